@@ -1,0 +1,99 @@
+# Everything a developer or CI calls. `make help` lists the targets. Each target installs what it lacks (scripts/setup.sh, apt,
+# as root) and uses no network once that is done.
+
+GO         ?= go
+KERNELS    ?= 6.1 6.12 next
+DEMOKERNEL ?= 6.12
+FUZZTIME   ?= 60s
+DESTDIR    ?=
+CNI_BIN    ?= /opt/cni/bin
+VERSION    ?= $(shell scripts/version.sh)
+
+# main.version is read by the programs that have one. No VCS stamp: it would fail in a clone owned by another user.
+LDFLAGS := -s -w -buildid= -X main.version=$(VERSION)
+# For a process that lives for milliseconds: the kernel clears a huge page as a whole, for the little of it that is used. This
+# is GODEBUG=disablethp=1 (go doc runtime) from the first page on; //go:debug does not know the setting.
+ONESHOT := -X runtime.godebugDefault=disablethp=1
+TOOL    := $(GO) tool -modfile=scripts/tools/go.mod
+SETUP   := scripts/setup.sh base
+export GO
+export GOFLAGS := $(filter-out -buildvcs=%,$(GOFLAGS)) -buildvcs=false
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help build test test-unit test-lab lint check vuln fuzz bench demo cover clean install
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
+	@echo
+	@echo "  KERNELS=\"$(KERNELS)\"  DEMOKERNEL=$(DEMOKERNEL)  FUZZTIME=$(FUZZTIME)  DESTDIR=$(DESTDIR)  CNI_BIN=$(CNI_BIN)"
+
+build: ## static binaries of every program, to bin/
+	@$(SETUP)
+	@mkdir -p bin
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS) $(ONESHOT)' -o bin/ ./cmd/fabric
+
+test: ## everything: lint, binary, unit and netns tests, short fuzzing, lab on every kernel
+	@scripts/stages.sh lint check-binary test-unit fuzz-short test-lab
+
+test-unit: ## tests that need no lab, with the race detector; as root also those in network namespaces
+	@$(SETUP) test
+	@scripts/test-unit.sh
+
+test-lab: ## tests on real kernels with simulated HCAs (KERNELS, LAB_RUN=regexp)
+	@$(SETUP)
+	@scripts/test-lab.sh $(KERNELS)
+
+lint: check ## golangci-lint with and without build tags, then the checks
+	@scripts/lint.sh
+
+check: ## the checks no linter has: file length, package names, skips, paths, shell scripts
+	@$(SETUP) lint
+	@scripts/check-files.sh
+	@scripts/check-skips.sh
+	@scripts/check-paths.sh
+	@scripts/check-shell.sh
+
+.PHONY: check-binary fuzz-short
+check-binary: build
+	@scripts/check-binary.sh
+
+fuzz-short:
+	@$(SETUP)
+	@scripts/fuzz.sh 5s
+
+vuln: ## govulncheck, where its database can be reached
+	@$(SETUP)
+	@scripts/vuln.sh
+
+fuzz: ## every fuzz target for FUZZTIME
+	@$(SETUP)
+	@scripts/fuzz.sh $(FUZZTIME)
+
+bench: build ## ADD and DEL against the kernel's floor and host-device, in the lab (DEMOKERNEL)
+	@$(SETUP)
+	@scripts/lab-setup.sh $(DEMOKERNEL)
+	@FABRIC_LAB_KERNELS=$(DEMOKERNEL) $(GO) run ./integration/lab/bench -plugin bin/fabric
+
+# On a fresh machine the downloads and the compiler take as long as each other: side by side.
+demo: ## a node with four rails, two pods, and back, in the lab (DEMOKERNEL)
+	@$(SETUP)
+	@CGO_ENABLED=0 $(GO) run -trimpath ./integration/lab/demo -build & scripts/lab-setup.sh $(DEMOKERNEL) && wait
+	@FABRIC_LAB_KERNELS=$(DEMOKERNEL) CGO_ENABLED=0 $(GO) run -trimpath ./integration/lab/demo
+
+cover: ## statement coverage of the tests that need no lab, to build/cover.html
+	@$(SETUP) test
+	@mkdir -p build
+	$(GO) test -coverprofile=build/cover.out -coverpkg=./pkg/...,./plugins/... ./pkg/... ./plugins/... ./cmd/...
+	@$(GO) tool cover -html=build/cover.out -o build/cover.html
+	@$(GO) tool cover -func=build/cover.out | tail -n 1
+
+clean: ## remove what was built here (the lab's kernels stay in their cache)
+	rm -rf bin build
+
+# Renamed into place: a runtime may be executing the old binary, and must never see half of the new one.
+install: build ## the plugin, to $(DESTDIR)$(CNI_BIN)
+	install -d '$(DESTDIR)$(CNI_BIN)'
+	install -m 0755 bin/fabric '$(DESTDIR)$(CNI_BIN)/.fabric.new'
+	mv -f '$(DESTDIR)$(CNI_BIN)/.fabric.new' '$(DESTDIR)$(CNI_BIN)/fabric'

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# check-binary.sh   the CNI binary, exec'd for every call, stays small, static and without Kubernetes.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+go=${GO:-go}
+max=$((8 * 1000 * 1000))
+status=0
+if deps=$($go list -deps ./cmd/fabric | grep -E '^(k8s\.io|sigs\.k8s\.io|net/http|crypto/tls|google\.golang\.org)(/|$)'); then
+  echo "check-binary: cmd/fabric links, through some import:"
+  echo "$deps"
+  status=1
+fi
+size=$(wc -c <bin/fabric)
+if [ "$size" -gt $max ]; then
+  echo "check-binary: bin/fabric has $size bytes, $max at most"
+  status=1
+fi
+if ! $go version -m bin/fabric | grep -q 'CGO_ENABLED=0'; then
+  echo "check-binary: bin/fabric is not static"
+  status=1
+fi
+if [ $status -eq 0 ]; then
+  echo "check-binary: bin/fabric: $size bytes, static"
+fi
+exit $status

@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# check-files.sh   no Go file over 400 lines (generated ones aside), no package whose name says nothing.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+max=400
+status=0
+files=$(git -c safe.directory='*' ls-files --cached --others --exclude-standard -- '*.go')
+while IFS= read -r file; do
+  [ -f "$file" ] || continue # deleted, not yet committed
+  if head -n 20 "$file" | grep -qE '^// Code generated .* DO NOT EDIT\.$'; then
+    continue
+  fi
+  lines=$(wc -l <"$file")
+  if [ "$lines" -gt $max ]; then
+    echo "$file: $lines lines, $max at most: split it by what it does"
+    status=1
+  fi
+  if grep -nHE '^package (utils?|common|types|helpers?|managers?|misc|shared)(_test)?$' "$file"; then
+    echo "$file: name the package after what it does"
+    status=1
+  fi
+done <<<"$files"
+exit $status

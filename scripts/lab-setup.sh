@@ -1,0 +1,223 @@
+#!/bin/bash
+# lab-setup.sh [--update] [6.1|6.12|next ...]   prepares kernels for integration/lab on a Debian 12 machine; needs root.
+#
+# Per kernel it leaves $FABRIC_LAB/guest/SERIES -> store/SERIES-HASH with vmlinux, initrd.cpio (fakeib included) and
+# release. Kernels and headers are extracted, never installed. Without arguments: all three.
+# A warm run touches neither the network nor the package manager. --update looks for newer kernel versions.
+#
+# Whatever can be killed half-way is made under a .tmp name and renamed when complete: a rerun starts that part again.
+set -euo pipefail
+
+here=$(dirname "$(readlink -f "$0")")
+fakeib=$here/../integration/lab/fakeib
+lab=${FABRIC_LAB:-$HOME/.cache/fabric-lab}
+chroot=$lab/chroot
+log=$lab/setup.log
+export DEBIAN_FRONTEND=noninteractive LC_ALL=C
+
+die() { echo "lab-setup: $*" >&2; exit 1; }
+
+inputs_hash() { cat "$fakeib/fakeib.c" "$fakeib/Makefile" "$here/lab-initrd.sh" /bin/busybox "$1/release" | sha256sum | cut -c1-12; }
+
+# is_ready SERIES: its guest files were made from the present sources
+is_ready() {
+  local src=$lab/src/$1
+  [ -e "$src/release" ] && [ -x /bin/busybox ] || return 1
+  [ "$(readlink "$lab/guest/$1" 2>/dev/null)" = "../store/$1-$(inputs_hash "$src")" ] && [ -s "$lab/guest/$1/vmlinux" ]
+}
+
+say_ready() { echo "ready: $1 ($(cat "$lab/guest/$1/release"))"; }
+
+# ---- the machine ----
+updated=
+apt_update() {   # once in a run
+  [ -n "$updated" ] || apt-get update -qq >>"$log" 2>&1 || die "apt-get update failed, see $log"
+  updated=yes
+}
+
+# tools_for SERIES...: install what is missing; asks for commands rather than packages, so that it is quick
+tools_for() {
+  local want=() tool
+  local -A package=(
+    [qemu-system-x86_64]=qemu-system-x86 [depmod]=kmod [cpio]=cpio [ping]=iputils-ping [xz]=xz-utils [zstd]=zstd
+    [ip]=iproute2 [rdma]=iproute2 [make]=make [ld]=binutils [flock]=util-linux [unshare]=util-linux [dmesg]=util-linux
+  )
+  case " $* " in *" 6."*) package[gcc-12]="gcc-12 libc6-dev libelf1";; esac
+  case " $* " in *" next "*) package[debootstrap]="debootstrap debian-archive-keyring";; esac
+  for tool in "${!package[@]}"; do
+    # shellcheck disable=SC2206 # several packages in one value
+    PATH=$PATH:/usr/sbin:/sbin command -v "$tool" >/dev/null || want+=(${package[$tool]})
+  done
+  # the guest's init runs without a C library: a dynamically linked busybox will not do
+  if ! /bin/busybox true 2>/dev/null || ldd /bin/busybox >/dev/null 2>&1; then want+=(busybox-static); fi
+  [ ${#want[@]} -gt 0 ] || return 0
+  flock 9
+  [ "$(id -u)" = 0 ] || die "missing: ${want[*]}; run as root"
+  install() { apt-get install -y -qq --no-install-recommends "${want[@]}" >>"$log" 2>&1; }
+  if ! install && ! { apt_update && install; }; then die "cannot install ${want[*]}, see $log"; fi
+}
+
+# ---- kernels of this distribution ----
+# depends PACKAGE PATTERN: the first dependency that matches
+depends() { { apt-cache depends "$1" 2>/dev/null || true; } | sed -n "s/^  Depends: \($2\)\$/\1/p" | head -1; }
+
+# fetch_debian SERIES DIR: versions drift, so the meta package of the refreshed package list is asked
+fetch_debian() {
+  local meta=linux-image-$1-amd64 img version kbuild deb
+  [ "$1" = 6.1 ] && meta=linux-image-amd64
+  apt_update
+  img=$(depends "$meta" 'linux-image-[0-9].*-amd64')
+  [ -n "$img" ] || die "this machine's package sources have no $meta"
+  version=${img#linux-image-}; version=${version%-amd64}
+  kbuild=$(depends "linux-headers-$version-amd64" 'linux-kbuild-.*')
+  mkdir -p "$2/debs"
+  (cd "$2/debs" && apt-get -o APT::Sandbox::User=root download -qq "$img" "linux-headers-$version-amd64" \
+    "linux-headers-$version-common" "$kbuild") >>"$log" 2>&1 || die "cannot download $img and its headers, see $log"
+  mkdir -p "$2/image" "$2/headers"
+  dpkg-deb -x "$2/debs/${img}"_*.deb "$2/image"
+  for deb in "$2"/debs/linux-headers-*.deb "$2"/debs/linux-kbuild-*.deb; do dpkg-deb -x "$deb" "$2/headers"; done
+  rm -r "$2/debs"
+  echo "$version-amd64" >"$2/release"
+}
+
+# ---- the newest kernel of trixie-backports ----
+# IPoIB is recreated in the RDMA device's own namespace there. Its headers need trixie's libc and compiler, so the
+# module is built in a chroot. Nothing of it touches the system's apt configuration; the mirror is the system's own.
+mirror() {
+  local found
+  found=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/debian.sources 2>/dev/null |
+    sed -nE 's/^URIs: *(\S+).*/\1/p; s/^deb (\[[^]]*\] )?(\S+) .*/\2/p' | head -1) || true
+  echo "${found:-http://deb.debian.org/debian}"
+}
+
+# in_ns COMMAND: mounts made by it (debootstrap's, /proc) end with it, also when it is killed
+in_ns() { unshare --mount --propagation private "$@" >>"$log" 2>&1; }
+
+make_chroot() {
+  [ -e "$chroot/version" ] && return
+  local tmp=$chroot.tmp img version deb
+  rm -rf "$tmp"
+  in_ns debootstrap --variant=minbase --include=make trixie "$tmp" "$(mirror)" || die "debootstrap failed, see $log"
+  echo "deb $(mirror) trixie-backports main" >"$tmp/etc/apt/sources.list.d/backports.list"
+  in_ns chroot "$tmp" apt-get -qq update || die "apt-get update in the trixie chroot failed, see $log"
+  img=$({ chroot "$tmp" apt-cache -t trixie-backports depends linux-image-amd64 || true; } |
+    sed -n 's/^  Depends: \(linux-image-[0-9].*-amd64\)$/\1/p' | head -1)
+  [ -n "$img" ] || die "no linux-image-amd64 in trixie-backports"
+  version=${img#linux-image-}; version=${version%-amd64}
+  in_ns chroot "$tmp" apt-get install -y -qq --no-install-recommends -t trixie-backports \
+    "linux-headers-$version-amd64" binutils gcc-14 libc6-dev || die "cannot install the headers of $version, see $log"
+  # images of 7.x come in several packages; older ones in one
+  mkdir "$tmp/debs"
+  for deb in "$img" "linux-base-$version-amd64" "linux-binary-$version-amd64" "linux-modules-$version-amd64"; do
+    in_ns chroot "$tmp" sh -c "cd /debs && apt-get -o APT::Sandbox::User=root download -qq -t trixie-backports $deb" || true
+  done
+  ls "$tmp"/debs/linux-image-*.deb >/dev/null 2>&1 || die "cannot download $img, see $log"
+  chroot "$tmp" apt-get clean
+  rm -rf "$tmp"/var/lib/apt/lists/*
+  echo "$version" >"$tmp/version"
+  mv "$tmp" "$chroot"
+}
+
+fetch_next() {
+  make_chroot
+  mkdir -p "$2/image"
+  for deb in "$chroot"/debs/*.deb; do dpkg-deb -x "$deb" "$2/image"; done
+  echo "$(cat "$chroot/version")-amd64" >"$2/release"
+}
+
+# ---- guest files ----
+# uncompressed VMLINUZ OUT: QEMU starts an ELF image by its PVH note, which spares the guest the decompression of
+# 10 MB in emulation. Offsets: Documentation/arch/x86/boot.rst (setup_sects, payload_offset, payload_length).
+uncompressed() {
+  local sects offset length magic
+  sects=$(od -An -tu1 -j$((0x1f1)) -N1 "$1" | tr -d ' ')
+  offset=$(od -An -tu4 -j$((0x248)) -N4 "$1" | tr -d ' ')
+  length=$(od -An -tu4 -j$((0x24c)) -N4 "$1" | tr -d ' ')
+  offset=$(((sects + 1) * 512 + offset))
+  payload() { dd if="$1" bs=64k iflag=skip_bytes,count_bytes skip=$offset count="$2" status=none; }
+  magic=$(payload "$1" 4 | od -An -tx1 | tr -d ' ')
+  case $magic in   # a size word of four bytes ends the payload
+    fd377a58) payload "$1" $((length - 4)) | xz -dc >"$2";;
+    28b52ffd) payload "$1" $((length - 4)) | zstd -dcq >"$2";;
+    *) cp "$1" "$2";;   # QEMU takes the compressed one as well
+  esac
+}
+
+# build_module SERIES SRC DIR: fakeib.ko into DIR
+build_module() {
+  local release
+  release=$(cat "$2/release")
+  mkdir -p "$3/mod"
+  cp "$fakeib/fakeib.c" "$fakeib/Makefile" "$3/mod/"
+  if [ "$1" = next ]; then
+    rm -rf "$chroot/fakeib"; cp -r "$3/mod" "$chroot/fakeib"
+    # objtool reads /proc
+    in_ns sh -c "mount -t proc proc $chroot/proc && chroot $chroot make -s -C /fakeib KDIR=/lib/modules/$release/build" ||
+      die "fakeib does not build for $release, see $log"
+    cp "$chroot/fakeib/fakeib.ko" "$3/fakeib.ko"
+  else
+    # the header packages name each other by absolute path
+    sed -i "s#[^ ]*/usr/src/#$2/headers/usr/src/#" "$2/headers/usr/src/linux-headers-$release/Makefile"
+    make -s -C "$3/mod" KDIR="$2/headers/usr/src/linux-headers-$release" >>"$log" 2>&1 ||
+      die "fakeib does not build for $release, see $log"
+    mv "$3/mod/fakeib.ko" "$3/fakeib.ko"
+  fi
+  rm -r "$3/mod"
+}
+
+prepare() {
+  local series=$1 src=$lab/src/$1 tmp store old
+  if [ ! -e "$src/release" ]; then
+    tmp=$src.tmp
+    rm -rf "$tmp"; mkdir -p "$tmp"
+    if [ "$series" = next ]; then fetch_next "$series" "$tmp"; else fetch_debian "$series" "$tmp"; fi
+    uncompressed "$(find "$tmp/image" -type f -name 'vmlinuz*' | head -1)" "$tmp/vmlinux"
+    [ -s "$tmp/vmlinux" ] || die "no kernel image for $series"
+    mv "$tmp" "$src"
+  fi
+  store=$series-$(inputs_hash "$src")
+  tmp=$lab/store/$series.tmp
+  rm -rf "$tmp"; mkdir -p "$tmp"
+  build_module "$series" "$src" "$tmp"
+  "$here/lab-initrd.sh" "$src/image" "$(cat "$src/release")" "$tmp/fakeib.ko" "$tmp/initrd.cpio"
+  ln "$src/vmlinux" "$tmp/vmlinux"
+  cp "$src/release" "$tmp/release"
+  rm -rf "${lab:?}/store/$store"
+  mv "$tmp" "$lab/store/$store"
+  old=$(readlink "$lab/guest/$series" 2>/dev/null || true)
+  ln -sfn "../store/$store" "$lab/guest/$series.tmp"
+  mv -T "$lab/guest/$series.tmp" "$lab/guest/$series"
+  # a guest that is starting just now may still read the previous one; those before it go
+  find "$lab/store" -mindepth 1 -maxdepth 1 -name "$series-*" ! -name "$store" ! -name "${old##*/}" -exec rm -rf {} +
+}
+
+main() {
+  local update='' wanted=() todo=() series
+  for series in "$@"; do
+    case $series in
+      --update) update=yes;;
+      6.1|6.12|next) wanted+=("$series");;
+      *) die "unknown kernel series $series; known: 6.1 6.12 next";;
+    esac
+  done
+  [ ${#wanted[@]} -gt 0 ] || wanted=(6.1 6.12 next)
+  mkdir -p "$lab"/{src,store,guest}
+  exec 9>"$lab/lock"
+  tools_for "${wanted[@]}"
+  for series in "${wanted[@]}"; do
+    if [ -z "$update" ] && is_ready "$series"; then say_ready "$series"; else todo+=("$series"); fi
+  done
+  [ ${#todo[@]} -gt 0 ] || return 0
+  flock 9
+  for series in "${todo[@]}"; do
+    if [ -n "$update" ]; then
+      rm -rf "$lab/src/$series"
+      [ "$series" != next ] || rm -rf "$chroot"
+    fi
+    # another run may have prepared it while this one waited for the lock
+    is_ready "$series" || prepare "$series"
+    say_ready "$series"
+  done
+}
+
+main "$@"

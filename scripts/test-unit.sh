@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# test-unit.sh [go test flag...]   runs every test that needs no lab: plain Go tests, and tests in real network namespaces
+# of this machine (as root). With the race detector where there is a C compiler. Fuzz seeds run as ordinary tests.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+go=${GO:-go}
+race=()
+if command -v "$($go env CC)" >/dev/null 2>&1; then
+  export CGO_ENABLED=1
+  race=(-race)
+else
+  echo "test-unit: no C compiler, so no race detector"
+fi
+if [ "$(id -u)" -ne 0 ]; then
+  echo "test-unit: not root: the tests that need network namespaces are skipped"
+fi
+
+# Not integration/: those tests run in the lab (make test-lab). Failpoints only exist in binaries built with their tag, so
+# the tests run once as shipped and once, for the packages that know failpoints, with them.
+list=$($go list ./...)
+mapfile -t packages < <(grep -v /integration/ <<<"$list")
+mapfile -t tagged < <(grep -rlE --include='*.go' '^//go:build .*\bfailpoint\b' cmd pkg plugins 2>/dev/null |
+  sed 's|^|./|; s|/[^/]*$||' | sort -u)
+
+echo "test-unit: ${#packages[@]} packages ${race[*]}"
+$go test -json "${race[@]}" "$@" "${packages[@]}" | $go run ./scripts/testreport
+if [ ${#tagged[@]} -gt 0 ]; then
+  echo "test-unit: tag failpoint: ${tagged[*]}"
+  $go test -json -tags failpoint "${race[@]}" "$@" "${tagged[@]}" | $go run ./scripts/testreport
+fi

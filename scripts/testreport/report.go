@@ -1,0 +1,172 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+)
+
+// event is one line of `go test -json` (go doc cmd/test2json; the build-* actions: go help buildjson).
+type event struct {
+	Action     string
+	Package    string
+	ImportPath string // build-output, build-fail
+	Test       string
+	Elapsed    float64 // seconds
+	Output     string
+}
+
+type key struct{ pkg, test string }
+
+// maxDepth is how deep -v looks: TestLab/<kernel>/<suite>/<guest test>.
+const maxDepth = 3
+
+type report struct {
+	out     io.Writer
+	verbose bool
+
+	output                   map[key][]string // of tests and packages that have not ended
+	passed, skipped, failed  int
+	packages, failedPackages int
+	skippedTests             []key
+}
+
+func (r *report) read(in io.Reader) error {
+	lines := bufio.NewReader(in)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if len(line) > 0 {
+			var e event
+			if json.Unmarshal(line, &e) == nil && e.Action != "" {
+				r.take(e)
+			} else {
+				fmt.Fprint(r.out, string(line)) // not an event: a message of the go command
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read test events: %w", err)
+		}
+	}
+}
+
+func (r *report) take(e event) {
+	k := key{e.Package, e.Test}
+	switch e.Action {
+	case "build-output":
+		fmt.Fprint(r.out, e.Output)
+	case "output":
+		r.output[k] = append(r.output[k], e.Output)
+	case "pass", "fail", "skip":
+		if e.Test == "" {
+			r.endPackage(k, e)
+		} else {
+			r.endTest(k, e)
+		}
+		delete(r.output, k)
+	}
+}
+
+func (r *report) endTest(k key, e event) {
+	switch e.Action {
+	case "pass":
+		r.passed++
+		if r.verbose && strings.Count(e.Test, "/") <= maxDepth {
+			fmt.Fprintf(r.out, "--- PASS: %s (%.2fs)\n", e.Test, e.Elapsed)
+		}
+	case "fail":
+		r.failed++
+		r.print(k)
+	case "skip":
+		r.skipped++
+		r.skippedTests = append(r.skippedTests, k)
+		r.print(k)
+	}
+}
+
+func (r *report) endPackage(k key, e event) {
+	r.packages++
+	if e.Action == "fail" {
+		r.failedPackages++
+		r.interrupted(e.Package)
+	}
+	for _, line := range r.output[k] {
+		// A package that passed says so in one line; what else it printed (PASS, coverage: ...) tells nothing more.
+		if e.Action == "fail" || strings.HasPrefix(line, "ok ") {
+			fmt.Fprint(r.out, line)
+		}
+	}
+}
+
+// interrupted prints what the tests had written that never ended: a panic, or the timeout.
+func (r *report) interrupted(pkg string) {
+	for k := range r.output {
+		if k.pkg == pkg && k.test != "" {
+			r.print(k)
+			delete(r.output, k)
+		}
+	}
+}
+
+func (r *report) print(k key) {
+	for _, line := range r.output[k] {
+		if !strings.HasPrefix(line, "=== ") {
+			fmt.Fprint(r.out, line)
+		}
+	}
+}
+
+// verdict is nil when everything passed. A stream without any package is no success either.
+func (r *report) verdict() error {
+	fmt.Fprintf(r.out, "testreport: %d packages, %d tests passed, %d failed, %d skipped\n",
+		r.packages, r.passed, r.failed, r.skipped)
+	switch {
+	case r.packages == 0:
+		return errors.New("no package was tested")
+	case r.failedPackages > 0:
+		return fmt.Errorf("%d of %d packages failed", r.failedPackages, r.packages)
+	case len(r.output) > 0:
+		return errors.New("the stream ended before the tests did")
+	}
+	return nil
+}
+
+// checkSkips returns an error for each skipped test whose package has no file that may skip in CI.
+func (r *report) checkSkips(allowed map[string]bool) error {
+	var errs []error
+	for _, k := range r.skippedTests {
+		ok := false
+		for dir := range allowed {
+			ok = ok || strings.HasSuffix(k.pkg, "/"+dir)
+		}
+		if !ok {
+			errs = append(errs, fmt.Errorf("%s %s: skipped in CI: it should have run here", k.pkg, k.test))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// readSkips returns the directories with a file that may skip in CI.
+func readSkips(in io.Reader) (map[string]bool, error) {
+	dirs := map[string]bool{}
+	lines := bufio.NewScanner(in)
+	for lines.Scan() {
+		f := strings.Fields(lines.Text())
+		if len(f) == 0 || strings.HasPrefix(f[0], "#") {
+			continue
+		}
+		if len(f) < 3 || f[1] != "local" && f[1] != "ci" {
+			return nil, fmt.Errorf("line %q: want FILE, local or ci, and a reason", lines.Text())
+		}
+		if f[1] == "ci" {
+			dirs[path.Dir(f[0])] = true
+		}
+	}
+	return dirs, lines.Err()
+}
