@@ -1,0 +1,89 @@
+package device
+
+// NetnsMode is how RDMA devices relate to network namespaces on this system (rdma system show netns).
+type NetnsMode uint8
+
+// The two modes, valued as RDMA_NLDEV_SYS_ATTR_NETNS_MODE (include/uapi/rdma/rdma_netlink.h): 0 is exclusive.
+const (
+	NetnsExclusive NetnsMode = 0
+	NetnsShared    NetnsMode = 1
+)
+
+func (m NetnsMode) String() string {
+	if m == NetnsShared {
+		return "shared"
+	}
+	return "exclusive"
+}
+
+// HCA is the RDMA face of a device: one ib_device of the kernel.
+type HCA struct {
+	Index    uint32  `json:"index"` // the kernel's index: kept when the device moves or is renamed, new when the driver is rebound
+	Name     string  `json:"name"`
+	NodeGUID GUID    `json:"nodeGUID"`
+	Address  Address `json:"address,omitzero"`
+	Ports    []Port  `json:"ports,omitempty"`
+}
+
+// LinkLayer is what a port speaks.
+type LinkLayer string
+
+// The link layers of a port, as sysfs spells them.
+const (
+	InfiniBand LinkLayer = "InfiniBand"
+	Ethernet   LinkLayer = "Ethernet"
+)
+
+// Port is one port of an HCA, numbered from 1.
+type Port struct {
+	Number    uint32    `json:"number"`
+	State     PortState `json:"state"`
+	Phys      PhysState `json:"phys"`
+	LID       uint16    `json:"lid,omitempty"`   // 0: no subnet manager has assigned one
+	SMLID     uint16    `json:"smLID,omitempty"` // 0: no subnet manager is known
+	LinkLayer LinkLayer `json:"linkLayer,omitempty"`
+	Netdev    uint32    `json:"netdev,omitempty"` // ifindex of a RoCE port's netdev, where the kernel tells it
+}
+
+// PortState is the logical state of a port (IBTA 1.4, section 14.2.5.6, PortInfo:PortState).
+type PortState uint8
+
+// The states a port can be in; only PortActive carries traffic.
+const (
+	PortNop PortState = iota
+	PortDown
+	PortInit
+	PortArmed
+	PortActive
+	PortActiveDefer
+)
+
+func (s PortState) String() string {
+	return name(int(s), "no state", "Down", "Init", "Armed", "Active", "ActiveDefer")
+}
+
+// PhysState is the physical state of a port (IBTA 1.4, PortInfo:PortPhysicalState).
+type PhysState uint8
+
+// The physical states.
+const (
+	PhysNop PhysState = iota
+	PhysSleep
+	PhysPolling
+	PhysDisabled
+	PhysTraining
+	PhysLinkUp
+	PhysRecovery
+	PhysTest
+)
+
+func (s PhysState) String() string {
+	return name(int(s), "no state", "Sleep", "Polling", "Disabled", "PortConfigurationTraining", "LinkUp", "LinkErrorRecovery", "Phy Test")
+}
+
+func name(i int, names ...string) string {
+	if i < len(names) {
+		return names[i]
+	}
+	return "unknown"
+}
