@@ -1,0 +1,65 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrBusy tells that a lock was not to be had in time.
+var ErrBusy = errors.New("device busy")
+
+// Lock is held by the process until Unlock, or until it dies.
+type Lock struct {
+	f      *os.File
+	Waited bool // another call had it when we came: what was read before may be old
+}
+
+// Lock takes the device's lock. It gives up with ErrBusy when ctx ends.
+func (s Store) Lock(ctx context.Context, claim string) (*Lock, error) {
+	path := filepath.Join(s.Dir, "locks", strings.ReplaceAll(claim, "/", "+"))
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = os.MkdirAll(filepath.Dir(path), 0o700); err == nil {
+			f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open lock of %s: %w", claim, err)
+	}
+	// flock can't be waited for with a bound: try, and back off up to the time a move takes.
+	waited := false
+	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return &Lock{f, waited}, nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
+			return nil, errors.Join(fmt.Errorf("lock %s: %w", claim, err), f.Close())
+		}
+		waited = true
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(fmt.Errorf("%w: another call holds %s: %w", ErrBusy, claim, ctx.Err()), f.Close())
+		case <-time.After(pause):
+		}
+	}
+}
+
+// Held tells whether the lock has not been given back yet.
+func (l *Lock) Held() bool { return l != nil && l.f != nil }
+
+// Unlock gives the lock back. The file stays: removing it would let two processes hold different files.
+func (l *Lock) Unlock() {
+	if l != nil && l.f != nil {
+		l.f.Close()
+		l.f = nil
+	}
+}

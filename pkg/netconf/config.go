@@ -1,0 +1,146 @@
+// Package netconf turns what the runtime hands to the plugin (the JSON on stdin and the CNI_* environment) into a
+// validated Config. It does no I/O: the same bytes give the same Config on every machine.
+package netconf
+
+import (
+	"net"
+	"net/netip"
+
+	"github.com/fabric-cni/fabric-cni/pkg/device"
+)
+
+// Mode is what the plugin does to the device.
+type Mode string
+
+// The modes.
+const (
+	ModeDevice Mode = "device" // move a whole device: netdev, RDMA device, or both
+	ModeIPoIB  Mode = "ipoib"  // create an IPoIB child of Master in the pod; the master stays
+	ModeRDMA   Mode = "rdma"   // move the RDMA device only; chained after the plugin that moved the netdev
+)
+
+// RDMAPolicy is what happens to the device's RDMA face.
+type RDMAPolicy string
+
+// The policies.
+const (
+	RDMAAuto      RDMAPolicy = "auto"      // exclusive mode: move; shared mode: leave it, check that it exists
+	RDMAExclusive RDMAPolicy = "exclusive" // move; an error where the system is in shared mode
+	RDMAShared    RDMAPolicy = "shared"    // leave it; an error where the system is in exclusive mode
+	RDMANone      RDMAPolicy = "none"      // do not look at it
+)
+
+// SelectorKind names the field a device was selected by.
+type SelectorKind string
+
+// The selectors, by the name of their field in the configuration.
+const (
+	ByNothing    SelectorKind = ""           // mode rdma: derived from the prevResult's interface
+	ByAddress    SelectorKind = "deviceID"   // runtimeConfig.deviceID, deviceID, pciBusID: a bus address
+	ByName       SelectorKind = "device"     // netdev name or altname on the host
+	ByHWAddr     SelectorKind = "hwaddr"     // 6 or 20 bytes, or the 8-byte GUID of an IPoIB address
+	ByKernelPath SelectorKind = "kernelpath" // a path under /sys/devices/
+	ByRDMADevice SelectorKind = "rdmaDevice" // name of the RDMA device
+	ByGUID       SelectorKind = "guid"       // port or node GUID
+)
+
+// Selector picks exactly one device. Besides Kind, Field and Value only what Kind names is set; ByHWAddr with 8 bytes sets
+// HWAddr and GUID to the same value.
+type Selector struct {
+	Kind    SelectorKind
+	Field   string // the spelling the user wrote, with its path: "runtimeConfig.deviceID", "pciBusID"
+	Value   string // as written
+	Address device.Address
+	HWAddr  net.HardwareAddr
+	GUID    device.GUID
+}
+
+// Config is one attachment as asked for, complete and validated: every default is filled in, every alias resolved.
+type Config struct {
+	CNIVersion string
+	Name       string // of the network
+	Type       string
+
+	Mode        Mode
+	ModeDerived bool // not written but told from the other fields: after ADD what it recorded counts more
+	RDMA        RDMAPolicy
+	Selector    Selector
+
+	Master    string // mode ipoib: netdev name or altname of the parent
+	PKey      device.PKey
+	IPoIBMode string // "datagram", "connected"; empty: the parent's
+	Umcast    *bool  // nil: the kernel's default
+
+	MTU         int    // bytes; 0: as it is (mode ipoib: the parent's)
+	RDMAName    string // name of the RDMA device while in the pod; empty: unchanged
+	AllowDown   bool   // hand out a port that is not Active
+	SourceBased bool   // a routing table and rule for this interface's own addresses
+
+	VF VF
+
+	IPAM       IPAM
+	DNS        DNS
+	IPs        []netip.Prefix // runtimeConfig.ips, passed on to IPAM
+	PrevResult []byte         // raw JSON; nil without one
+
+	LogLevel string // "error", "warning", "info", "debug"; empty: warning
+	LogFile  string // absolute path; empty: stderr
+
+	ValidAttachments []Attachment // GC only: cni.dev/valid-attachments
+	Ignored          []string     // fields of a peer that mean nothing here, for one log line each
+
+	Raw []byte // stdin as received: what the IPAM plugin gets
+}
+
+// VF holds the attributes of a virtual function. A nil pointer means: leave it as it is.
+type VF struct {
+	GUID              *device.GUID // node and port GUID: runtimeConfig.infinibandGUID, args.cni.guid, or "guid" beside another selector
+	LinkState         string       // "auto", "enable", "disable"; empty: as it is
+	MAC               net.HardwareAddr
+	VLAN              *int   // 0 to 4094
+	VLANQoS           *int   // 0 to 7
+	VLANProto         string // "802.1q", "802.1ad"
+	MinTxRate         *int   // Mb/s
+	MaxTxRate         *int   // Mb/s
+	SpoofChk          *bool
+	Trust             *bool
+	IBKubernetes      bool   // ibKubernetesEnabled: refuse until ib-kubernetes has configured the partition
+	IBKubernetesState string // args.cni["mellanox.infiniband.app"]
+	VFIO              bool   // vfioPciMode
+}
+
+// IsZero tells that no attribute is set.
+func (v VF) IsZero() bool {
+	return v.GUID == nil && v.LinkState == "" && v.MAC == nil && v.VLAN == nil && v.VLANQoS == nil && v.VLANProto == "" &&
+		v.MinTxRate == nil && v.MaxTxRate == nil && v.SpoofChk == nil && v.Trust == nil &&
+		!v.IBKubernetes && v.IBKubernetesState == "" && !v.VFIO
+}
+
+// IPAM names the delegate. Its own configuration stays in Config.Raw.
+type IPAM struct {
+	Type string // empty: no addresses
+}
+
+// DNS is merged with what IPAM returns.
+type DNS struct {
+	Nameservers []string
+	Domain      string
+	Search      []string
+	Options     []string
+}
+
+// Attachment is one (container, interface) that the runtime knows.
+type Attachment struct {
+	ContainerID string `json:"containerID"`
+	IfName      string `json:"ifname"`
+}
+
+// Env is the CNI_* environment of one call.
+type Env struct {
+	Command     string
+	ContainerID string
+	Netns       string
+	IfName      string
+	Args        string
+	Path        string
+}
