@@ -1,0 +1,196 @@
+package plan
+
+import (
+	"flag"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/fabric-cni/fabric-cni/pkg/device"
+	"github.com/fabric-cni/fabric-cni/pkg/netconf"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// plans are all the plans of testdata: name of the file to steps.
+func plans() map[string][]Step {
+	pf, vf := ipoibPF(), roceVF()
+	pfHCA, vfHCA := hca("mlx5_0", pf.Address), hca("mlx5_4", vf.Address)
+	plain := roceVF()
+	plain.Address = device.Address{}
+	none := &Addressing{}
+	pod := moved(vf, "net1")
+	pod.Index = 3
+	renamed := moved(pf, "ib0")
+	renamed.AltNames = []string{"rail0", "podname"}
+	mode, umcast := device.ModeConnected, uint16(1)
+	inPod := recreated("net1")
+	inPod.AltNames = []string{"ibs108"}
+	at := func(h *device.HCA, hs Side, n *device.Netdev, ns Side) Where { return Where{h, hs, n, ns} }
+	podWith := *pod
+	podWith.Addrs = []device.Addr{NewAddr(netip.MustParsePrefix("192.168.10.7/24")), {Prefix: netip.MustParsePrefix("fe80::7/64"), Scope: scopeLink}}
+	rules := append(RailRules(dualStack(), Table(pod.Index)), device.Rule{Src: netip.MustParsePrefix("10.0.0.0/8"), Table: 9, Priority: 1})
+
+	return map[string][]Step{
+		"add-ipoib-exclusive":    add(netconf.Config{}, pfHCA, pf, recreated("net1"), dualStack()),
+		"add-ipoib-rdma-name":    add(netconf.Config{RDMAName: "mlx5_rail0"}, pfHCA, pf, recreated("net1"), none),
+		"add-ipoib-shared":       add(netconf.Config{MTU: 2044}, nil, pf, moved(pf, "net1"), dualStack()),
+		"add-roce-vf":            add(netconf.Config{SourceBased: true}, vfHCA, vf, pod, dualStack()),
+		"add-roce-vf-no-rdma":    add(netconf.Config{MTU: 1500}, nil, vf, pod, none),
+		"add-plain":              add(netconf.Config{}, nil, plain, moved(plain, "net1"), dualStack()),
+		"add-rdma-only":          add(netconf.Config{RDMAName: "mlx5_rail0"}, vfHCA, nil, nil, nil),
+		"add-rdma-same-name":     add(netconf.Config{RDMAName: "mlx5_4"}, vfHCA, nil, nil, nil),
+		"add-child":              {CreateChild{Master: *pf, Name: "net1", PKey: 0x8001, Group: 1 << 30, Mode: &mode, Umcast: &umcast}},
+		"add-child-defaults":     append([]Step{CreateChild{Master: *pf, Name: "net1", PKey: 0xffff, Group: 1 << 30}}, Configure(&netconf.Config{MTU: 4092}, nil, recreated("net1"))...),
+		"add-chained-ipoib":      append(Take(&netconf.Config{}, "net1", pfHCA, pf), Restore(Pod, moved(pf, "net1"), recreated("net1"), 0)...),
+		"add-ipv6-disabled":      Address(&netconf.Config{}, dualStack(), noIPv6(pod)),
+		"bring-ipoib":            Bring(at(pfHCA, Pod, inPod, Pod), Host, Host, pf),
+		"bring-ipoib-rdma-home":  Bring(at(pfHCA, Host, inPod, Pod), Host, Host, pf),
+		"bring-ipoib-home":       Bring(at(pfHCA, Host, recreated("ib0"), Host), Host, Host, pf),
+		"bring-roce":             Bring(at(vfHCA, Pod, pod, Pod), Host, Host, vf),
+		"bring-roce-netdev-home": Bring(at(vfHCA, Pod, vf, Host), Host, Host, vf),
+		"bring-chained":          Bring(at(pfHCA, Pod, inPod, Pod), Host, Pod, pf),
+		"bring-nothing-found":    Bring(Where{}, Host, Host, pf),
+		"bring-plain":            Bring(at(nil, Host, moved(plain, "net1"), Pod), Host, Host, plain),
+		"restore-recreated":      Restore(Host, pf, recreated("ib0"), 1000),
+		"restore-aged":           Restore(Host, pf, recreated("ib0"), 5000),
+		"restore-same":           Restore(Host, pf, pf, 0),
+		"restore-up-other-name":  Restore(Host, pf, renamed, 0),
+		"restore-was-down":       Restore(Host, down(vf), vf, 0),
+		"restore-conf":           Restore(Host, vf, otherConf(vf), 0),
+		"restore-flags":          Restore(Host, vf, flagged(vf), 0),
+		"restore-multipath":      Restore(Host, multipath(vf), down(vf), 0),
+		"restore-order-of-addrs": Restore(Host, manyAddrs(vf), vf, 0),
+		"release":                Release(&podWith, rules),
+		"delete-child":           append(Release(inPod, nil), DeleteChild{In: Pod, Netdev: *inPod}),
+		"add-rail-without-gateway": Address(&netconf.Config{SourceBased: true}, &Addressing{
+			Addrs: []netip.Prefix{netip.MustParsePrefix("10.5.0.1/31"), netip.MustParsePrefix("10.6.0.1/32")}, Gateways: make([]netip.Addr, 2),
+			Routes: []device.Route{{Dst: netip.MustParsePrefix("10.7.0.0/16")}},
+		}, pod),
+	}
+}
+
+func down(n *device.Netdev) *device.Netdev {
+	out := *n
+	out.Flags &^= device.FlagUp
+	return &out
+}
+
+func noIPv6(n *device.Netdev) *device.Netdev {
+	out := *n
+	out.IPv6Conf = make([]int32, 60)
+	out.IPv6Conf[disableIPv6] = 1
+	return &out
+}
+
+func otherConf(n *device.Netdev) *device.Netdev {
+	out := noIPv6(n)
+	out.IPv4Conf = make([]uint32, 33)
+	out.IPv4Conf[arpIgnore-1], out.IPv4Conf[rpFilter-1], out.IPv4Conf[1] = 1, 2, 1
+	out.IPv6Conf[1], out.IPv6Conf[0], out.IPv6Conf[2] = 77, 1, 5
+	return out
+}
+
+func flagged(n *device.Netdev) *device.Netdev {
+	out := *n
+	out.Flags |= device.FlagPromisc | device.FlagAllMulti | device.FlagNoARP
+	out.AddrGenMode, out.Group, out.Alias, out.TxQueue, out.MTU = 1, 7, "pod's", 5, 1500
+	return &out
+}
+
+func multipath(n *device.Netdev) *device.Netdev {
+	out := *n
+	out.Routes = []device.Route{{Dst: netip.MustParsePrefix("10.8.0.0/16"), Multipath: true, Table: tableMain}}
+	return &out
+}
+
+func manyAddrs(n *device.Netdev) *device.Netdev {
+	out := *n
+	for _, s := range []string{"10.1.0.1/24", "10.1.0.2/24", "2001:db8::2/64", "2001:db8::1/64"} { // as the kernel lists them
+		out.Addrs = append(out.Addrs, device.Addr{Prefix: netip.MustParsePrefix(s), Valid: forever, Preferred: forever})
+	}
+	return &out
+}
+
+func TestGolden(t *testing.T) {
+	for name, steps := range plans() {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join("testdata", name+".golden")
+			got := Print(steps)
+			if *update {
+				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got); diff != "" {
+				t.Errorf("-want +got (go test -update writes it):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestGoldenFilesAreUsed(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.golden")
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := plans()
+	for _, f := range files {
+		if _, ok := known[f[len("testdata/"):len(f)-len(".golden")]]; !ok {
+			t.Errorf("%s belongs to no plan", f)
+		}
+	}
+}
+
+// The same values give the same plan and the same text, whatever order maps are walked in.
+func TestDeterministic(t *testing.T) {
+	first := plans()
+	for range 20 {
+		for name, steps := range plans() {
+			if diff := cmp.Diff(first[name], steps, cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})); diff != "" {
+				t.Fatalf("%s: -first +again:\n%s", name, diff)
+			}
+			if Print(first[name]) != Print(steps) {
+				t.Fatalf("%s: printed in another order", name)
+			}
+		}
+	}
+}
+
+// What went in is as it was: a plan may be made again from the same values.
+func TestArgumentsAreKept(t *testing.T) {
+	was, have := ipoibPF(), recreated("ib0")
+	Restore(Host, was, have, 1000)
+	Configure(&netconf.Config{}, was, have)
+	if diff := cmp.Diff(ipoibPF(), was, cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})); diff != "" {
+		t.Errorf("-before +after:\n%s", diff)
+	}
+	if diff := cmp.Diff(recreated("ib0"), have, cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})); diff != "" {
+		t.Errorf("-before +after:\n%s", diff)
+	}
+}
+
+// Failpoints and metrics know steps by their kind: no two share one.
+func TestKinds(t *testing.T) {
+	kinds := map[string]reflect.Type{}
+	for _, steps := range plans() {
+		for _, s := range steps {
+			if old, ok := kinds[s.Kind()]; ok && old != reflect.TypeOf(s) {
+				t.Errorf("%s is the kind of %v and of %T", s.Kind(), old, s)
+			}
+			kinds[s.Kind()] = reflect.TypeOf(s)
+		}
+	}
+	if len(kinds) != 14 {
+		t.Errorf("the plans use %d kinds of steps, want all 14", len(kinds))
+	}
+}

@@ -1,0 +1,154 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/fabric-cni/fabric-cni/pkg/device"
+)
+
+// The netdev is $DEV in commands that follow a move: its name is known only then.
+
+func in(s Side, cmd string) string {
+	if s == Pod {
+		return "ip netns exec $POD " + cmd
+	}
+	return cmd
+}
+
+func (s MoveRDMA) String() string {
+	if s.To == Pod {
+		return "rdma dev set " + s.HCA.Name + " netns $POD"
+	}
+	return in(Pod, "rdma dev set "+s.HCA.Name+" netns 1")
+}
+
+func (s RenameRDMA) String() string { return in(s.In, "rdma dev set "+s.From+" name "+s.To) }
+
+func (s AwaitNetdev) String() string {
+	return "# wait for the netdev of " + s.Netdev.Address.String() + " to be recreated, here or in $POD"
+}
+
+func (s MoveNetdev) String() string {
+	target := "$POD"
+	if s.To == Host {
+		target = "1"
+	}
+	cmd := fmt.Sprintf("ip link set %s netns %s name %s", "$DEV", target, s.Name)
+	if s.Up {
+		cmd += " up"
+	}
+	return in(s.To.Other(), cmd)
+}
+
+func (s CreateChild) String() string {
+	cmd := fmt.Sprintf("ip link add link %s name %s netns $POD group %d up type ipoib pkey %s", s.Master.Name, s.Name, s.Group, s.PKey)
+	if s.Mode != nil {
+		cmd += " mode " + modeName(*s.Mode)
+	}
+	if s.Umcast != nil {
+		cmd += fmt.Sprintf(" umcast %d", *s.Umcast)
+	}
+	return cmd
+}
+
+func (s DeleteChild) String() string { return in(s.In, "ip link delete "+s.Netdev.Name) }
+
+func (s SetLink) String() string {
+	var w []string
+	add := func(format string, a ...any) { w = append(w, fmt.Sprintf(format, a...)) }
+	if s.Name != "" {
+		add("name %s", s.Name)
+	}
+	if s.Alias != nil {
+		add("alias %q", *s.Alias)
+	}
+	if s.HWAddr != nil {
+		add("address %s", s.HWAddr)
+	}
+	if s.MTU != 0 {
+		add("mtu %d", s.MTU)
+	}
+	if s.TxQueue != nil {
+		add("txqueuelen %d", *s.TxQueue)
+	}
+	if s.Group != nil {
+		add("group %d", *s.Group)
+	}
+	for _, f := range []struct {
+		bit     uint32
+		on, off string
+	}{
+		{device.FlagUp, "up", "down"}, {device.FlagPromisc, "promisc on", "promisc off"},
+		{device.FlagAllMulti, "allmulticast on", "allmulticast off"}, {device.FlagNoARP, "arp off", "arp on"},
+	} {
+		switch {
+		case s.Mask&f.bit == 0:
+		case s.Flags&f.bit != 0:
+			add("%s", f.on)
+		default:
+			add("%s", f.off)
+		}
+	}
+	if s.AddrGen != nil {
+		add("addrgenmode %d", *s.AddrGen)
+	}
+	if s.Mode != nil || s.Umcast != nil {
+		add("type ipoib")
+	}
+	if s.Mode != nil {
+		add("mode %s", modeName(*s.Mode))
+	}
+	if s.Umcast != nil {
+		add("umcast %d", *s.Umcast)
+	}
+	var lines []string
+	if len(w) > 0 {
+		lines = append(lines, in(s.In, "ip link set $DEV "+strings.Join(w, " ")))
+	}
+	for _, k := range slices.Sorted(maps.Keys(s.IPv4Conf)) {
+		lines = append(lines, in(s.In, fmt.Sprintf("sysctl -w net.ipv4.conf.$DEV.%s=%d", ipv4ConfName(k), s.IPv4Conf[k])))
+	}
+	for _, k := range slices.Sorted(maps.Keys(s.IPv6Conf)) {
+		lines = append(lines, in(s.In, fmt.Sprintf("sysctl -w net.ipv6.conf.$DEV.%s=%d", k, s.IPv6Conf[k])))
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (s AltNames) String() string {
+	var lines []string
+	for _, n := range s.Del {
+		lines = append(lines, in(s.In, "ip link property del dev $DEV altname "+n))
+	}
+	for _, n := range s.Add {
+		lines = append(lines, in(s.In, "ip link property add dev $DEV altname "+n))
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (s AddAddr) String() string  { return in(s.In, "ip addr add "+s.Addr.Prefix.String()+" dev $DEV") }
+func (s DelAddr) String() string  { return in(s.In, "ip addr del "+s.Addr.Prefix.String()+" dev $DEV") }
+func (s AddRoute) String() string { return in(s.In, "ip route add "+s.Route.String()+" dev $DEV") }
+func (s AddRule) String() string  { return in(Pod, "ip rule add "+s.Rule.String()) }
+func (s DelRule) String() string  { return in(Pod, "ip rule del "+s.Rule.String()) }
+
+func (s Announce) String() string {
+	var lines []string
+	for _, a := range s.Addrs {
+		if ip := a.Prefix.Addr(); ip.Is4() {
+			lines = append(lines, in(Pod, "arping -c 1 -A -I $DEV "+ip.String()))
+		} else {
+			lines = append(lines, in(Pod, "ndsend "+ip.String()+" $DEV"))
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+func modeName(m uint16) string {
+	if m == device.ModeConnected {
+		return "connected"
+	}
+	return "datagram"
+}

@@ -1,0 +1,160 @@
+// Package plan decides what has to be done, and in which order. It is pure: values in, steps out, no kernel, no disk, no
+// clock. The ordering facts of the kernel live here, each with its reason.
+package plan
+
+import (
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/fabric-cni/fabric-cni/pkg/device"
+)
+
+// Side is one of the two network namespaces a step works in.
+type Side int
+
+// The sides.
+const (
+	Host Side = iota
+	Pod
+)
+
+func (s Side) String() string {
+	if s == Pod {
+		return "pod"
+	}
+	return "host"
+}
+
+// Other is the opposite side.
+func (s Side) Other() Side { return 1 - s }
+
+// Step is one change to the kernel. Printed, it is the equivalent ip or rdma command, with $POD for the pod's namespace.
+type Step interface {
+	fmt.Stringer
+	// Kind is what the step does, as failpoints and metrics know it.
+	Kind() string
+}
+
+// MoveRDMA moves the RDMA device to the other side.
+type MoveRDMA struct {
+	HCA device.HCA
+	To  Side
+}
+
+// RenameRDMA renames the RDMA device.
+type RenameRDMA struct {
+	In       Side
+	HCA      device.HCA
+	From, To string
+}
+
+// AwaitNetdev waits until the netdev that an RDMA move has destroyed is there again, on whichever side the kernel
+// recreates it (the host up to 6.16, the RDMA device's own namespace since 6.17, upstream f1208b05574f).
+type AwaitNetdev struct{ Netdev device.Netdev }
+
+// MoveNetdev moves the netdev to the other side under a new name, in one message.
+type MoveNetdev struct {
+	Netdev device.Netdev
+	To     Side
+	Name   string
+	Up     bool
+}
+
+// CreateChild creates an IPoIB child of the master right in the pod.
+type CreateChild struct {
+	Master device.Netdev
+	Name   string
+	PKey   device.PKey
+	Mode   *uint16
+	Umcast *uint16
+	Group  uint32
+}
+
+// DeleteChild removes an IPoIB child.
+type DeleteChild struct {
+	In     Side
+	Netdev device.Netdev
+}
+
+// SetLink changes attributes of the netdev.
+type SetLink struct {
+	In Side
+	Attrs
+}
+
+// Attrs are the attributes SetLink can change; zero means: leave it.
+type Attrs struct {
+	Name     string
+	HWAddr   net.HardwareAddr
+	Alias    *string
+	MTU      int
+	TxQueue  *int
+	Group    *uint32
+	Flags    uint32
+	Mask     uint32
+	Mode     *uint16
+	Umcast   *uint16
+	AddrGen  *uint8
+	IPv4Conf map[int]uint32
+	IPv6Conf map[string]int32 // by file name under /proc/sys/net/ipv6/conf/IF/
+}
+
+// AltNames adds and removes alternative names of the netdev.
+type AltNames struct {
+	In       Side
+	Add, Del []string
+}
+
+// AddAddr adds an address to the netdev.
+type AddAddr struct {
+	In   Side
+	Addr device.Addr
+}
+
+// DelAddr removes an address of the netdev.
+type DelAddr struct {
+	In   Side
+	Addr device.Addr
+}
+
+// AddRoute adds a route through the netdev.
+type AddRoute struct {
+	In    Side
+	Route device.Route
+}
+
+// AddRule adds a policy routing rule in the pod.
+type AddRule struct{ Rule device.Rule }
+
+// DelRule removes one.
+type DelRule struct{ Rule device.Rule }
+
+// Announce tells the neighbours the netdev's new addresses: gratuitous ARP and unsolicited NA.
+type Announce struct{ Addrs []device.Addr }
+
+// The kinds of steps.
+func (MoveRDMA) Kind() string    { return "move-rdma" }
+func (RenameRDMA) Kind() string  { return "rename-rdma" }
+func (AwaitNetdev) Kind() string { return "await-netdev" }
+func (MoveNetdev) Kind() string  { return "move-netdev" }
+func (CreateChild) Kind() string { return "create-child" }
+func (DeleteChild) Kind() string { return "delete-child" }
+func (SetLink) Kind() string     { return "set-link" }
+func (AltNames) Kind() string    { return "altnames" }
+func (AddAddr) Kind() string     { return "add-address" }
+func (DelAddr) Kind() string     { return "remove-address" }
+func (AddRoute) Kind() string    { return "add-route" }
+func (AddRule) Kind() string     { return "add-rule" }
+func (DelRule) Kind() string     { return "remove-rule" }
+func (Announce) Kind() string    { return "announce" }
+
+// Print writes steps one per line.
+func Print(steps []Step) string {
+	var b strings.Builder
+	for _, s := range steps {
+		b.WriteString(s.String())
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
