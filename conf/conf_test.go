@@ -1,0 +1,181 @@
+// Package conf_test keeps the examples true: every file here, and every configuration in the documentation, is read by the
+// parser of the plugin.
+package conf_test
+
+import (
+	"encoding/json"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fabric-cni/fabric-cni/pkg/netconf"
+	"github.com/fabric-cni/fabric-cni/pkg/policy"
+)
+
+// want is what a plugin of type fabric is understood to be asked for.
+type want struct {
+	Network  string
+	Mode     netconf.Mode
+	RDMA     netconf.RDMAPolicy
+	Selector netconf.SelectorKind
+	IPAM     string
+}
+
+// files are all files but this one. A new one needs its line.
+var files = map[string]want{
+	"ib-rail0.conflist":    {"ib-rail0", netconf.ModeDevice, netconf.RDMAAuto, netconf.ByName, "host-local"},
+	"ib-rail1.conflist":    {"ib-rail1", netconf.ModeDevice, netconf.RDMAAuto, netconf.ByName, "host-local"},
+	"ib-rail2.conflist":    {"ib-rail2", netconf.ModeDevice, netconf.RDMAAuto, netconf.ByName, "host-local"},
+	"ib-rail3.conflist":    {"ib-rail3", netconf.ModeDevice, netconf.RDMAAuto, netconf.ByName, "host-local"},
+	"ib-vf.conflist":       {"ib-vf", netconf.ModeDevice, netconf.RDMAExclusive, netconf.ByAddress, "whereabouts"},
+	"ipoib-child.conflist": {"ipoib-child", netconf.ModeIPoIB, netconf.RDMANone, netconf.ByNothing, "static"},
+	"roce-vf.conflist":     {"roce-vf", netconf.ModeDevice, netconf.RDMAAuto, netconf.ByAddress, "whereabouts"},
+	"chained.conflist":     {"sriov-rdma", netconf.ModeRDMA, netconf.RDMAAuto, netconf.ByAddress, ""},
+	"nad-chained.yaml":     {"sriov-rdma", netconf.ModeRDMA, netconf.RDMAAuto, netconf.ByAddress, ""},
+	"nad-ib-pf.yaml":       {"ib-pf", netconf.ModeDevice, netconf.RDMAExclusive, netconf.ByAddress, "whereabouts"},
+	"nad-ib-vf.yaml":       {"ib-vf", netconf.ModeDevice, netconf.RDMAExclusive, netconf.ByAddress, "whereabouts"},
+	"nad-ipoib-child.yaml": {"ipoib-child", netconf.ModeIPoIB, netconf.RDMANone, netconf.ByNothing, "whereabouts"},
+	"nad-roce-vf.yaml":     {"roce-vf", netconf.ModeDevice, netconf.RDMAAuto, netconf.ByAddress, "whereabouts"},
+	"fabric.d/policy.json": {},
+}
+
+func TestFiles(t *testing.T) {
+	seen := map[string]bool{"conf_test.go": true}
+	err := filepath.WalkDir(".", func(file string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || seen[file] {
+			return err
+		}
+		seen[file] = true
+		w, known := files[file]
+		if !known {
+			t.Errorf("%s: no test knows it: add what it asks for to the list", file)
+			return nil
+		}
+		b, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		switch filepath.Ext(file) {
+		case ".conflist":
+			check(t, file, string(b), w)
+		case ".yaml":
+			check(t, file, nadConfig(t, string(b)), w)
+		case ".json":
+			if _, err := policy.Load(file); err != nil {
+				t.Error(err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file := range files {
+		if !seen[file] {
+			t.Errorf("%s is in the list, but not here", file)
+		}
+	}
+}
+
+func check(t *testing.T, file, text string, w want) {
+	t.Helper()
+	configs := plugins(t, text)
+	if len(configs) != 1 {
+		t.Fatalf("%s: %d plugins of type fabric, want 1", file, len(configs))
+	}
+	c, err := netconf.Parse(configs[0], add)
+	if err != nil {
+		t.Errorf("%s: %v", file, err)
+		return
+	}
+	if diff := cmp.Diff(w, want{c.Name, c.Mode, c.RDMA, c.Selector.Kind, c.IPAM.Type}); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", file, diff)
+	}
+	if !c.VF.IsZero() {
+		t.Errorf("%s asks for attributes of a virtual function, which ADD refuses so far", file)
+	}
+}
+
+var add = netconf.Env{Command: "ADD", ContainerID: "c1", Netns: "/run/netns/c1", IfName: "net1"}
+
+// plugins returns what a runtime hands to each plugin of type fabric: the fields of its entry, name and version of the list,
+// and, as Multus does where the resource of a pod has one, the address of a device.
+func plugins(t *testing.T, text string) [][]byte {
+	t.Helper()
+	var list struct {
+		CNIVersion, Name string
+		Plugins          []map[string]any
+	}
+	if err := json.Unmarshal([]byte(text), &list); err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	if list.Plugins == nil {
+		var one map[string]any
+		if err := json.Unmarshal([]byte(text), &one); err != nil {
+			t.Fatal(err)
+		}
+		list.Plugins = []map[string]any{one}
+	}
+	var configs [][]byte
+	for i, p := range list.Plugins {
+		if p["type"] != "fabric" {
+			continue
+		}
+		if p["name"] == nil {
+			p["name"], p["cniVersion"] = list.Name, list.CNIVersion
+		}
+		selected := p["device"] != nil || p["master"] != nil || p["rdmaDevice"] != nil || p["guid"] != nil || p["hwaddr"] != nil
+		if !selected {
+			p["deviceID"], p["runtimeConfig"] = "0000:3b:00.2", map[string]any{"deviceID": "0000:3b:00.2"}
+		}
+		if i > 0 {
+			p["prevResult"] = map[string]any{"cniVersion": list.CNIVersion, "interfaces": []any{map[string]any{"name": "net1", "sandbox": "/run/netns/c1"}}}
+		}
+		b, err := json.Marshal(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		configs = append(configs, b)
+	}
+	return configs
+}
+
+// nadConfig returns the text of spec.config, which is the last block of these files.
+func nadConfig(t *testing.T, text string) string {
+	t.Helper()
+	_, config, ok := strings.Cut(text, "\nspec:\n  config: |\n")
+	if !ok {
+		t.Fatalf("no spec.config in\n%s", text)
+	}
+	return config
+}
+
+// TestDocumentation parses the configurations that are printed in the documentation.
+func TestDocumentation(t *testing.T) {
+	pages, err := filepath.Glob("../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fence := regexp.MustCompile("(?s)```json\n(.*?)```")
+	for _, page := range append(pages, "../README.md") {
+		b, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, block := range fence.FindAllStringSubmatch(string(b), -1) {
+			if !strings.Contains(block[1], `"fabric"`) {
+				continue
+			}
+			for _, config := range plugins(t, block[1]) {
+				if _, err := netconf.Parse(config, add); err != nil {
+					t.Errorf("%s: %v in\n%s", page, err, block[1])
+				}
+			}
+		}
+	}
+}

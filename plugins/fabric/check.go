@@ -1,0 +1,94 @@
+package fabric
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/fabric-cni/fabric-cni/pkg/journal"
+	"github.com/fabric-cni/fabric-cni/pkg/plan"
+	"github.com/fabric-cni/fabric-cni/pkg/result"
+)
+
+// check compares what is there with the journal and the prevResult, and lists every difference.
+func (c *call) check() error {
+	c.doing = fmt.Sprintf("confirm %s of container %s", c.key.IfName, c.key.ContainerID)
+	if err := c.openHost(); err != nil {
+		return err
+	}
+	if err := c.openPod(); err != nil {
+		return err
+	}
+	e, err := c.store.Load(c.key)
+	if errors.Is(err, fs.ErrNotExist) {
+		if c.cfg.Mode == "rdma" {
+			return nil // shared mode: nothing was moved, nothing is recorded
+		}
+		return &failure{code: codeNoDevice, err: errors.New("the journal has no such attachment"), todo: "call ADD"}
+	}
+	if err != nil {
+		return err
+	}
+	problems, err := c.compare(e)
+	if err != nil {
+		return err
+	}
+	if len(problems) > 0 {
+		var lines []string
+		for _, p := range problems {
+			lines = append(lines, p.String())
+		}
+		return &failure{code: codeKernel, err: errors.New(strings.Join(lines, "; "))}
+	}
+	if e.Kind == journal.KindRDMA {
+		return nil
+	}
+	return c.delegate().Check(context.Background())
+}
+
+func (c *call) compare(e *journal.Entry) ([]plan.Problem, error) {
+	now := plan.Now{NetnsOK: e.Netns == c.pod.NS.ID, IfName: c.key.IfName}
+	n, err := c.pod.Link.ByName(c.key.IfName)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if n != nil {
+		if err := c.pod.Snapshot(n); err != nil {
+			return nil, err
+		}
+		if now.Rules, err = c.pod.Link.Rules(); err != nil {
+			return nil, err
+		}
+		now.Netdev = n
+	}
+	if e.MoveRDMA {
+		h, err := c.pod.HCA(e.HCA)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		now.HCA = h
+	}
+	want := plan.Want{Kind: string(e.Kind), Address: e.Address, Netdev: e.Netdev, RDMAName: e.RDMAName, MTU: c.cfg.MTU}
+	if e.MoveRDMA {
+		want.HCA = e.HCA
+	}
+	if e.Child != nil {
+		want.PKey = e.Child.PKey
+	}
+	if c.cfg.PrevResult != nil && e.Kind != journal.KindRDMA {
+		prev, err := result.Parse(c.cfg.PrevResult, c.cfg.CNIVersion)
+		if err != nil {
+			return nil, &failure{code: codeBadConfig, err: fmt.Errorf("field \"prevResult\": %w", err)}
+		}
+		if x, ok := prev.Expect(c.key.IfName, c.env.Netns); ok {
+			want.IP = addressing(&result.Result{Addresses: x.Addresses, Routes: x.Routes})
+			want.MAC = x.Interface.MAC
+			if x.Interface.MTU != 0 {
+				want.MTU = x.Interface.MTU
+			}
+		}
+	}
+	return plan.Check(c.cfg.SourceBased, want, now), nil
+}

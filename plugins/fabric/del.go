@@ -1,0 +1,259 @@
+package fabric
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"time"
+
+	"github.com/fabric-cni/fabric-cni/pkg/apply"
+	"github.com/fabric-cni/fabric-cni/pkg/device"
+	"github.com/fabric-cni/fabric-cni/pkg/failpoint"
+	"github.com/fabric-cni/fabric-cni/pkg/ipam"
+	"github.com/fabric-cni/fabric-cni/pkg/journal"
+	"github.com/fabric-cni/fabric-cni/pkg/netconf"
+	"github.com/fabric-cni/fabric-cni/pkg/plan"
+)
+
+func (c *call) del() error {
+	c.doing = fmt.Sprintf("return %s of container %s", c.key.IfName, c.key.ContainerID)
+	if err := c.openHost(); err != nil {
+		return err
+	}
+	e, err := c.store.Load(c.key)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, journal.ErrCorrupt):
+		return c.delWithout()
+	case err != nil:
+		return err
+	}
+	d := c.delegate()
+	if d.Type == "" || e.Kind == journal.KindRDMA { // the configuration may have changed since ADD
+		d = c.staleDelegate(e)
+	}
+	return c.giveBack(e, d)
+}
+
+// staleDelegate is the IPAM plugin of an attachment as its ADD had it.
+func (c *call) staleDelegate(e *journal.Entry) ipam.Delegate {
+	return ipam.Delegate{Type: e.IPAM, Conf: e.Conf, Stderr: c.Stderr, Env: netconf.Env{
+		ContainerID: e.ContainerID, IfName: e.IfName, Netns: e.NetnsPath, Args: e.Args, Path: c.pathOr(e)}}
+}
+
+func (c *call) pathOr(e *journal.Entry) string {
+	if c.env.Path != "" {
+		return c.env.Path
+	}
+	return e.Path
+}
+
+// giveBack returns everything an attachment holds: device, child, addresses, claim and entry.
+func (c *call) giveBack(e *journal.Entry, d ipam.Delegate) error {
+	if e.Claim == "" { // nothing was taken
+		return c.giveBackLocked(e, d)
+	}
+	ctx, cancel := bounded(lockWait)
+	defer cancel()
+	lock, err := c.store.Lock(ctx, e.Claim)
+	if err != nil {
+		return err
+	}
+	defer lock.Unlock()
+	return c.giveBackLocked(e, d)
+}
+
+// giveBackLocked is giveBack for a caller that holds the device's lock. What fails does not stop the rest: whoever calls
+// again finds less to do. The entry stays until nothing is left.
+func (c *call) giveBackLocked(e *journal.Entry, d ipam.Delegate) error {
+	ours, err := c.owns(e)
+	if err != nil {
+		return err
+	}
+	released := make(chan error, 1)
+	release := func() {
+		go func() {
+			err := failpoint.Hit("before/ipam-del")
+			if err == nil {
+				err = d.Del(context.Background())
+			}
+			released <- err
+		}()
+	}
+	var errs []error
+	if ours {
+		errs = append(errs, c.bringHome(e, release))
+	} else {
+		release()
+	}
+	errs = append(errs, <-released)
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	return c.forget(e)
+}
+
+// owns tells whether the attachment still has what its entry speaks of. After a reboot, or when the device has gone to
+// another attachment, there is nothing of it left on the kernel's side.
+func (c *call) owns(e *journal.Entry) (bool, error) {
+	if e.Claim == "" || e.BootID != bootID() {
+		return false, nil
+	}
+	if e.Kind == journal.KindIPoIB {
+		return true, nil
+	}
+	owner, ok, err := c.store.Owner(e.Claim)
+	return ok && owner == e.Key, err
+}
+
+// bringHome returns the device or removes the child. release is called exactly once, as soon as the pod can't use the
+// addresses any more: IPAM works while the device moves.
+func (c *call) bringHome(e *journal.Entry, release func()) error {
+	pod, err := c.podOf(e)
+	if err != nil {
+		release()
+		return err
+	}
+	r := &apply.Runner{Host: c.host, Pod: pod, Displace: c.displace}
+	if e.Kind == journal.KindIPoIB {
+		defer release()
+		if err := c.removeChild(r, e); err != nil {
+			return err
+		}
+		return c.store.RemoveChild(e.Claim, e.Key) // if IPAM fails now, the next call need not wait for a child
+	}
+	var hca *device.HCA
+	if e.MoveRDMA {
+		hca = e.HCA
+	}
+	r.Track(hca, e.Netdev)
+	side := plan.Host
+	var errs []error
+	if e.Kind == journal.KindRDMA {
+		side = plan.Pod // where the plugin that put it there will look for it
+	} else {
+		errs = append(errs, c.stripPod(r))
+	}
+	release()
+	ctx, cancel := bounded(homeWait)
+	defer cancel()
+	err = r.Settle(ctx, apply.Home{HCA: hca, Netdev: e.Netdev, Side: side, Elapsed: elapsed(e), Gone: func() bool { return !c.host.Present(e.Address) }})
+	if errors.Is(err, apply.ErrGone) {
+		c.log.Warn("device can't be returned", "device", e.Claim, "reason", err)
+		err = nil
+	}
+	var partly *apply.RestoreError
+	if errors.As(err, &partly) {
+		err = c.restoredPartly(e, partly)
+	}
+	return errors.Join(append(errs, err)...)
+}
+
+// maxTries is how often DEL reports that a device is home but could not be restored in full. The runtime calls again each
+// time; a cause that does not pass must not keep the pod Terminating for ever.
+const maxTries = 3
+
+func (c *call) restoredPartly(e *journal.Entry, err error) error {
+	e.Tries++
+	if e.Tries >= maxTries {
+		c.log.Error("giving up after repeated tries", "device", e.Claim, "reason", err)
+		return nil
+	}
+	return errors.Join(err, c.store.Save(e))
+}
+
+// stripPod takes the attachment's addresses and rules out of the pod. Rules would stay behind when the netdev leaves.
+func (c *call) stripPod(r *apply.Runner) error {
+	if r.Pod == nil {
+		return nil
+	}
+	w, err := r.Look()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := bounded(kernelMax)
+	defer cancel()
+	if w.Netdev == nil || w.NetdevSide != plan.Pod { // gone home before its rules: an earlier call failed half-way
+		return releaseOrphans(ctx, r)
+	}
+	rules, err := r.Pod.Link.Rules()
+	if err != nil {
+		return err
+	}
+	n := w.Netdev
+	if n.Addrs, err = r.Pod.Link.Addrs(n.Index); err != nil {
+		return err
+	}
+	return r.Run(ctx, plan.Release(n, rules))
+}
+
+// releaseOrphans removes the rules of rails that are not in the pod any more.
+func releaseOrphans(ctx context.Context, r *apply.Runner) error {
+	rules, err := r.Pod.Link.Rules()
+	if err != nil {
+		return err
+	}
+	there, err := r.Pod.Link.List("")
+	if err != nil {
+		return err
+	}
+	return r.Run(ctx, plan.ReleaseOrphans(there, rules))
+}
+
+// unsureWait bounds the wait for a child that may never have been made: its creator was killed at an unknown point.
+const unsureWait = 3 * time.Second
+
+// removeChild deletes the child wherever it is. When the pod's namespace is gone the kernel has put it on the host, or
+// is about to.
+func (c *call) removeChild(r *apply.Runner, e *journal.Entry) error {
+	users, err := c.store.Children(e.Claim)
+	if err != nil {
+		return err
+	}
+	wait := homeWait
+	switch {
+	case !slices.Contains(users, e.Key): // an earlier call has removed it
+		wait = 0
+	case e.Child.HWAddr == "":
+		wait = unsureWait
+	}
+	ctx, cancel := bounded(kernelMax)
+	defer cancel()
+	enough := time.After(wait)
+	for {
+		for side, s := range map[plan.Side]*apply.Side{plan.Pod: r.Pod, plan.Host: r.Host} {
+			if s == nil {
+				continue
+			}
+			n, err := s.Child(e.Child.PKey, e.Child.Group, e.Child.HWAddr)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			r.Track(nil, n)
+			var steps []plan.Step
+			if side == plan.Pod {
+				rules, err := s.Link.Rules()
+				if err != nil {
+					return err
+				}
+				steps = plan.Release(n, rules)
+			}
+			return r.Run(ctx, append(steps, plan.DeleteChild{In: side, Netdev: *n}))
+		}
+		if r.Pod != nil { // not in the pod, not on the host: the pod has deleted it, or it never was
+			return releaseOrphans(ctx, r)
+		}
+		if !c.host.Present(e.Child.Parent) {
+			return nil
+		}
+		select {
+		case <-enough:
+			return nil // gone with its parent, whose RDMA device has moved or left
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,80 @@
+package fabric
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+
+	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/fabric-cni/fabric-cni/pkg/apply"
+	"github.com/fabric-cni/fabric-cni/pkg/inventory"
+	"github.com/fabric-cni/fabric-cni/pkg/ipam"
+	"github.com/fabric-cni/fabric-cni/pkg/journal"
+	"github.com/fabric-cni/fabric-cni/pkg/netconf"
+	"github.com/fabric-cni/fabric-cni/pkg/policy"
+	"github.com/fabric-cni/fabric-cni/pkg/rdma"
+)
+
+// Codes of our own, from 100 on as the specification reserves them for plugins.
+const (
+	codeNoDevice  = 100 // no such device
+	codeInUse     = 101 // the device belongs to another attachment
+	codePortDown  = 102 // the port is not Active
+	codeRDMAMode  = 103 // the RDMA network namespace mode does not fit
+	codeRefused   = 104 // refused by node policy
+	codeKernel    = 105 // the kernel refused an operation
+	codeNotReady  = 50  // STATUS: the plugin can't serve an ADD
+	codeLimited   = 51  // STATUS: nor do existing containers work
+	codeBadEnv    = types.ErrInvalidEnvironmentVariables
+	codeTryAgain  = types.ErrTryAgainLater
+	codeBadConfig = types.ErrInvalidNetworkConfig
+)
+
+// failure is an error whose code and cure are known where it happens.
+type failure struct {
+	code uint
+	err  error
+	todo string // what to do, in one clause
+}
+
+func (f *failure) Error() string { return f.err.Error() }
+func (f *failure) Unwrap() error { return f.err }
+
+// classify finds the code of an error, and what to do about it.
+func classify(err error) (code uint, todo string) {
+	var f *failure
+	var conf *netconf.Error
+	var step *apply.StepError
+	var path *fs.PathError
+	var said *types.Error
+	switch {
+	case errors.As(err, &f):
+		return f.code, f.todo
+	case errors.As(err, &conf):
+		return conf.Code, ""
+	case errors.As(err, &said) && said.Code != 0: // the IPAM plugin's code; its words are in the message
+		return said.Code, ""
+	case errors.Is(err, journal.ErrBusy):
+		return codeTryAgain, "try again"
+	case errors.Is(err, policy.ErrRefused):
+		return codeRefused, "the node's owner can allow it in " + policy.DefaultPath
+	case errors.Is(err, inventory.ErrAmbiguous):
+		return codeBadConfig, ""
+	case errors.As(err, &step):
+		return codeKernel, ""
+	case errors.Is(err, context.DeadlineExceeded):
+		return codeTryAgain, "try again"
+	case errors.Is(err, rdma.ErrNoRDMA):
+		return codeNoDevice, "load it with: modprobe ib_core"
+	case errors.Is(err, ipam.ErrNotStarted):
+		return codeBadConfig, ""
+	case errors.Is(err, fs.ErrNotExist):
+		return codeNoDevice, ""
+	case errors.Is(err, fs.ErrPermission):
+		return types.ErrIOFailure, "the plugin has to run as root"
+	case errors.As(err, &path):
+		return types.ErrIOFailure, ""
+	}
+	return types.ErrInternal, ""
+}

@@ -1,0 +1,141 @@
+// Package fabric is the CNI plugin: it turns the verbs of the specification into plans and carries them out. Only this
+// package knows CNI error codes.
+package fabric
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/containernetworking/cni/pkg/skel"
+	"github.com/containernetworking/cni/pkg/types"
+	"github.com/containernetworking/cni/pkg/version"
+	"golang.org/x/sys/unix"
+
+	"github.com/fabric-cni/fabric-cni/pkg/journal"
+	"github.com/fabric-cni/fabric-cni/pkg/netconf"
+	"github.com/fabric-cni/fabric-cni/pkg/policy"
+)
+
+// Plugin is the plugin with the places it works in. The zero value of a field means its default.
+type Plugin struct {
+	StateDir string // journal.DefaultDir
+	Policy   string // policy.DefaultPath
+	Version  string
+	Command  string // CNI_COMMAND
+	Stdout   io.Writer
+	Stderr   io.Writer
+}
+
+// maxStdin bounds a configuration; Multus's own limit for an annotation is a quarter of it.
+const maxStdin = 1 << 20
+
+// Main answers one CNI call from the environment and standard input, and returns the exit status.
+func (p Plugin) Main() int {
+	if p.StateDir == "" {
+		p.StateDir = journal.DefaultDir
+	}
+	if p.Policy == "" {
+		p.Policy = policy.DefaultPath
+	}
+	if err := p.main(); err != nil {
+		if perr := err.Print(); perr != nil {
+			fmt.Fprintln(p.Stderr, perr)
+		}
+		return 1
+	}
+	return 0
+}
+
+func (p Plugin) main() *types.Error {
+	if p.Command != "VERSION" && p.Command != "" {
+		if err := limitStdin(); err != nil {
+			return err
+		}
+	}
+	return skel.PluginMainFuncsWithError(skel.CNIFuncs{
+		Add:    p.verb((*call).add),
+		Del:    p.verb((*call).del),
+		Check:  p.verb((*call).check),
+		GC:     p.verb((*call).gc),
+		Status: p.verb((*call).status),
+	}, version.PluginSupports("0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"), "CNI plugin fabric "+p.Version)
+}
+
+// limitStdin reads standard input up to the limit and puts it back for skel, which would read without end.
+func limitStdin() *types.Error {
+	b, err := io.ReadAll(io.LimitReader(os.Stdin, maxStdin+1))
+	if err != nil {
+		return types.NewError(types.ErrIOFailure, fmt.Sprintf("fabric: could not read standard input: %v", err), "")
+	}
+	if len(b) > maxStdin {
+		return types.NewError(types.ErrDecodingFailure,
+			fmt.Sprintf("fabric: could not read the configuration: standard input is longer than %d bytes", maxStdin), "")
+	}
+	fd, err := unix.MemfdCreate("stdin", unix.MFD_CLOEXEC)
+	if err != nil {
+		return types.NewError(types.ErrIOFailure, fmt.Sprintf("fabric: could not keep standard input: %v", err), "")
+	}
+	f := os.NewFile(uintptr(fd), "stdin")
+	if _, err := f.WriteAt(b, 0); err != nil {
+		return types.NewError(types.ErrIOFailure, fmt.Sprintf("fabric: could not keep standard input: %v", err), "")
+	}
+	os.Stdin = f
+	return nil
+}
+
+// verb wraps a handler: arguments are parsed, errors get their code, a panic becomes an error.
+func (p Plugin) verb(handle func(*call) error) func(*skel.CmdArgs) error {
+	return func(args *skel.CmdArgs) (err error) {
+		defer func() {
+			if r := recover(); r != nil {
+				err = types.NewError(types.ErrInternal, fmt.Sprintf("fabric: internal error: %v; please report it", r), "")
+			}
+		}()
+		env := netconf.Env{Command: p.Command, ContainerID: args.ContainerID, Netns: args.Netns,
+			IfName: args.IfName, Args: args.Args, Path: args.Path}
+		cfg, err := netconf.Parse(args.StdinData, env)
+		if err != nil {
+			return typed("read the configuration", err)
+		}
+		c := &call{Plugin: p, cfg: cfg, env: env, key: journal.Key{ContainerID: env.ContainerID, IfName: env.IfName},
+			store: journal.Store{Dir: p.StateDir}}
+		defer c.close()
+		c.openLog()
+		for _, f := range cfg.Ignored {
+			c.log.Info("configuration field has no meaning here and is ignored", "field", f)
+		}
+		if err := handle(c); err != nil {
+			e := typed(c.doing, err)
+			if c.cfg.LogFile != "" { // the runtime has it from stdout already
+				c.log.Error(e.Error())
+			}
+			return e
+		}
+		return nil
+	}
+}
+
+// typed gives an error its CNI code and the form users see.
+func typed(doing string, err error) *types.Error {
+	code, todo := classify(err)
+	msg := "fabric: could not " + doing + ": " + strings.ReplaceAll(err.Error(), "\n", "; ")
+	if todo != "" {
+		msg += "; " + todo
+	}
+	return &types.Error{Code: code, Msg: msg}
+}
+
+// print writes a result without mixing it with anything else.
+func (c *call) print(write func(io.Writer) error) error {
+	var b bytes.Buffer
+	if err := write(&b); err != nil {
+		return err
+	}
+	if _, err := c.Stdout.Write(b.Bytes()); err != nil {
+		return &failure{code: types.ErrIOFailure, err: fmt.Errorf("write the result: %w", err)}
+	}
+	return nil
+}

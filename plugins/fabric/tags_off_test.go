@@ -1,0 +1,5 @@
+//go:build !failpoint
+
+package fabric_test
+
+const tags = ""
