@@ -1,0 +1,217 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/fabric-cni/fabric-cni/integration/lab/bench/bare"
+)
+
+// groups are all measurements. "previous" takes part where the driver was given another build of the plugin.
+func (b *bench) groups() []group {
+	netdev := bare.Job{Mode: "netdev", Netns: pod, Host: b.nic, Pod: "net1", Address: "10.9.0.5/24"}
+	child := rail(0)
+	child.Mode = "child"
+	first := rail(0)
+	return []group{
+		{"version", append(b.versions("fabric", "previous"), b.versions("trivial")...), nil},
+		{"ipoib", b.beside(first, first, conf(first), b.hostDevice(first)), b.reset},
+		{"netdev", b.beside(netdev, netdev, conf(netdev), b.hostDevice(netdev)), b.reset},
+		{"child", b.beside(child, child, childConf(child), ipCommands(child)), b.reset},
+		{"journal", b.journal(first), b.reset},
+		{"rails", append(b.fourRails("fabric", "previous"), b.fourFloors()...), b.reset},
+		{"shared", b.beside(first, shared(first), conf(first), b.hostDevice(first)), b.reset},
+	}
+}
+
+// beside returns the plugin and everything that it is compared with for one device. least is the kernel's part of it.
+func (b *bench) beside(j, least bare.Job, conf string, other contestant) []contestant {
+	return append(b.plugins(j, conf), b.floor(least), b.floorOnce(least), b.floorThenIPAM(least), b.ipam(j), other)
+}
+
+// shared is a rail of a system whose RDMA devices are in every namespace: only the netdev moves.
+func shared(j bare.Job) bare.Job {
+	j.Mode = "netdev"
+	return j
+}
+
+const static = `"ipam":{"type":"static","addresses":[{"address":%q}]}`
+
+func conf(j bare.Job) string {
+	return fmt.Sprintf(`{"cniVersion":"1.1.0","name":"bench","type":"fabric","device":%q,`+static+`}`, j.Host, j.Address)
+}
+
+func childConf(j bare.Job) string {
+	return fmt.Sprintf(`{"cniVersion":"1.1.0","name":"bench","type":"fabric","mode":"ipoib","master":%q,"pkey":"0x8001",`+static+`}`, j.Host, j.Address)
+}
+
+// attachment is one ADD and its DEL, which gets the result of the ADD as a runtime gives it.
+func (b *bench) attachment(name, plugin, id, ifname, conf string) contestant {
+	again := conf
+	return contestant{
+		name: name,
+		add: func() error {
+			out, err := b.call(plugin, "ADD", id, ifname, conf)
+			if err == nil && json.Valid(out) {
+				again = conf[:len(conf)-1] + `,"prevResult":` + string(out) + "}"
+			}
+			return err
+		},
+		del: func() error {
+			_, err := b.call(plugin, "DEL", id, ifname, again)
+			return err
+		},
+	}
+}
+
+// built leaves out plugins that were not built.
+func (b *bench) built(plugins ...string) []string {
+	var out []string
+	for _, p := range plugins {
+		if _, err := os.Stat(filepath.Join(b.bin, p)); err == nil {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+func (b *bench) plugins(j bare.Job, conf string) []contestant {
+	var out []contestant
+	for _, p := range b.built("fabric", "previous") {
+		out = append(out, b.attachment(p, p, "bench-"+p, j.Pod, conf))
+	}
+	return out
+}
+
+func (b *bench) floor(j bare.Job) contestant {
+	return contestant{name: "floor", add: j.Add, del: j.Del}
+}
+
+func (b *bench) floorOnce(j bare.Job) contestant {
+	once := func(verb string) func() error {
+		return func() error { return b.floorExec(verb, j) }
+	}
+	return contestant{name: "floor-once", add: once("add"), del: once("del")}
+}
+
+func (b *bench) floorExec(verb string, j bare.Job) error {
+	return command(filepath.Join(b.bin, "floor"), verb, j.Mode, j.Netns, j.Host, j.Pod, j.Address, j.Bus, j.HCA)
+}
+
+// floorThenIPAM is what a plugin could cost that did nothing by itself: timed as one, because on a busy machine two
+// short operations lose less than a long one.
+func (b *bench) floorThenIPAM(j bare.Job) contestant {
+	floor, ipam := b.floorOnce(j), b.ipam(j)
+	both := func(first, second func() error) func() error {
+		return func() error {
+			if err := first(); err != nil {
+				return err
+			}
+			return second()
+		}
+	}
+	return contestant{name: "floor-once-ipam", add: both(floor.add, ipam.add), del: both(floor.del, ipam.del)}
+}
+
+func (b *bench) ipam(j bare.Job) contestant {
+	return b.attachment("ipam", "static", "bench-ipam", j.Pod, conf(j))
+}
+
+func (b *bench) hostDevice(j bare.Job) contestant {
+	return b.attachment("host-device", "host-device", "bench-host-device", j.Pod, hostDeviceConf(j))
+}
+
+func hostDeviceConf(j bare.Job) string {
+	return fmt.Sprintf(`{"cniVersion":"1.0.0","name":"bench","type":"host-device","device":%q,`+static+`}`, j.Host, j.Address)
+}
+
+// ipCommands is how a script makes a child, without IPAM.
+func ipCommands(j bare.Job) contestant {
+	ns := filepath.Base(j.Netns)
+	run := func(list ...[]string) func() error {
+		return func() error {
+			for _, args := range list {
+				if err := command("ip", args...); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}
+	return contestant{name: "ip", add: run(
+		[]string{"link", "add", "link", j.Host, "name", "bench0", "type", "ipoib", "pkey", "0x8001"},
+		[]string{"link", "set", "bench0", "netns", ns, "name", j.Pod},
+		[]string{"-n", ns, "address", "add", j.Address, "dev", j.Pod},
+		[]string{"-n", ns, "link", "set", j.Pod, "up"},
+	), del: run([]string{"-n", ns, "link", "delete", j.Pod})}
+}
+
+func (b *bench) versions(plugins ...string) []contestant {
+	var out []contestant
+	for _, p := range b.built(plugins...) {
+		out = append(out, contestant{name: p, add: func() error {
+			_, err := b.call(p, "VERSION", "", "", `{"cniVersion":"1.1.0"}`)
+			return err
+		}})
+	}
+	return out
+}
+
+// fourRails adds and returns four rails of one pod, one after the other and all at once.
+func (b *bench) fourRails(plugins ...string) []contestant {
+	var out []contestant
+	for _, p := range b.built(plugins...) {
+		var list []contestant
+		for i := range rails {
+			j := rail(i)
+			list = append(list, b.attachment("", p, "bench-"+p, j.Pod, conf(j)))
+		}
+		out = append(out, sequence(p, list), parallel(p, list))
+	}
+	return out
+}
+
+func (b *bench) fourFloors() []contestant {
+	var list, once []contestant
+	for i := range rails {
+		list, once = append(list, b.floor(rail(i))), append(once, b.floorOnce(rail(i)))
+	}
+	return []contestant{sequence("floor", list), sequence("floor-once", once), parallel("floor-once", once)}
+}
+
+func sequence(name string, list []contestant) contestant {
+	all := func(verb func(contestant) func() error) func() error {
+		return func() error {
+			for _, c := range list {
+				if err := verb(c)(); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}
+	return contestant{name: name + "-sequence", add: all(contestant.adds), del: all(contestant.dels)}
+}
+
+func parallel(name string, list []contestant) contestant {
+	all := func(verb func(contestant) func() error) func() error {
+		return func() error {
+			errs := make(chan error)
+			for _, c := range list {
+				go func() { errs <- verb(c)() }()
+			}
+			var err error
+			for range list {
+				err = errors.Join(err, <-errs)
+			}
+			return err
+		}
+	}
+	return contestant{name: name + "-parallel", add: all(contestant.adds), del: all(contestant.dels)}
+}
+
+func (c contestant) adds() func() error { return c.add }
+func (c contestant) dels() func() error { return c.del }

@@ -1,0 +1,83 @@
+//go:build labguest
+
+package guest
+
+import (
+	"testing"
+
+	"github.com/vishvananda/netlink"
+)
+
+// mover does what host-device does to a netdev: it is the plugin before ours in a chain.
+type mover struct {
+	netdev string
+	home   func(t testing.TB) // makes the netdev what it was, once it is on the host again
+}
+
+var (
+	etherMover = &mover{"eno2", func(t testing.TB) { etherHost(t, "52:54:00:00:02:01", "eno2") }}
+	ipoibMover = &mover{"ib1", func(t testing.TB) {
+		host := Host(t)
+		var name string
+		Until(t, "the netdev of "+BusAddress(1)+" is home", func() error {
+			l, err := NetdevOf(host, BusAddress(1))
+			if err == nil {
+				name = l.Attrs().Name
+			}
+			return err
+		})
+		commands(t, [][]string{{"ip", "link", "set", name, "down"}, {"ip", "link", "set", name, "name", "ib1", "mtu", "2044"}})
+		noDAD(t, "ib1")
+	}}
+)
+
+// give moves the netdev into the pod, configures it, and returns the prevResult.
+func (m *mover) give(t testing.TB, pod *Pod) map[string]any {
+	t.Helper()
+	l, err := netlink.LinkByName(m.netdev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := MoveLink(l.Attrs().Index, pod.Path, "net1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := pod.Do(func() error { return settleIn("net1") }); err != nil {
+		t.Fatal(err)
+	}
+	return map[string]any{"cniVersion": "1.1.0", "interfaces": []map[string]any{{"name": "net1", "sandbox": pod.Path}},
+		"ips": []map[string]any{{"address": "10.60.0.2/24", "interface": 0}}}
+}
+
+// settleIn configures a netdev in the calling thread's network namespace. It has no link-local address, which would come
+// some time later.
+func settleIn(name string) error {
+	for _, c := range [][]string{
+		{"sysctl", "-qw", "net.ipv6.conf." + name + ".addr_gen_mode=1"},
+		{"ip", "link", "set", name, "mtu", "1400", "up"},
+		{"ip", "address", "add", "10.60.0.2/24", "dev", name},
+		{"ip", "route", "add", "10.61.0.0/16", "via", "10.60.0.254", "dev", name},
+	} {
+		if err := run(c[0], c[1:]...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// takeBack makes the host what it was. The pod may be gone.
+func (m *mover) takeBack(t testing.TB, pod *Pod, gone bool) {
+	t.Helper()
+	if !gone {
+		err := pod.Do(func() error {
+			l, err := netlink.LinkByName("net1")
+			if err != nil {
+				return err
+			}
+			return MoveLink(l.Attrs().Index, HostPath, m.netdev)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.home(t)
+}

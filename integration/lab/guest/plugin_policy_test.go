@@ -1,0 +1,157 @@
+//go:build labguest
+
+package guest
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// Nobody moves what the node stands on, whatever a network configuration says.
+func TestPluginPolicyRefuses(t *testing.T) {
+	S1(t)
+	Modprobe(t, "dummy")
+	Modprobe(t, "bridge")
+	Modprobe(t, "vrf")
+	shell(t, `ip link add br9 type bridge; ip link add d1 type dummy; ip link set d1 master br9; ip link add d2 type dummy; ip link set d2 up
+ip address add fd99::1/64 dev d2 nodad; ip -6 route add default via fd99::2 dev d2; ip link add vrf9 type vrf table 9; ip link add d3 type dummy; ip link set d3 master vrf9`)
+	t.Cleanup(func() { shell(t, "for i in d1 d2 d3 br9 vrf9; do ip link del $i; done") })
+	Unchanged(t)
+	nic := firstNIC(t)
+	target, err := os.Readlink("/sys/class/infiniband/mlx5_bond_0/device")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pci := target[strings.LastIndex(target, "/")+1:]
+	pod := NewPod(t, "pod")
+	for name, c := range map[string]struct {
+		fields config
+		policy string
+		words  []string
+	}{
+		"default route":          {config{"device": "bond0"}, "", []string{"bond0", "default route"}},
+		"IPv6 default route":     {config{"device": "d2"}, "", []string{"d2", "default route"}},
+		"bond member":            {config{"device": nic}, "", []string{nic, "bond"}},
+		"bond member by address": {config{"deviceID": pci}, "", []string{nic, "bond"}},
+		"its RDMA device":        {config{"rdmaDevice": "mlx5_bond_0", "mode": "device"}, "", []string{nic, "bond"}},
+		"its RDMA device alone":  {config{"rdmaDevice": "mlx5_bond_0", "mode": "rdma"}, "", []string{nic, "bond"}},
+		"bridge port":            {config{"device": "d1"}, "", []string{"d1", "bridge"}},
+		"VRF member":             {config{"device": "d3"}, "", []string{"d3", "VRF"}},
+		"loopback":               {config{"device": "lo"}, "", []string{"lo", "loopback"}},
+		"node address":           {config{"device": "ibs108"}, `{"nodeAddresses": ["10.8.0.1"]}`, []string{"ibs108", "10.8.0.1"}},
+		"not in the list":        {config{"device": "ibs108"}, `{"devices": ["ibs11*", "mlx5_7"]}`, []string{"ibs108", "ibs11*"}},
+		"master not in the list": {config{"mode": "ipoib", "master": "ibs108"}, `{"devices": ["ibs11*"]}`, []string{"ibs108"}},
+		"broken file":            {config{"device": "ibs108"}, `{"devices": [`, []string{"policy.json"}},
+		"unknown field":          {config{"device": "ibs108"}, `{"device": ["ibs108"]}`, []string{"policy.json", "device"}},
+		"bad pattern":            {config{"device": "ibs108"}, `{"devices": ["[ib"]}`, []string{"policy.json", "[ib"}},
+		"more behind it":         {config{"device": "ibs108"}, `{} {"devices": ["x"]}`, []string{"policy.json"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.policy != "" {
+				policyFile(t, c.policy)
+			}
+			a := interfaceOf(pod, "net1", network(c.fields))
+			wantError(t, a.call("ADD").Exec(t), 104, c.words...)
+			a.del(t)
+		})
+	}
+}
+
+// What the node's owner allows is moved, and comes back.
+func TestPluginPolicyAllows(t *testing.T) {
+	S1(t)
+	Modprobe(t, "dummy")
+	Modprobe(t, "bridge")
+	shell(t, "ip link add d1 type dummy; ip address add 10.61.0.1/24 dev d1; ip link set d1 up; ip route add default via 10.61.0.254 metric 9")
+	t.Cleanup(func() { shell(t, "ip link del d1") })
+	Unchanged(t)
+	for name, c := range map[string]struct{ device, policy string }{
+		"list by name":         {"ibs108", `{"devices": ["ibs108"]}`},
+		"list by altname":      {"ibs108", `{"devices": ["rail?"]}`},
+		"list by address":      {"ibs108", `{"devices": ["platform/fakeib.0"]}`},
+		"list by RDMA device":  {"ibs108", `{"devices": ["mlx5_[0-3]"]}`},
+		"default route":        {"d1", `{"allowDefaultRoute": ["d1"]}`},
+		"node address":         {"ibs108", `{"nodeAddresses": ["10.8.0.1"], "allowNodeAddress": ["rail0"]}`},
+		"route of other table": {"ibs108", `{}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			policyFile(t, c.policy)
+			a := interfaceOf(NewPod(t, "pod"), "net1", network(config{"device": c.device}))
+			a.add(t)
+			a.del(t)
+		})
+	}
+}
+
+// A policy that breaks later keeps nothing from going home.
+func TestPluginPolicyDoesNotHinderDel(t *testing.T) {
+	S1(t)
+	Unchanged(t)
+	a := interfaceOf(NewPod(t, "pod"), "net1", network(config{"device": "ibs108", "logFile": "/run/fabric-test.log"}))
+	a.add(t)
+	policyFile(t, "{")
+	a.del(t)
+	os.Remove("/run/fabric-test.log")
+}
+
+// The log is written as root at a path that a user chooses: only where it does no harm.
+func TestPluginLogFile(t *testing.T) {
+	S1(t)
+	Unchanged(t)
+	dir := "/tmp/fabric-log"
+	if err := os.MkdirAll(dir+"/sub", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	for link, target := range map[string]string{dir + "/link": "/etc/cni/victim", dir + "/dir": "/etc/cni", dir + "/fifo": ""} {
+		if target == "" {
+			shell(t, "mkfifo "+link)
+		} else if err := os.Symlink(target, link); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pod := NewPod(t, "pod")
+	for name, c := range map[string]struct {
+		file    string
+		victim  string // must not be there afterwards
+		written bool
+	}{
+		"allowed":             {dir + "/sub/log", "", true},
+		"elsewhere":           {"/etc/cni/log", "/etc/cni/log", false},
+		"symbolic link":       {dir + "/link", "/etc/cni/victim", false},
+		"linked directory":    {dir + "/dir/victim", "/etc/cni/victim", false},
+		"pipe":                {dir + "/fifo", "", false},
+		"no such directory":   {dir + "/none/log", dir + "/none", false},
+		"the plugin's state":  {"/run/fabric-cni/attachments/x@net1", "/run/fabric-cni/attachments/x@net1", false},
+		"a name that is like": {"/tmpfoo", "/tmpfoo", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := interfaceOf(pod, "net1", network(config{"device": "ibs108", "logFile": c.file, "logLevel": "debug", "disableCheck": true, "ipMasq": true}))
+			out := a.add(t)
+			if _, err := os.Lstat(c.victim); c.victim != "" && err == nil {
+				t.Errorf("%s was written", c.victim)
+				os.Remove(c.victim)
+			}
+			data, err := readRegular(c.file)
+			if c.written && (err != nil || !strings.Contains(string(data), "ipMasq")) {
+				t.Errorf("log has %q, %v", data, err)
+			} else if !c.written && !strings.Contains(out.Stderr, "log goes to stderr") {
+				t.Errorf("stderr has %q", out.Stderr)
+			}
+			a.del(t)
+		})
+	}
+	for _, file := range []string{"log", "/", "/tmp/../etc/log", "/tmp//x", "/tmp/x\n"} {
+		a := interfaceOf(pod, "net1", network(config{"device": "ibs108", "logFile": file}))
+		wantError(t, a.call("ADD").Exec(t), 7, "logFile", "absolute path")
+	}
+}
+
+// readRegular does not wait for the writer of a pipe.
+func readRegular(file string) ([]byte, error) {
+	if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() {
+		return nil, err
+	}
+	return os.ReadFile(file)
+}

@@ -1,0 +1,116 @@
+package guest
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// State is everything of the host that a plugin may change, in a form that two equal hosts have in common: no
+// interface indexes, no queue pair numbers, no timers.
+type State struct {
+	Links  map[string]Link
+	Addrs  map[string][]string // by link name
+	Routes []string            // of all tables, IPv4 and IPv6
+	Rules  []string
+	RDMA   map[string]RDMADevice
+	Nodes  []string          // under /dev/infiniband
+	Files  map[string]string // the plugin's and the IPAM plugins' files: path -> kind of content
+}
+
+// Take returns the present state. It does not wait for anything to settle.
+func Take() (State, error) {
+	var s State
+	var err error
+	names := make(map[int]string)
+	if s.Links, err = takeLinks(names); err != nil {
+		return State{}, fmt.Errorf("take links: %w", err)
+	}
+	if s.Addrs, err = takeAddrs(names); err != nil {
+		return State{}, fmt.Errorf("take addresses: %w", err)
+	}
+	if s.Routes, err = takeRoutes(names); err != nil {
+		return State{}, fmt.Errorf("take routes: %w", err)
+	}
+	if s.Rules, err = takeRules(); err != nil {
+		return State{}, fmt.Errorf("take rules: %w", err)
+	}
+	if s.RDMA, err = takeRDMA(); err != nil {
+		return State{}, fmt.Errorf("take RDMA devices: %w", err)
+	}
+	if s.Nodes, s.Files, err = takeFiles(); err != nil {
+		return State{}, fmt.Errorf("take files: %w", err)
+	}
+	return s, nil
+}
+
+// Snapshot returns the state of the host once it has settled: carriers and link-local addresses are there, and two
+// states in a row are equal.
+func Snapshot(t testing.TB) State {
+	t.Helper()
+	var last State
+	first := true
+	Until(t, "the host has settled", func() error {
+		if err := settled(); err != nil {
+			return err
+		}
+		s, err := Take()
+		if err != nil {
+			return err
+		}
+		diff := cmp.Diff(last, s)
+		if last = s; first || diff != "" {
+			first = false
+			return fmt.Errorf("it changes:\n%s", diff)
+		}
+		return nil
+	})
+	return last
+}
+
+// Diff returns how got differs from want, "" if it does not.
+func Diff(want, got State) string {
+	if reflect.DeepEqual(want, got) { // the usual case, and cmp is slow in emulation
+		return ""
+	}
+	return cmp.Diff(want, got)
+}
+
+// Same waits until the host is in the state want again: carrier, multicast groups and link-local addresses come some
+// time after a device has. It fails the test with the difference that remains.
+func Same(t testing.TB, want State) {
+	t.Helper()
+	if diff := difference(want, Patience); diff != "" {
+		t.Errorf("the host is not what it was (-before +after):\n%s", diff)
+	}
+}
+
+func difference(want State, patience time.Duration) string {
+	var diff string
+	err := await(func() error {
+		got, err := Take()
+		if err != nil {
+			return err
+		}
+		if diff = Diff(want, got); diff != "" {
+			return errors.New("the host differs")
+		}
+		return nil
+	}, patience)
+	if err != nil && diff == "" {
+		return err.Error()
+	}
+	return diff
+}
+
+// Unchanged checks at the end of the test that the host is what it is now.
+func Unchanged(t testing.TB) State {
+	t.Helper()
+	before := Snapshot(t)
+	t.Cleanup(func() { Same(t, before) })
+	return before
+}

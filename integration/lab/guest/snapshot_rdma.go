@@ -1,0 +1,113 @@
+package guest
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+)
+
+// RDMADevice is the state of an RDMA device.
+type RDMADevice struct {
+	Index    uint32
+	NodeGUID string
+	Ports    map[string]string // port number -> state
+	Device   string            // path in sysfs of the device below it; "" for one without, or not visible in sysfs
+}
+
+// takeRDMA lists the RDMA devices of the host. Those that only netlink or only sysfs shows are listed too: for a
+// moment, while a device moves, or for good, after a mistake.
+func takeRDMA() (map[string]RDMADevice, error) {
+	links, err := dump(netlink.RdmaLinkList)
+	if err != nil {
+		return nil, err
+	}
+	devices := make(map[string]RDMADevice)
+	for _, l := range links {
+		devices[l.Attrs.Name] = RDMADevice{Index: l.Attrs.Index, NodeGUID: l.Attrs.NodeGuid}
+	}
+	dirs, err := filepath.Glob("/sys/class/infiniband/*")
+	if err != nil {
+		return nil, err
+	}
+	for _, dir := range dirs {
+		d := devices[filepath.Base(dir)]
+		if d.Device, err = filepath.EvalSymlinks(dir + "/device"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("find device of %s: %w", dir, err)
+		}
+		devices[filepath.Base(dir)] = d
+	}
+	ports, err := Ports()
+	if err != nil {
+		return nil, err
+	}
+	for port, state := range ports {
+		name, number, _ := strings.Cut(port, "/")
+		d := devices[name]
+		if d.Ports == nil {
+			d.Ports = make(map[string]string)
+		}
+		d.Ports[number] = state
+		devices[name] = d
+	}
+	return devices, nil
+}
+
+// StateDirs hold files that must be gone when everything has been given back: attachments, claims, addresses.
+var StateDirs = []string{"/run/fabric-cni", "/var/lib/cni", "/var/run/k8s.cni.cncf.io"}
+
+// takeFiles lists the character devices, and the files below StateDirs without those that stay for good: locks, and
+// host-local's memory of the last address.
+func takeFiles() (nodes []string, files map[string]string, err error) {
+	entries, err := os.ReadDir("/dev/infiniband")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, err
+	}
+	for _, e := range entries {
+		nodes = append(nodes, e.Name())
+	}
+	slices.Sort(nodes)
+	files = make(map[string]string)
+	for _, dir := range StateDirs {
+		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil // never made, or removed meanwhile
+			}
+			if err != nil || d.IsDir() || stays(path) {
+				return err
+			}
+			files[path] = content(path)
+			return nil
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	return nodes, files, nil
+}
+
+func stays(path string) bool {
+	base := filepath.Base(path)
+	return strings.Contains(path, "/locks/") || base == "lock" || strings.HasSuffix(base, ".lock") || strings.HasPrefix(base, "last_reserved_ip.")
+}
+
+// content says what kind of file it is: a half-written one differs from a whole one.
+func content(path string) string {
+	data, err := os.ReadFile(path)
+	trimmed := strings.TrimSpace(string(data))
+	switch {
+	case err != nil:
+		return "unreadable"
+	case trimmed == "":
+		return "empty"
+	case strings.HasPrefix(trimmed, "{") && strings.HasSuffix(trimmed, "}"):
+		return "object"
+	default:
+		return "text"
+	}
+}

@@ -1,0 +1,211 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Spec says what to run in a guest and with what hardware.
+type Spec struct {
+	// Script is a shell script, run as root with sh in /out. Its output goes to Output, its exit status to the Result.
+	Script string
+	// OutDir is shared read-write as the guest's /out. Run creates it; empty: a temporary directory, removed on success.
+	OutDir string
+	// Append extends the kernel's command line. Module parameters go here too: "ib_core.netns_mode=0".
+	Append []string
+	// Devices are further QEMU arguments: see VirtioNet, E1000e.
+	Devices   []string
+	MemoryMiB int           // 0: 1024
+	Counted   bool          // guest time passes by instructions executed (2 ns each), not by this machine's clock
+	Timeout   time.Duration // of one attempt, from power on to power off; 0: 5 minutes
+	Output    io.Writer     // receives the script's output while it runs; nil: only the file "output" in OutDir
+	Console   io.Writer     // receives the guest's console while it runs; nil: only the file "console" in OutDir
+}
+
+// Result is what a finished guest left.
+type Result struct {
+	Status   int           // exit status of the script
+	Attempts int           // 2 if the first guest never finished
+	Boot     time.Duration // power on until the script started
+	Total    time.Duration // of the last attempt
+	OutDir   string        // "" if it was temporary
+	Dmesg    string
+}
+
+// GuestError is a guest that did not finish or whose kernel complained.
+type GuestError struct {
+	Kernel  Kernel
+	Reason  string
+	Lines   []string // of the kernel log, if these are the reason
+	Console string   // its end
+	Dmesg   string   // its end
+}
+
+func (e *GuestError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "guest %s: %s", e.Kernel, e.Reason)
+	for _, line := range e.Lines {
+		b.WriteString("\n  " + line)
+	}
+	if e.Dmesg != "" {
+		b.WriteString("\n--- end of the kernel log\n" + e.Dmesg)
+	}
+	if e.Console != "" {
+		b.WriteString("\n--- end of the console\n" + e.Console)
+	}
+	return b.String()
+}
+
+// errUnfinished marks an attempt that is worth another one: emulation loses a guest now and then.
+var errUnfinished = errors.New("guest did not finish")
+
+// Run boots k and runs spec.Script in it. A guest that never finishes is tried once more. A script's exit status is
+// not an error; a guest that does not finish, and a kernel log with a BUG, WARNING or leak, are (*GuestError).
+func Run(ctx context.Context, k Kernel, spec Spec) (Result, error) {
+	free, err := takeSlot(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	defer free()
+	out, temporary := spec.OutDir, false
+	if out == "" {
+		dir, err := os.MkdirTemp("", "fabric-lab-out-")
+		if err != nil {
+			return Result{}, fmt.Errorf("create directory for results: %w", err)
+		}
+		out, temporary = dir, true
+	}
+	var res Result
+	for attempt := 1; attempt <= 2; attempt++ {
+		res, err = boot(ctx, k, spec, out)
+		res.Attempts = attempt
+		if !errors.Is(err, errUnfinished) || ctx.Err() != nil {
+			break
+		}
+	}
+	res.OutDir = out
+	if errors.Is(err, errUnfinished) {
+		return res, &GuestError{Kernel: k, Reason: err.Error(), Console: tail(filepath.Join(out, "console")), Dmesg: tail(filepath.Join(out, "dmesg"))}
+	}
+	if err != nil {
+		return res, err
+	}
+	if lines := Complaints(res.Dmesg); len(lines) > 0 {
+		return res, &GuestError{Kernel: k, Reason: "kernel complains", Lines: lines, Dmesg: tail(filepath.Join(out, "dmesg"))}
+	}
+	if temporary {
+		res.OutDir = ""
+		if err := os.RemoveAll(out); err != nil {
+			return res, fmt.Errorf("remove results: %w", err)
+		}
+	}
+	return res, nil
+}
+
+// runScript is what init continues with. The exit status is written last: a guest without it did not finish.
+const runScript = `export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TERM=dumb FABRIC_LAB_GUEST=1
+hostname labguest
+cd /out
+echo "@@ script $(cut -d' ' -f1 /proc/uptime)"
+/bin/sh /out/script.sh >/out/output 2>&1
+rc=$?
+dmesg >/out/dmesg
+echo $rc >/out/rc
+echo "@@ end $rc $(cut -d' ' -f1 /proc/uptime)"
+/run/busybox poweroff -f
+`
+
+// boot makes one attempt.
+func boot(ctx context.Context, k Kernel, spec Spec, out string) (Result, error) {
+	if err := prepareOut(out, spec.Script); err != nil {
+		return Result{}, err
+	}
+	console, err := newConsole(filepath.Join(out, "console"), spec.Console)
+	if err != nil {
+		return Result{}, err
+	}
+	defer console.Close()
+	timeout := spec.Timeout
+	if timeout == 0 {
+		timeout = 5 * time.Minute
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	// A guest that gets stuck while booting is not worth the whole timeout.
+	watchdog := time.AfterFunc(min(timeout, 90*time.Second), func() {
+		if console.Started().IsZero() {
+			cancel()
+		}
+	})
+	defer watchdog.Stop()
+
+	stopTail := follow(filepath.Join(out, "output"), spec.Output)
+	begin := time.Now()
+	qemuErr := qemu(ctx, qemuArgs(k, spec, out), console)
+	stopTail()
+	res := Result{Total: time.Since(begin)}
+	if started := console.Started(); !started.IsZero() {
+		res.Boot = started.Sub(begin)
+	}
+	if log, err := os.ReadFile(filepath.Join(out, "dmesg")); err == nil {
+		res.Dmesg = string(log)
+	}
+	rc, err := os.ReadFile(filepath.Join(out, "rc"))
+	if err != nil {
+		return res, fmt.Errorf("%w in %s (qemu: %s)", errUnfinished, res.Total.Round(time.Second), fmt.Sprint(qemuErr))
+	}
+	res.Status, err = strconv.Atoi(strings.TrimSpace(string(rc)))
+	if err != nil {
+		return res, fmt.Errorf("%w: exit status %q", errUnfinished, rc)
+	}
+	return res, nil
+}
+
+func prepareOut(out, script string) error {
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return fmt.Errorf("create directory for results: %w", err)
+	}
+	for _, old := range []string{"rc", "dmesg", "output", "console", "matrix"} {
+		if err := os.Remove(filepath.Join(out, old)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("remove results of an earlier guest: %w", err)
+		}
+	}
+	for name, text := range map[string]string{"run.sh": runScript, "script.sh": script} {
+		if err := os.WriteFile(filepath.Join(out, name), []byte(text), 0o755); err != nil {
+			return fmt.Errorf("write guest script: %w", err)
+		}
+	}
+	return nil
+}
+
+// qemu runs QEMU until the guest powers off or ctx ends, and never leaves it behind.
+func qemu(ctx context.Context, args []string, console io.Writer) error {
+	program := os.Getenv("FABRIC_LAB_QEMU")
+	if program == "" {
+		program = "qemu-system-x86_64"
+	}
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Stdout, cmd.Stderr = console, console
+	cmd.WaitDelay = 10 * time.Second
+	// The death signal follows the thread that started QEMU, so this goroutine keeps it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			return fmt.Errorf("killed: %w", ctx.Err())
+		}
+		return fmt.Errorf("run %s: %w", program, err)
+	}
+	return nil
+}
