@@ -36,14 +36,20 @@ func newBench(t *testing.T, setup ...string) *bench {
 		}
 		b.host.IP(t, strings.Fields(c)...)
 	}
-	side := func(n sandbox.Netns) *Side {
-		return &Side{NS: n.Open(t), Reader: inventory.Reader{Sys: os.DirFS("/sys/none"), Link: n.Link(t)}}
-	}
-	b.runner = &Runner{Host: side(b.host), Pod: side(b.pod)}
+	b.runner = newRunner(t, b.host, b.pod)
 	b.was = b.read(t, b.runner.Host, "v0")
 	b.runner.Track(nil, b.was)
 	b.before = b.state(t)
 	return b
+}
+
+// newRunner has connections of its own, as every call has: they are not safe for concurrent use.
+func newRunner(t *testing.T, host, pod sandbox.Netns) *Runner {
+	t.Helper()
+	side := func(n sandbox.Netns) *Side {
+		return &Side{NS: n.Open(t), Reader: inventory.Reader{Sys: os.DirFS("/sys/none"), Link: n.Link(t)}}
+	}
+	return &Runner{Host: side(host), Pod: side(pod)}
 }
 
 func (b *bench) read(t *testing.T, s *Side, name string) *device.Netdev {

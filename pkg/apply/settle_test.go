@@ -277,8 +277,7 @@ func TestSettleSwapped(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, everything...)
 	b.host.Veth(t, "w0", sandbox.New(t), "w1")
-	second := &Runner{Host: &Side{NS: b.host.Open(t), Reader: b.runner.Host.Reader}, Pod: b.runner.Pod}
-	second.Host.Link = b.host.Link(t)
+	second := newRunner(t, b.host, b.pod)
 	w := b.read(t, second.Host, "w0")
 	v := *b.was
 	v.Name, v.AltNames, w.Name = "w0", nil, "v0" // as if they had always been named so

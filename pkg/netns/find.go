@@ -39,8 +39,9 @@ func Find(proc string, id ID) (*NS, error) {
 // mounts lists where the namespace is bound: its root in mountinfo is net:[inode] (proc(5)).
 func mounts(proc string, id ID) ([]string, error) {
 	// As a whole: a line can be longer than any scanner's buffer (overlays of many layers), and what is missed here makes a
-	// pod look dead.
-	b, err := os.ReadFile(filepath.Join(proc, "self", "mountinfo"))
+	// pod look dead. Of this thread: the process's first one, for which "self" stands, may have been left in the namespace of
+	// inSys, as it can't end.
+	b, err := os.ReadFile(filepath.Join(proc, "thread-self", "mountinfo"))
 	if err != nil {
 		return nil, fmt.Errorf("list mounts: %w", err)
 	}

@@ -171,16 +171,16 @@ func TestFindBehindALongLine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	actual, err := os.ReadFile("/proc/self/mountinfo")
+	actual, err := os.ReadFile("/proc/thread-self/mountinfo")
 	if err != nil {
 		t.Fatal(err)
 	}
 	proc := t.TempDir()
-	if err := os.Mkdir(filepath.Join(proc, "self"), 0o700); err != nil {
+	if err := os.Mkdir(filepath.Join(proc, "thread-self"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	long := "1 1 0:1 / / rw - overlay overlay lowerdir=" + strings.Repeat("/layer:", 20000) + "\n"
-	if err := os.WriteFile(filepath.Join(proc, "self", "mountinfo"), append([]byte(long), actual...), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(proc, "thread-self", "mountinfo"), append([]byte(long), actual...), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	ns, err := netns.Find(proc, id)
@@ -237,7 +237,7 @@ func TestDoWithSys(t *testing.T) {
 		return out
 	}
 	before := classNet(os.DirFS("/sys"))
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	mounts, err := os.ReadFile("/proc/thread-self/mountinfo")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,7 +256,7 @@ func TestDoWithSys(t *testing.T) {
 	if diff := cmp.Diff(before, classNet(os.DirFS("/sys"))); diff != "" {
 		t.Errorf("/sys outside: -before +after:\n%s", diff)
 	}
-	after, err := os.ReadFile("/proc/self/mountinfo")
+	after, err := os.ReadFile("/proc/thread-self/mountinfo")
 	if err != nil {
 		t.Fatal(err)
 	}

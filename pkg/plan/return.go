@@ -142,22 +142,36 @@ func restoredAttrs(was, have *device.Netdev) Attrs {
 
 const forever = ^uint32(0)
 
-// lateAddrs returns the IPv4 addresses that are back before an earlier one of their subnet, which an interrupted return
-// leaves: the first address of a subnet is its primary, from which the kernel sends. A netdev that is renamed with its
-// addresses on it has other labels afterwards (net/ipv4/devinet.c, inetdev_changename), so that all of them are late.
+// lateAddrs returns the addresses that are back before an earlier one, which an interrupted return leaves. The first IPv4
+// address of a subnet is its primary, from which the kernel sends; IPv6 has an order within each scope. A netdev that is
+// renamed with its addresses on it has other IPv4 labels afterwards (net/ipv4/devinet.c, inetdev_changename), so that all
+// of those are late.
 func lateAddrs(was, have *device.Netdev) []device.Addr {
 	var late []device.Addr
 	for i, a := range was.Addrs {
-		if !a.Prefix.Addr().Is4() || !hasAddr(have.Addrs, a) {
+		if !hasAddr(have.Addrs, a) {
 			continue
 		}
-		if have.Name != was.Name || slices.ContainsFunc(was.Addrs[:i], func(b device.Addr) bool {
-			return b.Prefix.Masked() == a.Prefix.Masked() && !hasAddr(have.Addrs, b)
-		}) {
+		missing := func(b device.Addr) bool {
+			return isAddr6(a) == isAddr6(b) && rank(a) == rank(b) && !hasAddr(have.Addrs, b)
+		}
+		earlier := was.Addrs[:i]
+		if isAddr6(a) {
+			earlier = was.Addrs[i+1:] // youngest first, see restoredAddrs
+		}
+		if !isAddr6(a) && have.Name != was.Name || slices.ContainsFunc(earlier, missing) {
 			late = append(late, a)
 		}
 	}
 	return late
+}
+
+// rank is what the kernel keeps the addresses of a netdev in order within: the subnet in IPv4, the scope in IPv6.
+func rank(a device.Addr) any {
+	if isAddr6(a) {
+		return a.Scope
+	}
+	return a.Prefix.Masked()
 }
 
 // without is a netdev that has lost its routes and those addresses.

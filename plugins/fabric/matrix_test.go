@@ -1,0 +1,66 @@
+//go:build failpoint
+
+package fabric_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A veth stands in for a device here: the lab has the rest of the matrix. Whatever ADD or DEL is stopped at, and however,
+// the host is what it was: at once after an ADD that could still clean up behind itself, else after the next DEL.
+func TestMatrix(t *testing.T) {
+	for _, command := range []string{"ADD", "DEL"} {
+		for _, point := range points(t, command) {
+			for _, fault := range []string{"error", "kill"} {
+				t.Run(command+" "+strings.ReplaceAll(point, "/", " ")+" "+fault, func(t *testing.T) {
+					t.Parallel()
+					n := newNode(t, everything...)
+					add, del := n.call("ADD", conf()), n.call("DEL", conf())
+					c := add
+					if command == "DEL" {
+						n.must(t, add)
+						c = del
+					}
+					c.env = []string{"FABRIC_FAILPOINT=" + point + ":" + fault}
+					a := n.run(t, c)
+					if a.ok && command == "ADD" && strings.HasPrefix(point, "before/") && point != "before/announce" {
+						t.Error("the fault went unnoticed")
+					}
+					if command == "ADD" && fault == "error" && !a.ok {
+						n.same(t, "after a failed ADD")
+					}
+					for range 2 {
+						n.must(t, del)
+						n.same(t, "after DEL")
+					}
+				})
+			}
+		}
+	}
+}
+
+// points are those that a call of the usual attachment passes, in its order.
+func points(t *testing.T, command string) []string {
+	t.Helper()
+	n := newNode(t, everything...)
+	trace := filepath.Join(t.TempDir(), "trace")
+	for _, c := range []string{"ADD", "DEL"} {
+		call := n.call(c, conf())
+		if c == command {
+			call.env = []string{"FABRIC_FAILPOINT_TRACE=" + trace}
+		}
+		n.must(t, call)
+	}
+	b, err := os.ReadFile(trace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := strings.Fields(string(b))
+	if len(found) < 8 {
+		t.Fatalf("%s passes only %v", command, found)
+	}
+	return found
+}
