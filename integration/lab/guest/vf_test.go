@@ -264,8 +264,8 @@ func TestFunctionSharedGUID(t *testing.T) {
 	RequireMode(t, "shared")
 	vfs := VFHost(t, 2, Fabric{})
 	before := Unchanged(t)
-	pod := NewPod(t, "pod")
 	for _, gone := range []bool{false, true} {
+		pod := NewPod(t, fmt.Sprintf("pod-%t", gone))
 		a := interfaceOf(pod, "net1", vfConf(vfs[0], guidA, nil))
 		a.add(t)
 		if hw := pod.link(t, "net1").Attrs().HardwareAddr.String(); !strings.HasSuffix(hw, guidA) {
