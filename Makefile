@@ -21,7 +21,7 @@ export GOFLAGS := $(filter-out -buildvcs=%,$(GOFLAGS)) -buildvcs=false
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build test test-unit test-lab lint check vuln fuzz bench demo cover clean install
+.PHONY: help build test test-unit test-lab e2e lint check vuln fuzz bench demo cover clean install
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
@@ -44,6 +44,10 @@ test-unit: ## tests that need no lab, with the race detector; as root also those
 test-lab: ## tests on real kernels with simulated HCAs (KERNELS, LAB_RUN=regexp)
 	@$(SETUP)
 	@scripts/test-lab.sh $(KERNELS)
+
+e2e: ## a real Kubernetes on this machine: pods get their rails through Multus, kubelet and whereabouts (root)
+	@$(SETUP)
+	$(GO) test -count=1 -timeout 30m -v $(if $(E2E_RUN),-run '$(E2E_RUN)') ./integration/cluster
 
 lint: check ## golangci-lint with and without build tags, then the checks
 	@scripts/lint.sh
