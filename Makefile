@@ -5,6 +5,7 @@ GO         ?= go
 KERNELS    ?= 6.1 6.12 next
 DEMOKERNEL ?= 6.12
 FUZZTIME   ?= 60s
+IMAGE      ?= localhost/fabric-agent:latest
 DESTDIR    ?=
 CNI_BIN    ?= /opt/cni/bin
 VERSION    ?= $(shell scripts/version.sh)
@@ -21,7 +22,7 @@ export GOFLAGS := $(filter-out -buildvcs=%,$(GOFLAGS)) -buildvcs=false
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build test test-unit test-lab e2e lint check vuln fuzz bench demo cover clean install
+.PHONY: help build test test-unit test-lab e2e image lint check vuln fuzz bench demo cover clean install
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
@@ -44,6 +45,10 @@ test-unit: ## tests that need no lab, with the race detector; as root also those
 test-lab: ## tests on real kernels with simulated HCAs (KERNELS, LAB_RUN=regexp)
 	@$(SETUP)
 	@scripts/test-lab.sh $(KERNELS)
+
+image: ## the agent's container image for amd64 and arm64, an OCI archive in build/ (IMAGE, VERSION)
+	@$(SETUP)
+	@scripts/image.sh '$(IMAGE)' '$(VERSION)'
 
 e2e: ## a real Kubernetes on this machine: pods get their rails through Multus, kubelet and whereabouts (root)
 	@$(SETUP)

@@ -97,7 +97,7 @@ func parse(args []string, stderr io.Writer) (*Options, error) {
 	f.StringVar(&o.ConfDir, "conf-dir", "/etc/cni/multus/net.d", "Multus's `directory` for configurations of this node; empty: write none")
 	f.StringVar(&o.DeviceDir, "device-plugin-dir", "/var/lib/kubelet/device-plugins", "kubelet's `directory`; empty: no device plugin")
 	f.StringVar(&o.InfoDir, "device-info-dir", "/var/run/k8s.cni.cncf.io/devinfo/dp", "`directory` for device-info files; empty: write none")
-	f.StringVar(&o.HostProc, "host-proc", "", "the host's /proc, if it is mounted: pods' processes are seen there")
+	f.StringVar(&o.HostProc, "host-proc", "", "the host's /proc, where the agent runs in a container: shows pods' processes, and leads to the host's files")
 	f.StringVar(&o.Node, "node-name", "", "`name` of the Node")
 	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "`file`; empty: the pod's service account")
 	f.BoolVar(&o.NoCluster, "no-cluster", false, "talk to no API server: neither definitions nor events")

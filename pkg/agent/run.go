@@ -98,11 +98,7 @@ func (l *looker) all(ctx context.Context, listener net.Listener, registry *prome
 }
 
 func (l *looker) repairs() *repair.Loop {
-	procs := []string{"/proc"}
-	if l.o.HostProc != "" {
-		procs = append(procs, l.o.HostProc)
-	}
-	return &repair.Loop{Store: l.o.store(), Plugin: l.o.target().Path(), Procs: procs, Grace: l.o.Grace, CallTimeout: 2 * time.Minute,
+	return &repair.Loop{Store: l.o.store(), Plugin: l.o.target().Path(), HostProc: l.o.HostProc, Grace: l.o.Grace, CallTimeout: 2 * time.Minute,
 		Log: l.log, Now: time.Now, Done: func(e *journal.Entry, err error) {
 			if err != nil {
 				l.metrics.Failed.WithLabelValues(e.Network).Inc()

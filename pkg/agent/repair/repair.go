@@ -4,6 +4,7 @@ package repair
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,9 +23,9 @@ import (
 type Loop struct {
 	Store  journal.Store
 	Plugin string // path of the installed CNI binary
-	// Procs are the /proc directories to look for processes in a namespace: the agent's own, and the host's, which shows the
-	// processes of pods. A namespace whose path is gone lives on with a process.
-	Procs []string
+	// HostProc is a /proc of the host, in a container; empty on the host itself. It shows the processes of pods (a namespace whose
+	// path is gone lives on with a process), and the way to the host's files.
+	HostProc string
 	// Grace is how long an attachment has to have been dead before it is touched: the runtime's own DEL is on its way while a
 	// pod is being deleted, and knows more.
 	Grace time.Duration
@@ -105,15 +106,13 @@ func (l *Loop) alive(e *journal.Entry) (bool, error) {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
-	for _, proc := range l.Procs {
-		ns, err := netns.Find(proc, e.Netns)
-		if err == nil {
-			ns.Close()
-			return true, nil
-		}
-		if !errors.Is(err, fs.ErrNotExist) {
-			return false, err
-		}
+	ns, err = netns.Find(cmp.Or(l.HostProc, "/proc"), e.Netns)
+	if err == nil {
+		ns.Close()
+		return true, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return false, err
 	}
 	return false, nil
 }
@@ -130,6 +129,10 @@ func (l *Loop) giveBack(ctx context.Context, e *journal.Entry) error {
 			return err
 		}
 	}
+	return inHost(l.HostProc, func() error { return l.call(ctx, e, conf) })
+}
+
+func (l *Loop) call(ctx context.Context, e *journal.Entry, conf []byte) error {
 	cmd := exec.CommandContext(ctx, l.Plugin)
 	cmd.Stdin = bytes.NewReader(conf)
 	cmd.Env = []string{

@@ -55,7 +55,7 @@ func newNode(t *testing.T) *node {
 
 // restart is a new agent.
 func (n *node) restart() {
-	n.loop = &repair.Loop{Store: n.store, Plugin: filepath.Join(os.Getenv(pluginDir), "fabric"), Procs: []string{"/proc"},
+	n.loop = &repair.Loop{Store: n.store, Plugin: filepath.Join(os.Getenv(pluginDir), "fabric"),
 		Grace: time.Minute, CallTimeout: time.Minute, Log: slog.New(slog.NewTextHandler(n.t.Output(), nil)),
 		Now: func() time.Time { return n.now }, Done: func(_ *journal.Entry, err error) { n.done = append(n.done, err) }}
 }
