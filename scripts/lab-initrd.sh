@@ -10,6 +10,7 @@ image=$1 release=$2 fakeib=$3 out=$4
 modules="virtio_pci virtio_net virtio_rng 9pnet_virtio 9p overlay
  af_packet veth dummy macvlan ipvlan 8021q bridge bonding vrf tun tap e1000e igb igbvf
  ib_core ib_uverbs ib_umad rdma_cm rdma_ucm ib_ipoib rdma_rxe
+ vfio vfio_pci
  crc32_generic crc32c_generic libcrc32c"
 
 tree=$(find "$image" -type d -path "*lib/modules/$release" -prune | head -1)

@@ -48,6 +48,19 @@ var Suites = []Suite{
 		Devices: append(VirtioNet(2), E1000e(2)...),
 	},
 	{
+		Name:    "vf",
+		Run:     `^Test(VF|MatrixVF)`,
+		Append:  append([]string{"intel_iommu=on"}, exclusive...), // vfio-pci wants an IOMMU
+		Devices: append([]string{"-device", "intel-iommu"}, SRIOV(8)...),
+		Shards:  2,
+		Timeout: 15 * time.Minute,
+	},
+	{
+		Name:    "vf-shared",
+		Run:     `^TestFunctionShared`,
+		Devices: SRIOV(8),
+	},
+	{
 		// What goes wrong in other plugins.
 		Name:    "peers",
 		Series:  on612,

@@ -25,7 +25,7 @@ import (
 func (r *Runner) do(ctx context.Context, s plan.Step) error {
 	switch s := s.(type) {
 	case plan.MoveRDMA:
-		return r.moveRDMA(s)
+		return r.moveRDMA(ctx, s)
 	case plan.RenameRDMA:
 		return r.renameRDMA(s)
 	case plan.AwaitNetdev:
@@ -46,6 +46,10 @@ func (r *Runner) do(ctx context.Context, s plan.Step) error {
 		return ignore(r.Pod.Link.DelRule(s.Rule), unix.ENOENT)
 	case plan.Announce:
 		return r.announce(ctx, s)
+	case plan.SetVF:
+		return r.setVF(s)
+	case plan.Rebind:
+		return r.rebind(ctx, s)
 	}
 	return r.addressing(ctx, s)
 }
@@ -105,7 +109,7 @@ func ignore(err error, errno unix.Errno) error {
 }
 
 // moveRDMA sends from a thread in the namespace the device is in: the kernel compares the thread's, not the socket's.
-func (r *Runner) moveRDMA(s plan.MoveRDMA) error {
+func (r *Runner) moveRDMA(ctx context.Context, s plan.MoveRDMA) error {
 	from, err := r.side(s.To.Other())
 	if err != nil {
 		return err
@@ -115,23 +119,27 @@ func (r *Runner) moveRDMA(s plan.MoveRDMA) error {
 		return err
 	}
 	r.index = 0
-	move := func() error { return from.RDMA.Move(s.HCA.Index, to.NS.FD()) }
-	if s.To == plan.Pod {
-		err = move() // the plugin's threads are in the host's namespace
-	} else {
-		err = from.NS.Do(move)
+	moved := false
+	err = r.renumber(ctx, s.HCA.Address, s.To == plan.Pod, func() error {
+		move := func() error { return from.RDMA.Move(s.HCA.Index, to.NS.FD()) }
+		if s.To == plan.Pod {
+			err = move() // the plugin's threads are in the host's namespace
+		} else {
+			err = from.NS.Do(move)
+		}
+		moved = err == nil
+		return err
+	})
+	if moved {
+		r.Undo.Push("move of RDMA device "+s.HCA.Name, func() error {
+			r.index = 0
+			return r.moveBack(s)
+		})
 	}
 	if errors.Is(err, unix.EOPNOTSUPP) {
 		return fmt.Errorf("%w (the driver of %s can't move between network namespaces, or the system is in shared mode)", err, s.HCA.Name)
 	}
-	if err != nil {
-		return err
-	}
-	r.Undo.Push("move of RDMA device "+s.HCA.Name, func() error {
-		r.index = 0
-		return r.moveBack(s)
-	})
-	return nil
+	return err
 }
 
 func (r *Runner) moveBack(s plan.MoveRDMA) error {
@@ -149,7 +157,9 @@ func (r *Runner) moveBack(s plan.MoveRDMA) error {
 	if err != nil {
 		return err
 	}
-	return to.NS.Do(func() error { return to.RDMA.Move(s.HCA.Index, from.NS.FD()) })
+	return r.renumber(context.Background(), s.HCA.Address, false, func() error {
+		return to.NS.Do(func() error { return to.RDMA.Move(s.HCA.Index, from.NS.FD()) })
+	})
 }
 
 func (r *Runner) renameRDMA(s plan.RenameRDMA) error {

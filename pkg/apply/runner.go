@@ -35,6 +35,10 @@ type Runner struct {
 	// attachment's: then the name will be free sooner or later. Nil: never.
 	Displace func(holder *device.Netdev, act func() error) (bool, error)
 
+	// Renumbering waits until no other call on the node does what gives out numbers of character devices, and holds others
+	// off until done is called. Nil: the caller is alone.
+	Renumbering func(ctx context.Context) (done func(), err error)
+
 	hca    *device.HCA    // identity of the RDMA device, nil without one
 	netdev *device.Netdev // identity of the netdev, nil without one
 

@@ -14,7 +14,9 @@ import (
 type Home struct {
 	HCA    *device.HCA // belongs on the host, under this name; nil: not moved
 	Netdev *device.Netdev
-	Side   plan.Side // where the netdev belongs: the host, or the pod when another plugin has put it there
+	Side   plan.Side   // where the netdev belongs: the host, or the pod when another plugin has put it there
+	VF     *VFHome     // nil for what is no virtual function, or none whose settings are known
+	Taken  *device.HCA // the RDMA device as it went into the pod, when its driver was rebound before; nil: as HCA
 	// Elapsed is how long ago the snapshot was taken, in seconds.
 	Elapsed uint32
 	// Gone tells whether the hardware has left the bus or lost its driver: then there is nothing to bring home.
@@ -40,28 +42,57 @@ func (e *RestoreError) Unwrap() error { return e.Err }
 // namespace is gone it waits until the kernel has brought the devices back. It returns ErrGone when they can't come, the
 // context's error when they did not, and a RestoreError when they are home with something missing.
 func (r *Runner) Settle(ctx context.Context, h Home) error {
-	back := &Runner{Host: r.Host, Pod: r.Pod, Displace: r.Displace}
-	back.Track(h.HCA, h.Netdev)
+	back := &Runner{Host: r.Host, Pod: r.Pod, Displace: r.Displace, Renumbering: r.Renumbering}
+	var missing []error
+	if h.VF != nil && h.VF.Rebind {
+		if err := back.settleGUIDs(ctx, h.VF); err != nil {
+			missing = append(missing, err)
+		}
+	}
+	if h.Taken != nil {
+		back.Track(h.Taken, h.Netdev)
+	} else {
+		back.Track(h.HCA, h.Netdev)
+	}
 	w, err := back.await(ctx, h)
+	if errors.Is(err, ErrGone) && len(missing) > 0 { // it need not be gone for good
+		return &RestoreError{errors.Join(missing...)}
+	}
 	if err != nil {
-		return err
+		return errors.Join(append(missing, err)...)
 	}
 	if h.Side == plan.Pod && r.Pod == nil {
 		w.Netdev = nil // there is nowhere to put it
 	}
 	err = back.Run(ctx, plan.Bring(w, plan.Host, h.Side, h.Netdev))
 	if err != nil && !errors.Is(err, ErrNameTaken) { // under another name it is home, too: Restore tries once more, and tells
-		return err
+		return errors.Join(append(missing, err)...)
+	}
+	if h.VF != nil && (h.Gone == nil || !h.Gone()) {
+		missing = append(missing, back.settleVF(ctx, h.VF))
 	}
 	if h.HCA != nil {
 		if err := back.settleHCA(ctx, h); err != nil {
-			return err
+			return errors.Join(append(missing, err)...)
 		}
 	}
-	if h.Netdev == nil || h.Side == plan.Pod && r.Pod == nil {
-		return nil // a netdev of a pod that is gone is for the plugin that put it there
+	if h.Netdev != nil && (h.Side == plan.Host || r.Pod != nil) { // one of a pod that is gone is for the plugin that put it there
+		err := back.settleNetdev(ctx, h)
+		var partly *RestoreError
+		if err != nil && !errors.As(err, &partly) {
+			return errors.Join(append(missing, err)...)
+		}
+		if partly != nil {
+			missing = append(missing, partly.Err)
+		}
 	}
-	return back.settleNetdev(ctx, h)
+	if h.VF != nil && (h.Gone == nil || !h.Gone()) {
+		missing = append(missing, back.settleVFMAC(ctx, h.VF))
+	}
+	if err := errors.Join(missing...); err != nil {
+		return &RestoreError{err}
+	}
+	return nil
 }
 
 // await looks until every face that belongs to the device is found. A face is missing while the kernel tears down the
@@ -73,7 +104,7 @@ func (r *Runner) await(ctx context.Context, h Home) (w plan.Where, err error) {
 			return false, err
 		}
 		if gap.lasts(&h, w) {
-			return false, r.revive(w.HCA)
+			return false, r.revive(ctx, w.HCA)
 		}
 		if (h.HCA == nil || w.HCA != nil) && (w.Netdev != nil || !h.needsNetdev(w, r.Pod == nil)) {
 			return true, nil

@@ -177,7 +177,7 @@ func TestSettleDoubles(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := b.runner.Run(t.Context(), plan.Configure(&netconf.Config{}, b.was, have)); err != nil {
+			if err := b.runner.Run(t.Context(), plan.Configure(&netconf.Config{}, b.was, have, nil)); err != nil {
 				t.Fatal(err)
 			}
 			b.host.IP(t, strings.Fields(strings.Replace(double, "HW", b.was.HWAddr.String(), 1))...)

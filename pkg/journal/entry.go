@@ -57,6 +57,7 @@ type Entry struct {
 	HCA      *device.HCA     `json:"hca,omitempty"`      // as it was on the host
 	Netdev   *device.Netdev  `json:"netdev,omitempty"`   // kind rdma: as it was in the pod
 	Child    *Child          `json:"child,omitempty"`
+	VF       *VF             `json:"vf,omitempty"`
 	RDMAName string          `json:"rdmaName,omitempty"` // of the RDMA device while in the pod
 	IPAM     string          `json:"ipam,omitempty"`     // type of the delegate
 	Conf     json.RawMessage `json:"conf,omitempty"`     // stdin of the ADD, for a DEL that nobody asked for (GC)
@@ -65,6 +66,15 @@ type Entry struct {
 	Tries    int             `json:"tries,omitempty"`    // DELs that brought the device home but could not restore all of it
 
 	unknown *extra // what a newer version has written beside all this
+}
+
+// VF is what an attachment does to a virtual function.
+type VF struct {
+	Was    device.VF       `json:"was"`              // before
+	Set    []device.VFAttr `json:"set,omitempty"`    // what it changes
+	Rebind bool            `json:"rebind,omitempty"` // the driver is bound again, for the GUIDs
+	GUID   device.GUID     `json:"guid,omitzero"`    // the one it has in the pod
+	HCA    *device.HCA     `json:"hca,omitempty"`    // RDMA device made by that, which goes into the pod
 }
 
 // Child is an IPoIB netdev that the attachment created.

@@ -83,6 +83,8 @@ type Config struct {
 	IPs        []netip.Prefix // runtimeConfig.ips, passed on to IPAM
 	PrevResult []byte         // raw JSON; nil without one
 
+	DeviceInfo string // runtimeConfig.CNIDeviceInfoFile: where the device is to be described; empty: nowhere
+
 	LogLevel string // "error", "warning", "info", "debug"; empty: warning
 	LogFile  string // absolute path; empty: stderr
 

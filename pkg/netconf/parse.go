@@ -215,6 +215,9 @@ func (p *parser) runtimeFields() {
 	if p.cfg.IPs == nil {
 		p.cfg.IPs = p.cni.ips
 	}
+	p.cfg.DeviceInfo, _ = p.textWhere(p.find(p.runtime, "CNIDeviceInfoFile"), "the path of a file", func(s string) bool {
+		return s != "" && len(s) <= maxPath && !hasControl(s)
+	})
 	p.ignore(p.find(p.args, "rdmaDeviceName"))
 	if debug := p.find(p.args, "debug"); debug.ok() && strings.Trim(string(debug.raw), `"`) == "true" {
 		p.cfg.LogLevel = "debug" // rdma-cni

@@ -114,10 +114,14 @@ func (n *NS) inSys(flags uintptr, f func(dir string) error) error {
 				return fmt.Errorf("enter network namespace %s: %w", n.Path, err)
 			}
 			const dir = "/sys"
-			if err := unix.Mount("sysfs", dir, "sysfs", flags, ""); err != nil {
+			err := unix.Mount("sysfs", dir, "sysfs", flags, "")
+			if errors.Is(err, unix.EBUSY) { // the namespace's own is there already (fs/namespace.c, do_add_mount)
+				return f(dir)
+			}
+			if err != nil {
 				return fmt.Errorf("mount sysfs of %s: %w", n.Path, err)
 			}
-			err := f(dir)
+			err = f(dir)
 			return errors.Join(err, unix.Unmount(dir, unix.MNT_DETACH))
 		}()
 	}()

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"bytes"
 	"net/netip"
 	"slices"
 
@@ -31,9 +32,10 @@ func Take(cfg *netconf.Config, ifName string, hca *device.HCA, netdev *device.Ne
 }
 
 // Configure returns the steps that give the netdev in the pod (have) the settings it had on the host (was) and those
-// that the configuration asks for. was is nil for a new IPoIB child.
-func Configure(cfg *netconf.Config, was, have *device.Netdev) []Step {
+// that the configuration asks for. was is nil for a new IPoIB child, vf for what is no virtual function.
+func Configure(cfg *netconf.Config, was, have *device.Netdev, vf *device.VF) []Step {
 	var a Attrs
+	var steps []Step
 	mtu := cfg.MTU
 	if was != nil {
 		if mtu == 0 {
@@ -51,7 +53,12 @@ func Configure(cfg *netconf.Config, was, have *device.Netdev) []Step {
 	if cfg.SourceBased {
 		a.IPv4Conf = railConf(have)
 	}
-	var steps []Step
+	if have.ARPType == ethernet && vf != nil {
+		notify(&a, have)
+	}
+	if mac := cfg.VF.MAC; mac != nil && vf == nil && !bytes.Equal(mac, have.HWAddr) {
+		steps = append(steps, newMAC(Pod, mac, have.Up(), true)...)
+	}
 	if !a.isZero() {
 		steps = append(steps, SetLink{In: Pod, Attrs: a})
 	}
@@ -123,6 +130,8 @@ func Address(cfg *netconf.Config, ip *Addressing, have *device.Netdev) []Step {
 	}
 	return steps
 }
+
+const ethernet = 1 // ARPHRD_ETHER
 
 // Flags and protocols of what we add (include/uapi/linux/{if_addr,rtnetlink}.h).
 const (

@@ -73,7 +73,7 @@ func add(cfg netconf.Config, h *device.HCA, was, have *device.Netdev, ip *Addres
 	if was == nil {
 		return steps
 	}
-	steps = append(steps, Configure(&cfg, was, have)...)
+	steps = append(steps, Configure(&cfg, was, have, nil)...)
 	return append(steps, Address(&cfg, ip, have)...)
 }
 

@@ -46,7 +46,7 @@ func plans() map[string][]Step {
 		"add-rdma-only":          add(netconf.Config{RDMAName: "mlx5_rail0"}, vfHCA, nil, nil, nil),
 		"add-rdma-same-name":     add(netconf.Config{RDMAName: "mlx5_4"}, vfHCA, nil, nil, nil),
 		"add-child":              {CreateChild{Master: *pf, Name: "net1", PKey: 0x8001, Group: 1 << 30, Mode: &mode, Umcast: &umcast}},
-		"add-child-defaults":     append([]Step{CreateChild{Master: *pf, Name: "net1", PKey: 0xffff, Group: 1 << 30}}, Configure(&netconf.Config{MTU: 4092}, nil, recreated("net1"))...),
+		"add-child-defaults":     append([]Step{CreateChild{Master: *pf, Name: "net1", PKey: 0xffff, Group: 1 << 30}}, Configure(&netconf.Config{MTU: 4092}, nil, recreated("net1"), nil)...),
 		"add-chained-ipoib":      append(Take(&netconf.Config{}, "net1", pfHCA, pf), Restore(Pod, moved(pf, "net1"), recreated("net1"), 0)...),
 		"add-ipv6-disabled":      Address(&netconf.Config{}, dualStack(), noIPv6(pod)),
 		"bring-ipoib":            Bring(at(pfHCA, Pod, inPod, Pod), Host, Host, pf),
@@ -170,7 +170,7 @@ func TestDeterministic(t *testing.T) {
 func TestArgumentsAreKept(t *testing.T) {
 	was, have := ipoibPF(), recreated("ib0")
 	Restore(Host, was, have, 1000)
-	Configure(&netconf.Config{}, was, have)
+	Configure(&netconf.Config{}, was, have, nil)
 	if diff := cmp.Diff(ipoibPF(), was, cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})); diff != "" {
 		t.Errorf("-before +after:\n%s", diff)
 	}

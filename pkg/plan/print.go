@@ -152,3 +152,16 @@ func modeName(m uint16) string {
 	}
 	return "datagram"
 }
+
+func (s SetVF) String() string {
+	pf := s.VF.PFName
+	if pf == "" {
+		pf = "$PF"
+	}
+	return fmt.Sprintf("ip link set %s vf %d %s", pf, s.VF.Index, s.To.Text(s.Attr))
+}
+
+func (s Rebind) String() string {
+	dir := "/sys/bus/" + s.Device.Bus + "/drivers/" + s.Driver
+	return fmt.Sprintf("echo %s > %s/unbind; echo %s > %s/bind", s.Device.Name, dir, s.Device.Name, dir)
+}

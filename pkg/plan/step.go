@@ -133,6 +133,23 @@ type DelRule struct{ Rule device.Rule }
 // Announce tells the neighbours the netdev's new addresses: gratuitous ARP and unsolicited NA.
 type Announce struct{ Addrs []device.Addr }
 
+// SetVF changes one setting of a virtual function, through its PF.
+type SetVF struct {
+	VF   device.VF
+	Attr device.VFAttr
+	To   device.VFAttrs
+}
+
+// Rebind unbinds the driver of a device and binds it again: a VF takes its GUIDs when its driver starts. Faces that the
+// device had have to come back.
+type Rebind struct {
+	Device device.Address
+	Driver string
+	HCA    *device.HCA
+	Netdev bool
+	ForPod bool // the pod has been given the character devices already: they have to stay the same
+}
+
 // The kinds of steps.
 func (MoveRDMA) Kind() string    { return "move-rdma" }
 func (RenameRDMA) Kind() string  { return "rename-rdma" }
@@ -148,6 +165,8 @@ func (AddRoute) Kind() string    { return "add-route" }
 func (AddRule) Kind() string     { return "add-rule" }
 func (DelRule) Kind() string     { return "remove-rule" }
 func (Announce) Kind() string    { return "announce" }
+func (s SetVF) Kind() string     { return "set-vf-" + string(s.Attr) }
+func (Rebind) Kind() string      { return "rebind-driver" }
 
 // Print writes steps one per line.
 func Print(steps []Step) string {

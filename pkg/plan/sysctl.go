@@ -11,6 +11,7 @@ const (
 	rpFilter    = 8
 	arpAnnounce = 18
 	arpIgnore   = 19
+	arpNotify   = 22
 )
 
 // disableIPv6 is DEVCONF_DISABLE_IPV6 (include/uapi/linux/ipv6.h).

@@ -30,10 +30,6 @@ func (c *call) add() error {
 		}
 		return err
 	}
-	if !c.cfg.VF.IsZero() {
-		return &failure{code: codeBadConfig, err: errors.New("attributes of a virtual function (guid, linkState, mac, vlan, rates, spoofchk, trust) are not supported by this version"),
-			todo: "remove them from the configuration"}
-	}
 	if err := c.rollBackEarlier(); err != nil {
 		return err
 	}
@@ -95,18 +91,19 @@ func (c *call) addDevice() (*result.Result, error) {
 		return nil, err
 	}
 	defer lock.Unlock()
-	if dev.Netdev == nil && dev.HCA == nil {
+	if dev.Netdev == nil && dev.HCA == nil && !isUserspace(dev, c.host.Driver(dev.Address)) {
 		return nil, &failure{code: codeNoDevice, err: fmt.Errorf("device %s has neither a netdev nor an RDMA device on the host", dev.Address),
 			todo: "look where it is: bound to another driver, or moved by another tool"}
 	}
-	move, err := c.preflight(dev)
+	move, vf, err := c.preflight(dev)
 	if err != nil {
 		return nil, err
 	}
 	e := c.newEntry(journal.KindDevice)
 	e.Claim, e.Address, e.PCI, e.HCA, e.Netdev = dev.Claim(), dev.Address, dev.PCI, dev.HCA, dev.Netdev
-	e.MoveRDMA, e.RDMAName = move, c.cfg.RDMAName
+	e.MoveRDMA, e.RDMAName, e.VF = move, c.cfg.RDMAName, vf.record()
 	a := c.attach(e)
+	a.vf = vf
 	return a.finish(a.device(lock))
 }
 
@@ -117,12 +114,13 @@ type attachment struct {
 	runner apply.Runner
 	lock   *journal.Lock
 	ipam   *beside
+	vf     *virtual // nil for what is none
 	err    error
 }
 
 // attach begins: the intent goes to disk before anything changes, then the device is ours.
 func (c *call) attach(e *journal.Entry) *attachment {
-	a := &attachment{call: c, entry: e, runner: apply.Runner{Host: c.host, Pod: c.pod, Displace: c.displace}}
+	a := &attachment{call: c, entry: e, runner: apply.Runner{Host: c.host, Pod: c.pod, Displace: c.displace, Renumbering: c.renumbering}}
 	if a.err = c.store.Save(e); a.err != nil {
 		return a
 	}
@@ -153,6 +151,13 @@ func (a *attachment) device(lock *journal.Lock) (*result.Result, error) {
 	a.lock = lock
 	a.runner.Track(hca, e.Netdev)
 	a.runner.Undo.Push("attachment", func() error { return a.settle(hca, e.Netdev, plan.Host) })
+	if err := a.virtual(ctx); err != nil {
+		return nil, err
+	}
+	if t := taken(e); t != nil {
+		hca = t
+		a.runner.Track(hca, e.Netdev)
+	}
 	if err := a.runner.Run(ctx, plan.Take(a.cfg, a.key.IfName, hca, e.Netdev)); err != nil {
 		return nil, err
 	}
@@ -166,7 +171,7 @@ func (a *attachment) device(lock *journal.Lock) (*result.Result, error) {
 func (a *attachment) settle(hca *device.HCA, n *device.Netdev, side plan.Side) error {
 	ctx, cancel := bounded(kernelMax)
 	defer cancel()
-	return a.runner.Settle(ctx, apply.Home{HCA: hca, Netdev: n, Side: side})
+	return a.runner.Settle(ctx, apply.Home{HCA: hca, Netdev: n, Side: side, VF: vfHome(a.entry), Taken: taken(a.entry)})
 }
 
 // configure gives the netdev, which is in the pod now, its settings and addresses.
@@ -175,7 +180,7 @@ func (a *attachment) configure(ctx context.Context, was *device.Netdev) (*result
 	if err != nil {
 		return nil, err
 	}
-	steps := plan.Configure(a.cfg, was, have)
+	steps := plan.Configure(a.cfg, was, have, a.function())
 	if err := a.runner.Run(ctx, steps); err != nil {
 		return nil, err
 	}
@@ -201,6 +206,14 @@ func (a *attachment) configure(ctx context.Context, was *device.Netdev) (*result
 	return a.result(have, ips)
 }
 
+// function is the VF, nil for another device.
+func (a *attachment) function() *device.VF {
+	if a.vf == nil {
+		return nil
+	}
+	return a.vf.vf
+}
+
 // addresses waits for IPAM, or calls it now when it needed the interface.
 func (a *attachment) addresses() (*result.Result, error) {
 	if a.ipam == nil {
@@ -217,6 +230,9 @@ func (a *attachment) result(have *device.Netdev, ips *result.Result) (*result.Re
 		}
 	}
 	var iface result.Interface
+	if have == nil && a.entry.HCA == nil { // with a driver for userspace: nothing is in the pod, but it has the function
+		iface = result.Interface{Name: a.key.IfName, MAC: a.cfg.VF.MAC.String(), PCIID: a.entry.PCI}
+	}
 	if have != nil {
 		iface = result.Interface{Name: have.Name, MAC: have.HWAddr.String(), MTU: have.MTU, Sandbox: a.env.Netns, PCIID: a.entry.PCI}
 	}
@@ -236,6 +252,7 @@ func (a *attachment) finish(res *result.Result, err error) (*result.Result, erro
 		a.entry.Attached = true
 		if err = a.store.Save(a.entry); err == nil {
 			a.runner.Undo.Release()
+			a.describe(a.entry)
 			return res, nil
 		}
 	}

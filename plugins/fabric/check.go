@@ -64,7 +64,11 @@ func (c *call) compare(e *journal.Entry) ([]plan.Problem, error) {
 		now.Netdev = n
 	}
 	if e.MoveRDMA {
-		h, err := c.pod.HCA(e.HCA)
+		was := e.HCA
+		if t := taken(e); t != nil {
+			was = t
+		}
+		h, err := c.pod.HCA(was)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}

@@ -22,6 +22,7 @@ func (c *call) del() error {
 	if err := c.openHost(); err != nil {
 		return err
 	}
+	defer c.undescribe()
 	e, err := c.store.Load(c.key)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, journal.ErrCorrupt):
@@ -115,7 +116,7 @@ func (c *call) bringHome(e *journal.Entry, release func()) error {
 		release()
 		return err
 	}
-	r := &apply.Runner{Host: c.host, Pod: pod, Displace: c.displace}
+	r := &apply.Runner{Host: c.host, Pod: pod, Displace: c.displace, Renumbering: c.renumbering}
 	if e.Kind == journal.KindIPoIB {
 		defer release()
 		if err := c.removeChild(r, e); err != nil {
@@ -128,6 +129,9 @@ func (c *call) bringHome(e *journal.Entry, release func()) error {
 		hca = e.HCA
 	}
 	r.Track(hca, e.Netdev)
+	if t := taken(e); t != nil {
+		r.Track(t, e.Netdev)
+	}
 	side := plan.Host
 	var errs []error
 	if e.Kind == journal.KindRDMA {
@@ -136,9 +140,14 @@ func (c *call) bringHome(e *journal.Entry, release func()) error {
 		errs = append(errs, c.stripPod(r))
 	}
 	release()
-	ctx, cancel := bounded(homeWait)
+	wait := homeWait
+	if e.VF != nil && e.VF.Rebind {
+		wait = kernelMax // others may be rebinding theirs
+	}
+	ctx, cancel := bounded(wait)
 	defer cancel()
-	err = r.Settle(ctx, apply.Home{HCA: hca, Netdev: e.Netdev, Side: side, Elapsed: elapsed(e), Gone: func() bool { return !c.host.Present(e.Address) }})
+	err = r.Settle(ctx, apply.Home{HCA: hca, Netdev: e.Netdev, Side: side, VF: vfHome(e), Taken: taken(e), Elapsed: elapsed(e),
+		Gone: func() bool { return !c.host.Present(e.Address) }})
 	if errors.Is(err, apply.ErrGone) {
 		c.log.Warn("device can't be returned", "device", e.Claim, "reason", err)
 		err = nil

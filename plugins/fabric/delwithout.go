@@ -73,7 +73,7 @@ func (c *call) bringFound(claims []string) error {
 	}
 	ctx, cancel := bounded(homeWait)
 	defer cancel()
-	r := &apply.Runner{Host: c.host, Pod: c.pod, Displace: c.displace}
+	r := &apply.Runner{Host: c.host, Pod: c.pod, Displace: c.displace, Renumbering: c.renumbering}
 	r.Track(nil, n)
 	rules, err := c.pod.Link.Rules()
 	if err != nil {
@@ -106,7 +106,7 @@ func (c *call) mendHome(claims []string, child bool) error {
 		if err != nil {
 			return err
 		}
-		r := &apply.Runner{Host: c.host, Displace: c.displace}
+		r := &apply.Runner{Host: c.host, Displace: c.displace, Renumbering: c.renumbering}
 		switch {
 		case n != nil && n.IsIPoIBChild():
 			r.Track(nil, n)

@@ -2,6 +2,7 @@ package fabric
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/fabric-cni/fabric-cni/pkg/device"
@@ -11,26 +12,37 @@ import (
 )
 
 // preflight completes the device's snapshot and makes sure that it may and can be moved. It tells whether its RDMA face
-// goes along.
-func (c *call) preflight(dev *inventory.Device) (moveRDMA bool, err error) {
+// goes along, and what becomes of it as a VF.
+func (c *call) preflight(dev *inventory.Device) (moveRDMA bool, v *virtual, err error) {
 	if err := c.mayMove(dev); err != nil {
-		return false, err
+		return false, nil, err
 	}
 	if moveRDMA, err = c.rdmaDecision(dev); err != nil {
-		return false, err
+		return false, nil, err
 	}
-	if err := c.ports(dev); err != nil {
-		return false, err
+	if v, err = c.virtual(dev); err != nil {
+		return false, nil, err
+	}
+	if v == nil {
+		if err := c.functions(dev); err != nil {
+			return false, nil, err
+		}
+	}
+	// A port that gets its GUID or link state only now is judged then.
+	if v == nil || !v.change.Rebind && !slices.Contains(v.change.Set, device.VFLinkState) {
+		if err := c.ports(dev); err != nil {
+			return false, nil, err
+		}
 	}
 	if dev.Netdev != nil && dev.Netdev.IsIPoIB() {
 		if err := c.childless(dev); err != nil {
-			return false, err
+			return false, nil, err
 		}
 	}
 	if moveRDMA && dev.Netdev != nil && len(dev.HCA.Ports) > 1 {
-		return moveRDMA, c.aloneOnHCA(dev)
+		return moveRDMA, v, c.aloneOnHCA(dev)
 	}
-	return moveRDMA, nil
+	return moveRDMA, v, nil
 }
 
 // mayMove completes the device's snapshot and asks the policy.

@@ -32,6 +32,9 @@ MODULE_PARM_DESC(names, "names of the HCAs in the order of creation: platform, t
 static bool pci;
 module_param(pci, bool, 0444);
 MODULE_PARM_DESC(pci, "also drive QEMU nvme / igb PCI functions as HCAs, with SR-IOV VFs");
+static bool vf_guid = true;
+module_param(vf_guid, bool, 0644);
+MODULE_PARM_DESC(vf_guid, "VFs have a GUID before the PF gives them one; without, their port stays Init, as no SM configures it");
 static ushort pkeys[16] = { 0xffff, 0x8001, 0x8002, 0x8003, 0x9001 };
 static int npkeys = 5;
 module_param_array(pkeys, ushort, &npkeys, 0444);
@@ -64,11 +67,14 @@ struct fib_dev {
 	struct list_head list;
 	struct platform_device *plat;
 	struct net_device *ndev;	/* RoCE: compared only, never dereferenced */
-	bool is_roce;
+	bool is_roce, ready;
 	int idx;
 	u16 lid;
 	__be64 guid;
-	u64 vf_guid[MAXVF][2];
+	struct fib_dev *pf;	/* of a VF; outlives it */
+	int vf;
+	u64 vf_guid[MAXVF][2];	/* of a PF: what its VFs get when they are next bound */
+	u8 vf_link[MAXVF];	/* IFLA_VF_LINK_STATE_* */
 };
 struct fib_cq {
 	struct ib_cq ib;
@@ -119,6 +125,10 @@ static enum ib_port_state fib_state(const struct fib_dev *d)
 {
 	if (d->is_roce)
 		return d->ndev ? IB_PORT_ACTIVE : IB_PORT_DOWN;
+	if (d->pf && d->pf->vf_link[d->vf] == IFLA_VF_LINK_STATE_DISABLE)
+		return IB_PORT_DOWN;
+	if (!d->guid)
+		return IB_PORT_INIT;
 	return d->plat && states[d->plat->id] ? states[d->plat->id] : IB_PORT_ACTIVE;
 }
 
@@ -615,10 +625,30 @@ static int fib_immutable(struct ib_device *d, u32 port, struct ib_port_immutable
 static int fib_get_vf_config(struct ib_device *d, int vf, u32 port, struct ifla_vf_info *ivf)
 {
 	memset(ivf, 0, sizeof(*ivf));
+	if (vf >= MAXVF)
+		return -EINVAL;
 	ivf->vf = vf;
-	return vf < MAXVF ? 0 : -EINVAL;
+	ivf->linkstate = to_dev(d)->vf_link[vf];
+	return 0;
 }
-static int fib_set_vf_link(struct ib_device *d, int vf, u32 port, int state) { return 0; }
+static int fib_set_vf_link(struct ib_device *d, int vf, u32 port, int state)
+{
+	struct fib_dev *v;
+
+	if (vf >= MAXVF || state > IFLA_VF_LINK_STATE_DISABLE)
+		return -EINVAL;
+	mutex_lock(&fab);
+	to_dev(d)->vf_link[vf] = state;
+	list_for_each_entry(v, &devs, list)
+		if (v->pf == to_dev(d) && v->vf == vf && v->ready) {
+			struct ib_event ev = { .device = &v->ib, .element.port_num = 1 };
+
+			ev.event = fib_state(v) == IB_PORT_ACTIVE ? IB_EVENT_PORT_ACTIVE : IB_EVENT_PORT_ERR;
+			ib_dispatch_event(&ev);
+		}
+	mutex_unlock(&fab);
+	return 0;
+}
 static int fib_get_vf_guid(struct ib_device *d, int vf, u32 port, struct ifla_vf_guid *n, struct ifla_vf_guid *p)
 {
 	n->vf = p->vf = vf;
@@ -662,10 +692,11 @@ static const struct ib_device_ops fib_obj_ops = {
 };
 
 /* ---- devices ---- */
-static struct fib_dev *fib_add(struct device *parent, struct platform_device *plat, u64 node_guid, u64 port_guid,
+static struct fib_dev *fib_add(struct device *parent, struct platform_device *plat, struct fib_dev *pf, int vf,
 			       struct net_device *ndev)
 {
 	struct fib_dev *d = ib_alloc_device(fib_dev, ib);
+	u64 node_guid = 0, port_guid = 0;
 	const char *nm;
 	int r;
 
@@ -673,7 +704,19 @@ static struct fib_dev *fib_add(struct device *parent, struct platform_device *pl
 		return ERR_PTR(-ENOMEM);
 	d->idx = ida_alloc_max(&hca_ida, MAXHCA - 1, GFP_KERNEL);
 	d->lid = d->idx + 1;
-	d->guid = cpu_to_be64(port_guid ?: 0x0002c90300fa0000ULL + ((d->idx + 1) << 4));
+	if (pf && vf >= 0 && vf < MAXVF) {
+		node_guid = pf->vf_guid[vf][0];
+		port_guid = pf->vf_guid[vf][1];
+		if (node_guid == ~0ULL)		/* taken away again */
+			node_guid = 0;
+		if (port_guid == ~0ULL)
+			port_guid = 0;
+		d->pf = pf;
+		d->vf = vf;
+	}
+	if (!port_guid && (vf_guid || !d->pf))
+		port_guid = 0x0002c90300fa0000ULL + ((d->idx + 1) << 4);
+	d->guid = cpu_to_be64(port_guid);
 	d->ib.node_guid = node_guid ? cpu_to_be64(node_guid) : d->guid;
 	d->ib.node_type = RDMA_NODE_IB_CA;
 	d->ib.phys_port_cnt = 1;
@@ -695,8 +738,12 @@ static struct fib_dev *fib_add(struct device *parent, struct platform_device *pl
 	}
 	nm = d->idx < nnames ? names[d->idx] : name;
 	r = ib_register_device(&d->ib, nm, NULL);
-	if (!r)
+	if (!r) {
+		mutex_lock(&fab);
+		d->ready = true;
+		mutex_unlock(&fab);
 		return d;
+	}
 	mutex_lock(&fab);
 	list_del(&d->list);
 	mutex_unlock(&fab);
@@ -709,6 +756,9 @@ static void fib_del(struct fib_dev *d)
 {
 	struct fib_pkt *p, *t;
 
+	mutex_lock(&fab);
+	d->ready = false;
+	mutex_unlock(&fab);
 	ib_unregister_device(&d->ib);
 	mutex_lock(&fab);
 	list_del(&d->list);
@@ -728,11 +778,10 @@ static int fib_probe(struct pci_dev *pd, const struct pci_device_id *id)
 {
 	struct fib_dev *d, *pf = pd->is_virtfn ? pci_get_drvdata(pci_physfn(pd)) : NULL;
 	int vf = pf ? pci_iov_vf_id(pd) : -1, r = pci_enable_device(pd);
-	u64 *g = pf && vf >= 0 && vf < MAXVF ? pf->vf_guid[vf] : NULL;
 
 	if (r)
 		return r;
-	d = fib_add(&pd->dev, NULL, g ? g[0] : 0, g ? g[1] : 0, NULL);
+	d = fib_add(&pd->dev, NULL, pf, vf, NULL);
 	if (IS_ERR(d)) {
 		pci_disable_device(pd);
 		return PTR_ERR(d);

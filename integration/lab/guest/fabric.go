@@ -30,6 +30,8 @@ type Fabric struct {
 	PKeys     []uint16 // default 0xffff 0x8001 0x8002 0x8003 0x9001
 	RoCE      []string // netdevs to put HCAs on: "eth1", or "bond0@eth1" for eth1's PCI function with bond0 as netdev
 	Immovable bool     // the driver lacks disassociate_ucontext: no moves between network namespaces
+	SRIOV     bool     // drive the PCI functions of QEMU's nvme, PF and VFs, as HCAs
+	NoVFGUID  bool     // VFs have no GUID until their PF gives them one
 	Bare      bool     // without the IPoIB module: RDMA devices that have no netdev
 }
 
@@ -56,11 +58,18 @@ func (f Fabric) Load(t testing.TB) {
 	if f.Immovable {
 		args = append(args, "movable=0")
 	}
+	if f.SRIOV {
+		args = append(args, "pci=1")
+	}
+	if f.NoVFGUID {
+		args = append(args, "vf_guid=0")
+	}
 	if f.Bare {
 		Modprobe(t, "-r", "ib_ipoib")
 	} else {
 		Modprobe(t, "ib_ipoib")
 	}
+	Modprobe(t, "ib_uverbs")
 	Modprobe(t, "ib_umad")
 	Modprobe(t, args...)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -15,14 +16,19 @@ import (
 const parallelRails = 8
 
 // rounds is how often the parallel test goes round. 200 on one kernel, fewer on the others: the machine is emulated.
-func rounds(t *testing.T) int {
+func rounds(t *testing.T) int { return roundsOr(t, 200, 25) }
+
+// vfRounds is rounds for VFs, whose drivers are rebound one after the other.
+func vfRounds(t *testing.T) int { return roundsOr(t, 25, 4) }
+
+func roundsOr(t *testing.T, on612, elsewhere int) int {
 	t.Helper()
 	text := os.Getenv("FABRIC_LAB_ROUNDS")
 	if text == "" && os.Getenv("FABRIC_LAB_SERIES") == "6.12" {
-		return 200
+		return on612
 	}
 	if text == "" {
-		return 25
+		return elsewhere
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil {
@@ -105,6 +111,9 @@ func namesAre(want State) error {
 	for name, d := range want.RDMA {
 		if now.RDMA[name].Device != d.Device {
 			return fmt.Errorf("%s is on %q, was on %q", name, now.RDMA[name].Device, d.Device)
+		}
+		if !slices.Equal(now.RDMA[name].Chars, d.Chars) {
+			return fmt.Errorf("%s has %v, had %v", name, now.RDMA[name].Chars, d.Chars)
 		}
 	}
 	if len(now.Links) != len(want.Links) || len(now.Files) != len(want.Files) {

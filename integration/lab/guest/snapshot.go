@@ -18,8 +18,9 @@ type State struct {
 	Routes []string            // of all tables, IPv4 and IPv6
 	Rules  []string
 	RDMA   map[string]RDMADevice
-	Nodes  []string          // under /dev/infiniband
-	Files  map[string]string // the plugin's and the IPAM plugins' files: path -> kind of content
+	VFs    map[string][]string // by PF: its virtual functions, as ip shows them
+	Nodes  []string            // under /dev/infiniband
+	Files  map[string]string   // the plugin's and the IPAM plugins' files: path -> kind of content
 }
 
 // Take returns the present state. It does not wait for anything to settle.
@@ -41,6 +42,9 @@ func Take() (State, error) {
 	}
 	if s.RDMA, err = takeRDMA(); err != nil {
 		return State{}, fmt.Errorf("take RDMA devices: %w", err)
+	}
+	if s.VFs, err = takeVFs(); err != nil {
+		return State{}, fmt.Errorf("take virtual functions: %w", err)
 	}
 	if s.Nodes, s.Files, err = takeFiles(); err != nil {
 		return State{}, fmt.Errorf("take files: %w", err)

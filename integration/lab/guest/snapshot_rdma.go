@@ -17,6 +17,7 @@ type RDMADevice struct {
 	Index    uint32
 	NodeGUID string
 	Ports    map[string]string // port number -> state
+	Chars    []string          // its character devices: uverbs0, umad0, issm0
 	Device   string            // path in sysfs of the device below it; "" for one without, or not visible in sysfs
 }
 
@@ -39,6 +40,18 @@ func takeRDMA() (map[string]RDMADevice, error) {
 		d := devices[filepath.Base(dir)]
 		if d.Device, err = filepath.EvalSymlinks(dir + "/device"); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("find device of %s: %w", dir, err)
+		}
+		for _, class := range []string{"infiniband_verbs", "infiniband_mad"} {
+			entries, err := os.ReadDir(dir + "/device/" + class)
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return nil, fmt.Errorf("list character devices of %s: %w", dir, err)
+			}
+			for _, e := range entries {
+				d.Chars = append(d.Chars, e.Name())
+			}
+		}
+		if _, err := os.Lstat(dir + "/device/physfn"); err == nil {
+			d.Index = 0 // of a VF: a new one each time its driver is bound, never the old one again
 		}
 		devices[filepath.Base(dir)] = d
 	}

@@ -1,0 +1,177 @@
+package plan
+
+import (
+	"slices"
+
+	"github.com/fabric-cni/fabric-cni/pkg/device"
+	"github.com/fabric-cni/fabric-cni/pkg/netconf"
+)
+
+// VFChange is what a configuration makes of a virtual function.
+type VFChange struct {
+	Steps  []Step
+	Set    []device.VFAttr // what the steps set
+	Rebind bool            // the driver has to be bound again for the GUIDs to count
+}
+
+// TakeVF returns the steps that give a VF what the configuration asks for. They come before the VF moves: the settings are
+// made on the PF, which stays, and the driver finds the new GUIDs only when it is bound, which happens on the host.
+//
+// hca and netdev are the VF's faces, nil for one that has none (vfio-pci). The driver is rebound only when a GUID really
+// changes: that takes seconds on real hardware and renames what it touches.
+func TakeVF(cfg *netconf.VF, vf *device.VF, hca *device.HCA, netdev *device.Netdev) VFChange {
+	var c VFChange
+	to, asked := wantedVF(cfg, &vf.VFAttrs)
+	guid := cfg.GUID != nil && !hasGUIDs(*cfg.GUID, vf, hca, netdev)
+	for _, attr := range asked {
+		isGUID := attr == device.VFNodeGUID || attr == device.VFPortGUID
+		if isGUID && !guid || !isGUID && to.Same(attr, &vf.VFAttrs) {
+			continue
+		}
+		c.Set = append(c.Set, attr)
+		c.Steps = append(c.Steps, SetVF{VF: vfRef(vf), Attr: attr, To: to})
+		if attr == device.VFMAC && netdev != nil && netdev.HWAddr.String() != to.MAC.String() {
+			// The netdev's own address first: a driver whose PF has set one may refuse to hear of another
+			// (drivers/net/ethernet/intel/igb/igb_main.c, igb_set_vf_mac_addr).
+			last := len(c.Steps) - 1
+			c.Steps = append(append(c.Steps[:last:last], newMAC(Host, to.MAC, netdev.Up(), false)...), c.Steps[last])
+		}
+	}
+	if guid && (hca != nil || netdev != nil) {
+		c.Rebind = true
+		r := RebindVF(vf, hca, netdev)
+		r.ForPod = true
+		c.Steps = append(c.Steps, r)
+	}
+	return c
+}
+
+// newMAC gives a netdev another hardware address: most drivers want it down for that.
+func newMAC(in Side, mac []byte, wasUp, up bool) []Step {
+	var steps []Step
+	if wasUp {
+		steps = append(steps, SetLink{In: in, Attrs: Attrs{Mask: device.FlagUp}})
+	}
+	steps = append(steps, SetLink{In: in, Attrs: Attrs{HWAddr: mac}})
+	if up {
+		steps = append(steps, SetLink{In: in, Attrs: Attrs{Flags: device.FlagUp, Mask: device.FlagUp}})
+	}
+	return steps
+}
+
+// RebindVF is the step that binds a VF's driver again.
+func RebindVF(vf *device.VF, hca *device.HCA, netdev *device.Netdev) Rebind {
+	r := Rebind{Driver: vf.Driver, HCA: hca, Netdev: netdev != nil}
+	if hca != nil {
+		r.Device = hca.Address
+	}
+	if r.Device.IsZero() && netdev != nil {
+		r.Device = netdev.Address
+	}
+	return r
+}
+
+// vfRef is what a step needs to name a VF.
+func vfRef(vf *device.VF) device.VF {
+	return device.VF{PF: vf.PF, PFName: vf.PFName, Index: vf.Index}
+}
+
+// hasGUIDs tells whether a VF has the GUID already: its faces have it, or, where it has none, its PF keeps it.
+func hasGUIDs(g device.GUID, vf *device.VF, hca *device.HCA, netdev *device.Netdev) bool {
+	if hca == nil && netdev == nil {
+		return vf.NodeGUID != nil && *vf.NodeGUID == g && vf.PortGUID != nil && *vf.PortGUID == g
+	}
+	if hca != nil && hca.NodeGUID != g {
+		return false
+	}
+	if netdev != nil {
+		if port, ok := device.GUIDOf(netdev.HWAddr); ok && port != g {
+			return false
+		}
+	}
+	return true
+}
+
+// wantedVF is the settings as they will be, and the list of those that the configuration names.
+func wantedVF(cfg *netconf.VF, now *device.VFAttrs) (to device.VFAttrs, asked []device.VFAttr) {
+	to = *now
+	if cfg.LinkState != "" {
+		to.LinkState = map[string]uint32{"auto": device.VFLinkAuto, "enable": device.VFLinkEnable, "disable": device.VFLinkDisable}[cfg.LinkState]
+		asked = append(asked, device.VFLinkState)
+	}
+	if cfg.GUID != nil {
+		to.NodeGUID, to.PortGUID = cfg.GUID, cfg.GUID
+		asked = append(asked, device.VFNodeGUID, device.VFPortGUID)
+	}
+	if cfg.VLAN != nil {
+		to.VLAN, to.QoS, to.Proto = *cfg.VLAN, 0, device.Proto8021Q
+		if cfg.VLANQoS != nil {
+			to.QoS = *cfg.VLANQoS
+		}
+		if cfg.VLANProto == "802.1ad" {
+			to.Proto = device.Proto8021AD
+		}
+		asked = append(asked, device.VFVLAN)
+	}
+	if cfg.MAC != nil {
+		to.MAC = cfg.MAC
+		asked = append(asked, device.VFMAC)
+	}
+	if cfg.MinTxRate != nil || cfg.MaxTxRate != nil {
+		if cfg.MinTxRate != nil {
+			to.MinTxRate = uint32(*cfg.MinTxRate)
+		}
+		if cfg.MaxTxRate != nil {
+			to.MaxTxRate = uint32(*cfg.MaxTxRate)
+		}
+		asked = append(asked, device.VFRate)
+	}
+	if cfg.SpoofChk != nil {
+		to.SpoofChk = cfg.SpoofChk
+		asked = append(asked, device.VFSpoofChk)
+	}
+	if cfg.Trust != nil {
+		to.Trust = cfg.Trust
+		asked = append(asked, device.VFTrust)
+	}
+	return to, asked
+}
+
+// RestoreVF returns the steps that give a VF back those of its settings that were changed: set, of which now are the
+// present values. In the opposite order: what was set last goes first.
+func RestoreVF(was *device.VF, set []device.VFAttr, now *device.VFAttrs) []Step {
+	var steps []Step
+	for _, attr := range slices.Backward(set) {
+		if was.Same(attr, now) {
+			continue
+		}
+		to := was.VFAttrs
+		if attr == device.VFMAC {
+			// First none: the driver of the VF may then have its own address back, which the PF's would forbid.
+			to.MAC = make([]byte, len(now.MAC))
+		}
+		steps = append(steps, SetVF{VF: vfRef(was), Attr: attr, To: to})
+	}
+	return steps
+}
+
+// RestoreVFMAC returns the step, if any, that sets the PF's address for a VF that has its own back: what it had may have
+// been set by the administrator.
+func RestoreVFMAC(was *device.VF, now *device.VFAttrs) []Step {
+	if was.Same(device.VFMAC, now) {
+		return nil
+	}
+	return []Step{SetVF{VF: vfRef(was), Attr: device.VFMAC, To: was.VFAttrs}}
+}
+
+// notify makes the kernel tell the neighbours whenever an Ethernet VF comes up again
+// (Documentation/networking/ip-sysctl.rst: arp_notify, ndisc_notify).
+func notify(a *Attrs, have *device.Netdev) {
+	if a.IPv4Conf == nil {
+		a.IPv4Conf = map[int]uint32{}
+	}
+	a.IPv4Conf[arpNotify] = 1
+	if len(have.IPv6Conf) > 0 {
+		a.IPv6Conf = map[string]int32{"ndisc_notify": 1}
+	}
+}
