@@ -168,8 +168,11 @@ func (n Node) onHost(r *inventory.Reader, rules *policy.Policy, name string) (*D
 	if err != nil {
 		return nil, err
 	}
-	if found.HCA == nil {
-		return nil, fmt.Errorf("RDMA device %s: %w", name, fs.ErrNotExist)
+	if found.HCA == nil { // it is on the function that carries the device with the netdev, like the RDMA device of a bond
+		if found.HCA, err = r.HCANamed(name); err != nil {
+			return nil, err
+		}
+		found.HCA.Address = device.Address{Bus: path.Base(bus), Name: path.Base(target)}
 	}
 	if err := r.RDMA.Ports(found.HCA); err != nil {
 		return nil, err
