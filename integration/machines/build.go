@@ -1,5 +1,5 @@
 // Package machines makes small trees of the machines that this project is for, as a recording of their sysfs would look:
-// places, names, states and rates are those of the stories in docs/testing.md, GUIDs and addresses are made up.
+// places, names, states and rates are as on real ones, GUIDs and addresses are made up.
 package machines
 
 import (

@@ -54,7 +54,7 @@ func (f *Fabric) ethernet(ports []Port) {
 	f.Planes = len(subnets) > 1
 	for i, s := range subnets {
 		f.Rails = append(f.Rails, Rail{Index: i, Subnet: []netip.Prefix{s}, Ports: nets[s],
-			Reason: "addresses in " + s.String() + "; whether other subnets are routed to it can't be seen from here, so each counts as a plane"})
+			Reason: "addresses in " + s.String()})
 	}
 }
 
@@ -111,10 +111,14 @@ func bySlot(ports []Port) []Rail {
 	}
 	if most == len(all) {
 		places := sorted(all)
+		where := "in PCI order: "
+		if len(perNode) > 1 {
+			where = "the same place in every node: "
+		}
 		index = func(p *Port) (int, string) {
 			i, _ := slices.BinarySearch(places, p.slot())
 			place, port, _ := strings.Cut(places[i], "/")
-			return i, "the same place in every node: " + place + " port " + port
+			return i, where + place + " port " + port
 		}
 	}
 	rails := make([]Rail, most)
