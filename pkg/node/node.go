@@ -15,6 +15,7 @@ type Node struct {
 	Name     string   `json:"name"`
 	Kernel   string   `json:"kernel,omitempty"`
 	RDMAMode string   `json:"rdmaMode,omitempty"` // shared, exclusive; empty: no RDMA, or not told
+	Primary  string   `json:"primary,omitempty"`  // interface of the default route, of whatever kind
 	HCAs     []HCA    `json:"hcas"`
 	Netdevs  []Netdev `json:"netdevs,omitempty"` // of hardware, and bonds
 	GPUs     []GPU    `json:"gpus,omitempty"`

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -20,6 +21,11 @@ func Read(root fs.FS, live *Live) (*Node, error) {
 		return nil, fmt.Errorf("read node: no sysfs under sys/class: %w; --root wants the root directory of a machine, or what discover --record has written", fs.ErrNotExist)
 	}
 	n.Netdevs = t.netdevs(live)
+	for _, name := range slices.Sorted(maps.Keys(live.Netdevs)) {
+		if live.Netdevs[name].Default && n.Primary == "" {
+			n.Primary = name
+		}
+	}
 	n.GPUs = t.gpus()
 	for _, name := range t.names("sys/class/infiniband") {
 		if dir := t.real(path.Join("sys/class/infiniband", name)); dir != "" {

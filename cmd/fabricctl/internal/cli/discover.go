@@ -12,6 +12,7 @@ import (
 
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/draw"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
+	"github.com/fabric-cni/fabric-cni/pkg/doctor"
 	"github.com/fabric-cni/fabric-cni/pkg/fabric"
 	"github.com/fabric-cni/fabric-cni/pkg/node"
 )
@@ -66,6 +67,7 @@ func (a *app) record(name string) error {
 	if err != nil {
 		return err
 	}
+	doctor.CollectHost(r, n) // so that doctor host finds in the recording what it asks for
 	var b bytes.Buffer
 	if _, err := r.WriteTo(&b); err != nil {
 		return err
