@@ -106,7 +106,9 @@ func TestNetworksAreValid(t *testing.T) {
 		}
 		for _, d := range documents(t, text) {
 			var conf map[string]any
-			if err := json.Unmarshal([]byte(d["spec"].(map[string]any)["config"].(string)), &conf); err != nil {
+			spec, _ := d["spec"].(map[string]any)
+			text, _ := spec["config"].(string)
+			if err := json.Unmarshal([]byte(text), &conf); err != nil {
 				t.Fatal(err)
 			}
 			conf["deviceID"] = "0000:18:00.0"
