@@ -100,7 +100,7 @@ with what was looked at.`,
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", errUsage, err) })
 	root.PersistentFlags().StringVar(&a.root, "root", "/", "root directory of the machine to look at, or a recording of one (discover --record)")
 	root.PersistentFlags().StringVar(&a.stateDir, "state-dir", journal.DefaultDir, "where the plugin keeps its journal")
-	root.AddCommand(a.discover(), a.list(), a.plan(), a.repair(), a.doctor(), a.ncclEnv(), a.generate(), a.verify(), manCommand())
+	root.AddCommand(a.discover(), a.list(), a.plan(), a.repair(), a.doctor(), a.ncclEnv(), a.generate(), a.verify(), a.bundle(), manCommand())
 	return root
 }
 

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 		"fabricctl":      ctl,
 		"kubectl-fabric": ctl,
 		"fabric": func() {
-			os.Exit(fabric.Plugin{Command: os.Getenv("CNI_COMMAND"), Stdout: os.Stdout, Stderr: os.Stderr}.Main())
+			os.Exit(fabric.Plugin{StateDir: os.Getenv("STATE_DIR"), Command: os.Getenv("CNI_COMMAND"), Stdout: os.Stdout, Stderr: os.Stderr}.Main())
 		},
 	})
 }
