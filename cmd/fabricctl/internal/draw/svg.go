@@ -17,10 +17,11 @@ import (
 
 // Sizes in pixels of the picture.
 const (
-	cardW, cardH = 232, 50
-	gap          = 12
-	boxW         = 2*cardW + 3*gap
-	margin       = 20
+	gpuW, hcaW = 190, 306
+	cardH      = 50
+	gap        = 12
+	boxW       = gpuW + hcaW + 3*gap
+	margin     = 20
 )
 
 // Colours that tell rails and fabrics apart, also for people who see red and green alike.
@@ -112,7 +113,7 @@ func SVG(w io.Writer, n *node.Node, f fabric.Fabrics) error {
 	if len(numas) == 0 {
 		text(&b, margin, top+20, 14, "#555555", "", "no RDMA device and no GPU")
 	}
-	legend(&b, margin, height-20*len(f.Fabrics)-12, f)
+	legend(&b, margin, height-20*len(f.Fabrics)-12, width/8, f)
 	b.WriteString("</svg>\n")
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -134,17 +135,17 @@ func drawNUMA(b *strings.Builder, n *numa, x, y, height int, f fabric.Fabrics) {
 			drawGPU(b, g, x+2*gap, y+24+j*(cardH+gap))
 		}
 		for j, h := range p.hcas {
-			drawHCA(b, h, x+3*gap+cardW, y+24+j*(cardH+gap), f)
+			drawHCA(b, h, x+3*gap+gpuW, y+24+j*(cardH+gap), f)
 		}
 		y += p.height() + gap
 	}
 }
 
 func drawGPU(b *strings.Builder, g *node.GPU, x, y int) {
-	fmt.Fprintf(b, "<g><title>%s</title>", html.EscapeString(g.PCI+" "+g.ID))
-	fmt.Fprintf(b, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"5\" fill=\"#e8f0e0\" stroke=\"#76923c\"/>", x, y, cardW, cardH)
+	fmt.Fprintf(b, "<g class=\"card\"><title>%s</title>", html.EscapeString(g.PCI+" "+g.ID))
+	fmt.Fprintf(b, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"5\" fill=\"#e8f0e0\" stroke=\"#76923c\"/>", x, y, gpuW, cardH)
 	text(b, x+10, y+20, 13, "#2f3e12", "bold", "GPU "+strconv.Itoa(g.Index))
-	text(b, x+10, y+38, 11, "#4a5a2a", "", cmp.Or(g.Model, g.ID)+"  "+g.PCI)
+	text(b, x+10, y+38, 11, "#4a5a2a", "", clip(cmp.Or(g.Model, g.ID)+"  "+g.PCI, 28))
 	b.WriteString("</g>\n")
 }
 
@@ -164,22 +165,23 @@ func drawHCA(b *strings.Builder, h *node.HCA, x, y int, f fabric.Fabrics) {
 			fill, stroke = "#eeeeee", "#757575"
 		}
 	}
-	fmt.Fprintf(b, "<g><title>%s</title>", html.EscapeString(strings.Join([]string{h.PCI, h.ID, h.Model, "firmware " + h.Firmware, h.PCIe, why(f, h.Name)}, "\n")))
+	fmt.Fprintf(b, "<g class=\"card\"><title>%s</title>", html.EscapeString(strings.Join([]string{h.Name, h.PCI, h.ID, h.Model, "firmware " + h.Firmware, h.PCIe, h.InPod, why(f, h.Name)}, "\n")))
 	dash := ""
 	if h.InPod != "" {
 		dash = ` stroke-dasharray="5 3"`
 	}
-	fmt.Fprintf(b, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"5\" fill=\"%s\" stroke=\"%s\"%s/>", x, y, cardW, cardH, fill, stroke, dash)
-	text(b, x+10, y+20, 13, "#1a1a1a", "bold", h.Name)
-	text(b, x+10, y+38, 11, "#444444", "", strings.TrimSpace(strings.Join([]string{netdev, h.Model, state, rate}, "  ")))
-	if name, rail, colour := badge(f, h.Name); name != "" {
-		fmt.Fprintf(b, "<rect x=\"%d\" y=\"%d\" width=\"98\" height=\"18\" rx=\"9\" fill=\"%s\"/>", x+cardW-106, y+6, colour)
-		fmt.Fprintf(b, "<text x=\"%d\" y=\"%d\" font-size=\"11\" fill=\"#ffffff\" text-anchor=\"middle\">%s rail %d</text>", x+cardW-57, y+19, html.EscapeString(name), rail)
-	} else if h.Bond != "" {
-		text(b, x+cardW-66, y+19, 11, "#555555", "", h.Bond)
-	}
+	fmt.Fprintf(b, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"5\" fill=\"%s\" stroke=\"%s\"%s/>", x, y, hcaW, cardH, fill, stroke, dash)
+	text(b, x+10, y+20, 13, "#1a1a1a", "bold", clip(h.Name, 18))
+	line := []string{netdev, h.Model, state, rate}
 	if h.InPod != "" {
-		text(b, x+10, y+cardH-1, 10, "#6a1b9a", "", "in "+h.InPod)
+		line = []string{netdev, state, "in " + h.InPod}
+	}
+	text(b, x+10, y+38, 11, "#444444", "", clip(strings.Join(slices.DeleteFunc(line, func(s string) bool { return s == "" }), "  "), 46))
+	if name, rail, colour := badge(f, h.Name); name != "" {
+		fmt.Fprintf(b, "<rect class=\"badge\" x=\"%d\" y=\"%d\" width=\"120\" height=\"18\" rx=\"9\" fill=\"%s\"/>", x+hcaW-128, y+6, colour)
+		fmt.Fprintf(b, "<text x=\"%d\" y=\"%d\" font-size=\"11\" fill=\"#ffffff\" text-anchor=\"middle\">%s rail %d</text>", x+hcaW-68, y+19, html.EscapeString(clip(name, 11)), rail)
+	} else if h.Bond != "" {
+		text(b, x+hcaW-68, y+19, 11, "#555555", "", clip(h.Bond, 10))
 	}
 	b.WriteString("</g>\n")
 }
@@ -207,14 +209,22 @@ func why(f fabric.Fabrics, hca string) string {
 	return ""
 }
 
-func legend(b *strings.Builder, x, y int, f fabric.Fabrics) {
+// clip shortens what has no room; the whole of it is in the tooltip, or on the page.
+func clip(s string, n int) string {
+	if r := []rune(s); len(r) > n {
+		return string(r[:n-1]) + "…"
+	}
+	return s
+}
+
+func legend(b *strings.Builder, x, y, room int, f fabric.Fabrics) {
 	for i, f := range f.Fabrics {
 		fmt.Fprintf(b, "<rect x=\"%d\" y=\"%d\" width=\"14\" height=\"14\" rx=\"3\" fill=\"%s\"/>\n", x, y+20*i, palette[i%len(palette)])
 		note := f.Name + ": " + f.Reason
 		if f.Planes {
 			note += "; planes"
 		}
-		text(b, x+22, y+20*i+12, 12, "#333333", "", note)
+		text(b, x+22, y+20*i+12, 12, "#333333", "", clip(note, room))
 	}
 }
 
