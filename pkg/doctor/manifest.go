@@ -47,6 +47,9 @@ type NAD struct {
 		Namespace   string            `json:"namespace"`
 		Annotations map[string]string `json:"annotations"`
 	} `json:"metadata"`
+	Spec struct {
+		Config string `json:"config"`
+	} `json:"spec"`
 }
 
 // Annotations of the Kubernetes Network Custom Resource Definition De-facto Standard, and of the device plugins' resource.

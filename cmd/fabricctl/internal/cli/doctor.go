@@ -17,11 +17,11 @@ import (
 func (a *app) doctor() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor",
-		Short: "Find what is wrong with a host or a pod, and explain messages",
+		Short: "Find what is wrong with a host, a pod or the cluster, and explain messages",
 		Args:  argsBetween(0, 0),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	c.AddCommand(a.doctorHost(), a.doctorPod(), a.doctorExplain())
+	c.AddCommand(a.doctorHost(), a.doctorPod(), a.doctorCluster(), a.doctorExplain())
 	return c
 }
 

@@ -31,31 +31,37 @@ func (w *where) flags(c *cobra.Command) {
 
 func (a *app) doctorPod() *cobra.Command {
 	var w where
-	var format, manifest, nads string
+	var format, manifest, nads, name string
 	var all bool
 	c := &cobra.Command{
 		Use:   "pod",
 		Short: "Check a pod: interfaces, verbs devices, memory, GIDs, variables; from inside, or from the host",
 		Long: `doctor pod looks at the container it runs in, or from the host at that of a process (--pid) or at a network namespace
-(--netns). With --manifest it says from the pod's own manifest which step is missing: annotation, network, Multus, count.
+(--netns). With --pod, or --manifest where there is no kubectl, it says from the pod's manifest which step is missing: annotation,
+network, Multus, count.
 Exit status 3 if anything fails.`,
 		Example: `  kubectl exec train-0 -- fabricctl doctor pod
   fabricctl doctor pod --pid $(crictl inspect --output go-template --template '{{.info.pid}}' ID)
+  fabricctl doctor pod --pod ml/train-0
   kubectl get pod train-0 -o json | fabricctl doctor pod --manifest -
   kubectl get net-attach-def -A -o json >nads.json; kubectl get pod train-0 -o json | fabricctl doctor pod --manifest - --nads nads.json`,
 		Args: argsBetween(0, 0),
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := oneOf("output", format, "text", "json", "yaml"); err != nil {
 				return err
 			}
-			if manifest != "" {
-				m, n, err := a.manifest(manifest, nads)
+			if manifest != "" || name != "" {
+				read := func() (*doctor.Manifest, *doctor.NADs, error) { return a.manifest(manifest, nads) }
+				if name != "" {
+					read = func() (*doctor.Manifest, *doctor.NADs, error) { return podByName(cmd.Context(), name) }
+				}
+				m, n, err := read()
 				if err != nil {
 					return err
 				}
 				list, err := doctor.CheckManifest(m, n)
 				if err != nil {
-					return fmt.Errorf("--manifest %s: %w", manifest, err)
+					return fmt.Errorf("%s%s: %w", manifest, name, err)
 				}
 				return a.findings(list, format, all)
 			}
@@ -69,6 +75,7 @@ Exit status 3 if anything fails.`,
 	findingFlags(c, &format, &all)
 	w.flags(c)
 	c.Flags().StringVar(&manifest, "manifest", "", "the pod as kubectl get pod NAME -o json prints it; - for standard input")
+	c.Flags().StringVar(&name, "pod", "", "NAMESPACE/NAME of the pod to ask kubectl for")
 	c.Flags().StringVar(&nads, "nads", "", "the networks as kubectl get net-attach-def -A -o json prints them")
 	return c
 }
