@@ -39,7 +39,7 @@ test: ## everything: lint, binary, unit and netns tests, short fuzzing, lab on e
 	@scripts/stages.sh lint check-binary test-unit fuzz-short test-lab
 
 test-unit: ## tests that need no lab, with the race detector; as root also those in network namespaces
-	@$(SETUP) test
+	@$(SETUP) test browser
 	@scripts/test-unit.sh
 
 test-lab: ## tests on real kernels with simulated HCAs (KERNELS, LAB_RUN=regexp)
