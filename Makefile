@@ -5,6 +5,7 @@ GO         ?= go
 KERNELS    ?= 6.1 6.12 next
 DEMOKERNEL ?= 6.12
 FUZZTIME   ?= 60s
+IMAGE      ?= localhost/fabric-agent:latest
 DESTDIR    ?=
 CNI_BIN    ?= /opt/cni/bin
 VERSION    ?= $(shell scripts/version.sh)
@@ -21,7 +22,7 @@ export GOFLAGS := $(filter-out -buildvcs=%,$(GOFLAGS)) -buildvcs=false
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build test test-unit test-lab lint check vuln fuzz bench demo cover clean install
+.PHONY: help build test test-unit test-lab e2e image lint check vuln fuzz bench demo cover clean install
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
@@ -38,12 +39,20 @@ test: ## everything: lint, binary, unit and netns tests, short fuzzing, lab on e
 	@scripts/stages.sh lint check-binary test-unit fuzz-short test-lab
 
 test-unit: ## tests that need no lab, with the race detector; as root also those in network namespaces
-	@$(SETUP) test
+	@$(SETUP) test browser
 	@scripts/test-unit.sh
 
 test-lab: ## tests on real kernels with simulated HCAs (KERNELS, LAB_RUN=regexp)
 	@$(SETUP)
 	@scripts/test-lab.sh $(KERNELS)
+
+image: ## the agent's container image for amd64 and arm64, an OCI archive in build/ (IMAGE, VERSION)
+	@$(SETUP)
+	@scripts/image.sh '$(IMAGE)' '$(VERSION)'
+
+e2e: ## a real Kubernetes on this machine: pods get their rails through Multus, kubelet and whereabouts (root)
+	@$(SETUP)
+	$(GO) test -count=1 -timeout 30m -v $(if $(E2E_RUN),-run '$(E2E_RUN)') ./integration/cluster
 
 lint: check ## golangci-lint with and without build tags, then the checks
 	@scripts/lint.sh

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# setup.sh GROUP...   makes a fresh Debian 12 machine fit for: base, lint, test.
+# setup.sh GROUP...   makes a fresh Debian 12 machine fit for: base, lint, test, browser.
 #
 # Go itself has to be there. Looks first and calls apt only for what is missing, so a warm run takes no time and no
 # network. Without root or apt it names what is missing and fails. What the lab needs, lab-setup.sh installs.
@@ -29,8 +29,11 @@ for group in "$@"; do
       want libc6-dev /usr/include/stdio.h
       want iproute2 ip
       ;;
+    browser) # fabricctl's pictures are looked at in a real one
+      want chromium chromium
+      ;;
     *)
-      echo "setup.sh: unknown group $group (base, lint, test)" >&2
+      echo "setup.sh: unknown group $group (base, lint, test, browser)" >&2
       exit 2
       ;;
   esac

@@ -96,6 +96,14 @@ var Suites = []Suite{
 		Append:  exclusive,
 		Timeout: 12 * time.Minute,
 	},
+	{
+		Name:    "agent",
+		Package: "./integration/lab/agent",
+		Series:  on612,
+		Run:     `^TestAgent`,
+		Append:  exclusive,
+		Devices: VirtioNet(1),
+	},
 }
 
 const guestPackage = "./integration/lab/guest"

@@ -21,19 +21,22 @@ const inside = "FABRIC_TEST_SANDBOX"
 // Main is for TestMain: it runs the test binary again inside new namespaces and ends the process with its status. prepare
 // runs before, outside, where there is a network and the machine's /etc; it may set environment variables for the tests,
 // and returns what cleans up after them.
-func Main(m *testing.M, prepare func() (cleanup func(), err error)) {
+func Main(m *testing.M, prepare func() (cleanup func(), err error)) { os.Exit(Inside(m, prepare)) }
+
+// Inside is Main for a TestMain that has something to do afterwards: it returns the status.
+func Inside(m *testing.M, prepare func() (cleanup func(), err error)) int {
 	if os.Getenv(inside) != "" {
 		if err := enter(); err != nil {
 			fmt.Fprintln(os.Stderr, "sandbox:", err)
-			os.Exit(2)
+			return 2
 		}
-		os.Exit(m.Run())
+		return m.Run()
 	}
 	status, err := outside(prepare)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "sandbox:", err)
 	}
-	os.Exit(status)
+	return status
 }
 
 func outside(prepare func() (func(), error)) (int, error) {

@@ -1,0 +1,240 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/draw"
+	"github.com/fabric-cni/fabric-cni/pkg/device"
+	"github.com/fabric-cni/fabric-cni/pkg/doctor"
+	"github.com/fabric-cni/fabric-cni/pkg/fabric"
+	"github.com/fabric-cni/fabric-cni/pkg/node"
+)
+
+func (a *app) discover() *cobra.Command {
+	var format, record string
+	c := &cobra.Command{
+		Use:   "discover",
+		Short: "Show HCAs, ports, interfaces, GPUs, and which ports belong together",
+		Long: `discover shows in one table what ibdev2netdev, ibstat, mst status, lspci and nvidia-smi topo tell one by one, groups the
+ports into fabrics and rails, and says why. It reads sysfs and netlink, needs no other program, and changes nothing.
+
+With --record it writes what it has read to a file, which --root of any command reads on another machine. The file has
+names, addresses and GUIDs of the node, and no configuration.`,
+		Example: `  fabricctl discover
+  fabricctl discover -o wide
+  fabricctl discover -o html >node.html
+  fabricctl discover --record node.tar.gz
+  fabricctl discover --root node.tar.gz -o json | jq .fabrics`,
+		Args: argsBetween(0, 0),
+		RunE: func(*cobra.Command, []string) error {
+			if err := oneOf("output", format, "table", "wide", "json", "yaml", "svg", "html"); err != nil {
+				return err
+			}
+			if record != "" {
+				return a.record(record)
+			}
+			n, err := a.node()
+			if err != nil {
+				return err
+			}
+			return a.show(n, format)
+		},
+	}
+	c.Flags().StringVarP(&format, "output", "o", "table", "table, wide, json, yaml, svg or html")
+	c.Flags().StringVar(&record, "record", "", "write what was read to this file (tar.gz) instead; - for standard output")
+	return c
+}
+
+// discovery is the output of discover as JSON and YAML.
+type discovery struct {
+	Node *node.Node `json:"node"`
+	fabric.Fabrics
+}
+
+func (a *app) record(name string) error {
+	tree, err := a.tree()
+	if err != nil {
+		return err
+	}
+	r, n, err := node.Record(tree, a.store())
+	if err != nil {
+		return err
+	}
+	doctor.CollectHost(r, n) // so that doctor host finds in the recording what it asks for
+	var b bytes.Buffer
+	if _, err := r.WriteTo(&b); err != nil {
+		return err
+	}
+	if err := a.write(name, b.Bytes()); err != nil {
+		return err
+	}
+	fmt.Fprintf(a.stderr, "recorded node %s: %d RDMA devices, %d GPUs, %d bytes\n", n.Name, len(n.HCAs), len(n.GPUs), b.Len())
+	return nil
+}
+
+func (a *app) show(n *node.Node, format string) error {
+	f := n.Fabrics()
+	switch format {
+	case "json", "yaml":
+		return a.structured(format, discovery{n, f})
+	case "svg":
+		return draw.SVG(a.stdout, n, f)
+	case "html":
+		return draw.HTML(a.stdout, n, f)
+	}
+	a.table(n, f, format == "wide")
+	for _, p := range n.Problems {
+		fmt.Fprintln(a.stderr, "warning:", p)
+	}
+	return nil
+}
+
+func (a *app) table(n *node.Node, f fabric.Fabrics, wide bool) {
+	fmt.Fprintf(a.stdout, "node %s, %s, RDMA mode %s, %s\n\n", n.Name, count(len(n.HCAs), "RDMA device"), cmp.Or(n.RDMAMode, "unknown"), count(len(n.GPUs), "GPU"))
+	if len(n.HCAs) == 0 {
+		fmt.Fprintln(a.stdout, "no RDMA device: no such hardware, its driver is not loaded (modprobe mlx5_ib), or all are in pods")
+		return
+	}
+	head := []string{"HCA", "PORT", "NETDEV", "LINK", "STATE", "RATE", "PCI", "NUMA", "GPUS", "RAIL", "POD"}
+	if wide {
+		head = append(head, "PHYS", "MTU", "LID", "SMLID", "PORT-GUID", "PREFIX", "PKEYS", "ID", "MODEL", "FIRMWARE", "KIND", "PARENT", "BOND", "DRIVER", "PCIE", "ALTNAMES")
+	}
+	t := newTable(head...)
+	for i := range n.HCAs {
+		h := &n.HCAs[i]
+		if len(h.Ports) == 0 {
+			h.Ports = []node.Port{{}}
+		}
+		for _, p := range h.Ports {
+			row := []any{h.Name, p.Number, p.Netdev, linkLayer(p.LinkLayer), state(&p), rate(&p), h.PCI, number(h.NUMA), gpus(h.GPUs), railOf(f, h.Name, p.Number), h.InPod}
+			if wide {
+				row = append(row, wideCells(n, h, &p)...)
+			}
+			t.add(row...)
+		}
+	}
+	t.print(a.stdout, a.terminal)
+	a.fabrics(f)
+}
+
+func wideCells(n *node.Node, h *node.HCA, p *node.Port) []any {
+	mtu, alt := "", ""
+	if d := n.Netdev(p.Netdev); d != nil {
+		mtu, alt = strconv.Itoa(d.MTU), strings.Join(d.AltNames, ",")
+	}
+	guid := ""
+	if p.GUID != 0 {
+		guid = p.GUID.String()
+	}
+	pcie := h.PCIe
+	if h.Slower != "" {
+		pcie += " (of " + h.Slower + ")"
+	}
+	return []any{p.Phys, mtu, nonzero(p.LID), nonzero(p.SMLID), guid, p.Prefix, strings.Join(p.PKeys, ","), h.ID, h.Model, h.Firmware,
+		h.Kind, h.Parent, h.Bond, h.Driver, pcie, alt}
+}
+
+func (a *app) fabrics(f fabric.Fabrics) {
+	for _, f := range f.Fabrics {
+		fmt.Fprintf(a.stdout, "\nfabric %s: %s\n", f.Name, f.Reason)
+		for _, r := range f.Rails {
+			var names []string
+			for _, p := range r.Ports {
+				names = append(names, p.Name())
+			}
+			fmt.Fprintf(a.stdout, "  rail %d  %s  (%s)\n", r.Index, strings.Join(names, " "), r.Reason)
+		}
+		if f.Planes {
+			fmt.Fprintln(a.stdout, "  planes: the rails are subnets of their own; unless they are routed, pairing two of them ends in a timeout")
+		}
+		for _, w := range f.Warnings {
+			fmt.Fprintln(a.stdout, "  warning:", w)
+		}
+	}
+	if len(f.Left) > 0 {
+		fmt.Fprintln(a.stdout, "\nin no fabric:")
+	}
+	for _, l := range f.Left {
+		fmt.Fprintf(a.stdout, "  %s  %s\n", l.Port.Name(), l.Reason)
+	}
+}
+
+// railOf is FABRIC/RAIL of a port.
+func railOf(f fabric.Fabrics, hca string, port uint32) string {
+	for _, f := range f.Fabrics {
+		for _, r := range f.Rails {
+			if slices.ContainsFunc(r.Ports, func(p fabric.Port) bool { return p.HCA == hca && p.Port == port }) {
+				return f.Name + "/" + strconv.Itoa(r.Index)
+			}
+		}
+	}
+	return ""
+}
+
+func linkLayer(l device.LinkLayer) string {
+	switch l {
+	case device.InfiniBand:
+		return "IB"
+	case device.Ethernet:
+		return "Eth"
+	}
+	return string(l)
+}
+
+func state(p *node.Port) cell {
+	c := cell{p.State, warn}
+	switch {
+	case p.Active():
+		c.colour = good
+	case p.State == device.PortDown.String():
+		c.colour = bad
+	}
+	return c
+}
+
+func rate(p *node.Port) string {
+	if p.RateGb == 0 || !p.Active() { // of a port that is down the kernel tells its slowest rate
+		return ""
+	}
+	return strconv.FormatFloat(p.RateGb, 'f', -1, 64) + "G"
+}
+
+func number(n int) string {
+	if n < 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
+}
+
+func nonzero(n uint16) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(int(n))
+}
+
+// gpus is the nearest GPUs and their distance: 0,1 PIX.
+func gpus(near []node.Near) string {
+	if len(near) == 0 || near[0].Distance == "SYS" {
+		return ""
+	}
+	var list []string
+	for _, g := range near {
+		list = append(list, strconv.Itoa(g.GPU))
+	}
+	return strings.Join(list, ",") + " " + near[0].Distance
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return strconv.Itoa(n) + " " + what + "s"
+}

@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fabric-cni/fabric-cni/pkg/generate"
+	"github.com/fabric-cni/fabric-cni/pkg/node"
+)
+
+func (a *app) generate() *cobra.Command {
+	o := generate.Options{}
+	var pool string
+	var exclude []string
+	c := &cobra.Command{
+		Use:   "generate KIND [RECORDING...]",
+		Short: "Write networks, device plugin configurations and workloads, ready to apply",
+		Long: `generate writes YAML for this node, or for the nodes of which there are recordings (discover --record), with the reason of
+each choice as a comment. KIND is one of:
+
+  nad             NetworkAttachmentDefinitions, one per fabric, or one per rail where rails are planes
+  device-plugin   ConfigMap of the SR-IOV network device plugin; with --shared of the RDMA shared device plugin
+  deployment, pod, pytorchjob, mpijob, volcano    a workload with all rails of one fabric
+  perftest-pods   two pods to measure with
+
+Ports that are Down, part of a bond or carry the default route are in none of them; comments at the end say which and why.`,
+		Example: `  fabricctl generate nad --range 192.168.128.0/18 | kubectl apply -f -
+  fabricctl generate device-plugin -n kube-system gpu-*.tar.gz
+  fabricctl generate mpijob --workers 4 --image registry.example.com/nccl-tests:latest`,
+		Args:      argsBetween(1, 10000),
+		ValidArgs: generate.Kinds,
+		RunE: func(_ *cobra.Command, args []string) error {
+			if !slices.Contains(generate.Kinds, args[0]) {
+				return fmt.Errorf("%w: kind %q: want one of %s", errUsage, args[0], strings.Join(generate.Kinds, ", "))
+			}
+			var err error
+			if o.Range, err = netip.ParsePrefix(pool); err != nil {
+				return fmt.Errorf("%w: --range: %w", errUsage, err)
+			}
+			for _, e := range exclude {
+				p, err := netip.ParsePrefix(e)
+				if err != nil {
+					return fmt.Errorf("%w: --exclude: %w", errUsage, err)
+				}
+				o.Exclude = append(o.Exclude, p)
+			}
+			if o.Workers < 1 || args[0] == "pytorchjob" && o.Workers < 2 {
+				return fmt.Errorf("%w: --workers %d: want 1 at least, for a pytorchjob 2 (a master and a worker)", errUsage, o.Workers)
+			}
+			nodes, err := a.nodes(args[1:])
+			if err != nil {
+				return err
+			}
+			text, err := generate.Generate(args[0], nodes, o)
+			if err != nil {
+				return fmt.Errorf("generate %s: %w", args[0], err)
+			}
+			_, err = fmt.Fprint(a.stdout, text)
+			return err
+		},
+	}
+	f := c.Flags()
+	f.StringVarP(&o.Namespace, "namespace", "n", "default", "namespace of the objects")
+	f.StringVar(&o.Name, "name", "rdma-test", "name of the workload")
+	f.StringVar(&o.Image, "image", "example.com/nccl-tests:latest", "image of the workload")
+	f.StringVar(&o.Fabric, "fabric", "", "only this fabric (default: all; for a workload the one with the most bandwidth)")
+	f.StringVar(&o.Prefix, "resource-prefix", "nvidia.com", "prefix of the resources")
+	f.StringVar(&pool, "range", "192.168.128.0/18", "addresses of the rails, shared out to the networks in equal parts")
+	f.StringSliceVar(&exclude, "exclude", nil, "parts of the range that must not be given")
+	f.IntVar(&o.Nodes, "nodes", 0, "nodes that the range has to do for (default: those looked at)")
+	f.IntVar(&o.Workers, "workers", 2, "pods of a job or deployment")
+	f.IntVar(&o.GPUs, "gpus", -1, "GPUs per pod (default: all of a node)")
+	f.BoolVar(&o.Shared, "shared", false, "device-plugin: for the RDMA shared device plugin (verbs only, shared RDMA mode)")
+	return c
+}
+
+// nodes reads the recordings, or this machine without any.
+func (a *app) nodes(recordings []string) (out []*node.Node, err error) {
+	if len(recordings) == 0 {
+		n, err := a.node()
+		return []*node.Node{n}, err
+	}
+	seen := map[string]string{}
+	for _, r := range recordings {
+		tree, err := openTree(r)
+		if err != nil {
+			return nil, fmt.Errorf("recording %s", strings.TrimPrefix(err.Error(), "--root: "))
+		}
+		n, err := node.Open(tree, a.store())
+		if err != nil {
+			return nil, fmt.Errorf("recording %s: %w", r, err)
+		}
+		if other, ok := seen[n.Name]; ok {
+			return nil, fmt.Errorf("recordings %s and %s are both of node %s", other, r, n.Name)
+		}
+		seen[n.Name] = r
+		out = append(out, n)
+	}
+	return out, nil
+}

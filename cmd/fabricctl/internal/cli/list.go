@@ -1,0 +1,161 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fabric-cni/fabric-cni/pkg/journal"
+	"github.com/fabric-cni/fabric-cni/pkg/netns"
+)
+
+// attached is one line of list.
+type attached struct {
+	Pod       string       `json:"pod,omitempty"`
+	Container string       `json:"container"`
+	IfName    string       `json:"ifName"`
+	Network   string       `json:"network"`
+	Kind      journal.Kind `json:"kind"`
+	Device    string       `json:"device,omitempty"`
+	Netdev    string       `json:"netdev,omitempty"` // its name on the host
+	RDMA      string       `json:"rdma,omitempty"`   // the RDMA device that went along
+	State     string       `json:"state"`
+	Netns     string       `json:"netns"`
+	Created   time.Time    `json:"created"`
+
+	entry *journal.Entry
+}
+
+// States of an attachment.
+const (
+	stateAttached = "attached"
+	stateBegun    = "begun"  // ADD is at work, or was killed
+	stateDead     = "dead"   // the pod's network namespace is gone, DEL has not come
+	stateBefore   = "before" // from before the last boot: only addresses are left to free
+)
+
+func (a *app) list() *cobra.Command {
+	var format string
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List the attachments on this node: which pod has which device",
+		Long: `list reads the plugin's journal. STATE is "attached"; "begun" while an ADD is at work or when one was killed; "dead"
+when the pod's network namespace is gone and DEL has not come yet; "before" when the node was rebooted since. What is
+dead or from before, repair gives back.`,
+		Args: argsBetween(0, 0),
+		RunE: func(*cobra.Command, []string) error {
+			if err := oneOf("output", format, "table", "wide", "json", "yaml"); err != nil {
+				return err
+			}
+			list, err := a.attachments()
+			if format == "json" || format == "yaml" {
+				if perr := a.structured(format, list); perr != nil {
+					return perr
+				}
+				return err
+			}
+			if len(list) == 0 {
+				fmt.Fprintln(a.stdout, "no attachments on this node")
+				return err
+			}
+			t := newTable("POD", "INTERFACE", "NETWORK", "DEVICE", "NETDEV", "RDMA", "STATE")
+			if format == "wide" {
+				t.header = append(t.header, "KIND", "CONTAINER", "NETNS", "CREATED")
+			}
+			for _, l := range list {
+				row := []any{l.who(), l.IfName, l.Network, l.Device, l.Netdev, l.RDMA, cell{l.State, l.colour()}}
+				if format == "wide" {
+					row = append(row, l.Kind, l.Container, l.Netns, l.Created.Format(time.RFC3339))
+				}
+				t.add(row...)
+			}
+			t.print(a.stdout, a.terminal)
+			return err
+		},
+	}
+	c.Flags().StringVarP(&format, "output", "o", "table", "table, wide, json or yaml")
+	return c
+}
+
+func (l *attached) who() string {
+	if l.Pod != "" {
+		return l.Pod
+	}
+	if len(l.Container) > 13 {
+		return l.Container[:13]
+	}
+	return l.Container
+}
+
+func (l *attached) colour() string {
+	if l.State == stateAttached {
+		return good
+	}
+	return warn
+}
+
+// attachments reads the journal. Entries that can't be read are in the error, beside the others.
+func (a *app) attachments() ([]attached, error) {
+	entries, err := a.store().List()
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	out := []attached{}
+	for _, e := range entries {
+		l := attached{Pod: podOf(e.Args), Container: e.ContainerID, IfName: e.IfName, Network: e.Network, Kind: e.Kind, Device: e.Claim,
+			Netns: e.NetnsPath, Created: e.Created, State: stateOf(e), entry: e}
+		switch {
+		case e.Child != nil:
+			l.Netdev = e.Child.Master
+		case e.Netdev != nil:
+			l.Netdev = e.Netdev.Name
+		}
+		if e.MoveRDMA && e.HCA != nil {
+			l.RDMA = e.HCA.Name
+		}
+		out = append(out, l)
+	}
+	return out, err
+}
+
+// stateOf looks at the pod of an entry. A pod counts as dead only if its namespace is known to be gone.
+func stateOf(e *journal.Entry) string {
+	if b, err := os.ReadFile("/proc/sys/kernel/random/boot_id"); err == nil && strings.TrimSpace(string(b)) != e.BootID {
+		return stateBefore
+	}
+	if id, err := netns.IDOf(e.NetnsPath); err != nil || id != e.Netns {
+		ns, err := netns.Find("/proc", e.Netns)
+		if errors.Is(err, fs.ErrNotExist) {
+			return stateDead
+		}
+		if err == nil {
+			ns.Close()
+		}
+	}
+	if !e.Attached {
+		return stateBegun
+	}
+	return stateAttached
+}
+
+// podOf is namespace/name from CNI_ARGS, as kubelet's runtimes pass it.
+func podOf(args string) string {
+	var space, name string
+	for pair := range strings.SplitSeq(args, ";") {
+		switch k, v, _ := strings.Cut(pair, "="); k {
+		case "K8S_POD_NAMESPACE":
+			space = v
+		case "K8S_POD_NAME":
+			name = v
+		}
+	}
+	if name == "" {
+		return ""
+	}
+	return space + "/" + name
+}

@@ -1,0 +1,156 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fabric-cni/fabric-cni/pkg/netconf"
+	"github.com/fabric-cni/fabric-cni/pkg/netns"
+	"github.com/fabric-cni/fabric-cni/pkg/plan"
+	"github.com/fabric-cni/fabric-cni/plugins/fabric"
+)
+
+func (a *app) plan() *cobra.Command {
+	var conf, ns, ifName, id, args string
+	c := &cobra.Command{
+		Use:   "plan --netns PATH [-f CONF]",
+		Short: "Print what ADD or DEL would do, as ip and rdma commands, and do nothing",
+		Long: `plan prints, for a network configuration (-f), what ADD would do to the device and what the DEL after it would do; without
+-f, what DEL would do for the attachments that the network namespace has now. It asks the same questions as the plugin,
+in the same order, and prints why ADD would be refused, if it would. Addresses come from the IPAM plugin, which is not
+asked: they are missing in the plan.
+
+CONF is what a NetworkAttachmentDefinition has in spec.config, or a conflist: then its plugins of type fabric count.`,
+		Example: `  fabricctl plan --netns /run/netns/pod-a -f conf/ib-rail0.conflist
+  fabricctl plan --netns /run/netns/pod-a`,
+		Args: argsBetween(0, 0),
+		RunE: func(*cobra.Command, []string) error {
+			if conf == "" {
+				return a.planDel(ns, ifName)
+			}
+			list, err := a.confs(conf)
+			if err != nil {
+				return err
+			}
+			for _, c := range list {
+				env := netconf.Env{ContainerID: id, Netns: ns, IfName: ifName, Args: args, Path: a.getenv("CNI_PATH")}
+				if err := a.planAdd(c, env); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	c.Flags().StringVarP(&conf, "file", "f", "", "network configuration; - for standard input")
+	c.Flags().StringVar(&ns, "netns", "", "network namespace of the pod, as CNI_NETNS (required)")
+	c.Flags().StringVar(&ifName, "ifname", "", "interface in the pod (default net1; without -f: all)")
+	c.Flags().StringVar(&id, "container", "plan", "container id")
+	c.Flags().StringVar(&args, "cni-args", "", "CNI_ARGS")
+	if err := c.MarkFlagRequired("netns"); err != nil {
+		panic(err)
+	}
+	return c
+}
+
+// confs reads a configuration, or the plugins of type fabric in a list of them with what they get from the list.
+func (a *app) confs(name string) ([][]byte, error) {
+	b, err := a.read(name)
+	if err != nil {
+		return nil, err
+	}
+	var list struct {
+		CNIVersion string                       `json:"cniVersion"`
+		Name       string                       `json:"name"`
+		Plugins    []map[string]json.RawMessage `json:"plugins"`
+	}
+	if err := json.Unmarshal(b, &list); err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	if list.Plugins == nil {
+		return [][]byte{b}, nil
+	}
+	var out [][]byte
+	for _, p := range list.Plugins {
+		if string(p["type"]) != `"fabric"` {
+			continue
+		}
+		for k, v := range map[string]string{"cniVersion": list.CNIVersion, "name": list.Name} {
+			if p[k], err = json.Marshal(v); err != nil {
+				return nil, err
+			}
+		}
+		one, err := json.Marshal(p)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, one)
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("read %s: no plugin of type fabric in the list", name)
+	}
+	return out, nil
+}
+
+// read reads a file, or standard input for "-".
+func (a *app) read(name string) ([]byte, error) {
+	if name == "-" {
+		return io.ReadAll(a.stdin)
+	}
+	return os.ReadFile(name)
+}
+
+func (a *app) planAdd(conf []byte, env netconf.Env) error {
+	if env.IfName == "" {
+		env.IfName = "net1"
+	}
+	p, err := fabric.Plugin{StateDir: a.stateDir}.Preview(conf, env)
+	if err != nil {
+		return fmt.Errorf("plan: %w", err)
+	}
+	fmt.Fprintf(a.stdout, "# device %s; POD is %s\n# ADD\n", p.Device, env.Netns)
+	for _, r := range p.Refused {
+		fmt.Fprintf(a.stdout, "# refused: %s\n", r)
+	}
+	fmt.Fprint(a.stdout, plan.Print(p.Add))
+	if p.IPAM != "" {
+		fmt.Fprintf(a.stdout, "# then the addresses and routes that the IPAM plugin %s gives\n", p.IPAM)
+	}
+	fmt.Fprintf(a.stdout, "# DEL\n%s", plan.Print(p.Del))
+	if len(p.Refused) > 0 {
+		return errFinding
+	}
+	return nil
+}
+
+func (a *app) planDel(ns, ifName string) error {
+	id, err := netns.IDOf(ns)
+	if err != nil {
+		return fmt.Errorf("plan: --netns: %w", err)
+	}
+	list, err := a.attachments()
+	found := false
+	for _, l := range list {
+		if l.entry.Netns != id || ifName != "" && l.IfName != ifName {
+			continue
+		}
+		found = true
+		p, derr := fabric.Plugin{StateDir: a.stateDir}.PreviewDel(l.entry)
+		if derr != nil {
+			return errors.Join(err, fmt.Errorf("plan %s: %w", l.IfName, derr))
+		}
+		fmt.Fprintf(a.stdout, "# DEL %s of %s: device %s; POD is %s\n%s", l.IfName, l.who(), strings.TrimPrefix(p.Device, "netdev/"), ns, plan.Print(p.Del))
+		if p.IPAM != "" {
+			fmt.Fprintf(a.stdout, "# the IPAM plugin %s gets its DEL\n", p.IPAM)
+		}
+	}
+	if !found && err == nil {
+		fmt.Fprintf(a.stdout, "# no attachment has its interface in %s; for a plan of ADD name a configuration (-f)\n", ns)
+	}
+	return err
+}

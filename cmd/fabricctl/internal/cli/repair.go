@@ -1,0 +1,107 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fabric-cni/fabric-cni/pkg/journal"
+)
+
+func (a *app) repair() *cobra.Command {
+	var dry bool
+	var plugin string
+	c := &cobra.Command{
+		Use:   "repair",
+		Short: "Give back what pods that are gone have left behind",
+		Long: `repair calls the plugin's own DEL for every attachment whose pod's network namespace is gone, or that is from before the
+last boot: devices come home with their names, addresses and routes, and IPAM gets its addresses back. It never touches
+an attachment whose pod is alive, nor one whose ADD is at work.
+
+Exit status 3 tells that something could not be given back; calling it again is harmless.`,
+		Example: "  fabricctl repair --dry-run",
+		Args:    argsBetween(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			list, err := a.attachments()
+			if err != nil {
+				fmt.Fprintln(a.stderr, "warning:", strings.ReplaceAll(err.Error(), "\n", "; "))
+			}
+			n, failed := 0, 0
+			for _, l := range list {
+				if l.State != stateDead && l.State != stateBefore {
+					continue
+				}
+				n++
+				what := fmt.Sprintf("%s of %s (network %s, device %s, %s)", l.IfName, l.who(), l.Network, l.Device, l.State)
+				if dry {
+					fmt.Fprintln(a.stdout, "would give back", what)
+					continue
+				}
+				if derr := del(cmd.Context(), plugin, l.entry); derr != nil {
+					failed++
+					fmt.Fprintf(a.stderr, "could not give back %s: %v\n", what, derr)
+					continue
+				}
+				fmt.Fprintln(a.stdout, "gave back", what)
+			}
+			if n == 0 {
+				fmt.Fprintln(a.stdout, "nothing to repair")
+			}
+			if failed > 0 || err != nil {
+				return errFinding
+			}
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&dry, "dry-run", false, "only say what would be done")
+	c.Flags().StringVar(&plugin, "plugin", "", "the CNI plugin (default: fabric in the directories of the attachment's CNI_PATH, then /opt/cni/bin)")
+	return c
+}
+
+// del runs the plugin's DEL for an entry, with the configuration of its ADD. The plugin compares identities of namespaces, not
+// paths: a pod that has come to the same path meanwhile is safe.
+func del(ctx context.Context, plugin string, e *journal.Entry) error {
+	path, err := findPlugin(plugin, e.Path)
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, path)
+	cmd.Stdin = bytes.NewReader(e.Conf)
+	cmd.Env = append(os.Environ(), "CNI_COMMAND=DEL", "CNI_CONTAINERID="+e.ContainerID, "CNI_IFNAME="+e.IfName, "CNI_NETNS="+e.NetnsPath,
+		"CNI_ARGS="+e.Args, "CNI_PATH="+e.Path)
+	var out, diag bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &diag
+	if err := cmd.Run(); err != nil {
+		var said struct {
+			Msg string `json:"msg"`
+		}
+		if json.Unmarshal(out.Bytes(), &said) == nil && said.Msg != "" {
+			return errors.New(said.Msg)
+		}
+		return fmt.Errorf("%s DEL: %w %s", path, err, strings.TrimSpace(diag.String()))
+	}
+	return nil
+}
+
+func findPlugin(plugin, cniPath string) (string, error) {
+	if plugin != "" {
+		return exec.LookPath(plugin)
+	}
+	dirs := append(filepath.SplitList(cniPath), "/opt/cni/bin")
+	for _, d := range dirs {
+		if p := filepath.Join(d, "fabric"); filepath.IsAbs(p) {
+			if st, err := os.Stat(p); err == nil && st.Mode().IsRegular() {
+				return p, nil
+			}
+		}
+	}
+	return "", fmt.Errorf("the plugin fabric is in none of %s; name it with --plugin", strings.Join(dirs, ", "))
+}

@@ -1,0 +1,53 @@
+package cli_test
+
+import (
+	"context"
+	"flag"
+	"os"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/cli"
+	"github.com/fabric-cni/fabric-cni/integration/machines"
+	"github.com/fabric-cni/fabric-cni/integration/sandbox"
+	"github.com/fabric-cni/fabric-cni/plugins/fabric"
+)
+
+var update = flag.Bool("update", false, "write what the commands print into the scripts")
+
+// inSandbox runs the tests on the real kernel, in network and mount namespaces of their own.
+type inSandbox struct{ m *testing.M }
+
+func (s inSandbox) Run() int { return sandbox.Inside(s.m, nil) }
+
+func TestMain(m *testing.M) {
+	ctl := func() { os.Exit(cli.Main(context.Background(), os.Args, "test")) }
+	testscript.Main(inSandbox{m}, map[string]func(){
+		"fabricctl":      ctl,
+		"kubectl-fabric": ctl,
+		"fabric": func() {
+			os.Exit(fabric.Plugin{StateDir: os.Getenv("STATE_DIR"), Command: os.Getenv("CNI_COMMAND"), Stdout: os.Stdout, Stderr: os.Stderr}.Main())
+		},
+	})
+}
+
+// The scripts are the manual's examples too: each begins with what it shows.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                "testdata",
+		UpdateScripts:      *update,
+		RequireUniqueNames: true,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			// machine NAME DIR plants the recorded tree of a machine.
+			"machine": func(ts *testscript.TestScript, _ bool, args []string) {
+				m := machines.Named(args[0])
+				if m == nil {
+					ts.Fatalf("no machine %q", args[0])
+				}
+				ts.Check(os.MkdirAll(ts.MkAbs(args[1]), 0o755))
+				ts.Check(m.Plant(ts.MkAbs(args[1])))
+			},
+		},
+	})
+}

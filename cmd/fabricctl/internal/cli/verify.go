@@ -1,0 +1,159 @@
+package cli
+
+import (
+	"encoding/xml"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/draw"
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/measure"
+	"github.com/fabric-cni/fabric-cni/pkg/perftest"
+)
+
+func (a *app) verify() *cobra.Command {
+	var pods, spaces, interfaces []string
+	var namespace, format string
+	c := &cobra.Command{
+		Use:   "verify {--pods A,B,... | --netns PATH,PATH,...}",
+		Short: "Measure between pods, rail by rail, and judge the result against the ports' rate",
+		Long: `verify measures every pair of the pods, rail by rail, in rounds in which no pod is in two pairs: reachability (ping), whether the
+GIDs can reach each other, ib_write_bw and ib_write_lat. 90 per cent of the port's rate are good. The pods need perftest, ip,
+ping and sh; fabricctl generate perftest-pods writes such pods, and kubectl has to be in PATH. With --netns it measures
+between network namespaces of this machine, where only the IP part can be measured.
+
+Exit status 3 if something is slow or has failed.`,
+		Example: `  fabricctl generate perftest-pods | kubectl apply -f -
+  fabricctl verify --pods rdma-test-a,rdma-test-b
+  fabricctl verify --pods p1,p2,p3,p4 -o html >report.html`,
+		Args: argsBetween(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := oneOf("output", format, "table", "json", "junit", "html"); err != nil {
+				return err
+			}
+			ends, err := ends(namespace, pods, spaces)
+			if err != nil {
+				return err
+			}
+			defer func() {
+				for _, e := range ends {
+					e.Close()
+				}
+			}()
+			list, err := measure.All(cmd.Context(), ends, measure.Options{Interfaces: interfaces, Progress: a.progress()})
+			if err != nil {
+				return fmt.Errorf("verify: %w", err)
+			}
+			if err := a.results(list, format); err != nil {
+				return err
+			}
+			if w := perftest.Worst(list); w == perftest.Slow || w == perftest.Failed {
+				return errFinding
+			}
+			return nil
+		},
+	}
+	f := c.Flags()
+	f.StringSliceVar(&pods, "pods", nil, "pods to measure between")
+	f.StringSliceVar(&spaces, "netns", nil, "network namespaces of this machine to measure between")
+	f.StringVarP(&namespace, "namespace", "n", "default", "namespace of the pods")
+	f.StringSliceVar(&interfaces, "interfaces", nil, "the rails (default: net1, net2, ... and InfiniBand interfaces)")
+	f.StringVarP(&format, "output", "o", "table", "table, json, junit or html")
+	return c
+}
+
+func ends(namespace string, pods, spaces []string) (out []*measure.End, err error) {
+	if len(pods) > 0 && len(spaces) > 0 {
+		return nil, fmt.Errorf("%w: --pods or --netns, not both", errUsage)
+	}
+	if len(pods)+len(spaces) < 2 {
+		return nil, fmt.Errorf("%w: name two ends at the least, with --pods A,B or --netns A,B", errUsage)
+	}
+	for _, p := range pods {
+		out = append(out, measure.Pod(namespace, p))
+	}
+	for _, s := range spaces {
+		e, err := measure.Netns(s)
+		if err != nil {
+			return nil, fmt.Errorf("--netns: %w", err)
+		}
+		out = append(out, e)
+	}
+	return out, nil
+}
+
+// progress draws a bar on a terminal.
+func (a *app) progress() func(done, all int) {
+	st, err := os.Stderr.Stat()
+	if err != nil || st.Mode()&os.ModeCharDevice == 0 {
+		return nil
+	}
+	return func(done, all int) {
+		const width = 40
+		n := width * done / all
+		fmt.Fprintf(a.stderr, "\r[%s%s] %d/%d", strings.Repeat("#", n), strings.Repeat(".", width-n), done, all)
+		if done == all {
+			fmt.Fprintln(a.stderr)
+		}
+	}
+}
+
+func (a *app) results(list []perftest.Result, format string) error {
+	switch format {
+	case "json":
+		return a.structured("json", list)
+	case "junit":
+		return a.junit(list)
+	case "html":
+		return draw.Report(a.stdout, list)
+	}
+	t := newTable("ROUND", "A", "B", "RAIL", "HCA", "PING", "VERDICT", "RESULT")
+	colour := map[perftest.Verdict]string{perftest.Good: good, perftest.Slow: warn, perftest.Failed: bad}
+	for _, r := range list {
+		t.add(r.Round, r.A, r.B, r.Rail, r.HCA, r.Ping, cell{string(r.Verdict), colour[r.Verdict]}, r.Text)
+	}
+	t.print(a.stdout, a.terminal)
+	return nil
+}
+
+// junit is the report that CI systems read.
+func (a *app) junit(list []perftest.Result) error {
+	type failure struct {
+		Message string `xml:"message,attr"`
+	}
+	type testcase struct {
+		Class   string    `xml:"classname,attr"`
+		Name    string    `xml:"name,attr"`
+		Failure *failure  `xml:"failure,omitempty"`
+		Skipped *struct{} `xml:"skipped,omitempty"`
+		Out     string    `xml:"system-out,omitempty"`
+	}
+	suite := struct {
+		XMLName  xml.Name   `xml:"testsuite"`
+		Name     string     `xml:"name,attr"`
+		Tests    int        `xml:"tests,attr"`
+		Failures int        `xml:"failures,attr"`
+		Skipped  int        `xml:"skipped,attr"`
+		Cases    []testcase `xml:"testcase"`
+	}{Name: "fabricctl verify", Tests: len(list)}
+	for _, r := range list {
+		c := testcase{Class: r.A + "-" + r.B, Name: r.Rail, Out: r.Text}
+		switch r.Verdict {
+		case perftest.Slow, perftest.Failed:
+			c.Failure = &failure{r.Text}
+			suite.Failures++
+		case perftest.Skipped:
+			c.Skipped = &struct{}{}
+			suite.Skipped++
+		}
+		suite.Cases = append(suite.Cases, c)
+	}
+	b, err := xml.MarshalIndent(suite, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(a.stdout, "%s%s\n", xml.Header, b)
+	return err
+}

@@ -1,0 +1,273 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Cluster is the running one: a control plane and one node called rig.
+type Cluster struct {
+	run   string // directory of this run
+	repo  string
+	cache string
+}
+
+var current *Cluster
+
+// inside starts the cluster and runs the tests.
+func inside(m *testing.M) (int, error) {
+	cache, err := Cache()
+	if err != nil {
+		return 2, err
+	}
+	c := &Cluster{run: os.Getenv(envRun), repo: os.Getenv(envRoot), cache: cache}
+	if err := c.start(); err != nil {
+		return 2, errors.Join(err, c.logs())
+	}
+	current = c
+	status := m.Run()
+	if status != 0 {
+		return status, c.logs()
+	}
+	return 0, nil
+}
+
+// start brings everything up.
+func (c *Cluster) start() error {
+	began := time.Now()
+	if err := enter(c.run, c.cache); err != nil {
+		return err
+	}
+	path := strings.Join([]string{c.cache + "/bin", c.cache + "/debroot/usr/sbin", c.cache + "/debroot/usr/bin", "/opt/cni/bin", os.Getenv("PATH")}, ":")
+	if err := errors.Join(os.Setenv("PATH", path), os.Setenv("KUBECONFIG", c.run+"/conf/admin.kubeconfig"), pki(c.run+"/pki")); err != nil {
+		return err
+	}
+	for _, who := range []string{"admin", "kcm", "sched", "node"} {
+		if err := c.kubeconfig(c.run+"/conf/"+who+".kubeconfig", who); err != nil {
+			return err
+		}
+	}
+	if err := c.control(); err != nil {
+		return err
+	}
+	if err := c.node(); err != nil {
+		return err
+	}
+	if err := c.networks(); err != nil {
+		return err
+	}
+	for what, args := range map[string][]string{
+		"the node is Ready":               {"wait", "--for=condition=Ready", "--timeout=5s", "node/rig"},
+		"pods can have a service account": {"get", "serviceaccount", "default"},
+	} {
+		if err := c.await(what, 2*time.Minute, args...); err != nil {
+			return err
+		}
+	}
+	fmt.Printf("cluster: up in %.0f s\n", time.Since(began).Seconds())
+	return nil
+}
+
+// kubeconfig writes a file for a token of tokens.csv, or for any other token.
+func (c *Cluster) kubeconfig(file, token string) error {
+	return os.WriteFile(file, []byte(`apiVersion: v1
+kind: Config
+clusters: [{name: rig, cluster: {server: "https://127.0.0.1:6443", certificate-authority: `+c.run+`/pki/ca.crt}}]
+users: [{name: u, user: {token: "`+token+`"}}]
+contexts: [{name: c, context: {cluster: rig, user: u, namespace: default}}]
+current-context: c
+`), 0o600)
+}
+
+// daemon starts a component, with its output in log/NAME.log.
+func (c *Cluster) daemon(name string, args ...string) error {
+	log, err := os.Create(filepath.Join(c.run, "log", name+".log"))
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd := exec.Command(name, args...)
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start %s: %w", name, err)
+	}
+	go func() { _ = cmd.Wait() }()
+	return nil
+}
+
+// control starts the control plane.
+func (c *Cluster) control() error {
+	pki, conf := c.run+"/pki/", c.run+"/conf/"
+	const etcd = "http://127.0.0.1:2379"
+	return errors.Join(
+		c.daemon("etcd", "--data-dir", c.run+"/etcd", "--unsafe-no-fsync", "--listen-client-urls", etcd, "--advertise-client-urls", etcd,
+			"--listen-peer-urls", "http://127.0.0.1:2380"),
+		c.daemon("kube-apiserver", "--etcd-servers", etcd, "--secure-port", "6443", "--bind-address", "0.0.0.0", "--advertise-address", nodeIP,
+			"--tls-cert-file", pki+"apiserver.crt", "--tls-private-key-file", pki+"apiserver.key", "--client-ca-file", pki+"ca.crt",
+			"--token-auth-file", pki+"tokens.csv", "--kubelet-client-certificate", pki+"kubelet-client.crt",
+			"--kubelet-client-key", pki+"kubelet-client.key", "--kubelet-certificate-authority", pki+"ca.crt",
+			"--service-account-issuer", "https://kubernetes.default.svc", "--service-account-key-file", pki+"sa.pub",
+			"--service-account-signing-key-file", pki+"sa.key", "--service-cluster-ip-range", "10.96.0.0/16",
+			"--kubelet-preferred-address-types", "InternalIP", "--authorization-mode", "Node,RBAC",
+			"--enable-admission-plugins", "NodeRestriction", "--allow-privileged=true"),
+		c.daemon("kube-controller-manager", "--kubeconfig", conf+"kcm.kubeconfig", "--service-account-private-key-file", pki+"sa.key",
+			"--root-ca-file", pki+"ca.crt", "--use-service-account-credentials", "--leader-elect=false"),
+		c.daemon("kube-scheduler", "--kubeconfig", conf+"sched.kubeconfig", "--authentication-kubeconfig", conf+"sched.kubeconfig",
+			"--authorization-kubeconfig", conf+"sched.kubeconfig", "--leader-elect=false"),
+		c.service(),
+		c.await("the API server is ready", 3*time.Minute, "get", "--raw", "/readyz"))
+}
+
+// service is what kube-proxy would do for the API server: pods on the node's own network reach it at its service address.
+func (c *Cluster) service() error {
+	if out, err := exec.Command("ip", "addr", "add", "10.96.0.1/32", "dev", "lo").CombinedOutput(); err != nil {
+		return fmt.Errorf("service address: %w: %s", err, out)
+	}
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "10.96.0.1:443")
+	if err != nil {
+		return err
+	}
+	go func() {
+		for {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go forward(in)
+		}
+	}()
+	return nil
+}
+
+func forward(in net.Conn) {
+	defer in.Close()
+	out, err := (&net.Dialer{}).Dial("tcp", "127.0.0.1:6443") //nolint:noctx // ends with its peer
+	if err != nil {
+		return
+	}
+	defer out.Close()
+	go func() { _, _ = io.Copy(out, in); out.Close() }()
+	_, _ = io.Copy(in, out)
+}
+
+const containerdConfig = `version = 2
+root = "RUN/containerd"
+state = "/run/containerd"
+[grpc]
+  address = "/run/containerd/containerd.sock"
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "localhost/box:e2e"
+  restrict_oom_score_adj = true # without CAP_SYS_RESOURCE a score can't be lowered
+  [plugins."io.containerd.grpc.v1.cri".containerd]
+    snapshotter = "overlayfs"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+      runtime_type = "io.containerd.runc.v2"
+      [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+        SystemdCgroup = false
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "/opt/cni/bin"
+    conf_dir = "/etc/cni/net.d"
+`
+
+const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+cgroupDriver: cgroupfs
+failCgroupV1: false
+failSwapOn: false
+containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
+authentication: {anonymous: {enabled: false}, webhook: {enabled: false}, x509: {clientCAFile: RUN/pki/ca.crt}}
+authorization: {mode: AlwaysAllow}
+tlsCertFile: RUN/pki/kubelet.crt
+tlsPrivateKeyFile: RUN/pki/kubelet.key
+resolvConf: ""
+clusterDNS: [10.96.0.10]
+makeIPTablesUtilChains: false
+imageGCHighThresholdPercent: 100
+evictionHard: {memory.available: "0%", nodefs.available: "0%", nodefs.inodesFree: "0%", imagefs.available: "0%", imagefs.inodesFree: "0%"}
+fileCheckFrequency: 5s
+syncFrequency: 10s
+`
+
+// node starts containerd and kubelet, with the images that pods use.
+func (c *Cluster) node() error {
+	containerd, kubelet := c.run+"/conf/containerd.toml", c.run+"/conf/kubelet.yaml"
+	for file, text := range map[string]string{containerd: containerdConfig, kubelet: kubeletConfig} {
+		if err := os.WriteFile(file, []byte(strings.ReplaceAll(text, "RUN", c.run)), 0o600); err != nil {
+			return err
+		}
+	}
+	if err := c.daemon("containerd", "--config", containerd); err != nil {
+		return err
+	}
+	if err := poll("containerd answers", time.Minute, func() error { _, err := output("ctr", "version"); return err }); err != nil {
+		return err
+	}
+	box, err := c.box()
+	if err != nil {
+		return err
+	}
+	if err := c.load(box); err != nil {
+		return err
+	}
+	return c.daemon("kubelet", "--config", kubelet, "--kubeconfig", c.run+"/conf/node.kubeconfig", "--hostname-override", "rig", "--node-ip", nodeIP,
+		"--root-dir", "/var/lib/kubelet", "-v=2")
+}
+
+// load gives an archive to containerd.
+func (c *Cluster) load(archive string) error {
+	_, err := output("ctr", "-n", "k8s.io", "images", "import", archive)
+	return err
+}
+
+func output(name string, args ...string) (string, error) {
+	var stderr strings.Builder
+	cmd := exec.Command(name, args...)
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return string(out), fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
+	}
+	return string(out), nil
+}
+
+// await asks kubectl until it succeeds.
+func (c *Cluster) await(what string, limit time.Duration, args ...string) error {
+	return poll(what, limit, func() error { _, err := output("kubectl", args...); return err })
+}
+
+func poll(what string, limit time.Duration, f func() error) error {
+	deadline := time.Now().Add(limit)
+	for {
+		err := f()
+		if err == nil {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("waited %s in vain until %s: %w", limit, what, err)
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+}
+
+// logs shows the end of each component's log.
+func (c *Cluster) logs() error {
+	files, err := filepath.Glob(filepath.Join(c.run, "log", "*.log"))
+	for _, f := range append(files, "/var/log/multus.log") {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			continue
+		}
+		lines := strings.Split(strings.TrimSpace(string(b)), "\n")
+		fmt.Fprintf(os.Stderr, "==> %s\n%s\n", filepath.Base(f), strings.Join(lines[max(0, len(lines)-15):], "\n"))
+	}
+	return err
+}

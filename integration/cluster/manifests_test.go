@@ -1,0 +1,84 @@
+package cluster
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// dryRun has the API server judge objects as if it stored them.
+func dryRun(t *testing.T, what, objects string) {
+	t.Helper()
+	cmd := exec.Command("kubectl", "apply", "--dry-run=server", "--validate=strict", "-f", "-")
+	cmd.Stdin = strings.NewReader(objects)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%s: %v: %s", what, err, out)
+	}
+}
+
+func TestManifests(t *testing.T) {
+	apply(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: fabric-system}\n")
+	t.Cleanup(func() { k(t, "delete", "namespace", "fabric-system", "--wait") })
+	dirs, err := filepath.Glob(filepath.Join(current.repo, "deployments/overlays/*"))
+	if err != nil || len(dirs) == 0 {
+		t.Fatal(dirs, err)
+	}
+	for _, dir := range append(dirs, filepath.Join(current.repo, "deployments/base")) {
+		dryRun(t, dir, k(t, "kustomize", dir))
+	}
+	var files []string
+	for _, pattern := range []string{"deployments/examples/*.yaml", "conf/*.yaml"} {
+		more, err := filepath.Glob(filepath.Join(current.repo, pattern))
+		if err != nil || len(more) == 0 {
+			t.Fatal(pattern, more, err)
+		}
+		files = append(files, more...)
+	}
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, doc := range strings.Split(string(b), "\n---\n") {
+			var o map[string]any
+			if err := yaml.Unmarshal([]byte(doc), &o); err != nil {
+				t.Fatalf("%s: %v", file, err)
+			}
+			if v, ok := o["apiVersion"].(string); ok && strings.HasPrefix(v, "kubeflow.org/") {
+				templates(t, file, o)
+				continue
+			}
+			dryRun(t, file, doc)
+		}
+	}
+}
+
+// templates judges the pods in an object whose kind this cluster does not have.
+func templates(t *testing.T, file string, o map[string]any) {
+	t.Helper()
+	for key, v := range o {
+		m, ok := v.(map[string]any)
+		if !ok {
+			continue
+		}
+		if key != "template" {
+			templates(t, file, m)
+			continue
+		}
+		metadata, ok := m["metadata"].(map[string]any)
+		if !ok {
+			metadata = map[string]any{}
+		}
+		metadata["name"] = "example"
+		m["apiVersion"], m["kind"], m["metadata"] = "v1", "Pod", metadata
+		b, err := yaml.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dryRun(t, file, string(b))
+	}
+}

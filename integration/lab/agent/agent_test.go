@@ -1,0 +1,202 @@
+//go:build labguest
+
+package agent
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fabric-cni/fabric-cni/integration/lab/guest"
+	"github.com/fabric-cni/fabric-cni/pkg/agent/metrics"
+	"github.com/fabric-cni/fabric-cni/pkg/agent/network"
+	"github.com/fabric-cni/fabric-cni/pkg/agent/repair"
+	"github.com/fabric-cni/fabric-cni/pkg/agent/settings"
+	"github.com/fabric-cni/fabric-cni/pkg/agent/survey"
+	"github.com/fabric-cni/fabric-cni/pkg/journal"
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if flag.Lookup("test.list").Value.String() == "" && os.Getenv("FABRIC_LAB_GUEST") == "" {
+		fmt.Fprintln(os.Stderr, "these tests change the kernel they run on; run them with: go test ./integration/lab")
+		os.Exit(2)
+	}
+	os.Exit(m.Run())
+}
+
+func attach(pod *guest.Pod, command, device string) guest.Call {
+	return guest.Call{Command: command, ContainerID: pod.Name, Netns: pod.Path, IfName: "net1", Config: map[string]any{
+		"cniVersion": "1.0.0", "name": "rails", "type": "fabric", "device": device, "rdma": "exclusive"}}
+}
+
+func look(t *testing.T) map[string]survey.Device {
+	t.Helper()
+	list, err := survey.System().Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]survey.Device{}
+	for _, d := range list {
+		out[d.HCA.Name] = d
+	}
+	return out
+}
+
+func TestAgentSurvey(t *testing.T) {
+	for _, module := range []string{"ib_uverbs", "rdma_ucm"} {
+		guest.Modprobe(t, module)
+	}
+	n := guest.S1(t)
+	guest.Unchanged(t)
+	before := look(t)
+	if len(before) != len(n.Rails)+1 {
+		t.Errorf("%d devices: %+v", len(before), before)
+	}
+	for _, r := range n.Rails {
+		d := before[r.HCA]
+		if d.ID != "platform/"+r.Bus || d.Netdev != r.Netdev || d.Active() != r.Active || d.InPod() || d.Refused != nil || d.LinkLayer() != "InfiniBand" {
+			t.Errorf("%s: %+v", r.HCA, d)
+		}
+		if len(d.Files) < 3 || !slices.Contains(d.Files, "/dev/infiniband/rdma_cm") {
+			t.Errorf("%s: files %v", r.HCA, d.Files)
+		}
+		for other, o := range before {
+			for _, f := range d.Files {
+				if other != r.HCA && !strings.HasSuffix(f, "rdma_cm") && slices.Contains(o.Files, f) {
+					t.Errorf("%s and %s have both %s", r.HCA, other, f)
+				}
+			}
+		}
+	}
+	if d := before[n.Bond]; d.Refused == nil || d.LinkLayer() != "Ethernet" {
+		t.Errorf("the bond carries the default route: %+v", d)
+	}
+	pod := guest.NewPod(t, "pod")
+	attach(pod, "ADD", "ibs108").Must(t)
+	in := look(t)["mlx5_0"]
+	if !in.InPod() || !in.Active() || in.ID != before["mlx5_0"].ID || !slices.Equal(in.Files, before["mlx5_0"].Files) || in.Holder.ContainerID != "pod" {
+		t.Errorf("in the pod: %+v", in)
+	}
+	// What kubelet is told is the same, wherever the device is.
+	f := settings.Fabric{Name: "ib", Mode: settings.Exclusive, Match: settings.Match{LinkLayer: "InfiniBand"}}
+	was, is := network.Units(&f, network.Assign([]settings.Fabric{f}, list(before))["ib"]), network.Units(&f, network.Assign([]settings.Fabric{f}, list(look(t)))["ib"])
+	if len(was) != len(n.Rails) || fmt.Sprint(was) != fmt.Sprint(is) {
+		t.Errorf("units\n%v, were\n%v", is, was)
+	}
+	guest.SetStates(t, states(n, "mlx5_0")...)
+	if d := look(t)["mlx5_0"]; d.Active() {
+		t.Errorf("its port went down in the pod: %+v", d.HCA.Ports)
+	}
+	guest.SetStates(t, states(n, "")...)
+	attach(pod, "DEL", "ibs108").Must(t)
+	if d := look(t)["mlx5_0"]; d.Holder != nil || d.Netdev != "ibs108" {
+		t.Errorf("home: %+v", d)
+	}
+}
+
+// states are the port states of the node's rails, with this one down.
+func states(n *guest.Node, down string) (out []int) {
+	for _, r := range n.Rails {
+		state := guest.Down
+		if r.Active && r.HCA != down {
+			state = guest.Active
+		}
+		out = append(out, state)
+	}
+	return out
+}
+
+func list(m map[string]survey.Device) (out []survey.Device) {
+	for _, d := range m {
+		out = append(out, d)
+	}
+	slices.SortFunc(out, func(a, b survey.Device) int { return strings.Compare(a.ID, b.ID) })
+	return out
+}
+
+func TestAgentMetrics(t *testing.T) {
+	guest.S1(t)
+	guest.Unchanged(t)
+	pod := guest.NewPod(t, "pod")
+	attach(pod, "ADD", "ibs112").Must(t)
+	r := prometheus.NewRegistry()
+	if _, err := metrics.New(r, survey.System(), slog.New(slog.NewTextHandler(t.Output(), nil))); err != nil {
+		t.Fatal(err)
+	}
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			fmt.Fprintf(&text, "%s %v\n", f.GetName(), m)
+		}
+	}
+	for _, want := range [][]string{
+		{"fabric_attachments", `value:"rails"`, "gauge:{value:1}"},
+		{"fabric_port_state", `value:"mlx5_4"`, `value:"pod"`, "gauge:{value:4}"},
+		{"fabric_port_state", `value:"mlx5_5"`, "gauge:{value:1}"},
+		{"fabric_device_refused", `value:"mlx5_bond_0"`, "gauge:{value:1}"},
+	} {
+		found := false
+		for line := range strings.Lines(text.String()) {
+			line = strings.ReplaceAll(line, "  ", " ") // prototext varies its blanks on purpose
+			has := true
+			for _, w := range want {
+				has = has && strings.Contains(line, w)
+			}
+			found = found || has
+		}
+		if !found {
+			t.Errorf("no line with %v", want)
+		}
+	}
+	if t.Failed() {
+		t.Log(text.String())
+	}
+	attach(pod, "DEL", "ibs112").Must(t)
+}
+
+// A pod that dies with three rails, and no DEL: all come home as they were.
+func TestAgentRepairs(t *testing.T) {
+	guest.S1(t)
+	guest.Unchanged(t)
+	pod := guest.NewPod(t, "pod")
+	for i, device := range []string{"ibs108", "ibs110", "ibs114"} {
+		c := attach(pod, "ADD", device)
+		c.IfName = fmt.Sprintf("net%d", i+1)
+		c.Must(t)
+	}
+	now := time.Now().Add(time.Hour)
+	l := repair.Loop{Store: journal.Store{Dir: journal.DefaultDir}, Plugin: filepath.Join(guest.BinDir(), "fabric"), Grace: time.Minute,
+		CallTimeout: time.Minute, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Now: func() time.Time { return now }}
+	if got := l.Once(t.Context()); len(got) != 0 {
+		t.Fatalf("repaired a live pod: %v", got)
+	}
+	pod.Delete(t)
+	l.Once(t.Context())
+	now = now.Add(2 * time.Minute)
+	guest.Until(t, "all are home", func() error {
+		l.Once(t.Context())
+		if entries, err := l.Store.List(); err != nil || len(entries) > 0 {
+			return errors.Join(err, fmt.Errorf("%d entries are left", len(entries)))
+		}
+		return nil
+	})
+	for _, d := range look(t) {
+		if d.Holder != nil || d.Netdev == "" {
+			t.Errorf("%+v", d)
+		}
+	}
+}

@@ -1,0 +1,200 @@
+// Package settings is the cluster owner's word on the fabrics: which ports belong to which, how they are handed out, and how
+// their networks look. It is one file, mounted from a ConfigMap, the same on every node.
+package settings
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/fabric-cni/fabric-cni/pkg/device"
+)
+
+// Settings is the whole file.
+type Settings struct {
+	Fabrics []Fabric `json:"fabrics"`
+}
+
+// Fabric is one resource and one network.
+type Fabric struct {
+	Name  string `json:"name"`
+	Match Match  `json:"match"`
+	// Mode is how devices are handed out: "exclusive", one to a pod; "shared", as Shares places on each.
+	Mode      Mode   `json:"mode"`
+	Shares    int    `json:"shares"`    // mode shared: pods on one device; default 8
+	Namespace string `json:"namespace"` // of the NetworkAttachmentDefinition; default "default"
+	// Network is what its configuration has beside what the agent knows: ipam, mtu, routing and so on.
+	Network map[string]any `json:"network"`
+}
+
+// Mode is how devices are handed out.
+type Mode string
+
+// The modes.
+const (
+	Exclusive Mode = "exclusive"
+	Shared    Mode = "shared"
+)
+
+// Match picks a node's HCAs. What is empty does not count; all that is not must fit.
+type Match struct {
+	LinkLayer    string   `json:"linkLayer"`    // "InfiniBand", "Ethernet"
+	SubnetPrefix string   `json:"subnetPrefix"` // upper half of GID 0: fe80:0000:0000:0000
+	RateGb       float64  `json:"rateGb"`       // Gb/s of port 1
+	Devices      []string `json:"devices"`      // patterns: PCI address, RDMA device, netdev or altname
+}
+
+// ResourcePrefix is the domain of the resources.
+const ResourcePrefix = "fabric.dev/"
+
+// Resource is what pods ask for.
+func (f *Fabric) Resource() string { return ResourcePrefix + f.Name }
+
+// Load reads the file. A file that is not there has no fabrics: the agent still installs and repairs.
+func Load(file string) (*Settings, error) {
+	b, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &Settings{}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read settings: %w", err)
+	}
+	s, err := Parse(b)
+	if err != nil {
+		return nil, fmt.Errorf("settings %s: %w", file, err)
+	}
+	return s, nil
+}
+
+// Parse reads YAML or JSON, fills in the defaults, and refuses what can't work, naming fabric, field and what is allowed.
+func Parse(b []byte) (*Settings, error) {
+	s := &Settings{}
+	if err := yaml.UnmarshalStrict(b, s); err != nil {
+		return nil, errors.New(strings.TrimPrefix(err.Error(), "error unmarshaling JSON: while decoding JSON: json: "))
+	}
+	seen := map[string]bool{}
+	for i := range s.Fabrics {
+		f := &s.Fabrics[i]
+		if err := f.complete(); err != nil {
+			return nil, fmt.Errorf("fabric %d (%q): %w", i, f.Name, err)
+		}
+		if seen[f.Name] {
+			return nil, fmt.Errorf("fabric %d: name %q is taken by an earlier fabric", i, f.Name)
+		}
+		seen[f.Name] = true
+	}
+	return s, s.overlap()
+}
+
+func (f *Fabric) complete() error {
+	if !isLabel(f.Name) {
+		return fmt.Errorf("name: want 1 to 50 of a-z, 0-9 and -, as in ib-200g")
+	}
+	if f.Mode == "" {
+		f.Mode = Exclusive
+	}
+	if f.Mode != Exclusive && f.Mode != Shared {
+		return fmt.Errorf("mode %q: want exclusive or shared", f.Mode)
+	}
+	switch {
+	case f.Mode == Exclusive && f.Shares != 0:
+		return fmt.Errorf("shares: only mode shared has them")
+	case f.Mode == Shared && f.Shares == 0:
+		f.Shares = 8
+	case f.Shares < 0 || f.Shares > 1000:
+		return fmt.Errorf("shares %d: want 1 to 1000", f.Shares)
+	}
+	if f.Namespace == "" {
+		f.Namespace = "default"
+	}
+	return f.Match.check()
+}
+
+func (m *Match) check() error {
+	if m.LinkLayer == "" && m.SubnetPrefix == "" && m.RateGb == 0 && len(m.Devices) == 0 {
+		return fmt.Errorf("match: want at least one of linkLayer, subnetPrefix, rateGb, devices: a fabric of everything would take the node's own network")
+	}
+	if l := device.LinkLayer(m.LinkLayer); l != "" && l != device.InfiniBand && l != device.Ethernet {
+		return fmt.Errorf("match.linkLayer %q: want InfiniBand or Ethernet", m.LinkLayer)
+	}
+	for _, p := range m.Devices {
+		if _, err := path.Match(p, ""); err != nil {
+			return fmt.Errorf("match.devices: pattern %q: %w", p, err)
+		}
+	}
+	return nil
+}
+
+// isLabel tells a name that fits a Kubernetes object, a resource, a file and a CNI network.
+func isLabel(s string) bool {
+	ok := len(s) > 0 && len(s) <= 50 && s[0] != '-' && s[len(s)-1] != '-'
+	for _, c := range s {
+		ok = ok && (c == '-' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z')
+	}
+	return ok
+}
+
+// overlap refuses two fabrics with addresses in common: each has its own whereabouts pool, and both would hand them out.
+func (s *Settings) overlap() error {
+	type owned struct {
+		fabric string
+		prefix netip.Prefix
+	}
+	var all []owned
+	for i := range s.Fabrics {
+		f := &s.Fabrics[i]
+		for _, text := range f.ranges() {
+			_, bare, isSpan := strings.Cut(text, "-") // 192.168.2.225-192.168.2.229/28
+			if !isSpan {
+				bare = text
+			}
+			p, err := netip.ParsePrefix(bare)
+			if err != nil {
+				return fmt.Errorf("fabric %q: network.ipam: range %q: want an address with a prefix length, as in 192.168.10.0/24", f.Name, text)
+			}
+			p = p.Masked()
+			for _, o := range all {
+				if o.prefix.Overlaps(p) && o.fabric != f.Name {
+					return fmt.Errorf("fabric %q: network.ipam: range %s overlaps %s of fabric %q: both would give out the same addresses", f.Name, p, o.prefix, o.fabric)
+				}
+			}
+			all = append(all, owned{f.Name, p})
+		}
+	}
+	return nil
+}
+
+// ranges are those of whereabouts (range, ipRanges) and host-local (subnet, ranges).
+func (f *Fabric) ranges() (out []string) {
+	b, err := json.Marshal(f.Network["ipam"])
+	if err != nil {
+		return nil
+	}
+	var ipam struct {
+		Range    string
+		Subnet   string
+		IPRanges []struct{ Range string }
+		Ranges   [][]struct{ Subnet string }
+	}
+	if json.Unmarshal(b, &ipam) != nil {
+		return nil // the plugin's parser says it better
+	}
+	out = append(out, ipam.Range, ipam.Subnet)
+	for _, r := range ipam.IPRanges {
+		out = append(out, r.Range)
+	}
+	for _, set := range ipam.Ranges {
+		for _, r := range set {
+			out = append(out, r.Subnet)
+		}
+	}
+	return slices.DeleteFunc(out, func(s string) bool { return s == "" })
+}

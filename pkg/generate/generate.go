@@ -1,0 +1,343 @@
+// Package generate writes what a cluster needs for its fabrics: networks, device plugin configurations and workloads, ready
+// to apply, with the reason of each choice as a comment. Values in, text out.
+package generate
+
+import (
+	"cmp"
+	"embed"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"text/template"
+
+	"github.com/fabric-cni/fabric-cni/pkg/device"
+	"github.com/fabric-cni/fabric-cni/pkg/fabric"
+	"github.com/fabric-cni/fabric-cni/pkg/node"
+)
+
+//go:embed templates/*.yaml
+var files embed.FS
+
+// Kinds are what can be generated.
+var Kinds = []string{"nad", "device-plugin", "deployment", "pod", "pytorchjob", "mpijob", "volcano", "perftest-pods"}
+
+// Options are the choices that the nodes do not make.
+type Options struct {
+	Namespace string
+	Name      string // of the workload
+	Image     string
+	Fabric    string         // only this one; empty: all for networks, the one with the most bandwidth for workloads
+	Prefix    string         // of resources: nvidia.com
+	Range     netip.Prefix   // addresses of the rails; planes share it out, a part each
+	Exclude   []netip.Prefix // not to be given
+	Nodes     int            // that each range has to do for; 0: those that were looked at
+	Workers   int            // of a job
+	GPUs      int            // per pod; -1: those of a node
+	Shared    bool           // device-plugin: for k8s-rdma-shared-dev-plugin
+}
+
+// Network is one NetworkAttachmentDefinition, and the resource that counts its devices.
+type Network struct {
+	Name     string
+	Resource string // without prefix
+	Fabric   *fabric.Fabric
+	Rails    []fabric.Rail
+	Range    netip.Prefix
+	Exclude  []netip.Prefix
+	Reason   string
+	Need     int // addresses
+	Have     int
+}
+
+// errNothing tells that no node has a usable port.
+var errNothing = errors.New("no usable RDMA port on any node: nothing to generate; fabricctl discover says why")
+
+// Generate writes one kind for the nodes.
+func Generate(kind string, nodes []*node.Node, o Options) (string, error) {
+	var ports []fabric.Port
+	gpus := 0
+	mode := ""
+	for _, n := range nodes {
+		ports = append(ports, n.Ports()...)
+		gpus = max(gpus, len(n.GPUs))
+		mode = cmp.Or(mode, n.RDMAMode)
+	}
+	all := fabric.Group(ports)
+	if len(all.Fabrics) == 0 {
+		return "", errNothing
+	}
+	if o.GPUs < 0 {
+		o.GPUs = gpus
+	}
+	if kind == "perftest-pods" {
+		o.GPUs = 0
+	}
+	list, err := networks(all, &o)
+	if err != nil {
+		return "", err
+	}
+	d := data{Options: o, Networks: list, Left: all.Left, Mode: cmp.Or(mode, "shared"), Several: len(nodes) > 1}
+	d.Workload = d.workload(all)
+	d.Groups = groups(nodes, list)
+	file := kind
+	if o.Shared && kind == "device-plugin" {
+		file = "rdma-shared"
+	}
+	return d.render(file + ".yaml")
+}
+
+// networks makes one network per fabric, or one per rail where rails are planes: an address, and a device, of one plane is
+// of no use on another.
+func networks(all fabric.Fabrics, o *Options) (out []Network, err error) {
+	for i := range all.Fabrics {
+		f := &all.Fabrics[i]
+		if o.Fabric != "" && f.Name != o.Fabric {
+			continue
+		}
+		nodes := max(o.Nodes, len(f.Nodes()))
+		if !f.Planes {
+			out = append(out, Network{Name: f.Name, Fabric: f, Rails: f.Rails, Need: nodes * len(f.Rails), Reason: f.Reason})
+			continue
+		}
+		for _, r := range f.Rails {
+			out = append(out, Network{Name: fmt.Sprintf("%s-rail%d", f.Name, r.Index), Fabric: f, Rails: []fabric.Rail{r}, Need: nodes,
+				Reason: "rail " + fmt.Sprint(r.Index) + " of " + f.Name + ", a plane of its own: " + r.Reason})
+		}
+	}
+	if len(out) == 0 {
+		var names []string
+		for _, f := range all.Fabrics {
+			names = append(names, f.Name)
+		}
+		return nil, fmt.Errorf("no fabric %q: there are %s", o.Fabric, strings.Join(names, ", "))
+	}
+	for i := range out {
+		out[i].Resource = strings.ReplaceAll(out[i].Name, "-", "_")
+	}
+	return out, ranges(out, o)
+}
+
+// ranges gives each network its addresses, and refuses a range that is too small: whereabouts would say so only when the
+// last pods start.
+func ranges(list []Network, o *Options) error {
+	parts, err := split(o.Range, len(list))
+	if err != nil {
+		return err
+	}
+	for i := range list {
+		n := &list[i]
+		n.Range = parts[i]
+		for _, e := range o.Exclude {
+			if n.Range.Overlaps(e) {
+				n.Exclude = append(n.Exclude, e)
+			}
+		}
+		n.Have = usable(n.Range, n.Exclude)
+		if n.Have < n.Need {
+			return fmt.Errorf("network %s: range %s has %d addresses to give, %d are needed (nodes times rails); choose a wider --range", n.Name, n.Range, n.Have, n.Need)
+		}
+	}
+	return nil
+}
+
+// split shares a range out into equal parts.
+func split(p netip.Prefix, n int) ([]netip.Prefix, error) {
+	if !p.IsValid() {
+		return nil, errors.New("range is missing: --range 192.168.128.0/18")
+	}
+	bits := p.Bits()
+	for size := 1; size < n; size *= 2 {
+		bits++
+	}
+	if bits > p.Addr().BitLen()-2 {
+		return nil, fmt.Errorf("range %s is too small to be shared out to %d networks", p, n)
+	}
+	out := []netip.Prefix{netip.PrefixFrom(p.Masked().Addr(), bits)}
+	for len(out) < n {
+		out = append(out, next(out[len(out)-1]))
+	}
+	return out, nil
+}
+
+// next is the prefix of the same size right behind p.
+func next(p netip.Prefix) netip.Prefix {
+	b := p.Addr().AsSlice()
+	i, step := (p.Bits()-1)/8, byte(1)<<(7-(p.Bits()-1)%8)
+	for ; i >= 0; i-- {
+		b[i] += step
+		if b[i] >= step {
+			break
+		}
+		step = 1
+	}
+	a, _ := netip.AddrFromSlice(b)
+	return netip.PrefixFrom(a, p.Bits())
+}
+
+// usable counts the addresses of a range that whereabouts gives: without network and broadcast address, and what is excluded.
+func usable(p netip.Prefix, exclude []netip.Prefix) int {
+	n := count(p) - 2
+	for _, e := range exclude {
+		if e.Bits() >= p.Bits() {
+			n -= count(e)
+		} else {
+			n = 0
+		}
+	}
+	return max(n, 0)
+}
+
+func count(p netip.Prefix) int { return 1 << min(p.Addr().BitLen()-p.Bits(), 30) }
+
+// Group is the nodes that one device plugin configuration is right for.
+type Group struct {
+	Name      string
+	Nodes     []string
+	Resources []Resource
+}
+
+// Resource is one resource of a device plugin on such nodes.
+type Resource struct {
+	Name      string
+	Reason    string
+	Vendors   []string
+	Devices   []string
+	Addresses []string
+	Netdevs   []string
+	LinkType  string // as sysfs says it: infiniband, ether
+}
+
+// groups puts nodes together that have the same ports in the same places and states: where one port of two is cabled, and
+// not the same one everywhere, an address that is right on one node is a Down port on the next.
+func groups(nodes []*node.Node, list []Network) (out []Group) {
+	for _, n := range nodes {
+		g := Group{Nodes: []string{n.Name}}
+		for i := range list {
+			if r := resource(&list[i], n.Name); len(r.Addresses) > 0 {
+				g.Resources = append(g.Resources, r)
+			}
+		}
+		if len(g.Resources) == 0 {
+			continue
+		}
+		same := func(o Group) bool { return slices.EqualFunc(o.Resources, g.Resources, equal) }
+		if i := slices.IndexFunc(out, same); i >= 0 {
+			out[i].Nodes = append(out[i].Nodes, n.Name)
+			continue
+		}
+		out = append(out, g)
+	}
+	for i := range out {
+		out[i].Name = "config"
+		if len(out) > 1 {
+			out[i].Name = "config-" + out[i].Nodes[0]
+		}
+	}
+	return out
+}
+
+func equal(a, b Resource) bool {
+	return a.Name == b.Name && slices.Equal(a.Addresses, b.Addresses) && slices.Equal(a.Netdevs, b.Netdevs) && slices.Equal(a.Devices, b.Devices)
+}
+
+func resource(n *Network, on string) Resource {
+	r := Resource{Name: n.Resource, Reason: n.Reason, LinkType: "infiniband"}
+	if n.Fabric.LinkLayer == device.Ethernet {
+		r.LinkType = "ether"
+	}
+	add := func(list []string, s string) []string {
+		if s == "" || slices.Contains(list, s) {
+			return list
+		}
+		return append(list, s)
+	}
+	for _, rail := range n.Rails {
+		for _, p := range rail.Ports {
+			if p.Node != on || p.Kind != "PF" {
+				continue
+			}
+			vendor, dev, _ := strings.Cut(p.Device, ":")
+			r.Vendors, r.Devices = add(r.Vendors, vendor), add(r.Devices, dev)
+			r.Addresses, r.Netdevs = add(r.Addresses, p.PCI), add(r.Netdevs, p.Netdev)
+		}
+	}
+	return r
+}
+
+// data is what the templates see.
+type data struct {
+	Options
+	Networks []Network
+	Workload []Network // those of the workload's fabric
+	Groups   []Group
+	Left     []fabric.Left
+	Mode     string
+	Several  bool
+}
+
+// workload are the networks of one fabric: the one asked for, or the one with the most bandwidth.
+func (d *data) workload(all fabric.Fabrics) (out []Network) {
+	best := &all.Fabrics[0]
+	for i := range all.Fabrics {
+		f := &all.Fabrics[i]
+		if f.Name == d.Fabric || d.Fabric == "" && float64(len(f.Rails))*f.RateGb > float64(len(best.Rails))*best.RateGb {
+			best = f
+		}
+	}
+	for _, n := range d.Networks {
+		if n.Fabric.Name == best.Name {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// Annotation names each network once per rail.
+func (d *data) Annotation() string {
+	var names []string
+	for _, n := range d.Workload {
+		for range n.Rails {
+			names = append(names, n.Name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// Planes tells whether the workload's rails are planes.
+func (d *data) Planes() bool { return len(d.Workload) > 0 && d.Workload[0].Fabric.Planes }
+
+// RailCount is how many rails a pod gets.
+func (d *data) RailCount() (n int) {
+	for _, w := range d.Workload {
+		n += len(w.Rails)
+	}
+	return n
+}
+
+func (d *data) render(name string) (string, error) {
+	var b strings.Builder
+	t := template.New("")
+	t.Funcs(template.FuncMap{
+		"join":  func(list []string) string { return `"` + strings.Join(list, `", "`) + `"` },
+		"names": func(list []string) string { return strings.Join(list, ", ") },
+		"last":  func(i, n int) bool { return i == n-1 },
+		"roles": func() []string { return []string{"Master", "Worker"} },
+		"sides": func() []string { return []string{"a", "b"} },
+		"add":   func(a, b int) int { return a + b },
+		"include": func(name string, by int) (string, error) {
+			var s strings.Builder
+			err := t.ExecuteTemplate(&s, name, d)
+			pad := strings.Repeat(" ", by)
+			return strings.TrimRight(strings.ReplaceAll(pad+s.String(), "\n", "\n"+pad), " \n"), err
+		},
+	})
+	if _, err := t.ParseFS(files, "templates/*.yaml"); err != nil {
+		return "", fmt.Errorf("parse templates: %w", err)
+	}
+	if err := t.ExecuteTemplate(&b, name, d); err != nil {
+		return "", fmt.Errorf("write %s: %w", name, err)
+	}
+	return b.String(), nil
+}

@@ -1,0 +1,232 @@
+package fabric
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"slices"
+
+	"github.com/fabric-cni/fabric-cni/pkg/apply"
+	"github.com/fabric-cni/fabric-cni/pkg/device"
+	"github.com/fabric-cni/fabric-cni/pkg/journal"
+	"github.com/fabric-cni/fabric-cni/pkg/netconf"
+	"github.com/fabric-cni/fabric-cni/pkg/plan"
+	"github.com/fabric-cni/fabric-cni/pkg/policy"
+)
+
+// Preview is what a call would do. Nothing was changed, and no lock was taken: by the time of the call it may be different.
+type Preview struct {
+	Device  string // bus address, or netdev/NAME
+	Add     []plan.Step
+	Del     []plan.Step
+	IPAM    string   // type of the plugin whose addresses are not in Add; empty: none
+	Refused []string // why ADD would be refused, if it would
+}
+
+// Preview tells what ADD with this configuration would do, and the DEL after it. An error is what ADD would end with
+// before it has found its device.
+func (p Plugin) Preview(stdin []byte, env netconf.Env) (*Preview, error) {
+	env.Command = "ADD"
+	cfg, err := netconf.Parse(stdin, env)
+	if err != nil {
+		return nil, err
+	}
+	c := p.reader()
+	defer c.close()
+	c.cfg, c.env, c.key = cfg, env, journal.Key{ContainerID: env.ContainerID, IfName: env.IfName}
+	if err := c.openHost(); err != nil {
+		return nil, err
+	}
+	if err := c.openPod(); err != nil {
+		return nil, err
+	}
+	out := &Preview{IPAM: cfg.IPAM.Type}
+	if !cfg.VF.IsZero() {
+		out.refuse(errors.New("attributes of a virtual function are not supported by this version"))
+	}
+	out.refuse(c.free(c.key.IfName))
+	switch cfg.Mode {
+	case netconf.ModeIPoIB:
+		return out, c.previewChild(out)
+	case netconf.ModeRDMA:
+		return nil, errors.New("mode rdma works on what an earlier plugin of the chain has put into the pod: there is nothing to look at before")
+	}
+	return out, c.previewDevice(out)
+}
+
+// reader is a call that will only look.
+func (p Plugin) reader() *call {
+	if p.StateDir == "" {
+		p.StateDir = journal.DefaultDir
+	}
+	if p.Policy == "" {
+		p.Policy = policy.DefaultPath
+	}
+	return &call{Plugin: p, store: journal.Store{Dir: p.StateDir}, log: slog.New(slog.DiscardHandler)}
+}
+
+func (p *Preview) refuse(err error) {
+	if err == nil {
+		return
+	}
+	e := typed("attach", err)
+	p.Refused = append(p.Refused, fmt.Sprintf("code %d: %s", e.Code, err))
+}
+
+func (c *call) previewDevice(out *Preview) error {
+	dev, err := c.host.Find(c.cfg.Selector)
+	if errors.Is(err, fs.ErrNotExist) {
+		if e, herr := c.holder(); herr == nil && e != nil {
+			return inUse(e.Claim, e)
+		}
+		field, value := c.selected()
+		return fmt.Errorf("%s %q: no such device on this host; see what is there with: fabricctl discover", field, value)
+	}
+	if err != nil {
+		return err
+	}
+	out.Device = dev.Claim()
+	c.previewOwner(out)
+	if err := c.mayMove(dev); err != nil {
+		out.refuse(err)
+	}
+	move, err := c.rdmaDecision(dev)
+	out.refuse(err)
+	out.refuse(c.ports(dev))
+	if move && dev.Netdev != nil && len(dev.HCA.Ports) > 1 {
+		out.refuse(c.aloneOnHCA(dev))
+	}
+	var hca *device.HCA
+	if move {
+		hca = dev.HCA
+	}
+	out.Add = plan.Take(c.cfg, c.key.IfName, hca, dev.Netdev)
+	if dev.Netdev == nil {
+		out.Del = plan.Bring(plan.Where{HCA: hca, HCASide: plan.Pod}, plan.Host, plan.Host, nil)
+		return nil
+	}
+	have := afterMove(dev.Netdev, hca != nil, c.key.IfName)
+	out.Add = append(out.Add, plan.Configure(c.cfg, dev.Netdev, have, nil)...)
+	there, back := *have, afterMove(dev.Netdev, hca != nil, dev.Netdev.Name)
+	there.AltNames = append(slices.Clone(dev.Netdev.AltNames), dev.Netdev.Name)
+	if c.cfg.MTU != 0 && (hca == nil || !dev.Netdev.IsIPoIB()) {
+		back.MTU = c.cfg.MTU
+	}
+	back.AltNames = nil // taken off for the move
+	where := plan.Where{HCA: hca, HCASide: plan.Pod, Netdev: &there, NetdevSide: plan.Pod}
+	out.Del = append(plan.Bring(where, plan.Host, plan.Host, dev.Netdev), plan.Restore(plan.Host, dev.Netdev, back, 0)...)
+	return nil
+}
+
+// afterMove is the netdev as a move leaves it: down, without addresses and routes; an IPoIB netdev whose RDMA device has
+// moved is a new one with the kernel's settings.
+func afterMove(was *device.Netdev, recreated bool, name string) *device.Netdev {
+	n := *was
+	n.Name, n.Addrs, n.Routes, n.Flags = name, nil, nil, n.Flags&^device.FlagUp
+	if recreated && was.IsIPoIB() {
+		n.AltNames, n.Alias = nil, ""
+		n.MTU = 2044 // of the broadcast group's 2048, less the IPoIB header (drivers/infiniband/ulp/ipoib/ipoib.h)
+		n.IPoIB = &device.IPoIB{PKey: was.IPoIB.PKey}
+	}
+	return &n
+}
+
+func (c *call) previewOwner(out *Preview) {
+	owner, ok, err := c.store.Owner(out.Device)
+	if err != nil || !ok || owner == c.key {
+		return
+	}
+	if e, err := c.store.Load(owner); err == nil && c.alive(e) {
+		out.refuse(inUse(out.Device, e))
+	}
+}
+
+func (c *call) previewChild(out *Preview) error {
+	dev, err := c.master()
+	if err != nil {
+		return err
+	}
+	out.Device = dev.Claim()
+	out.refuse(c.use(dev))
+	out.refuse(c.ports(dev))
+	pkey := c.cfg.PKey
+	if pkey == 0 && dev.Netdev.IPoIB != nil {
+		pkey = dev.Netdev.IPoIB.PKey
+	}
+	out.refuse(c.partition(dev, pkey))
+	child := *dev.Netdev
+	child.Name = c.key.IfName
+	out.Add = []plan.Step{plan.CreateChild{Master: *dev.Netdev, Name: c.key.IfName, PKey: pkey, Group: mark(c.key)}}
+	out.Del = []plan.Step{plan.DeleteChild{In: plan.Pod, Netdev: child}}
+	return nil
+}
+
+// PreviewDel tells what DEL of an attachment would do now.
+func (p Plugin) PreviewDel(e *journal.Entry) (*Preview, error) {
+	c := p.reader()
+	defer c.close()
+	if err := c.openHost(); err != nil {
+		return nil, err
+	}
+	out := &Preview{Device: e.Claim, IPAM: e.IPAM}
+	if ours, err := c.owns(e); err != nil || !ours {
+		return out, err
+	}
+	pod, err := c.podOf(e)
+	if err != nil {
+		return nil, err
+	}
+	r := &apply.Runner{Host: c.host, Pod: pod}
+	if e.Kind == journal.KindIPoIB {
+		in, at := plan.Pod, pod
+		if pod == nil {
+			in, at = plan.Host, c.host
+		}
+		if n, err := at.Child(e.Child.PKey, e.Child.Group, e.Child.HWAddr); err == nil {
+			out.Del = []plan.Step{plan.DeleteChild{In: in, Netdev: *n}}
+		}
+		return out, nil
+	}
+	return out, previewReturn(out, e, r)
+}
+
+// previewReturn is bringHome without doing it.
+func previewReturn(out *Preview, e *journal.Entry, r *apply.Runner) error {
+	var hca *device.HCA
+	if e.MoveRDMA {
+		hca = e.HCA
+	}
+	r.Track(hca, e.Netdev)
+	w, err := r.Look()
+	if err != nil {
+		return err
+	}
+	side := plan.Host
+	if e.Kind == journal.KindRDMA {
+		side = plan.Pod
+	}
+	if r.Pod != nil && w.Netdev != nil && w.NetdevSide == plan.Pod && side == plan.Host {
+		rules, err := r.Pod.Link.Rules()
+		if err != nil {
+			return err
+		}
+		if w.Netdev.Addrs, err = r.Pod.Link.Addrs(w.Netdev.Index); err != nil {
+			return err
+		}
+		out.Del = plan.Release(w.Netdev, rules)
+	}
+	out.Del = append(out.Del, plan.Bring(w, plan.Host, side, e.Netdev)...)
+	if e.Netdev != nil && side == plan.Host {
+		back := afterMove(e.Netdev, hca != nil, e.Netdev.Name)
+		switch {
+		case w.Netdev != nil && w.NetdevSide == plan.Host:
+			back = w.Netdev
+		case w.Netdev != nil:
+			back = afterMove(w.Netdev, hca != nil, e.Netdev.Name)
+			back.AltNames = nil // taken off for the move
+		}
+		out.Del = append(out.Del, plan.Restore(plan.Host, e.Netdev, back, elapsed(e))...)
+	}
+	return nil
+}

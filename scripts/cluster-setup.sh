@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# cluster-setup.sh   builds and fetches what integration/cluster runs; needs root for apt's downloads, Debian 12.
+#
+# In $FABRIC_CLUSTER (~/.cache/fabric-cluster) it leaves
+#   bin/      etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, kubectl: links to one binary
+#   cnibin/   multus, whereabouts, and the reference plugins
+#   crds/     manifests of Multus and whereabouts
+#   debroot/  containerd, runc and busybox, unpacked and not installed
+# Each part is made under a temporary name and renamed when complete, and is made again only when its go.mod or its sources have
+# changed. A warm run uses no network. The first one compiles Kubernetes, some 8 minutes on two cores.
+set -euo pipefail
+
+here=$(dirname "$(readlink -f "$0")")
+src=$here/../integration/cluster
+rig=${FABRIC_CLUSTER:-$HOME/.cache/fabric-cluster}
+log=$rig/setup.log
+go=${GO:-go}
+# The same flags everywhere: what agent, Kubernetes and plugins have in common is compiled once.
+export CGO_ENABLED=0 GOFLAGS="${GOFLAGS:-} -buildvcs=false -trimpath" GOWORK=off
+
+die() { echo "cluster-setup: $*" >&2; exit 1; }
+mkdir -p "$rig/store"
+exec 9>"$rig/lock"
+flock 9
+: >"$log"
+
+# part NAME FILE...: makes store/NAME-HASH by build_NAME unless it is there, and links current/NAME to it
+part() {
+  local name=$1 hash dir started=$SECONDS
+  shift
+  hash=$({ cat "$@" "$here/cluster-setup.sh"; "$go" version; } | sha256sum | cut -c1-12)
+  dir=$rig/store/$name-$hash
+  if [ ! -d "$dir" ]; then
+    rm -rf "$dir.tmp"
+    mkdir "$dir.tmp"
+    # A subshell that is not part of a condition: set -e would not hold in it.
+    set +e
+    (set -e; "build_$name" "$dir.tmp") >>"$log" 2>&1
+    local status=$?
+    set -e
+    [ $status -eq 0 ] || { tail -n 20 "$log" >&2; die "building $name failed, see $log"; }
+    mv "$dir.tmp" "$dir"
+    echo "cluster-setup: $name: $((SECONDS - started)) s"
+  fi
+  ln -sfn "store/$name-$hash" "$rig/$name"
+}
+
+# shellcheck disable=SC2317 # called by name
+build_bin() {
+  local v version=k8s.io/component-base/version component
+  cd "$src/kube"
+  v=$("$go" list -m -f '{{.Version}}' k8s.io/kubernetes)
+  "$go" build -ldflags "-s -w -X $version.gitVersion=$v -X $version.gitMajor=1 -X $version.gitMinor=$(cut -d. -f2 <<<"$v") -X $version.gitTreeState=clean" -o "$1/kubeall" .
+  for component in etcd kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl; do
+    ln -s kubeall "$1/$component"
+  done
+}
+
+# shellcheck disable=SC2317
+build_cnibin() {
+  local plugins=github.com/containernetworking/plugins/plugins
+  cd "$src/cni"
+  "$go" build -ldflags '-s -w' -o "$1/" gopkg.in/k8snetworkplumbingwg/multus-cni.v4/cmd/multus \
+    "$plugins"/main/{bridge,macvlan,host-device,loopback} "$plugins"/ipam/{host-local,static}
+  "$go" build -ldflags '-s -w' -o "$1/whereabouts" github.com/k8snetworkplumbingwg/whereabouts/cmd
+}
+
+# shellcheck disable=SC2317
+build_crds() {
+  cd "$src/cni"
+  "$go" mod download gopkg.in/k8snetworkplumbingwg/multus-cni.v4 github.com/k8snetworkplumbingwg/whereabouts
+  cp "$("$go" list -m -f '{{.Dir}}' gopkg.in/k8snetworkplumbingwg/multus-cni.v4)/deployments/multus-daemonset.yml" "$1/"
+  cp "$("$go" list -m -f '{{.Dir}}' github.com/k8snetworkplumbingwg/whereabouts)"/doc/crds/*.yaml "$1/"
+  chmod -R u+w "$1"
+}
+
+# shellcheck disable=SC2317
+build_debroot() {
+  cd "$1"
+  fetch() { apt-get -o APT::Sandbox::User=root download containerd runc busybox-static; }
+  fetch || { apt-get update && fetch; }
+  for deb in *.deb; do dpkg-deb -x "$deb" .; done
+  rm -- *.deb
+}
+
+part debroot /dev/null
+part crds "$src/cni/go.mod"
+part cnibin "$src/cni/go.mod" "$src/cni/go.sum"
+part bin "$src/kube/go.mod" "$src/kube/go.sum" "$src/kube/main.go"
