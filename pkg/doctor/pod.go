@@ -168,7 +168,15 @@ func podGIDIndex(p *Pod) (out []Finding) {
 
 func podSubnets(p *Pod) (out []Finding) {
 	for _, f := range p.Node.Fabrics().Fabrics {
+		quiet := len(p.ARPIgnore) > 0
+		for _, q := range f.On(p.Node.Name) {
+			quiet = quiet && p.ARPIgnore[q.Netdev] > 0
+		}
 		for _, w := range f.Warnings {
+			if quiet { // as "sourceBased" sets it
+				out = append(out, finding("pod-subnets", OK, f.Name+": rails share a subnet, and each answers ARP for its own addresses only (arp_ignore)"))
+				break
+			}
 			out = append(out, finding("pod-subnets", Warn, w))
 		}
 	}

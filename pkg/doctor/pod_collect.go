@@ -21,6 +21,8 @@ type Pod struct {
 	Memory  int64 // of the cgroup, in bytes; -1: unlimited or unknown
 	Shm     int64 // size of /dev/shm in bytes; -1: unknown
 	HCOLL   bool  // its library is in the image
+
+	ARPIgnore map[string]int // sysctl arp_ignore by interface; those not known are not in it
 }
 
 // CollectPod reads a container: root is its root directory, proc that of one of its processes. env is that process's

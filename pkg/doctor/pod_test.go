@@ -54,6 +54,11 @@ func TestCheckPod(t *testing.T) {
 			func(p *Pod) { p.HCOLL = true },
 			"FAIL pod-gid-index NCCL_IB_GID_INDEX=x is no number\nFAIL pod-env-hca NCCL_IB_HCA==mlx5_7: not in the pod: mlx5_7\nFAIL pod-env-hca UCX_NET_DEVICES=mlx5_2:1,mlx5_8:1: not in the pod: mlx5_8\n" +
 				"FAIL pod-env-socket NCCL_SOCKET_IFNAME=ibs108 fits no interface of the pod\nFAIL pod-env-off NCCL_IB_DISABLE=1\nWARN pod-hcoll the image has HCOLL, and OMPI_MCA_coll_hcoll_enable is not set\n"},
+		{"one subnet", nil, func(p *Pod) { p.Node.Netdev("xgbe3").Addrs = p.Node.Netdev("xgbe2").Addrs }, "WARN pod-subnets node roce has xgbe2, xgbe3 in one subnet"},
+		{"one subnet, source-based", nil, func(p *Pod) {
+			p.Node.Netdev("xgbe3").Addrs = p.Node.Netdev("xgbe2").Addrs
+			p.ARPIgnore = map[string]int{"xgbe2": 1, "xgbe3": 1, "xgbe4": 1, "xgbe5": 1}
+		}, ""},
 		{"port down", nil, func(p *Pod) { p.Node.HCA("mlx5_2").Ports[0].State = "Down" }, "WARN pod-port-state mlx5_2:1 is Down (LinkUp)\n"},
 	} {
 		p := pod(t, machines.RoCE(), c.env...)
