@@ -81,6 +81,20 @@ func TestCollectPod(t *testing.T) {
 	}
 }
 
+// In shared mode a pod sees every HCA of the node; those it can't open are no use to it.
+func TestOpenable(t *testing.T) {
+	p := pod(t, machines.RoCE())
+	p.Uverbs = []string{"uverbs1", "uverbs2"}
+	n, without := p.Openable()
+	if strings.Join(without, " ") != "mlx5_2 mlx5_5" || n.HCA("mlx5_3") == nil || n.HCA("mlx5_2") != nil || p.Node.HCA("mlx5_2") == nil || n.HCA("mlx5_bond_0") == nil {
+		t.Errorf("without %v", without)
+	}
+	p.Bare = true
+	if n, without := p.Openable(); n != p.Node || without != nil {
+		t.Errorf("bare: without %v", without)
+	}
+}
+
 const manifest = `{"kind":"Pod","metadata":{"name":"train-0","annotations":{%s}},"spec":{"containers":[{"name":"c","resources":{"limits":{%s}},"securityContext":{"capabilities":{"add":["IPC_LOCK"]}}}]}}`
 
 const nads = `{"items":[{"metadata":{"name":"ib-pf","namespace":"default","annotations":{"k8s.v1.cni.cncf.io/resourceName":"nvidia.com/ib_pf"}}},{"metadata":{"name":"other","namespace":"kube-system"}}]}`

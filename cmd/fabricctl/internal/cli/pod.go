@@ -99,7 +99,11 @@ Exit status 3 if there is no usable port.`,
 			if err != nil {
 				return err
 			}
-			vars, notes := nccl.Env(p.Node)
+			n, without := p.Openable()
+			vars, notes := nccl.Env(n)
+			if len(without) > 0 {
+				notes = append(notes, "visible, but without a character device in the container: "+strings.Join(without, ", "))
+			}
 			if format == "json" {
 				err = a.structured("json", struct {
 					Vars  []nccl.Var `json:"vars"`
