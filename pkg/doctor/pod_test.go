@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fabric-cni/fabric-cni/integration/machines"
+	"github.com/fabric-cni/fabric-cni/pkg/device"
 	"github.com/fabric-cni/fabric-cni/pkg/node"
 )
 
@@ -35,7 +36,12 @@ func TestCheckPod(t *testing.T) {
 	}{
 		{"in order", []string{"NCCL_IB_HCA==mlx5_2,mlx5_3", "NCCL_IB_GID_INDEX=3", "NCCL_SOCKET_IFNAME=bond0", "OMPI_MCA_coll_hcoll_enable=0"}, nil, ""},
 		{"no interface", nil, func(p *Pod) { p.Node.Netdevs = nil },
-			"FAIL pod-interface 4 verbs devices in /dev/infiniband, no InfiniBand or hardware interface\n"},
+			"FAIL pod-interface 4 verbs devices in /dev/infiniband, no interface of RDMA hardware\n"},
+		{"only the cluster's own interface", nil, func(p *Pod) {
+			p.Node.Netdevs = []node.Netdev{{Name: "eth0", Type: 1, PCI: "0000:00:03.0", Address: device.Address{Bus: "pci", Name: "0000:00:03.0"}}}
+			noNetdevs(p)
+		},
+			"FAIL pod-interface 4 verbs devices in /dev/infiniband, no interface of RDMA hardware\n"},
 		{"nothing at all", nil, func(p *Pod) { p.Node, p.Uverbs, p.Verbs = &node.Node{}, nil, nil },
 			"FAIL pod-interface neither a verbs device nor an interface of RDMA hardware\nFAIL pod-verbs /dev/infiniband has no uverbs device\n"},
 		{"HCA that can't be opened", nil, func(p *Pod) { p.Uverbs = p.Uverbs[1:] }, "WARN pod-usable mlx5_2 is visible, /dev/infiniband/uverbs0 is not there\n"},
@@ -67,6 +73,14 @@ func TestCheckPod(t *testing.T) {
 		}
 		if got := text(CheckPod(p)); !strings.HasPrefix(got, c.want) || c.want == "" && got != "" || strings.Contains(got, "incomplete") {
 			t.Errorf("%s (-want +got):\n%s", c.name, cmp.Diff(c.want, got))
+		}
+	}
+}
+
+func noNetdevs(p *Pod) {
+	for i := range p.Node.HCAs {
+		for j := range p.Node.HCAs[i].Ports {
+			p.Node.HCAs[i].Ports[j].Netdev = ""
 		}
 	}
 }
