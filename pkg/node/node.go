@@ -95,7 +95,7 @@ type Netdev struct {
 	Port     int            `json:"port"` // dev_port, from 0
 	Master   string         `json:"master,omitempty"`
 	Parent   string         `json:"parent,omitempty"` // of an IPoIB child
-	Bond     *Bond          `json:"bond,omitempty"` // if it is one
+	Bond     *Bond          `json:"bond,omitempty"`   // if it is one
 	Addrs    []netip.Prefix `json:"addrs,omitempty"`
 	Default  bool           `json:"default,omitempty"` // carries the default route
 }
