@@ -26,7 +26,7 @@ export GOFLAGS := $(filter-out -buildvcs=%,$(GOFLAGS)) -buildvcs=false
 .PHONY: help build test test-unit test-lab e2e image lint check vuln fuzz bench demo cover clean install
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
 	@echo
 	@echo "  KERNELS=\"$(KERNELS)\"  DEMOKERNEL=$(DEMOKERNEL)  FUZZTIME=$(FUZZTIME)  DESTDIR=$(DESTDIR)  CNI_BIN=$(CNI_BIN)"
 
