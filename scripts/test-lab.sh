@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # test-lab.sh KERNEL...   runs integration/ on these kernels: 6.1, 6.12, next. They are fetched once. LAB_RUN narrows it to
-# the guest tests that match a regular expression, LAB_TIMEOUT (60m) bounds the whole.
+# the guest tests that match a regular expression, LAB_TIMEOUT (75m) bounds the whole.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -9,4 +9,4 @@ scripts/lab-setup.sh "$@" igb
 echo "test-lab: kernels $*"
 export FABRIC_LAB_KERNELS="$*" FABRIC_LAB_RUN=${LAB_RUN:-}
 # -count=1: what is under test is the kernel, of which the test cache knows nothing.
-$go test -json -count=1 -timeout "${LAB_TIMEOUT:-60m}" ./integration/... | $go run ./scripts/testreport -v
+$go test -json -count=1 -timeout "${LAB_TIMEOUT:-75m}" ./integration/... | $go run ./scripts/testreport -v
