@@ -115,7 +115,8 @@ func runSuite(t *testing.T, k Kernel, s Suite, bin binaries, tests []string) {
 	command := fmt.Sprintf("exec %s/%s -test.v=test2json -test.timeout=%s -test.run='%s'\n",
 		bin.dir, testBinary(s.pkg()), timeout*8/10, pattern(tests, rest))
 	spec := Spec{
-		Script: fmt.Sprintf("export FABRIC_BIN_DIR=%s FABRIC_LAB_SERIES=%s FABRIC_LAB_ROUNDS=%s\n%s", bin.dir, k.Series, os.Getenv("FABRIC_LAB_ROUNDS"), command),
+		Script: fmt.Sprintf("export FABRIC_BIN_DIR=%s FABRIC_LAB_SERIES=%s FABRIC_LAB_ROUNDS=%s FABRIC_LAB_FULL=%s\n%s", bin.dir, k.Series, os.Getenv("FABRIC_LAB_ROUNDS"),
+			os.Getenv("FABRIC_LAB_FULL"), command),
 		OutDir: out, Append: s.Append, Devices: s.Devices, NewQEMU: s.NewQEMU, Timeout: timeout,
 	}
 	if os.Getenv("FABRIC_LAB_VERBOSE") != "" {
