@@ -24,7 +24,8 @@ type Change struct {
 	Group    *uint32
 	Flags    uint32 // values of the IFF_* bits in Mask
 	Mask     uint32
-	Umcast   *uint16 // IPoIB; its mode can't be changed this way, see apply
+	Mode     *uint16 // IPoIB; only where there is no other way, see apply
+	Umcast   *uint16 // IPoIB
 	AddrGen  *uint8
 	IPv4Conf map[int]uint32 // by IPV4_DEVCONF_* (include/uapi/linux/ip.h), which count from 1
 }
@@ -53,8 +54,8 @@ func (c *Conn) Set(index int, ch Change) error {
 	if ch.Group != nil {
 		m.Uint32(unix.IFLA_GROUP, *ch.Group)
 	}
-	if ch.Umcast != nil {
-		ipoibInfo(m, nil, ch.Umcast)
+	if ch.Mode != nil || ch.Umcast != nil {
+		ipoibInfo(m, nil, ch.Mode, ch.Umcast)
 	}
 	if ch.AddrGen != nil || len(ch.IPv4Conf) > 0 {
 		afSpec(m, ch)
@@ -65,12 +66,15 @@ func (c *Conn) Set(index int, ch Change) error {
 	return nil
 }
 
-func ipoibInfo(m *nlmsg.Builder, pkey *device.PKey, umcast *uint16) {
+func ipoibInfo(m *nlmsg.Builder, pkey *device.PKey, mode, umcast *uint16) {
 	m.Nest(unix.IFLA_LINKINFO, func(m *nlmsg.Builder) {
 		m.String(unix.IFLA_INFO_KIND, "ipoib")
 		m.Nest(unix.IFLA_INFO_DATA, func(m *nlmsg.Builder) {
 			if pkey != nil {
 				m.Uint16(ipoibPKey, uint16(*pkey))
+			}
+			if mode != nil {
+				m.Uint16(ipoibMode, *mode)
 			}
 			if umcast != nil {
 				m.Uint16(ipoibUmcast, *umcast)
@@ -146,7 +150,7 @@ func (c *Conn) NewChild(ch Child) error {
 		Uint32(unix.IFLA_LINK, uint32(ch.Parent)).
 		Uint32(unix.IFLA_NET_NS_FD, uint32(ch.NetNS)).
 		Uint32(unix.IFLA_GROUP, ch.Group)
-	ipoibInfo(m, &ch.PKey, ch.Umcast)
+	ipoibInfo(m, &ch.PKey, nil, ch.Umcast)
 	if _, err := c.nl.Do(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL, m.Bytes()); err != nil {
 		return fmt.Errorf("create IPoIB child %s with PKey %s: %w", ch.Name, ch.PKey, err)
 	}
