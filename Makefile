@@ -8,6 +8,7 @@ FUZZTIME   ?= 60s
 IMAGE      ?= localhost/fabric-agent:latest
 DESTDIR    ?=
 CNI_BIN    ?= /opt/cni/bin
+PREFIX     ?= /usr/local
 VERSION    ?= $(shell scripts/version.sh)
 
 # main.version is read by the programs that have one. No VCS stamp: it would fail in a clone owned by another user.
@@ -110,3 +111,12 @@ install: build ## the plugin, to $(DESTDIR)$(CNI_BIN)
 	install -d '$(DESTDIR)$(CNI_BIN)'
 	install -m 0755 bin/fabric '$(DESTDIR)$(CNI_BIN)/.fabric.new'
 	mv -f '$(DESTDIR)$(CNI_BIN)/.fabric.new' '$(DESTDIR)$(CNI_BIN)/fabric'
+
+.PHONY: install-ctl
+install-ctl: build ## fabricctl, also as kubectl plugin, with manual pages and completion, to $(DESTDIR)$(PREFIX)
+	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/share/bash-completion/completions'
+	install -m 0755 bin/fabricctl '$(DESTDIR)$(PREFIX)/bin/.fabricctl.new'
+	mv -f '$(DESTDIR)$(PREFIX)/bin/.fabricctl.new' '$(DESTDIR)$(PREFIX)/bin/fabricctl'
+	ln -sf fabricctl '$(DESTDIR)$(PREFIX)/bin/kubectl-fabric'
+	bin/fabricctl man '$(DESTDIR)$(PREFIX)/share/man/man1'
+	bin/fabricctl completion bash >'$(DESTDIR)$(PREFIX)/share/bash-completion/completions/fabricctl'

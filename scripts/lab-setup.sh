@@ -1,9 +1,11 @@
 #!/bin/bash
-# lab-setup.sh [--update] [6.1|6.12|next ...]   prepares kernels for integration/lab on a Debian 12 machine; needs root.
+# lab-setup.sh [--update] [6.1|6.12|next|igb ...]   prepares kernels for integration/lab on a Debian 12 machine; needs root.
 #
 # Per kernel it leaves $FABRIC_LAB/guest/SERIES -> store/SERIES-HASH with vmlinux, initrd.cpio (fakeib included) and
 # release. Kernels and headers are extracted, never installed. Without arguments: all three.
 # A warm run touches neither the network nor the package manager. --update looks for newer kernel versions.
+#
+# igb is no kernel but the QEMU of bookworm-backports, whose igb card has virtual functions: $FABRIC_LAB/qemu/bin/qemu.
 #
 # Whatever can be killed half-way is made under a .tmp name and renamed when complete: a rerun starts that part again.
 set -euo pipefail
@@ -165,6 +167,31 @@ build_module() {
   rm -r "$3/mod"
 }
 
+# ---- a newer QEMU ----
+# Beside the installed one, from the packages of bookworm-backports; the libraries are bookworm's, which the installed one
+# has brought. The package lists are in a directory of their own: nothing of it touches the system's apt configuration.
+qemu=$lab/qemu
+fetch_qemu() {
+  local tmp=$qemu.tmp apt
+  rm -rf "$tmp"; mkdir -p "$tmp"/{lists/partial,cache/archives/partial,debs,root,bin}
+  echo "deb $(mirror) bookworm-backports main" >"$tmp/sources.list"
+  apt=(apt-get -qq -o Acquire::Retries=3 -o "Dir::Etc::SourceList=$tmp/sources.list" -o Dir::Etc::SourceParts=/dev/null
+    -o "Dir::State::Lists=$tmp/lists" -o "Dir::Cache=$tmp/cache" -o APT::Sandbox::User=root)
+  "${apt[@]}" update >>"$log" 2>&1 || die "apt-get update of bookworm-backports failed, see $log"
+  (cd "$tmp/debs" && "${apt[@]}" download qemu-system-x86 qemu-system-common qemu-system-data seabios) >>"$log" 2>&1 ||
+    die "cannot download qemu-system-x86 of bookworm-backports, see $log"
+  local deb
+  for deb in "$tmp"/debs/*.deb; do dpkg-deb -x "$deb" "$tmp/root"; done
+  rm -rf "$tmp"/{lists,cache,debs,sources.list}
+  cat >"$tmp/bin/qemu" <<QEMU
+#!/bin/sh
+exec "$qemu/root/usr/bin/qemu-system-x86_64" -L "$qemu/root/usr/share/qemu" -L "$qemu/root/usr/share/seabios" -L /usr/lib/ipxe/qemu "\$@"
+QEMU
+  chmod 755 "$tmp/bin/qemu"
+  rm -rf "$qemu"; mv "$tmp" "$qemu"
+  "$qemu/bin/qemu" -device igb,help >/dev/null 2>>"$log" || die "the QEMU of bookworm-backports does not run or has no igb, see $log"
+}
+
 prepare() {
   local series=$1 src=$lab/src/$1 tmp store old
   if [ ! -e "$src/release" ]; then
@@ -192,12 +219,13 @@ prepare() {
 }
 
 main() {
-  local update='' wanted=() todo=() series
+  local update='' wanted=() todo=() series igb=''
   for series in "$@"; do
     case $series in
       --update) update=yes;;
       6.1|6.12|next) wanted+=("$series");;
-      *) die "unknown kernel series $series; known: 6.1 6.12 next";;
+      igb) igb=yes;;
+      *) die "unknown kernel series $series; known: 6.1 6.12 next igb";;
     esac
   done
   [ ${#wanted[@]} -gt 0 ] || wanted=(6.1 6.12 next)
@@ -207,6 +235,11 @@ main() {
   for series in "${wanted[@]}"; do
     if [ -z "$update" ] && is_ready "$series"; then say_ready "$series"; else todo+=("$series"); fi
   done
+  if [ -n "$igb" ] && { [ -n "$update" ] || [ ! -x "$qemu/bin/qemu" ]; }; then
+    flock 9
+    [ -x "$qemu/bin/qemu" ] && [ -z "$update" ] || fetch_qemu
+    echo "ready: $("$qemu/bin/qemu" --version | head -1)"
+  fi
   [ ${#todo[@]} -gt 0 ] || return 0
   flock 9
   for series in "${todo[@]}"; do

@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 go=${GO:-go}
-scripts/lab-setup.sh "$@"
+scripts/lab-setup.sh "$@" igb
 echo "test-lab: kernels $*"
 export FABRIC_LAB_KERNELS="$*" FABRIC_LAB_RUN=${LAB_RUN:-}
 # -count=1: what is under test is the kernel, of which the test cache knows nothing.

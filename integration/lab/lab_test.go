@@ -116,7 +116,7 @@ func runSuite(t *testing.T, k Kernel, s Suite, bin binaries, tests []string) {
 		bin.dir, testBinary(s.pkg()), timeout*8/10, pattern(tests, rest))
 	spec := Spec{
 		Script: fmt.Sprintf("export FABRIC_BIN_DIR=%s FABRIC_LAB_SERIES=%s FABRIC_LAB_ROUNDS=%s\n%s", bin.dir, k.Series, os.Getenv("FABRIC_LAB_ROUNDS"), command),
-		OutDir: out, Append: s.Append, Devices: s.Devices, Timeout: timeout,
+		OutDir: out, Append: s.Append, Devices: s.Devices, NewQEMU: s.NewQEMU, Timeout: timeout,
 	}
 	if os.Getenv("FABRIC_LAB_VERBOSE") != "" {
 		spec.Output, spec.Console = os.Stderr, os.Stderr

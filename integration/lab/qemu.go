@@ -70,3 +70,10 @@ func SRIOV(n int) []string {
 		n, 2*n+10, 2*n+11, 2*n, 2*n)
 	return []string{"-device", "pcie-root-port,id=rp1,slot=1", "-device", "nvme-subsys,id=ss0", "-device", nvme}
 }
+
+// IGB returns the QEMU arguments for an Intel network card with virtual functions (seven at most), on the hub of
+// VirtioNet. It takes Suite.NewQEMU.
+func IGB() []string {
+	return []string{"-device", "pcie-root-port,id=rp2,slot=2", "-netdev", "hubport,hubid=0,id=igb0",
+		"-device", "igb,bus=rp2,netdev=igb0,mac=52:54:00:00:03:00,romfile="}
+}

@@ -25,6 +25,7 @@ type Spec struct {
 	Append []string
 	// Devices are further QEMU arguments: see VirtioNet, E1000e.
 	Devices   []string
+	NewQEMU   bool          // the QEMU of "lab-setup.sh igb" instead of the installed one
 	MemoryMiB int           // 0: 1024
 	Counted   bool          // guest time passes by instructions executed (2 ns each), not by this machine's clock
 	Timeout   time.Duration // of one attempt, from power on to power off; 0: 5 minutes
@@ -151,7 +152,7 @@ func boot(ctx context.Context, k Kernel, spec Spec, out string) (Result, error) 
 
 	stopTail := follow(filepath.Join(out, "output"), spec.Output)
 	begin := time.Now()
-	qemuErr := qemu(ctx, qemuArgs(k, spec, out), console)
+	qemuErr := qemu(ctx, spec.NewQEMU, qemuArgs(k, spec, out), console)
 	stopTail()
 	res := Result{Total: time.Since(begin)}
 	if started := console.Started(); !started.IsZero() {
@@ -189,9 +190,12 @@ func prepareOut(out, script string) error {
 }
 
 // qemu runs QEMU until the guest powers off or ctx ends, and never leaves it behind.
-func qemu(ctx context.Context, args []string, console io.Writer) error {
+func qemu(ctx context.Context, newer bool, args []string, console io.Writer) error {
 	program := os.Getenv("FABRIC_LAB_QEMU")
-	if program == "" {
+	switch {
+	case newer:
+		program = filepath.Join(Cache(), "qemu", "bin", "qemu")
+	case program == "":
 		program = "qemu-system-x86_64"
 	}
 	cmd := exec.CommandContext(ctx, program, args...)

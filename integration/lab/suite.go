@@ -15,6 +15,7 @@ type Suite struct {
 	Run       string        // regular expression: the top-level tests of the suite
 	Append    []string      // kernel command line
 	Devices   []string      // QEMU arguments
+	NewQEMU   bool          // see Spec
 	Series    []string      // kernels it is for; none: all
 	Shards    int           // guests over which the tests are dealt; 0: 1
 	Timeout   time.Duration // of a guest; 0: 5 minutes
@@ -53,6 +54,14 @@ var Suites = []Suite{
 		Append:  append([]string{"intel_iommu=on"}, exclusive...), // vfio-pci wants an IOMMU
 		Devices: append([]string{"-device", "intel-iommu"}, SRIOV(8)...),
 		Shards:  2,
+		Timeout: 15 * time.Minute,
+	},
+	{
+		Name:    "igb",
+		Run:     `^Test(IGB|MatrixIGB)`,
+		Append:  exclusive,
+		Devices: append(VirtioNet(1), IGB()...),
+		NewQEMU: true,
 		Timeout: 15 * time.Minute,
 	},
 	{

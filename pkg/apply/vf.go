@@ -40,6 +40,9 @@ func (r *Runner) setVF(s plan.SetVF) error {
 	if none, ok := noGUID(s); err != nil && ok { // a driver may refuse zero; all ones mean "none" as well
 		err = set(none)
 	}
+	if s.Attr == device.VFMAC && !slices.ContainsFunc(s.To.MAC, func(b byte) bool { return b != 0 }) {
+		return nil // only ever on the way to another address: what counts is whether that can be set
+	}
 	if errors.Is(err, unix.EOPNOTSUPP) {
 		return fmt.Errorf("%w (the driver of PF %s has no such setting)", err, pf.Name)
 	}

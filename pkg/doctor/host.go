@@ -88,7 +88,7 @@ func hostMode(h *Host, _ fabric.Fabrics) []Finding {
 	return one(f)
 }
 
-func hostPorts(_ *Host, f fabric.Fabrics) (out []Finding) {
+func hostPorts(h *Host, f fabric.Fabrics) (out []Finding) {
 	for _, l := range f.Left {
 		if l.Port.State == device.PortActive {
 			continue
@@ -101,6 +101,9 @@ func hostPorts(_ *Host, f fabric.Fabrics) (out []Finding) {
 		d := finding("host-port-state", s, l.Port.Name()+" ("+l.Port.PCI+") is "+state)
 		d.Cause = cause
 		out = append(out, d)
+	}
+	if len(h.Node.HCAs) == 0 {
+		return nil
 	}
 	return pass(out, "host-port-state", "all ports are Active")
 }

@@ -29,7 +29,10 @@ func CheckPod(p *Pod) (out []Finding) {
 func podInterface(p *Pod) []Finding {
 	var names []string
 	for _, d := range p.Node.Netdevs {
-		if d.PCI != "" || d.Type == 32 {
+		rdma := slices.ContainsFunc(p.Node.HCAs, func(h node.HCA) bool {
+			return !d.Address.IsZero() && h.Address == d.Address || slices.ContainsFunc(h.Ports, func(q node.Port) bool { return q.Netdev == d.Name })
+		})
+		if rdma || d.Type == 32 {
 			names = append(names, d.Name)
 		}
 	}
@@ -37,9 +40,9 @@ func podInterface(p *Pod) []Finding {
 	case len(names) > 0:
 		return one(finding("pod-interface", OK, strings.Join(names, ", ")))
 	case p.Bare:
-		return one(finding("pod-interface", Fail, "no InfiniBand or hardware interface"))
+		return one(finding("pod-interface", Fail, "no interface of RDMA hardware"))
 	case len(p.Uverbs) > 0:
-		return one(finding("pod-interface", Fail, fmt.Sprintf("%d verbs devices in /dev/infiniband, no InfiniBand or hardware interface", len(p.Uverbs))))
+		return one(finding("pod-interface", Fail, fmt.Sprintf("%d verbs devices in /dev/infiniband, no interface of RDMA hardware", len(p.Uverbs))))
 	}
 	return one(finding("pod-interface", Fail, "neither a verbs device nor an interface of RDMA hardware"))
 }
@@ -56,6 +59,9 @@ func podUsable(p *Pod) (out []Finding) {
 		if !slices.Contains(p.Uverbs, name) {
 			out = append(out, finding("pod-usable", Warn, p.Verbs[name]+" is visible, /dev/infiniband/"+name+" is not there"))
 		}
+	}
+	if len(p.Verbs) == 0 {
+		return nil
 	}
 	return pass(out, "pod-usable", fmt.Sprintf("%d HCAs", len(p.Verbs)))
 }
@@ -168,7 +174,15 @@ func podGIDIndex(p *Pod) (out []Finding) {
 
 func podSubnets(p *Pod) (out []Finding) {
 	for _, f := range p.Node.Fabrics().Fabrics {
+		quiet := len(p.ARPIgnore) > 0
+		for _, q := range f.On(p.Node.Name) {
+			quiet = quiet && p.ARPIgnore[q.Netdev] > 0
+		}
 		for _, w := range f.Warnings {
+			if quiet { // as "sourceBased" sets it
+				out = append(out, finding("pod-subnets", OK, f.Name+": rails share a subnet, and each answers ARP for its own addresses only (arp_ignore)"))
+				break
+			}
 			out = append(out, finding("pod-subnets", Warn, w))
 		}
 	}

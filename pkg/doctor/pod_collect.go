@@ -21,6 +21,8 @@ type Pod struct {
 	Memory  int64 // of the cgroup, in bytes; -1: unlimited or unknown
 	Shm     int64 // size of /dev/shm in bytes; -1: unknown
 	HCOLL   bool  // its library is in the image
+
+	ARPIgnore map[string]int // sysctl arp_ignore by interface; those not known are not in it
 }
 
 // CollectPod reads a container: root is its root directory, proc that of one of its processes. env is that process's
@@ -50,6 +52,28 @@ func CollectPod(root, proc fs.FS, n *node.Node, env []string) *Pod {
 		p.HCOLL = p.HCOLL || slices.ContainsFunc(list(root, dir), func(n string) bool { return strings.HasPrefix(n, "libhcoll") })
 	}
 	return p
+}
+
+// Openable is the picture without the HCAs that the container sees and can't open, as in shared mode, and their names. Where
+// it is not known which character device is whose, nothing is taken out.
+func (p *Pod) Openable() (n *node.Node, without []string) {
+	if p.Bare || len(p.Verbs) == 0 {
+		return p.Node, nil
+	}
+	open := map[string]bool{}
+	for u, hca := range p.Verbs {
+		open[hca] = open[hca] || slices.Contains(p.Uverbs, u)
+	}
+	out := *p.Node
+	out.HCAs = nil
+	for _, h := range p.Node.HCAs {
+		if can, known := open[h.Name]; known && !can {
+			without = append(without, h.Name)
+			continue
+		}
+		out.HCAs = append(out.HCAs, h)
+	}
+	return &out, without
 }
 
 // limits reads /proc/PID/limits and the effective capabilities of /proc/PID/status (man proc_pid_limits, proc_pid_status).

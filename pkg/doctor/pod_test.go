@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fabric-cni/fabric-cni/integration/machines"
+	"github.com/fabric-cni/fabric-cni/pkg/device"
 	"github.com/fabric-cni/fabric-cni/pkg/node"
 )
 
@@ -35,7 +36,12 @@ func TestCheckPod(t *testing.T) {
 	}{
 		{"in order", []string{"NCCL_IB_HCA==mlx5_2,mlx5_3", "NCCL_IB_GID_INDEX=3", "NCCL_SOCKET_IFNAME=bond0", "OMPI_MCA_coll_hcoll_enable=0"}, nil, ""},
 		{"no interface", nil, func(p *Pod) { p.Node.Netdevs = nil },
-			"FAIL pod-interface 4 verbs devices in /dev/infiniband, no InfiniBand or hardware interface\n"},
+			"FAIL pod-interface 4 verbs devices in /dev/infiniband, no interface of RDMA hardware\n"},
+		{"only the cluster's own interface", nil, func(p *Pod) {
+			p.Node.Netdevs = []node.Netdev{{Name: "eth0", Type: 1, PCI: "0000:00:03.0", Address: device.Address{Bus: "pci", Name: "0000:00:03.0"}}}
+			noNetdevs(p)
+		},
+			"FAIL pod-interface 4 verbs devices in /dev/infiniband, no interface of RDMA hardware\n"},
 		{"nothing at all", nil, func(p *Pod) { p.Node, p.Uverbs, p.Verbs = &node.Node{}, nil, nil },
 			"FAIL pod-interface neither a verbs device nor an interface of RDMA hardware\nFAIL pod-verbs /dev/infiniband has no uverbs device\n"},
 		{"HCA that can't be opened", nil, func(p *Pod) { p.Uverbs = p.Uverbs[1:] }, "WARN pod-usable mlx5_2 is visible, /dev/infiniband/uverbs0 is not there\n"},
@@ -54,6 +60,11 @@ func TestCheckPod(t *testing.T) {
 			func(p *Pod) { p.HCOLL = true },
 			"FAIL pod-gid-index NCCL_IB_GID_INDEX=x is no number\nFAIL pod-env-hca NCCL_IB_HCA==mlx5_7: not in the pod: mlx5_7\nFAIL pod-env-hca UCX_NET_DEVICES=mlx5_2:1,mlx5_8:1: not in the pod: mlx5_8\n" +
 				"FAIL pod-env-socket NCCL_SOCKET_IFNAME=ibs108 fits no interface of the pod\nFAIL pod-env-off NCCL_IB_DISABLE=1\nWARN pod-hcoll the image has HCOLL, and OMPI_MCA_coll_hcoll_enable is not set\n"},
+		{"one subnet", nil, func(p *Pod) { p.Node.Netdev("xgbe3").Addrs = p.Node.Netdev("xgbe2").Addrs }, "WARN pod-subnets node roce has xgbe2, xgbe3 in one subnet"},
+		{"one subnet, source-based", nil, func(p *Pod) {
+			p.Node.Netdev("xgbe3").Addrs = p.Node.Netdev("xgbe2").Addrs
+			p.ARPIgnore = map[string]int{"xgbe2": 1, "xgbe3": 1, "xgbe4": 1, "xgbe5": 1}
+		}, ""},
 		{"port down", nil, func(p *Pod) { p.Node.HCA("mlx5_2").Ports[0].State = "Down" }, "WARN pod-port-state mlx5_2:1 is Down (LinkUp)\n"},
 	} {
 		p := pod(t, machines.RoCE(), c.env...)
@@ -66,6 +77,14 @@ func TestCheckPod(t *testing.T) {
 	}
 }
 
+func noNetdevs(p *Pod) {
+	for i := range p.Node.HCAs {
+		for j := range p.Node.HCAs[i].Ports {
+			p.Node.HCAs[i].Ports[j].Netdev = ""
+		}
+	}
+}
+
 func TestCollectPod(t *testing.T) {
 	root := fstest.MapFS{"opt/hpcx/hcoll/lib/libhcoll.so.1": &fstest.MapFile{}, "sys/fs/cgroup/memory.max": &fstest.MapFile{Data: []byte("1073741824\n")}}
 	proc := fstest.MapFS{"limits": &fstest.MapFile{Data: []byte("Max locked memory         65536                65536                bytes\n")},
@@ -73,6 +92,20 @@ func TestCollectPod(t *testing.T) {
 	p := CollectPod(root, proc, &node.Node{}, []string{"A=b=c", "odd"})
 	if p.Memlock != 65536 || !p.IPCLock || p.Memory != 1<<30 || !p.HCOLL || p.Env["A"] != "b=c" {
 		t.Errorf("%+v", p)
+	}
+}
+
+// In shared mode a pod sees every HCA of the node; those it can't open are no use to it.
+func TestOpenable(t *testing.T) {
+	p := pod(t, machines.RoCE())
+	p.Uverbs = []string{"uverbs1", "uverbs2"}
+	n, without := p.Openable()
+	if strings.Join(without, " ") != "mlx5_2 mlx5_5" || n.HCA("mlx5_3") == nil || n.HCA("mlx5_2") != nil || p.Node.HCA("mlx5_2") == nil || n.HCA("mlx5_bond_0") == nil {
+		t.Errorf("without %v", without)
+	}
+	p.Bare = true
+	if n, without := p.Openable(); n != p.Node || without != nil {
+		t.Errorf("bare: without %v", without)
 	}
 }
 

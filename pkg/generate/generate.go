@@ -305,6 +305,9 @@ func (d *data) Annotation() string {
 	return strings.Join(names, ", ")
 }
 
+// Slots is how many processes a pod has: one per GPU, and one without any.
+func (d *data) Slots() int { return max(1, d.GPUs) }
+
 // Planes tells whether the workload's rails are planes.
 func (d *data) Planes() bool { return len(d.Workload) > 0 && d.Workload[0].Fabric.Planes }
 

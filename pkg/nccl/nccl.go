@@ -32,7 +32,7 @@ func Env(n *node.Node) (vars []Var, notes []string) {
 		return nil, notes
 	}
 	best := choose(f.Fabrics)
-	ports := best.On(n.Name)
+	ports := pick(best, n.Name)
 	var names []string
 	for _, p := range ports {
 		names = append(names, p.Name())
@@ -55,6 +55,27 @@ func Env(n *node.Node) (vars []Var, notes []string) {
 		Var{"UCX_NET_DEVICES", list, "the same ports for UCX, which would take any other"},
 		Var{"OMPI_MCA_coll_hcoll_enable", "0", "HCOLL opens RDMA devices by itself and hangs in containers; NCCL's traffic is untouched"})
 	return vars, append(notes, best.Warnings...)
+}
+
+// pick takes the node's ports of each rail: whole ports where there are any, since they and their functions share one link.
+func pick(f *fabric.Fabric, name string) (out []fabric.Port) {
+	for _, r := range f.Rails {
+		var whole, parts []fabric.Port
+		for _, p := range r.Ports {
+			switch {
+			case p.Node != name:
+			case p.Kind == "VF" || p.Kind == "SF":
+				parts = append(parts, p)
+			default:
+				whole = append(whole, p)
+			}
+		}
+		if len(whole) > 0 {
+			parts = whole
+		}
+		out = append(out, parts...)
+	}
+	return out
 }
 
 // choose takes the fabric with the most bandwidth.

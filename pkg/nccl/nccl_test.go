@@ -83,6 +83,23 @@ func TestPKey(t *testing.T) {
 	}
 }
 
+// A whole port and its functions share one link: functions count only where they are all there is.
+func TestFunctions(t *testing.T) {
+	n := open(t, machines.RoCE())
+	vf := *n.HCA("mlx5_2")
+	vf.Name, vf.Kind, vf.Parent, vf.PCI = "mlx5_9", "VF", vf.PCI, "0000:23:00.2"
+	n.HCAs = append(n.HCAs, vf)
+	vars, _ := Env(n)
+	if s := short(vars); strings.Contains(s, "mlx5_9") {
+		t.Errorf("with its PF:\n%s", s)
+	}
+	n.HCAs = slices.DeleteFunc(n.HCAs, func(h node.HCA) bool { return h.Name == "mlx5_2" })
+	vars, _ = Env(n)
+	if s := short(vars); !strings.Contains(s, "NCCL_IB_HCA==mlx5_9:1,mlx5_3:1") {
+		t.Errorf("alone:\n%s", s)
+	}
+}
+
 func TestPrint(t *testing.T) {
 	vars := []Var{{"NCCL_A", "it's", "why"}, {"UCX_B", "x", "because"}}
 	for format, want := range map[string]string{

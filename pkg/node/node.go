@@ -90,10 +90,12 @@ type Netdev struct {
 	MTU      int            `json:"mtu"`  // bytes
 	State    string         `json:"state,omitempty"`
 	HWAddr   string         `json:"hwAddr,omitempty"`
+	Address  device.Address `json:"address,omitzero"` // of the hardware it is a face of
 	PCI      string         `json:"pci,omitempty"`
 	Port     int            `json:"port"` // dev_port, from 0
 	Master   string         `json:"master,omitempty"`
-	Bond     *Bond          `json:"bond,omitempty"` // if it is one
+	Parent   string         `json:"parent,omitempty"` // of an IPoIB child
+	Bond     *Bond          `json:"bond,omitempty"`   // if it is one
 	Addrs    []netip.Prefix `json:"addrs,omitempty"`
 	Default  bool           `json:"default,omitempty"` // carries the default route
 }

@@ -1,8 +1,6 @@
 package node
 
 import (
-	"cmp"
-
 	"github.com/fabric-cni/fabric-cni/pkg/fabric"
 )
 
@@ -11,7 +9,7 @@ func (n *Node) Ports() (out []fabric.Port) {
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
 		for _, p := range h.Ports {
-			f := fabric.Port{Node: n.Name, HCA: h.Name, Port: p.Number, Netdev: p.Netdev, PCI: h.PCI, Slot: cmp.Or(h.Parent, h.PCI),
+			f := fabric.Port{Node: n.Name, HCA: h.Name, Port: p.Number, Netdev: p.Netdev, PCI: h.PCI, Slot: h.slot(),
 				Kind: h.Kind, Device: h.ID, LinkLayer: p.LinkLayer, State: p.state(), Phys: p.phys(), RateGb: p.RateGb, Prefix: p.Prefix,
 				LID: p.LID, SMLID: p.SMLID, GUID: p.GUID, Bond: h.Bond, InPod: h.InPod}
 			if d := n.Netdev(p.Netdev); d != nil {

@@ -44,7 +44,7 @@ func Read(root fs.FS, live *Live) (*Node, error) {
 	return n, nil
 }
 
-func (h *HCA) slot() string { return cmp.Or(h.Parent, h.PCI) }
+func (h *HCA) slot() string { return cmp.Or(h.Parent, h.PCI, h.Address.String()) }
 
 // hca reads one RDMA device; dir is its real directory.
 func (t tree) hca(name, dir string) HCA {
@@ -61,12 +61,10 @@ func (t tree) hca(name, dir string) HCA {
 // hardware reads what the device sits on: a PCI function, or an auxiliary device on one.
 func (t tree) hardware(h *HCA, dir string) {
 	if dir == "" {
-		return // rxe and siw have none
+		h.Kind = "virtual" // rxe and siw have no hardware
+		return
 	}
-	name := path.Base(dir)
-	if a, err := device.ParseAddress(name); err == nil {
-		h.Address = a
-	}
+	h.Address = t.address(dir)
 	h.Path = chain(dir)
 	if len(h.Path) > 0 {
 		h.PCI = h.Path[len(h.Path)-1]
@@ -76,8 +74,8 @@ func (t tree) hardware(h *HCA, dir string) {
 		pci = path.Dir(pci)
 	}
 	switch {
-	case h.PCI == "":
-		h.Kind = "virtual"
+	case h.PCI == "": // a platform device
+		h.Driver, h.NUMA = t.target(path.Join(dir, "driver")), t.number(-1, dir, "numa_node")
 		return
 	case h.Address.Bus == "auxiliary":
 		h.Kind, h.Parent = "SF", h.PCI
@@ -92,6 +90,18 @@ func (t tree) hardware(h *HCA, dir string) {
 	h.Model = models[h.ID]
 	h.VFs, h.MaxVFs = t.number(0, pci, "sriov_numvfs"), t.number(0, pci, "sriov_totalvfs")
 	h.PCIe, h.Slower = t.pcie(pci)
+}
+
+// address is the bus address of a device's directory, as the plugin knows it.
+func (t tree) address(dir string) device.Address {
+	if bus := t.target(path.Join(dir, "subsystem")); bus != "" {
+		return device.Address{Bus: bus, Name: path.Base(dir)}
+	}
+	a, err := device.ParseAddress(path.Base(dir))
+	if err != nil {
+		return device.Address{}
+	}
+	return a
 }
 
 // pcie tells the negotiated speed, and the possible one if that is higher: a card in the wrong slot, or one that has
@@ -117,8 +127,9 @@ func (t tree) netdevs(live *Live) (out []Netdev) {
 			continue
 		}
 		d := Netdev{Name: name, Type: t.number(0, dir, "type"), MTU: t.number(0, dir, "mtu"), State: t.text(dir, "operstate"),
-			HWAddr: t.text(dir, "address"), Port: t.number(0, dir, "dev_port"), Master: t.target(path.Join(dir, "master"))}
+			HWAddr: t.text(dir, "address"), Port: t.number(0, dir, "dev_port"), Master: t.target(path.Join(dir, "master")), Parent: t.text(dir, "parent")}
 		if hw := t.real(path.Join(dir, "device")); hw != "" {
+			d.Address = t.address(hw)
 			if c := chain(hw); len(c) > 0 {
 				d.PCI = c[len(c)-1]
 			}
@@ -127,7 +138,7 @@ func (t tree) netdevs(live *Live) (out []Netdev) {
 			mode, _, _ = strings.Cut(mode, " ") // "active-backup 1"
 			d.Bond = &Bond{Mode: mode, Members: strings.Fields(t.text(dir, "bonding/slaves")), Active: t.text(dir, "bonding/active_slave")}
 		}
-		if d.PCI == "" && d.Bond == nil && d.Type != 32 {
+		if d.Address.IsZero() && d.Bond == nil && d.Type != 32 {
 			continue // loopback, veth, bridges: no part of this picture
 		}
 		if l, ok := live.Netdevs[name]; ok {
@@ -181,11 +192,11 @@ func (n *Node) faces(h *HCA) {
 // netdevOf finds an interface by the function it is on, the port's number on it, and for IPoIB the GUID at the end of its
 // address: sysfs shows children and VLANs under the same function.
 func (n *Node) netdevOf(h *HCA, p *Port) string {
-	if h.Address.Bus == "auxiliary" || h.PCI == "" {
-		return "" // its interface is on the same auxiliary device; the GID table names it
+	if h.Address.IsZero() {
+		return ""
 	}
 	for _, d := range n.Netdevs {
-		if d.PCI != h.PCI || p.LinkLayer == device.InfiniBand && d.Type != 32 {
+		if d.Address != h.Address || d.Parent != "" || p.LinkLayer == device.InfiniBand && d.Type != 32 {
 			continue
 		}
 		guid := strings.ReplaceAll(d.HWAddr, ":", "")

@@ -29,13 +29,16 @@ func TakeVF(cfg *netconf.VF, vf *device.VF, hca *device.HCA, netdev *device.Netd
 			continue
 		}
 		c.Set = append(c.Set, attr)
-		c.Steps = append(c.Steps, SetVF{VF: vfRef(vf), Attr: attr, To: to})
+		set := SetVF{VF: vfRef(vf), Attr: attr, To: to}
 		if attr == device.VFMAC && netdev != nil && netdev.HWAddr.String() != to.MAC.String() {
-			// The netdev's own address first: a driver whose PF has set one may refuse to hear of another
-			// (drivers/net/ethernet/intel/igb/igb_main.c, igb_set_vf_mac_addr).
-			last := len(c.Steps) - 1
-			c.Steps = append(append(c.Steps[:last:last], newMAC(Host, to.MAC, netdev.Up(), false)...), c.Steps[last])
+			// The netdev's own address first, and before that none on the PF: a driver whose PF has set one refuses to hear
+			// of another (drivers/net/ethernet/intel/igb/igb_main.c, igb_set_vf_mac_filter).
+			if !isZero(vf.MAC) {
+				c.Steps = append(c.Steps, noMAC(vf))
+			}
+			c.Steps = append(c.Steps, newMAC(Host, to.MAC, netdev.Up(), false)...)
 		}
+		c.Steps = append(c.Steps, set)
 	}
 	if guid && (hca != nil || netdev != nil) {
 		c.Rebind = true
@@ -45,6 +48,13 @@ func TakeVF(cfg *netconf.VF, vf *device.VF, hca *device.HCA, netdev *device.Netd
 	}
 	return c
 }
+
+// noMAC takes the address away that a PF has for a VF. A driver may refuse.
+func noMAC(vf *device.VF) SetVF {
+	return SetVF{VF: vfRef(vf), Attr: device.VFMAC, To: device.VFAttrs{MAC: make([]byte, len(vf.MAC))}}
+}
+
+func isZero(mac []byte) bool { return !slices.ContainsFunc(mac, func(b byte) bool { return b != 0 }) }
 
 // newMAC gives a netdev another hardware address: most drivers want it down for that.
 func newMAC(in Side, mac []byte, wasUp, up bool) []Step {
@@ -145,12 +155,11 @@ func RestoreVF(was *device.VF, set []device.VFAttr, now *device.VFAttrs) []Step 
 		if was.Same(attr, now) {
 			continue
 		}
-		to := was.VFAttrs
-		if attr == device.VFMAC {
-			// First none: the driver of the VF may then have its own address back, which the PF's would forbid.
-			to.MAC = make([]byte, len(now.MAC))
+		step := SetVF{VF: vfRef(was), Attr: attr, To: was.VFAttrs}
+		if attr == device.VFMAC { // the driver of the VF may then have its own address back, which the PF's would forbid
+			step = noMAC(was)
 		}
-		steps = append(steps, SetVF{VF: vfRef(was), Attr: attr, To: to})
+		steps = append(steps, step)
 	}
 	return steps
 }

@@ -54,7 +54,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.IntVar(&o.cycles, "cycles", 30, "how often everything is measured")
-	flags.StringVar(&o.groups, "groups", ".*", "regular `expression`: which of version ipoib netdev child journal rails shared")
+	flags.StringVar(&o.groups, "groups", ".*", "regular `expression`: which of version ipoib netdev child journal rails vf shared")
 	flags.StringVar(&o.plugin, "plugin", "", "`build` of the plugin to measure instead of one made here")
 	flags.StringVar(&o.previous, "previous", "", "another `build` of the plugin to measure beside this one")
 	flags.BoolVar(&o.counted, "counted", false, "time by instructions executed: exact on a busy machine, but not what targets are for")
@@ -84,13 +84,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	set, loaded := sample.New(), load()
 	for _, system := range []struct {
-		groups string
-		append []string
+		groups  string
+		append  []string
+		devices []string
 	}{
-		{"version|ipoib|netdev|child|journal|rails", []string{"ib_core.netns_mode=0"}}, // exclusive
-		{"shared", nil},
+		{"version|ipoib|netdev|child|journal|rails", []string{"ib_core.netns_mode=0"}, lab.VirtioNet(1)}, // exclusive
+		{"vf", []string{"ib_core.netns_mode=0"}, append(lab.VirtioNet(1), lab.SRIOV(4)...)},
+		{"shared", nil, lab.VirtioNet(1)},
 	} {
-		if err := boot(ctx, kernels[0], dir, system.groups, system.append, o, set, stderr); err != nil {
+		if err := boot(ctx, kernels[0], dir, system.groups, lab.Spec{Append: system.append, Devices: system.devices}, o, set, stderr); err != nil {
 			return err
 		}
 	}
@@ -121,7 +123,7 @@ func load() string {
 
 // boot measures groups in one guest. The binaries run from the guest's memory: started from the share they would measure
 // that.
-func boot(ctx context.Context, k lab.Kernel, dir, groups string, kernelArgs []string, o options, set *sample.Set, log io.Writer) error {
+func boot(ctx context.Context, k lab.Kernel, dir, groups string, spec lab.Spec, o options, set *sample.Set, log io.Writer) error {
 	chosen, err := choose(groups, o.groups)
 	if err != nil || chosen == "" {
 		return err
@@ -130,12 +132,11 @@ func boot(ctx context.Context, k lab.Kernel, dir, groups string, kernelArgs []st
 	if err != nil {
 		return err
 	}
-	res, err := lab.Run(ctx, k, lab.Spec{
-		Script: fmt.Sprintf("set -e\nmkdir /run/bench\ncp %s/* /run/bench/\nexec /run/bench/inguest -bin /run/bench -cycles %d -groups '%s' -out /out/samples\n",
-			dir, o.cycles, chosen),
-		OutDir: out, Append: kernelArgs, Devices: lab.VirtioNet(1), Output: log, Counted: o.counted,
-		Timeout: 5*time.Minute + time.Duration(o.cycles)*time.Minute,
-	})
+	spec.Script = fmt.Sprintf("set -e\nmkdir /run/bench\ncp %s/* /run/bench/\nexec /run/bench/inguest -bin /run/bench -cycles %d -groups '%s' -out /out/samples\n",
+		dir, o.cycles, chosen)
+	spec.OutDir, spec.Output, spec.Counted = out, log, o.counted
+	spec.Timeout = 5*time.Minute + time.Duration(o.cycles)*time.Minute
+	res, err := lab.Run(ctx, k, spec)
 	if err != nil {
 		return err
 	}

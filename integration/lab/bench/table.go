@@ -34,6 +34,8 @@ var targets = append(slices.Concat(
 	both("IPoIB + RDMA, exclusive", "ipoib/fabric", "host-device, netdev only", 1.00, 1.05, "ipoib/host-device"),
 	both("plain netdev", "netdev/fabric", "host-device", 0.65, 0.80, "netdev/host-device"),
 	both("IPoIB, shared mode", "shared/fabric", "host-device", 0.65, 0.80, "shared/host-device"),
+	both("IB VF, exclusive", "vf/fabric", "host-device, netdev only", 1.00, 1.05, "vf/host-device"),
+	both("IB VF with a GUID", "vf/fabric-guid", "the VF as it is", 2.00, 2.00, "vf/fabric"),
 	both("PKey child", "child/fabric", "floor exec'd once, IPAM exec'd", 1.15, 1.15, "child/floor-once-ipam"),
 ), target{"VERSION", "version/fabric/add", "version/trivial/add", "trivial plugin", 1.10},
 	target{"ADD, 512 others in the journal", "journal/512/add", "journal/none/add", "none", 1.05},

@@ -31,6 +31,7 @@ type Fabric struct {
 	RoCE      []string // netdevs to put HCAs on: "eth1", or "bond0@eth1" for eth1's PCI function with bond0 as netdev
 	Immovable bool     // the driver lacks disassociate_ucontext: no moves between network namespaces
 	SRIOV     bool     // drive the PCI functions of QEMU's nvme, PF and VFs, as HCAs
+	SFs       int      // HCAs on auxiliary devices fakeib.sf.0, fakeib.sf.1, ...
 	NoVFGUID  bool     // VFs have no GUID until their PF gives them one
 	Bare      bool     // without the IPoIB module: RDMA devices that have no netdev
 }
@@ -60,6 +61,9 @@ func (f Fabric) Load(t testing.TB) {
 	}
 	if f.SRIOV {
 		args = append(args, "pci=1")
+	}
+	if f.SFs > 0 {
+		args = append(args, fmt.Sprintf("sf=%d", f.SFs))
 	}
 	if f.NoVFGUID {
 		args = append(args, "vf_guid=0")

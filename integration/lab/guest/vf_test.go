@@ -259,13 +259,42 @@ func TestVFDeviceInfo(t *testing.T) {
 	a.del(t)
 }
 
+// A subfunction, by its name on the auxiliary bus as a device plugin gives it.
+func TestVFSubfunction(t *testing.T) {
+	s1Ready = nil
+	Fabric{SFs: 2}.Load(t)
+	commands(t, [][]string{{"ip", "link", "set", "ib1", "name", "ibsf1"}, {"ip", "link", "set", "ibsf1", "mtu", "2000", "up"}})
+	before := Unchanged(t)
+	for _, fields := range []config{
+		{"deviceID": "fakeib.sf.1"},
+		{"runtimeConfig": config{"deviceID": "fakeib.sf.1"}, "capabilities": config{"deviceID": true}},
+	} {
+		for _, gone := range []bool{false, true} {
+			pod := NewPod(t, fmt.Sprintf("pod-%d-%t", len(fields), gone))
+			a := interfaceOf(pod, "net1", network(fields))
+			a.add(t)
+			if mtu := pod.link(t, "net1").Attrs().MTU; mtu != 2000 {
+				t.Errorf("MTU %d", mtu)
+			}
+			if out := pod.sh(t, "rdma dev"); !strings.Contains(out, "mlx5_1") || strings.Contains(out, "mlx5_0") {
+				t.Errorf("in the pod: %s", out)
+			}
+			if gone {
+				pod.Delete(t)
+			}
+			a.del(t)
+			Same(t, before)
+		}
+	}
+}
+
 // In shared mode the netdev goes into the pod and the RDMA device stays, both with the pod's GUID.
 func TestFunctionSharedGUID(t *testing.T) {
 	RequireMode(t, "shared")
 	vfs := VFHost(t, 2, Fabric{})
 	before := Unchanged(t)
-	pod := NewPod(t, "pod")
 	for _, gone := range []bool{false, true} {
+		pod := NewPod(t, fmt.Sprintf("pod-%t", gone))
 		a := interfaceOf(pod, "net1", vfConf(vfs[0], guidA, nil))
 		a.add(t)
 		if hw := pod.link(t, "net1").Attrs().HardwareAddr.String(); !strings.HasSuffix(hw, guidA) {

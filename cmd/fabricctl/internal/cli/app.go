@@ -75,7 +75,7 @@ func (a *app) run(ctx context.Context, args []string, version string) (status in
 		return exitOK
 	case errors.Is(err, errFinding):
 		return exitFinding
-	case errors.Is(err, errUsage), strings.HasPrefix(err.Error(), "unknown command"), strings.HasPrefix(err.Error(), "required flag"):
+	case errors.Is(err, errUsage), strings.HasPrefix(err.Error(), "unknown command"), strings.HasPrefix(err.Error(), "required flag"), strings.HasPrefix(err.Error(), "if any flags in the group"):
 		fmt.Fprintf(a.stderr, "%s: %s; see %s --help\n", name, strings.TrimPrefix(strings.ReplaceAll(err.Error(), "\n", " "), "usage: "), name)
 		return exitUsage
 	}

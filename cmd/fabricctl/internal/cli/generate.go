@@ -1,8 +1,11 @@
 package cli
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 
@@ -19,8 +22,8 @@ func (a *app) generate() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "generate KIND [RECORDING...]",
 		Short: "Write networks, device plugin configurations and workloads, ready to apply",
-		Long: `generate writes YAML for this node, or for the nodes of which there are recordings (discover --record), with the reason of
-each choice as a comment. KIND is one of:
+		Long: `generate writes YAML for this node, or for the nodes of which there are recordings (discover --record) or pictures (discover -o json),
+with the reason of each choice as a comment. KIND is one of:
 
   nad             NetworkAttachmentDefinitions, one per fabric, or one per rail where rails are planes
   device-plugin   ConfigMap of the SR-IOV network device plugin; with --shared of the RDMA shared device plugin
@@ -78,6 +81,26 @@ Ports that are Down, part of a bond or carry the default route are in none of th
 	return c
 }
 
+// picture reads one recording, or the picture of a node as JSON (discover -o json).
+func (a *app) picture(name string) (*node.Node, error) {
+	if b, err := os.ReadFile(name); err == nil && len(b) > 0 && b[0] == '{' {
+		var d discovery
+		if err := json.Unmarshal(b, &d); err != nil || d.Node == nil || d.Node.Name == "" {
+			return nil, errors.Join(fmt.Errorf("recording %s: not what discover -o json prints", name), err)
+		}
+		return d.Node, nil
+	}
+	tree, err := openTree(name)
+	if err != nil {
+		return nil, fmt.Errorf("recording %s", strings.TrimPrefix(err.Error(), "--root: "))
+	}
+	n, err := node.Open(tree, a.store())
+	if err != nil {
+		return nil, fmt.Errorf("recording %s: %w", name, err)
+	}
+	return n, nil
+}
+
 // nodes reads the recordings, or this machine without any.
 func (a *app) nodes(recordings []string) (out []*node.Node, err error) {
 	if len(recordings) == 0 {
@@ -86,13 +109,9 @@ func (a *app) nodes(recordings []string) (out []*node.Node, err error) {
 	}
 	seen := map[string]string{}
 	for _, r := range recordings {
-		tree, err := openTree(r)
+		n, err := a.picture(r)
 		if err != nil {
-			return nil, fmt.Errorf("recording %s", strings.TrimPrefix(err.Error(), "--root: "))
-		}
-		n, err := node.Open(tree, a.store())
-		if err != nil {
-			return nil, fmt.Errorf("recording %s: %w", r, err)
+			return nil, err
 		}
 		if other, ok := seen[n.Name]; ok {
 			return nil, fmt.Errorf("recordings %s and %s are both of node %s", other, r, n.Name)

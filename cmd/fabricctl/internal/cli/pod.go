@@ -99,7 +99,11 @@ Exit status 3 if there is no usable port.`,
 			if err != nil {
 				return err
 			}
-			vars, notes := nccl.Env(p.Node)
+			n, without := p.Openable()
+			vars, notes := nccl.Env(n)
+			if len(without) > 0 {
+				notes = append(notes, "visible, but without a character device in the container: "+strings.Join(without, ", "))
+			}
 			if format == "json" {
 				err = a.structured("json", struct {
 					Vars  []nccl.Var `json:"vars"`
@@ -137,7 +141,7 @@ func (a *app) pod(w where) (*doctor.Pod, error) {
 	}
 	proc, env := "/proc/self", os.Environ()
 	root := "/"
-	live := node.ReadLive
+	live, arp := node.ReadLive, arpIgnore()
 	if w.pid != 0 {
 		proc = "/proc/" + strconv.Itoa(w.pid)
 		root = proc + "/root"
@@ -152,7 +156,7 @@ func (a *app) pod(w where) (*doctor.Pod, error) {
 		}
 		env = strings.Split(string(b), "\x00")
 		live = func(s journal.Store) (l *node.Live) {
-			if err := ns.Do(func() error { l = node.ReadLive(s); return nil }); err != nil {
+			if err := ns.Do(func() error { l, arp = node.ReadLive(s), arpIgnore(); return nil }); err != nil {
 				return &node.Live{Problems: []string{err.Error()}}
 			}
 			return l
@@ -164,11 +168,29 @@ func (a *app) pod(w where) (*doctor.Pod, error) {
 		return nil, err
 	}
 	p := doctor.CollectPod(tree, os.DirFS(proc), n, env)
+	p.ARPIgnore = arp
 	var st unix.Statfs_t
 	if err := unix.Statfs(root+"/dev/shm", &st); err == nil {
 		p.Shm = int64(st.Blocks) * st.Bsize
 	}
 	return p, nil
+}
+
+// arpIgnore reads the sysctl of every interface of the calling thread's network namespace: that is what /proc/sys/net shows.
+func arpIgnore() map[string]int {
+	const dir = "/proc/sys/net/ipv4/conf/"
+	out := map[string]int{}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	for _, e := range entries {
+		b, err := os.ReadFile(dir + e.Name() + "/arp_ignore")
+		if n, nerr := strconv.Atoi(strings.TrimSpace(string(b))); err == nil && nerr == nil {
+			out[e.Name()] = n
+		}
+	}
+	return out
 }
 
 // podOfNetns looks at a network namespace without a process in it.
@@ -179,14 +201,16 @@ func (a *app) podOfNetns(path string) (*doctor.Pod, error) {
 	}
 	defer ns.Close()
 	var n *node.Node
+	var arp map[string]int
 	err = ns.DoWithSys(func(sys fs.FS) error {
+		arp = arpIgnore()
 		n, err = node.Read(onlySys{sys}, node.ReadLive(journal.Store{Dir: a.stateDir + "/none-in-a-pod"}))
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("--netns %s: %w", path, err)
 	}
-	return &doctor.Pod{Node: n, Bare: true}, nil
+	return &doctor.Pod{Node: n, Bare: true, ARPIgnore: arp}, nil
 }
 
 // onlySys is a root file system that has nothing but sys.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"os"
+	"os/exec"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -39,6 +40,15 @@ func TestScripts(t *testing.T) {
 		UpdateScripts:      *update,
 		RequireUniqueNames: true,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			// netns NAME makes a network namespace for the rest of the script.
+			"netns": func(ts *testscript.TestScript, _ bool, args []string) {
+				ts.Check(ts.Exec("ip", "netns", "add", args[0]))
+				ts.Defer(func() {
+					if err := exec.Command("ip", "netns", "delete", args[0]).Run(); err != nil {
+						ts.Logf("delete network namespace %s: %v", args[0], err) // the script has done it
+					}
+				})
+			},
 			// machine NAME DIR plants the recorded tree of a machine.
 			"machine": func(ts *testscript.TestScript, _ bool, args []string) {
 				m := machines.Named(args[0])

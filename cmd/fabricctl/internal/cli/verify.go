@@ -15,23 +15,36 @@ import (
 
 func (a *app) verify() *cobra.Command {
 	var pods, spaces, interfaces []string
-	var namespace, format string
+	var format, namespace string
+	d := deployment{}
 	c := &cobra.Command{
-		Use:   "verify {--pods A,B,... | --netns PATH,PATH,...}",
+		Use:   "verify {--pods A,B,... | --deploy [RECORDING...] | --netns PATH,PATH,...}",
 		Short: "Measure between pods, rail by rail, and judge the result against the ports' rate",
 		Long: `verify measures every pair of the pods, rail by rail, in rounds in which no pod is in two pairs: reachability (ping), whether the
 GIDs can reach each other, ib_write_bw and ib_write_lat. 90 per cent of the port's rate are good. The pods need perftest, ip,
-ping and sh; fabricctl generate perftest-pods writes such pods, and kubectl has to be in PATH. With --netns it measures
-between network namespaces of this machine, where only the IP part can be measured.
+ping and sh; fabricctl generate perftest-pods writes such pods, and kubectl has to be in PATH. --deploy makes two of them, measures, and
+deletes them. With --netns it measures between network namespaces of this machine, where only the IP part can be measured.
 
 Exit status 3 if something is slow or has failed.`,
 		Example: `  fabricctl generate perftest-pods | kubectl apply -f -
   fabricctl verify --pods rdma-test-a,rdma-test-b
+  fabricctl verify --deploy --image registry.example.com/perftest:1 gpu-1.tar.gz
   fabricctl verify --pods p1,p2,p3,p4 -o html >report.html`,
-		Args: argsBetween(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Args: argsBetween(0, 10000),
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := oneOf("output", format, "table", "json", "junit", "html"); err != nil {
 				return err
+			}
+			if len(args) > 0 && !d.wanted {
+				return fmt.Errorf("%w: unexpected argument %q: recordings are for --deploy", errUsage, args[0])
+			}
+			if d.wanted {
+				d.namespace = namespace
+				defer d.remove()
+				if err := a.deploy(cmd.Context(), &d, args); err != nil {
+					return err
+				}
+				pods = d.pods()
 			}
 			ends, err := ends(namespace, pods, spaces)
 			if err != nil {
@@ -57,7 +70,11 @@ Exit status 3 if something is slow or has failed.`,
 	}
 	f := c.Flags()
 	f.StringSliceVar(&pods, "pods", nil, "pods to measure between")
+	f.BoolVar(&d.wanted, "deploy", false, "make two pods for it, on two nodes, and delete them afterwards")
+	f.StringVar(&d.image, "image", "example.com/perftest:latest", "image of these pods")
+	f.StringVar(&d.fabric, "fabric", "", "fabric of these pods (default: the one with the most bandwidth)")
 	f.StringSliceVar(&spaces, "netns", nil, "network namespaces of this machine to measure between")
+	c.MarkFlagsMutuallyExclusive("pods", "deploy", "netns")
 	f.StringVarP(&namespace, "namespace", "n", "default", "namespace of the pods")
 	f.StringSliceVar(&interfaces, "interfaces", nil, "the rails (default: net1, net2, ... and InfiniBand interfaces)")
 	f.StringVarP(&format, "output", "o", "table", "table, json, junit or html")
@@ -65,9 +82,6 @@ Exit status 3 if something is slow or has failed.`,
 }
 
 func ends(namespace string, pods, spaces []string) (out []*measure.End, err error) {
-	if len(pods) > 0 && len(spaces) > 0 {
-		return nil, fmt.Errorf("%w: --pods or --netns, not both", errUsage)
-	}
 	if len(pods)+len(spaces) < 2 {
 		return nil, fmt.Errorf("%w: name two ends at the least, with --pods A,B or --netns A,B", errUsage)
 	}

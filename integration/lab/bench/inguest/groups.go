@@ -23,8 +23,16 @@ func (b *bench) groups() []group {
 		{"child", b.beside(child, child, childConf(child), ipCommands(child)), b.reset},
 		{"journal", b.journal(first), b.reset},
 		{"rails", append(b.fourRails("fabric", "previous"), b.fourFloors()...), b.reset},
+		{"vf", b.functions(), b.reset},
 		{"shared", b.beside(first, shared(first), conf(first), b.hostDevice(first)), b.reset},
 	}
+}
+
+// functions measures a VF as it is, and with a GUID of the pod's, for which its driver is bound again in ADD and in DEL.
+func (b *bench) functions() []contestant {
+	j := b.function()
+	guid := conf(j)[:len(conf(j))-1] + `,"guid":"00:11:22:33:44:55:66:77","linkState":"enable"}`
+	return append(b.beside(j, j, conf(j), b.hostDevice(j)), b.attachment("fabric-guid", "fabric", "bench-guid", j.Pod, guid))
 }
 
 // beside returns the plugin and everything that it is compared with for one device. least is the kernel's part of it.

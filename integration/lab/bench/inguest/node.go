@@ -19,6 +19,7 @@ import (
 type node struct {
 	bin string
 	nic string // a plain netdev, on virtio
+	vf  string // PCI address of a virtual function; "" if the guest has no such PF
 }
 
 const (
@@ -35,12 +36,15 @@ func rail(i int) bare.Job {
 
 func (n *node) setUp() error {
 	for _, c := range [][]string{
-		{"modprobe", "virtio_net"}, {"modprobe", "ib_ipoib"}, {"modprobe", "fakeib", fmt.Sprintf("num=%d", rails), "pkeys=0xffff,0x8001"},
+		{"modprobe", "virtio_net"}, {"modprobe", "ib_ipoib"}, {"modprobe", "fakeib", fmt.Sprintf("num=%d", rails), "pci=1", "pkeys=0xffff,0x8001"},
 		{"ip", "netns", "add", filepath.Base(pod)}, {"ip", "-n", filepath.Base(pod), "link", "set", "lo", "up"},
 	} {
 		if err := command(c[0], c[1:]...); err != nil {
 			return err
 		}
+	}
+	if err := n.makeVF(); err != nil {
+		return err
 	}
 	links, err := netlink.LinkList()
 	if err != nil {
@@ -66,12 +70,49 @@ func (n *node) setUp() error {
 	return n.reset()
 }
 
+// makeVF makes a virtual function where the guest has a PF that fakeib drives: ibv0 on ibpf.
+func (n *node) makeVF() error {
+	pfs, err := filepath.Glob("/sys/bus/pci/drivers/fakeib/*/sriov_numvfs")
+	if err != nil || len(pfs) == 0 {
+		return err
+	}
+	if err := os.WriteFile(pfs[0], []byte("1"), 0o200); err != nil {
+		return fmt.Errorf("make a VF: %w", err)
+	}
+	dir := filepath.Dir(pfs[0])
+	for from, to := range map[string]string{dir: "ibpf", dir + "/virtfn0": vfName} {
+		found, err := filepath.Glob(from + "/net/*")
+		if err != nil || len(found) != 1 {
+			return fmt.Errorf("netdevs of %s: %v, %w", from, found, err)
+		}
+		if err := command("ip", "link", "set", filepath.Base(found[0]), "name", to, "up"); err != nil {
+			return err
+		}
+	}
+	target, err := os.Readlink(dir + "/virtfn0")
+	if err != nil {
+		return fmt.Errorf("find the VF: %w", err)
+	}
+	n.vf = filepath.Base(target)
+	return nil
+}
+
+const vfName = "ibv0"
+
+// function is the job of the VF. Its HCA comes after those of the rails and of its PF.
+func (n *node) function() bare.Job {
+	return bare.Job{Mode: "ipoib", Netns: pod, Host: vfName, Pod: "net9", Address: "10.9.9.5/24", Bus: n.vf, HCA: fmt.Sprintf("mlx5_%d", rails+1)}
+}
+
 // reset sets every netdev up, as it is on a node in use: some contestants leave it down. It fails when one is missing
 // or has another name.
 func (n *node) reset() error {
 	names := []string{n.nic}
 	for i := range rails {
 		names = append(names, rail(i).Host)
+	}
+	if n.vf != "" {
+		names = append(names, vfName)
 	}
 	for _, name := range names {
 		l, err := netlink.LinkByName(name)
