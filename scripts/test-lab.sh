@@ -9,7 +9,7 @@ scripts/lab-setup.sh "$@" igb
 echo "test-lab: kernels $*"
 export FABRIC_LAB_KERNELS="$*" FABRIC_LAB_RUN=${LAB_RUN:-}
 # -count=1: what is under test is the kernel, of which the test cache knows nothing.
-# Not integration/cluster, which boots nothing: make e2e.
+# Not integration/cluster: that is make e2e.
 list=$($go list ./integration/...)
 mapfile -t packages < <(grep -v /integration/cluster <<<"$list")
 $go test -json -count=1 -timeout "${LAB_TIMEOUT:-60m}" "${packages[@]}" | $go run ./scripts/testreport -v
