@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # test-lab.sh KERNEL...   runs integration/ on these kernels: 6.1, 6.12, next. They are fetched once. LAB_RUN narrows it to
-# the guest tests that match a regular expression, LAB_TIMEOUT (60m) bounds the whole.
+# the guest tests that match a regular expression, LAB_TIMEOUT (75m) bounds the whole.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,4 +12,4 @@ export FABRIC_LAB_KERNELS="$*" FABRIC_LAB_RUN=${LAB_RUN:-}
 # Not integration/cluster: that is make e2e.
 list=$($go list ./integration/...)
 mapfile -t packages < <(grep -v /integration/cluster <<<"$list")
-$go test -json -count=1 -timeout "${LAB_TIMEOUT:-60m}" "${packages[@]}" | $go run ./scripts/testreport -v
+$go test -json -count=1 -timeout "${LAB_TIMEOUT:-75m}" "${packages[@]}" | $go run ./scripts/testreport -v

@@ -25,8 +25,8 @@ type Suite struct {
 // exclusive is how a node gets exclusive RDMA namespaces: like "options ib_core netns_mode=0" in modprobe.d.
 var exclusive = []string{"ib_core.netns_mode=0"}
 
-// on612 is for suites about the plugin's manners: selectors, messages, orders. What differs between kernels is in the
-// matrix, the returns and the facts, which run on all of them.
+// on612 is for suites about the plugin's manners (selectors, messages, orders), and for the matrix of what is the same on all
+// kernels: a VF's settings. What differs between kernels is in the matrix, the returns and the facts, which run on all.
 var on612 = []string{"6.12"}
 
 // Suites are all suites. Every guest test belongs to exactly one: TestLab fails otherwise.
@@ -50,15 +50,31 @@ var Suites = []Suite{
 	},
 	{
 		Name:    "vf",
-		Run:     `^Test(VF|MatrixVF)`,
+		Run:     `^TestVF`,
 		Append:  append([]string{"intel_iommu=on"}, exclusive...), // vfio-pci wants an IOMMU
 		Devices: append([]string{"-device", "intel-iommu"}, SRIOV(8)...),
-		Shards:  2,
+		Timeout: 15 * time.Minute,
+	},
+	{
+		Name:    "vf-matrix",
+		Series:  on612,
+		Run:     `^TestMatrixVF`,
+		Append:  exclusive,
+		Devices: SRIOV(2),
+		Timeout: 15 * time.Minute,
+	},
+	{
+		Name:    "igb-matrix",
+		Series:  on612,
+		Run:     `^TestMatrixIGB`,
+		Append:  exclusive,
+		Devices: append(VirtioNet(1), IGB()...),
+		NewQEMU: true,
 		Timeout: 15 * time.Minute,
 	},
 	{
 		Name:    "igb",
-		Run:     `^Test(IGB|MatrixIGB)`,
+		Run:     `^TestIGB`,
 		Append:  exclusive,
 		Devices: append(VirtioNet(1), IGB()...),
 		NewQEMU: true,
@@ -94,7 +110,7 @@ var Suites = []Suite{
 		Series:  on612,
 		Run:     `^TestParallel`,
 		Append:  exclusive,
-		Timeout: 12 * time.Minute,
+		Timeout: 25 * time.Minute,
 	},
 	{
 		Name:    "agent",

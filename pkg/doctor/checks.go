@@ -41,6 +41,7 @@ var Checks = []Check{
 	{"pod-gids", "RoCE ports have GIDs for addresses", "the interface has no address, or a link-local one only: RoCE v2 needs an IP address", "\"ipam\" in the network; ip address in the pod"},
 	{"pod-gid-index", "NCCL_IB_GID_INDEX fits every port", "the table is shorter where the pod has fewer addresses; index 3 is the usual one and not a law", "fabricctl nccl-env"},
 	{"pod-subnets", "The pod's rails have subnets of their own", "two rails in one subnet: the kernel answers ARP for either address on either, and sends everything through one", "a subnet per rail, or \"routing\": {\"sourceBased\": true} in the network"},
+	{"pod-mtu", "The pod's rails of a fabric have one MTU", "packets of the larger size are lost on the way to the smaller", "\"mtu\" in the networks; the host's interfaces: fabricctl doctor host"},
 	{"pod-env-hca", "NCCL_IB_HCA and UCX_NET_DEVICES name what is there", "names of another node, or of the host", "fabricctl nccl-env"},
 	{"pod-env-socket", "NCCL_SOCKET_IFNAME names what is there", "interface names of the host do not count in the pod", "fabricctl nccl-env"},
 	{"pod-env-off", "RDMA is not switched off", "NCCL_IB_DISABLE=1, or NCCL_NET=Socket", "unset it"},

@@ -10,7 +10,8 @@ type Message struct {
 	ID       string
 	Title    string
 	Pattern  *regexp.Regexp
-	Examples []string // as the programs print them
+	Except   *regexp.Regexp // lines that Pattern fits, and that mean something else; may be nil
+	Examples []string       // as the programs print them
 	Cause    string
 	Cure     string
 }
@@ -34,7 +35,7 @@ func Explain(log string) (out []Explanation) {
 	for line := range strings.Lines(log) {
 		line = strings.TrimSpace(strings.ToValidUTF8(line[:min(len(line), maxLine)], "?"))
 		for _, m := range Messages {
-			if seen[m.ID] || !m.Pattern.MatchString(line) {
+			if seen[m.ID] || !m.Pattern.MatchString(line) || m.Except != nil && m.Except.MatchString(line) {
 				continue
 			}
 			seen[m.ID] = true

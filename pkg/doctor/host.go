@@ -155,11 +155,19 @@ func hostSubnets(_ *Host, f fabric.Fabrics) (out []Finding) {
 	return pass(out, "host-subnets", "no two rails share a subnet")
 }
 
-func hostMTU(h *Host, f fabric.Fabrics) (out []Finding) {
+func hostMTU(h *Host, f fabric.Fabrics) []Finding {
+	if len(f.Fabrics) == 0 {
+		return nil
+	}
+	return pass(mtus("host-mtu", h.Node, f, "VF", "SF"), "host-mtu", "one MTU in each fabric")
+}
+
+// mtus finds fabrics whose rails on the node differ in MTU, functions of some kinds aside.
+func mtus(id string, n *node.Node, f fabric.Fabrics, aside ...string) (out []Finding) {
 	for _, f := range f.Fabrics {
 		by := map[int][]string{}
-		for _, p := range f.On(h.Node.Name) {
-			if d := h.Node.Netdev(p.Netdev); d != nil && p.Kind == "PF" {
+		for _, p := range f.On(n.Name) {
+			if d := n.Netdev(p.Netdev); d != nil && !slices.Contains(aside, p.Kind) {
 				by[d.MTU] = append(by[d.MTU], d.Name)
 			}
 		}
@@ -171,12 +179,9 @@ func hostMTU(h *Host, f fabric.Fabrics) (out []Finding) {
 			parts = append(parts, fmt.Sprintf("%d: %s", mtu, strings.Join(names, " ")))
 		}
 		slices.Sort(parts)
-		out = append(out, finding("host-mtu", Warn, f.Name+": MTU "+strings.Join(parts, "; ")))
+		out = append(out, finding(id, Warn, f.Name+": MTU "+strings.Join(parts, "; ")))
 	}
-	if len(f.Fabrics) == 0 {
-		return nil
-	}
-	return pass(out, "host-mtu", "one MTU in each fabric")
+	return out
 }
 
 func hostBond(h *Host, _ fabric.Fabrics) (out []Finding) {
@@ -248,7 +253,7 @@ func hostMemlock(h *Host, _ fabric.Fabrics) []Finding {
 
 func hostPlugin(h *Host, _ fabric.Fabrics) []Finding {
 	if slices.Contains(h.Plugins, "fabric") {
-		return one(finding("host-plugin", OK, "/opt/cni/bin/fabric"))
+		return one(finding("host-plugin", OK, strings.TrimSpace("/opt/cni/bin/fabric "+h.PluginSum)))
 	}
 	if len(h.Plugins) == 0 && len(h.CNI) == 0 {
 		return nil // no container runtime here

@@ -18,6 +18,7 @@ type Host struct {
 	Cmdline   string
 	CNI       []string // names in /etc/cni/net.d, in order
 	Plugins   []string // names in /opt/cni/bin
+	PluginSum string   // checksum of /opt/cni/bin/fabric in words; empty: not known, as in a recording
 	Memlock   string   // LimitMEMLOCK of containerd.service; empty: not set
 	HasUnit   bool     // containerd.service was found
 	Stranded  []string // attachments whose pod is gone, in words

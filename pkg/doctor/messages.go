@@ -5,7 +5,7 @@ import "regexp"
 // Messages are the log lines that doctor explain recognises, each id once.
 var Messages = []Message{
 	{
-		ID: "log-mr", Title: "Memory could not be registered", Pattern: regexp.MustCompile(`(?i)Couldn't allocate MR|Failed to allocate MR|ibv_reg_(dmabuf_)?mr\w* failed with (error )?(12 )?Cannot allocate memory|Couldn't register memory|ibv_reg_mr.*(ENOMEM|Cannot allocate)|mlx5.*(create|reg)_mr.*ENOMEM`),
+		ID: "log-mr", Title: "Memory could not be registered", Pattern: regexp.MustCompile(`(?i)Couldn't allocate MR|Failed to allocate MR|ibv_reg_(dmabuf_)?mr\w* failed with (error )?(12 )?Cannot allocate memory|Couldn't register memory|Unable to create QP|ibv_create_(qp|cq) failed with (error )?(12 )?Cannot allocate memory|ibv_reg_mr.*(ENOMEM|Cannot allocate)|mlx5.*(create|reg)_mr.*ENOMEM`),
 		Examples: []string{"Couldn't allocate MR", "misc/ibvwrap.cc:180 NCCL WARN Call to ibv_reg_mr failed with error Cannot allocate memory"},
 		Cause:    "verbs pin memory. The limit of locked memory (memlock) of the container's user is too small and the container lacks the capability IPC_LOCK, or the pod's memory limit is smaller than what is to be pinned",
 		Cure:     "securityContext: {capabilities: {add: [IPC_LOCK]}}, and for users other than root ulimit -l unlimited (LimitMEMLOCK=infinity for containerd.service); raise or remove resources.limits.memory; see it with: fabricctl doctor pod",
@@ -29,20 +29,21 @@ var Messages = []Message{
 		Cure:     "ls /sys/class/infiniband in the container; fabricctl discover on the node",
 	},
 	{
-		ID: "log-qp-timeout", Title: "A queue pair found no way to its peer", Pattern: regexp.MustCompile(`ibv_modify_qp failed with (error )?(110 )?Connection timed out|ibv_modify_qp failed with (error )?(113 )?No route to host|Failed to modify QP.*(timed out|No route)`),
-		Examples: []string{"misc/ibvwrap.cc:262 NCCL WARN Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_2:1, curr state INIT, next state RTR, local GID index 3, local GID ::ffff:192.168.10.11, remote GID ::ffff:192.168.11.12"},
+		ID: "log-qp-timeout", Title: "A queue pair found no way to its peer", Pattern: regexp.MustCompile(`ibv_modify_qp failed with (error )?(110 )?Connection timed out|ibv_modify_qp failed with (error )?(113 |101 )?(No route to host|Network is unreachable)|Failed to modify QP.*(timed out|No route|unreachable)`),
+		Examples: []string{"Failed to modify QP to RTR: Connection timed out", "ibvwrap.cc:187 NCCL WARN Call to ibv_modify_qp failed with error Network is unreachable", "misc/ibvwrap.cc:262 NCCL WARN Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_2:1, curr state INIT, next state RTR, local GID index 3, local GID ::ffff:192.168.10.11, remote GID ::ffff:192.168.11.12"},
 		Cause:    "the kernel could not resolve the peer's address on this port: two planes were paired that do not reach each other, or ARP is answered by the wrong rail, or a VLAN or a switch is in the way",
 		Cure:     "pair the same rail on both nodes: NCCL_IB_HCA with = and in rail order (fabricctl nccl-env), NCCL_CROSS_NIC=0; ping -I NETDEV PEER on that rail; two rails in one subnet: \"routing\": {\"sourceBased\": true}",
 	},
 	{
-		ID: "log-qp-modify", Title: "A queue pair was given a GID that is not there", Pattern: regexp.MustCompile(`ibv_modify_qp failed with (error )?(22 )?Invalid argument|Failed to modify QP( 0x\w+)? to RTR|invalid GID index|Failed to query GID|ibv_query_gid.*failed`),
+		ID: "log-qp-modify", Title: "A queue pair was given a GID that is not there", Except: regexp.MustCompile(`timed out|No route|unreachable`),
+		Pattern:  regexp.MustCompile(`ibv_modify_qp failed with (error )?(22 |19 )?(Invalid argument|No such device)|Failed to modify QP( 0x\w+)? to RTR|invalid GID index|Failed to query GID|ibv_query_gid.*failed`),
 		Examples: []string{"NCCL WARN Call to ibv_modify_qp failed with 22 Invalid argument", "Failed to modify QP 0x1a2 to RTR"},
 		Cause:    "the GID index has no entry on this port: the pod has fewer addresses than the host, so the table is shorter; or RoCE v1 and v2 were mixed",
 		Cure:     "do not set NCCL_IB_GID_INDEX by habit; fabricctl nccl-env computes it; fabricctl discover -o json shows each port's gids",
 	},
 	{
 		ID: "log-wc-retry", Title: "The peer did not answer any more", Pattern: regexp.MustCompile(`(?i)(completion|wc|work completion).*(error|status)[ :=]*12\b|transport retry counter exceeded|IBV_WC_RETRY_EXC_ERR|Completion with error at (client|server)|vendor[_ ]err(or)?[ :=]*(129|0x81)\b`),
-		Examples: []string{"NCCL WARN NET/IB : Got completion from peer 192.168.10.12<47722> with status=12 opcode=0 len=0 vendor err 129 (Send)", "mlx5_2: got completion with error: transport retry counter exceeded"},
+		Examples: []string{"NCCL WARN NET/IB : Got completion from peer 192.168.10.12<47722> with status=12 opcode=0 len=0 vendor err 129 (Send)", "NCCL WARN NET/IB : Got completion with error 12, opcode 0, len 0, vendor err 129", "mlx5_2: got completion with error: transport retry counter exceeded"},
 		Cause:    "packets or acknowledgements are lost: the path has another MTU, RoCE runs without PFC or ECN, a firewall drops UDP 4791, the port has errors, or the peer's process has died",
 		Cure:     "look at the peer's log first; same MTU on all hops (ping -M do -s 8972); mlnx_qos, ethtool -S NETDEV | grep -E 'discard|pause'; /sys/class/infiniband/*/ports/1/counters/symbol_error",
 	},
@@ -77,10 +78,16 @@ var Messages = []Message{
 		Cure:     "mpirun --mca pml ucx --mca btl ^openib, or -mca btl tcp,self when only NCCL is to use RDMA; locked memory: capability IPC_LOCK",
 	},
 	{
-		ID: "log-gpudirect", Title: "GPUDirect RDMA is off", Pattern: regexp.MustCompile(`GPU Direct RDMA Disabled|ibv_reg_mr\w* failed with (error )?(14 )?Bad address|nvidia[-_]peermem.*(not|failed)|nv_peer_mem.*(not|failed)`),
-		Examples: []string{"NCCL INFO NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'", "Call to ibv_reg_mr_iova2 failed with error Bad address"},
+		ID: "log-gpudirect", Title: "GPUDirect RDMA is off", Pattern: regexp.MustCompile(`GPU Direct RDMA Disabled|ibv_reg_mr\w* failed with (error )?(14 )?Bad address|nvidia[-_]peermem.*(not|failed)|nv_peer_mem.*(not|failed)|ERRNO: Bad address`),
+		Examples: []string{"NCCL INFO NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'", "Call to ibv_reg_mr_iova2 failed with error Bad address", "ERRNO: Bad address."},
 		Cause:    "the HCA can't reach GPU memory: neither nvidia_peermem nor dma-buf is there, or the GPU is too far away on PCIe",
 		Cure:     "modprobe nvidia_peermem on the host, or the open GPU kernel modules and kernel 5.12 or later for dma-buf; the distance: fabricctl discover, column GPUS",
+	},
+	{
+		ID: "log-peer-gone", Title: "The other end of perftest has ended", Pattern: regexp.MustCompile(`Couldn't read remote address|Unable to exchange data between (server|servers)|Failed to exchange data between server and clients|Couldn't connect to \S+:\d+`),
+		Examples: []string{"ethernet_read_keys: Couldn't read remote address", "Couldn't connect to 192.168.10.2:18515"},
+		Cause:    "its own message is on that side; or no server listens there yet, or the two versions of perftest differ",
+		Cure:     "start the server first, and read what it prints; the same perftest on both sides",
 	},
 	{
 		ID: "log-shm", Title: "/dev/shm is too small", Pattern: regexp.MustCompile(`/dev/shm/nccl-|No space left on device.*shm|shm.*No space left on device|shared memory segment.*(failed|error)`),

@@ -36,12 +36,13 @@ var clusterMessages = []Message{
 	},
 	{
 		ID: "log-range-full", Title: "whereabouts has no address left", Pattern: regexp.MustCompile(`Could not allocate IP in range|no (more )?(available )?(IP )?addresses? (are )?(available|left)|IPAM.*range.*(full|exhausted)`),
-		Examples: []string{"error assigning IP: Could not allocate IP in range: ip: 192.168.3.225 / - 192.168.3.238 / range: 192.168.3.224/28 / excludeRanges: [192.168.3.229/30]"},
-		Cause:    "the range is too small for the pods, or addresses of dead pods are still taken",
-		Cure:     "kubectl get ippools.whereabouts.cni.cncf.io -A -o yaml; a wider range (a /27 has 30 addresses, for rails times pods); whereabouts' ip-reconciler; fabricctl repair on the nodes",
+		Examples: []string{"error assigning IP: Could not allocate IP in range: ip: 192.168.3.225 / - 192.168.3.238 / range: 192.168.3.224/28 / excludeRanges: [192.168.3.229/30]",
+			"error at storage engine: Could not allocate IP in range: ip: 100.76.215.210 / - 100.76.215.213 / range: net.IPNet{IP:net.IP{0x64, 0x4c, 0xd7, 0xd0}}"},
+		Cause: "the range is too small for the pods, or addresses of dead pods are still taken",
+		Cure:  "kubectl get ippools.whereabouts.cni.cncf.io -A -o yaml; a wider range (a /27 has 30 addresses, for rails times pods); whereabouts' ip-reconciler; fabricctl repair on the nodes",
 	},
 	{
-		ID: "log-range-lease", Title: "whereabouts waited too long", Pattern: regexp.MustCompile(`time limit exceeded while waiting to become leader|error at storage engine|context deadline exceeded.*whereabouts|whereabouts.*context deadline exceeded|leader election.*whereabouts`),
+		ID: "log-range-lease", Title: "whereabouts waited too long", Pattern: regexp.MustCompile(`time limit exceeded while waiting to become leader|context deadline exceeded.*whereabouts|whereabouts.*context deadline exceeded|leader election.*whereabouts`),
 		Examples: []string{"error at storage engine: time limit exceeded while waiting to become leader"},
 		Cause:    "all addresses of a cluster go through one lease: hundreds of pods at once are slow, and the API server may be",
 		Cure:     "it is retried; fewer pods at a time, one range per rail, or node slices (enable_slices with equal ranges per network_name)",
@@ -59,10 +60,16 @@ var clusterMessages = []Message{
 		Cure:     "echo 'options ib_core netns_mode=0' >/etc/modprobe.d/ib_core.conf; update-initramfs -u (dracut -f); reboot",
 	},
 	{
-		ID: "log-shared-plugin", Title: "The RDMA shared device plugin does not start", Pattern: regexp.MustCompile(`(?i)(rdma.*exclusive.*(shared|not supported|incorrect)|incorrect RDMA subsystem mode|RDMA subsystem.*(is not|not set to).*shared)`),
-		Examples: []string{"incorrect RDMA subsystem mode. Exclusive mode is not supported by the shared device plugin"},
+		ID: "log-shared-plugin", Title: "The RDMA shared device plugin does not start", Pattern: regexp.MustCompile(`(?i)(rdma.*exclusive.*(shared|not supported|incorrect)|incorrect RDMA subsystem (mode|network namespace)|RDMA subsystem.*(is not|not set to).*shared)`),
+		Examples: []string{"Exiting.. can not change : incorrect RDMA subsystem network namespace"},
 		Cause:    "in exclusive mode a pod can't use the host's RDMA devices, which is all that plugin does",
 		Cure:     "exclusive: the SR-IOV network device plugin with fabric; shared: rdma system set netns shared (see host-rdma-mode)",
+	},
+	{
+		ID: "log-rdma-spec", Title: "A device plugin finds no character devices for an HCA", Pattern: regexp.MustCompile(`missing RDMA device spec for device`),
+		Examples: []string{`error creating new device: "missing RDMA device spec for device 0000:c4:00.0, RDMA device \"issm\" not found"`},
+		Cause:    "ib_umad or ib_uverbs is not loaded, or the port is Ethernet: it has no issm device, which is for InfiniBand management",
+		Cure:     "modprobe -a ib_umad ib_uverbs rdma_ucm; for RoCE a version of the plugin that does not ask for it; leave functions that are no rail out of the selectors",
 	},
 	{
 		ID: "log-mode-shared", Title: "The network wants exclusive mode", Pattern: regexp.MustCompile(`network namespace mode is shared|namespace awareness mode is not set to exclusive|RDMA subsystem namespace awareness`),

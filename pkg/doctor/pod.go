@@ -12,10 +12,10 @@ import (
 
 // CheckPod runs every check of a pod.
 func CheckPod(p *Pod) (out []Finding) {
-	checks := []func(*Pod) []Finding{podInterface, podPorts, podGIDs, podSubnets}
+	checks := []func(*Pod) []Finding{podInterface, podPorts, podGIDs, podSubnets, podMTU}
 	if !p.Bare {
 		checks = []func(*Pod) []Finding{
-			podInterface, podVerbs, podUsable, podForeign, podPorts, podMemlock, podMemory, podGIDs, podGIDIndex, podSubnets, podEnvHCA,
+			podInterface, podVerbs, podUsable, podForeign, podPorts, podMemlock, podMemory, podGIDs, podGIDIndex, podSubnets, podMTU, podEnvHCA,
 			podEnvSocket, podEnvOff, podHCOLL, podShm,
 		}
 	}
@@ -188,6 +188,8 @@ func podSubnets(p *Pod) (out []Finding) {
 	}
 	return out
 }
+
+func podMTU(p *Pod) []Finding { return mtus("pod-mtu", p.Node, p.Node.Fabrics()) }
 
 func podEnvHCA(p *Pod) (out []Finding) {
 	for _, v := range []string{"NCCL_IB_HCA", "UCX_NET_DEVICES"} {

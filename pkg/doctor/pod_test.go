@@ -65,6 +65,7 @@ func TestCheckPod(t *testing.T) {
 			p.Node.Netdev("xgbe3").Addrs = p.Node.Netdev("xgbe2").Addrs
 			p.ARPIgnore = map[string]int{"xgbe2": 1, "xgbe3": 1, "xgbe4": 1, "xgbe5": 1}
 		}, ""},
+		{"MTU", nil, func(p *Pod) { p.Node.Netdev("xgbe3").MTU = 1500 }, "WARN pod-mtu roce-200g: MTU 1500: xgbe3; 9000: xgbe2 xgbe4 xgbe5\n"},
 		{"port down", nil, func(p *Pod) { p.Node.HCA("mlx5_2").Ports[0].State = "Down" }, "WARN pod-port-state mlx5_2:1 is Down (LinkUp)\n"},
 	} {
 		p := pod(t, machines.RoCE(), c.env...)

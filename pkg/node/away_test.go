@@ -38,6 +38,20 @@ func TestDeviceInPod(t *testing.T) {
 	if f := n.Fabrics(); len(f.Fabrics) != 1 || len(f.Fabrics[0].Rails) != 3 {
 		t.Errorf("fabrics: %+v", f)
 	}
+	// With what the pod's own sysfs says it has its place among the rails.
+	whole, err := node.Open(machines.H20().FS, journal.Store{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Live.Attachments[0].Ports = whole.HCA("mlx5_0").Ports
+	m.Done()
+	if n, err = node.Open(m.FS, journal.Store{}); err != nil {
+		t.Fatal(err)
+	}
+	f := n.Fabrics()
+	if len(f.Fabrics) != 1 || len(f.Fabrics[0].Rails) != 4 || f.Fabrics[0].Rails[0].Ports[0].InPod != "ml/train-0" || n.HCA("mlx5_0").Ports[0].Netdev != "ibs108" {
+		t.Errorf("fabrics: %+v", f)
+	}
 }
 
 // VFs and SFs know their parent, and are in the rail of their PF.

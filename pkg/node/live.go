@@ -15,6 +15,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 	"github.com/fabric-cni/fabric-cni/pkg/journal"
 	"github.com/fabric-cni/fabric-cni/pkg/link"
+	"github.com/fabric-cni/fabric-cni/pkg/netns"
 	"github.com/fabric-cni/fabric-cni/pkg/rdma"
 )
 
@@ -52,6 +53,7 @@ type Attachment struct {
 	MoveRDMA  bool           `json:"moveRDMA,omitempty"`
 	HCA       *device.HCA    `json:"hca,omitempty"`    // as it was on the host
 	Netdev    string         `json:"netdev,omitempty"` // its name on the host
+	Ports     []Port         `json:"ports,omitempty"`  // as they are now in the pod, if it could be asked
 }
 
 // Owner is who has the device, in words.
@@ -76,9 +78,36 @@ func ReadLive(store journal.Store) *Live {
 		l.Problems = append(l.Problems, fmt.Sprintf("journal: %v", err))
 	}
 	for _, e := range entries {
-		l.Attachments = append(l.Attachments, attachment(e))
+		a := attachment(e)
+		a.Ports = portsInPod(e)
+		l.Attachments = append(l.Attachments, a)
 	}
 	return l
+}
+
+// portsInPod reads the ports of an RDMA device that has moved where it is now: the journal knows only what they were like, and
+// not their rate. A pod that is gone, or another one at its path, has nothing to tell.
+func portsInPod(e *journal.Entry) (ports []Port) {
+	if !e.MoveRDMA || e.HCA == nil {
+		return nil
+	}
+	ns, err := netns.Open(e.NetnsPath)
+	if err != nil {
+		return nil
+	}
+	defer ns.Close()
+	if ns.ID != e.Netns {
+		return nil
+	}
+	_ = ns.DoWithSys(func(sys fs.FS) error { // without the right to mount a sysfs the journal has to do
+		var problems []string
+		t := tree{sys, &problems}
+		if dir := t.real("class/infiniband/" + cmp.Or(e.RDMAName, e.HCA.Name)); dir != "" {
+			ports = t.hca(e.HCA.Name, dir).Ports
+		}
+		return nil
+	})
+	return ports
 }
 
 func (l *Live) links() error {
@@ -207,7 +236,14 @@ func (n *Node) away(t tree, live *Live) {
 		if !a.Address.IsZero() {
 			t.hardware(&h, t.real("sys/bus/"+a.Address.Bus+"/devices/"+a.Address.Name))
 		}
+		for _, p := range a.Ports {
+			p.Netdev = a.Netdev // by which the host knows it
+			h.Ports = append(h.Ports, p)
+		}
 		for _, p := range a.HCA.Ports {
+			if len(a.Ports) > 0 {
+				break
+			}
 			h.Ports = append(h.Ports, Port{Number: p.Number, LinkLayer: p.LinkLayer, State: p.State.String(), Phys: p.Phys.String(),
 				LID: p.LID, SMLID: p.SMLID, Netdev: a.Netdev})
 		}

@@ -147,7 +147,7 @@ func (c *call) bringHome(e *journal.Entry, release func()) error {
 	ctx, cancel := bounded(wait)
 	defer cancel()
 	err = r.Settle(ctx, apply.Home{HCA: hca, Netdev: e.Netdev, Side: side, VF: vfHome(e), Taken: taken(e), Elapsed: elapsed(e),
-		Gone: func() bool { return !c.host.Present(e.Address) }})
+		Gone: func() bool { return c.gone(e, pod == nil) }})
 	if errors.Is(err, apply.ErrGone) {
 		c.log.Warn("device can't be returned", "device", e.Claim, "reason", err)
 		err = nil
@@ -157,6 +157,15 @@ func (c *call) bringHome(e *journal.Entry, release func()) error {
 		err = c.restoredPartly(e, partly)
 	}
 	return errors.Join(append(errs, err)...)
+}
+
+// gone tells that a device which is nowhere to be found does not come back: its hardware has left, or it is a virtual one,
+// which the kernel deletes with the namespace it is in (net/core/dev.c, default_device_exit_batch).
+func (c *call) gone(e *journal.Entry, pod bool) bool {
+	if e.Address.IsZero() {
+		return pod && e.Netdev != nil && e.Netdev.Kind != ""
+	}
+	return !c.host.Present(e.Address)
 }
 
 // maxTries is how often DEL reports that a device is home but could not be restored in full. The runtime calls again each

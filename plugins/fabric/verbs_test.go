@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/fabric-cni/fabric-cni/integration/sandbox"
 )
 
 // CHECK names every difference, and changes nothing.
@@ -153,5 +155,18 @@ func TestVersion(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"}, v.Supported); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// A virtual device dies with the pod's namespace. DEL does not insist on it, and nothing stays on file.
+func TestDelOfVirtualDeviceThatDied(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.must(t, n.call("ADD", conf()))
+	sandbox.Run(t, "ip", "netns", "delete", n.pod.Name)
+	sandbox.Run(t, "ip", "netns", "add", n.pod.Name) // for the end of the test; another namespace
+	n.must(t, n.call("DEL", conf()))
+	if files := n.files(t); len(files) > 0 {
+		t.Errorf("left on file: %v", files)
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 const parallelRails = 8
 
-// rounds is how often the parallel test goes round. 200 on one kernel, fewer on the others: the machine is emulated.
+// rounds is how often the parallel test goes round: 200 on one kernel, fewer on the others: the machine is emulated.
 func rounds(t *testing.T) int { return roundsOr(t, 200, 25) }
 
 // vfRounds is rounds for VFs, whose drivers are rebound one after the other.

@@ -117,6 +117,14 @@ func argsBetween(least, most int) cobra.PositionalArgs {
 	}
 }
 
+// running refuses a recording for what concerns the running machine only.
+func (a *app) running(what string) error {
+	if a.root != "/" {
+		return fmt.Errorf("%w: %s is about the running machine, and --root is %s", errUsage, what, a.root)
+	}
+	return nil
+}
+
 // oneOf checks a value that has to be one of a few.
 func oneOf(flag, value string, allowed ...string) error {
 	for _, a := range allowed {

@@ -26,7 +26,7 @@ func (a *app) discover() *cobra.Command {
 ports into fabrics and rails, and says why. It reads sysfs and netlink, needs no other program, and changes nothing.
 
 With --record it writes what it has read to a file, which --root of any command reads on another machine. The file has
-names, addresses and GUIDs of the node, and no configuration.`,
+names, addresses and GUIDs of the node, and what doctor host asks for.`,
 		Example: `  fabricctl discover
   fabricctl discover -o wide
   fabricctl discover -o html >node.html

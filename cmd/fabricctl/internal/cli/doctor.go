@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -77,6 +79,9 @@ func (a *app) host() (*doctor.Host, error) {
 		}
 	}
 	_, h.PolicyErr = policy.Load(policy.DefaultPath)
+	if b, err := os.ReadFile("/opt/cni/bin/fabric"); err == nil {
+		h.PluginSum = fmt.Sprintf("(sha256 %x)", sha256.Sum256(b))
+	}
 	return h, nil
 }
 

@@ -52,6 +52,9 @@ dead or from before, repair gives back.`,
 			if err := oneOf("output", format, "table", "wide", "json", "yaml"); err != nil {
 				return err
 			}
+			if err := a.running("list"); err != nil {
+				return err
+			}
 			list, err := a.attachments()
 			if format == "json" || format == "yaml" {
 				if perr := a.structured(format, list); perr != nil {

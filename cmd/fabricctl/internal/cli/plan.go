@@ -31,6 +31,9 @@ CONF is what a NetworkAttachmentDefinition has in spec.config, or a conflist: th
   fabricctl plan --netns /run/netns/pod-a`,
 		Args: argsBetween(0, 0),
 		RunE: func(*cobra.Command, []string) error {
+			if err := a.running("plan"); err != nil {
+				return err
+			}
 			if conf == "" {
 				return a.planDel(ns, ifName)
 			}

@@ -30,6 +30,9 @@ Exit status 3 tells that something could not be given back; calling it again is 
 		Example: "  fabricctl repair --dry-run",
 		Args:    argsBetween(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := a.running("repair"); err != nil {
+				return err
+			}
 			list, err := a.attachments()
 			if err != nil {
 				fmt.Fprintln(a.stderr, "warning:", strings.ReplaceAll(err.Error(), "\n", "; "))
