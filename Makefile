@@ -23,10 +23,10 @@ export GOFLAGS := $(filter-out -buildvcs=%,$(GOFLAGS)) -buildvcs=false
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build test test-unit test-lab e2e image lint check vuln fuzz bench demo cover clean install
+.PHONY: help build test test-unit test-lab e2e image bench-cluster lint check vuln fuzz bench demo cover clean install
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
 	@echo
 	@echo "  KERNELS=\"$(KERNELS)\"  DEMOKERNEL=$(DEMOKERNEL)  FUZZTIME=$(FUZZTIME)  DESTDIR=$(DESTDIR)  CNI_BIN=$(CNI_BIN)"
 
@@ -54,6 +54,10 @@ image: ## the agent's container image for amd64 and arm64, an OCI archive in bui
 e2e: ## a real Kubernetes on this machine: pods get their rails through Multus, kubelet and whereabouts (root)
 	@$(SETUP)
 	$(GO) test -count=1 -timeout 30m -v $(if $(E2E_RUN),-run '$(E2E_RUN)') ./integration/cluster
+
+bench-cluster: ## pods with four rails each, attached and detached at once, beside host-device (root; FABRIC_E2E_PODS)
+	@$(SETUP)
+	$(GO) test -timeout 60m -run '^$$' -bench Pods -benchtime 1x ./integration/cluster
 
 lint: check ## golangci-lint with and without build tags, then the checks
 	@scripts/lint.sh

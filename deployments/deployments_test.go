@@ -2,22 +2,31 @@
 package deployments
 
 import (
+	"encoding/json"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/yaml"
 
+	"github.com/fabric-cni/fabric-cni/pkg/agent/metrics"
 	"github.com/fabric-cni/fabric-cni/pkg/agent/network"
 	"github.com/fabric-cni/fabric-cni/pkg/agent/settings"
+	"github.com/fabric-cni/fabric-cni/pkg/agent/survey"
 )
 
 func TestSettings(t *testing.T) {
 	known := map[string]bool{}
 	found := 0
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Name() == "helm" { // templates
+			return fs.SkipDir
+		}
 		if err != nil || filepath.Base(path) != "settings.yaml" {
 			return err
 		}
@@ -69,6 +78,35 @@ func examples(t *testing.T, known map[string]bool) {
 			if !known[settings.ResourcePrefix+name] {
 				t.Errorf("%s: no overlay has a fabric %s", f, name)
 			}
+		}
+	}
+}
+
+// The dashboard asks for metrics that the agent has.
+func TestDashboard(t *testing.T) {
+	b, err := os.ReadFile("grafana/fabric-cni.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !json.Valid(b) {
+		t.Fatal("not JSON")
+	}
+	m, err := metrics.New(prometheus.NewRegistry(), survey.Node{}, slog.Default())
+	if err != nil {
+		t.Fatal(err)
+	}
+	descriptions := make(chan *prometheus.Desc, 64)
+	for _, c := range []prometheus.Collector{m, m.Repaired, m.Failed, m.Installed, m.Ready} {
+		c.Describe(descriptions)
+	}
+	close(descriptions)
+	known := map[string]bool{}
+	for d := range descriptions {
+		known[regexp.MustCompile(`fqName: "([^"]+)"`).FindStringSubmatch(d.String())[1]] = true
+	}
+	for _, name := range regexp.MustCompile(`\bfabric_\w+`).FindAllString(string(b), -1) {
+		if !known[name] {
+			t.Errorf("the agent has no metric %s", name)
 		}
 	}
 }

@@ -4,10 +4,11 @@
 # In $FABRIC_CLUSTER (~/.cache/fabric-cluster) it leaves
 #   bin/      etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, kubectl: links to one binary
 #   cnibin/   multus, whereabouts, and the reference plugins
+#   helm/     helm, to judge the chart
 #   crds/     manifests of Multus and whereabouts
 #   debroot/  containerd, runc and busybox, unpacked and not installed
 # Each part is made under a temporary name and renamed when complete, and is made again only when its go.mod or its sources have
-# changed. A warm run uses no network. The first one compiles Kubernetes, some 8 minutes on two cores.
+# changed, or the function below that makes it. A warm run uses no network. The first one compiles Kubernetes, some 8 minutes on two cores.
 set -euo pipefail
 
 here=$(dirname "$(readlink -f "$0")")
@@ -28,7 +29,7 @@ flock 9
 part() {
   local name=$1 hash dir started=$SECONDS
   shift
-  hash=$({ cat "$@" "$here/cluster-setup.sh"; "$go" version; } | sha256sum | cut -c1-12)
+  hash=$({ cat "$@"; declare -f "build_$name"; "$go" version; } | sha256sum | cut -c1-12)
   dir=$rig/store/$name-$hash
   if [ ! -d "$dir" ]; then
     rm -rf "$dir.tmp"
@@ -66,6 +67,12 @@ build_cnibin() {
 }
 
 # shellcheck disable=SC2317
+build_helm() {
+  cd "$src/helm"
+  "$go" build -ldflags '-s -w' -o "$1/" helm.sh/helm/v3/cmd/helm
+}
+
+# shellcheck disable=SC2317
 build_crds() {
   cd "$src/cni"
   "$go" mod download gopkg.in/k8snetworkplumbingwg/multus-cni.v4 github.com/k8snetworkplumbingwg/whereabouts
@@ -86,4 +93,5 @@ build_debroot() {
 part debroot /dev/null
 part crds "$src/cni/go.mod"
 part cnibin "$src/cni/go.mod" "$src/cni/go.sum"
+part helm "$src/helm/go.mod" "$src/helm/go.sum"
 part bin "$src/kube/go.mod" "$src/kube/go.sum" "$src/kube/main.go"

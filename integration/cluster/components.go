@@ -47,7 +47,7 @@ func (c *Cluster) start() error {
 	if err := enter(c.run, c.cache); err != nil {
 		return err
 	}
-	path := strings.Join([]string{c.cache + "/bin", c.cache + "/debroot/usr/sbin", c.cache + "/debroot/usr/bin", "/opt/cni/bin", os.Getenv("PATH")}, ":")
+	path := strings.Join([]string{c.cache + "/bin", c.cache + "/helm", c.cache + "/debroot/usr/sbin", c.cache + "/debroot/usr/bin", "/opt/cni/bin", os.Getenv("PATH")}, ":")
 	if err := errors.Join(os.Setenv("PATH", path), os.Setenv("KUBECONFIG", c.run+"/conf/admin.kubeconfig"), pki(c.run+"/pki")); err != nil {
 		return err
 	}

@@ -57,6 +57,34 @@ func TestManifests(t *testing.T) {
 	}
 }
 
+// The chart with its defaults and with everything set; values that make no sense are refused by its schema.
+func TestChart(t *testing.T) {
+	chart := filepath.Join(current.repo, "deployments/helm/fabric-cni")
+	helm := func(args ...string) string {
+		t.Helper()
+		out, err := output("helm", args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	helm("lint", "--strict", chart)
+	dryRun(t, "chart", helm("template", "fabric", chart, "--kube-version", "1.34"))
+	full := helm("template", "fabric", chart, "--kube-version", "1.34", "--set", "seLinuxType=spc_t,cniBinDir=/var/lib/cni/bin,port=9000,imagePullSecrets[0].name=s",
+		"--set-json", `fabrics=[{"name":"ib","match":{"rateGb":200},"network":{"mtu":4092,"ipam":{"type":"whereabouts","range":"192.168.10.0/24"}}}]`)
+	dryRun(t, "chart with values", full)
+	for _, want := range []string{"--bin-dir=/var/lib/cni/bin", "type: spc_t", "name: ib\n", "mtu: 4092", "containerPort: 9000"} {
+		if !strings.Contains(full, want) {
+			t.Errorf("%q is missing in\n%s", want, full)
+		}
+	}
+	for _, bad := range []string{"imagee=x", "port=0", "cniBinDir=opt", `fabrics[0].name=IB`} {
+		if out, err := output("helm", "template", chart, "--set", bad); err == nil || !strings.Contains(err.Error(), "values don't meet the specifications") {
+			t.Errorf("%s: %v\n%s", bad, err, out)
+		}
+	}
+}
+
 // templates judges the pods in an object whose kind this cluster does not have.
 func templates(t *testing.T, file string, o map[string]any) {
 	t.Helper()

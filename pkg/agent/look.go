@@ -33,7 +33,10 @@ type looker struct {
 	metrics *metrics.Metrics
 	now     func() time.Time
 
-	good    settings.Settings    // the last that made sense
+	good settings.Settings // the last that made sense
+	// discovered has the fabrics of the last look, by device id.
+	discovered map[string]string
+
 	applied map[string]time.Time // fabric -> when its definition was last published
 	said    map[string]string    // what people have been told and is still so: key -> message
 
@@ -52,7 +55,17 @@ func (l *looker) look(ctx context.Context) {
 	if err != nil {
 		l.log.Error("cannot read all devices", "error", err)
 	}
+	found := network.Discover(devices, l.discovered)
 	assigned := network.Assign(l.good.Fabrics, devices)
+	for i := range found {
+		if text := network.Unused(&found[i], assigned); text != "" {
+			said["unused "+found[i].Name] = "FabricUnused\x00" + text
+		}
+	}
+	l.discovered = map[string]string{}
+	for _, d := range devices {
+		l.discovered[d.ID] = d.Fabric
+	}
 	resources, files, fabrics := map[string][]deviceplugin.Unit{}, map[string][]byte{}, map[string]string{}
 	for i := range l.good.Fabrics {
 		f := &l.good.Fabrics[i]

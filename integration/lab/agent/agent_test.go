@@ -87,6 +87,10 @@ func TestAgentSurvey(t *testing.T) {
 	if !in.InPod() || !in.Active() || in.ID != before["mlx5_0"].ID || !slices.Equal(in.Files, before["mlx5_0"].Files) || in.Holder.ContainerID != "pod" {
 		t.Errorf("in the pod: %+v", in)
 	}
+	if in.Prefix != before["mlx5_0"].Prefix || in.RateGb != before["mlx5_0"].RateGb || in.RateGb == 0 {
+		t.Errorf("in the pod prefix %q and rate %v, on the host %q and %v", in.Prefix, in.RateGb, before["mlx5_0"].Prefix, before["mlx5_0"].RateGb)
+	}
+	discovered(t, list(look(t)), fmt.Sprintf("ib-%vg", in.RateGb), 4)
 	// What kubelet is told is the same, wherever the device is.
 	f := settings.Fabric{Name: "ib", Mode: settings.Exclusive, Match: settings.Match{LinkLayer: "InfiniBand"}}
 	was, is := network.Units(&f, network.Assign([]settings.Fabric{f}, list(before))["ib"]), network.Units(&f, network.Assign([]settings.Fabric{f}, list(look(t)))["ib"])
@@ -114,6 +118,16 @@ func states(n *guest.Node, down string) (out []int) {
 		out = append(out, state)
 	}
 	return out
+}
+
+// discovered asserts that so many devices form a fabric of this name, wherever they are.
+func discovered(t *testing.T, devices []survey.Device, name string, want int) {
+	t.Helper()
+	network.Discover(devices, nil)
+	got := network.Assign([]settings.Fabric{{Name: name}}, devices)[name]
+	if len(got) != want {
+		t.Errorf("fabric %s has %d devices, want %d: %+v", name, len(got), want, devices)
+	}
 }
 
 func list(m map[string]survey.Device) (out []survey.Device) {

@@ -24,23 +24,27 @@ func Assign(fabrics []settings.Fabric, devices []survey.Device) map[string][]sur
 		if d.Refused != nil {
 			continue
 		}
-		if i := slices.IndexFunc(fabrics, func(f settings.Fabric) bool { return fits(f.Match, &d) }); i >= 0 {
+		if i := slices.IndexFunc(fabrics, func(f settings.Fabric) bool { return fits(&f, &d) }); i >= 0 {
 			out[fabrics[i].Name] = append(out[fabrics[i].Name], d)
 		}
 	}
 	return out
 }
 
-// fits tells whether all that the match names is so. Prefix and rate of a device in a pod are not to be seen from the host: the
-// device is still the fabric's if everything else fits.
-func fits(m settings.Match, d *survey.Device) bool {
+// fits tells whether all that the match names is so. Prefix and rate of a device in a pod may not be to be seen: it is still the
+// fabric's if everything else fits.
+func fits(f *settings.Fabric, d *survey.Device) bool {
+	m := f.Match
+	if m.IsZero() {
+		return d.Fabric == f.Name
+	}
 	if m.LinkLayer != "" && m.LinkLayer != string(d.LinkLayer()) {
 		return false
 	}
-	if m.SubnetPrefix != "" && d.Prefix != m.SubnetPrefix && !d.InPod() {
+	if m.SubnetPrefix != "" && d.Prefix != m.SubnetPrefix && (d.Prefix != "" || !d.InPod()) {
 		return false
 	}
-	if m.RateGb != 0 && d.RateGb != m.RateGb && !d.InPod() {
+	if m.RateGb != 0 && d.RateGb != m.RateGb && (d.RateGb != 0 || !d.InPod()) {
 		return false
 	}
 	if len(m.Devices) == 0 {

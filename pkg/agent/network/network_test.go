@@ -197,3 +197,29 @@ func TestWriteFiles(t *testing.T) {
 	write(map[string][]byte{"b": []byte("3")}, true, "fabric-agent-b.conf", "user.conf")
 	write(nil, true, "user.conf")
 }
+
+// Two fabrics by rate; a port that goes down stays in its own.
+func TestDiscover(t *testing.T) {
+	devices := node()
+	found := network.Discover(devices, nil)
+	if len(found) != 2 || devices[0].Fabric != "ib-200g" || devices[1].Fabric != "" || devices[2].Fabric != "ib-100g" || devices[3].Fabric != "" {
+		t.Errorf("%+v: %+v", found, devices)
+	}
+	fabrics := []settings.Fabric{{Name: "ib-200g"}}
+	assigned := network.Assign(fabrics, devices)
+	if len(assigned["ib-200g"]) != 1 {
+		t.Errorf("%+v", assigned)
+	}
+	for i, want := range []string{"", `name: ib-100g`} {
+		if got := network.Unused(&found[i], assigned); !strings.Contains(got, want) || want == "" && got != "" {
+			t.Errorf("%s: %q", found[i].Name, got)
+		}
+	}
+	before := map[string]string{devices[0].ID: "ib-200g"}
+	devices = node()
+	devices[0].HCA.Ports[0].State = device.PortDown
+	network.Discover(devices, before)
+	if devices[0].Fabric != "ib-200g" {
+		t.Errorf("its port is down: %+v", devices[0])
+	}
+}

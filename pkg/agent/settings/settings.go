@@ -44,12 +44,18 @@ const (
 	Shared    Mode = "shared"
 )
 
-// Match picks a node's HCAs. What is empty does not count; all that is not must fit.
+// Match picks a node's HCAs. What is empty does not count; all that is not must fit. One that is empty as a whole leaves it to
+// discovery: the HCAs of the fabric that is found under that name.
 type Match struct {
 	LinkLayer    string   `json:"linkLayer"`    // "InfiniBand", "Ethernet"
 	SubnetPrefix string   `json:"subnetPrefix"` // upper half of GID 0: fe80:0000:0000:0000
 	RateGb       float64  `json:"rateGb"`       // Gb/s of port 1
 	Devices      []string `json:"devices"`      // patterns: PCI address, RDMA device, netdev or altname
+}
+
+// IsZero tells that discovery decides.
+func (m *Match) IsZero() bool {
+	return m.LinkLayer == "" && m.SubnetPrefix == "" && m.RateGb == 0 && len(m.Devices) == 0
 }
 
 // ResourcePrefix is the domain of the resources.
@@ -119,9 +125,6 @@ func (f *Fabric) complete() error {
 }
 
 func (m *Match) check() error {
-	if m.LinkLayer == "" && m.SubnetPrefix == "" && m.RateGb == 0 && len(m.Devices) == 0 {
-		return fmt.Errorf("match: want at least one of linkLayer, subnetPrefix, rateGb, devices: a fabric of everything would take the node's own network")
-	}
 	if l := device.LinkLayer(m.LinkLayer); l != "" && l != device.InfiniBand && l != device.Ethernet {
 		return fmt.Errorf("match.linkLayer %q: want InfiniBand or Ethernet", m.LinkLayer)
 	}

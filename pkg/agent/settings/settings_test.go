@@ -44,7 +44,6 @@ func TestParseRefuses(t *testing.T) {
 		`fabrics: 3`:                                                              "cannot unmarshal number",
 		`fabrics: [{name: Ib, ` + match + `}]`:                                    `fabric 0 ("Ib"): name: want`,
 		`fabrics: [{name: "", ` + match + `}]`:                                    `name: want`,
-		`fabrics: [{name: a}]`:                                                    `fabric 0 ("a"): match: want at least one of`,
 		`fabrics: [{name: a, ` + match + `}, {name: a, ` + match + `}]`:           `name "a" is taken`,
 		`fabrics: [{name: a, mode: both, ` + match + `}]`:                         `mode "both": want exclusive or shared`,
 		`fabrics: [{name: a, shares: 3, ` + match + `}]`:                          `shares: only mode shared`,
@@ -70,7 +69,7 @@ func TestLoad(t *testing.T) {
 	if s, err := settings.Load(file); err != nil || len(s.Fabrics) != 0 {
 		t.Errorf("no file: %v, %v", s, err)
 	}
-	if err := os.WriteFile(file, []byte("fabrics: [{name: a}]"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("fabrics: [{name: A}]"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := settings.Load(file); err == nil || !strings.Contains(err.Error(), file) {

@@ -40,7 +40,14 @@ func (n Node) hold(list []Device, e *journal.Entry, r *inventory.Reader) []Devic
 		d.Netdev, d.AltNames = e.Netdev.Name, e.Netdev.AltNames
 	}
 	n.complete(&d, e.PCI)
-	_ = WithPod(e, func() error { return now(&d) }) // else as it was when it left, and the pod will soon be gone
+	if ns, err := pod(e); err == nil { // else as it was when it left, and the pod will soon be gone
+		defer ns.Close()
+		_ = ns.Do(func() error { return now(&d) })
+		_ = ns.DoWithSys(func(sys fs.FS) error {
+			d.place(sys)
+			return nil
+		})
+	}
 	return append(list, d)
 }
 
@@ -62,17 +69,8 @@ func now(d *Device) error {
 	return nil
 }
 
-// WithPod runs f in the network namespace of an attachment. It returns fs.ErrNotExist when that is gone, also when another
-// pod's is at its path now.
-func WithPod(e *journal.Entry, f func() error) error {
-	ns, err := pod(e)
-	if err != nil {
-		return err
-	}
-	defer ns.Close()
-	return ns.Do(f)
-}
-
+// pod opens the network namespace of an attachment. It returns fs.ErrNotExist when that is gone, also when another pod's is at
+// its path now.
 func pod(e *journal.Entry) (*netns.NS, error) {
 	ns, err := netns.Open(e.NetnsPath)
 	if err != nil {

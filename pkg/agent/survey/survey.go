@@ -33,6 +33,7 @@ type Device struct {
 	Files    []string // device files of exactly this HCA
 	Prefix   string   // subnet prefix: the upper 8 bytes of GID 0, fe80:0000:0000:0000; InfiniBand only, empty when it is unknown
 	RateGb   float64  // Gb/s of port 1
+	Fabric   string   // as discovered; empty: in none
 	Holder   *journal.Entry
 	Refused  error // why the node policy keeps it on the host; nil when it does not
 }
@@ -189,7 +190,7 @@ func (n Node) onHost(r *inventory.Reader, rules *policy.Policy, name string) (*D
 		}
 	}
 	d.Refused = rules.Move(policy.Device{Address: found.Address, PCI: found.PCI, Netdev: found.Netdev, HCA: found.HCA})
-	d.Prefix, d.RateGb = n.prefix(d), n.rate(d)
+	d.place(n.Sys)
 	n.complete(d, found.PCI)
 	return d, nil
 }
@@ -237,29 +238,22 @@ func (n Node) files(a device.Address) []string {
 	return out
 }
 
-func (n Node) prefix(d *Device) string {
-	if d.LinkLayer() != device.InfiniBand {
-		return ""
+// place reads from the /sys of the device's namespace what tells to which fabric it belongs.
+func (d *Device) place(sys fs.FS) {
+	port := path.Join("class/infiniband", d.HCA.Name, "ports/1")
+	if gid := text(sys, path.Join(port, "gids/0")); d.LinkLayer() == device.InfiniBand && len(gid) >= 19 {
+		d.Prefix = gid[:19]
 	}
-	gid := n.text(path.Join("class/infiniband", d.HCA.Name, "ports/1/gids/0"))
-	if len(gid) < 19 {
-		return ""
+	word, _, _ := strings.Cut(text(sys, path.Join(port, "rate")), " ") // 200 Gb/sec (4X HDR)
+	if v, err := strconv.ParseFloat(word, 64); err == nil {
+		d.RateGb = v
 	}
-	return gid[:19]
 }
 
-// rate reads "200 Gb/sec (4X HDR)".
-func (n Node) rate(d *Device) float64 {
-	word, _, _ := strings.Cut(n.text(path.Join("class/infiniband", d.HCA.Name, "ports/1/rate")), " ")
-	v, err := strconv.ParseFloat(word, 64)
-	if err != nil {
-		return 0
-	}
-	return v
-}
+func (n Node) text(file string) string { return text(n.Sys, file) }
 
-func (n Node) text(file string) string {
-	b, err := fs.ReadFile(n.Sys, file)
+func text(sys fs.FS, file string) string {
+	b, err := fs.ReadFile(sys, file)
 	if err != nil {
 		return ""
 	}

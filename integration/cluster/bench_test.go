@@ -1,0 +1,153 @@
+package cluster
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// timed is a CNI plugin that runs another and notes how long it took.
+const timed = `#!/bin/sh
+began=$(date +%s%N)
+"$0.real"
+status=$?
+echo "$CNI_COMMAND $status $(($(date +%s%N) - began))" >>/run/timed.log
+exit $status
+`
+
+const railsPerPod = 4
+
+// BenchmarkPods attaches and detaches pods with four rails each, all at once, through Multus and whereabouts: FABRIC_E2E_PODS of
+// them, 32 if it is not set. The time of one interface is that of its ADD or DEL, IPAM included.
+func BenchmarkPods(b *testing.B) {
+	pods := 32
+	if s := os.Getenv("FABRIC_E2E_PODS"); s != "" {
+		var err error
+		if pods, err = strconv.Atoi(s); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for _, plugin := range []string{"fabric", "host-device"} {
+		b.Run(fmt.Sprintf("%s/pods=%d", plugin, pods), func(b *testing.B) {
+			for range b.N {
+				benchPods(b, plugin, pods)
+			}
+		})
+	}
+}
+
+func must(b *testing.B, err error) {
+	b.Helper()
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+func benchPods(b *testing.B, plugin string, pods int) {
+	b.Helper()
+	file := filepath.Join("/opt/cni/bin", plugin)
+	must(b, os.Rename(file, file+".real"))
+	must(b, os.WriteFile(file, []byte(timed), 0o755))
+	defer func() { must(b, os.Rename(file+".real", file)) }()
+	must(b, os.WriteFile("/run/timed.log", nil, 0o600))
+	var links, definitions, list strings.Builder
+	for p := range pods {
+		var networks []string
+		for r := range railsPerPod {
+			name := fmt.Sprintf("b%dr%d", p, r)
+			fmt.Fprintf(&links, "link add %s type veth peer name %sp\nlink set %sp up\n", name, name, name)
+			fmt.Fprintf(&definitions, "---\napiVersion: k8s.cni.cncf.io/v1\nkind: NetworkAttachmentDefinition\nmetadata: {name: %s, labels: {bench: pods}}\n"+
+				`spec: {config: '{"cniVersion":"1.0.0","name":"bench","type":%q,"device":%q,"ipam":{"type":"whereabouts","range":"10.200.0.0/16"}}'}`+"\n", name, plugin, name)
+			networks = append(networks, name)
+		}
+		fmt.Fprintf(&list, "---\napiVersion: v1\nkind: Pod\nmetadata: {name: b%d, labels: {bench: pods}, annotations: {k8s.v1.cni.cncf.io/networks: %q}}\nspec:\n"+
+			"  terminationGracePeriodSeconds: 1\n  containers: [{name: c, image: \"localhost/box:e2e\", imagePullPolicy: Never}]\n", p, strings.Join(networks, ","))
+	}
+	batch := exec.Command("ip", "-batch", "-")
+	batch.Stdin = strings.NewReader(links.String())
+	must(b, batch.Run())
+	must(b, current.apply(definitions.String()))
+	b.ResetTimer()
+	began := time.Now()
+	must(b, current.apply(list.String()))
+	_, err := output("kubectl", "wait", "--for=condition=Ready", "--timeout=900s", "pod", "-l", "bench=pods")
+	must(b, err)
+	attached := time.Since(began)
+	unique(b, pods*railsPerPod)
+	began = time.Now()
+	_, err = output("kubectl", "delete", "pod", "-l", "bench=pods", "--wait", "--timeout=900s")
+	must(b, err)
+	detached := time.Since(began)
+	b.StopTimer()
+	b.ReportMetric(attached.Seconds(), "s/attach-all")
+	b.ReportMetric(detached.Seconds(), "s/detach-all")
+	report(b, "ADD")
+	report(b, "DEL")
+	out, err := output("kubectl", "get", "ippools.whereabouts.cni.cncf.io", "-A", "-o", "jsonpath={.items[*].spec.allocations}")
+	if must(b, err); strings.Trim(out, "{} ") != "" {
+		b.Errorf("addresses left: %.200s", out)
+	}
+	_, err = output("kubectl", "delete", "network-attachment-definition", "-l", "bench=pods")
+	must(b, err)
+	for p := range pods {
+		for r := range railsPerPod {
+			must(b, exec.Command("ip", "link", "delete", fmt.Sprintf("b%dr%dp", p, r)).Run())
+		}
+	}
+}
+
+// unique asserts that every interface has an address of its own.
+func unique(b *testing.B, want int) {
+	b.Helper()
+	out, err := output("kubectl", "get", "ippools.whereabouts.cni.cncf.io", "-A", "-o", "jsonpath={.items[*].spec.allocations}")
+	must(b, err)
+	if got := strings.Count(out, `"podref"`); got != want {
+		b.Errorf("%d addresses are allocated, want %d", got, want)
+	}
+	var addresses []string
+	out, err = output("kubectl", "get", "pod", "-l", "bench=pods", "-o", `jsonpath={.items[*].metadata.annotations.k8s\.v1\.cni\.cncf\.io/network-status}`)
+	must(b, err)
+	for _, word := range strings.Fields(out) {
+		if strings.HasPrefix(word, `"10.200.`) {
+			addresses = append(addresses, strings.Trim(word, `",`))
+		}
+	}
+	slices.Sort(addresses)
+	if len(addresses) != want || len(slices.Compact(addresses)) != want {
+		b.Errorf("pods have %d addresses, %d different ones, want %d", len(addresses), len(slices.Compact(addresses)), want)
+	}
+}
+
+// report shows the median and the 99th percentile of a command, and how often it failed.
+func report(b *testing.B, command string) {
+	b.Helper()
+	text, err := os.ReadFile("/run/timed.log")
+	must(b, err)
+	var seconds []float64
+	failed := 0
+	for line := range strings.Lines(string(text)) {
+		w := strings.Fields(line)
+		if len(w) != 3 || w[0] != command {
+			continue
+		}
+		ns, err := strconv.ParseFloat(w[2], 64)
+		must(b, err)
+		if w[1] != "0" {
+			failed++
+		}
+		seconds = append(seconds, ns/1e9)
+	}
+	if len(seconds) == 0 {
+		b.Fatalf("no %s was seen", command)
+	}
+	slices.Sort(seconds)
+	b.ReportMetric(seconds[len(seconds)/2], "s/"+command+"-p50")
+	b.ReportMetric(seconds[len(seconds)*99/100], "s/"+command+"-p99")
+	b.ReportMetric(float64(failed), command+"-failed")
+}
