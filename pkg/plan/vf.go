@@ -11,6 +11,7 @@ import (
 type VFChange struct {
 	Steps  []Step
 	Set    []device.VFAttr // what the steps set
+	To     device.VFAttrs  // the settings as they will be
 	Rebind bool            // the driver has to be bound again for the GUIDs to count
 }
 
@@ -22,6 +23,7 @@ type VFChange struct {
 func TakeVF(cfg *netconf.VF, vf *device.VF, hca *device.HCA, netdev *device.Netdev) VFChange {
 	var c VFChange
 	to, asked := wantedVF(cfg, &vf.VFAttrs)
+	c.To = to
 	guid := cfg.GUID != nil && !hasGUIDs(*cfg.GUID, vf, hca, netdev)
 	for _, attr := range asked {
 		isGUID := attr == device.VFNodeGUID || attr == device.VFPortGUID

@@ -180,7 +180,7 @@ func (a *attachment) configure(ctx context.Context, was *device.Netdev) (*result
 	if err != nil {
 		return nil, err
 	}
-	steps := plan.Configure(a.cfg, was, have, a.function())
+	steps := plan.Configure(a.cfg, was, have, a.vf.function())
 	if err := a.runner.Run(ctx, steps); err != nil {
 		return nil, err
 	}
@@ -204,14 +204,6 @@ func (a *attachment) configure(ctx context.Context, was *device.Netdev) (*result
 		}
 	}
 	return a.result(have, ips)
-}
-
-// function is the VF, nil for another device.
-func (a *attachment) function() *device.VF {
-	if a.vf == nil {
-		return nil
-	}
-	return a.vf.vf
 }
 
 // addresses waits for IPAM, or calls it now when it needed the interface.

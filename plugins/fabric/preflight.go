@@ -2,7 +2,6 @@ package fabric
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/fabric-cni/fabric-cni/pkg/device"
@@ -29,7 +28,7 @@ func (c *call) preflight(dev *inventory.Device) (moveRDMA bool, v *virtual, err 
 		}
 	}
 	// A port that gets its GUID or link state only now is judged then.
-	if v == nil || !v.change.Rebind && !slices.Contains(v.change.Set, device.VFLinkState) {
+	if !v.judgedLater() {
 		if err := c.ports(dev); err != nil {
 			return false, nil, err
 		}

@@ -42,9 +42,6 @@ func (p Plugin) Preview(stdin []byte, env netconf.Env) (*Preview, error) {
 		return nil, err
 	}
 	out := &Preview{IPAM: cfg.IPAM.Type}
-	if !cfg.VF.IsZero() {
-		out.refuse(errors.New("attributes of a virtual function are not supported by this version"))
-	}
 	out.refuse(c.free(c.key.IfName))
 	switch cfg.Mode {
 	case netconf.ModeIPoIB:
@@ -93,7 +90,11 @@ func (c *call) previewDevice(out *Preview) error {
 	}
 	move, err := c.rdmaDecision(dev)
 	out.refuse(err)
-	out.refuse(c.ports(dev))
+	v, err := c.virtual(dev)
+	out.refuse(err)
+	if !v.judgedLater() {
+		out.refuse(c.ports(dev))
+	}
 	if move && dev.Netdev != nil && len(dev.HCA.Ports) > 1 {
 		out.refuse(c.aloneOnHCA(dev))
 	}
@@ -101,13 +102,13 @@ func (c *call) previewDevice(out *Preview) error {
 	if move {
 		hca = dev.HCA
 	}
-	out.Add = plan.Take(c.cfg, c.key.IfName, hca, dev.Netdev)
+	out.Add = append(v.steps(), plan.Take(c.cfg, c.key.IfName, hca, dev.Netdev)...)
 	if dev.Netdev == nil {
-		out.Del = plan.Bring(plan.Where{HCA: hca, HCASide: plan.Pod}, plan.Host, plan.Host, nil)
+		out.Del = append(plan.Bring(plan.Where{HCA: hca, HCASide: plan.Pod}, plan.Host, plan.Host, nil), v.back()...)
 		return nil
 	}
 	have := afterMove(dev.Netdev, hca != nil, c.key.IfName)
-	out.Add = append(out.Add, plan.Configure(c.cfg, dev.Netdev, have, nil)...)
+	out.Add = append(out.Add, plan.Configure(c.cfg, dev.Netdev, have, v.function())...)
 	there, back := *have, afterMove(dev.Netdev, hca != nil, dev.Netdev.Name)
 	there.AltNames = append(slices.Clone(dev.Netdev.AltNames), dev.Netdev.Name)
 	if c.cfg.MTU != 0 && (hca == nil || !dev.Netdev.IsIPoIB()) {
@@ -115,7 +116,11 @@ func (c *call) previewDevice(out *Preview) error {
 	}
 	back.AltNames = nil // taken off for the move
 	where := plan.Where{HCA: hca, HCASide: plan.Pod, Netdev: &there, NetdevSide: plan.Pod}
-	out.Del = append(plan.Bring(where, plan.Host, plan.Host, dev.Netdev), plan.Restore(plan.Host, dev.Netdev, back, 0)...)
+	home := plan.Bring(where, plan.Host, plan.Host, dev.Netdev)
+	if v != nil && v.change.Rebind { // that brings it home
+		home = nil
+	}
+	out.Del = append(append(home, v.back()...), plan.Restore(plan.Host, dev.Netdev, back, 0)...)
 	return nil
 }
 

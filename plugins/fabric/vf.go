@@ -35,6 +35,40 @@ type virtual struct {
 	guid   *device.GUID
 }
 
+// judgedLater tells that the port is judged once its GUID or link state is set.
+func (v *virtual) judgedLater() bool {
+	return v != nil && (v.change.Rebind || slices.Contains(v.change.Set, device.VFLinkState))
+}
+
+// function is the VF, nil for another device.
+func (v *virtual) function() *device.VF {
+	if v == nil {
+		return nil
+	}
+	return v.vf
+}
+
+// steps are those of ADD, and back is what DEL will do about them.
+func (v *virtual) steps() []plan.Step {
+	if v == nil {
+		return nil
+	}
+	return v.change.Steps
+}
+
+func (v *virtual) back() []plan.Step {
+	if v == nil {
+		return nil
+	}
+	steps := plan.RestoreVF(v.vf, v.change.Set, &v.change.To)
+	for _, s := range v.change.Steps {
+		if r, ok := s.(plan.Rebind); ok {
+			steps = append(steps, r)
+		}
+	}
+	return steps
+}
+
 // isUserspace tells a function that belongs to a driver for userspace.
 func isUserspace(dev *inventory.Device, driver string) bool {
 	return dev.Netdev == nil && dev.HCA == nil && slices.Contains(userspace, driver)
@@ -231,7 +265,7 @@ func (a *attachment) virtual(ctx context.Context) error {
 
 // portUp waits for the port that preflight did not judge: its GUID or link state was still to be set.
 func (a *attachment) portUp(ctx context.Context) error {
-	if !a.vf.change.Rebind && !slices.Contains(a.vf.change.Set, device.VFLinkState) || a.entry.HCA == nil {
+	if !a.vf.judgedLater() || a.entry.HCA == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, portWait)
