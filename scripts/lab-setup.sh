@@ -188,6 +188,12 @@ fetch_qemu() {
 exec "$qemu/root/usr/bin/qemu-system-x86_64" -L "$qemu/root/usr/share/qemu" -L "$qemu/root/usr/share/seabios" -L /usr/lib/ipxe/qemu "\$@"
 QEMU
   chmod 755 "$tmp/bin/qemu"
+  if ldd "$tmp/root/usr/bin/qemu-system-x86_64" | grep -q 'not found'; then
+    apt_update
+    apt-get install -y -qq --no-install-recommends libaio1 libbpf1 libcapstone4 libfdt1 libfuse3-3 libgnutls30 libibverbs1 libjpeg62-turbo \
+      libnuma1 libpixman-1-0 libpmem1 libpng16-16 librdmacm1 libsasl2-2 libseccomp2 libslirp0 liburing2 libvdeplug2 >>"$log" 2>&1 ||
+      die "cannot install the libraries of QEMU, see $log"
+  fi
   rm -rf "$qemu"; mv "$tmp" "$qemu"
   "$qemu/bin/qemu" -device igb,help >/dev/null 2>>"$log" || die "the QEMU of bookworm-backports does not run or has no igb, see $log"
 }
