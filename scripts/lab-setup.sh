@@ -234,7 +234,7 @@ main() {
       *) die "unknown kernel series $series; known: 6.1 6.12 next igb";;
     esac
   done
-  [ ${#wanted[@]} -gt 0 ] || wanted=(6.1 6.12 next)
+  [ ${#wanted[@]} -gt 0 ] || [ -n "$igb" ] || wanted=(6.1 6.12 next)
   mkdir -p "$lab"/{src,store,guest}
   exec 9>"$lab/lock"
   tools_for "${wanted[@]}"
@@ -243,7 +243,7 @@ main() {
   done
   if [ -n "$igb" ] && { [ -n "$update" ] || [ ! -x "$qemu/bin/qemu" ]; }; then
     flock 9
-    [ -x "$qemu/bin/qemu" ] && [ -z "$update" ] || fetch_qemu
+    if [ ! -x "$qemu/bin/qemu" ] || [ -n "$update" ]; then fetch_qemu; fi
     echo "ready: $("$qemu/bin/qemu" --version | head -1)"
   fi
   [ ${#todo[@]} -gt 0 ] || return 0
