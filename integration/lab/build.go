@@ -27,6 +27,7 @@ type Build struct {
 // keeps them as tools.
 var Binaries = []Build{
 	{Name: "fabric", Package: "./cmd/fabric", Tags: "failpoint"},
+	{Name: "fabricctl", Package: "./cmd/fabricctl"},
 	{Name: "cnitool", Package: "github.com/containernetworking/cni/cnitool"},
 	{Name: "static", Package: "github.com/containernetworking/plugins/plugins/ipam/static"},
 	{Name: "host-local", Package: "github.com/containernetworking/plugins/plugins/ipam/host-local"},

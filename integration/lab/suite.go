@@ -86,6 +86,14 @@ var Suites = []Suite{
 		Devices: SRIOV(8),
 	},
 	{
+		// The tool for people, on the node of story S1.
+		Name:    "ctl",
+		Series:  []string{"6.12", "next"},
+		Run:     `^TestCtl`,
+		Append:  exclusive,
+		Devices: VirtioNet(1),
+	},
+	{
 		// What goes wrong in other plugins.
 		Name:    "peers",
 		Series:  on612,

@@ -98,7 +98,11 @@ func hostPorts(h *Host, f fabric.Fabrics) (out []Finding) {
 			s = Fail
 		}
 		state, cause, _ := strings.Cut(l.Reason, ": ")
-		d := finding("host-port-state", s, l.Port.Name()+" ("+l.Port.PCI+") is "+state)
+		where := l.Port.Name()
+		if l.Port.PCI != "" { // a device of another bus has none
+			where += " (" + l.Port.PCI + ")"
+		}
+		d := finding("host-port-state", s, where+" is "+state)
 		d.Cause = cause
 		out = append(out, d)
 	}

@@ -1,0 +1,118 @@
+//go:build labguest
+
+package guest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// ctl runs fabricctl and returns what it prints. 3 is its status for "done, and something is wrong with what was looked at".
+func ctl(t *testing.T, status int, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(filepath.Join(BinDir(), "fabricctl"), args...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	if got := cmd.ProcessState.ExitCode(); got != status {
+		t.Errorf("fabricctl %s: exit status %d, want %d: %s%s", strings.Join(args, " "), got, status, stdout.String(), stderr.String())
+	}
+	if strings.Contains(stderr.String(), "goroutine ") {
+		t.Errorf("fabricctl %s: %s", strings.Join(args, " "), stderr.String())
+	}
+	return stdout.String()
+}
+
+// What the node of story S1 looks like to people, with one rail in a pod.
+func TestCtlLooks(t *testing.T) {
+	n := S1(t)
+	Unchanged(t)
+	pod := NewPod(t, "pod")
+	a := interfaceOf(pod, "net1", network(config{"device": "ibs108", "ipam": static("10.0.0.1/24")}))
+	a.add(t)
+	defer a.del(t)
+
+	table := ctl(t, 0, "discover")
+	for _, r := range n.Rails {
+		if !containsAll(table, r.HCA, r.Netdev) {
+			t.Errorf("%s, %s are not in:\n%s", r.HCA, r.Netdev, table)
+		}
+	}
+	var picture map[string]any
+	if err := json.Unmarshal([]byte(ctl(t, 0, "discover", "-o", "json")), &picture); err != nil || len(picture) == 0 {
+		t.Errorf("discover -o json: %v, %v", picture, err)
+	}
+	if svg := ctl(t, 0, "discover", "-o", "svg"); !strings.HasPrefix(svg, "<svg") || !containsAll(svg, "mlx5_7", "ibs114") {
+		t.Errorf("discover -o svg: %.200s", svg)
+	}
+	if list := ctl(t, 0, "list"); !containsAll(list, "pod", "net1", "fakeib.0", "attached") {
+		t.Errorf("list: %s", list)
+	}
+}
+
+// plan prints what ADD then does, and changes nothing.
+func TestCtlPlan(t *testing.T) {
+	S1(t)
+	Unchanged(t)
+	pod := NewPod(t, "pod")
+	file := filepath.Join(t.TempDir(), "conf")
+	conf, err := json.Marshal(network(config{"device": "ibs110", "rdmaName": "rail"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	shell(t, "cat >"+file+" <<'CONF'\n"+string(conf)+"\nCONF")
+	plan := ctl(t, 0, "plan", "--netns", pod.Path, "-f", file)
+	if !containsAll(plan, "rdma dev set mlx5_3 netns $POD", "rdma dev set mlx5_3 name rail", "netns $POD name net1 up", "altname ibs110", "netns 1") {
+		t.Errorf("plan: %s", plan)
+	}
+	// A port that is down: what ADD would say.
+	shell(t, "sed -i s/ibs110/ibs116/ "+file)
+	if refused := ctl(t, 3, "plan", "--netns", pod.Path, "-f", file); !containsAll(refused, "refused", "102", "Down") {
+		t.Errorf("plan: %s", refused)
+	}
+}
+
+// A pod that died without DEL: list tells, repair brings its rail home, and never touches one that lives.
+func TestCtlRepair(t *testing.T) {
+	S1(t)
+	before := Unchanged(t)
+	dead, alive := NewPod(t, "dead"), NewPod(t, "alive")
+	interfaceOf(dead, "net1", network(config{"device": "ibs108", "ipam": static("10.0.0.1/24")})).add(t)
+	a := interfaceOf(alive, "net1", network(config{"device": "ibs112"}))
+	a.add(t)
+	dead.Delete(t)
+	if list := ctl(t, 0, "list"); !containsAll(list, "dead   net1", "platform/fakeib.0", "alive", "attached") {
+		t.Errorf("list: %s", list)
+	}
+	if out := ctl(t, 0, "repair", "--dry-run"); !containsAll(out, "dead") || strings.Contains(out, "alive") {
+		t.Errorf("repair --dry-run: %s", out)
+	}
+	ctl(t, 0, "repair", "--plugin", filepath.Join(BinDir(), "fabric"))
+	a.call("CHECK").Must(t)
+	if list := ctl(t, 0, "list"); strings.Contains(list, "dead") || !containsAll(list, "alive") {
+		t.Errorf("list: %s", list)
+	}
+	a.del(t)
+	Same(t, before)
+}
+
+// doctor looks at the host: each finding has an id, and the ports that are down are named.
+func TestCtlDoctor(t *testing.T) {
+	S1(t)
+	Unchanged(t)
+	if out := ctl(t, 0, "doctor", "host", "--all"); !containsAll(out, "OK ", "WARN  host-port-state", "mlx5_5:1", "mlx5_6:1", "cure:") {
+		t.Errorf("doctor host: %s", out)
+	}
+	if out := ctl(t, 0, "doctor", "explain", "Port number 1 state is Down"); len(out) == 0 {
+		t.Error("doctor explain says nothing")
+	}
+}
