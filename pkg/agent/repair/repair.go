@@ -26,6 +26,9 @@ type Loop struct {
 	// HostProc is a /proc of the host, in a container; empty on the host itself. It shows the processes of pods (a namespace whose
 	// path is gone lives on with a process), and the way to the host's files.
 	HostProc string
+	// Sandboxes are the container runtime's, by container id: true for those that are ready. Nil, or an error: only the namespaces
+	// tell who lives.
+	Sandboxes func(context.Context) (map[string]bool, error)
 	// Grace is how long an attachment has to have been dead before it is touched: the runtime's own DEL is on its way while a
 	// pod is being deleted, and knows more.
 	Grace time.Duration
@@ -38,6 +41,7 @@ type Loop struct {
 	Done func(e *journal.Entry, err error)
 
 	dead map[journal.Key]time.Time // since when
+	mute bool                      // the runtime did not answer
 }
 
 // Run looks at once and then every interval, until ctx ends.
@@ -60,10 +64,17 @@ func (l *Loop) Once(ctx context.Context) []*journal.Entry {
 	if err != nil {
 		l.Log.Error("journal has entries that cannot be read: their devices come home with the pod's own DEL", "error", err)
 	}
+	ready := map[string]bool{}
+	if len(entries) > 0 {
+		ready = l.sandboxes(ctx)
+	}
 	dead := map[journal.Key]time.Time{}
 	var out []*journal.Entry
 	for _, e := range entries {
-		live, err := l.alive(e)
+		live, err := ready[e.ContainerID], error(nil)
+		if !live {
+			live, err = l.alive(e)
+		}
 		if err != nil {
 			l.Log.Error("cannot tell whether the pod lives: leaving it alone", "attachment", e.String(), "error", err)
 		}
@@ -92,6 +103,21 @@ func (l *Loop) Once(ctx context.Context) []*journal.Entry {
 	}
 	l.dead = dead
 	return out
+}
+
+// sandboxes asks the runtime. That it does not answer is told once.
+func (l *Loop) sandboxes(ctx context.Context) map[string]bool {
+	if l.Sandboxes == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	list, err := l.Sandboxes(ctx)
+	if (err != nil) != l.mute {
+		l.mute = err != nil
+		l.Log.Info("which pods live is told by their namespaces, and by the container runtime if it answers", "answers", err == nil, "error", err)
+	}
+	return list
 }
 
 // alive tells whether the attachment's own namespace is there: by what it is, not by where it was, as the path may be
