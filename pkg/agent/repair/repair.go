@@ -3,16 +3,11 @@
 package repair
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"log/slog"
-	"os/exec"
-	"strings"
 	"time"
 
 	"github.com/fabric-cni/fabric-cni/pkg/journal"
@@ -143,38 +138,9 @@ func (l *Loop) alive(e *journal.Entry) (bool, error) {
 	return false, nil
 }
 
-// giveBack calls the plugin as the runtime would have. CNI_NETNS stays empty: the namespace is gone, and its path may be
-// another pod's.
+// giveBack calls the plugin where it finds what it finds when the runtime calls it.
 func (l *Loop) giveBack(ctx context.Context, e *journal.Entry) error {
 	ctx, cancel := context.WithTimeout(ctx, l.CallTimeout)
 	defer cancel()
-	conf := e.Conf
-	if len(conf) == 0 {
-		var err error
-		if conf, err = json.Marshal(map[string]string{"cniVersion": "1.0.0", "name": e.Network, "type": "fabric"}); err != nil {
-			return err
-		}
-	}
-	return inHost(l.HostProc, func() error { return l.call(ctx, e, conf) })
-}
-
-func (l *Loop) call(ctx context.Context, e *journal.Entry, conf []byte) error {
-	cmd := exec.CommandContext(ctx, l.Plugin)
-	cmd.Stdin = bytes.NewReader(conf)
-	cmd.Env = []string{
-		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-		"CNI_COMMAND=DEL", "CNI_CONTAINERID=" + e.ContainerID, "CNI_IFNAME=" + e.IfName, "CNI_NETNS=",
-		"CNI_ARGS=" + e.Args, "CNI_PATH=" + e.Path,
-	}
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	cmd.WaitDelay = time.Second // an IPAM plugin that outlives it may hold the pipes
-	if err := cmd.Run(); err != nil {
-		var said struct{ Msg string }
-		if json.Unmarshal(stdout.Bytes(), &said) == nil && said.Msg != "" {
-			return errors.New(said.Msg)
-		}
-		return fmt.Errorf("DEL by %s: %w: %s", l.Plugin, err, strings.TrimSpace(stderr.String()))
-	}
-	return nil
+	return inHost(l.HostProc, func() error { return Del(ctx, l.Plugin, e) })
 }
