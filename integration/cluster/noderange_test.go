@@ -325,6 +325,41 @@ func TestPoolNearlyExhausted(t *testing.T) {
 	nothingLeft(t)
 }
 
+// The deployed agent reaches the runtime through the node's /proc, as it is not privileged and has no directory of it, and counts the
+// calls of the plugin.
+func TestDeployedAgentAsksAndCounts(t *testing.T) {
+	deploy(t)
+	rail(t, "rail0")
+	network(t, "ib", fabricOn("rail0", "ib"))
+	network(t, "typo", `{"cniVersion":"1.0.0","name":"typo","type":"fabric","device":"rail0","mut":9000}`)
+	pod(t, "p1", "ib")
+	ready(t, "p1")
+	pod(t, "p2", "typo")
+	event(t, "p2", "mut")
+	k(t, "delete", "pod", "p1", "p2", "--wait", "--timeout=60s")
+	logs := ""
+	until(t, "the agent has asked the runtime", func() (err error) {
+		if logs, err = output("kubectl", "-n", "fabric-system", "logs", "daemonset/fabric-agent"); err == nil && !strings.Contains(logs, "container runtime tells which pods live") {
+			err = textError(logs)
+		}
+		return err
+	})
+	if strings.Contains(logs, "does not answer") {
+		t.Errorf("%s", logs)
+	}
+	until(t, "the calls are counted", func() error {
+		m := metrics(t)
+		for _, want := range []string{`fabric_cni_duration_seconds_count{verb="ADD"}`, `fabric_cni_duration_seconds_count{verb="DEL"}`, `fabric_cni_errors_total{code="7",verb="ADD"}`} {
+			if !strings.Contains(m, want) {
+				return textError(want + " is missing in\n" + m)
+			}
+		}
+		return nil
+	})
+	home(t, "rail0")
+	nothingLeft(t)
+}
+
 // The real container runtime knows the sandbox by the id that the journal has, as long as it lives.
 func TestSandboxes(t *testing.T) {
 	rail(t, "rail0")

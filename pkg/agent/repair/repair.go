@@ -35,9 +35,17 @@ type Loop struct {
 	// Done is told of every attempt. Nil: nobody is.
 	Done func(e *journal.Entry, err error)
 
-	dead map[journal.Key]time.Time // since when
-	mute bool                      // the runtime did not answer
+	dead    map[journal.Key]time.Time // since when
+	runtime answer
 }
+
+// answer is what the container runtime did the last time.
+type answer int
+
+const (
+	answers answer = iota + 1
+	mute
+)
 
 // Run looks at once and then every interval, until ctx ends.
 func (l *Loop) Run(ctx context.Context, interval time.Duration) {
@@ -100,7 +108,7 @@ func (l *Loop) Once(ctx context.Context) []*journal.Entry {
 	return out
 }
 
-// sandboxes asks the runtime. That it does not answer is told once.
+// sandboxes asks the runtime. Whether it answers is told the first time, and when it changes.
 func (l *Loop) sandboxes(ctx context.Context) map[string]bool {
 	if l.Sandboxes == nil {
 		return nil
@@ -108,9 +116,13 @@ func (l *Loop) sandboxes(ctx context.Context) map[string]bool {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	list, err := l.Sandboxes(ctx)
-	if (err != nil) != l.mute {
-		l.mute = err != nil
-		l.Log.Info("which pods live is told by their namespaces, and by the container runtime if it answers", "answers", err == nil, "error", err)
+	switch {
+	case err != nil && l.runtime != mute:
+		l.runtime = mute
+		l.Log.Warn("container runtime does not answer: only the network namespaces tell which pods live", "error", err)
+	case err == nil && l.runtime != answers:
+		l.runtime = answers
+		l.Log.Info("container runtime tells which pods live", "sandboxes", len(list))
 	}
 	return list
 }

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -39,6 +40,10 @@ type Range struct {
 // sliceField came with whereabouts v0.9.0. Older ones, whose types these are, take no notice of it.
 const sliceField = "node_slice_size"
 
+// otherFields are what older and newer whereabouts know beside the fields of these types.
+var otherFields = []string{"datastore", "etcd_host", "etcd_username", "etcd_password", "etcd_key_file", "etcd_cert_file", "etcd_ca_cert_file",
+	"exclude_gateway", "optimistic_ipam"}
+
 // Parse reads an ipam section. It refuses what whereabouts refuses when the first pod starts, and what it takes no notice of: a
 // key that is misspelt, a range_start that is no address or outside of its range. Errors name the field, its value and what is
 // allowed.
@@ -55,7 +60,7 @@ func Parse(ipam []byte) (*Config, error) {
 			}
 			continue
 		}
-		if err := known(key, reflect.TypeFor[types.IPAMConfig](), "datastore"); err != nil {
+		if err := known(key, reflect.TypeFor[types.IPAMConfig](), otherFields...); err != nil {
 			return nil, fmt.Errorf("ipam: %w", err)
 		}
 	}
@@ -85,6 +90,7 @@ var poolName = regexp.MustCompile(`^[a-z0-9.-]*$`)
 
 // known looks for a key among the fields of whereabouts's type. Its decoder does not care for case, but a reader would.
 func known(key string, t reflect.Type, more ...string) error {
+	more = slices.Clone(more)
 	for i := range t.NumField() {
 		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
 		if name != "" {

@@ -53,7 +53,7 @@ func oracle(t *testing.T, ipam string) (out []string, err error) {
 func TestAsWhereabouts(t *testing.T) {
 	for _, ipam := range []string{
 		`{"type":"whereabouts","range":"192.168.10.0/28"}`,
-		`{"type":"whereabouts","range":"192.168.10.5/28","network_name":"ib-200g","enable_overlapping_ranges":false}`,
+		`{"type":"whereabouts","range":"192.168.10.5/28","network_name":"ib-200g","enable_overlapping_ranges":false,"optimistic_ipam":true}`,
 		`{"type":"whereabouts","range":"192.168.10.225-192.168.10.229/28"}`,
 		`{"type":"whereabouts","range":"192.168.10.0/27","range_start":"192.168.10.4","range_end":"192.168.10.20"}`,
 		`{"type":"whereabouts","range":"192.168.10.0/27","exclude":["192.168.10.0/30","192.168.10.9","192.168.10.28/31"]}`,
