@@ -104,6 +104,12 @@ func (s *simulated) leave(name string) {
 	k(s.t, "delete", "node", name)
 }
 
+// capacity is what a kubelet tells of a fabric's resource.
+func (s *simulated) capacity(node, fabric string, n int) {
+	s.t.Helper()
+	k(s.t, "patch", "node", node, "--subresource=status", "-p", fmt.Sprintf(`{"status":{"capacity":{"fabric.dev/%s":"%d"}}}`, fabric, n))
+}
+
 func (s *simulated) file(node string) string {
 	return filepath.Join(s.dir, node, "net.d/fabric-agent-ib.conf")
 }
@@ -164,6 +170,7 @@ func TestNodeRanges(t *testing.T) {
 	if y := k(t, "get", "network-attachment-definition", "ib", "-o", "jsonpath={.spec}"); strings.Contains(y, "config") {
 		t.Errorf("the definition has a configuration, so Multus would not look at the node's: %s", y)
 	}
+	s.event("n1", "IPAMMissing", "lacks the IPAM plugin host-local") // of these directories
 	second := s.part("n2")
 	s.stop["n2"]()
 	if err := os.RemoveAll(filepath.Join(s.dir, "n2")); err != nil {
@@ -235,6 +242,9 @@ func fabricRefused(t *testing.T, s *simulated) {
 	s.event("n1", "SettingsRefused", `fabric "ib": nodeRanges.perNode /30 has 2 addresses to give, and this node needs 4`)
 	s.settings("fabrics: [{name: ib, match: {rateGb: 200}, network: {ipam: {type: whereabouts, range: 10.77.0.0/30}}}]")
 	s.event("n1", "SettingsRefused", "network.ipam.range 10.77.0.0/30 has 2 addresses to give, and all nodes together need 4")
+	s.capacity("n3", "ib", 40)
+	s.settings("fabrics: [{name: ib, match: {rateGb: 200}, network: {ipam: {type: whereabouts, range: 10.77.0.0/27}}}]")
+	s.event("n1", "SettingsRefused", "network.ipam.range 10.77.0.0/27 has 30 addresses to give, and all nodes together need 40")
 	before := s.part("n1")
 	s.stop["n1"]()
 	if err := os.Remove(s.file("n1")); err != nil {
@@ -319,6 +329,8 @@ func TestPoolNearlyExhausted(t *testing.T) {
 	ready(t, "p1")
 	s.join("n1")
 	s.event("n1", "PoolNearlyExhausted", "fabric full: all the 2 addresses of 198.51.100.0/30 are given (pool full-198.51.100.0-30)")
+	s.capacity("n1", "full", 10)
+	s.event("n1", "RangeTooSmall", "network.ipam.range 198.51.100.0/30 has 2 addresses to give, and all nodes together need 10")
 	k(t, "delete", "pod", "p1", "--wait", "--timeout=60s")
 	home(t, "rail0")
 	home(t, "rail1")

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -115,6 +117,9 @@ func (l *looker) file(ctx context.Context, f *settings.Fabric, mine []survey.Dev
 		var ok bool
 		if here.First, here.Last, ok = l.part(ctx, f, said); !ok {
 			return nil
+		}
+		if _, err := os.Stat(filepath.Join(l.o.BinDir, "host-local")); errors.Is(err, fs.ErrNotExist) {
+			said["host-local"] = "IPAMMissing\x00fabric " + f.Name + " has nodeRanges, and " + l.o.BinDir + " lacks the IPAM plugin host-local: install the reference CNI plugins"
 		}
 	}
 	b, err := network.Config(f, here)
