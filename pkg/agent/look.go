@@ -15,12 +15,14 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/agent/settings"
 	"github.com/fabric-cni/fabric-cni/pkg/agent/survey"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
+	"github.com/fabric-cni/fabric-cni/pkg/node"
 )
 
 // publisher is the part of the API server that the agent needs.
 type publisher interface {
 	Apply(ctx context.Context, object map[string]any) error
 	Warn(reason, message string)
+	Inventory(ctx context.Context, namespace string, p *node.Published) error
 }
 
 // looker looks at settings and node, and makes kubelet, Multus and the cluster know.
@@ -39,6 +41,8 @@ type looker struct {
 
 	applied map[string]time.Time // fabric -> when its definition was last published
 	said    map[string]string    // what people have been told and is still so: key -> message
+
+	inventory inventory
 
 	mu      sync.Mutex
 	trouble []string // why pods can't be served
@@ -99,6 +103,7 @@ func (l *looker) look(ctx context.Context) {
 	}
 	l.preflight(len(devices) > 0, said)
 	l.tell(said)
+	l.publishInventory(ctx)
 }
 
 // settings loads them, and keeps the last good ones when they make no sense.

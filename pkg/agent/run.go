@@ -39,7 +39,7 @@ func run(ctx context.Context, o *Options, version string, log *slog.Logger) erro
 	if err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
-	l := &looker{o: o, log: log, node: node, metrics: m, now: time.Now, applied: map[string]time.Time{},
+	l := &looker{o: o, log: log, node: node, metrics: m, now: time.Now, applied: map[string]time.Time{}, inventory: inventory{version: version},
 		trouble: []string{"the first look at the node is not done"}}
 	if !o.NoCluster {
 		c, err := cluster.Dial(o.Kubeconfig, o.Node)
