@@ -23,6 +23,9 @@ var files embed.FS
 // Kinds are what can be generated.
 var Kinds = []string{"nad", "device-plugin", "deployment", "pod", "pytorchjob", "mpijob", "volcano", "perftest-pods"}
 
+// AgentPrefix is that of the resources of fabric-agent, which are called like the fabric.
+const AgentPrefix = "fabric.dev"
+
 // Options are the choices that the nodes do not make.
 type Options struct {
 	Namespace string
@@ -36,6 +39,7 @@ type Options struct {
 	Workers   int            // of a job
 	GPUs      int            // per pod; -1: those of a node
 	Shared    bool           // device-plugin: for k8s-rdma-shared-dev-plugin
+	SameNode  bool           // perftest-pods: they may be on one node
 }
 
 // Network is one NetworkAttachmentDefinition, and the resource that counts its devices.
@@ -114,7 +118,10 @@ func networks(all fabric.Fabrics, o *Options) (out []Network, err error) {
 		return nil, fmt.Errorf("no fabric %q: there are %s", o.Fabric, strings.Join(names, ", "))
 	}
 	for i := range out {
-		out[i].Resource = strings.ReplaceAll(out[i].Name, "-", "_")
+		out[i].Resource = out[i].Name
+		if o.Prefix != AgentPrefix { // the SR-IOV network device plugin takes no dash
+			out[i].Resource = strings.ReplaceAll(out[i].Name, "-", "_")
+		}
 	}
 	return out, ranges(out, o)
 }
@@ -308,6 +315,18 @@ func (d *data) Annotation() string {
 // Slots is how many processes a pod has: one per GPU, and one without any.
 func (d *data) Slots() int { return max(1, d.GPUs) }
 
+// Sides are the endings of the names of n test pods: a, b, ... z, aa, ab, ...
+func Sides(n int) (out []string) {
+	for i := range n {
+		s := ""
+		for i++; i > 0; i = (i - 1) / 26 {
+			s = string(rune('a'+(i-1)%26)) + s
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
 // Planes tells whether the workload's rails are planes.
 func (d *data) Planes() bool { return len(d.Workload) > 0 && d.Workload[0].Fabric.Planes }
 
@@ -327,7 +346,7 @@ func (d *data) render(name string) (string, error) {
 		"names": func(list []string) string { return strings.Join(list, ", ") },
 		"last":  func(i, n int) bool { return i == n-1 },
 		"roles": func() []string { return []string{"Master", "Worker"} },
-		"sides": func() []string { return []string{"a", "b"} },
+		"sides": func() []string { return Sides(d.Workers) },
 		"add":   func(a, b int) int { return a + b },
 		"include": func(name string, by int) (string, error) {
 			var s strings.Builder
