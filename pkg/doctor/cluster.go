@@ -72,7 +72,7 @@ func CheckCluster(c *Cluster) (out []Finding) {
 	for _, m := range c.Missing {
 		out = append(out, finding("cluster-access", Warn, m))
 	}
-	for _, check := range []func(*Cluster) []Finding{clusterCRDs, clusterDaemons, clusterNADs, clusterRanges, clusterPools, clusterNodes, clusterFabrics, clusterInventory, clusterVersions} {
+	for _, check := range []func(*Cluster) []Finding{clusterCRDs, clusterDaemons, clusterNADs, clusterRanges, clusterPools, clusterNodes, clusterFabrics, clusterGUIDs, clusterInventory, clusterVersions} {
 		out = append(out, check(c)...)
 	}
 	return out

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fabric-cni/fabric-cni/pkg/device"
 	"github.com/fabric-cni/fabric-cni/pkg/fabric"
 	"github.com/fabric-cni/fabric-cni/pkg/node"
 )
@@ -64,6 +65,30 @@ func clusterInventory(c *Cluster) (out []Finding) {
 		}
 	}
 	return pass(out, "cluster-inventory", fmt.Sprintf("%d nodes", len(c.Inventories)))
+}
+
+// clusterGUIDs finds port GUIDs that two nodes have.
+func clusterGUIDs(c *Cluster) (out []Finding) {
+	first := map[device.GUID]string{}
+	for i := range c.Inventories {
+		n := c.Inventories[i].Node
+		for j := range n.HCAs {
+			for _, p := range n.HCAs[j].Ports {
+				if p.LinkLayer != device.InfiniBand || p.GUID.IsUnset() {
+					continue
+				}
+				here := fmt.Sprintf("%s %s:%d", n.Name, n.HCAs[j].Name, p.Number)
+				if other, ok := first[p.GUID]; ok && !strings.HasPrefix(other, n.Name+" ") { // host-guid finds those of one node
+					out = append(out, finding("cluster-guids", Fail, other+" and "+here+" have the port GUID "+p.GUID.String()))
+				}
+				first[p.GUID] = cmp.Or(first[p.GUID], here)
+			}
+		}
+	}
+	if len(first) == 0 {
+		return nil
+	}
+	return pass(out, "cluster-guids", fmt.Sprintf("%d port GUIDs", len(first)))
 }
 
 // clusterFabrics compares networks that name a device with the nodes, which may call it something else.

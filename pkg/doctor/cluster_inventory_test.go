@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fabric-cni/fabric-cni/integration/machines"
+	"github.com/fabric-cni/fabric-cni/pkg/device"
 	"github.com/fabric-cni/fabric-cni/pkg/journal"
 	"github.com/fabric-cni/fabric-cni/pkg/node"
 )
@@ -18,6 +19,13 @@ func published(t *testing.T, machine, name string) node.Published {
 		t.Fatal(err)
 	}
 	n.Name = name
+	for i := range n.HCAs {
+		for j := range n.HCAs[i].Ports {
+			if g := &n.HCAs[i].Ports[j].GUID; !g.IsUnset() {
+				*g += device.GUID(len(name)+int(name[len(name)-1])) << 16
+			}
+		}
+	}
 	return node.Published{Agent: "v1", Plugin: "0123456789abcdef", Node: n}
 }
 
@@ -33,6 +41,10 @@ func TestCheckInventories(t *testing.T) {
 		{"plugins", func(c *Cluster) { c.Inventories[1].Plugin = ""; c.Inventories[2].Plugin = "fedcba9876543210" },
 			"WARN cluster-versions plugin fabric, by checksum: 0123456789ab on cp, g1; fedcba987654 on g3; none on g2\n"},
 		{"fabricctl", func(c *Cluster) { c.Version = "v2" }, "WARN cluster-versions fabricctl is v2, fabric-agent v1 on cp, g1, g2, g3\n"},
+		{"one GUID twice", func(c *Cluster) {
+			c.Inventories[1].Node.HCAs[0].Ports[0].GUID = c.Inventories[0].Node.HCAs[0].Ports[0].GUID
+		},
+			"FAIL cluster-guids g1 mlx5_0:1 and g2 mlx5_0:1 have the port GUID a0:88:c2:03:01:2d:00:11\n"},
 		{"a node without", func(c *Cluster) { c.Inventories = c.Inventories[:3] }, "WARN cluster-inventory node cp has published nothing\n"},
 		{"a port that is down", func(c *Cluster) { c.Inventories[1].Node.HCAs[0].Ports[0].State = "Down" },
 			"WARN cluster-nodes g2 has 4 Active ports, most nodes with H20 have 5\n"},

@@ -1,13 +1,16 @@
 package cli
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -79,10 +82,28 @@ func (a *app) host() (*doctor.Host, error) {
 		}
 	}
 	_, h.PolicyErr = policy.Load(policy.DefaultPath)
-	if b, err := os.ReadFile("/opt/cni/bin/fabric"); err == nil {
+	if b, err := os.ReadFile(installed); err == nil {
 		h.PluginSum = fmt.Sprintf("(sha256 %x)", sha256.Sum256(b))
+		h.Version, h.PluginVersion = a.version, pluginVersion(installed)
 	}
 	return h, nil
+}
+
+// installed is where the plugin is.
+const installed = "/opt/cni/bin/fabric"
+
+// pluginVersion asks a plugin without a command, which makes it say its name and version. It returns "" if it says something else.
+func pluginVersion(path string) string {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path)
+	cmd.Env = []string{"PATH=/nowhere"}
+	out, err := cmd.CombinedOutput()
+	line, _, _ := strings.Cut(string(out), "\n")
+	if v, ok := strings.CutPrefix(line, "CNI plugin fabric "); ok && err == nil {
+		return strings.TrimSpace(v)
+	}
+	return ""
 }
 
 func (a *app) doctorExplain() *cobra.Command {
