@@ -17,6 +17,7 @@ import (
 
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/draw"
 	"github.com/fabric-cni/fabric-cni/integration/machines"
+	"github.com/fabric-cni/fabric-cni/pkg/device"
 	"github.com/fabric-cni/fabric-cni/pkg/journal"
 	"github.com/fabric-cni/fabric-cni/pkg/node"
 	"github.com/fabric-cni/fabric-cni/pkg/perftest"
@@ -124,13 +125,19 @@ func TestPictureInBrowser(t *testing.T) {
 		{"roce", "LOOK 13 4 6 []", []string{"#e3f2fd", "#eeeeee"}},
 		{"a100", "LOOK 11 1 4 []", []string{"#fbe9e7"}},
 		{"gb200", "LOOK 8 4 5 []", []string{"#e3f2fd"}},
+		{"v100", "LOOK 6 2 3 []", []string{"#e3f2fd", "#e8f0e0", "#0072b2"}}, // a card of two functions
+		{"two ports", "LOOK 7 2 4 []", []string{"#e3f2fd", "#fbe9e7", "#0072b2"}},
 		{"plain", "LOOK 0 0 1 []", nil},
 	} {
 		t.Run(c.machine, func(t *testing.T) {
 			browser(t)
-			n, err := node.Open(machines.Named(c.machine).FS, journal.Store{})
+			n, err := node.Open(machines.Named(strings.Replace(c.machine, "two ports", "v100", 1)).FS, journal.Store{})
 			if err != nil {
 				t.Fatal(err)
+			}
+			if c.machine == "two ports" { // one function with both, as ConnectX-3 has them: one up, one down
+				n.HCAs[0].Ports = append(n.HCAs[0].Ports, node.Port{Number: 2, LinkLayer: device.InfiniBand, State: "Down", Phys: "Polling", Netdev: "ib1"})
+				n.HCAs[1].Ports[0].Netdev = "ib2"
 			}
 			if c.machine == "h20" { // names as long as they come
 				n.HCAs[0].InPod = "a-namespace-with-a-long-name/training-job-with-a-long-name-worker-0"
