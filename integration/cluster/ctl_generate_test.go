@@ -51,6 +51,10 @@ func TestCtlGenerate(t *testing.T) {
 		}
 		out, _ := ctl(t, 0, append([]string{"generate", "device-plugin", "--shared", "-n", "ml"}, recordings...)...)
 		judged(t, "shared device plugin", out)
+		for _, kind := range []string{"nad", "device-plugin", "mpijob"} {
+			out, _ := ctl(t, 0, append([]string{"generate", kind, "--vfs", "-n", "ml"}, recordings...)...)
+			judged(t, kind+" of VFs", out)
+		}
 	}
 	// What is judged can fail.
 	bad, _ := ctl(t, 0, "generate", "pytorchjob", "-n", "ml", "--root", plant(t, "h20"))

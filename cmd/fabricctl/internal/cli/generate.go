@@ -44,6 +44,9 @@ Ports that are Down, part of a bond or carry the default route are in none of th
 			if !slices.Contains(generate.Kinds, args[0]) {
 				return fmt.Errorf("%w: kind %q: want one of %s", errUsage, args[0], strings.Join(generate.Kinds, ", "))
 			}
+			if o.VFs && o.Shared {
+				return fmt.Errorf("%w: --vfs and --shared exclude each other", errUsage)
+			}
 			var err error
 			if o.Range, err = netip.ParsePrefix(pool); err != nil {
 				return fmt.Errorf("%w: --range: %w", errUsage, err)
@@ -85,6 +88,7 @@ Ports that are Down, part of a bond or carry the default route are in none of th
 	f.IntVar(&o.Nodes, "nodes", 0, "nodes that the range has to do for (default: those looked at)")
 	f.IntVar(&o.Workers, "workers", 2, "pods of a job or deployment")
 	f.IntVar(&o.GPUs, "gpus", -1, "GPUs per pod (default: all of a node)")
+	f.BoolVar(&o.VFs, "vfs", false, "networks and resources of virtual functions, one per rail, instead of whole ports")
 	f.BoolVar(&o.SameNode, "same-node", false, "perftest-pods: they may be on one node")
 	f.BoolVar(&o.Shared, "shared", false, "device-plugin: for the RDMA shared device plugin (verbs only, shared RDMA mode)")
 	return c
