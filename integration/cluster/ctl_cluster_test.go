@@ -73,7 +73,7 @@ func testNoCRD(t *testing.T) {
 	out, _ := ctl(t, 3, "doctor", "cluster")
 	says(t, "no CRD", out, "FAIL  cluster-crds  no CustomResourceDefinition "+crd)
 	k(t, "apply", "-f", files[0])
-	k(t, "wait", "--for=condition=Established", "--timeout=60s", "crd/"+crd)
+	established(t, crd)
 	out, _ = ctl(t, 3, "doctor", "cluster")
 	silent(t, "the CRD is back", out, "cluster-crds")
 }

@@ -36,7 +36,7 @@ func TestCtlGenerate(t *testing.T) {
 	// Too large for the annotation that apply would make.
 	k(t, "create", "-f", filepath.Join(current.cache, "jobs/kubeflow.org_pytorchjobs.yaml"))
 	t.Cleanup(func() { k(t, "delete", "crd", "pytorchjobs.kubeflow.org") })
-	k(t, "wait", "--for=condition=Established", "--timeout=60s", "crd/pytorchjobs.kubeflow.org")
+	established(t, "pytorchjobs.kubeflow.org")
 	apply(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: ml}\n")
 	t.Cleanup(func() { k(t, "delete", "namespace", "ml", "--wait") })
 	for _, nodes := range [][]string{{"h20"}, {"v100", "a100", "a100-2"}, {"roce"}, {"gb200"}} {

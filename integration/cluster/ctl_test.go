@@ -134,6 +134,18 @@ spec:
 	k(t, "-n", "kube-system", "rollout", "status", "daemonset/"+name, "--timeout=90s")
 }
 
+// established waits until the API server serves a kind. kubectl wait fails on a CRD that has no conditions yet.
+func established(t *testing.T, crd string) {
+	t.Helper()
+	until(t, crd+" is established", func() error {
+		out, err := output("kubectl", "get", "crd", crd, "-o", `jsonpath={.status.conditions[?(@.type=="Established")].status}`)
+		if err == nil && out != "True" {
+			err = textError("Established: " + out)
+		}
+		return err
+	})
+}
+
 // outputWith runs a program with a text on its standard input.
 func outputWith(stdin, name string, args ...string) (string, error) {
 	cmd := exec.Command(name, args...)

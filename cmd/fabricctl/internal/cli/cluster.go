@@ -26,7 +26,7 @@ func (a *app) doctorCluster() *cobra.Command {
 is reported, and the rest is checked all the same. Exit status 3 if anything fails.`,
 		Args: argsBetween(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := oneOf("output", format, "text", "json", "yaml"); err != nil {
+			if err := oneOf("output", format, findingFormats...); err != nil {
 				return err
 			}
 			p, err := collectCluster(cmd.Context())

@@ -4,6 +4,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -34,7 +35,7 @@ Exit status 3 if something is slow or has failed.`,
   fabricctl verify --pods p1,p2,p3,p4 -o html >report.html`,
 		Args: argsBetween(0, 10000),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := oneOf("output", format, "table", "json", "junit", "html"); err != nil {
+			if err := oneOf("output", format, "table", "wide", "json", "yaml", "junit", "html"); err != nil {
 				return err
 			}
 			if len(args) > 0 && !d.wanted {
@@ -90,7 +91,7 @@ Exit status 3 if something is slow or has failed.`,
 	c.MarkFlagsMutuallyExclusive("pods", "deploy", "netns")
 	f.StringVarP(&namespace, "namespace", "n", "default", "namespace of the pods")
 	f.StringSliceVar(&interfaces, "interfaces", nil, "the rails (default: net1, net2, ... and InfiniBand interfaces)")
-	f.StringVarP(&format, "output", "o", "table", "table, json, junit or html")
+	f.StringVarP(&format, "output", "o", "table", "table, wide, json, yaml, junit or html")
 	return c
 }
 
@@ -129,8 +130,8 @@ func (a *app) progress() func(done, all int) {
 
 func (a *app) results(list []perftest.Result, format string) error {
 	switch format {
-	case "json":
-		return a.structured("json", list)
+	case "json", "yaml":
+		return a.structured(format, list)
 	case "junit":
 		return a.junit(list)
 	case "html":
@@ -138,11 +139,33 @@ func (a *app) results(list []perftest.Result, format string) error {
 	}
 	t := newTable("ROUND", "A", "B", "RAIL", "HCA", "PING", "VERDICT", "RESULT")
 	colour := map[perftest.Verdict]string{perftest.Good: good, perftest.Slow: warn, perftest.Failed: bad}
+	if format == "wide" {
+		t.header = append(t.header, "RTT-MS", "GID", "GBPS", "OF", "LATENCY-US")
+	}
 	for _, r := range list {
-		t.add(r.Round, r.A, r.B, r.Rail, r.HCA, r.Ping, cell{string(r.Verdict), colour[r.Verdict]}, r.Text)
+		row := []any{r.Round, r.A, r.B, r.Rail, r.HCA, r.Ping, cell{string(r.Verdict), colour[r.Verdict]}, r.Text}
+		if format == "wide" {
+			var gbps, latency float64
+			if r.Bandwidth != nil {
+				gbps = r.Bandwidth.AverageGb
+			}
+			if r.Latency != nil {
+				latency = r.Latency.Typical
+			}
+			row = append(row, figure(r.RTT), r.GID, figure(gbps), figure(r.RateGb), figure(latency))
+		}
+		t.add(row...)
 	}
 	t.print(a.stdout, a.terminal)
 	return nil
+}
+
+// figure is a number as people write it, and nothing for none.
+func figure(v float64) string {
+	if v == 0 {
+		return ""
+	}
+	return strconv.FormatFloat(v, 'f', -1, 64)
 }
 
 // junit is the report that CI systems read.
