@@ -58,6 +58,11 @@ func browser(t *testing.T) string {
 // view opens a page and returns what look has found, and the screenshot.
 func view(t *testing.T, page string) (title string, shot []byte) {
 	t.Helper()
+	return viewIn(t, page, "1240,1400")
+}
+
+func viewIn(t *testing.T, page, window string) (title string, shot []byte) {
+	t.Helper()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "page.html")
 	if err := os.WriteFile(file, []byte(strings.Replace(page, "</body>", look+"</body>", 1)), 0o644); err != nil {
@@ -67,7 +72,7 @@ func view(t *testing.T, page string) (title string, shot []byte) {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer cancel()
 		base := []string{"--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--no-first-run",
-			"--user-data-dir=" + filepath.Join(dir, "profile"), "--window-size=1240,1400"}
+			"--user-data-dir=" + filepath.Join(dir, "profile"), "--window-size=" + window}
 		cmd := exec.CommandContext(ctx, browser(t), append(append(base, args...), "file://"+file)...)
 		cmd.WaitDelay = 5 * time.Second // helpers may hold the pipe
 		var diag bytes.Buffer
