@@ -6,6 +6,7 @@
 #   cnibin/   multus, whereabouts, and the reference plugins
 #   helm/     helm, to judge the chart
 #   crds/     manifests of Multus and whereabouts
+#   jobs/     the CRD of PyTorchJob, to judge what fabricctl generates
 #   debroot/  containerd, runc and busybox, unpacked and not installed
 # Each part is made under a temporary name and renamed when complete, and is made again only when its go.mod or its sources have
 # changed, or the function below that makes it. A warm run uses no network. The first one compiles Kubernetes, some 8 minutes on two cores.
@@ -81,6 +82,14 @@ build_crds() {
   chmod -R u+w "$1"
 }
 
+# The operator itself is not built: its module is no dependency of anything here.
+# shellcheck disable=SC2317
+build_jobs() {
+  cd "$1"
+  cp "$("$go" mod download -json github.com/kubeflow/training-operator@v1.8.1 | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')/manifests/base/crds/kubeflow.org_pytorchjobs.yaml" .
+  chmod -R u+w .
+}
+
 # shellcheck disable=SC2317
 build_debroot() {
   cd "$1"
@@ -91,6 +100,7 @@ build_debroot() {
 }
 
 part debroot /dev/null
+part jobs /dev/null
 part crds "$src/cni/go.mod"
 part cnibin "$src/cni/go.mod" "$src/cni/go.sum"
 part helm "$src/helm/go.mod" "$src/helm/go.sum"

@@ -94,7 +94,7 @@ func outside() (status int, err error) {
 // build makes the project's own programs, static, as they are shipped.
 func build(repo, run string) error {
 	return command(repo, []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X main.version=e2e",
-		"-o", filepath.Join(run, "bin")+"/", "./cmd/fabric", "./cmd/fabric-agent")
+		"-o", filepath.Join(run, "bin")+"/", "./cmd/fabric", "./cmd/fabric-agent", "./cmd/fabricctl")
 }
 
 func command(dir string, env []string, name string, args ...string) error {
