@@ -1,7 +1,6 @@
 package lab
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -20,6 +19,7 @@ type console struct {
 	also    io.Writer
 	line    []byte
 	started time.Time
+	onStart func(uptime time.Duration) // called once, with the guest's own clock; nil: nobody wants to know
 }
 
 func newConsole(path string, also io.Writer) (*console, error) {
@@ -35,8 +35,11 @@ func (c *console) Write(p []byte) (int, error) {
 	defer c.mu.Unlock()
 	if c.started.IsZero() {
 		c.line = append(c.line, p...)
-		if bytes.Contains(c.line, []byte(scriptMark)) {
+		if uptime, ok := scriptUptime(c.line); ok {
 			c.started, c.line = time.Now(), nil
+			if c.onStart != nil {
+				c.onStart(uptime)
+			}
 		}
 	}
 	if c.also != nil {

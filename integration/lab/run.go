@@ -36,7 +36,7 @@ type Spec struct {
 // Result is what a finished guest left.
 type Result struct {
 	Status   int           // exit status of the script
-	Attempts int           // 2 if the first guest never finished
+	Attempts int           // 2 if the first guest never finished; a guest with a wrong clock does not count
 	Boot     time.Duration // power on until the script started
 	Total    time.Duration // of the last attempt
 	OutDir   string        // "" if it was temporary
@@ -70,6 +70,9 @@ func (e *GuestError) Error() string {
 // errUnfinished marks an attempt that is worth another one: emulation loses a guest now and then.
 var errUnfinished = errors.New("guest did not finish")
 
+// errClock marks a guest that was given up as soon as it had booted, see fastClock.
+var errClock = fmt.Errorf("%w: its clock goes too fast, this machine was too busy when it booted", errUnfinished)
+
 // Run boots k and runs spec.Script in it. A guest that never finishes is tried once more. A script's exit status is
 // not an error; a guest that does not finish, and a kernel log with a BUG, WARNING or leak, are (*GuestError).
 func Run(ctx context.Context, k Kernel, spec Spec) (Result, error) {
@@ -87,11 +90,15 @@ func Run(ctx context.Context, k Kernel, spec Spec) (Result, error) {
 		out, temporary = dir, true
 	}
 	var res Result
-	for attempt := 1; attempt <= 2; attempt++ {
+	for attempt, clocks := 1, 0; attempt <= 2; attempt++ {
 		res, err = boot(ctx, k, spec, out)
 		res.Attempts = attempt
 		if !errors.Is(err, errUnfinished) || ctx.Err() != nil {
 			break
+		}
+		if errors.Is(err, errClock) && clocks < clockRetries {
+			clocks++
+			attempt--
 		}
 	}
 	res.OutDir = out
@@ -142,6 +149,14 @@ func boot(ctx context.Context, k Kernel, spec Spec, out string) (Result, error) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+	var clockErr error
+	begin := time.Now()
+	console.onStart = func(uptime time.Duration) {
+		if wall := time.Since(begin); !spec.Counted && tooFast(uptime, wall) {
+			clockErr = fmt.Errorf("%w: up for %s after %s", errClock, uptime, wall.Round(10*time.Millisecond))
+			cancel()
+		}
+	}
 	// A guest that gets stuck while booting is not worth the whole timeout.
 	watchdog := time.AfterFunc(min(timeout, 90*time.Second), func() {
 		if console.Started().IsZero() {
@@ -151,12 +166,14 @@ func boot(ctx context.Context, k Kernel, spec Spec, out string) (Result, error) 
 	defer watchdog.Stop()
 
 	stopTail := follow(filepath.Join(out, "output"), spec.Output)
-	begin := time.Now()
 	qemuErr := qemu(ctx, spec.NewQEMU, qemuArgs(k, spec, out), console)
 	stopTail()
 	res := Result{Total: time.Since(begin)}
 	if started := console.Started(); !started.IsZero() {
 		res.Boot = started.Sub(begin)
+	}
+	if clockErr != nil {
+		return res, clockErr
 	}
 	if log, err := os.ReadFile(filepath.Join(out, "dmesg")); err == nil {
 		res.Dmesg = string(log)

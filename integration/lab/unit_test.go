@@ -3,6 +3,7 @@ package lab
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -103,5 +104,37 @@ panic: here
 	}
 	if tests[0].Seconds != 0.5 || !strings.Contains(strings.Join(tests[0].Sub[0].Output, ""), "hello") {
 		t.Errorf("TestA is %+v, its subtest %+v", tests[0], tests[0].Sub[0])
+	}
+}
+
+func TestScriptUptime(t *testing.T) {
+	for _, test := range []struct {
+		console string
+		want    time.Duration
+		ok      bool
+	}{
+		{"@@ init 3.73\n@@ root 5.28\n", 0, false},
+		{"@@ root 5.28\r\n@@ script 6", 0, false},
+		{"@@ root 5.28\r\n@@ script 63.43\r\n", 63430 * time.Millisecond, true},
+		{"@@ script [ 6.1] oops\n", 0, true},
+	} {
+		if got, ok := scriptUptime([]byte(test.console)); got != test.want || ok != test.ok {
+			t.Errorf("%q: %s, %t", test.console, got, ok)
+		}
+	}
+}
+
+func TestTooFast(t *testing.T) {
+	for _, test := range []struct {
+		uptime, wall time.Duration
+		want         bool
+	}{
+		{63430 * time.Millisecond, 11500 * time.Millisecond, true}, // as seen
+		{9 * time.Second, 10 * time.Second, false},
+		{10 * time.Second, 10 * time.Second, false},
+	} {
+		if got := tooFast(test.uptime, test.wall); got != test.want {
+			t.Errorf("up for %s after %s: %t", test.uptime, test.wall, got)
+		}
 	}
 }
