@@ -11,11 +11,13 @@ COPY go.mod go.sum ./
 RUN go mod download
 COPY cmd/fabric cmd/fabric
 COPY cmd/fabric-agent cmd/fabric-agent
+COPY cmd/fabricctl cmd/fabricctl
 COPY pkg pkg
 COPY plugins plugins
-RUN go build -trimpath -ldflags "-s -w -buildid= -X main.version=$VERSION" -o /out/usr/bin/ ./cmd/fabric-agent && \
+RUN go build -trimpath -ldflags "-s -w -buildid= -X main.version=$VERSION" -o /out/usr/bin/ ./cmd/fabric-agent ./cmd/fabricctl && \
     go build -trimpath -ldflags "-s -w -buildid= -X main.version=$VERSION -X runtime.godebugDefault=disablethp=1" -o /out/usr/bin/ ./cmd/fabric && \
-    mkdir -p /out/etc /out/dev /out/proc /out/sys /out/run /out/tmp /out/var && ln -s /run /out/var/run
+    mkdir -p /out/etc /out/dev /out/proc /out/sys /out/run /out/tmp /out/var && ln -s /run /out/var/run && \
+    ln -s fabricctl /out/usr/bin/kubectl-fabric
 
 FROM scratch
 COPY --from=build /out/ /

@@ -4,8 +4,10 @@
 # In $FABRIC_CLUSTER (~/.cache/fabric-cluster) it leaves
 #   bin/      etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, kubectl: links to one binary
 #   cnibin/   multus, whereabouts, and the reference plugins
+#   thick/    the daemon of thick Multus, its shim and its manifest
 #   helm/     helm, to judge the chart
 #   crds/     manifests of Multus and whereabouts
+#   jobs/     the CRD of PyTorchJob, to judge what fabricctl generates
 #   debroot/  containerd, runc and busybox, unpacked and not installed
 # Each part is made under a temporary name and renamed when complete, and is made again only when its go.mod or its sources have
 # changed, or the function below that makes it. A warm run uses no network. The first one compiles Kubernetes, some 8 minutes on two cores.
@@ -67,6 +69,16 @@ build_cnibin() {
 }
 
 # shellcheck disable=SC2317
+build_thick() {
+  local multus=gopkg.in/k8snetworkplumbingwg/multus-cni.v4
+  cd "$src/cni"
+  "$go" build -ldflags '-s -w' -o "$1/" "$multus"/cmd/{multus-daemon,multus-shim,install_multus}
+  "$go" build -ldflags '-s -w' -o "$1/passthru" "$multus/cmd/passthru-cni"
+  cp "$("$go" list -m -f '{{.Dir}}' "$multus")/deployments/multus-daemonset-thick.yml" "$1/"
+  chmod -R u+w "$1"
+}
+
+# shellcheck disable=SC2317
 build_helm() {
   cd "$src/helm"
   "$go" build -ldflags '-s -w' -o "$1/" helm.sh/helm/v3/cmd/helm
@@ -81,6 +93,14 @@ build_crds() {
   chmod -R u+w "$1"
 }
 
+# The operator itself is not built: its module is no dependency of anything here.
+# shellcheck disable=SC2317
+build_jobs() {
+  cd "$1"
+  cp "$("$go" mod download -json github.com/kubeflow/training-operator@v1.8.1 | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')/manifests/base/crds/kubeflow.org_pytorchjobs.yaml" .
+  chmod -R u+w .
+}
+
 # shellcheck disable=SC2317
 build_debroot() {
   cd "$1"
@@ -91,7 +111,9 @@ build_debroot() {
 }
 
 part debroot /dev/null
+part jobs /dev/null
 part crds "$src/cni/go.mod"
 part cnibin "$src/cni/go.mod" "$src/cni/go.sum"
+part thick "$src/cni/go.mod" "$src/cni/go.sum"
 part helm "$src/helm/go.mod" "$src/helm/go.sum"
 part bin "$src/kube/go.mod" "$src/kube/go.sum" "$src/kube/main.go"

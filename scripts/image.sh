@@ -11,7 +11,7 @@ for arch in "${@:-amd64 arm64}"; do
   for a in $arch; do
     dir=build/image/$a
     mkdir -p "$dir"
-    CGO_ENABLED=0 GOOS=linux GOARCH=$a "$go" build -trimpath -ldflags "-s -w -buildid= -X main.version=$version" -o "$dir/" ./cmd/fabric-agent
+    CGO_ENABLED=0 GOOS=linux GOARCH=$a "$go" build -trimpath -ldflags "-s -w -buildid= -X main.version=$version" -o "$dir/" ./cmd/fabric-agent ./cmd/fabricctl
     CGO_ENABLED=0 GOOS=linux GOARCH=$a "$go" build -trimpath -ldflags "-s -w -buildid= -X main.version=$version -X runtime.godebugDefault=disablethp=1" -o "$dir/" ./cmd/fabric
     platforms+=("$a=$dir")
   done

@@ -75,8 +75,8 @@ func byNodeRange(b *testing.B) string {
 	return line.String()
 }
 
-// allocations counts what both IPAM plugins have given.
-func allocations(b *testing.B) int {
+// given counts what both IPAM plugins have given.
+func given(b *testing.B) int {
 	b.Helper()
 	out, err := output("kubectl", "get", "ippools.whereabouts.cni.cncf.io", "-A", "-o", "jsonpath={.items[*].spec.allocations}")
 	must(b, err)
@@ -132,7 +132,7 @@ func benchPods(b *testing.B, plugin, ipam string, pods int) {
 	b.ReportMetric(detached.Seconds(), "s/detach-all")
 	report(b, "ADD")
 	report(b, "DEL")
-	if n := allocations(b); n != 0 {
+	if n := given(b); n != 0 {
 		b.Errorf("%d addresses are left", n)
 	}
 	_, err = output("kubectl", "delete", "network-attachment-definition", "-l", "bench=pods")
@@ -147,7 +147,7 @@ func benchPods(b *testing.B, plugin, ipam string, pods int) {
 // unique asserts that every interface has an address of its own.
 func unique(b *testing.B, want int) {
 	b.Helper()
-	if got := allocations(b); got != want {
+	if got := given(b); got != want {
 		b.Errorf("%d addresses are allocated, want %d", got, want)
 	}
 	var addresses []string

@@ -41,6 +41,8 @@ type looker struct {
 	rare     map[string]string
 	rareNext time.Time
 
+	inventory inventory
+
 	mu      sync.Mutex
 	trouble []string // why pods can't be served
 }
@@ -105,6 +107,7 @@ func (l *looker) look(ctx context.Context) {
 	}
 	l.preflight(assigned, said)
 	l.tell(said)
+	l.publishInventory(ctx)
 }
 
 // file is the configuration of a fabric that is this node's own; nil: it has none, or must wait.

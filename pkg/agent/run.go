@@ -44,7 +44,8 @@ func Run(ctx context.Context, o *Options, version string, log *slog.Logger) erro
 		return fmt.Errorf("register metrics: %w", err)
 	}
 	l := &looker{o: o, log: log, metrics: m, now: time.Now, applied: map[string]time.Time{}, parts: map[string]part{},
-		trouble: []string{"the first look at the node is not done"}}
+		inventory: inventory{version: version},
+		trouble:   []string{"the first look at the node is not done"}}
 	l.recall()
 	if !o.NoCluster {
 		c, err := cluster.Dial(o.Kubeconfig, o.Node)

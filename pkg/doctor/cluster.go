@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/fabric-cni/fabric-cni/pkg/node"
 )
 
 // Cluster is the picture that the cluster's checks look at, as kubectl get ... -o json prints its parts.
@@ -18,6 +20,9 @@ type Cluster struct {
 	NADs       NADs
 	Pools      Pools
 	Missing    []string // what could not be asked, with the reason
+
+	Inventories []node.Published // what the agents have published; none: no agent, or an older one
+	Version     string           // of the program that asks; empty: do not compare
 }
 
 // DaemonSets is a list of them.
@@ -67,7 +72,7 @@ func CheckCluster(c *Cluster) (out []Finding) {
 	for _, m := range c.Missing {
 		out = append(out, finding("cluster-access", Warn, m))
 	}
-	for _, check := range []func(*Cluster) []Finding{clusterCRDs, clusterDaemons, clusterNADs, clusterRanges, clusterPools, clusterNodes} {
+	for _, check := range []func(*Cluster) []Finding{clusterCRDs, clusterDaemons, clusterNADs, clusterRanges, clusterPools, clusterNodes, clusterFabrics, clusterGUIDs, clusterInventory, clusterVersions} {
 		out = append(out, check(c)...)
 	}
 	return out
@@ -237,38 +242,37 @@ func clusterPools(c *Cluster) (out []Finding) {
 	return pass(out, "cluster-pools", fmt.Sprintf("%d pools with room", len(c.Pools.Items)))
 }
 
-// clusterNodes compares nodes with the same GPUs: they should have as many of each resource.
+// clusterNodes compares nodes with the same GPUs: they should have as many of each resource, and as many Active ports.
 func clusterNodes(c *Cluster) (out []Finding) {
-	groups := map[string][]ClusterNode{}
-	for _, n := range c.Nodes.Items {
-		if gpu := n.Metadata.Labels["nvidia.com/gpu.product"]; gpu != "" {
-			groups[gpu] = append(groups[gpu], n)
-		}
-	}
-	for _, gpu := range slices.Sorted(maps.Keys(groups)) {
+	kinds := c.kinds()
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		nodes := kinds[kind]
 		names := map[string]bool{}
-		for _, n := range groups[gpu] {
+		for _, n := range nodes {
 			for r := range n.Status.Allocatable {
 				names[r] = names[r] || strings.Contains(r, "/")
 			}
 		}
 		for _, r := range slices.Sorted(maps.Keys(names)) {
 			if names[r] {
-				out = append(out, odd(gpu, r, groups[gpu])...)
+				out = append(out, odd(kind, "of "+r, nodes, func(n *ClusterNode) int { return n.count(r) })...)
 			}
 		}
+		out = append(out, odd(kind, "Active ports", nodes, func(n *ClusterNode) int { return c.activePorts(n.Metadata.Name) })...)
 	}
-	if len(groups) == 0 {
+	if len(kinds) == 0 {
 		return nil
 	}
-	return pass(out, "cluster-nodes", fmt.Sprintf("%d kinds of GPU nodes, each alike", len(groups)))
+	return pass(out, "cluster-nodes", fmt.Sprintf("%d kinds of GPU nodes, each alike", len(kinds)))
 }
 
-// odd reports nodes with another count than most of their kind.
-func odd(gpu, resource string, nodes []ClusterNode) (out []Finding) {
+// odd reports nodes with another count than most of their kind. A negative count is not known, and left out.
+func odd(kind, what string, nodes []ClusterNode, count func(*ClusterNode) int) (out []Finding) {
 	by := map[int]int{}
-	for _, n := range nodes {
-		by[n.count(resource)]++
+	for i := range nodes {
+		if n := count(&nodes[i]); n >= 0 {
+			by[n]++
+		}
 	}
 	usual := 0
 	for _, n := range slices.Sorted(maps.Keys(by)) {
@@ -276,9 +280,9 @@ func odd(gpu, resource string, nodes []ClusterNode) (out []Finding) {
 			usual = n
 		}
 	}
-	for _, n := range nodes {
-		if n.count(resource) != usual {
-			out = append(out, finding("cluster-nodes", Warn, fmt.Sprintf("%s has %d of %s, most nodes with %s have %d", n.Metadata.Name, n.count(resource), resource, gpu, usual)))
+	for i := range nodes {
+		if n := count(&nodes[i]); n >= 0 && n != usual {
+			out = append(out, finding("cluster-nodes", Warn, fmt.Sprintf("%s has %d %s, most nodes with %s have %d", nodes[i].Metadata.Name, n, what, kind, usual)))
 		}
 	}
 	return out

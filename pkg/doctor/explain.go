@@ -29,11 +29,14 @@ type Explanation struct {
 // maxLine bounds what is looked at of one line, in bytes.
 const maxLine = 16 << 10
 
+// plainly undoes what web pages and editors make of quotation marks.
+var plainly = strings.NewReplacer("’", "'", "‘", "'", "“", `"`, "”", `"`)
+
 // Explain recognises the messages in a log: each once, with the first line it is in, in the order of the log.
 func Explain(log string) (out []Explanation) {
 	seen := map[string]bool{}
 	for line := range strings.Lines(log) {
-		line = strings.TrimSpace(strings.ToValidUTF8(line[:min(len(line), maxLine)], "?"))
+		line = plainly.Replace(strings.TrimSpace(strings.ToValidUTF8(line[:min(len(line), maxLine)], "?")))
 		for _, m := range Messages {
 			if seen[m.ID] || !m.Pattern.MatchString(line) || m.Except != nil && m.Except.MatchString(line) {
 				continue

@@ -15,8 +15,8 @@ import (
 func CheckHost(h *Host) (out []Finding) {
 	f := h.Node.Fabrics()
 	for _, check := range []func(*Host, fabric.Fabrics) []Finding{
-		hostDevices, hostModules, hostMode, hostPorts, hostVFs, hostNames, hostSubnets, hostMTU, hostBond, hostPCIe,
-		hostGPUDirect, hostIOMMU, hostMemlock, hostPlugin, hostOrder, hostStranded, hostPolicy, hostProblems,
+		hostDevices, hostModules, hostMode, hostInitramfs, hostPorts, hostVFs, hostGUIDs, hostNames, hostSubnets, hostMTU, hostBond, hostPCIe,
+		hostACS, hostGPUDirect, hostIOMMU, hostMemlock, hostPlugin, hostVersion, hostOrder, hostStranded, hostPolicy, hostProblems,
 	} {
 		out = append(out, check(h, f)...)
 	}

@@ -15,6 +15,7 @@ type Host struct {
 	Modules   map[string]bool // those of interest that are loaded or built in
 	ModeConf  string          // ib_core's netns_mode in modprobe.d; empty: not there
 	ModeFile  string          // where that is
+	Initramfs string          // of the running kernel; empty: not found, or there is no ModeFile to compare with
 	Cmdline   string
 	CNI       []string // names in /etc/cni/net.d, in order
 	Plugins   []string // names in /opt/cni/bin
@@ -23,6 +24,11 @@ type Host struct {
 	HasUnit   bool     // containerd.service was found
 	Stranded  []string // attachments whose pod is gone, in words
 	PolicyErr error
+
+	InitramfsOld  bool              // ModeFile was written after Initramfs
+	ACS           map[string]uint16 // control registers of bridges between GPUs and HCAs, by address; those that could be read
+	PluginVersion string            // of /opt/cni/bin/fabric; empty: not known, as in a recording
+	Version       string            // of the program that asks; empty: do not compare
 }
 
 var modules = []string{"ib_core", "ib_uverbs", "rdma_cm", "ib_ipoib", "nvidia", "nvidia_peermem", "nv_peer_mem", "mlx5_ib"}
@@ -49,6 +55,8 @@ func CollectHost(root fs.FS, n *node.Node) *Host {
 	h.Cmdline = read(root, "proc/cmdline")
 	h.CNI, h.Plugins = list(root, "etc/cni/net.d"), list(root, "opt/cni/bin")
 	h.unit(root)
+	h.initramfs(root)
+	h.collectACS(root)
 	return h
 }
 

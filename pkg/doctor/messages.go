@@ -11,7 +11,7 @@ var Messages = []Message{
 		Cure:     "securityContext: {capabilities: {add: [IPC_LOCK]}}, and for users other than root ulimit -l unlimited (LimitMEMLOCK=infinity for containerd.service); raise or remove resources.limits.memory; see it with: fabricctl doctor pod",
 	},
 	{
-		ID: "log-segfault", Title: "A crash in NCCL, UCX or libmlx5", Pattern: regexp.MustCompile(`(?i)(Caught signal 11|Segmentation fault|segfault at).*|signal: segmentation fault`),
+		ID: "log-segfault", Title: "A crash in NCCL, UCX or libmlx5", Pattern: regexp.MustCompile(`(?i)(Caught signal 11|Segmentation fault|segfault (at|in)).*|signal: segmentation fault`),
 		Examples: []string{"[train-0:00042:0:42] Caught signal 11 (Segmentation fault: address not mapped to object at address (nil))", "Segmentation fault (core dumped)"},
 		Cause:    "if it comes with the first RDMA transfer: without the capability IPC_LOCK a queue or a buffer could not be pinned, and the library did not check. Elsewhere: another bug",
 		Cure:     "securityContext: {capabilities: {add: [IPC_LOCK]}}; then fabricctl doctor pod in the container; NCCL_DEBUG=INFO shows how far it got",

@@ -23,6 +23,9 @@ var files embed.FS
 // Kinds are what can be generated.
 var Kinds = []string{"nad", "device-plugin", "deployment", "pod", "pytorchjob", "mpijob", "volcano", "perftest-pods"}
 
+// AgentPrefix is that of the resources of fabric-agent, which are called like the fabric.
+const AgentPrefix = "fabric.dev"
+
 // Options are the choices that the nodes do not make.
 type Options struct {
 	Namespace string
@@ -36,6 +39,8 @@ type Options struct {
 	Workers   int            // of a job
 	GPUs      int            // per pod; -1: those of a node
 	Shared    bool           // device-plugin: for k8s-rdma-shared-dev-plugin
+	VFs       bool           // networks and resources of virtual functions instead of whole ports
+	SameNode  bool           // perftest-pods: they may be on one node
 }
 
 // Network is one NetworkAttachmentDefinition, and the resource that counts its devices.
@@ -49,6 +54,7 @@ type Network struct {
 	Reason   string
 	Need     int // addresses
 	Have     int
+	VFs      bool // of virtual functions: one rail
 }
 
 // errNothing tells that no node has a usable port.
@@ -74,7 +80,7 @@ func Generate(kind string, nodes []*node.Node, o Options) (string, error) {
 	if kind == "perftest-pods" {
 		o.GPUs = 0
 	}
-	list, err := networks(all, &o)
+	list, err := networks(all, &o, nodes)
 	if err != nil {
 		return "", err
 	}
@@ -90,13 +96,17 @@ func Generate(kind string, nodes []*node.Node, o Options) (string, error) {
 
 // networks makes one network per fabric, or one per rail where rails are planes: an address, and a device, of one plane is
 // of no use on another.
-func networks(all fabric.Fabrics, o *Options) (out []Network, err error) {
+func networks(all fabric.Fabrics, o *Options, pictures []*node.Node) (out []Network, err error) {
 	for i := range all.Fabrics {
 		f := &all.Fabrics[i]
 		if o.Fabric != "" && f.Name != o.Fabric {
 			continue
 		}
 		nodes := max(o.Nodes, len(f.Nodes()))
+		if o.VFs {
+			out = append(out, virtual(f, nodes, pictures)...)
+			continue
+		}
 		if !f.Planes {
 			out = append(out, Network{Name: f.Name, Fabric: f, Rails: f.Rails, Need: nodes * len(f.Rails), Reason: f.Reason})
 			continue
@@ -106,6 +116,9 @@ func networks(all fabric.Fabrics, o *Options) (out []Network, err error) {
 				Reason: "rail " + fmt.Sprint(r.Index) + " of " + f.Name + ", a plane of its own: " + r.Reason})
 		}
 	}
+	if len(out) == 0 && o.VFs && o.Fabric == "" {
+		return nil, errors.New("no port has virtual functions, or could have: SR-IOV is off in the BIOS or in firmware (mlxconfig -d ADDRESS set SRIOV_EN=1 NUM_OF_VFS=8)")
+	}
 	if len(out) == 0 {
 		var names []string
 		for _, f := range all.Fabrics {
@@ -114,7 +127,10 @@ func networks(all fabric.Fabrics, o *Options) (out []Network, err error) {
 		return nil, fmt.Errorf("no fabric %q: there are %s", o.Fabric, strings.Join(names, ", "))
 	}
 	for i := range out {
-		out[i].Resource = strings.ReplaceAll(out[i].Name, "-", "_")
+		out[i].Resource = out[i].Name
+		if o.Prefix != AgentPrefix { // the SR-IOV network device plugin takes no dash
+			out[i].Resource = strings.ReplaceAll(out[i].Name, "-", "_")
+		}
 	}
 	return out, ranges(out, o)
 }
@@ -206,7 +222,9 @@ type Resource struct {
 	Devices   []string
 	Addresses []string
 	Netdevs   []string
-	LinkType  string // as sysfs says it: infiniband, ether
+	LinkType  string   // as sysfs says it: infiniband, ether
+	Roots     []string // addresses of PFs whose VFs are meant
+	Hint      string
 }
 
 // groups puts nodes together that have the same ports in the same places and states: where one port of two is cabled, and
@@ -215,7 +233,7 @@ func groups(nodes []*node.Node, list []Network) (out []Group) {
 	for _, n := range nodes {
 		g := Group{Nodes: []string{n.Name}}
 		for i := range list {
-			if r := resource(&list[i], n.Name); len(r.Addresses) > 0 {
+			if r := resource(&list[i], n); r.has() {
 				g.Resources = append(g.Resources, r)
 			}
 		}
@@ -239,23 +257,20 @@ func groups(nodes []*node.Node, list []Network) (out []Group) {
 }
 
 func equal(a, b Resource) bool {
-	return a.Name == b.Name && slices.Equal(a.Addresses, b.Addresses) && slices.Equal(a.Netdevs, b.Netdevs) && slices.Equal(a.Devices, b.Devices)
+	return a.Name == b.Name && slices.Equal(a.Addresses, b.Addresses) && slices.Equal(a.Roots, b.Roots) && slices.Equal(a.Netdevs, b.Netdevs) && slices.Equal(a.Devices, b.Devices)
 }
 
-func resource(n *Network, on string) Resource {
+func resource(n *Network, on *node.Node) Resource {
 	r := Resource{Name: n.Resource, Reason: n.Reason, LinkType: "infiniband"}
 	if n.Fabric.LinkLayer == device.Ethernet {
 		r.LinkType = "ether"
 	}
-	add := func(list []string, s string) []string {
-		if s == "" || slices.Contains(list, s) {
-			return list
-		}
-		return append(list, s)
+	if n.VFs {
+		return vfResource(n, r, on)
 	}
 	for _, rail := range n.Rails {
 		for _, p := range rail.Ports {
-			if p.Node != on || p.Kind != "PF" {
+			if p.Node != on.Name || p.Kind != "PF" {
 				continue
 			}
 			vendor, dev, _ := strings.Cut(p.Device, ":")
@@ -308,6 +323,18 @@ func (d *data) Annotation() string {
 // Slots is how many processes a pod has: one per GPU, and one without any.
 func (d *data) Slots() int { return max(1, d.GPUs) }
 
+// Sides are the endings of the names of n test pods: a, b, ... z, aa, ab, ...
+func Sides(n int) (out []string) {
+	for i := range n {
+		s := ""
+		for i++; i > 0; i = (i - 1) / 26 {
+			s = string(rune('a'+(i-1)%26)) + s
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
 // Planes tells whether the workload's rails are planes.
 func (d *data) Planes() bool { return len(d.Workload) > 0 && d.Workload[0].Fabric.Planes }
 
@@ -327,7 +354,7 @@ func (d *data) render(name string) (string, error) {
 		"names": func(list []string) string { return strings.Join(list, ", ") },
 		"last":  func(i, n int) bool { return i == n-1 },
 		"roles": func() []string { return []string{"Master", "Worker"} },
-		"sides": func() []string { return []string{"a", "b"} },
+		"sides": func() []string { return Sides(d.Workers) },
 		"add":   func(a, b int) int { return a + b },
 		"include": func(name string, by int) (string, error) {
 			var s strings.Builder

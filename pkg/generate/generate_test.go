@@ -67,6 +67,12 @@ func TestGolden(t *testing.T) {
 	shared.Shared = true
 	check(t, "device-plugin", "gb200-shared", []string{"gb200"}, shared)
 	check(t, "device-plugin", "cluster-shared", cluster, shared)
+	vfs := options()
+	vfs.VFs, vfs.Prefix = true, "nvidia.com"
+	for _, kind := range []string{"nad", "device-plugin", "pod"} {
+		check(t, kind, "v100-vfs", []string{"v100"}, vfs)
+		check(t, kind, "roce-vfs", []string{"roce"}, vfs)
+	}
 }
 
 func check(t *testing.T, kind, name string, nodes []string, o Options) {

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing/fstest"
+	"time"
 
 	"github.com/fabric-cni/fabric-cni/pkg/journal"
 )
@@ -37,6 +38,9 @@ func (r *Recorder) keep(name string, f *fstest.MapFile) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if old, ok := r.seen[name]; !ok || old.Data == nil && f.Data != nil {
+		if ok {
+			f.ModTime = old.ModTime
+		}
 		r.seen[name] = f
 	}
 }
@@ -62,11 +66,19 @@ func (r *Recorder) ReadLink(name string) (string, error) {
 // Lstat passes through.
 func (r *Recorder) Lstat(name string) (fs.FileInfo, error) { return fs.Lstat(r.FS, name) }
 
-// Stat remembers that a directory is there.
+// Stat remembers that a directory is there, and of a file outside of sysfs when it was written. In sysfs that means nothing,
+// and would make recordings of the same state differ.
 func (r *Recorder) Stat(name string) (fs.FileInfo, error) {
 	i, err := fs.Stat(r.FS, name)
-	if err == nil && i.IsDir() {
+	switch {
+	case err != nil:
+	case i.IsDir():
 		r.keep(name, &fstest.MapFile{Mode: fs.ModeDir | 0o755})
+	case !strings.HasPrefix(name, "sys/"):
+		r.keep(name, &fstest.MapFile{Mode: 0o644})
+		r.mu.Lock()
+		r.seen[name].ModTime = i.ModTime().Truncate(time.Second) // as fine as tar has it
+		r.mu.Unlock()
 	}
 	return i, err
 }
@@ -104,7 +116,7 @@ func (r *Recorder) WriteTo(w io.Writer) (int64, error) {
 	out := tar.NewWriter(zip)
 	for _, name := range slices.Sorted(maps.Keys(r.seen)) {
 		f := r.seen[name]
-		h := &tar.Header{Name: name, Mode: int64(f.Mode.Perm()), Typeflag: tar.TypeReg, Size: int64(len(f.Data))}
+		h := &tar.Header{Name: name, Mode: int64(f.Mode.Perm()), Typeflag: tar.TypeReg, Size: int64(len(f.Data)), ModTime: f.ModTime}
 		switch {
 		case f.Mode&fs.ModeSymlink != 0:
 			h.Typeflag, h.Linkname, h.Size = tar.TypeSymlink, string(f.Data), 0
@@ -186,7 +198,7 @@ func Unpack(in io.Reader) (fs.FS, error) {
 			if err != nil {
 				return nil, fmt.Errorf("read recording: %w", err)
 			}
-			tree[name] = &fstest.MapFile{Data: b.Bytes(), Mode: 0o644}
+			tree[name] = &fstest.MapFile{Data: b.Bytes(), Mode: 0o644, ModTime: h.ModTime}
 		}
 	}
 }

@@ -42,6 +42,10 @@ func (t tree) real(name string) string {
 	return done
 }
 
+// Real follows all links of a path, without leaving fsys. It returns "" if there is nothing. Files that are read by their real
+// path are recorded under it.
+func Real(fsys fs.FS, name string) string { return tree{fsys, nil}.real(name) }
+
 // target is the last element of what a link points to; empty without one.
 func (t tree) target(name string) string {
 	l, err := fs.ReadLink(t.fsys, name)

@@ -21,7 +21,7 @@ import (
 func image(t *testing.T, arch, content string) oci.Image {
 	t.Helper()
 	dir := t.TempDir()
-	for _, name := range []string{"fabric", "fabric-agent"} {
+	for _, name := range []string{"fabric", "fabric-agent", "fabricctl"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content+name), 0o700); err != nil {
 			t.Fatal(err)
 		}

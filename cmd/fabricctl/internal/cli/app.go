@@ -32,6 +32,7 @@ type app struct {
 	stderr   io.Writer
 	getenv   func(string) string
 	terminal bool // stdout is one
+	version  string
 
 	root     string
 	stateDir string
@@ -63,6 +64,7 @@ func (a *app) run(ctx context.Context, args []string, version string) (status in
 			status = exitFailed
 		}
 	}()
+	a.version = version
 	cmd := a.command(version)
 	cmd.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: name}
 	cmd.SetArgs(args[1:])

@@ -7,11 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/fabric-cni/fabric-cni/pkg/doctor"
+	"github.com/fabric-cni/fabric-cni/pkg/node"
 )
 
 func (a *app) doctorCluster() *cobra.Command {
@@ -24,13 +26,14 @@ func (a *app) doctorCluster() *cobra.Command {
 is reported, and the rest is checked all the same. Exit status 3 if anything fails.`,
 		Args: argsBetween(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := oneOf("output", format, "text", "json", "yaml"); err != nil {
+			if err := oneOf("output", format, findingFormats...); err != nil {
 				return err
 			}
 			p, err := collectCluster(cmd.Context())
 			if err != nil {
 				return err
 			}
+			p.Version = cmd.Root().Version
 			return a.findings(doctor.CheckCluster(p), format, all)
 		},
 	}
@@ -65,10 +68,63 @@ func collectCluster(ctx context.Context) (*doctor.Cluster, error) {
 	ask(&c.Nodes, "get", "nodes", "-o", "json")
 	ask(&c.NADs, "get", "network-attachment-definitions.k8s.cni.cncf.io", "-A", "-o", "json")
 	ask(&c.Pools, "get", "ippools.whereabouts.cni.cncf.io", "-A", "-o", "json")
-	if len(c.Missing) == 5 {
+	list, err := published(ctx)
+	if c.Inventories = list; err != nil {
+		c.Missing = append(c.Missing, err.Error())
+	}
+	if len(c.Missing) == 6 {
 		return nil, fmt.Errorf("doctor cluster: no cluster, or no rights: %s", c.Missing[0])
 	}
+	// A ConfigMap outlives its Node.
+	c.Inventories = slices.DeleteFunc(c.Inventories, func(p node.Published) bool {
+		return !slices.ContainsFunc(c.Nodes.Items, func(n doctor.ClusterNode) bool { return n.Metadata.Name == p.Node.Name })
+	})
 	return c, nil
+}
+
+// published reads what the agents have published, in whatever namespace, in the order of the nodes' names.
+func published(ctx context.Context) (out []node.Published, err error) {
+	var list struct {
+		Items []struct {
+			Metadata struct {
+				Name string `json:"name"`
+			} `json:"metadata"`
+			Data map[string]string `json:"data"`
+		} `json:"items"`
+	}
+	if err := kubectl(ctx, &list, "get", "configmaps", "-A", "-l", node.PublishedLabel, "-o", "json"); err != nil {
+		return nil, err
+	}
+	for _, i := range list.Items {
+		var p node.Published
+		if err := json.Unmarshal([]byte(i.Data[node.PublishedKey]), &p); err != nil || p.Node == nil || p.Node.Name == "" {
+			return nil, errors.Join(fmt.Errorf("ConfigMap %s: %s is not an inventory; delete it, the agent writes it again", i.Metadata.Name, node.PublishedKey), err)
+		}
+		out = append(out, p)
+	}
+	slices.SortFunc(out, func(a, b node.Published) int { return strings.Compare(a.Node.Name, b.Node.Name) })
+	return out, nil
+}
+
+// clusterNodes are the pictures that the agents have published, for the Nodes that are still there.
+func clusterNodes(ctx context.Context) (out []*node.Node, err error) {
+	list, err := published(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("--cluster: %w", err)
+	}
+	var there doctor.ClusterNodes
+	if err := kubectl(ctx, &there, "get", "nodes", "-o", "json"); err != nil {
+		return nil, fmt.Errorf("--cluster: %w", err)
+	}
+	for i := range list {
+		if slices.ContainsFunc(there.Items, func(n doctor.ClusterNode) bool { return n.Metadata.Name == list[i].Node.Name }) {
+			out = append(out, list[i].Node)
+		}
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("--cluster: no node has published an inventory (ConfigMaps with the label %s): fabric-agent does; without it give recordings (discover --record)", node.PublishedLabel)
+	}
+	return out, nil
 }
 
 // kubectl reads the JSON that a call prints.

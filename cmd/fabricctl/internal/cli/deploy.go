@@ -11,28 +11,38 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/generate"
 )
 
-// deployment is two pods that live for one measurement.
+// deployment is pods that live for one measurement.
 type deployment struct {
 	wanted    bool
 	namespace string
 	image     string
 	fabric    string
+	prefix    string
+	cluster   bool
+	count     int
+	sameNode  bool
+	timeout   time.Duration
 	made      bool
 }
 
-// deployed is the name of the pods, less -a and -b.
+// deployed is the name of the pods, less -a, -b, ...
 const deployed = "fabricctl-verify"
 
-func (d *deployment) pods() []string { return []string{deployed + "-a", deployed + "-b"} }
+func (d *deployment) pods() (out []string) {
+	for _, side := range generate.Sides(d.count) {
+		out = append(out, deployed+"-"+side)
+	}
+	return out
+}
 
 // deploy makes the pods and waits for them.
 func (a *app) deploy(ctx context.Context, d *deployment, recordings []string) error {
-	nodes, err := a.nodes(recordings)
+	nodes, err := a.nodesOf(ctx, d.cluster, recordings)
 	if err != nil {
 		return err
 	}
 	text, err := generate.Generate("perftest-pods", nodes, generate.Options{Namespace: d.namespace, Name: deployed, Image: d.image, Fabric: d.fabric,
-		Prefix: "nvidia.com", Range: netip.MustParsePrefix("192.168.128.0/18"), Workers: 2}) // the range is the networks', not the pods'
+		Prefix: d.prefix, Range: netip.MustParsePrefix("192.168.128.0/18"), Workers: d.count, SameNode: d.sameNode}) // the range is the networks', not the pods'
 	if err != nil {
 		return fmt.Errorf("verify --deploy: %w", err)
 	}
@@ -41,7 +51,7 @@ func (a *app) deploy(ctx context.Context, d *deployment, recordings []string) er
 		return fmt.Errorf("verify --deploy: %w", err)
 	}
 	for _, p := range d.pods() {
-		if err := said(ctx, "", "-n", d.namespace, "wait", "--for=condition=Ready", "--timeout=180s", "pod/"+p); err != nil {
+		if err := said(ctx, "", "-n", d.namespace, "wait", "--for=condition=Ready", "--timeout="+d.timeout.String(), "pod/"+p); err != nil {
 			return fmt.Errorf("verify --deploy: %w; why: kubectl -n %s describe pod %s | fabricctl doctor explain", err, d.namespace, p)
 		}
 	}

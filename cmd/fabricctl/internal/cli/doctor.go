@@ -1,13 +1,16 @@
 package cli
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -36,7 +39,7 @@ func (a *app) doctorHost() *cobra.Command {
 		Long:  "doctor host prints what is wrong, worst first; with --all also what is in order. Exit status 3 if anything fails.",
 		Args:  argsBetween(0, 0),
 		RunE: func(*cobra.Command, []string) error {
-			if err := oneOf("output", format, "text", "json", "yaml"); err != nil {
+			if err := oneOf("output", format, findingFormats...); err != nil {
 				return err
 			}
 			h, err := a.host()
@@ -48,11 +51,6 @@ func (a *app) doctorHost() *cobra.Command {
 	}
 	findingFlags(c, &format, &all)
 	return c
-}
-
-func findingFlags(c *cobra.Command, format *string, all *bool) {
-	c.Flags().StringVarP(format, "output", "o", "text", "text, json or yaml")
-	c.Flags().BoolVar(all, "all", false, "also what is in order")
 }
 
 // host collects the picture of the node.
@@ -79,10 +77,28 @@ func (a *app) host() (*doctor.Host, error) {
 		}
 	}
 	_, h.PolicyErr = policy.Load(policy.DefaultPath)
-	if b, err := os.ReadFile("/opt/cni/bin/fabric"); err == nil {
+	if b, err := os.ReadFile(installed); err == nil {
 		h.PluginSum = fmt.Sprintf("(sha256 %x)", sha256.Sum256(b))
+		h.Version, h.PluginVersion = a.version, pluginVersion(installed)
 	}
 	return h, nil
+}
+
+// installed is where the plugin is.
+const installed = "/opt/cni/bin/fabric"
+
+// pluginVersion asks a plugin without a command, which makes it say its name and version. It returns "" if it says something else.
+func pluginVersion(path string) string {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path)
+	cmd.Env = []string{"PATH=/nowhere"}
+	out, err := cmd.CombinedOutput()
+	line, _, _ := strings.Cut(string(out), "\n")
+	if v, ok := strings.CutPrefix(line, "CNI plugin fabric "); ok && err == nil {
+		return strings.TrimSpace(v)
+	}
+	return ""
 }
 
 func (a *app) doctorExplain() *cobra.Command {
@@ -132,34 +148,6 @@ func (a *app) coloured(colour, s string) string {
 		return s
 	}
 	return colour + s + plain
-}
-
-// findings prints what was found. Something that fails makes the exit status 3.
-func (a *app) findings(list []doctor.Finding, format string, all bool) error {
-	doctor.Sort(list)
-	if format != "text" {
-		if err := a.structured(format, list); err != nil {
-			return err
-		}
-	} else {
-		colour := map[doctor.Status]string{doctor.OK: good, doctor.Warn: warn, doctor.Fail: bad}
-		count := map[doctor.Status]int{}
-		for _, f := range list {
-			count[f.Status]++
-			if f.Status == doctor.OK && !all {
-				continue
-			}
-			fmt.Fprintf(a.stdout, "%s  %s  %s\n", a.coloured(colour[f.Status], fmt.Sprintf("%-4s", f.Status)), f.ID, f.Evidence)
-			if f.Cause != "" {
-				fmt.Fprintf(a.stdout, "      cause: %s\n      cure:  %s\n      docs:  %s\n", f.Cause, f.Cure, f.Docs)
-			}
-		}
-		fmt.Fprintf(a.stdout, "%d in order, %d to look at, %d wrong\n", count[doctor.OK], count[doctor.Warn], count[doctor.Fail])
-	}
-	if doctor.Worst(list) == doctor.Fail {
-		return errFinding
-	}
-	return nil
 }
 
 // manifest reads a pod, and the networks if there is a file of them.

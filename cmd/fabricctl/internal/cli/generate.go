@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,27 +19,33 @@ import (
 func (a *app) generate() *cobra.Command {
 	o := generate.Options{}
 	var pool string
+	var cluster bool
 	var exclude []string
 	c := &cobra.Command{
 		Use:   "generate KIND [RECORDING...]",
 		Short: "Write networks, device plugin configurations and workloads, ready to apply",
-		Long: `generate writes YAML for this node, or for the nodes of which there are recordings (discover --record) or pictures (discover -o json),
+		Long: `generate writes YAML for this node, for the nodes of which there are recordings (discover --record) or pictures (discover -o json), or
+with --cluster for those of which fabric-agent has published the inventory,
 with the reason of each choice as a comment. KIND is one of:
 
   nad             NetworkAttachmentDefinitions, one per fabric, or one per rail where rails are planes
   device-plugin   ConfigMap of the SR-IOV network device plugin; with --shared of the RDMA shared device plugin
   deployment, pod, pytorchjob, mpijob, volcano    a workload with all rails of one fabric
-  perftest-pods   two pods to measure with
+  perftest-pods   pods to measure with, each on a node of its own: two, or --workers
 
 Ports that are Down, part of a bond or carry the default route are in none of them; comments at the end say which and why.`,
 		Example: `  fabricctl generate nad --range 192.168.128.0/18 | kubectl apply -f -
   fabricctl generate device-plugin -n kube-system gpu-*.tar.gz
+  fabricctl generate nad --cluster --range 192.168.128.0/18
   fabricctl generate mpijob --workers 4 --image registry.example.com/nccl-tests:latest`,
 		Args:      argsBetween(1, 10000),
 		ValidArgs: generate.Kinds,
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if !slices.Contains(generate.Kinds, args[0]) {
 				return fmt.Errorf("%w: kind %q: want one of %s", errUsage, args[0], strings.Join(generate.Kinds, ", "))
+			}
+			if o.VFs && o.Shared {
+				return fmt.Errorf("%w: --vfs and --shared exclude each other", errUsage)
 			}
 			var err error
 			if o.Range, err = netip.ParsePrefix(pool); err != nil {
@@ -51,10 +58,13 @@ Ports that are Down, part of a bond or carry the default route are in none of th
 				}
 				o.Exclude = append(o.Exclude, p)
 			}
-			if o.Workers < 1 || args[0] == "pytorchjob" && o.Workers < 2 {
-				return fmt.Errorf("%w: --workers %d: want 1 at least, for a pytorchjob 2 (a master and a worker)", errUsage, o.Workers)
+			if o.Workers < 1 || slices.Contains([]string{"pytorchjob", "perftest-pods"}, args[0]) && o.Workers < 2 {
+				return fmt.Errorf("%w: --workers %d: want 1 at least, for perftest-pods and a pytorchjob 2 (a master and a worker)", errUsage, o.Workers)
 			}
-			nodes, err := a.nodes(args[1:])
+			if cluster && args[0] != "device-plugin" && !cmd.Flags().Changed("resource-prefix") {
+				o.Prefix = generate.AgentPrefix
+			}
+			nodes, err := a.nodesOf(cmd.Context(), cluster, args[1:])
 			if err != nil {
 				return err
 			}
@@ -71,12 +81,15 @@ Ports that are Down, part of a bond or carry the default route are in none of th
 	f.StringVar(&o.Name, "name", "rdma-test", "name of the workload")
 	f.StringVar(&o.Image, "image", "example.com/nccl-tests:latest", "image of the workload")
 	f.StringVar(&o.Fabric, "fabric", "", "only this fabric (default: all; for a workload the one with the most bandwidth)")
-	f.StringVar(&o.Prefix, "resource-prefix", "nvidia.com", "prefix of the resources")
+	f.StringVar(&o.Prefix, "resource-prefix", "nvidia.com", "prefix of the resources; "+generate.AgentPrefix+" for those of fabric-agent (default with --cluster, device-plugin aside)")
 	f.StringVar(&pool, "range", "192.168.128.0/18", "addresses of the rails, shared out to the networks in equal parts")
 	f.StringSliceVar(&exclude, "exclude", nil, "parts of the range that must not be given")
+	f.BoolVar(&cluster, "cluster", false, "for every node of which fabric-agent has published the inventory, through kubectl")
 	f.IntVar(&o.Nodes, "nodes", 0, "nodes that the range has to do for (default: those looked at)")
 	f.IntVar(&o.Workers, "workers", 2, "pods of a job or deployment")
 	f.IntVar(&o.GPUs, "gpus", -1, "GPUs per pod (default: all of a node)")
+	f.BoolVar(&o.VFs, "vfs", false, "networks and resources of virtual functions, one per rail, instead of whole ports")
+	f.BoolVar(&o.SameNode, "same-node", false, "perftest-pods: they may be on one node")
 	f.BoolVar(&o.Shared, "shared", false, "device-plugin: for the RDMA shared device plugin (verbs only, shared RDMA mode)")
 	return c
 }
@@ -99,6 +112,17 @@ func (a *app) picture(name string) (*node.Node, error) {
 		return nil, fmt.Errorf("recording %s: %w", name, err)
 	}
 	return n, nil
+}
+
+// nodesOf are the nodes to write for.
+func (a *app) nodesOf(ctx context.Context, cluster bool, recordings []string) ([]*node.Node, error) {
+	switch {
+	case !cluster:
+		return a.nodes(recordings)
+	case len(recordings) > 0 || a.root != "/":
+		return nil, fmt.Errorf("%w: --cluster, recordings and --root exclude each other", errUsage)
+	}
+	return clusterNodes(ctx)
 }
 
 // nodes reads the recordings, or this machine without any.

@@ -47,7 +47,7 @@ Exit status 3 if anything fails.`,
   kubectl get net-attach-def -A -o json >nads.json; kubectl get pod train-0 -o json | fabricctl doctor pod --manifest - --nads nads.json`,
 		Args: argsBetween(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := oneOf("output", format, "text", "json", "yaml"); err != nil {
+			if err := oneOf("output", format, findingFormats...); err != nil {
 				return err
 			}
 			if manifest != "" || name != "" {
@@ -92,7 +92,7 @@ Exit status 3 if there is no usable port.`,
   fabricctl nccl-env -o nccl.conf >/etc/nccl.conf`,
 		Args: argsBetween(0, 0),
 		RunE: func(*cobra.Command, []string) error {
-			if err := oneOf("output", format, append(nccl.Formats, "json")...); err != nil {
+			if err := oneOf("output", format, append(nccl.Formats, "json", "yaml")...); err != nil {
 				return err
 			}
 			p, err := a.pod(w)
@@ -104,8 +104,8 @@ Exit status 3 if there is no usable port.`,
 			if len(without) > 0 {
 				notes = append(notes, "visible, but without a character device in the container: "+strings.Join(without, ", "))
 			}
-			if format == "json" {
-				err = a.structured("json", struct {
+			if format == "json" || format == "yaml" {
+				err = a.structured(format, struct {
 					Vars  []nccl.Var `json:"vars"`
 					Notes []string   `json:"notes,omitempty"`
 				}{vars, notes})
@@ -119,7 +119,7 @@ Exit status 3 if there is no usable port.`,
 		},
 	}
 	w.flags(c)
-	c.Flags().StringVarP(&format, "output", "o", "export", strings.Join(nccl.Formats, ", ")+" or json")
+	c.Flags().StringVarP(&format, "output", "o", "export", strings.Join(nccl.Formats, ", ")+", json or yaml")
 	return c
 }
 

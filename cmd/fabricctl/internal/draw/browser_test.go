@@ -17,6 +17,7 @@ import (
 
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/draw"
 	"github.com/fabric-cni/fabric-cni/integration/machines"
+	"github.com/fabric-cni/fabric-cni/pkg/device"
 	"github.com/fabric-cni/fabric-cni/pkg/journal"
 	"github.com/fabric-cni/fabric-cni/pkg/node"
 	"github.com/fabric-cni/fabric-cni/pkg/perftest"
@@ -57,6 +58,11 @@ func browser(t *testing.T) string {
 // view opens a page and returns what look has found, and the screenshot.
 func view(t *testing.T, page string) (title string, shot []byte) {
 	t.Helper()
+	return viewIn(t, page, "1240,1400")
+}
+
+func viewIn(t *testing.T, page, window string) (title string, shot []byte) {
+	t.Helper()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "page.html")
 	if err := os.WriteFile(file, []byte(strings.Replace(page, "</body>", look+"</body>", 1)), 0o644); err != nil {
@@ -66,7 +72,7 @@ func view(t *testing.T, page string) (title string, shot []byte) {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer cancel()
 		base := []string{"--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--no-first-run",
-			"--user-data-dir=" + filepath.Join(dir, "profile"), "--window-size=1240,1400"}
+			"--user-data-dir=" + filepath.Join(dir, "profile"), "--window-size=" + window}
 		cmd := exec.CommandContext(ctx, browser(t), append(append(base, args...), "file://"+file)...)
 		cmd.WaitDelay = 5 * time.Second // helpers may hold the pipe
 		var diag bytes.Buffer
@@ -124,13 +130,19 @@ func TestPictureInBrowser(t *testing.T) {
 		{"roce", "LOOK 13 4 6 []", []string{"#e3f2fd", "#eeeeee"}},
 		{"a100", "LOOK 11 1 4 []", []string{"#fbe9e7"}},
 		{"gb200", "LOOK 8 4 5 []", []string{"#e3f2fd"}},
+		{"v100", "LOOK 6 2 3 []", []string{"#e3f2fd", "#e8f0e0", "#0072b2"}}, // a card of two functions
+		{"two ports", "LOOK 7 2 4 []", []string{"#e3f2fd", "#fbe9e7", "#0072b2"}},
 		{"plain", "LOOK 0 0 1 []", nil},
 	} {
 		t.Run(c.machine, func(t *testing.T) {
 			browser(t)
-			n, err := node.Open(machines.Named(c.machine).FS, journal.Store{})
+			n, err := node.Open(machines.Named(strings.Replace(c.machine, "two ports", "v100", 1)).FS, journal.Store{})
 			if err != nil {
 				t.Fatal(err)
+			}
+			if c.machine == "two ports" { // one function with both, as ConnectX-3 has them: one up, one down
+				n.HCAs[0].Ports = append(n.HCAs[0].Ports, node.Port{Number: 2, LinkLayer: device.InfiniBand, State: "Down", Phys: "Polling", Netdev: "ib1"})
+				n.HCAs[1].Ports[0].Netdev = "ib2"
 			}
 			if c.machine == "h20" { // names as long as they come
 				n.HCAs[0].InPod = "a-namespace-with-a-long-name/training-job-with-a-long-name-worker-0"

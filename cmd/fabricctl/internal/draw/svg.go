@@ -29,17 +29,34 @@ var palette = []string{"#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#
 
 // place is one PCI root with what hangs off it.
 type place struct {
-	root string
-	hcas []*node.HCA
-	gpus []*node.GPU
+	root  string
+	ports []port
+	gpus  []*node.GPU
 }
+
+// port is one port of an HCA, which gets a card of its own: the ports of a card may be in two fabrics. p is nil for an HCA without any.
+type port struct {
+	*node.HCA
+	p *node.Port
+}
+
+// name is the HCA's, with the port's number where there are several.
+func (p port) name() string {
+	if len(p.Ports) < 2 {
+		return p.Name
+	}
+	return fmt.Sprintf("%s:%d", p.Name, p.p.Number)
+}
+
+// is tells whether a port of a fabric is this one.
+func (p port) is(f *fabric.Port) bool { return p.p != nil && f.HCA == p.Name && f.Port == p.p.Number }
 
 type numa struct {
 	id     int
 	places []place
 }
 
-func (p *place) rows() int { return max(len(p.hcas), len(p.gpus), 1) }
+func (p *place) rows() int { return max(len(p.ports), len(p.gpus), 1) }
 
 func (p *place) height() int { return 26 + p.rows()*(cardH+gap) }
 
@@ -70,7 +87,13 @@ func layout(n *node.Node) []numa {
 	}
 	for i := range n.HCAs {
 		p := get(n.HCAs[i].NUMA, n.HCAs[i].Path)
-		p.hcas = append(p.hcas, &n.HCAs[i])
+		h := &n.HCAs[i]
+		for j := range h.Ports {
+			p.ports = append(p.ports, port{h, &h.Ports[j]})
+		}
+		if len(h.Ports) == 0 {
+			p.ports = append(p.ports, port{h, nil})
+		}
 	}
 	for i := range n.GPUs {
 		p := get(n.GPUs[i].NUMA, n.GPUs[i].Path)
@@ -134,8 +157,8 @@ func drawNUMA(b *strings.Builder, n *numa, x, y, height int, f fabric.Fabrics) {
 		for j, g := range p.gpus {
 			drawGPU(b, g, x+2*gap, y+24+j*(cardH+gap))
 		}
-		for j, h := range p.hcas {
-			drawHCA(b, h, x+3*gap+gpuW, y+24+j*(cardH+gap), f)
+		for j, h := range p.ports {
+			drawPort(b, h, x+3*gap+gpuW, y+24+j*(cardH+gap), f)
 		}
 		y += p.height() + gap
 	}
@@ -149,11 +172,10 @@ func drawGPU(b *strings.Builder, g *node.GPU, x, y int) {
 	b.WriteString("</g>\n")
 }
 
-func drawHCA(b *strings.Builder, h *node.HCA, x, y int, f fabric.Fabrics) {
+func drawPort(b *strings.Builder, h port, x, y int, f fabric.Fabrics) {
 	fill, stroke, state := "#fbe9e7", "#b3261e", "no port"
 	netdev, rate := "", ""
-	if len(h.Ports) > 0 {
-		p := &h.Ports[0]
+	if p := h.p; p != nil {
 		state, netdev = p.State, p.Netdev
 		switch {
 		case p.Active():
@@ -165,19 +187,19 @@ func drawHCA(b *strings.Builder, h *node.HCA, x, y int, f fabric.Fabrics) {
 			fill, stroke = "#eeeeee", "#757575"
 		}
 	}
-	fmt.Fprintf(b, "<g class=\"card\"><title>%s</title>", html.EscapeString(strings.Join([]string{h.Name, h.PCI, h.ID, h.Model, "firmware " + h.Firmware, h.PCIe, h.InPod, why(f, h.Name)}, "\n")))
+	fmt.Fprintf(b, "<g class=\"card\"><title>%s</title>", html.EscapeString(strings.Join([]string{h.name(), h.PCI, h.ID, h.Model, "firmware " + h.Firmware, h.PCIe, h.InPod, why(f, h)}, "\n")))
 	dash := ""
 	if h.InPod != "" {
 		dash = ` stroke-dasharray="5 3"`
 	}
 	fmt.Fprintf(b, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"5\" fill=\"%s\" stroke=\"%s\"%s/>", x, y, hcaW, cardH, fill, stroke, dash)
-	text(b, x+10, y+20, 13, "#1a1a1a", "bold", clip(h.Name, 18))
+	text(b, x+10, y+20, 13, "#1a1a1a", "bold", clip(h.name(), 18))
 	line := []string{netdev, h.Model, state, rate}
 	if h.InPod != "" {
 		line = []string{netdev, state, "in " + h.InPod}
 	}
 	text(b, x+10, y+38, 11, "#444444", "", clip(strings.Join(slices.DeleteFunc(line, func(s string) bool { return s == "" }), "  "), 46))
-	if name, rail, colour := badge(f, h.Name); name != "" {
+	if name, rail, colour := badge(f, h); name != "" {
 		fmt.Fprintf(b, "<rect class=\"badge\" x=\"%d\" y=\"%d\" width=\"120\" height=\"18\" rx=\"9\" fill=\"%s\"/>", x+hcaW-128, y+6, colour)
 		fmt.Fprintf(b, "<text x=\"%d\" y=\"%d\" font-size=\"11\" fill=\"#ffffff\" text-anchor=\"middle\">%s rail %d</text>", x+hcaW-68, y+19, html.EscapeString(clip(name, 11)), rail)
 	} else if h.Bond != "" {
@@ -186,12 +208,12 @@ func drawHCA(b *strings.Builder, h *node.HCA, x, y int, f fabric.Fabrics) {
 	b.WriteString("</g>\n")
 }
 
-// badge is fabric and rail of an HCA's first port in one, and the fabric's colour.
-func badge(f fabric.Fabrics, hca string) (name string, rail int, colour string) {
+// badge is fabric and rail of a port in one, and the fabric's colour.
+func badge(f fabric.Fabrics, at port) (name string, rail int, colour string) {
 	for i, f := range f.Fabrics {
 		for _, r := range f.Rails {
-			for _, p := range r.Ports {
-				if p.HCA == hca {
+			for j := range r.Ports {
+				if at.is(&r.Ports[j]) {
 					return f.Name, r.Index, palette[i%len(palette)]
 				}
 			}
@@ -200,9 +222,9 @@ func badge(f fabric.Fabrics, hca string) (name string, rail int, colour string) 
 	return "", 0, ""
 }
 
-func why(f fabric.Fabrics, hca string) string {
-	for _, l := range f.Left {
-		if l.Port.HCA == hca {
+func why(f fabric.Fabrics, at port) string {
+	for i := range f.Left {
+		if l := &f.Left[i]; at.is(&l.Port) {
 			return "in no fabric: " + l.Reason
 		}
 	}

@@ -1,0 +1,186 @@
+package cluster
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// kinds are what generate writes.
+var kinds = []string{"nad", "device-plugin", "deployment", "pod", "pytorchjob", "mpijob", "volcano", "perftest-pods"}
+
+// judged has the API server look at generated objects; where it has no such kind, at the pods in them.
+func judged(t *testing.T, what, text string) {
+	t.Helper()
+	for _, doc := range strings.Split(text, "\n---\n") {
+		var o map[string]any
+		if err := yaml.UnmarshalStrict([]byte(doc), &o); err != nil {
+			t.Errorf("%s: %v in:\n%s", what, err, doc)
+			continue
+		}
+		switch o["kind"] {
+		case "MPIJob", "Job": // their operators' modules have no place here
+			templates(t, what, o)
+		default:
+			dryRun(t, what, doc)
+		}
+	}
+}
+
+func TestCtlGenerate(t *testing.T) {
+	// Too large for the annotation that apply would make.
+	k(t, "create", "-f", filepath.Join(current.cache, "jobs/kubeflow.org_pytorchjobs.yaml"))
+	t.Cleanup(func() { k(t, "delete", "crd", "pytorchjobs.kubeflow.org") })
+	established(t, "pytorchjobs.kubeflow.org")
+	apply(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: ml}\n")
+	t.Cleanup(func() { k(t, "delete", "namespace", "ml", "--wait") })
+	for _, nodes := range [][]string{{"h20"}, {"v100", "a100", "a100-2"}, {"roce"}, {"gb200"}} {
+		var recordings []string
+		for _, n := range nodes {
+			recordings = append(recordings, plant(t, n))
+		}
+		for _, kind := range kinds {
+			what := kind + " of " + strings.Join(nodes, ", ")
+			out, _ := ctl(t, 0, append([]string{"generate", kind, "-n", "ml"}, recordings...)...)
+			judged(t, what, out)
+		}
+		out, _ := ctl(t, 0, append([]string{"generate", "device-plugin", "--shared", "-n", "ml"}, recordings...)...)
+		judged(t, "shared device plugin", out)
+		for _, kind := range []string{"nad", "device-plugin", "mpijob"} {
+			out, _ := ctl(t, 0, append([]string{"generate", kind, "--vfs", "-n", "ml"}, recordings...)...)
+			judged(t, kind+" of VFs", out)
+		}
+	}
+	// What is judged can fail.
+	bad, _ := ctl(t, 0, "generate", "pytorchjob", "-n", "ml", "--root", plant(t, "h20"))
+	if _, err := outputWith(strings.Replace(bad, "pytorchReplicaSpecs", "pytorchReplicas", 1), "kubectl", "apply", "--dry-run=server", "--validate=strict", "-f", "-"); err == nil {
+		t.Error("a PyTorchJob with an unknown field is accepted")
+	}
+}
+
+// The agent's inventory on the way from the node to what is generated from it; the image's fabricctl; a bundle.
+func TestCtlInventory(t *testing.T) {
+	deploy(t)
+	var config struct{ Data map[string]string }
+	until(t, "the inventory is there", func() error {
+		out, err := output("kubectl", "-n", "fabric-system", "get", "configmap", "fabric-inventory-rig", "-o", "json")
+		if err != nil {
+			return err
+		}
+		return json.Unmarshal([]byte(out), &config)
+	})
+	says(t, "inventory", config.Data["inventory.json"], `"agent":"e2e"`, `"name":"rig"`, `"hcas":[]`)
+	_, diag := ctl(t, 1, "generate", "nad", "--cluster")
+	says(t, "nothing there", diag, "no usable RDMA port on any node")
+	// The agent may write there and nowhere else.
+	for space, want := range map[string]string{"fabric-system": "yes", "default": "no"} {
+		out, _ := outputWith("", "kubectl", "-n", space, "auth", "can-i", "patch", "configmaps", "--as=system:serviceaccount:fabric-system:fabric-agent")
+		if strings.TrimSpace(out) != want { // its status is that of the answer
+			t.Errorf("patch configmaps in %s: %q, want %s", space, out, want)
+		}
+	}
+
+	t.Run("in the image", func(t *testing.T) {
+		out := k(t, "-n", "fabric-system", "exec", "ds/fabric-agent", "-c", "agent", "--", "fabricctl", "discover")
+		says(t, "discover in the agent's container", out, "node rig", "0 RDMA devices")
+		out = k(t, "-n", "fabric-system", "exec", "ds/fabric-agent", "-c", "agent", "--", "kubectl-fabric", "--version")
+		says(t, "version", out, "e2e")
+	})
+	t.Run("kubectl plugin", func(t *testing.T) {
+		dir := t.TempDir()
+		if err := os.Symlink(filepath.Join(current.run, "bin/fabricctl"), filepath.Join(dir, "kubectl-fabric")); err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+		says(t, "kubectl fabric", k(t, "fabric", "discover"), "node rig")
+	})
+	t.Run("of machines", testInventories)
+	t.Run("bundle", testBundle)
+}
+
+// Nodes as the agent would publish them, of recorded machines: the two kinds of story S2.
+func testInventories(t *testing.T) {
+	var recordings []string
+	for _, name := range []string{"a100", "a100-2", "v100"} { // in the order of the cluster's
+		otherNode(t, name, "")
+		dir := plant(t, name)
+		recordings = append(recordings, dir)
+		inventory(t, name, dir, "e2e")
+	}
+	inventory(t, "retired", plant(t, "h20"), "e2e") // its Node is gone: not looked at
+	for _, kind := range []string{"nad", "pod", "device-plugin"} {
+		want, _ := ctl(t, 0, append([]string{"generate", kind, "--resource-prefix", "fabric.dev"}, recordings...)...)
+		got, _ := ctl(t, 0, "generate", kind, "--cluster", "--resource-prefix", "fabric.dev")
+		if want != got {
+			t.Errorf("generate %s: from recordings\n%s\nfrom the cluster\n%s", kind, want, got)
+		}
+		judged(t, kind+" --cluster", got)
+	}
+	out, _ := ctl(t, 0, "generate", "pod", "--cluster")
+	says(t, "the agent's resources", out, "fabric.dev/ib-200g: 1")
+
+	daemonSet(t, "kube-multus-ds", "")
+	out, _ = ctl(t, 0, "doctor", "cluster", "--all")
+	says(t, "one version", out, "OK    cluster-versions  one version on 4 nodes", "OK    cluster-inventory", "WARN  cluster-fabrics  there are the fabrics")
+	silent(t, "retired", out, "retired", "h20")
+	// An update that did not reach one node; a network that names the interface of one kind of node.
+	inventory(t, "a100-2", recordings[1], "v0")
+	network(t, "rail", `{"cniVersion":"1.0.0","name":"rail","type":"fabric","device":"ibp33s0"}`)
+	out, _ = ctl(t, 0, "doctor", "cluster")
+	says(t, "skew", out, "WARN  cluster-versions  fabric-agent: e2e on a100, rig, v100; v0 on a100-2",
+		"WARN  cluster-fabrics  default/rail names the interface ibp33s0, which is not on v100")
+	k(t, "-n", "fabric-system", "patch", "configmap", "fabric-inventory-v100", "--type=merge", "-p", `{"data":{"inventory.json":"{"}}`)
+	out, _ = ctl(t, 0, "doctor", "cluster")
+	says(t, "broken", out, "WARN  cluster-access  ConfigMap fabric-inventory-v100: inventory.json is not an inventory")
+}
+
+// inventory publishes a recorded machine as its agent would.
+func inventory(t *testing.T, name, dir, version string) {
+	t.Helper()
+	out, _ := ctl(t, 0, "discover", "--root", dir, "-o", "json")
+	var d struct{ Node json.RawMessage }
+	if err := json.Unmarshal([]byte(out), &d); err != nil {
+		t.Fatal(err)
+	}
+	sum := regexp.MustCompile(`"plugin":"\w+"`).FindString(k(t, "-n", "fabric-system", "get", "configmap", "fabric-inventory-rig", "-o", `jsonpath={.data.inventory\.json}`))
+	b, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "ConfigMap",
+		"metadata": map[string]any{"name": "fabric-inventory-" + name, "namespace": "fabric-system", "labels": map[string]string{"fabric.dev/inventory": "node"}},
+		"data":     map[string]string{"inventory.json": `{"agent":"` + version + `",` + sum + `,"node":` + string(d.Node) + `}`}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	apply(t, string(b))
+}
+
+func testBundle(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "b.tar.gz")
+	ctl(t, 0, "support-bundle", "--cluster", "-f", file)
+	list, err := output("tar", "tzf", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	says(t, "bundle", list, "fabric-support/node.tar.gz", "fabric-support/doctor-host.json", "fabric-support/commands/kubectl_get_nodes_-o_wide.txt")
+	text, err := output("tar", "xzOf", file, "fabric-support/commands/kubectl_get_nodes_-o_wide.txt", "fabric-support/plugin.sha256",
+		"fabric-support/commands/kubectl_-n_kube-system_get_daemonsets_-o_wide.txt", "fabric-support/doctor-host.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	says(t, "bundle", text, "rig", "/opt/cni/bin/fabric", "host-plugin")
+	all, err := output("tar", "xzOf", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := os.ReadFile("/etc/cni/net.d/multus.d/multus.kubeconfig")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(`token: "([^"]+)"`).FindSubmatch(token)
+	if m == nil || strings.Contains(all, string(m[1])) {
+		t.Error("Multus's token is in the bundle, or in no file")
+	}
+}
