@@ -192,6 +192,12 @@ func TestNodeRanges(t *testing.T) {
 	}
 	s.join("n2")
 	s.event("n2", "RangeExhausted", "no /26 left for node n2")
+	until(t, "n2 gives no addresses of what is n5's now", func() error {
+		if _, err := os.Stat(s.file("n2")); err == nil {
+			return textError(s.file("n2"))
+		}
+		return nil
+	})
 	fabricRefused(t, s)
 	podOnPart(t, s)
 }
@@ -341,6 +347,8 @@ func TestPoolNearlyExhausted(t *testing.T) {
 // calls of the plugin.
 func TestDeployedAgentAsksAndCounts(t *testing.T) {
 	deploy(t)
+	settings(t, "fabrics: [{name: pool, match: {devices: [none]}, network: {ipam: {type: whereabouts, range: 198.51.100.0/28}}}]")
+	t.Cleanup(func() { k(t, "delete", "network-attachment-definition", "pool", "--ignore-not-found") })
 	rail(t, "rail0")
 	network(t, "ib", fabricOn("rail0", "ib"))
 	network(t, "typo", `{"cniVersion":"1.0.0","name":"typo","type":"fabric","device":"rail0","mut":9000}`)
@@ -348,6 +356,8 @@ func TestDeployedAgentAsksAndCounts(t *testing.T) {
 	ready(t, "p1")
 	pod(t, "p2", "typo")
 	event(t, "p2", "mut")
+	counted(t, `fabric_pool_addresses{fabric="pool",pool="198.51.100.0-28",range="198.51.100.0/28"} 14`,
+		`fabric_pool_allocated{fabric="pool",pool="198.51.100.0-28",range="198.51.100.0/28"} 1`)
 	k(t, "delete", "pod", "p1", "p2", "--wait", "--timeout=60s")
 	logs := ""
 	until(t, "the agent has asked the runtime", func() (err error) {
@@ -359,17 +369,23 @@ func TestDeployedAgentAsksAndCounts(t *testing.T) {
 	if strings.Contains(logs, "does not answer") {
 		t.Errorf("%s", logs)
 	}
-	until(t, "the calls are counted", func() error {
+	counted(t, `fabric_cni_duration_seconds_count{verb="ADD"}`, `fabric_cni_duration_seconds_count{verb="DEL"}`, `fabric_cni_errors_total{code="7",verb="ADD"}`)
+	home(t, "rail0")
+	nothingLeft(t)
+}
+
+// counted waits for lines of the agent's metrics.
+func counted(t *testing.T, lines ...string) {
+	t.Helper()
+	until(t, "it is counted", func() error {
 		m := metrics(t)
-		for _, want := range []string{`fabric_cni_duration_seconds_count{verb="ADD"}`, `fabric_cni_duration_seconds_count{verb="DEL"}`, `fabric_cni_errors_total{code="7",verb="ADD"}`} {
+		for _, want := range lines {
 			if !strings.Contains(m, want) {
 				return textError(want + " is missing in\n" + m)
 			}
 		}
 		return nil
 	})
-	home(t, "rail0")
-	nothingLeft(t)
 }
 
 // The real container runtime knows the sandbox by the id that the journal has, as long as it lives.

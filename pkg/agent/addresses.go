@@ -67,6 +67,7 @@ type part struct {
 	settings settings.NodeRanges
 	prefix   netip.Prefix
 	asked    time.Time
+	lost     bool // there is none for this node; what it may have had is another's
 }
 
 // part returns the first and last address that this node may give; false: it has none to give now.
@@ -74,6 +75,7 @@ func (l *looker) part(ctx context.Context, f *settings.Fabric, said map[string]s
 	r := f.NodeRanges
 	spec := noderange.Spec{Fabric: f.Name, Prefix: r.Prefix, Bits: r.Bits, Without: r.Without, Reclaim: r.Reclaim.Duration}
 	p, known := l.parts[f.Name]
+	known = known && !p.lost
 	if !known || !reflect.DeepEqual(p.settings, *r) || l.now().Sub(p.asked) >= reapply {
 		if l.cluster == nil {
 			return first, last, false
@@ -83,7 +85,7 @@ func (l *looker) part(ctx context.Context, f *settings.Fabric, said map[string]s
 		prefix, err := l.cluster.Part(ctx, l.o.Namespace, spec, l.now)
 		switch {
 		case errors.Is(err, noderange.ErrExhausted):
-			delete(l.parts, f.Name)
+			l.parts[f.Name] = part{lost: true}
 			said["part "+f.Name] = "RangeExhausted\x00" + err.Error()
 			return first, last, false
 		case err != nil:
@@ -95,7 +97,7 @@ func (l *looker) part(ctx context.Context, f *settings.Fabric, said map[string]s
 			if p.prefix != prefix {
 				l.log.Info("this node's part of the addresses", "fabric", f.Name, "range", prefix.String())
 			}
-			p = part{*r, prefix, l.now()}
+			p = part{settings: *r, prefix: prefix, asked: l.now()}
 			l.parts[f.Name] = p
 		}
 	}
@@ -117,6 +119,9 @@ func (l *looker) rarer(ctx context.Context, assigned map[string][]survey.Device)
 	l.metrics.ResetPools()
 	l.pools(ctx)
 	for name, p := range l.parts {
+		if p.lost {
+			continue
+		}
 		spec := noderange.Spec{Prefix: p.settings.Prefix}
 		first, last := spec.Bounds(p.prefix)
 		have := 1 << min(30, p.prefix.Addr().BitLen()-p.prefix.Bits())

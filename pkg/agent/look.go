@@ -136,7 +136,8 @@ func (l *looker) file(ctx context.Context, f *settings.Fabric, mine []survey.Dev
 func (l *looker) ipamDir() string { return filepath.Join(l.o.StateDir, "ipam") }
 
 // write makes Multus's directory have these files of ours. One that is missing now stays as it was while its fabric is still in the
-// settings (the API server may be away) or a pod of this node is on its network.
+// settings (the API server may be away) or a pod of this node is on its network; but not one with addresses that are another node's
+// by now.
 func (l *looker) write(files map[string][]byte) {
 	if l.o.ConfDir == "" {
 		return
@@ -144,7 +145,7 @@ func (l *looker) write(files map[string][]byte) {
 	keep := l.networks()
 	for i := range l.good {
 		if f := &l.good[i]; f.NodeRanges != nil {
-			keep[f.Name] = true
+			keep[f.Name] = !l.parts[f.Name].lost
 		}
 	}
 	if _, err := network.WriteFiles(l.o.ConfDir, files, func(name string) bool { return keep[name] }); err != nil {
