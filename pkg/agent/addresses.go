@@ -29,9 +29,7 @@ func (l *looker) settings(ctx context.Context, devices []survey.Device, said map
 		return
 	}
 	if err == nil {
-		if small := l.enough(ctx, s.Fabrics, network.Assign(s.Fabrics, devices, l.memory.Devices)); len(small) > 0 {
-			err = small[0]
-		}
+		err = l.judge(ctx, s.Fabrics, devices)
 	}
 	if err == nil {
 		err = l.accept(s)
@@ -39,6 +37,26 @@ func (l *looker) settings(ctx context.Context, devices []survey.Device, said map
 	if err != nil {
 		said["settings"] = "SettingsRefused\x00the last good settings stay in force: " + err.Error()
 	}
+}
+
+// verdict is what was said of settings that had too few addresses.
+type verdict struct {
+	fabrics []settings.Fabric
+	err     error
+	until   time.Time
+}
+
+// judge refuses settings with too few addresses. It asks the API server for what the nodes have, so it does not look again with every
+// look at the node.
+func (l *looker) judge(ctx context.Context, fabrics []settings.Fabric, devices []survey.Device) error {
+	if l.refused.err != nil && l.now().Before(l.refused.until) && reflect.DeepEqual(fabrics, l.refused.fabrics) {
+		return l.refused.err
+	}
+	l.refused = verdict{}
+	if small := l.enough(ctx, fabrics, network.Assign(fabrics, devices, l.memory.Devices)); len(small) > 0 {
+		l.refused = verdict{fabrics, small[0], l.now().Add(rarely * l.o.Interval)}
+	}
+	return l.refused.err
 }
 
 // enough names the fabrics that have too few addresses: for the devices of this node, or for those of all nodes that kubelets have told.

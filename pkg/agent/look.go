@@ -31,6 +31,8 @@ type looker struct {
 
 	memory memory
 	good   []settings.Fabric // the last that made sense
+	// refused are the last that had too few addresses.
+	refused verdict
 	// discovered has the fabrics of the last look, by device id.
 	discovered map[string]string
 

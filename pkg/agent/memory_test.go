@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fabric-cni/fabric-cni/pkg/agent/settings"
 	"github.com/fabric-cni/fabric-cni/pkg/agent/survey"
@@ -15,7 +16,7 @@ import (
 
 func newLooker(t *testing.T, dir string) *looker {
 	t.Helper()
-	l := &looker{o: &Options{StateDir: dir, Settings: filepath.Join(dir, "settings.yaml")}, log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	l := &looker{o: &Options{StateDir: dir, Settings: filepath.Join(dir, "settings.yaml")}, log: slog.New(slog.NewTextHandler(t.Output(), nil)), now: time.Now}
 	l.recall()
 	return l
 }
@@ -99,6 +100,48 @@ func TestRangeTooSmall(t *testing.T) {
 	if said := l.load(t, small, rails(device.PortActive, 6)...); said != "" || len(l.good) != 1 {
 		t.Errorf("%q", said)
 	}
+}
+
+// The file of a network that a pod of this node is on stays when its fabric has left; one with nodeRanges stays while nobody knows
+// better, and goes when its part is another node's.
+func TestFilesStay(t *testing.T) {
+	l := newLooker(t, t.TempDir())
+	l.o.ConfDir = filepath.Join(l.o.StateDir, "net.d")
+	attachment := filepath.Join(l.o.StateDir, "attachments/a@net1")
+	if err := os.MkdirAll(filepath.Dir(attachment), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(attachment, []byte(`{"version":1,"containerID":"a","ifName":"net1","kind":"ipoib","network":"used"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l.load(t, "fabrics: [{name: parted, nodeRanges: {range: 10.0.0.0/16, perNode: /26}}, {name: shared, mode: shared}]")
+	files := func(want ...string) {
+		t.Helper()
+		list, err := filepath.Glob(filepath.Join(l.o.ConfDir, "*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, f := range list {
+			got = append(got, strings.TrimSuffix(strings.TrimPrefix(filepath.Base(f), "fabric-agent-"), ".conf"))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%v, want %v", got, want)
+		}
+	}
+	b := []byte("{}")
+	l.write(map[string][]byte{"used": b, "unused": b, "parted": b, "shared": b})
+	files("parted", "shared", "unused", "used")
+	l.write(nil)
+	files("parted", "used")
+	l.parts = map[string]part{"parted": {lost: true}}
+	l.write(nil)
+	files("used")
+	if err := os.Remove(attachment); err != nil {
+		t.Fatal(err)
+	}
+	l.write(nil)
+	files()
 }
 
 // Where a port was when it was last up is known after a restart.
