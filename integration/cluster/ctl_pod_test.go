@@ -132,7 +132,8 @@ func tools(t *testing.T) {
 		image.Files = append(image.Files, oci.File{Path: dir})
 	}
 	busybox := filepath.Join(current.cache, "debroot/bin/busybox")
-	image.Files = append(image.Files, oci.File{Path: "/bin/busybox", Source: busybox})
+	image.Files = append(image.Files, oci.File{Path: "/bin/busybox", Source: busybox},
+		oci.File{Path: "/usr/bin/fabricctl", Source: filepath.Join(current.run, "bin/fabricctl")})
 	for _, name := range []string{"sh", "sleep", "timeout", "cat", "ls", "head"} {
 		image.Files = append(image.Files, oci.File{Path: "/bin/" + name, Link: "busybox"})
 	}
@@ -237,6 +238,14 @@ spec:
 		}
 		rounds[r.Round] = true
 	}
+	// From inside, as the container's user: it has an interface and no verbs device.
+	out, err := outputWith("", "kubectl", "exec", "p0", "--", "fabricctl", "doctor", "pod", "--all")
+	says(t, "doctor in the pod", out, "pod-verbs", "pod-memlock", "pod-shm", "command terminated with exit code 3")
+	if err == nil {
+		t.Error("doctor in the pod finds nothing")
+	}
+	out, _ = outputWith("", "kubectl", "exec", "p0", "--", "fabricctl", "nccl-env")
+	says(t, "nccl-env in the pod", out, "# note: no usable RDMA port", "command terminated with exit code 3")
 	// One rail is taken off the switch.
 	ip(t, "link", "set", "rail2p", "nomaster")
 	out, _ = ctl(t, 3, "verify", "--pods", "p0,p2", "-o", "junit")
