@@ -4,6 +4,7 @@
 # In $FABRIC_CLUSTER (~/.cache/fabric-cluster) it leaves
 #   bin/      etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, kubectl: links to one binary
 #   cnibin/   multus, whereabouts, and the reference plugins
+#   thick/    the daemon of thick Multus, its shim and its manifest
 #   helm/     helm, to judge the chart
 #   crds/     manifests of Multus and whereabouts
 #   jobs/     the CRD of PyTorchJob, to judge what fabricctl generates
@@ -68,6 +69,16 @@ build_cnibin() {
 }
 
 # shellcheck disable=SC2317
+build_thick() {
+  local multus=gopkg.in/k8snetworkplumbingwg/multus-cni.v4
+  cd "$src/cni"
+  "$go" build -ldflags '-s -w' -o "$1/" "$multus"/cmd/{multus-daemon,multus-shim,install_multus}
+  "$go" build -ldflags '-s -w' -o "$1/passthru" "$multus/cmd/passthru-cni"
+  cp "$("$go" list -m -f '{{.Dir}}' "$multus")/deployments/multus-daemonset-thick.yml" "$1/"
+  chmod -R u+w "$1"
+}
+
+# shellcheck disable=SC2317
 build_helm() {
   cd "$src/helm"
   "$go" build -ldflags '-s -w' -o "$1/" helm.sh/helm/v3/cmd/helm
@@ -103,5 +114,6 @@ part debroot /dev/null
 part jobs /dev/null
 part crds "$src/cni/go.mod"
 part cnibin "$src/cni/go.mod" "$src/cni/go.sum"
+part thick "$src/cni/go.mod" "$src/cni/go.sum"
 part helm "$src/helm/go.mod" "$src/helm/go.sum"
 part bin "$src/kube/go.mod" "$src/kube/go.sum" "$src/kube/main.go"

@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,6 +12,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	agentnetwork "github.com/fabric-cni/fabric-cni/pkg/agent/network"
+	"github.com/fabric-cni/fabric-cni/pkg/agent/noderange"
+	agentsettings "github.com/fabric-cni/fabric-cni/pkg/agent/settings"
 )
 
 // timed is a CNI plugin that runs another and notes how long it took.
@@ -23,8 +29,8 @@ exit $status
 
 const railsPerPod = 4
 
-// BenchmarkPods attaches and detaches pods with four rails each, all at once, through Multus and whereabouts: FABRIC_E2E_PODS of
-// them, 32 if it is not set. The time of one interface is that of its ADD or DEL, IPAM included.
+// BenchmarkPods attaches and detaches pods with four rails each, all at once, through Multus: FABRIC_E2E_PODS of them, 32 if it is not set.
+// The time of one interface is that of its ADD or DEL, IPAM included: whereabouts, or host-local on the node's part of the range.
 func BenchmarkPods(b *testing.B) {
 	pods := 32
 	if s := os.Getenv("FABRIC_E2E_PODS"); s != "" {
@@ -33,13 +39,50 @@ func BenchmarkPods(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	for _, plugin := range []string{"fabric", "host-device"} {
-		b.Run(fmt.Sprintf("%s/pods=%d", plugin, pods), func(b *testing.B) {
+	for _, c := range []struct {
+		name, plugin string
+		ipam         func(*testing.B) string
+	}{{"fabric", "fabric", byWhereabouts}, {"host-device", "host-device", byWhereabouts}, {"fabric-noderange", "fabric", byNodeRange}} {
+		b.Run(fmt.Sprintf("%s/pods=%d", c.name, pods), func(b *testing.B) {
 			for range b.N {
-				benchPods(b, plugin, pods)
+				benchPods(b, c.plugin, c.ipam(b), pods)
 			}
 		})
 	}
+}
+
+func byWhereabouts(*testing.B) string { return `{"type":"whereabouts","range":"10.200.0.0/16"}` }
+
+// partDir is where host-local keeps the addresses of the node's part.
+const partDir = "/run/fabric-cni/ipam"
+
+// byNodeRange is what the agent writes for a node that has a part of the range.
+func byNodeRange(b *testing.B) string {
+	b.Helper()
+	s, err := agentsettings.Parse([]byte("fabrics: [{name: bench, nodeRanges: {range: 10.200.0.0/16, perNode: /24}}]"))
+	must(b, err)
+	r := s.Fabrics[0].NodeRanges
+	spec := noderange.Spec{Fabric: "bench", Prefix: r.Prefix, Bits: r.Bits}
+	part, _, err := spec.Take(noderange.Table{"other": "10.200.0.0/24"}, "rig", nil, time.Now())
+	must(b, err)
+	first, last := spec.Bounds(part)
+	text, err := agentnetwork.Config(&s.Fabrics[0], agentnetwork.Here{First: first, Last: last, IPAMDir: partDir})
+	must(b, err)
+	var conf struct{ IPAM json.RawMessage }
+	must(b, json.Unmarshal(text, &conf))
+	var line bytes.Buffer
+	must(b, json.Compact(&line, conf.IPAM))
+	return line.String()
+}
+
+// given counts what both IPAM plugins have given.
+func given(b *testing.B) int {
+	b.Helper()
+	out, err := output("kubectl", "get", "ippools.whereabouts.cni.cncf.io", "-A", "-o", "jsonpath={.items[*].spec.allocations}")
+	must(b, err)
+	files, err := filepath.Glob(filepath.Join(partDir, "bench", "10.200.*"))
+	must(b, err)
+	return strings.Count(out, `"podref"`) + len(files)
 }
 
 func must(b *testing.B, err error) {
@@ -49,7 +92,7 @@ func must(b *testing.B, err error) {
 	}
 }
 
-func benchPods(b *testing.B, plugin string, pods int) {
+func benchPods(b *testing.B, plugin, ipam string, pods int) {
 	b.Helper()
 	file := filepath.Join("/opt/cni/bin", plugin)
 	must(b, os.Rename(file, file+".real"))
@@ -63,7 +106,7 @@ func benchPods(b *testing.B, plugin string, pods int) {
 			name := fmt.Sprintf("b%dr%d", p, r)
 			fmt.Fprintf(&links, "link add %s type veth peer name %sp\nlink set %sp up\n", name, name, name)
 			fmt.Fprintf(&definitions, "---\napiVersion: k8s.cni.cncf.io/v1\nkind: NetworkAttachmentDefinition\nmetadata: {name: %s, labels: {bench: pods}}\n"+
-				`spec: {config: '{"cniVersion":"1.0.0","name":"bench","type":%q,"device":%q,"ipam":{"type":"whereabouts","range":"10.200.0.0/16"}}'}`+"\n", name, plugin, name)
+				`spec: {config: '{"cniVersion":"1.0.0","name":"bench","type":%q,"device":%q,"ipam":%s}'}`+"\n", name, plugin, name, ipam)
 			networks = append(networks, name)
 		}
 		fmt.Fprintf(&list, "---\napiVersion: v1\nkind: Pod\nmetadata: {name: b%d, labels: {bench: pods}, annotations: {k8s.v1.cni.cncf.io/networks: %q}}\nspec:\n"+
@@ -89,9 +132,8 @@ func benchPods(b *testing.B, plugin string, pods int) {
 	b.ReportMetric(detached.Seconds(), "s/detach-all")
 	report(b, "ADD")
 	report(b, "DEL")
-	out, err := output("kubectl", "get", "ippools.whereabouts.cni.cncf.io", "-A", "-o", "jsonpath={.items[*].spec.allocations}")
-	if must(b, err); strings.Trim(out, "{} ") != "" {
-		b.Errorf("addresses left: %.200s", out)
+	if n := given(b); n != 0 {
+		b.Errorf("%d addresses are left", n)
 	}
 	_, err = output("kubectl", "delete", "network-attachment-definition", "-l", "bench=pods")
 	must(b, err)
@@ -105,13 +147,11 @@ func benchPods(b *testing.B, plugin string, pods int) {
 // unique asserts that every interface has an address of its own.
 func unique(b *testing.B, want int) {
 	b.Helper()
-	out, err := output("kubectl", "get", "ippools.whereabouts.cni.cncf.io", "-A", "-o", "jsonpath={.items[*].spec.allocations}")
-	must(b, err)
-	if got := strings.Count(out, `"podref"`); got != want {
+	if got := given(b); got != want {
 		b.Errorf("%d addresses are allocated, want %d", got, want)
 	}
 	var addresses []string
-	out, err = output("kubectl", "get", "pod", "-l", "bench=pods", "-o", `jsonpath={.items[*].metadata.annotations.k8s\.v1\.cni\.cncf\.io/network-status}`)
+	out, err := output("kubectl", "get", "pod", "-l", "bench=pods", "-o", `jsonpath={.items[*].metadata.annotations.k8s\.v1\.cni\.cncf\.io/network-status}`)
 	must(b, err)
 	for _, word := range strings.Fields(out) {
 		if strings.HasPrefix(word, `"10.200.`) {

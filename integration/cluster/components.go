@@ -16,9 +16,10 @@ import (
 
 // Cluster is the running one: a control plane and one node called rig.
 type Cluster struct {
-	run   string // directory of this run
-	repo  string
-	cache string
+	run       string // directory of this run
+	repo      string
+	cache     string
+	authority *authority // signs certificates of the nodes that come later
 }
 
 var current *Cluster
@@ -48,7 +49,11 @@ func (c *Cluster) start() error {
 		return err
 	}
 	path := strings.Join([]string{c.cache + "/bin", c.cache + "/helm", c.cache + "/debroot/usr/sbin", c.cache + "/debroot/usr/bin", "/opt/cni/bin", os.Getenv("PATH")}, ":")
-	if err := errors.Join(os.Setenv("PATH", path), os.Setenv("KUBECONFIG", c.run+"/conf/admin.kubeconfig"), pki(c.run+"/pki")); err != nil {
+	if err := errors.Join(os.Setenv("PATH", path), os.Setenv("KUBECONFIG", c.run+"/conf/admin.kubeconfig")); err != nil {
+		return err
+	}
+	var err error
+	if c.authority, err = pki(c.run + "/pki"); err != nil {
 		return err
 	}
 	for _, who := range []string{"admin", "kcm", "sched", "node"} {
@@ -79,9 +84,16 @@ func (c *Cluster) start() error {
 
 // kubeconfig writes a file for a token of tokens.csv, or for any other token.
 func (c *Cluster) kubeconfig(file, token string) error {
+	return c.kubeconfigAt(file, "https://127.0.0.1:6443", token)
+}
+
+// serviceURL is the API server as pods reach it, and nodes of the lab.
+const serviceURL = "https://10.96.0.1:443"
+
+func (c *Cluster) kubeconfigAt(file, server, token string) error {
 	return os.WriteFile(file, []byte(`apiVersion: v1
 kind: Config
-clusters: [{name: rig, cluster: {server: "https://127.0.0.1:6443", certificate-authority: `+c.run+`/pki/ca.crt}}]
+clusters: [{name: rig, cluster: {server: "`+server+`", certificate-authority: `+c.run+`/pki/ca.crt}}]
 users: [{name: u, user: {token: "`+token+`"}}]
 contexts: [{name: c, context: {cluster: rig, user: u, namespace: default}}]
 current-context: c
@@ -180,6 +192,7 @@ state = "/run/containerd"
 
 const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
+address: ` + nodeIP + ` # not that of the other nodes
 cgroupDriver: cgroupfs
 failCgroupV1: false
 failSwapOn: false
@@ -266,8 +279,12 @@ func (c *Cluster) logs() error {
 		if err != nil {
 			continue
 		}
-		lines := strings.Split(strings.TrimSpace(string(b)), "\n")
-		fmt.Fprintf(os.Stderr, "==> %s\n%s\n", filepath.Base(f), strings.Join(lines[max(0, len(lines)-15):], "\n"))
+		fmt.Fprintf(os.Stderr, "==> %s\n%s\n", filepath.Base(f), lastLines(string(b), 15))
 	}
 	return err
+}
+
+func lastLines(text string, n int) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }

@@ -49,8 +49,13 @@ func settings(t *testing.T, text string) {
 // nodeEvent waits for an Event on the Node.
 func nodeEvent(t *testing.T, reason, text string) {
 	t.Helper()
-	until(t, "an event on the node: "+reason+" "+text, func() error {
-		out, err := output("kubectl", "describe", "node", "rig")
+	nodeEventOf(t, "rig", reason, text)
+}
+
+func nodeEventOf(t *testing.T, node, reason, text string) {
+	t.Helper()
+	until(t, "an event on node "+node+": "+reason+" "+text, func() error {
+		out, err := output("kubectl", "describe", "node", node)
 		if _, events, ok := strings.Cut(out, "\nEvents:"); err == nil && (!ok || !strings.Contains(events, reason) || !strings.Contains(events, text)) {
 			err = textError(events)
 		}

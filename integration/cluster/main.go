@@ -60,8 +60,10 @@ func outside() (status int, err error) {
 	if err != nil {
 		return 2, err
 	}
-	if err := command(repo, nil, filepath.Join(repo, "scripts/cluster-setup.sh")); err != nil {
-		return 2, err
+	for _, setup := range [][]string{{"scripts/cluster-setup.sh"}, {"scripts/lab-setup.sh", "6.12"}} {
+		if err := command(repo, nil, filepath.Join(repo, setup[0]), setup[1:]...); err != nil {
+			return 2, err
+		}
 	}
 	run, err := os.MkdirTemp(cache, "run-")
 	if err != nil {
@@ -94,7 +96,7 @@ func outside() (status int, err error) {
 // build makes the project's own programs, static, as they are shipped.
 func build(repo, run string) error {
 	return command(repo, []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X main.version=e2e",
-		"-o", filepath.Join(run, "bin")+"/", "./cmd/fabric", "./cmd/fabric-agent", "./cmd/fabricctl")
+		"-o", filepath.Join(run, "bin")+"/", "./cmd/fabric", "./cmd/fabric-agent", "./cmd/fabricctl", "./integration/cluster/nodeagent")
 }
 
 func command(dir string, env []string, name string, args ...string) error {

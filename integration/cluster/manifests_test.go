@@ -48,7 +48,7 @@ func TestManifests(t *testing.T) {
 			if err := yaml.Unmarshal([]byte(doc), &o); err != nil {
 				t.Fatalf("%s: %v", file, err)
 			}
-			if v, ok := o["apiVersion"].(string); ok && strings.HasPrefix(v, "kubeflow.org/") {
+			if v, ok := o["apiVersion"].(string); ok && (strings.HasPrefix(v, "kubeflow.org/") || strings.HasPrefix(v, "batch.volcano.sh/")) {
 				templates(t, file, o)
 				continue
 			}
@@ -89,6 +89,13 @@ func TestChart(t *testing.T) {
 func templates(t *testing.T, file string, o map[string]any) {
 	t.Helper()
 	for key, v := range o {
+		if list, ok := v.([]any); ok {
+			for _, e := range list {
+				if m, ok := e.(map[string]any); ok {
+					templates(t, file, m)
+				}
+			}
+		}
 		m, ok := v.(map[string]any)
 		if !ok {
 			continue

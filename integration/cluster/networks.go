@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -30,8 +29,10 @@ func (c *Cluster) box() (string, error) {
 	return c.image("localhost/box:e2e", image)
 }
 
+// image writes an archive with one image, named after it.
 func (c *Cluster) image(name string, image oci.Image) (string, error) {
-	file := filepath.Join(c.run, "image.tar")
+	base, _, _ := strings.Cut(filepath.Base(name), ":")
+	file := filepath.Join(c.run, base+".tar")
 	f, err := os.Create(file)
 	if err != nil {
 		return "", err
@@ -46,18 +47,13 @@ func (c *Cluster) networks() error {
 	if err != nil || len(files) == 0 {
 		return fmt.Errorf("manifests of Multus and whereabouts: %w", errors.Join(err, os.ErrNotExist))
 	}
-	var all bytes.Buffer
+	var all strings.Builder
 	for _, f := range files {
-		b, err := os.ReadFile(f)
+		docs, err := documents(f, func(kind string) bool { return kind != "DaemonSet" && kind != "ConfigMap" })
 		if err != nil {
 			return err
 		}
-		for _, doc := range regexp.MustCompile(`(?m)^---.*$`).Split(string(b), -1) {
-			kind := regexp.MustCompile(`(?m)^kind: *(\w+)`).FindStringSubmatch(doc)
-			if kind != nil && kind[1] != "DaemonSet" && kind[1] != "ConfigMap" {
-				all.WriteString("---\n" + doc + "\n")
-			}
-		}
+		all.WriteString(docs)
 	}
 	if err := c.apply(all.String()); err != nil {
 		return err
@@ -66,11 +62,11 @@ func (c *Cluster) networks() error {
 		return err
 	}
 	for _, who := range []string{"multus", "whereabouts"} {
-		token, err := output("kubectl", "create", "token", "-n", "kube-system", who, "--duration=24h")
+		token, err := c.token(who)
 		if err != nil {
 			return err
 		}
-		if err := c.kubeconfig("/etc/cni/net.d/"+who+".d/"+who+".kubeconfig", strings.TrimSpace(token)); err != nil {
+		if err := c.kubeconfig("/etc/cni/net.d/"+who+".d/"+who+".kubeconfig", token); err != nil {
 			return err
 		}
 	}
@@ -80,13 +76,37 @@ func (c *Cluster) networks() error {
 		exec.Command("cp", c.run+"/bin/fabric", "/opt/cni/bin/fabric").Run())
 }
 
+// documents are those of a YAML file that have a kind that is wanted.
+func documents(file string, want func(kind string) bool) (string, error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	var out strings.Builder
+	for _, doc := range regexp.MustCompile(`(?m)^---.*$`).Split(string(b), -1) {
+		if kind := regexp.MustCompile(`(?m)^kind: *(\w+)`).FindStringSubmatch(doc); kind != nil && want(kind[1]) {
+			out.WriteString("---\n" + doc + "\n")
+		}
+	}
+	return out.String(), nil
+}
+
+// token is one for a service account in kube-system.
+func (c *Cluster) token(account string) (string, error) {
+	token, err := output("kubectl", "create", "token", "-n", "kube-system", account, "--duration=24h")
+	return strings.TrimSpace(token), err
+}
+
 const whereaboutsConf = `{"datastore":"kubernetes","kubernetes":{"kubeconfig":"/etc/cni/net.d/whereabouts.d/whereabouts.kubeconfig"},
  "reconciler_cron_expression":"30 4 * * *"}`
 
 const multusConf = `{"cniVersion":"1.0.0","name":"multus-cni-network","type":"multus","logToStderr":false,"logLevel":"debug","logFile":"/var/log/multus.log",
  "kubeconfig":"/etc/cni/net.d/multus.d/multus.kubeconfig","confDir":"/etc/cni/multus/net.d","cniDir":"/var/lib/cni/multus","binDir":"/opt/cni/bin",
- "delegates":[{"cniVersion":"1.0.0","name":"default-cni-network","plugins":[{"type":"bridge","bridge":"cni0","isGateway":true,
-  "ipam":{"type":"host-local","ranges":[[{"subnet":"10.244.0.0/24"}]],"routes":[{"dst":"0.0.0.0/0"}]}}]}]}`
+ "delegates":[` + bridgeConf + `]}`
+
+// bridgeConf is the cluster's own network.
+const bridgeConf = `{"cniVersion":"1.0.0","name":"default-cni-network","plugins":[{"type":"bridge","bridge":"cni0","isGateway":true,
+  "ipam":{"type":"host-local","ranges":[[{"subnet":"10.244.0.0/24"}]],"routes":[{"dst":"0.0.0.0/0"}]}}]}`
 
 // apply gives YAML to kubectl.
 func (c *Cluster) apply(yaml string, more ...string) error {

@@ -89,20 +89,23 @@ func (a *authority) public(name string, key *ecdsa.PrivateKey) error {
 }
 
 // pki makes everything the components ask each other for.
-func pki(dir string) error {
+func pki(dir string) (*authority, error) {
 	a, err := newAuthority(dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	tokens, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return errors.Join(
+	users := "admin,admin,admin,system:masters\nkcm,system:kube-controller-manager,kcm\nsched,system:kube-scheduler,sched\nnode,system:node:rig,node,system:nodes\n"
+	for _, lab := range []string{"lab1", "lab2"} {
+		users += lab + ",system:node:" + lab + "," + lab + ",system:nodes\n"
+	}
+	return a, errors.Join(
 		a.sign("apiserver", "kube-apiserver", "", "127.0.0.1", nodeIP, "10.96.0.1", "localhost", "kubernetes.default.svc"),
 		a.sign("kubelet-client", "kube-apiserver-kubelet-client", "system:masters"),
 		a.sign("kubelet", "system:node:rig", "system:nodes", nodeIP, "rig"),
 		a.public("sa", tokens),
-		os.WriteFile(filepath.Join(dir, "tokens.csv"), []byte(
-			"admin,admin,admin,system:masters\nkcm,system:kube-controller-manager,kcm\nsched,system:kube-scheduler,sched\nnode,system:node:rig,node,system:nodes\n"), 0o600))
+		os.WriteFile(filepath.Join(dir, "tokens.csv"), []byte(users), 0o600))
 }

@@ -127,6 +127,12 @@ func status(t *testing.T, name string) (out []struct {
 	Name, Interface string
 	IPs             []string
 	MTU             int
+	Info            struct {
+		PCI struct {
+			Address string `json:"pci-address"`
+			RDMA    string `json:"rdma-device"`
+		}
+	} `json:"device-info"`
 }) {
 	t.Helper()
 	s := k(t, "get", "pod", name, "-o", `jsonpath={.metadata.annotations.k8s\.v1\.cni\.cncf\.io/network-status}`)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -15,32 +16,28 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/agent/settings"
 	"github.com/fabric-cni/fabric-cni/pkg/agent/survey"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
-	"github.com/fabric-cni/fabric-cni/pkg/node"
 )
-
-// publisher is the part of the API server that the agent needs.
-type publisher interface {
-	Apply(ctx context.Context, object map[string]any) error
-	Warn(reason, message string)
-	Inventory(ctx context.Context, namespace string, p *node.Published) error
-}
 
 // looker looks at settings and node, and makes kubelet, Multus and the cluster know.
 type looker struct {
 	o       *Options
 	log     *slog.Logger
-	node    survey.Node
 	set     *deviceplugin.Set // nil: none
-	cluster publisher         // nil: none
+	cluster *cluster.Client   // nil: none
 	metrics *metrics.Metrics
 	now     func() time.Time
 
-	good settings.Settings // the last that made sense
+	memory memory
+	good   []settings.Fabric // the last that made sense
 	// discovered has the fabrics of the last look, by device id.
 	discovered map[string]string
 
-	applied map[string]time.Time // fabric -> when its definition was last published
+	applied map[string]time.Time // definition -> when it was last published
+	parts   map[string]part      // fabric -> this node's addresses
 	said    map[string]string    // what people have been told and is still so: key -> message
+	// rare is what the last of the rarer looks, at the cluster, had to say.
+	rare     map[string]string
+	rareNext time.Time
 
 	inventory inventory
 
@@ -51,16 +48,19 @@ type looker struct {
 // reapply is how often a definition is published again although nothing has changed here: somebody may have deleted it.
 const reapply = 5 * time.Minute
 
+// rarely is how many looks at the node there are for one at what all nodes ask the API server for: pools and capacities.
+const rarely = 30
+
 // look does everything once. Errors are logged and told, and tried again with the next look.
 func (l *looker) look(ctx context.Context) {
 	said := map[string]string{}
-	l.settings(said)
-	devices, err := l.node.Read()
+	devices, err := l.o.Survey()
 	if err != nil {
 		l.log.Error("cannot read all devices", "error", err)
 	}
 	found := network.Discover(devices, l.discovered)
-	assigned := network.Assign(l.good.Fabrics, devices)
+	l.settings(ctx, devices, said)
+	assigned := network.Assign(l.good, devices, l.memory.Devices)
 	for i := range found {
 		if text := network.Unused(&found[i], assigned); text != "" {
 			said["unused "+found[i].Name] = "FabricUnused\x00" + text
@@ -71,8 +71,8 @@ func (l *looker) look(ctx context.Context) {
 		l.discovered[d.ID] = d.Fabric
 	}
 	resources, files, fabrics := map[string][]deviceplugin.Unit{}, map[string][]byte{}, map[string]string{}
-	for i := range l.good.Fabrics {
-		f := &l.good.Fabrics[i]
+	for i := range l.good {
+		f := &l.good[i]
 		mine := assigned[f.Name]
 		for j := range mine {
 			fabrics[mine[j].ID] = f.Name
@@ -83,40 +83,81 @@ func (l *looker) look(ctx context.Context) {
 		if units := network.Units(f, mine); len(units) > 0 {
 			resources[f.Resource()] = units
 		}
-		if master := network.Master(mine); f.Mode == settings.Shared && master != "" {
-			if b, err := network.Config(f, master); err == nil {
-				files[f.Name] = b
-			}
+		if b := l.file(ctx, f, mine, said); b != nil {
+			files[f.Name] = b
 		}
 		l.publish(ctx, f, said)
 	}
+	l.remember(assigned)
 	l.metrics.Fabrics(fabrics)
 	if l.set != nil {
 		if err := l.set.Update(ctx, resources); err != nil {
 			l.log.Error("cannot tell kubelet about the devices", "error", err)
 		}
 	}
-	if l.o.ConfDir != "" {
-		if _, err := network.WriteFiles(l.o.ConfDir, files); err != nil {
-			l.log.Error("cannot write this node's network configurations", "error", err)
-		}
+	l.write(files)
+	if err := l.metrics.Spool(l.o.StateDir); err != nil {
+		l.log.Error("cannot count the plugin's calls", "error", err)
 	}
-	l.preflight(len(devices) > 0, said)
+	l.rarer(ctx, assigned)
+	for key, text := range l.rare {
+		said[key] = text
+	}
+	l.preflight(assigned, said)
 	l.tell(said)
 	l.publishInventory(ctx)
 }
 
-// settings loads them, and keeps the last good ones when they make no sense.
-func (l *looker) settings(said map[string]string) {
-	s, err := settings.Load(l.o.Settings)
-	for i := 0; err == nil && i < len(s.Fabrics); i++ {
-		err = network.Check(&s.Fabrics[i])
+// file is the configuration of a fabric that is this node's own; nil: it has none, or must wait.
+func (l *looker) file(ctx context.Context, f *settings.Fabric, mine []survey.Device, said map[string]string) []byte {
+	here := network.Here{Master: network.Master(mine), IPAMDir: l.ipamDir()}
+	if !network.OfNode(f) || len(mine) == 0 || f.Mode == settings.Shared && here.Master == "" {
+		return nil
 	}
+	if f.NodeRanges != nil {
+		var ok bool
+		if here.First, here.Last, ok = l.part(ctx, f, said); !ok {
+			return nil
+		}
+	}
+	b, err := network.Config(f, here)
 	if err != nil {
-		said["settings"] = "SettingsRefused\x00the last good settings stay in force: " + err.Error()
+		l.log.Error("cannot make this node's configuration", "fabric", f.Name, "error", err)
+	}
+	return b
+}
+
+// ipamDir is where host-local keeps which addresses of this node's parts are given. A reboot, which ends all pods, empties it.
+func (l *looker) ipamDir() string { return filepath.Join(l.o.StateDir, "ipam") }
+
+// write makes Multus's directory have these files of ours. One that is missing now stays as it was while its fabric is still in the
+// settings (the API server may be away) or a pod of this node is on its network.
+func (l *looker) write(files map[string][]byte) {
+	if l.o.ConfDir == "" {
 		return
 	}
-	l.good = *s
+	keep := l.networks()
+	for i := range l.good {
+		if f := &l.good[i]; f.NodeRanges != nil {
+			keep[f.Name] = true
+		}
+	}
+	if _, err := network.WriteFiles(l.o.ConfDir, files, func(name string) bool { return keep[name] }); err != nil {
+		l.log.Error("cannot write this node's network configurations", "error", err)
+	}
+}
+
+// networks are the names of the networks that pods of this node are on.
+func (l *looker) networks() map[string]bool {
+	out := map[string]bool{}
+	entries, err := l.o.store().List()
+	if err != nil {
+		l.log.Error("journal has entries that cannot be read", "error", err)
+	}
+	for _, e := range entries {
+		out[e.Network] = true
+	}
+	return out
 }
 
 // publish applies the definition of a fabric, if it is time to.
@@ -149,7 +190,7 @@ func (l *looker) publish(ctx context.Context, f *settings.Fabric, said map[strin
 }
 
 // preflight finds out whether pods can be served.
-func (l *looker) preflight(hasRDMA bool, said map[string]string) {
+func (l *looker) preflight(assigned map[string][]survey.Device, said map[string]string) {
 	var trouble []string
 	same, err := l.o.target().Same()
 	if err == nil && !same {
@@ -161,8 +202,11 @@ func (l *looker) preflight(hasRDMA bool, said map[string]string) {
 	if err := l.o.store().Writable(); err != nil {
 		trouble = append(trouble, err.Error())
 	}
-	if err := l.mode(hasRDMA); err != nil {
+	serious, err := l.mode(assigned)
+	if err != nil {
 		said["mode"] = "WrongRDMAMode\x00" + err.Error()
+	}
+	if serious {
 		trouble = append(trouble, err.Error())
 	}
 	l.metrics.Ready.Set(map[bool]float64{true: 1}[len(trouble) == 0])
@@ -171,49 +215,38 @@ func (l *looker) preflight(hasRDMA bool, said map[string]string) {
 	l.mu.Unlock()
 }
 
-// mode tells whether the node's RDMA mode fits the fabrics that have devices here. A whole device in shared mode would leave its
-// RDMA device on the host, where every pod sees it.
-func (l *looker) mode(hasRDMA bool) error {
+// mode tells whether the node's RDMA mode fits the fabrics that have devices here, and whether pods get an error if it does not. A
+// node without HCAs serves no fabric, and is healthy.
+func (l *looker) mode(assigned map[string][]survey.Device) (serious bool, err error) {
 	mode, err := survey.Mode()
-	if errors.Is(err, survey.ErrNoRDMA) || !hasRDMA {
-		return nil // a node without HCAs serves no fabric, and is healthy
+	if errors.Is(err, survey.ErrNoRDMA) {
+		return false, nil
 	}
 	if err != nil {
-		return err
+		return true, err
 	}
-	for i := range l.good.Fabrics {
-		f := &l.good.Fabrics[i]
-		if f.Mode == settings.Exclusive && mode == device.NetnsShared && f.Network["rdma"] == "exclusive" {
-			return fmt.Errorf("fabric %s wants RDMA devices moved, but the node's RDMA network namespace mode is shared: put options ib_core netns_mode=0 into /etc/modprobe.d and reboot", f.Name)
-		}
-	}
-	return nil
+	return misfit(l.good, assigned, mode)
 }
 
-// tell makes an Event and a log line of everything that has not been told yet.
-func (l *looker) tell(now map[string]string) {
-	for key, text := range now {
-		if l.said[key] == text {
+// misfit finds a fabric that the mode does not fit. A whole device in shared mode leaves its RDMA device on the host, where every pod
+// sees it: an error where the network asks for more, and else not what a fabric of mode exclusive promises.
+func misfit(fabrics []settings.Fabric, assigned map[string][]survey.Device, mode device.NetnsMode) (serious bool, err error) {
+	const cure = "put options ib_core netns_mode=0 into /etc/modprobe.d and reboot"
+	for i := range fabrics {
+		f := &fabrics[i]
+		if len(assigned[f.Name]) == 0 {
 			continue
 		}
-		reason, message := cut(text)
-		l.log.Warn(message, "reason", reason)
-		if l.cluster != nil {
-			l.cluster.Warn(reason, message)
+		want := f.Network["rdma"]
+		switch {
+		case mode == device.NetnsExclusive && want == "shared":
+			return true, fmt.Errorf("fabric %s has \"rdma\": \"shared\", but the node's RDMA network namespace mode is exclusive: remove options ib_core netns_mode=0 from /etc/modprobe.d and reboot", f.Name)
+		case f.Mode != settings.Exclusive || mode != device.NetnsShared:
+		case want == "exclusive":
+			return true, fmt.Errorf("fabric %s wants RDMA devices moved, but the node's RDMA network namespace mode is shared: %s", f.Name, cure)
+		case want == nil || want == "auto":
+			err = fmt.Errorf("fabric %s hands out whole devices, but the node's RDMA network namespace mode is shared: their RDMA devices stay on the host, where every pod sees them; %s, or put \"rdma\": \"shared\" into its network if that is what you want", f.Name, cure)
 		}
 	}
-	for key, text := range l.said {
-		if _, still := now[key]; !still {
-			_, message := cut(text)
-			l.log.Info("no longer so", "what", message)
-		}
-	}
-	l.said = now
-}
-
-// ready returns why pods can't be served, nothing if they can.
-func (l *looker) ready() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.trouble
+	return false, err
 }

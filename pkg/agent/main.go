@@ -13,6 +13,7 @@ import (
 
 	"github.com/fabric-cni/fabric-cni/pkg/agent/install"
 	"github.com/fabric-cni/fabric-cni/pkg/agent/network"
+	"github.com/fabric-cni/fabric-cni/pkg/agent/survey"
 	"github.com/fabric-cni/fabric-cni/pkg/journal"
 	"github.com/fabric-cni/fabric-cni/pkg/policy"
 )
@@ -29,7 +30,9 @@ type Options struct {
 	DeviceDir  string // kubelet's device plugins
 	InfoDir    string // device-info files
 	HostProc   string
+	CRISocket  string // on the host
 	Node       string
+	Namespace  string // of the ConfigMaps with the nodes' parts
 	Kubeconfig string
 	NoCluster  bool
 	Listen     string
@@ -37,6 +40,9 @@ type Options struct {
 	Grace      time.Duration
 	LogLevel   slog.Level
 	Force      bool
+
+	// Survey reads the node's devices; nil: those that the kernel has.
+	Survey func() ([]survey.Device, error)
 }
 
 const usage = `usage: fabric-agent COMMAND [flag...]
@@ -76,7 +82,7 @@ func Main(ctx context.Context, version string, args []string, stdout, stderr io.
 	case "uninstall":
 		return o.uninstall(log)
 	case "run":
-		return run(ctx, o, version, log)
+		return Run(ctx, o, version, log)
 	case "version":
 		fmt.Fprintln(stdout, version)
 		return nil
@@ -98,7 +104,9 @@ func parse(args []string, stderr io.Writer) (*Options, error) {
 	f.StringVar(&o.DeviceDir, "device-plugin-dir", "/var/lib/kubelet/device-plugins", "kubelet's `directory`; empty: no device plugin")
 	f.StringVar(&o.InfoDir, "device-info-dir", "/var/run/k8s.cni.cncf.io/devinfo/dp", "`directory` for device-info files; empty: write none")
 	f.StringVar(&o.HostProc, "host-proc", "", "the host's /proc, where the agent runs in a container: shows pods' processes, and leads to the host's files")
+	f.StringVar(&o.CRISocket, "cri-socket", "", "the container runtime's `socket` on the host; empty: that of containerd, CRI-O, k3s or RKE2, whichever is there")
 	f.StringVar(&o.Node, "node-name", "", "`name` of the Node")
+	f.StringVar(&o.Namespace, "namespace", "fabric-system", "the agent's `namespace`: the ConfigMaps that nodeRanges need are there")
 	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "`file`; empty: the pod's service account")
 	f.BoolVar(&o.NoCluster, "no-cluster", false, "talk to no API server: neither definitions nor events")
 	f.StringVar(&o.Listen, "listen", ":9467", "`address` of /healthz, /readyz and /metrics")
@@ -132,7 +140,7 @@ func (o *Options) uninstall(log *slog.Logger) error {
 	if err := o.target().Uninstall(o.Force); err != nil {
 		return err
 	}
-	if _, err := network.WriteFiles(o.ConfDir, nil); err != nil {
+	if _, err := network.WriteFiles(o.ConfDir, nil, nil); err != nil {
 		return err
 	}
 	log.Info("uninstalled", "path", filepath.Join(o.BinDir, filepath.Base(o.Source)))

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/fabric-cni/fabric-cni/pkg/agent/cluster"
+	"github.com/fabric-cni/fabric-cni/pkg/agent/cri"
 	"github.com/fabric-cni/fabric-cni/pkg/agent/deviceplugin"
 	"github.com/fabric-cni/fabric-cni/pkg/agent/metrics"
 	"github.com/fabric-cni/fabric-cni/pkg/agent/repair"
@@ -24,8 +25,8 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/journal"
 )
 
-// run works until ctx ends.
-func run(ctx context.Context, o *Options, version string, log *slog.Logger) error {
+// Run works until ctx ends.
+func Run(ctx context.Context, o *Options, version string, log *slog.Logger) error {
 	if o.Interval <= 0 || o.Grace < 0 {
 		return fmt.Errorf("%w: --interval and --grace want to be positive", ErrUsage)
 	}
@@ -35,12 +36,17 @@ func run(ctx context.Context, o *Options, version string, log *slog.Logger) erro
 		return fmt.Errorf("register metrics: %w", err)
 	}
 	node := survey.Node{Sys: os.DirFS("/sys"), Store: o.store(), Policy: o.Policy}
+	if o.Survey == nil {
+		o.Survey = node.Read
+	}
 	m, err := metrics.New(registry, node, log)
 	if err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
-	l := &looker{o: o, log: log, node: node, metrics: m, now: time.Now, applied: map[string]time.Time{}, inventory: inventory{version: version},
-		trouble: []string{"the first look at the node is not done"}}
+	l := &looker{o: o, log: log, metrics: m, now: time.Now, applied: map[string]time.Time{}, parts: map[string]part{},
+		inventory: inventory{version: version},
+		trouble:   []string{"the first look at the node is not done"}}
+	l.recall()
 	if !o.NoCluster {
 		c, err := cluster.Dial(o.Kubeconfig, o.Node)
 		if err != nil {
@@ -98,8 +104,9 @@ func (l *looker) all(ctx context.Context, listener net.Listener, registry *prome
 }
 
 func (l *looker) repairs() *repair.Loop {
+	runtime := cri.Runtime{Socket: l.o.CRISocket, HostProc: l.o.HostProc}
 	return &repair.Loop{Store: l.o.store(), Plugin: l.o.target().Path(), HostProc: l.o.HostProc, Grace: l.o.Grace, CallTimeout: 2 * time.Minute,
-		Log: l.log, Now: time.Now, Done: func(e *journal.Entry, err error) {
+		Sandboxes: runtime.Sandboxes, Log: l.log, Now: time.Now, Done: func(e *journal.Entry, err error) {
 			if err != nil {
 				l.metrics.Failed.WithLabelValues(e.Network).Inc()
 				return

@@ -50,6 +50,27 @@ func Merge(before []byte, d PCI) ([]byte, error) {
 	return json.Marshal(file)
 }
 
+// writerField marks a file as somebody's. The specification does not know it, and readers do not mind.
+const writerField = "writer"
+
+// Encode is a new file by this writer.
+func Encode(d PCI, writer string) ([]byte, error) {
+	b, err := json.Marshal(map[string]string{writerField: writer})
+	if err != nil {
+		return nil, fmt.Errorf("encode device information: %w", err)
+	}
+	return Merge(b, d)
+}
+
+// Writer tells who has written a file; empty: somebody who does not say, or it is none.
+func Writer(file []byte) string {
+	var f struct{ Writer string }
+	if json.Unmarshal(file, &f) != nil {
+		return ""
+	}
+	return f.Writer
+}
+
 // ErrPlace tells that a path is not one for such files.
 var ErrPlace = errors.New("not a file of the directory for device information")
 
@@ -84,6 +105,11 @@ func Save(path string, d PCI) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
+	return Write(path, after)
+}
+
+// Write puts a file in place, readable for everybody: seen whole or not at all. It makes the directory.
+func Write(path string, content []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // as Multus makes it: device plugins read here
 		return fmt.Errorf("save device information: %w", err)
 	}
@@ -91,7 +117,7 @@ func Save(path string, d PCI) error {
 	if err != nil {
 		return fmt.Errorf("save device information: %w", err)
 	}
-	_, err = tmp.Write(after)
+	_, err = tmp.Write(content)
 	err = errors.Join(err, tmp.Chmod(0o644), tmp.Close())
 	if err == nil {
 		err = os.Rename(tmp.Name(), path)

@@ -66,3 +66,21 @@ func TestSaveRemove(t *testing.T) {
 		}
 	}
 }
+
+func TestWriter(t *testing.T) {
+	b, err := Encode(PCI{Address: "0000:3b:00.0", RDMA: "mlx5_0"}, "me")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `{"pci":{"pci-address":"0000:3b:00.0","rdma-device":"mlx5_0"},"type":"pci","version":"1.1.0","writer":"me"}`; string(b) != want {
+		t.Errorf("%s", b)
+	}
+	if b, err = Merge(b, PCI{PF: "0000:3b:00.1"}); err != nil || Writer(b) != "me" {
+		t.Errorf("%s, %v", b, err)
+	}
+	for _, other := range []string{"", "nonsense", `{"type":"pci"}`} {
+		if w := Writer([]byte(other)); w != "" {
+			t.Errorf("%q is by %q", other, w)
+		}
+	}
+}

@@ -8,12 +8,14 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/containernetworking/cni/pkg/version"
 	"golang.org/x/sys/unix"
 
+	"github.com/fabric-cni/fabric-cni/pkg/calls"
 	"github.com/fabric-cni/fabric-cni/pkg/journal"
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 	"github.com/fabric-cni/fabric-cni/pkg/policy"
@@ -40,7 +42,14 @@ func (p Plugin) Main() int {
 	if p.Policy == "" {
 		p.Policy = policy.DefaultPath
 	}
-	if err := p.main(); err != nil {
+	began := time.Now()
+	err := p.main()
+	c := calls.Call{Verb: p.Command, Took: time.Since(began)}
+	if err != nil {
+		c.Code = err.Code
+	}
+	calls.Note(p.StateDir, c)
+	if err != nil {
 		if perr := err.Print(); perr != nil {
 			fmt.Fprintln(p.Stderr, perr)
 		}

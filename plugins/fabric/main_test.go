@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fabric-cni/fabric-cni/integration/sandbox"
+	"github.com/fabric-cni/fabric-cni/pkg/calls"
 )
 
 // binDir names, for the tests, where the plugins were built.
@@ -129,13 +130,13 @@ func (n *node) same(t *testing.T, when string) {
 	}
 }
 
-// files lists the journal without the locks, which stay.
+// files lists the journal without the locks, which stay, and the notes for the agent.
 func (n *node) files(t *testing.T) []string {
 	t.Helper()
 	var out []string
 	err := filepath.WalkDir(n.state, func(path string, d fs.DirEntry, err error) error {
 		name := strings.TrimPrefix(path, n.state+"/")
-		if err == nil && !d.IsDir() && !strings.HasPrefix(name, "locks/") {
+		if err == nil && !d.IsDir() && !strings.HasPrefix(name, "locks/") && name != calls.File {
 			out = append(out, name)
 		}
 		return err

@@ -93,7 +93,7 @@ func TestAgentSurvey(t *testing.T) {
 	discovered(t, list(look(t)), fmt.Sprintf("ib-%vg", in.RateGb), 4)
 	// What kubelet is told is the same, wherever the device is.
 	f := settings.Fabric{Name: "ib", Mode: settings.Exclusive, Match: settings.Match{LinkLayer: "InfiniBand"}}
-	was, is := network.Units(&f, network.Assign([]settings.Fabric{f}, list(before))["ib"]), network.Units(&f, network.Assign([]settings.Fabric{f}, list(look(t)))["ib"])
+	was, is := network.Units(&f, network.Assign([]settings.Fabric{f}, list(before), nil)["ib"]), network.Units(&f, network.Assign([]settings.Fabric{f}, list(look(t)), nil)["ib"])
 	if len(was) != len(n.Rails) || fmt.Sprint(was) != fmt.Sprint(is) {
 		t.Errorf("units\n%v, were\n%v", is, was)
 	}
@@ -124,7 +124,7 @@ func states(n *guest.Node, down string) (out []int) {
 func discovered(t *testing.T, devices []survey.Device, name string, want int) {
 	t.Helper()
 	network.Discover(devices, nil)
-	got := network.Assign([]settings.Fabric{{Name: name}}, devices)[name]
+	got := network.Assign([]settings.Fabric{{Name: name}}, devices, nil)[name]
 	if len(got) != want {
 		t.Errorf("fabric %s has %d devices, want %d: %+v", name, len(got), want, devices)
 	}

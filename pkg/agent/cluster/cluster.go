@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/record"
@@ -25,6 +26,8 @@ import (
 type Client struct {
 	node     string
 	dynamic  dynamic.Interface
+	core     typedcorev1.CoreV1Interface
+	metadata metadata.Interface
 	recorder record.EventRecorder
 	stop     func()
 }
@@ -55,13 +58,17 @@ func New(config *rest.Config, node string) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make API client: %w", err)
 	}
+	meta, err := metadata.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make API client: %w", err)
+	}
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {
 		return nil, fmt.Errorf("make API client: %w", err)
 	}
 	b := record.NewBroadcaster()
 	b.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: core.Events("default")})
-	return &Client{node: node, dynamic: d, stop: b.Shutdown,
+	return &Client{node: node, dynamic: d, core: core, metadata: meta, stop: b.Shutdown,
 		recorder: b.NewRecorder(scheme, corev1.EventSource{Component: "fabric-agent", Host: node})}, nil
 }
 

@@ -228,7 +228,7 @@ func TestDeviceInfo(t *testing.T) {
 		}
 		return string(b)
 	}
-	want := `{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:3b:00.0","rdma-device":"mlx5_0"},"writer":"fabric-agent"}`
+	want := `{"pci":{"pci-address":"0000:3b:00.0","rdma-device":"mlx5_0"},"type":"pci","version":"1.1.0","writer":"fabric-agent"}`
 	if got := read("fabric.dev-ib-200g-0000:3b:00.0-device.json"); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}

@@ -3,7 +3,6 @@
 package metrics
 
 import (
-	"errors"
 	"log/slog"
 	"strconv"
 	"sync"
@@ -20,6 +19,9 @@ type Metrics struct {
 	Failed    *prometheus.CounterVec // repairs that failed, by network
 	Installed prometheus.Counter     // times the binary had to be put back
 	Ready     prometheus.Gauge
+
+	poolHave, poolGiven *prometheus.GaugeVec // by fabric, pool, range
+	spool               spool
 
 	node survey.Node
 	log  *slog.Logger
@@ -38,9 +40,37 @@ func New(r prometheus.Registerer, node survey.Node, log *slog.Logger) (*Metrics,
 		Installed: prometheus.NewCounter(prometheus.CounterOpts{Name: "fabric_reinstalled_total",
 			Help: "Times the CNI binary was not the agent's and was put back."}),
 		Ready: prometheus.NewGauge(prometheus.GaugeOpts{Name: "fabric_ready", Help: "1 if pods can be served."}),
-		node:  node, log: log,
+		poolHave: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "fabric_pool_addresses",
+			Help: "Addresses that there are to give: in an IPPool of whereabouts, which every node shows, or in the node's own part of a range."}, poolLabels),
+		poolGiven: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "fabric_pool_allocated", Help: "Addresses that are given, of fabric_pool_addresses."}, poolLabels),
+		spool:     newSpool(),
+		node:      node, log: log,
 	}
-	return m, errors.Join(r.Register(m.Repaired), r.Register(m.Failed), r.Register(m.Installed), r.Register(m.Ready), r.Register(m))
+	for _, c := range m.Collectors() {
+		if err := r.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+var poolLabels = []string{"fabric", "pool", "range"}
+
+// Collectors are all that is registered.
+func (m *Metrics) Collectors() []prometheus.Collector {
+	return []prometheus.Collector{m, m.Repaired, m.Failed, m.Installed, m.Ready, m.poolHave, m.poolGiven, m.spool.duration, m.spool.errors}
+}
+
+// ResetPools forgets all pools.
+func (m *Metrics) ResetPools() {
+	m.poolHave.Reset()
+	m.poolGiven.Reset()
+}
+
+// Pool tells how many addresses a pool has, and how many of them are given.
+func (m *Metrics) Pool(fabric, pool, prefix string, given, have int) {
+	m.poolHave.WithLabelValues(fabric, pool, prefix).Set(float64(have))
+	m.poolGiven.WithLabelValues(fabric, pool, prefix).Set(float64(given))
 }
 
 // Fabrics tells which device is in which fabric.

@@ -13,9 +13,9 @@ import (
 // filePrefix marks the agent's files. Multus looks for a network by the name in the file, not by the file's.
 const filePrefix = "fabric-agent-"
 
-// WriteFiles makes the directory hold the configurations of these networks, and no others of the agent's. It returns whether
-// anything changed.
-func WriteFiles(dir string, configs map[string][]byte) (changed bool, err error) {
+// WriteFiles makes the directory hold the configurations of these networks, and of the agent's others only those that keep names
+// (nil: none). It returns whether anything changed.
+func WriteFiles(dir string, configs map[string][]byte, keep func(network string) bool) (changed bool, err error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) && len(configs) == 0 {
 		return false, nil
@@ -24,8 +24,9 @@ func WriteFiles(dir string, configs map[string][]byte) (changed bool, err error)
 		return false, fmt.Errorf("list network configurations: %w", err)
 	}
 	for _, e := range entries {
-		name, ours := strings.CutPrefix(e.Name(), filePrefix)
-		if !ours || configs[strings.TrimSuffix(name, ".conf")] != nil {
+		file, ours := strings.CutPrefix(e.Name(), filePrefix)
+		name, whole := strings.CutSuffix(file, ".conf")
+		if !ours || configs[name] != nil || whole && keep != nil && keep(name) {
 			continue
 		}
 		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/netip"
 	"path"
 	"slices"
 	"strconv"
@@ -17,14 +18,21 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 )
 
-// Assign gives each device to the first fabric it fits, by fabric name. What the node policy keeps on the host is in none.
-func Assign(fabrics []settings.Fabric, devices []survey.Device) map[string][]survey.Device {
+// Assign gives each device to the first fabric it fits, by fabric name. What the node policy keeps on the host is in none. before has
+// the fabrics of an earlier look, by device id: a port that is down tells neither its rate nor its prefix, so its device stays where
+// it was, and is told as unhealthy, not as gone.
+func Assign(fabrics []settings.Fabric, devices []survey.Device, before map[string]string) map[string][]survey.Device {
 	out := map[string][]survey.Device{}
 	for _, d := range devices {
 		if d.Refused != nil {
 			continue
 		}
-		if i := slices.IndexFunc(fabrics, func(f settings.Fabric) bool { return fits(&f, &d) }); i >= 0 {
+		was := func(f settings.Fabric) bool { return !d.Active() && f.Name == before[d.ID] && named(&f.Match, &d) }
+		i := slices.IndexFunc(fabrics, was)
+		if i < 0 {
+			i = slices.IndexFunc(fabrics, func(f settings.Fabric) bool { return fits(&f, &d) })
+		}
+		if i >= 0 {
 			out[fabrics[i].Name] = append(out[fabrics[i].Name], d)
 		}
 	}
@@ -38,13 +46,18 @@ func fits(f *settings.Fabric, d *survey.Device) bool {
 	if m.IsZero() {
 		return d.Fabric == f.Name
 	}
-	if m.LinkLayer != "" && m.LinkLayer != string(d.LinkLayer()) {
-		return false
-	}
 	if m.SubnetPrefix != "" && d.Prefix != m.SubnetPrefix && (d.Prefix != "" || !d.InPod()) {
 		return false
 	}
 	if m.RateGb != 0 && d.RateGb != m.RateGb && (d.RateGb != 0 || !d.InPod()) {
+		return false
+	}
+	return named(&m, d)
+}
+
+// named tells whether link layer and names fit, which no state of the port changes.
+func named(m *settings.Match, d *survey.Device) bool {
+	if m.LinkLayer != "" && m.LinkLayer != string(d.LinkLayer()) {
 		return false
 	}
 	if len(m.Devices) == 0 {
@@ -80,16 +93,30 @@ func Units(f *settings.Fabric, devices []survey.Device) (out []deviceplugin.Unit
 	return out
 }
 
-// Config is a fabric's network configuration. master is the IPoIB interface of the node at hand in mode shared, whose
-// configuration is the node's own.
-func Config(f *settings.Fabric, master string) ([]byte, error) {
+// Here is what a fabric's configuration has of the node at hand.
+type Here struct {
+	Master string // mode shared: the interface that IPoIB children sit on
+	// nodeRanges: the first and last address of the node's part, and the directory in which host-local keeps what it has given.
+	First, Last netip.Addr
+	IPAMDir     string
+}
+
+// OfNode tells that a fabric's configuration is a file of each node: the definition has none.
+func OfNode(f *settings.Fabric) bool { return f.Mode == settings.Shared || f.NodeRanges != nil }
+
+// Config is a fabric's network configuration.
+func Config(f *settings.Fabric, h Here) ([]byte, error) {
 	c := map[string]any{"cniVersion": "1.0.0", "type": "fabric"}
 	if f.Mode == settings.Exclusive {
 		c["capabilities"] = map[string]any{"deviceID": true}
 	} else {
-		c["mode"], c["master"] = "ipoib", master
+		c["mode"], c["master"] = "ipoib", h.Master
 	}
 	maps.Copy(c, f.Network)
+	if r := f.NodeRanges; r != nil {
+		part := map[string]string{"subnet": r.Prefix.String(), "rangeStart": h.First.String(), "rangeEnd": h.Last.String()}
+		c["ipam"] = map[string]any{"type": "host-local", "dataDir": h.IPAMDir, "ranges": [][]map[string]string{{part}}}
+	}
 	c["name"] = f.Name
 	return json.MarshalIndent(c, "", "  ")
 }
@@ -97,7 +124,7 @@ func Config(f *settings.Fabric, master string) ([]byte, error) {
 // Check has the plugin's own parser read what the settings make of a fabric, so that a mistake is told here and not in the
 // events of every pod.
 func Check(f *settings.Fabric) error {
-	b, err := Config(f, "ib0")
+	b, err := Config(f, Here{Master: "ib0"})
 	if err != nil {
 		return fmt.Errorf("fabric %q: network: %w", f.Name, err)
 	}
@@ -136,12 +163,12 @@ const (
 	Owner              = "fabric-agent"
 )
 
-// Definition is a fabric's NetworkAttachmentDefinition: the same on every node. In mode shared it has no configuration of its
-// own, so that Multus takes the file of that name on the node.
+// Definition is a fabric's NetworkAttachmentDefinition: the same on every node. In mode shared and with nodeRanges it has no
+// configuration of its own, so that Multus takes the file of that name on the node.
 func Definition(f *settings.Fabric) (map[string]any, error) {
 	spec := map[string]any{}
-	if f.Mode == settings.Exclusive {
-		b, err := Config(f, "")
+	if !OfNode(f) {
+		b, err := Config(f, Here{})
 		if err != nil {
 			return nil, fmt.Errorf("fabric %q: network: %w", f.Name, err)
 		}

@@ -3,6 +3,7 @@ package network_test
 import (
 	"encoding/json"
 	"errors"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -52,7 +53,7 @@ func TestAssign(t *testing.T) {
 		"both":    {settings.Match{Devices: []string{"ibs*"}, RateGb: 100}, "mlx5_4 mlx5_5"},
 		"prefix":  {settings.Match{SubnetPrefix: "fe80:0000:0000:0001"}, "mlx5_5"},
 	} {
-		got := network.Assign([]settings.Fabric{{Name: "f", Match: tt.match}, {Name: "rest", Match: settings.Match{Devices: []string{"*"}}}}, devices)
+		got := network.Assign([]settings.Fabric{{Name: "f", Match: tt.match}, {Name: "rest", Match: settings.Match{Devices: []string{"*"}}}}, devices, nil)
 		var names []string
 		for _, d := range got["f"] {
 			names = append(names, d.HCA.Name)
@@ -63,6 +64,33 @@ func TestAssign(t *testing.T) {
 		if len(got["f"])+len(got["rest"]) != 4 {
 			t.Errorf("%s: %d devices are in a fabric", name, len(got["f"])+len(got["rest"]))
 		}
+	}
+}
+
+// A port that went down has another rate, or none, and belongs where it was.
+func TestAssignDown(t *testing.T) {
+	fabrics := []settings.Fabric{{Name: "slow", Match: settings.Match{RateGb: 10}}, {Name: "fast", Match: settings.Match{RateGb: 200, LinkLayer: "InfiniBand"}}, {Name: "ib-400g"}}
+	for name, tt := range map[string]struct {
+		state  device.PortState
+		before string
+		want   string
+	}{
+		"it was fast":              {device.PortDown, "fast", "fast"},
+		"it was discovered":        {device.PortInit, "ib-400g", "ib-400g"},
+		"nobody has seen it up":    {device.PortDown, "", "slow"},
+		"its fabric is gone":       {device.PortDown, "other", "slow"},
+		"it is up, and really new": {device.PortActive, "fast", "slow"},
+	} {
+		d := hca("0000:3b:00.0", "mlx5_0", "ibs108", tt.state)
+		d.RateGb, d.Prefix = 10, ""
+		if got := network.Assign(fabrics, []survey.Device{d}, map[string]string{d.ID: tt.before}); len(got) != 1 || len(got[tt.want]) != 1 {
+			t.Errorf("%s: %v, want %s", name, got, tt.want)
+		}
+	}
+	eth := hca("0000:3b:00.0", "mlx5_0", "ens1", device.PortDown)
+	eth.HCA.Ports[0].LinkLayer, eth.RateGb = device.Ethernet, 40
+	if got := network.Assign(fabrics, []survey.Device{eth}, map[string]string{eth.ID: "fast"}); len(got) != 0 {
+		t.Errorf("its card was replaced: %v", got)
 	}
 }
 
@@ -131,7 +159,7 @@ func TestSharedConfig(t *testing.T) {
 	if master != "ibs108" {
 		t.Errorf("master %q: the first device's port is down", master)
 	}
-	b, err := network.Config(&f, master)
+	b, err := network.Config(&f, network.Here{Master: master})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,6 +176,36 @@ func TestSharedConfig(t *testing.T) {
 		t.Errorf("%+v, %v", cfg, err)
 	}
 	def, err := network.Definition(&f)
+	if spec, ok := def["spec"].(map[string]any); err != nil || !ok || len(spec) != 0 {
+		t.Errorf("a configuration of its own would win over the node's file: %v, %v", def["spec"], err)
+	}
+}
+
+// With nodeRanges the definition has no configuration, and the node's file has its part.
+func TestNodeRange(t *testing.T) {
+	s, err := settings.Parse([]byte("fabrics: [{name: ib, network: {mtu: 4092}, nodeRanges: {range: 10.0.0.0/16, perNode: /26}}]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &s.Fabrics[0]
+	if err := network.Check(f); err != nil {
+		t.Error(err)
+	}
+	b, err := network.Config(f, network.Here{First: netip.MustParseAddr("10.0.3.64"), Last: netip.MustParseAddr("10.0.3.127"), IPAMDir: "/run/fabric-cni/ipam"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got map[string]any
+	if err := json.Unmarshal(b, &got); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{"cniVersion": "1.0.0", "name": "ib", "type": "fabric", "mtu": float64(4092), "capabilities": map[string]any{"deviceID": true},
+		"ipam": map[string]any{"type": "host-local", "dataDir": "/run/fabric-cni/ipam",
+			"ranges": []any{[]any{map[string]any{"subnet": "10.0.0.0/16", "rangeStart": "10.0.3.64", "rangeEnd": "10.0.3.127"}}}}}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	def, err := network.Definition(f)
 	if spec, ok := def["spec"].(map[string]any); err != nil || !ok || len(spec) != 0 {
 		t.Errorf("a configuration of its own would win over the node's file: %v, %v", def["spec"], err)
 	}
@@ -175,7 +233,7 @@ func TestWriteFiles(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "net.d")
 	write := func(configs map[string][]byte, want bool, files ...string) {
 		t.Helper()
-		changed, err := network.WriteFiles(dir, configs)
+		changed, err := network.WriteFiles(dir, configs, func(name string) bool { return name == "kept" })
 		if err != nil || changed != want {
 			t.Errorf("changed %v, %v", changed, err)
 		}
@@ -195,7 +253,8 @@ func TestWriteFiles(t *testing.T) {
 	}
 	write(map[string][]byte{"a": []byte("1"), "b": []byte("2")}, false, "fabric-agent-a.conf", "fabric-agent-b.conf", "user.conf")
 	write(map[string][]byte{"b": []byte("3")}, true, "fabric-agent-b.conf", "user.conf")
-	write(nil, true, "user.conf")
+	write(map[string][]byte{"b": []byte("3"), "kept": []byte("4")}, true, "fabric-agent-b.conf", "fabric-agent-kept.conf", "user.conf")
+	write(nil, true, "fabric-agent-kept.conf", "user.conf")
 }
 
 // Two fabrics by rate; a port that goes down stays in its own.
@@ -206,7 +265,7 @@ func TestDiscover(t *testing.T) {
 		t.Errorf("%+v: %+v", found, devices)
 	}
 	fabrics := []settings.Fabric{{Name: "ib-200g"}}
-	assigned := network.Assign(fabrics, devices)
+	assigned := network.Assign(fabrics, devices, nil)
 	if len(assigned["ib-200g"]) != 1 {
 		t.Errorf("%+v", assigned)
 	}

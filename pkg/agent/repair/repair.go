@@ -3,16 +3,11 @@
 package repair
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"log/slog"
-	"os/exec"
-	"strings"
 	"time"
 
 	"github.com/fabric-cni/fabric-cni/pkg/journal"
@@ -26,6 +21,9 @@ type Loop struct {
 	// HostProc is a /proc of the host, in a container; empty on the host itself. It shows the processes of pods (a namespace whose
 	// path is gone lives on with a process), and the way to the host's files.
 	HostProc string
+	// Sandboxes are the container runtime's, by container id: true for those that are ready. Nil, or an error: only the namespaces
+	// tell who lives.
+	Sandboxes func(context.Context) (map[string]bool, error)
 	// Grace is how long an attachment has to have been dead before it is touched: the runtime's own DEL is on its way while a
 	// pod is being deleted, and knows more.
 	Grace time.Duration
@@ -38,6 +36,7 @@ type Loop struct {
 	Done func(e *journal.Entry, err error)
 
 	dead map[journal.Key]time.Time // since when
+	mute bool                      // the runtime did not answer
 }
 
 // Run looks at once and then every interval, until ctx ends.
@@ -60,10 +59,17 @@ func (l *Loop) Once(ctx context.Context) []*journal.Entry {
 	if err != nil {
 		l.Log.Error("journal has entries that cannot be read: their devices come home with the pod's own DEL", "error", err)
 	}
+	ready := map[string]bool{}
+	if len(entries) > 0 {
+		ready = l.sandboxes(ctx)
+	}
 	dead := map[journal.Key]time.Time{}
 	var out []*journal.Entry
 	for _, e := range entries {
-		live, err := l.alive(e)
+		live, err := ready[e.ContainerID], error(nil)
+		if !live {
+			live, err = l.alive(e)
+		}
 		if err != nil {
 			l.Log.Error("cannot tell whether the pod lives: leaving it alone", "attachment", e.String(), "error", err)
 		}
@@ -94,6 +100,21 @@ func (l *Loop) Once(ctx context.Context) []*journal.Entry {
 	return out
 }
 
+// sandboxes asks the runtime. That it does not answer is told once.
+func (l *Loop) sandboxes(ctx context.Context) map[string]bool {
+	if l.Sandboxes == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	list, err := l.Sandboxes(ctx)
+	if (err != nil) != l.mute {
+		l.mute = err != nil
+		l.Log.Info("which pods live is told by their namespaces, and by the container runtime if it answers", "answers", err == nil, "error", err)
+	}
+	return list
+}
+
 // alive tells whether the attachment's own namespace is there: by what it is, not by where it was, as the path may be
 // another pod's by now.
 func (l *Loop) alive(e *journal.Entry) (bool, error) {
@@ -117,38 +138,9 @@ func (l *Loop) alive(e *journal.Entry) (bool, error) {
 	return false, nil
 }
 
-// giveBack calls the plugin as the runtime would have. CNI_NETNS stays empty: the namespace is gone, and its path may be
-// another pod's.
+// giveBack calls the plugin where it finds what it finds when the runtime calls it.
 func (l *Loop) giveBack(ctx context.Context, e *journal.Entry) error {
 	ctx, cancel := context.WithTimeout(ctx, l.CallTimeout)
 	defer cancel()
-	conf := e.Conf
-	if len(conf) == 0 {
-		var err error
-		if conf, err = json.Marshal(map[string]string{"cniVersion": "1.0.0", "name": e.Network, "type": "fabric"}); err != nil {
-			return err
-		}
-	}
-	return inHost(l.HostProc, func() error { return l.call(ctx, e, conf) })
-}
-
-func (l *Loop) call(ctx context.Context, e *journal.Entry, conf []byte) error {
-	cmd := exec.CommandContext(ctx, l.Plugin)
-	cmd.Stdin = bytes.NewReader(conf)
-	cmd.Env = []string{
-		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-		"CNI_COMMAND=DEL", "CNI_CONTAINERID=" + e.ContainerID, "CNI_IFNAME=" + e.IfName, "CNI_NETNS=",
-		"CNI_ARGS=" + e.Args, "CNI_PATH=" + e.Path,
-	}
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	cmd.WaitDelay = time.Second // an IPAM plugin that outlives it may hold the pipes
-	if err := cmd.Run(); err != nil {
-		var said struct{ Msg string }
-		if json.Unmarshal(stdout.Bytes(), &said) == nil && said.Msg != "" {
-			return errors.New(said.Msg)
-		}
-		return fmt.Errorf("DEL by %s: %w: %s", l.Plugin, err, strings.TrimSpace(stderr.String()))
-	}
-	return nil
+	return inHost(l.HostProc, func() error { return Del(ctx, l.Plugin, e) })
 }

@@ -1,7 +1,9 @@
 package repair_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -180,6 +182,34 @@ func TestPathReused(t *testing.T) {
 	n.now = n.now.Add(time.Hour)
 	n.repaired(1)
 	sandbox.Run(t, "ip", "-n", "pod-c", "link", "show", "net1")
+}
+
+// While the runtime says that the sandbox is ready nothing is taken, whatever the namespace looks like. One that it lists as not ready, one
+// that it does not list, and a runtime that does not answer leave it to the namespace.
+func TestRuntimeKnowsBetter(t *testing.T) {
+	for name, tt := range map[string]struct {
+		list map[string]bool
+		err  error
+		want int
+	}{
+		"ready":     {map[string]bool{"pod-r": true}, nil, 0},
+		"not ready": {map[string]bool{"pod-r": false}, nil, 1},
+		"unknown":   {map[string]bool{"other": true}, nil, 1},
+		"silent":    {nil, errors.New("connection refused"), 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			n.loop.Sandboxes = func(context.Context) (map[string]bool, error) { return tt.list, tt.err }
+			n.pod("pod-r")()
+			n.now = n.now.Add(time.Hour)
+			n.repaired(0)
+			n.now = n.now.Add(time.Hour)
+			n.repaired(tt.want)
+			if n.entries() != 1-tt.want {
+				t.Errorf("%d entries", n.entries())
+			}
+		})
+	}
 }
 
 func TestRestartBeginsTheGracePeriodAgain(t *testing.T) {

@@ -3,14 +3,11 @@
 package settings
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/netip"
 	"os"
 	"path"
-	"slices"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -33,6 +30,8 @@ type Fabric struct {
 	Namespace string `json:"namespace"` // of the NetworkAttachmentDefinition; default "default"
 	// Network is what its configuration has beside what the agent knows: ipam, mtu, routing and so on.
 	Network map[string]any `json:"network"`
+	// NodeRanges replaces network.ipam: each node has a part of the range for itself, and no lock of the cluster is taken.
+	NodeRanges *NodeRanges `json:"nodeRanges"`
 }
 
 // Mode is how devices are handed out.
@@ -63,6 +62,9 @@ const ResourcePrefix = "fabric.dev/"
 
 // Resource is what pods ask for.
 func (f *Fabric) Resource() string { return ResourcePrefix + f.Name }
+
+// Definition is the namespace/name of the fabric's NetworkAttachmentDefinition.
+func (f *Fabric) Definition() string { return f.Namespace + "/" + f.Name }
 
 // Load reads the file. A file that is not there has no fabrics: the agent still installs and repairs.
 func Load(file string) (*Settings, error) {
@@ -97,7 +99,7 @@ func Parse(b []byte) (*Settings, error) {
 		}
 		seen[f.Name] = true
 	}
-	return s, s.overlap()
+	return s, s.addresses()
 }
 
 func (f *Fabric) complete() error {
@@ -143,61 +145,4 @@ func isLabel(s string) bool {
 		ok = ok && (c == '-' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z')
 	}
 	return ok
-}
-
-// overlap refuses two fabrics with addresses in common: each has its own whereabouts pool, and both would hand them out.
-func (s *Settings) overlap() error {
-	type owned struct {
-		fabric string
-		prefix netip.Prefix
-	}
-	var all []owned
-	for i := range s.Fabrics {
-		f := &s.Fabrics[i]
-		for _, text := range f.ranges() {
-			_, bare, isSpan := strings.Cut(text, "-") // 192.168.2.225-192.168.2.229/28
-			if !isSpan {
-				bare = text
-			}
-			p, err := netip.ParsePrefix(bare)
-			if err != nil {
-				return fmt.Errorf("fabric %q: network.ipam: range %q: want an address with a prefix length, as in 192.168.10.0/24", f.Name, text)
-			}
-			p = p.Masked()
-			for _, o := range all {
-				if o.prefix.Overlaps(p) && o.fabric != f.Name {
-					return fmt.Errorf("fabric %q: network.ipam: range %s overlaps %s of fabric %q: both would give out the same addresses", f.Name, p, o.prefix, o.fabric)
-				}
-			}
-			all = append(all, owned{f.Name, p})
-		}
-	}
-	return nil
-}
-
-// ranges are those of whereabouts (range, ipRanges) and host-local (subnet, ranges).
-func (f *Fabric) ranges() (out []string) {
-	b, err := json.Marshal(f.Network["ipam"])
-	if err != nil {
-		return nil
-	}
-	var ipam struct {
-		Range    string
-		Subnet   string
-		IPRanges []struct{ Range string }
-		Ranges   [][]struct{ Subnet string }
-	}
-	if json.Unmarshal(b, &ipam) != nil {
-		return nil // the plugin's parser says it better
-	}
-	out = append(out, ipam.Range, ipam.Subnet)
-	for _, r := range ipam.IPRanges {
-		out = append(out, r.Range)
-	}
-	for _, set := range ipam.Ranges {
-		for _, r := range set {
-			out = append(out, r.Subnet)
-		}
-	}
-	return slices.DeleteFunc(out, func(s string) bool { return s == "" })
 }

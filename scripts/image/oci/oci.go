@@ -1,21 +1,27 @@
-// Package oci writes container images as OCI archives without a builder, a registry or a daemon: files in, one tar out. The same
-// input gives the same bytes.
+// Package oci writes container images as OCI archives without a builder, a registry or a daemon: files in, one tar out, by
+// go-containerregistry. The same input gives the same bytes.
 package oci
 
 import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 	"slices"
 	"strings"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
 // File is one entry of the image's file system. With neither Source nor Link it is a directory.
@@ -42,107 +48,77 @@ type Config struct {
 	Labels     map[string]string `json:"Labels,omitempty"`
 }
 
-// descriptor points to a blob (image-spec, descriptor.md).
-type descriptor struct {
-	MediaType   string            `json:"mediaType"`
-	Digest      string            `json:"digest"`
-	Size        int               `json:"size"`
-	Platform    *platform         `json:"platform,omitempty"`
-	Annotations map[string]string `json:"annotations,omitempty"`
-}
-
-type platform struct {
-	Architecture string `json:"architecture"`
-	OS           string `json:"os"`
-}
-
-const (
-	typeIndex    = "application/vnd.oci.image.index.v1+json"
-	typeManifest = "application/vnd.oci.image.manifest.v1+json"
-	typeConfig   = "application/vnd.oci.image.config.v1+json"
-	typeLayer    = "application/vnd.oci.image.layer.v1.tar+gzip"
-)
-
 // epoch is the time of everything in an image: the time of a build is no part of its input.
-const epoch = "1970-01-01T00:00:00Z"
+var epoch = v1.Time{Time: time.Unix(0, 0).UTC()}
 
 // Write writes the images, one per platform, as an archive with one name ("example.com/fabric-agent:v1"), and returns the
 // digest of its index.
 func Write(w io.Writer, name string, images ...Image) (digest string, err error) {
-	blobs := map[string][]byte{}
-	add := func(mediaType string, b []byte) descriptor {
-		sum := sha256.Sum256(b)
-		d := descriptor{MediaType: mediaType, Digest: "sha256:" + hex.EncodeToString(sum[:]), Size: len(b)}
-		blobs["blobs/sha256/"+hex.EncodeToString(sum[:])] = b
-		return d
-	}
-	var manifests []descriptor
+	var manifests []mutate.IndexAddendum
 	for _, i := range images {
-		d, err := i.manifest(add)
+		image, err := i.build()
 		if err != nil {
 			return "", fmt.Errorf("image for %s: %w", i.Architecture, err)
 		}
-		d.Platform = &platform{i.Architecture, "linux"}
-		manifests = append(manifests, d)
+		manifests = append(manifests, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: &v1.Platform{Architecture: i.Architecture, OS: "linux"}}})
 	}
-	index := func(manifests ...descriptor) ([]byte, error) {
-		return json.Marshal(map[string]any{"schemaVersion": 2, "mediaType": typeIndex, "manifests": manifests})
-	}
-	b, err := index(manifests...)
+	index := mutate.IndexMediaType(mutate.AppendManifests(empty.Index, manifests...), types.OCIImageIndex)
+	sum, err := index.Digest()
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("index: %w", err)
 	}
-	root := add(typeIndex, b)
 	_, tag, _ := strings.Cut(path.Base(name), ":")
-	root.Annotations = map[string]string{"io.containerd.image.name": name, "org.opencontainers.image.ref.name": tag}
-	if blobs["index.json"], err = index(root); err != nil {
+	root := mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: index, Descriptor: v1.Descriptor{
+		Annotations: map[string]string{"io.containerd.image.name": name, "org.opencontainers.image.ref.name": tag}}})
+	dir, err := os.MkdirTemp("", "oci-")
+	if err != nil {
 		return "", err
 	}
-	blobs["oci-layout"] = []byte(`{"imageLayoutVersion":"1.0.0"}`)
-	return root.Digest, archive(w, blobs)
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if _, err := layout.Write(dir, root); err != nil {
+		return "", fmt.Errorf("write layout: %w", err)
+	}
+	return sum.String(), archive(w, os.DirFS(dir))
 }
 
-func (i *Image) manifest(add func(string, []byte) descriptor) (descriptor, error) {
-	layer, diff, err := i.layer()
+// build makes one platform's image: one layer on nothing.
+func (i *Image) build() (v1.Image, error) {
+	content, err := i.content()
 	if err != nil {
-		return descriptor{}, err
+		return nil, err
 	}
-	config, err := json.Marshal(map[string]any{
-		"architecture": i.Architecture, "os": "linux", "created": epoch, "config": i.Config,
-		"rootfs":  map[string]any{"type": "layers", "diff_ids": []string{diff}},
-		"history": []map[string]any{{"created": epoch}},
-	})
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil },
+		tarball.WithCompressionLevel(gzip.BestSpeed), tarball.WithMediaType(types.OCILayer))
 	if err != nil {
-		return descriptor{}, err
+		return nil, err
 	}
-	b, err := json.Marshal(map[string]any{"schemaVersion": 2, "mediaType": typeManifest,
-		"config": add(typeConfig, config), "layers": []descriptor{add(typeLayer, layer)}})
+	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	image, err := mutate.Append(base, mutate.Addendum{Layer: layer, MediaType: types.OCILayer, History: v1.History{Created: epoch}})
 	if err != nil {
-		return descriptor{}, err
+		return nil, err
 	}
-	return add(typeManifest, b), nil
+	config, err := image.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	config = config.DeepCopy()
+	config.Architecture, config.OS, config.Created = i.Architecture, "linux", epoch
+	config.Config = v1.Config{Entrypoint: i.Config.Entrypoint, Env: i.Config.Env, User: i.Config.User, Labels: i.Config.Labels}
+	return mutate.ConfigFile(image, config)
 }
 
-// layer returns the compressed layer and the digest of what is in it.
-func (i *Image) layer() ([]byte, string, error) {
+// content is the layer's tar.
+func (i *Image) content() ([]byte, error) {
 	files := slices.Clone(i.Files)
 	slices.SortFunc(files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
 	var out bytes.Buffer
-	sum := sha256.New()
-	z, err := gzip.NewWriterLevel(&out, gzip.BestSpeed)
-	if err != nil {
-		return nil, "", err
-	}
-	t := tar.NewWriter(io.MultiWriter(z, sum))
+	t := tar.NewWriter(&out)
 	for _, f := range files {
 		if err := f.write(t); err != nil {
-			return nil, "", fmt.Errorf("%s: %w", f.Path, err)
+			return nil, fmt.Errorf("%s: %w", f.Path, err)
 		}
 	}
-	if err := errors.Join(t.Close(), z.Close()); err != nil {
-		return nil, "", err
-	}
-	return out.Bytes(), "sha256:" + hex.EncodeToString(sum.Sum(nil)), nil
+	return out.Bytes(), t.Close()
 }
 
 func (f *File) write(t *tar.Writer) error {
@@ -173,20 +149,25 @@ func (f *File) write(t *tar.Writer) error {
 	return err
 }
 
-func archive(w io.Writer, blobs map[string][]byte) error {
-	names := make([]string, 0, len(blobs))
-	for n := range blobs {
-		names = append(names, n)
-	}
-	slices.Sort(names)
+// archive packs a layout, whose files are walked in the order of their names.
+func archive(w io.Writer, dir fs.FS) error {
 	t := tar.NewWriter(w)
-	for _, n := range names {
-		if err := t.WriteHeader(&tar.Header{Name: n, Mode: 0o644, Size: int64(len(blobs[n])), Typeflag: tar.TypeReg, Format: tar.FormatPAX}); err != nil {
+	err := fs.WalkDir(dir, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
 			return err
 		}
-		if _, err := t.Write(blobs[n]); err != nil {
+		b, err := fs.ReadFile(dir, name)
+		if err != nil {
 			return err
 		}
+		if err := t.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(b)), Typeflag: tar.TypeReg, Format: tar.FormatPAX}); err != nil {
+			return err
+		}
+		_, err = t.Write(b)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("write archive: %w", err)
 	}
 	return t.Close()
 }

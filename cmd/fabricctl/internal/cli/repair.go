@@ -1,10 +1,7 @@
 package cli
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fabric-cni/fabric-cni/pkg/agent/repair"
 	"github.com/fabric-cni/fabric-cni/pkg/journal"
 )
 
@@ -72,29 +70,13 @@ Exit status 3 tells that something could not be given back; calling it again is 
 	return c
 }
 
-// del runs the plugin's DEL for an entry, with the configuration of its ADD. The plugin compares identities of namespaces, not
-// paths: a pod that has come to the same path meanwhile is safe.
+// del calls the plugin, which it has to find first, as the agent would.
 func del(ctx context.Context, plugin string, e *journal.Entry) error {
 	path, err := findPlugin(plugin, e.Path)
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, path)
-	cmd.Stdin = bytes.NewReader(e.Conf)
-	cmd.Env = append(os.Environ(), "CNI_COMMAND=DEL", "CNI_CONTAINERID="+e.ContainerID, "CNI_IFNAME="+e.IfName, "CNI_NETNS="+e.NetnsPath,
-		"CNI_ARGS="+e.Args, "CNI_PATH="+e.Path)
-	var out, diag bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &diag
-	if err := cmd.Run(); err != nil {
-		var said struct {
-			Msg string `json:"msg"`
-		}
-		if json.Unmarshal(out.Bytes(), &said) == nil && said.Msg != "" {
-			return errors.New(said.Msg)
-		}
-		return fmt.Errorf("%s DEL: %w %s", path, err, strings.TrimSpace(diag.String()))
-	}
-	return nil
+	return repair.Del(ctx, path, e)
 }
 
 func findPlugin(plugin, cniPath string) (string, error) {

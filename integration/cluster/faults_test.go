@@ -1,0 +1,110 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fabric-cni/fabric-cni/pkg/journal"
+)
+
+// entries is where the node's journal is.
+const entries = journal.DefaultDir + "/attachments/"
+
+// hasTwo asserts that two devices and two addresses are out.
+func hasTwo(t *testing.T, n *LabNode) {
+	t.Helper()
+	if held, err := allocations(); err != nil || len(held) != 2 {
+		t.Errorf("addresses: %v, %v", held, err)
+	}
+	if out := on(t, n, "ls "+entries+" | wc -l"); out != "2\n" {
+		t.Errorf("attachments: %s", out)
+	}
+}
+
+// One pod, to which everything happens.
+func killed(t *testing.T, n *LabNode) {
+	railPod(t, "p1", fabric200, 2, n.Name)
+	podReady(t, "p1")
+	hasTwo(t, n)
+	stage(t, "pod is Ready")
+	agentKilled(t, n)
+	hasTwo(t, n)
+	pauseKilled(t, n)
+	hasTwo(t, n)
+	kubeletKilled(t, n)
+}
+
+// The agent that kubelet starts again finds the devices in the pod, and offers no fewer than before.
+func agentKilled(t *testing.T, n *LabNode) {
+	t.Helper()
+	on(t, n, "kill -9 $(pidof fabric-agent)")
+	eventually(t, "there is another agent", func() error {
+		out, err := output("kubectl", "-n", "fabric-system", "get", "pod", "--field-selector", "spec.nodeName="+n.Name,
+			"-o", "jsonpath={.items[*].status.containerStatuses[*].restartCount} {.items[*].status.containerStatuses[*].ready}")
+		if err == nil && out != "1 true" {
+			err = textError(out)
+		}
+		return err
+	})
+	offersAll(t, n)
+	stage(t, "there is another agent")
+}
+
+// offersAll waits until kubelet counts all devices of the fabric, those without a cable as unhealthy.
+func offersAll(t *testing.T, n *LabNode) {
+	t.Helper()
+	want := fmt.Sprintf("%d %d", len(n.Rails)+2, len(n.Rails))
+	eventually(t, "all devices are offered: "+want, func() error {
+		out, err := output("kubectl", "get", "node", n.Name, "-o", `jsonpath={.status.capacity.fabric\.dev/`+fabric200+`} {.status.allocatable.fabric\.dev/`+fabric200+"}")
+		if err == nil && out != want {
+			err = textError(out)
+		}
+		return err
+	})
+}
+
+// kubelet makes a new sandbox for the same pod: the devices go home and come again.
+func pauseKilled(t *testing.T, n *LabNode) {
+	t.Helper()
+	ids := strings.Fields(on(t, n, `grep -ho '"containerID": *"[0-9a-f]*"' `+entries+`* | grep -o '[0-9a-f]\{64\}'`))
+	if ids = slices.Compact(ids); len(ids) != 1 {
+		t.Fatalf("containers with devices: %v", ids)
+	}
+	on(t, n, "kill -9 $(ctr -n k8s.io tasks ls | awk '$1 == \""+ids[0]+"\" {print $2}')")
+	eventually(t, "the pod has another sandbox", func() error {
+		out, err := n.Run("grep -L " + ids[0] + " " + entries + "* | wc -l")
+		if err == nil && out != "2\n" {
+			err = textError("entries of another: " + out)
+		}
+		return err
+	})
+	podReady(t, "p1")
+	stage(t, "the pod has another sandbox")
+}
+
+// kubelet dies when the first of two devices is home, and the pod goes all the same once there is a kubelet again.
+func kubeletKilled(t *testing.T, n *LabNode) {
+	t.Helper()
+	k(t, "delete", "pod", "p1", "--wait=false")
+	on(t, n, "until [ $(ls "+entries+" | wc -l) -lt 2 ]; do sleep .05; done; kill -9 $(cat /run/kubelet.pid)")
+	stage(t, "kubelet is dead")
+	if err := n.StartKubelet(); err != nil {
+		t.Fatal(err)
+	}
+	gone(t, "p1")
+}
+
+// Without Multus the runtime calls the cluster's own network alone, and the pod's namespace goes with the devices in it.
+func multusAbsent(t *testing.T, n *LabNode) {
+	railPod(t, "p1", fabric200, 2, n.Name)
+	podReady(t, "p1")
+	stage(t, "pod is Ready")
+	on(t, n, `cd /etc/cni/net.d && mv 00-multus.conf /run/ && mv /opt/cni/bin/multus /run/
+tr -d '\n' </run/00-multus.conf | sed 's/.*"delegates":\[\(.*\)\]}$/\1/' >10-bridge.conflist`)
+	gone(t, "p1")
+	nodeEventOf(t, n.Name, "DeviceRepaired", "network "+fabric200)
+	stage(t, "the agent has repaired")
+	on(t, n, "rm /etc/cni/net.d/10-bridge.conflist; mv /run/multus /opt/cni/bin/ && mv /run/00-multus.conf /etc/cni/net.d/")
+}

@@ -1,0 +1,235 @@
+package cluster
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/fabric-cni/fabric-cni/integration/lab"
+	"github.com/fabric-cni/fabric-cni/integration/lab/guest"
+)
+
+// LabNode is a worker node that is a guest of the lab: a kernel of its own in exclusive RDMA mode, with simulated HCAs.
+type LabNode struct {
+	Name   string
+	Number int
+	Rails  []Rail // those with a cable
+
+	cluster *Cluster
+	dir     string // its /out
+	cancel  context.CancelFunc
+	ended   chan error
+}
+
+// Rail is an HCA on a PCI function of a LabNode.
+type Rail struct{ HCA, Netdev, PCI string }
+
+//go:embed labnode.sh
+var labnodeScript string
+
+// firstSlot is where the PCI functions of the rails begin: above those that QEMU uses itself.
+const firstSlot = 0x10
+
+// Boot starts a node, without its kubelet. Its rails are called as they are called on this node and no other.
+func (c *Cluster) Boot(number int, images []string, rails ...Rail) (*LabNode, error) {
+	n := &LabNode{Name: fmt.Sprintf("lab%d", number), Number: number, Rails: rails, cluster: c, ended: make(chan error, 1)}
+	n.dir = filepath.Join(c.run, n.Name)
+	for i := range n.Rails {
+		n.Rails[i].PCI = fmt.Sprintf("0000:00:%02x.0", firstSlot+i)
+	}
+	if err := n.files(images); err != nil {
+		return nil, err
+	}
+	// The address is the guest's. Here it is one that QEMU listens on, and a connection must not come from it.
+	for _, args := range []string{"addr add IP/32 dev lo", "route replace local IP dev lo src " + nodeIP + " table local"} {
+		if out, err := exec.Command("ip", strings.Fields(strings.ReplaceAll(args, "IP", n.IP()))...).CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("address of node %s: %w: %s", n.Name, err, out)
+		}
+	}
+	return n, n.powerOn()
+}
+
+// IP is the node's address.
+func (n *LabNode) IP() string { return fmt.Sprintf("10.77.%d.1", n.Number) }
+
+func (n *LabNode) powerOn() error {
+	kernel, err := lab.Find("6.12")
+	if err != nil {
+		return err
+	}
+	devices := []string{"-netdev", fmt.Sprintf("user,id=n0,hostfwd=tcp:%[1]s:10250-:10250,hostfwd=tcp:%[1]s:2222-:2222", n.IP()),
+		"-device", "virtio-net-pci,netdev=n0,romfile="}
+	for i := range n.Rails {
+		devices = append(devices, "-device", fmt.Sprintf("nvme,serial=rail%d,addr=%#x", i, firstSlot+i)) // fakeib drives it as an HCA
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	n.cancel = cancel
+	go func() {
+		res, err := lab.Run(ctx, kernel, lab.Spec{
+			Script: labnodeScript, OutDir: n.dir, Devices: devices, MemoryMiB: 1536, Timeout: time.Hour,
+			Append: []string{"ib_core.netns_mode=0", "apparmor=0", "audit=0"},
+		})
+		if err == nil && res.Status != 0 {
+			err = fmt.Errorf("the set-up of node %s ended with status %d", n.Name, res.Status)
+		}
+		n.ended <- err
+	}()
+	return nil
+}
+
+// Shutdown ends the guest, and returns what its kernel has complained about.
+func (n *LabNode) Shutdown() error {
+	if err := os.WriteFile(filepath.Join(n.dir, "end"), nil, 0o600); err != nil {
+		return err
+	}
+	stuck := time.AfterFunc(2*time.Minute, n.cancel)
+	defer stuck.Stop()
+	err := <-n.ended
+	n.ended <- err
+	return err
+}
+
+// files writes what the guest finds in /out.
+func (n *LabNode) files(images []string) error {
+	if err := os.MkdirAll(filepath.Join(n.dir, "net.d"), 0o755); err != nil {
+		return err
+	}
+	hcas := make([]string, 0, len(n.Rails))
+	for _, r := range n.Rails {
+		hcas = append(hcas, r.HCA+"="+r.Netdev)
+	}
+	for _, image := range images {
+		if err := os.Link(image, filepath.Join(n.dir, filepath.Base(image))); err != nil {
+			return err
+		}
+	}
+	if err := n.cluster.authority.sign(n.Name, "system:node:"+n.Name, "system:nodes", n.IP(), n.Name); err != nil {
+		return err
+	}
+	net := filepath.Join(n.dir, "net.d")
+	errs := []error{n.cluster.kubeconfigAt(filepath.Join(n.dir, "kubelet.kubeconfig"), serviceURL, n.Name)}
+	for _, who := range []string{"multus", "whereabouts"} {
+		dir := filepath.Join(net, who+".d")
+		errs = append(errs, os.MkdirAll(dir, 0o755))
+		token, err := n.cluster.token(who)
+		errs = append(errs, err, n.cluster.kubeconfigAt(filepath.Join(dir, who+".kubeconfig"), serviceURL, token))
+	}
+	runDirs := strings.NewReplacer("address: "+nodeIP, "address: 0.0.0.0", "RUN/containerd", "/var/lib/containerd", "RUN/pki/kubelet", n.cluster.run+"/pki/"+n.Name, "RUN", n.cluster.run)
+	for file, text := range map[string]string{
+		"env":                                  fmt.Sprintf("NAME=%s\nNUMBER=%d\nHCAS=%q\nCACHE=%s\nRUN=%s\n", n.Name, n.Number, strings.Join(hcas, " "), n.cluster.cache, n.cluster.run),
+		"containerd.toml":                      runDirs.Replace(containerdConfig),
+		"kubelet.yaml":                         runDirs.Replace(kubeletConfig),
+		"net.d/whereabouts.d/whereabouts.conf": whereaboutsConf,
+		"net.d/00-multus.conf":                 strings.ReplaceAll(multusConf, "10.244.0.0/24", fmt.Sprintf("10.244.%d.0/24", n.Number)),
+	} {
+		errs = append(errs, os.WriteFile(filepath.Join(n.dir, file), []byte(text), 0o600))
+	}
+	return errors.Join(errs...)
+}
+
+// Booted waits until the node has its HCAs, containerd and the images.
+func (n *LabNode) Booted() error {
+	return n.wait("has booted", 4*time.Minute, func() error {
+		_, err := os.Stat(filepath.Join(n.dir, "booted"))
+		return err
+	})
+}
+
+// Join starts kubelet, and waits until the node is Ready.
+func (n *LabNode) Join() error {
+	if err := errors.Join(n.Booted(), n.StartKubelet()); err != nil {
+		return err
+	}
+	return n.wait("is Ready", 3*time.Minute, func() error {
+		_, err := output("kubectl", "wait", "--for=condition=Ready", "--timeout=5s", "node/"+n.Name)
+		return err
+	})
+}
+
+// StartKubelet starts it, again if need be.
+func (n *LabNode) StartKubelet() error {
+	_, err := n.Run(fmt.Sprintf(`. /out/env; export PATH=$CACHE/debroot/usr/sbin:$CACHE/debroot/usr/bin:$PATH
+setsid $CACHE/bin/kubelet --config /out/kubelet.yaml --kubeconfig /out/kubelet.kubeconfig --hostname-override %s --node-ip %s \
+  --node-labels fabric.test/lab=true --root-dir /var/lib/kubelet --housekeeping-interval 30s -v=2 >>/out/kubelet.log 2>&1 </dev/null &
+echo $! >/run/kubelet.pid`, n.Name, n.IP()))
+	return err
+}
+
+// wait polls, unless the guest has ended.
+func (n *LabNode) wait(what string, limit time.Duration, f func() error) error {
+	var ended error
+	err := poll("node "+n.Name+" "+what, limit, func() error {
+		select {
+		case ended = <-n.ended:
+			n.ended <- ended
+			return nil
+		default:
+			return f()
+		}
+	})
+	return errors.Join(err, ended)
+}
+
+// Run executes a shell script on the node and returns its output.
+func (n *LabNode) Run(script string) (string, error) {
+	out, status, err := n.call(http.MethodPost, "/run", script)
+	if err == nil && status != "0" {
+		err = fmt.Errorf("exit status %s: %s", status, out)
+	}
+	if err != nil {
+		err = fmt.Errorf("on node %s: %s: %w", n.Name, script, err)
+	}
+	return string(out), err
+}
+
+// State is what the lab's tests compare of a host.
+func (n *LabNode) State() (s guest.State, err error) {
+	b, _, err := n.call(http.MethodGet, "/state", "")
+	if err != nil {
+		return s, fmt.Errorf("state of node %s: %w", n.Name, err)
+	}
+	return s, json.Unmarshal(b, &s)
+}
+
+func (n *LabNode) call(method, path, body string) (answer []byte, status string, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+n.IP()+":2222"+path, strings.NewReader(body))
+	if err != nil {
+		return nil, "", err
+	}
+	req.Close = true // the guest may be another one next time
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, "", err
+	}
+	defer res.Body.Close()
+	if answer, err = io.ReadAll(res.Body); err == nil && res.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", res.Status, answer)
+	}
+	return answer, res.Header.Get("X-Status"), err
+}
+
+// Logs writes the ends of what the node has to say.
+func (n *LabNode) Logs(w io.Writer) {
+	for _, file := range []string{"console", "output", "containerd.log", "kubelet.log"} {
+		if b, err := os.ReadFile(filepath.Join(n.dir, file)); err == nil {
+			fmt.Fprintf(w, "==> %s: %s\n%s\n", n.Name, file, lastLines(string(b), 20))
+		}
+	}
+	out, err := n.Run(`cd /var/log; for log in multus.log pods/fabric-system_*/*/*.log; do echo "==> $log"; tail -n 20 $log | cut -c1-600; done
+find /run/fabric-cni -type f; ip -br link; ls -l /sys/class/infiniband; ls /run/netns; dmesg | tail -n 10`)
+	fmt.Fprintf(w, "%s\n", out)
+	if err != nil {
+		fmt.Fprintln(w, err)
+	}
+}

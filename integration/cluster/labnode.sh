@@ -1,0 +1,65 @@
+#!/bin/sh
+# labnode.sh   makes a guest of the lab a node of the cluster, all but its kubelet. Runs as root in the guest.
+#
+# /out/env says which one: NAME, NUMBER, HCAS (words RDMA-DEVICE=NETDEV, those on PCI functions first), CACHE, RUN.
+# What a node keeps is on RAM disks: a reboot loses it, as a new node would not have it.
+set -eu
+# shellcheck source=/dev/null
+. /out/env
+export PATH="$CACHE/debroot/usr/sbin:$CACHE/debroot/usr/bin:$CACHE/bin:$PATH"
+
+hostname "$NAME"
+mount --make-rshared /
+modprobe virtio_net
+ip link set eth0 up
+ip address add 10.0.2.15/24 dev eth0
+ip address add "10.77.$NUMBER.1/32" dev eth0
+ip route add default via 10.0.2.2
+"$RUN/bin/nodeagent" :2222 >/out/nodeagent.log 2>&1 &
+
+mount -t cgroup2 cgroup2 /sys/fs/cgroup
+mkdir /sys/fs/cgroup/init # a group with controllers for others may have no process of its own
+while read -r pid; do echo "$pid" >/sys/fs/cgroup/init/cgroup.procs 2>/dev/null || true; done </sys/fs/cgroup/cgroup.procs
+tr ' ' '\n' </sys/fs/cgroup/cgroup.controllers |
+  while read -r controller; do echo "+$controller" >/sys/fs/cgroup/cgroup.subtree_control; done
+
+# What the machine has there is the other node's.
+mkdir -p /run/netns /opt/cni/bin
+for dir in /var/lib/containerd /var/lib/kubelet /var/log /opt/cni/bin; do
+  mkdir -p "$dir"
+  mount -t tmpfs tmpfs "$dir"
+done
+mount --make-rshared /var/lib/kubelet
+mount --bind /run/netns /run/netns
+mount --make-shared /run/netns
+ln -s "$(readlink -f "$CACHE/cnibin")"/* /opt/cni/bin/ # the link moves when they are built again
+mkdir -p /etc/cni/multus/net.d
+cp -r /out/net.d /etc/cni/
+echo 1 >/proc/sys/net/ipv4/ip_forward
+
+# The HCAs. Two ports on platform devices, which nobody has cabled; the others on PCI functions.
+modprobe ib_core
+modprobe -a ib_uverbs ib_umad rdma_ucm ib_ipoib veth bridge
+names=mlx5_5,mlx5_6
+for hca in $HCAS; do names=$names,${hca%=*}; done
+modprobe fakeib num=2 state=1,1 pci=1 "names=$names"
+for hca in $HCAS mlx5_5=ibs116 mlx5_6=ibs118; do
+  device=${hca%=*} netdev=${hca#*=}
+  was=$(ls "/sys/class/infiniband/$device/device/net")
+  ip link set "$was" name "$netdev"
+  ip link set "$netdev" up
+done
+# Something to lose.
+first=${HCAS%% *} first=${first#*=}
+ip link property add dev "$first" altname rail0
+ip link set "$first" mtu 2044 txqueuelen 512 alias "rail 0, leaf 1 port 12"
+ip address add "10.8.0.$NUMBER/24" dev "$first"
+ip route add 10.88.0.0/16 via 10.8.0.254 dev "$first" metric 77
+
+containerd --config /out/containerd.toml >/out/containerd.log 2>&1 &
+until [ -S /run/containerd/containerd.sock ]; do sleep .2; done
+for archive in /out/*.tar; do
+  until ctr -n k8s.io images import "$archive"; do sleep .5; done
+done
+touch /out/booted
+until [ -e /out/end ]; do sleep 1; done

@@ -1,0 +1,225 @@
+package cluster
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fabric-cni/fabric-cni/integration/lab/guest"
+	"github.com/fabric-cni/fabric-cni/scripts/image/oci"
+)
+
+// patience bounds each wait for something that happens in a guest. Emulated time is slow and uneven.
+const patience = 4 * time.Minute
+
+// images are the archives that nodes of the lab get.
+func images(t *testing.T) []string {
+	t.Helper()
+	agent, err := current.image("localhost/fabric-agent:latest", oci.Agent("amd64", filepath.Join(current.run, "bin"), "e2e"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []string{filepath.Join(current.run, "box.tar"), agent}
+}
+
+// boot starts a node of the lab for the test, and returns before it is up.
+func boot(t *testing.T, number int, images []string, rails ...Rail) *LabNode {
+	t.Helper()
+	n, err := current.Boot(number, images, rails...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			n.Logs(os.Stderr)
+		}
+		if err := n.Shutdown(); err != nil {
+			t.Error(err)
+		}
+		k(t, "delete", "node", n.Name, "--ignore-not-found")
+	})
+	return n
+}
+
+// stage notes how long the test has taken since the last one.
+func stage(t *testing.T, what string) {
+	t.Helper()
+	t.Logf("%5.1f s: %s", time.Since(lastStage).Seconds(), what)
+	lastStage = time.Now()
+}
+
+var lastStage = time.Now()
+
+func on(t *testing.T, n *LabNode, script string) string {
+	t.Helper()
+	out, err := n.Run(script)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// eventually polls, at leisure: what is asked costs a guest as much as what it is asked about.
+func eventually(t *testing.T, what string, f func() error) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for err := f(); err != nil; err = f() {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited %s in vain until %s: %v", patience, what, err)
+		}
+		time.Sleep(time.Second)
+	}
+}
+
+// state is that of the node without what is none of the plugin's business: the interfaces of the cluster's own network, and the
+// files of other plugins.
+func state(n *LabNode) (guest.State, error) {
+	s, err := n.State()
+	if err != nil {
+		return s, err
+	}
+	others := func(text string) bool { return strings.Contains(text, "cni0") || strings.Contains(text, "veth") }
+	for name := range s.Links {
+		if others(name) {
+			delete(s.Links, name)
+		}
+	}
+	for name := range s.Addrs {
+		if others(name) {
+			delete(s.Addrs, name)
+		}
+	}
+	for path := range s.Files {
+		if !strings.HasPrefix(path, "/run/fabric-cni/") {
+			delete(s.Files, path)
+		}
+	}
+	s.Routes = slices.DeleteFunc(s.Routes, others)
+	return s, nil
+}
+
+// settled is the state once nothing changes any more: carriers and link-local addresses are there.
+func settled(t *testing.T, n *LabNode) (s guest.State) {
+	t.Helper()
+	eventually(t, n.Name+" has settled", func() error {
+		last := s
+		var err error
+		if s, err = state(n); err != nil {
+			return err
+		}
+		for _, r := range n.Rails {
+			if !strings.Contains(strings.Join(s.Addrs[r.Netdev], " "), "fe80:") {
+				return textError(r.Netdev + " has no link-local address")
+			}
+		}
+		if diff := guest.Diff(last, s); diff != "" {
+			return textError(diff)
+		}
+		return nil
+	})
+	return s
+}
+
+// returned waits until the node is what it was, and no address is held.
+func returned(t *testing.T, n *LabNode, before guest.State) {
+	t.Helper()
+	eventually(t, n.Name+" is what it was (-before +after)", func() error {
+		now, err := state(n)
+		if err != nil {
+			return err
+		}
+		if diff := guest.Diff(before, now); diff != "" {
+			return textError(diff)
+		}
+		return nil
+	})
+	eventually(t, "no address is held", func() error {
+		list, err := allocations()
+		if err == nil && len(list) > 0 {
+			err = textError(strings.Join(list, " "))
+		}
+		return err
+	})
+}
+
+// allocations are the addresses that whereabouts holds, as pool/offset=pod.
+func allocations() ([]string, error) {
+	out, err := output("kubectl", "get", "ippools.whereabouts.cni.cncf.io", "-A", "-o",
+		`go-template={{range .items}}{{$pool := .metadata.name}}{{range $at, $a := .spec.allocations}}{{$pool}}/{{$at}}={{$a.podref}} {{end}}{{end}}`)
+	return strings.Fields(out), err
+}
+
+// railPod is a pod with this many rails of a fabric, on a node.
+func railPod(t *testing.T, name, fabric string, rails int, node string) {
+	t.Helper()
+	networks := strings.TrimSuffix(strings.Repeat(fabric+", ", rails), ", ")
+	selector := ""
+	if node != "" {
+		selector = "kubernetes.io/hostname: " + node
+	}
+	apply(t, fmt.Sprintf(`apiVersion: v1
+kind: Pod
+metadata: {name: %s, annotations: {k8s.v1.cni.cncf.io/networks: %q}}
+spec:
+  nodeSelector: {%s}
+  terminationGracePeriodSeconds: 1
+  containers:
+  - name: c
+    image: localhost/box:e2e
+    imagePullPolicy: Never
+    resources: {requests: {fabric.dev/%s: %d}, limits: {fabric.dev/%s: %d}}
+`, name, networks, selector, fabric, rails, fabric, rails))
+	t.Cleanup(func() { gone(t, name) })
+}
+
+// gone deletes a pod, if it is there, and waits for it.
+func gone(t *testing.T, name string) {
+	t.Helper()
+	k(t, "delete", "pod", name, "--ignore-not-found", "--wait", "--timeout="+patience.String())
+}
+
+func podReady(t *testing.T, name string) {
+	t.Helper()
+	if _, err := output("kubectl", "wait", "--for=condition=Ready", "--timeout="+patience.String(), "pod/"+name); err != nil {
+		t.Fatalf("%v\n%s", err, k(t, "describe", "pod", name))
+	}
+}
+
+// deployOn installs the project on the nodes of the lab: its image, its overlay, and the flags that make tests short.
+func deployOn(t *testing.T, overlay string) {
+	t.Helper()
+	dir := filepath.Join(current.run, "overlay-"+overlay)
+	base, err := filepath.Rel(dir, filepath.Join(current.repo, "deployments/overlays", overlay))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	text := `apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+resources: [` + base + `]
+patches:
+- target: {kind: DaemonSet}
+  patch: |
+    - {op: add, path: /spec/template/spec/nodeSelector/fabric.test~1lab, value: "true"}
+    - {op: add, path: /spec/template/spec/containers/0/args/-, value: --grace=5s}
+    - {op: add, path: /spec/template/spec/containers/0/args/-, value: --interval=5s}
+`
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	k(t, "apply", "-k", dir)
+	t.Cleanup(func() { k(t, "delete", "-k", dir, "--ignore-not-found", "--wait", "--timeout="+patience.String()) })
+}
+
+func deployed(t *testing.T) {
+	t.Helper()
+	if out, err := output("kubectl", "-n", "fabric-system", "rollout", "status", "daemonset/fabric-agent", "--timeout="+patience.String()); err != nil {
+		t.Fatalf("%v: %s\n%s", err, out, k(t, "-n", "fabric-system", "describe", "pods"))
+	}
+}

@@ -1,0 +1,355 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fabric-cni/fabric-cni/pkg/agent"
+	"github.com/fabric-cni/fabric-cni/pkg/agent/cluster"
+	"github.com/fabric-cni/fabric-cni/pkg/agent/cri"
+	"github.com/fabric-cni/fabric-cni/pkg/agent/noderange"
+	"github.com/fabric-cni/fabric-cni/pkg/agent/survey"
+	"github.com/fabric-cni/fabric-cni/pkg/device"
+	"github.com/fabric-cni/fabric-cni/pkg/journal"
+)
+
+// simulated is a cluster with more nodes than there are: each an agent with directories of its own, in front of the real API server
+// with the rights that it has when it is deployed. Their devices are made up.
+type simulated struct {
+	t          *testing.T
+	dir        string
+	kubeconfig string
+	stop       map[string]func()
+}
+
+func newSimulated(t *testing.T) *simulated {
+	t.Helper()
+	s := &simulated{t: t, dir: t.TempDir(), stop: map[string]func(){}}
+	apply(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: fabric-system}\n")
+	t.Cleanup(func() { k(t, "delete", "namespace", "fabric-system", "--wait", "--timeout=90s") })
+	rbac := filepath.Join(current.repo, "deployments/base/rbac.yaml")
+	k(t, "-n", "fabric-system", "apply", "-f", rbac)
+	t.Cleanup(func() { k(t, "-n", "fabric-system", "delete", "--ignore-not-found", "-f", rbac) })
+	s.kubeconfig = filepath.Join(s.dir, "kubeconfig")
+	if err := current.kubeconfig(s.kubeconfig, strings.TrimSpace(k(t, "-n", "fabric-system", "create", "token", "fabric-agent"))); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// settings are the same for all.
+func (s *simulated) settings(text string) {
+	s.t.Helper()
+	file := filepath.Join(s.dir, "settings.yaml")
+	if err := os.WriteFile(file+".new", []byte(text), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := os.Rename(file+".new", file); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// join makes a Node and starts its agent.
+func (s *simulated) join(name string) {
+	s.t.Helper()
+	apply(s.t, "apiVersion: v1\nkind: Node\nmetadata: {name: "+name+"}\n")
+	s.t.Cleanup(func() { k(s.t, "delete", "node", name, "--ignore-not-found") })
+	s.start(name)
+}
+
+// start starts the agent of a node that has four rails.
+func (s *simulated) start(name string) {
+	s.t.Helper()
+	dir := filepath.Join(s.dir, name)
+	if err := os.MkdirAll(filepath.Join(dir, "state"), 0o755); err != nil {
+		s.t.Fatal(err)
+	}
+	var devices []survey.Device
+	for i := range 4 {
+		pci := fmt.Sprintf("0000:%d0:00.0", i+1)
+		devices = append(devices, survey.Device{ID: pci, Address: device.Address{Bus: "pci", Name: pci}, Netdev: fmt.Sprint("ibs", i), AdminUp: true, NUMA: -1, RateGb: 200,
+			HCA: device.HCA{Name: fmt.Sprint("mlx5_", i), Ports: []device.Port{{Number: 1, State: device.PortActive, LinkLayer: device.InfiniBand}}}})
+	}
+	o := &agent.Options{Source: filepath.Join(current.run, "bin/fabric"), BinDir: dir, StateDir: filepath.Join(dir, "state"), ConfDir: filepath.Join(dir, "net.d"),
+		Settings: filepath.Join(s.dir, "settings.yaml"), Policy: filepath.Join(dir, "policy.json"), Node: name, Namespace: "fabric-system", Kubeconfig: s.kubeconfig,
+		Listen: "127.0.0.1:0", Interval: 200 * time.Millisecond, Grace: time.Minute, Survey: func() ([]survey.Device, error) { return devices, nil }}
+	ctx, cancel := context.WithCancel(s.t.Context())
+	var end sync.WaitGroup
+	end.Go(func() {
+		if err := agent.Run(ctx, o, "test", slog.New(slog.NewTextHandler(s.t.Output(), nil)).With("node", name)); err != nil {
+			s.t.Errorf("%s: %v", name, err)
+		}
+	})
+	s.stop[name] = func() { cancel(); end.Wait(); delete(s.stop, name) }
+	s.t.Cleanup(func() {
+		if f := s.stop[name]; f != nil {
+			f()
+		}
+	})
+}
+
+// leave is the end of a node: no agent, no Node.
+func (s *simulated) leave(name string) {
+	s.t.Helper()
+	s.stop[name]()
+	k(s.t, "delete", "node", name)
+}
+
+func (s *simulated) file(node string) string {
+	return filepath.Join(s.dir, node, "net.d/fabric-agent-ib.conf")
+}
+
+// part waits for the node's configuration, and returns the first address of its part.
+func (s *simulated) part(node string) string {
+	s.t.Helper()
+	var conf struct {
+		IPAM struct {
+			Type   string
+			Ranges [][]struct{ Subnet, RangeStart, RangeEnd string }
+		}
+	}
+	until(s.t, node+" has its part", func() error {
+		b, err := os.ReadFile(s.file(node))
+		if err != nil {
+			return err
+		}
+		return json.Unmarshal(b, &conf)
+	})
+	if conf.IPAM.Type != "host-local" || len(conf.IPAM.Ranges) != 1 || conf.IPAM.Ranges[0][0].Subnet != "10.77.0.0/24" {
+		s.t.Fatalf("%s: %+v", node, conf)
+	}
+	return conf.IPAM.Ranges[0][0].RangeStart
+}
+
+func (s *simulated) event(node, reason, text string) {
+	s.t.Helper()
+	until(s.t, "an event on "+node+": "+reason+" "+text, func() error {
+		out, err := output("kubectl", "get", "events", "-A", "--field-selector", "involvedObject.name="+node+",reason="+reason, "-o", "jsonpath={.items[*].message}")
+		if err == nil && !strings.Contains(out, text) {
+			err = textError(out)
+		}
+		return err
+	})
+}
+
+const parted = "fabrics: [{name: ib, match: {rateGb: 200}, nodeRanges: {range: 10.77.0.0/24, perNode: /26, reclaim: 5s}}]"
+
+// Three nodes that start at once have a part each. One leaves, and its part waits for it; one comes back, and has what it had; a range that
+// is used up is told, and a part whose owner is gone for good is taken.
+func TestNodeRanges(t *testing.T) {
+	s := newSimulated(t)
+	s.settings("fabrics: []")
+	t.Cleanup(func() { k(t, "delete", "network-attachment-definition", "ib", "--ignore-not-found") })
+	for _, n := range []string{"n1", "n2", "n3"} {
+		s.join(n)
+	}
+	s.settings(parted) // all see it within the same 0.2 s
+	parts := map[string]string{}
+	for _, n := range []string{"n1", "n2", "n3"} {
+		p := s.part(n)
+		if other := parts[p]; other != "" {
+			t.Errorf("%s and %s have both the part of %s", n, other, p)
+		}
+		parts[p] = n
+	}
+	if y := k(t, "get", "network-attachment-definition", "ib", "-o", "jsonpath={.spec}"); strings.Contains(y, "config") {
+		t.Errorf("the definition has a configuration, so Multus would not look at the node's: %s", y)
+	}
+	second := s.part("n2")
+	s.stop["n2"]()
+	if err := os.RemoveAll(filepath.Join(s.dir, "n2")); err != nil {
+		t.Fatal(err)
+	}
+	s.join("n4")
+	if p := s.part("n4"); parts[p] != "" {
+		t.Errorf("n4 has the part of %s", parts[p])
+	}
+	s.start("n2") // a new machine of that name
+	if p := s.part("n2"); p != second {
+		t.Errorf("n2 came back and has %s, it had %s", p, second)
+	}
+	s.join("n5")
+	s.event("n5", "RangeExhausted", "no /26 left for node n5")
+	s.leave("n2")
+	if p := s.part("n5"); p != second {
+		t.Errorf("n5 has %s, the part that is free is %s", p, second)
+	}
+	s.join("n2")
+	s.event("n2", "RangeExhausted", "no /26 left for node n2")
+	fabricRefused(t, s)
+	podOnPart(t, s)
+}
+
+// Three nodes ask at the very same moment, again and again: the API server lets one of them win each time.
+func TestNodeRangesAtOnce(t *testing.T) {
+	s := newSimulated(t)
+	names := []string{"n1", "n2", "n3"}
+	clients := map[string]*cluster.Client{}
+	for _, n := range names {
+		c, err := cluster.Dial(s.kubeconfig, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		clients[n] = c
+	}
+	for round := range 10 {
+		spec := noderange.Spec{Fabric: fmt.Sprint("f", round), Prefix: netip.MustParsePrefix("10.78.0.0/24"), Bits: 26}
+		var mu sync.Mutex
+		owner := map[netip.Prefix]string{}
+		var all sync.WaitGroup
+		start := make(chan struct{})
+		for _, n := range names {
+			all.Go(func() {
+				<-start
+				part, err := clients[n].Part(t.Context(), "fabric-system", spec, time.Now)
+				mu.Lock()
+				defer mu.Unlock()
+				if err != nil || owner[part] != "" {
+					t.Errorf("round %d: %s has %s (as %q), %v", round, n, part, owner[part], err)
+				}
+				owner[part] = n
+			})
+		}
+		close(start)
+		all.Wait()
+		data := k(t, "-n", "fabric-system", "get", "configmap", "fabric-ranges-"+spec.Fabric, "-o", "jsonpath={.data}")
+		if strings.Count(data, "10.78.0.") != 3 {
+			t.Errorf("round %d: %s", round, data)
+		}
+	}
+}
+
+// fabricRefused gives the agents settings that have too few addresses: those before stay in force, for a new agent too.
+func fabricRefused(t *testing.T, s *simulated) {
+	s.settings(strings.ReplaceAll(parted, "/26", "/30"))
+	s.event("n1", "SettingsRefused", `fabric "ib": nodeRanges.perNode /30 has 2 addresses to give, and this node needs 4`)
+	s.settings("fabrics: [{name: ib, match: {rateGb: 200}, network: {ipam: {type: whereabouts, range: 10.77.0.0/30}}}]")
+	s.event("n1", "SettingsRefused", "network.ipam.range 10.77.0.0/30 has 2 addresses to give, and all nodes together need 4")
+	before := s.part("n1")
+	s.stop["n1"]()
+	if err := os.Remove(s.file("n1")); err != nil {
+		t.Fatal(err)
+	}
+	s.start("n1")
+	if p := s.part("n1"); p != before {
+		t.Errorf("part %s, was %s", p, before)
+	}
+	s.settings(parted)
+}
+
+// podOnPart has a pod attached with a node's configuration. The fabric leaves the settings; its definition goes when the pod has gone.
+func podOnPart(t *testing.T, s *simulated) {
+	b, err := os.ReadFile(s.file("n4"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var conf map[string]any
+	if err := json.Unmarshal(b, &conf); err != nil {
+		t.Fatal(err)
+	}
+	rail(t, "rail0")
+	conf["device"] = "rail0" // the rig has none that could be given by its PCI address
+	if b, err = json.Marshal(conf); err != nil {
+		t.Fatal(err)
+	}
+	file := "/etc/cni/multus/net.d/ib.conf"
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.Remove(file) })
+	k(t, "annotate", "network-attachment-definition", "ib", "k8s.v1.cni.cncf.io/resourceName-") // nor a resource
+	pod(t, "p1", "ib")
+	ready(t, "p1")
+	got := status(t, "p1")[1].IPs
+	first := netip.MustParseAddr(s.part("n4"))
+	if len(got) != 1 || netip.PrefixFrom(first, 26).Masked() != netip.PrefixFrom(netip.MustParseAddr(got[0]), 26).Masked() {
+		t.Errorf("the pod has %v, the node's part begins with %s", got, first)
+	}
+	s.settings("fabrics: []")
+	stays(t, "ib")
+	k(t, "delete", "pod", "p1", "--wait", "--timeout=60s")
+	until(t, "the definition is gone", func() error {
+		out, err := output("kubectl", "get", "network-attachment-definition", "-o", "name")
+		if err == nil && strings.Contains(out, "/ib\n") {
+			err = textError(out)
+		}
+		return err
+	})
+	if _, err := os.Stat(s.file("n4")); err == nil {
+		t.Error("the node's file is still there")
+	}
+	home(t, "rail0")
+	nothingLeft(t)
+}
+
+// stays asserts that a definition is not removed while agents look twice: the ones that took notice write it down.
+func stays(t *testing.T, name string) {
+	t.Helper()
+	for end := time.Now().Add(15 * time.Second); time.Now().Before(end); time.Sleep(500 * time.Millisecond) {
+		k(t, "get", "network-attachment-definition", name)
+	}
+}
+
+// A pool that is nearly full is told by an Event and by metrics, from whereabouts's own objects.
+func TestPoolNearlyExhausted(t *testing.T) {
+	s := newSimulated(t)
+	s.settings("fabrics: [{name: full, match: {devices: [none]}, network: {ipam: {type: whereabouts, range: 198.51.100.0/30, network_name: full}}}]")
+	t.Cleanup(func() { k(t, "delete", "network-attachment-definition", "full", "--ignore-not-found") })
+	var conf []string
+	for i := range 2 {
+		name := fmt.Sprint("rail", i)
+		rail(t, name)
+		conf = append(conf, name)
+		network(t, name, `{"cniVersion":"1.0.0","name":"full","type":"fabric","device":"`+name+`","ipam":{"type":"whereabouts","range":"198.51.100.0/30","network_name":"full"}}`)
+	}
+	pod(t, "p1", strings.Join(conf, ","))
+	ready(t, "p1")
+	s.join("n1")
+	s.event("n1", "PoolNearlyExhausted", "fabric full: all the 2 addresses of 198.51.100.0/30 are given (pool full-198.51.100.0-30)")
+	k(t, "delete", "pod", "p1", "--wait", "--timeout=60s")
+	home(t, "rail0")
+	home(t, "rail1")
+	nothingLeft(t)
+}
+
+// The real container runtime knows the sandbox by the id that the journal has, as long as it lives.
+func TestSandboxes(t *testing.T) {
+	rail(t, "rail0")
+	network(t, "ib", fabricOn("rail0", "ib"))
+	pod(t, "p1", "ib")
+	ready(t, "p1")
+	entries, err := journal.Store{Dir: journal.DefaultDir}.List()
+	if err != nil || len(entries) != 1 {
+		t.Fatalf("%v, %v", entries, err)
+	}
+	id := entries[0].ContainerID
+	for _, r := range []cri.Runtime{{}, {HostProc: "/proc"}, {Socket: "unix:///run/containerd/containerd.sock"}} {
+		list, err := r.Sandboxes(t.Context())
+		if err != nil || !list[id] {
+			t.Errorf("%+v: %v, %v, want %s to be ready", r, list, err, id)
+		}
+	}
+	k(t, "delete", "pod", "p1", "--wait", "--timeout=60s")
+	until(t, "the sandbox is gone or not ready", func() error {
+		list, err := cri.Runtime{}.Sandboxes(t.Context())
+		if err == nil && list[id] {
+			err = textError("still ready")
+		}
+		return err
+	})
+	home(t, "rail0")
+	nothingLeft(t)
+}
