@@ -7,6 +7,7 @@
 #   thick/    the daemon of thick Multus, its shim and its manifest
 #   helm/     helm, to judge the chart
 #   crds/     manifests of Multus and whereabouts
+#   perftest/ ib_write_bw and ib_write_lat with their libraries, unpacked
 #   jobs/     the CRD of PyTorchJob, to judge what fabricctl generates
 #   debroot/  containerd, runc and busybox, unpacked and not installed
 # Each part is made under a temporary name and renamed when complete, and is made again only when its go.mod or its sources have
@@ -110,7 +111,17 @@ build_debroot() {
   rm -- *.deb
 }
 
+# shellcheck disable=SC2317
+build_perftest() {
+  cd "$1"
+  fetch() { apt-get -o APT::Sandbox::User=root download perftest ibverbs-providers libibverbs1 librdmacm1 libibumad3 libnl-3-200 libnl-route-3-200 libpci3 libudev1 zlib1g; }
+  fetch || { apt-get update && fetch; }
+  for deb in *.deb; do dpkg-deb -x "$deb" .; done
+  rm -- *.deb
+}
+
 part debroot /dev/null
+part perftest /dev/null
 part jobs /dev/null
 part crds "$src/cni/go.mod"
 part cnibin "$src/cni/go.mod" "$src/cni/go.sum"

@@ -3,8 +3,10 @@ package cluster
 import (
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -61,6 +63,26 @@ func TestCtlGenerate(t *testing.T) {
 	if _, err := outputWith(strings.Replace(bad, "pytorchReplicaSpecs", "pytorchReplicas", 1), "kubectl", "apply", "--dry-run=server", "--validate=strict", "-f", "-"); err == nil {
 		t.Error("a PyTorchJob with an unknown field is accepted")
 	}
+}
+
+// A network that was generated gives a pod an address of its range, and none that is excluded: whereabouts takes the options. Its
+// device is a veth here, named instead of counted.
+func TestCtlGeneratedNetwork(t *testing.T) {
+	rail(t, "rail0")
+	text, _ := ctl(t, 0, "generate", "nad", "--root", plant(t, "h20"), "--range", "203.0.113.0/28", "--exclude", "203.0.113.0/30,203.0.113.8/29")
+	text = strings.Replace(text, `"type": "fabric",`, `"type": "fabric", "device": "rail0",`, 1)
+	text = regexp.MustCompile(`(?m)^.*resourceName:.*\n`).ReplaceAllString(text, "    test: rail\n")
+	apply(t, text)
+	t.Cleanup(func() { k(t, "delete", "network-attachment-definition", "ib-400g") })
+	pod(t, "p1", "ib-400g")
+	ready(t, "p1")
+	if s := status(t, "p1"); len(s) != 2 || len(s[1].IPs) != 1 || !slices.Contains([]string{"203.0.113.4", "203.0.113.5", "203.0.113.6", "203.0.113.7"}, s[1].IPs[0]) {
+		t.Errorf("network-status: %+v", s)
+	}
+	says(t, "its own table", k(t, "exec", "p1", "--", "ip", "rule"), "from 203.0.113.")
+	k(t, "delete", "pod", "p1", "--wait", "--timeout=60s")
+	home(t, "rail0")
+	nothingLeft(t)
 }
 
 // The agent's inventory on the way from the node to what is generated from it; the image's fabricctl; a bundle.
@@ -183,4 +205,37 @@ func testBundle(t *testing.T) {
 	if m == nil || strings.Contains(all, string(m[1])) {
 		t.Error("Multus's token is in the bundle, or in no file")
 	}
+}
+
+// The address that plan names is the one that host-local then gives.
+func TestCtlPlan(t *testing.T) {
+	rail(t, "rail0")
+	ip(t, "netns", "add", "planned")
+	t.Cleanup(func() { ip(t, "netns", "delete", "planned") })
+	const ns = "/run/netns/planned"
+	conf := `{"cniVersion":"1.0.0","name":"planned","type":"fabric","device":"rail0","ipam":{"type":"host-local","ranges":[[{"subnet":"10.98.0.0/29"}],[{"subnet":"fd98::/64"}]]}}`
+	for range 3 { // round-robin: another one each time
+		plan, _ := ctlWith(t, 0, conf, nil, "plan", "--netns", ns, "-f", "-")
+		addresses := regexp.MustCompile(`ip addr add (\S+)`).FindAllStringSubmatch(strings.Split(plan, "# DEL")[0], -1)
+		if len(addresses) != 2 {
+			t.Fatalf("%v:\n%s", addresses, plan)
+		}
+		cni := func(command string) {
+			t.Helper()
+			cmd := exec.Command("/opt/cni/bin/fabric")
+			cmd.Stdin = strings.NewReader(conf)
+			cmd.Env = []string{"CNI_COMMAND=" + command, "CNI_CONTAINERID=planned", "CNI_IFNAME=net1", "CNI_NETNS=" + ns, "CNI_PATH=/opt/cni/bin"}
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Fatalf("%s: %v: %s", command, err, out)
+			}
+		}
+		cni("ADD")
+		have := ip(t, "-n", "planned", "address", "show", "net1")
+		for _, a := range addresses {
+			says(t, "what plan said", have, " "+a[1]+" ")
+		}
+		cni("DEL")
+	}
+	home(t, "rail0")
+	nothingLeft(t)
 }

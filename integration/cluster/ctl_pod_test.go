@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -132,10 +133,12 @@ func tools(t *testing.T) {
 		image.Files = append(image.Files, oci.File{Path: dir})
 	}
 	busybox := filepath.Join(current.cache, "debroot/bin/busybox")
-	image.Files = append(image.Files, oci.File{Path: "/bin/busybox", Source: busybox})
+	image.Files = append(image.Files, oci.File{Path: "/bin/busybox", Source: busybox},
+		oci.File{Path: "/usr/bin/fabricctl", Source: filepath.Join(current.run, "bin/fabricctl")})
 	for _, name := range []string{"sh", "sleep", "timeout", "cat", "ls", "head"} {
 		image.Files = append(image.Files, oci.File{Path: "/bin/" + name, Link: "busybox"})
 	}
+	image.Files = append(image.Files, perftestFiles(t)...)
 	libraries := map[string]bool{}
 	for _, name := range []string{"ip", "ping"} {
 		path, err := exec.LookPath(name)
@@ -152,6 +155,9 @@ func tools(t *testing.T) {
 		}
 	}
 	for lib := range libraries {
+		if slices.ContainsFunc(image.Files, func(f oci.File) bool { return f.Path == lib }) {
+			continue // perftest has brought it
+		}
 		target, err := filepath.EvalSymlinks(lib)
 		if err != nil {
 			t.Fatal(err)
@@ -183,6 +189,36 @@ esac
 	if err := current.load(archive); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// perftestFiles are Debian's own ib_write_bw and ib_write_lat, with the libraries they load.
+func perftestFiles(t *testing.T) (files []oci.File) {
+	t.Helper()
+	root := filepath.Join(current.cache, "perftest")
+	for _, name := range []string{"ib_write_bw", "ib_write_lat"} {
+		files = append(files, oci.File{Path: "/usr/bin/" + name, Source: filepath.Join(root, "usr/bin", name)})
+	}
+	for _, dir := range []string{"lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu"} {
+		list, err := filepath.Glob(filepath.Join(root, dir, "lib*.so.*"))
+		if err != nil || len(list) == 0 {
+			t.Fatal(dir, list, err)
+		}
+		for _, lib := range list {
+			target, err := filepath.EvalSymlinks(lib)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files = append(files, oci.File{Path: "/lib/x86_64-linux-gnu/" + filepath.Base(lib), Source: target})
+		}
+	}
+	for _, lib := range []string{"libm.so.6", "libc.so.6"} {
+		target, err := filepath.EvalSymlinks("/lib/x86_64-linux-gnu/" + lib)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, oci.File{Path: "/lib/x86_64-linux-gnu/" + lib, Source: target})
+	}
+	return files
 }
 
 // linked is two rails on one switch: what one sends the other gets.
@@ -236,6 +272,23 @@ spec:
 			t.Errorf("%+v of %+v", r, list)
 		}
 		rounds[r.Round] = true
+	}
+	// From inside, as the container's user: it has an interface and no verbs device.
+	out, err := outputWith("", "kubectl", "exec", "p0", "--", "fabricctl", "doctor", "pod", "--all")
+	says(t, "doctor in the pod", out, "pod-verbs", "pod-memlock", "pod-shm", "command terminated with exit code 3")
+	if err == nil {
+		t.Error("doctor in the pod finds nothing")
+	}
+	out, _ = outputWith("", "kubectl", "exec", "p0", "--", "fabricctl", "nccl-env")
+	says(t, "nccl-env in the pod", out, "# note: no usable RDMA port", "command terminated with exit code 3")
+	// Debian's perftest takes the flags, and says what doctor explains: there is no HCA here.
+	for _, args := range [][]string{{"ib_write_bw", "-d", "mlx5_0", "-i", "1", "-p", "18500", "-F", "--report_gbits"}, {"ib_write_lat", "-d", "mlx5_0", "-i", "1", "-p", "18501", "-F", "-x", "3", "10.99.0.2"}} {
+		said, err := outputWith("", "kubectl", append([]string{"exec", "p0", "--", "/usr/bin/" + args[0]}, args[1:]...)...)
+		if err == nil {
+			t.Errorf("%v works without an HCA: %s", args, said)
+		}
+		out, _ = ctlWith(t, 0, said, nil, "doctor", "explain")
+		says(t, said, out, "log-no-such-device")
 	}
 	// One rail is taken off the switch.
 	ip(t, "link", "set", "rail2p", "nomaster")

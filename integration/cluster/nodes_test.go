@@ -36,6 +36,7 @@ func TestNodes(t *testing.T) {
 		})
 	}
 	part("four rails", fourRails)
+	part("fabricctl", ctlNode)
 	part("killed", killed)
 	part("Multus is absent", multusAbsent)
 }

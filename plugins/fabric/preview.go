@@ -20,13 +20,14 @@ type Preview struct {
 	Device  string // bus address, or netdev/NAME
 	Add     []plan.Step
 	Del     []plan.Step
-	IPAM    string   // type of the plugin whose addresses are not in Add; empty: none
+	IPAM    string   // type of the plugin whose addresses are not in Add; empty: none, or they are
+	Tables  bool     // Add has routing tables, whose number is known only when the interface is in the pod
 	Refused []string // why ADD would be refused, if it would
 }
 
 // Preview tells what ADD with this configuration would do, and the DEL after it. An error is what ADD would end with
-// before it has found its device.
-func (p Plugin) Preview(stdin []byte, env netconf.Env) (*Preview, error) {
+// before it has found its device. guess says which addresses the IPAM plugin would give; it returns nil where it can't know.
+func (p Plugin) Preview(stdin []byte, env netconf.Env, guess func(*netconf.Config, netconf.Env) (*plan.Addressing, error)) (*Preview, error) {
 	env.Command = "ADD"
 	cfg, err := netconf.Parse(stdin, env)
 	if err != nil {
@@ -42,14 +43,28 @@ func (p Plugin) Preview(stdin []byte, env netconf.Env) (*Preview, error) {
 		return nil, err
 	}
 	out := &Preview{IPAM: cfg.IPAM.Type}
-	out.refuse(c.free(c.key.IfName))
-	switch cfg.Mode {
-	case netconf.ModeIPoIB:
-		return out, c.previewChild(out)
-	case netconf.ModeRDMA:
-		return nil, errors.New("mode rdma works on what an earlier plugin of the chain has put into the pod: there is nothing to look at before")
+	if cfg.Mode == netconf.ModeRDMA {
+		return out, c.previewRDMA(out)
 	}
-	return out, c.previewDevice(out)
+	out.refuse(c.free(c.key.IfName))
+	ips, err := guess(cfg, env)
+	if err != nil { // what the IPAM plugin would say, too
+		out.refuse(err)
+		out.IPAM = ""
+	}
+	if cfg.Mode == netconf.ModeIPoIB {
+		return out, c.previewChild(out, ips)
+	}
+	return out, c.previewDevice(out, ips)
+}
+
+// address adds the steps for the addresses, if they are known.
+func (p *Preview) address(cfg *netconf.Config, ips *plan.Addressing, have *device.Netdev) {
+	if ips == nil {
+		return
+	}
+	p.IPAM, p.Tables = "", cfg.SourceBased
+	p.Add = append(p.Add, plan.Address(cfg, ips, have)...)
 }
 
 // reader is a call that will only look.
@@ -71,7 +86,7 @@ func (p *Preview) refuse(err error) {
 	p.Refused = append(p.Refused, fmt.Sprintf("code %d: %s", e.Code, err))
 }
 
-func (c *call) previewDevice(out *Preview) error {
+func (c *call) previewDevice(out *Preview, ips *plan.Addressing) error {
 	dev, err := c.host.Find(c.cfg.Selector)
 	if errors.Is(err, fs.ErrNotExist) {
 		if e, herr := c.holder(); herr == nil && e != nil {
@@ -109,6 +124,7 @@ func (c *call) previewDevice(out *Preview) error {
 	}
 	have := afterMove(dev.Netdev, hca != nil, c.key.IfName)
 	out.Add = append(out.Add, plan.Configure(c.cfg, dev.Netdev, have, v.function())...)
+	out.address(c.cfg, ips, have)
 	there, back := *have, afterMove(dev.Netdev, hca != nil, dev.Netdev.Name)
 	there.AltNames = append(slices.Clone(dev.Netdev.AltNames), dev.Netdev.Name)
 	if c.cfg.MTU != 0 && (hca == nil || !dev.Netdev.IsIPoIB()) {
@@ -147,7 +163,7 @@ func (c *call) previewOwner(out *Preview) {
 	}
 }
 
-func (c *call) previewChild(out *Preview) error {
+func (c *call) previewChild(out *Preview, ips *plan.Addressing) error {
 	dev, err := c.master()
 	if err != nil {
 		return err
@@ -163,7 +179,47 @@ func (c *call) previewChild(out *Preview) error {
 	child := *dev.Netdev
 	child.Name = c.key.IfName
 	out.Add = []plan.Step{plan.CreateChild{Master: *dev.Netdev, Name: c.key.IfName, PKey: pkey, Group: mark(c.key)}}
+	out.address(c.cfg, ips, &child)
 	out.Del = []plan.Step{plan.DeleteChild{In: plan.Pod, Netdev: child}}
+	return nil
+}
+
+// previewRDMA looks at what an earlier plugin of the chain has put into the pod: before that there is nothing to look at.
+func (c *call) previewRDMA(out *Preview) error {
+	out.IPAM = "" // the addresses are the earlier plugin's
+	prev, err := c.prev()
+	if err != nil {
+		return err
+	}
+	dev, err := c.chained(prev)
+	if err != nil {
+		return fmt.Errorf("mode rdma works on what an earlier plugin of the chain has put into the pod: %w", err)
+	}
+	out.Device = dev.Claim()
+	c.previewOwner(out)
+	out.refuse(c.use(dev))
+	move, err := c.rdmaDecision(dev)
+	out.refuse(err)
+	out.refuse(c.ports(dev))
+	if dev.HCA == nil {
+		out.refuse(&failure{code: codeNoDevice, err: fmt.Errorf("device %s has no RDMA device on the host", dev.Claim())})
+	}
+	if dev.HCA == nil || !move { // in shared mode the pod sees it already
+		return nil
+	}
+	out.refuse(c.childlessHCA(dev))
+	out.Add = plan.Take(c.cfg, nameOf(dev.Netdev), dev.HCA, dev.Netdev)
+	where := plan.Where{HCA: dev.HCA, HCASide: plan.Pod}
+	var was *device.Netdev
+	if dev.Netdev != nil && dev.Netdev.IsIPoIB() { // the move destroys it: a new one gets what it had
+		was = dev.Netdev
+		if err := c.pod.Snapshot(was); err != nil {
+			return err
+		}
+		out.Add = append(out.Add, plan.Restore(plan.Pod, was, afterMove(was, true, was.Name), 0)...)
+		where.Netdev, where.NetdevSide = was, plan.Pod
+	}
+	out.Del = plan.Bring(where, plan.Host, plan.Pod, was)
 	return nil
 }
 

@@ -116,3 +116,31 @@ func TestCtlDoctor(t *testing.T) {
 		t.Error("doctor explain says nothing")
 	}
 }
+
+// In mode rdma plan looks at what the earlier plugin has put into the pod, and prints what ADD then does.
+func TestCtlPlanChained(t *testing.T) {
+	Fabric{Num: 2}.Load(t)
+	Unchanged(t)
+	pod := NewPod(t, "pod")
+	first := interfaceOf(pod, "net1", network(config{"device": "ib1", "ipam": static("10.0.0.5/24")}))
+	first.conf["type"] = "host-device"
+	call := first.call("ADD")
+	call.Plugin = "host-device"
+	first.prev = json.RawMessage(call.Must(t).Stdout)
+	second := interfaceOf(pod, "net1", network(config{"mode": "rdma", "prevResult": first.prev}))
+	conf, err := json.Marshal(second.conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "conf")
+	shell(t, "cat >"+file+" <<'CONF'\n"+string(conf)+"\nCONF")
+	plan := ctl(t, 0, "plan", "--netns", pod.Path, "-f", file)
+	if !containsAll(plan, "rdma dev set mlx5_1 netns $POD", "ip addr add 10.0.0.5/24", "# DEL", "rdma dev set mlx5_1 netns 1") {
+		t.Errorf("plan: %s", plan)
+	}
+	pod.hasHCA(t)
+	second.add(t)
+	pod.has(t, "net1", "10.0.0.5/24")
+	pod.hasHCA(t, "mlx5_1")
+	unchain(t, first, second)
+}

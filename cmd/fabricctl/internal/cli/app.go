@@ -81,7 +81,11 @@ func (a *app) run(ctx context.Context, args []string, version string) (status in
 		fmt.Fprintf(a.stderr, "%s: %s; see %s --help\n", name, strings.TrimPrefix(strings.ReplaceAll(err.Error(), "\n", " "), "usage: "), name)
 		return exitUsage
 	}
-	fmt.Fprintf(a.stderr, "%s: %s\n", name, strings.ReplaceAll(err.Error(), "\n", "; "))
+	text := strings.ReplaceAll(err.Error(), "\n", "; ")
+	if errors.Is(err, fs.ErrPermission) && !strings.Contains(text, "run as root") {
+		text += "; run as root"
+	}
+	fmt.Fprintf(a.stderr, "%s: %s\n", name, text)
 	return exitFailed
 }
 

@@ -62,6 +62,9 @@ dead or from before, repair gives back.`,
 				}
 				return err
 			}
+			if len(list) == 0 && err != nil {
+				return err
+			}
 			if len(list) == 0 {
 				fmt.Fprintln(a.stdout, "no attachments on this node")
 				return err

@@ -23,8 +23,9 @@ func (a *app) plan() *cobra.Command {
 		Short: "Print what ADD or DEL would do, as ip and rdma commands, and do nothing",
 		Long: `plan prints, for a network configuration (-f), what ADD would do to the device and what the DEL after it would do; without
 -f, what DEL would do for the attachments that the network namespace has now. It asks the same questions as the plugin,
-in the same order, and prints why ADD would be refused, if it would. Addresses come from the IPAM plugin, which is not
-asked: they are missing in the plan.
+in the same order, and prints why ADD would be refused, if it would. The IPAM plugin is not asked: the addresses of static
+and host-local are those that it would give now, others are missing in the plan. In mode rdma the earlier plugin of the chain
+has to have done its part, and its result has to be in the configuration (prevResult), unless that names the device.
 
 CONF is what a NetworkAttachmentDefinition has in spec.config, or a conflist: then its plugins of type fabric count.`,
 		Example: `  fabricctl plan --netns /run/netns/pod-a -f conf/ib-rail0.conflist
@@ -71,6 +72,7 @@ func (a *app) confs(name string) ([][]byte, error) {
 		CNIVersion string                       `json:"cniVersion"`
 		Name       string                       `json:"name"`
 		Plugins    []map[string]json.RawMessage `json:"plugins"`
+		PrevResult json.RawMessage              `json:"prevResult"`
 	}
 	if err := json.Unmarshal(b, &list); err != nil {
 		return nil, fmt.Errorf("read %s: %w", name, err)
@@ -87,6 +89,9 @@ func (a *app) confs(name string) ([][]byte, error) {
 			if p[k], err = json.Marshal(v); err != nil {
 				return nil, err
 			}
+		}
+		if list.PrevResult != nil {
+			p["prevResult"] = list.PrevResult
 		}
 		one, err := json.Marshal(p)
 		if err != nil {
@@ -112,7 +117,7 @@ func (a *app) planAdd(conf []byte, env netconf.Env) error {
 	if env.IfName == "" {
 		env.IfName = "net1"
 	}
-	p, err := fabric.Plugin{StateDir: a.stateDir}.Preview(conf, env)
+	p, err := fabric.Plugin{StateDir: a.stateDir}.Preview(conf, env, guess)
 	if err != nil {
 		return fmt.Errorf("plan: %w", err)
 	}
@@ -123,6 +128,9 @@ func (a *app) planAdd(conf []byte, env netconf.Env) error {
 	fmt.Fprint(a.stdout, plan.Print(p.Add))
 	if p.IPAM != "" {
 		fmt.Fprintf(a.stdout, "# then the addresses and routes that the IPAM plugin %s gives\n", p.IPAM)
+	}
+	if p.Tables {
+		fmt.Fprintln(a.stdout, "# tables are numbered 20000 + the index that the interface has in the pod")
 	}
 	fmt.Fprintf(a.stdout, "# DEL\n%s", plan.Print(p.Del))
 	if len(p.Refused) > 0 {

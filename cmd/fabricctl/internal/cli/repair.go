@@ -32,6 +32,9 @@ Exit status 3 tells that something could not be given back; calling it again is 
 				return err
 			}
 			list, err := a.attachments()
+			if err != nil && len(list) == 0 {
+				return err
+			}
 			if err != nil {
 				fmt.Fprintln(a.stderr, "warning:", strings.ReplaceAll(err.Error(), "\n", "; "))
 			}

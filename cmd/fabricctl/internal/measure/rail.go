@@ -22,11 +22,17 @@ type rail struct {
 	index  int        // of that entry; -1: none
 }
 
+// notThere is what runtimes say of a program that an image lacks, and busybox of an option that it does not know.
+var notThere = regexp.MustCompile(`executable file not found|no such file or directory|(unrecognized|invalid) option|Usage: ip`)
+
 var ours = regexp.MustCompile(`^net\d+$`)
 
 // rails finds the rails of an end: the interfaces named, or net1, net2, ..., as Multus calls them, and InfiniBand ones.
 func rails(ctx context.Context, e *End, want []string) (out []rail, err error) {
 	text, err := e.Run(ctx, "ip", "-j", "address", "show")
+	if err != nil && notThere.MatchString(err.Error()) {
+		return nil, fmt.Errorf("%w; the image needs iproute2 (busybox has another ip), ping and perftest", err)
+	}
 	if err != nil {
 		return nil, err
 	}
