@@ -20,6 +20,7 @@ type Cluster struct {
 	repo      string
 	cache     string
 	authority *authority // signs certificates of the nodes that come later
+	nodes     *os.File   // the lock of those who have such nodes; nil: not yet
 }
 
 var current *Cluster

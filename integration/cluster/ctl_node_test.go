@@ -37,9 +37,9 @@ func ctlNode(t *testing.T, n *LabNode) {
 	says(t, "doctor host", inAgent(t, n, "doctor", "host", "--all"), "WARN  host-port-state  mlx5_5:1", "OK    host-stranded", "OK    host-guid")
 	stage(t, "discovered")
 
-	// The pod as it is generated, but for the image.
+	// The pod as it is generated, but for the image and the node.
 	workload, _ := ctl(t, 0, "generate", "pod", "--cluster", "--gpus", "0", "--image", "localhost/box:e2e")
-	apply(t, workload)
+	apply(t, strings.Replace(workload, "\nspec:\n", "\nspec:\n  nodeSelector: {kubernetes.io/hostname: "+n.Name+"}\n", 1))
 	t.Cleanup(func() { gone(t, "rdma-test") })
 	podReady(t, "rdma-test")
 	stage(t, "the generated pod is Ready")

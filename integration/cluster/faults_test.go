@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,7 +16,7 @@ const entries = journal.DefaultDir + "/attachments/"
 // hasTwo asserts that two devices and two addresses are out.
 func hasTwo(t *testing.T, n *LabNode) {
 	t.Helper()
-	if held, err := allocations(); err != nil || len(held) != 2 {
+	if held, err := allocations(n); err != nil || len(held) != 2 {
 		t.Errorf("addresses: %v, %v", held, err)
 	}
 	if out := on(t, n, "ls "+entries+" | wc -l"); out != "2\n" {
@@ -23,17 +24,33 @@ func hasTwo(t *testing.T, n *LabNode) {
 	}
 }
 
+// A pod waits for rails, and gets them when the first pod goes. Then it is forced out.
+func forced(t *testing.T, n *LabNode) {
+	first, second := "first-"+n.Name, "second-"+n.Name
+	railPod(t, first, fabric200, 3, n.Name)
+	podReady(t, first)
+	railPod(t, second, fabric200, 2, n.Name)
+	event(t, second, "Insufficient fabric.dev/"+fabric200)
+	gone(t, first)
+	stage(t, "first pod is gone")
+	podReady(t, second)
+	stage(t, "second pod is Ready")
+	hasTwo(t, n)
+	k(t, "delete", "pod", second, "--force", "--grace-period=0")
+}
+
 // One pod, to which everything happens.
 func killed(t *testing.T, n *LabNode) {
-	railPod(t, "p1", fabric200, 2, n.Name)
-	podReady(t, "p1")
+	pod := "killed-" + n.Name
+	railPod(t, pod, fabric200, 2, n.Name)
+	podReady(t, pod)
 	hasTwo(t, n)
 	stage(t, "pod is Ready")
 	agentKilled(t, n)
 	hasTwo(t, n)
-	pauseKilled(t, n)
+	pauseKilled(t, n, pod)
 	hasTwo(t, n)
-	kubeletKilled(t, n)
+	kubeletKilled(t, n, pod)
 }
 
 // The agent that kubelet starts again finds the devices in the pod, and offers no fewer than before.
@@ -66,7 +83,7 @@ func offersAll(t *testing.T, n *LabNode) {
 }
 
 // kubelet makes a new sandbox for the same pod: the devices go home and come again.
-func pauseKilled(t *testing.T, n *LabNode) {
+func pauseKilled(t *testing.T, n *LabNode, pod string) {
 	t.Helper()
 	ids := strings.Fields(on(t, n, `grep -ho '"containerID": *"[0-9a-f]*"' `+entries+`* | grep -o '[0-9a-f]\{64\}'`))
 	if ids = slices.Compact(ids); len(ids) != 1 {
@@ -80,31 +97,56 @@ func pauseKilled(t *testing.T, n *LabNode) {
 		}
 		return err
 	})
-	podReady(t, "p1")
+	podReady(t, pod)
 	stage(t, "the pod has another sandbox")
 }
 
 // kubelet dies when the first of two devices is home, and the pod goes all the same once there is a kubelet again.
-func kubeletKilled(t *testing.T, n *LabNode) {
+func kubeletKilled(t *testing.T, n *LabNode, pod string) {
 	t.Helper()
-	k(t, "delete", "pod", "p1", "--wait=false")
+	k(t, "delete", "pod", pod, "--wait=false")
 	on(t, n, "until [ $(ls "+entries+" | wc -l) -lt 2 ]; do sleep .05; done; kill -9 $(cat /run/kubelet.pid)")
 	stage(t, "kubelet is dead")
 	if err := n.StartKubelet(); err != nil {
 		t.Fatal(err)
 	}
-	gone(t, "p1")
+	gone(t, pod)
 }
 
 // Without Multus the runtime calls the cluster's own network alone, and the pod's namespace goes with the devices in it.
 func multusAbsent(t *testing.T, n *LabNode) {
-	railPod(t, "p1", fabric200, 2, n.Name)
-	podReady(t, "p1")
+	pod := "lost-" + n.Name
+	railPod(t, pod, fabric200, 2, n.Name)
+	podReady(t, pod)
 	stage(t, "pod is Ready")
 	on(t, n, `cd /etc/cni/net.d && mv 00-multus.conf /run/ && mv /opt/cni/bin/multus /run/
 tr -d '\n' </run/00-multus.conf | sed 's/.*"delegates":\[\(.*\)\]}$/\1/' >10-bridge.conflist`)
-	gone(t, "p1")
+	gone(t, pod)
 	nodeEventOf(t, n.Name, "DeviceRepaired", "network "+fabric200)
 	stage(t, "the agent has repaired")
 	on(t, n, "rm /etc/cni/net.d/10-bridge.conflist; mv /run/multus /opt/cni/bin/ && mv /run/00-multus.conf /etc/cni/net.d/")
+}
+
+// reboot cuts the power of a node whose pod has all its rails. The node comes up with the journal of its earlier boot, as one
+// does whose /run is on a disk.
+func reboot(t *testing.T, n *LabNode) {
+	pod := "back-" + n.Name
+	railPod(t, pod, fabric200, 4, n.Name)
+	podReady(t, pod)
+	on(t, n, "cp -r "+journal.DefaultDir+" /out/earlier")
+	if err := n.Reboot(); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(n.StartKubelet(), n.Ready()); err != nil {
+		t.Fatal(err)
+	}
+	stage(t, "the node is back")
+	offersAll(t, n) // kubelet has none before the agent has told it
+	stage(t, "the agent is back")
+	gone(t, pod) // it is made again, as controllers do: kubelet has looked at it before the agent had told it the devices
+	railPod(t, pod, fabric200, 4, n.Name)
+	podReady(t, pod)
+	stage(t, "the pod is back")
+	hasRails(t, n, pod)
+	gone(t, pod)
 }

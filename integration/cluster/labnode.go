@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/fabric-cni/fabric-cni/integration/lab"
 	"github.com/fabric-cni/fabric-cni/integration/lab/guest"
 )
@@ -43,6 +45,9 @@ const firstSlot = 0x10
 func (c *Cluster) Boot(number int, images []string, rails ...Rail) (*LabNode, error) {
 	n := &LabNode{Name: fmt.Sprintf("lab%d", number), Number: number, Rails: rails, cluster: c, ended: make(chan error, 1)}
 	n.dir = filepath.Join(c.run, n.Name)
+	if err := c.onlyNodes(); err != nil {
+		return nil, err
+	}
 	for i := range n.Rails {
 		n.Rails[i].PCI = fmt.Sprintf("0000:00:%02x.0", firstSlot+i)
 	}
@@ -56,6 +61,23 @@ func (c *Cluster) Boot(number int, images []string, rails ...Rail) (*LabNode, er
 		}
 	}
 	return n, n.powerOn()
+}
+
+// onlyNodes waits until no other process has nodes. Few guests run at once on a machine (lab.Run): two processes with one node each
+// would wait for each other's end before they have their second.
+func (c *Cluster) onlyNodes() error {
+	if c.nodes != nil {
+		return nil
+	}
+	f, err := os.OpenFile(filepath.Join(c.cache, "nodes.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+		return errors.Join(fmt.Errorf("lock %s: %w", f.Name(), err), f.Close())
+	}
+	c.nodes = f // open until the process ends
+	return nil
 }
 
 // IP is the node's address.
@@ -91,11 +113,27 @@ func (n *LabNode) Shutdown() error {
 	if err := os.WriteFile(filepath.Join(n.dir, "end"), nil, 0o600); err != nil {
 		return err
 	}
-	stuck := time.AfterFunc(2*time.Minute, n.cancel)
+	patience := 2 * time.Minute
+	if _, err := os.Stat(filepath.Join(n.dir, "booted")); err != nil {
+		patience = 0 // it has never been up
+	}
+	stuck := time.AfterFunc(patience, n.cancel)
 	defer stuck.Stop()
 	err := <-n.ended
 	n.ended <- err
 	return err
+}
+
+// Reboot cuts the power and boots again. What was on RAM disks is gone.
+func (n *LabNode) Reboot() error {
+	n.cancel()
+	if err := <-n.ended; err == nil {
+		return fmt.Errorf("node %s has ended before its power was cut", n.Name)
+	}
+	if err := os.Remove(filepath.Join(n.dir, "booted")); err != nil {
+		return err
+	}
+	return n.powerOn()
 }
 
 // files writes what the guest finds in /out.
@@ -136,32 +174,36 @@ func (n *LabNode) files(images []string) error {
 	return errors.Join(errs...)
 }
 
-// Booted waits until the node has its HCAs, containerd and the images.
-func (n *LabNode) Booted() error {
-	return n.wait("has booted", 4*time.Minute, func() error {
+// StartKubelet starts it, again if need be, once the node has its HCAs, containerd and the images.
+func (n *LabNode) StartKubelet() error {
+	// A guest first waits until few others run on this machine. One that has begun and hangs is lab.Run's to end.
+	if err := n.wait("has booted", 20*time.Minute, func() error {
 		_, err := os.Stat(filepath.Join(n.dir, "booted"))
 		return err
-	})
-}
-
-// Join starts kubelet, and waits until the node is Ready.
-func (n *LabNode) Join() error {
-	if err := errors.Join(n.Booted(), n.StartKubelet()); err != nil {
+	}); err != nil {
 		return err
 	}
-	return n.wait("is Ready", 3*time.Minute, func() error {
-		_, err := output("kubectl", "wait", "--for=condition=Ready", "--timeout=5s", "node/"+n.Name)
-		return err
-	})
-}
-
-// StartKubelet starts it, again if need be.
-func (n *LabNode) StartKubelet() error {
 	_, err := n.Run(fmt.Sprintf(`. /out/env; export PATH=$CACHE/debroot/usr/sbin:$CACHE/debroot/usr/bin:$PATH
 setsid $CACHE/bin/kubelet --config /out/kubelet.yaml --kubeconfig /out/kubelet.kubeconfig --hostname-override %s --node-ip %s \
-  --node-labels fabric.test/lab=true --root-dir /var/lib/kubelet --housekeeping-interval 30s -v=2 >>/out/kubelet.log 2>&1 </dev/null &
+  --node-labels fabric.test/lab=exclusive --root-dir /var/lib/kubelet --housekeeping-interval 30s -v=2 >>/out/kubelet.log 2>&1 </dev/null &
 echo $! >/run/kubelet.pid`, n.Name, n.IP()))
 	return err
+}
+
+// Ready waits until the API server calls the node Ready, in its present boot.
+func (n *LabNode) Ready() error {
+	boot, err := n.Run("cat /proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return err
+	}
+	want := strings.TrimSpace(boot) + " True"
+	return n.wait("is Ready", 4*time.Minute, func() error {
+		got, err := output("kubectl", "get", "node", n.Name, "-o", `jsonpath={.status.nodeInfo.bootID} {.status.conditions[?(@.type=="Ready")].status}`)
+		if err == nil && got != want {
+			err = fmt.Errorf("boot and Ready are %q, want %q", got, want)
+		}
+		return err
+	})
 }
 
 // wait polls, unless the guest has ended.

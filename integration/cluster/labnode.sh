@@ -35,6 +35,10 @@ mount --make-shared /run/netns
 ln -s "$(readlink -f "$CACHE/cnibin")"/* /opt/cni/bin/ # the link moves when they are built again
 mkdir -p /etc/cni/multus/net.d
 cp -r /out/net.d /etc/cni/
+if [ -d /out/earlier ]; then # the journal of an earlier boot, as a node has it whose /run is on a disk
+  mkdir -p /run/fabric-cni
+  cp -r /out/earlier/. /run/fabric-cni/
+fi
 echo 1 >/proc/sys/net/ipv4/ip_forward
 
 # The HCAs. Two ports on platform devices, which nobody has cabled; the others on PCI functions.

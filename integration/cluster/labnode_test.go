@@ -45,14 +45,13 @@ func boot(t *testing.T, number int, images []string, rails ...Rail) *LabNode {
 	return n
 }
 
-// stage notes how long the test has taken since the last one.
+// stage notes how long all tests have taken up to now.
 func stage(t *testing.T, what string) {
 	t.Helper()
-	t.Logf("%5.1f s: %s", time.Since(lastStage).Seconds(), what)
-	lastStage = time.Now()
+	t.Logf("%5.1f s: %s", time.Since(began).Seconds(), what)
 }
 
-var lastStage = time.Now()
+var began = time.Now()
 
 func on(t *testing.T, n *LabNode, script string) string {
 	t.Helper()
@@ -138,7 +137,7 @@ func returned(t *testing.T, n *LabNode, before guest.State) {
 		return nil
 	})
 	eventually(t, "no address is held", func() error {
-		list, err := allocations()
+		list, err := allocations(n)
 		if err == nil && len(list) > 0 {
 			err = textError(strings.Join(list, " "))
 		}
@@ -146,11 +145,11 @@ func returned(t *testing.T, n *LabNode, before guest.State) {
 	})
 }
 
-// allocations are the addresses that whereabouts holds, as pool/offset=pod.
-func allocations() ([]string, error) {
+// allocations are the addresses that whereabouts holds for pods of a node (their names end with its), as pool/offset=pod.
+func allocations(n *LabNode) ([]string, error) {
 	out, err := output("kubectl", "get", "ippools.whereabouts.cni.cncf.io", "-A", "-o",
 		`go-template={{range .items}}{{$pool := .metadata.name}}{{range $at, $a := .spec.allocations}}{{$pool}}/{{$at}}={{$a.podref}} {{end}}{{end}}`)
-	return strings.Fields(out), err
+	return slices.DeleteFunc(strings.Fields(out), func(a string) bool { return !strings.HasSuffix(a, n.Name) }), err
 }
 
 // railPod is a pod with this many rails of a fabric, on a node.
@@ -189,8 +188,9 @@ func podReady(t *testing.T, name string) {
 	}
 }
 
-// deployOn installs the project on the nodes of the lab: its image, its overlay, and the flags that make tests short.
-func deployOn(t *testing.T, overlay string) {
+// deployOn installs the project on the nodes of the lab that have this label: its image, its overlay, and the flags that make tests
+// short. A prefix makes it a second installation beside the first.
+func deployOn(t *testing.T, overlay, prefix string) {
 	t.Helper()
 	dir := filepath.Join(current.run, "overlay-"+overlay)
 	base, err := filepath.Rel(dir, filepath.Join(current.repo, "deployments/overlays", overlay))
@@ -206,10 +206,14 @@ resources: [` + base + `]
 patches:
 - target: {kind: DaemonSet}
   patch: |
-    - {op: add, path: /spec/template/spec/nodeSelector/fabric.test~1lab, value: "true"}
+    - {op: add, path: /spec/template/spec/nodeSelector/fabric.test~1lab, value: "` + overlay + `"}
     - {op: add, path: /spec/template/spec/containers/0/args/-, value: --grace=5s}
     - {op: add, path: /spec/template/spec/containers/0/args/-, value: --interval=5s}
 `
+	if prefix != "" {
+		text += `namespace: ` + prefix + `fabric-system
+namePrefix: ` + prefix + "\n"
+	}
 	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -217,9 +221,14 @@ patches:
 	t.Cleanup(func() { k(t, "delete", "-k", dir, "--ignore-not-found", "--wait", "--timeout="+patience.String()) })
 }
 
-func deployed(t *testing.T) {
+// deployed waits until the agent is Ready on the nodes with this label.
+func deployed(t *testing.T, overlay string) {
 	t.Helper()
-	if out, err := output("kubectl", "-n", "fabric-system", "rollout", "status", "daemonset/fabric-agent", "--timeout="+patience.String()); err != nil {
-		t.Fatalf("%v: %s\n%s", err, out, k(t, "-n", "fabric-system", "describe", "pods"))
+	namespace, name := "fabric-system", "fabric-agent"
+	if overlay == "shared" {
+		namespace, name = "shared-"+namespace, "shared-"+name
+	}
+	if out, err := output("kubectl", "-n", namespace, "rollout", "status", "daemonset/"+name, "--timeout="+patience.String()); err != nil {
+		t.Fatalf("%v: %s\n%s", err, out, k(t, "-n", namespace, "describe", "pods"))
 	}
 }

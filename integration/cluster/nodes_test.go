@@ -5,55 +5,107 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/fabric-cni/fabric-cni/integration/lab/guest"
 )
 
 // The fabric of the overlay that all HCAs of the lab belong to: they have 200 Gb/s.
 const fabric200 = "ib-200g"
 
-// Nodes with HCAs: one kernel each, exclusive RDMA mode, four rails and two ports without a cable. The parts run in this order on
-// one boot of each node, as a boot is expensive.
+// Two nodes with HCAs: one kernel each, exclusive RDMA mode, four rails and two ports without a cable. A boot is expensive: all parts
+// run on one boot of each node, in this order, those of one node beside those of the other.
 func TestNodes(t *testing.T) {
 	archives := images(t)
 	one := boot(t, 1, archives, Rail{HCA: "mlx5_0", Netdev: "ibs108"}, Rail{HCA: "mlx5_3", Netdev: "ibs110"},
 		Rail{HCA: "mlx5_4", Netdev: "ibs112"}, Rail{HCA: "mlx5_7", Netdev: "ibs114"})
-	deployOn(t, "exclusive")
-	if err := one.Join(); err != nil {
-		t.Fatal(err)
-	}
-	stage(t, "lab1 is Ready")
-	deployed(t)
-	offersAll(t, one)
-	before := settled(t, one)
-	stage(t, "deployed and settled")
-	part := func(name string, f func(t *testing.T, n *LabNode)) {
-		if t.Failed() {
-			return // it would not begin with what it needs
+	two := boot(t, 2, archives, Rail{HCA: "mlx5_0", Netdev: "ibp65s0"}, Rail{HCA: "mlx5_1", Netdev: "ibp66s0"},
+		Rail{HCA: "mlx5_2", Netdev: "ibp97s0"}, Rail{HCA: "mlx5_3", Netdev: "ibp98s0"})
+	deployOn(t, "exclusive", "")
+	for _, n := range []*LabNode{one, two} {
+		if err := n.StartKubelet(); err != nil {
+			t.Fatal(err)
 		}
-		t.Run(name, func(t *testing.T) {
-			f(t, one)
-			returned(t, one, before)
-			stage(t, "all is returned")
-		})
 	}
-	part("four rails", fourRails)
-	part("fabricctl", ctlNode)
-	part("killed", killed)
-	part("Multus is absent", multusAbsent)
+	lanes := []*lane{{node: one}, {node: two}}
+	for _, l := range lanes {
+		if err := l.node.Ready(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stage(t, "both nodes are Ready")
+	deployed(t, "exclusive")
+	for _, l := range lanes {
+		offersAll(t, l.node)
+		l.before = settled(t, l.node)
+	}
+	stage(t, "deployed and settled")
+	if !t.Run("four rails", func(t *testing.T) { fourRails(t, one, two) }) {
+		return // the others would not begin with what they need
+	}
+	t.Run("lab1", func(t *testing.T) {
+		t.Parallel()
+		l := lanes[0]
+		l.part(t, "fabricctl", ctlNode)
+		l.part(t, "waiting, then forced out", forced)
+		l.part(t, "killed", killed)
+		l.part(t, "reboot", reboot)
+	})
+	t.Run("lab2", func(t *testing.T) {
+		t.Parallel()
+		l := lanes[1]
+		l.part(t, "Multus is absent", multusAbsent)
+		shareNode(t, two)
+		l.before = settled(t, two)
+		l.part(t, "shared", shared)
+	})
 }
 
-// A pod gets all rails. Another waits for one of them, and gets it when the first goes; it is deleted by force.
-func fourRails(t *testing.T, n *LabNode) {
-	railPod(t, "p1", fabric200, 4, n.Name)
-	podReady(t, "p1")
-	stage(t, "first pod is Ready")
-	hasRails(t, n, "p1")
-	railPod(t, "p2", fabric200, 1, n.Name)
-	event(t, "p2", "Insufficient fabric.dev/"+fabric200)
-	gone(t, "p1")
-	stage(t, "first pod is gone")
-	podReady(t, "p2")
-	stage(t, "second pod is Ready")
-	k(t, "delete", "pod", "p2", "--force", "--grace-period=0")
+// lane is a node with its parts.
+type lane struct {
+	node   *LabNode
+	before guest.State
+	failed bool
+}
+
+// part runs a test and compares the node afterwards with what it was.
+func (l *lane) part(t *testing.T, name string, f func(t *testing.T, n *LabNode)) {
+	t.Helper()
+	if l.failed {
+		return // it would not begin with what it needs
+	}
+	l.failed = !t.Run(name, func(t *testing.T) {
+		f(t, l.node)
+		returned(t, l.node, l.before)
+		stage(t, "all is returned")
+	})
+}
+
+// A pod on each node gets all rails of the node. One definition serves two nodes that call their devices differently, and no
+// address is given twice.
+func fourRails(t *testing.T, nodes ...*LabNode) {
+	t.Helper()
+	var addresses, pods []string
+	before := map[*LabNode]guest.State{}
+	for _, n := range nodes {
+		before[n] = settled(t, n)
+		pods = append(pods, "rails-"+n.Name)
+		railPod(t, "rails-"+n.Name, fabric200, 4, n.Name)
+	}
+	for i, n := range nodes {
+		podReady(t, pods[i])
+		addresses = append(addresses, hasRails(t, n, pods[i])...)
+	}
+	stage(t, "both pods are Ready")
+	slices.Sort(addresses)
+	if len(addresses) != 8 || len(slices.Compact(addresses)) != 8 {
+		t.Errorf("addresses: %v", addresses)
+	}
+	k(t, append([]string{"delete", "pod", "--wait", "--timeout=" + patience.String()}, pods...)...)
+	stage(t, "both pods are gone")
+	for _, n := range nodes {
+		returned(t, n, before[n])
+	}
+	stage(t, "all is returned")
 }
 
 // hasRails asserts that the pod has all the rails of the node and nothing else of it, and returns its addresses there.

@@ -110,7 +110,9 @@ func (n *NS) Do(f func() error) error {
 
 func (n *NS) inThread(f func() error) error {
 	runtime.LockOSThread()
-	orig, err := vns.Get()
+	// Not vns.Get, which asks /proc for the numbers that this process has for itself and its thread: called by the agent's container
+	// with the node's /proc, it would get the namespace of another process, or none.
+	orig, err := vns.GetFromPath("/proc/thread-self/ns/net")
 	if err != nil {
 		return fmt.Errorf("open the current network namespace: %w", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -219,6 +220,16 @@ func TestDo(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// In a container with the node's /proc, as the agent calls the plugin: the numbers that a process has for itself are others' there.
+func TestDoWithTheProcOfTheNode(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestDo$", "-test.v")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWNET}
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "--- PASS: TestDo ") {
+		t.Errorf("%v\n%s", err, out)
+	}
 }
 
 // The pod's view of sysfs, and only for the time of the call.

@@ -1,0 +1,60 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const fabricShared = "ib-shared"
+
+// shareNode puts the node in shared RDMA mode, and the second installation on it in place of the first.
+func shareNode(t *testing.T, n *LabNode) {
+	t.Helper()
+	on(t, n, "rdma system set netns shared") // no pod with a network namespace is there
+	k(t, "label", "node", n.Name, "--overwrite", "fabric.test/lab=shared")
+	deployOn(t, "shared", "shared-")
+	eventually(t, "shares are offered", func() error {
+		out, err := output("kubectl", "get", "node", n.Name, "-o", `jsonpath={.status.allocatable.fabric\.dev/`+fabricShared+"}")
+		if err == nil && out != "16" {
+			err = textError(out)
+		}
+		return err
+	})
+	deployed(t, "shared")
+	stage(t, "in shared mode")
+}
+
+// Eight pods on one HCA of a node in shared RDMA mode: each has an IPoIB child and the device files.
+func shared(t *testing.T, n *LabNode) {
+	const pods = 8
+	names := make([]string, pods)
+	for i := range names {
+		names[i] = fmt.Sprintf("s%d-%s", i+1, n.Name)
+		railPod(t, names[i], fabricShared, 1, n.Name)
+	}
+	var addresses []string
+	for _, name := range names {
+		podReady(t, name)
+		s := status(t, name)
+		if len(s) != 2 || s[1].Interface != "net1" || len(s[1].IPs) != 1 || !strings.HasPrefix(s[1].IPs[0], "192.168.6") {
+			t.Fatalf("network-status of %s: %+v", name, s)
+		}
+		addresses = append(addresses, s[1].IPs[0])
+	}
+	stage(t, "all pods are Ready")
+	slices.Sort(addresses)
+	if len(slices.Compact(addresses)) != pods {
+		t.Errorf("addresses: %v", addresses)
+	}
+	children := on(t, n, `for ns in $(ls /run/netns); do ip -n $ns -d -o link show dev net1; done`)
+	if strings.Count(children, "link/infiniband") != pods || strings.Count(children, "ipoib pkey") != pods {
+		t.Errorf("children:\n%s", children)
+	}
+	if out := k(t, "exec", names[0], "--", "ls", "/dev/infiniband"); len(strings.Fields(out)) != 4 {
+		t.Errorf("device files: %s", out) // uverbs, umad, issm of one HCA, and rdma_cm
+	}
+	k(t, append([]string{"delete", "pod", "--wait", "--timeout=" + patience.String()}, names...)...)
+	stage(t, "all pods are gone")
+}
