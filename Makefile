@@ -36,8 +36,8 @@ build: ## static binaries of every program, to bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS) $(ONESHOT)' -o bin/ ./cmd/fabric
 
-test: ## everything: lint, binary, unit and netns tests, short fuzzing, lab on every kernel
-	@scripts/stages.sh lint check-binary test-unit fuzz-short test-lab
+test: ## everything: lint, binary, unit and netns tests, short fuzzing, Kubernetes, lab on every kernel
+	@scripts/stages.sh lint check-binary test-unit fuzz-short e2e test-lab
 
 test-unit: ## tests that need no lab, with the race detector; as root also those in network namespaces
 	@$(SETUP) test browser
@@ -51,9 +51,9 @@ image: ## the agent's container image for amd64 and arm64, an OCI archive in bui
 	@$(SETUP)
 	@scripts/image.sh '$(IMAGE)' '$(VERSION)'
 
-e2e: ## a real Kubernetes on this machine: pods get their rails through Multus, kubelet and whereabouts (root)
-	@$(SETUP)
-	$(GO) test -count=1 -timeout 30m -v $(if $(E2E_RUN),-run '$(E2E_RUN)') ./integration/cluster
+e2e: ## a real Kubernetes: pods get their rails through kubelet, Multus and whereabouts (root; E2E_RUN=regexp)
+	@$(SETUP) test
+	@scripts/test-e2e.sh '$(E2E_RUN)'
 
 bench-cluster: ## pods with four rails each, attached and detached at once, beside host-device (root; FABRIC_E2E_PODS)
 	@$(SETUP)
