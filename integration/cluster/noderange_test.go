@@ -34,9 +34,19 @@ func newSimulated(t *testing.T) *simulated {
 	s := &simulated{t: t, dir: t.TempDir(), stop: map[string]func(){}}
 	apply(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: fabric-system}\n")
 	t.Cleanup(func() { k(t, "delete", "namespace", "fabric-system", "--wait", "--timeout=90s") })
-	rbac := filepath.Join(current.repo, "deployments/base/rbac.yaml")
-	k(t, "-n", "fabric-system", "apply", "-f", rbac)
-	t.Cleanup(func() { k(t, "-n", "fabric-system", "delete", "--ignore-not-found", "-f", rbac) })
+	// The rights of the deployment, without its DaemonSet.
+	rights, err := os.ReadFile(filepath.Join(current.repo, "deployments/base/rbac.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rbac := t.TempDir()
+	for name, text := range map[string]string{"rbac.yaml": string(rights), "kustomization.yaml": "namespace: fabric-system\nresources: [rbac.yaml]\n"} {
+		if err := os.WriteFile(filepath.Join(rbac, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k(t, "apply", "-k", rbac)
+	t.Cleanup(func() { k(t, "delete", "--ignore-not-found", "-k", rbac) })
 	s.kubeconfig = filepath.Join(s.dir, "kubeconfig")
 	if err := current.kubeconfig(s.kubeconfig, strings.TrimSpace(k(t, "-n", "fabric-system", "create", "token", "fabric-agent"))); err != nil {
 		t.Fatal(err)
