@@ -13,20 +13,23 @@ import (
 func (t Target) Watch(ctx context.Context, interval time.Duration, replaced func(), log *slog.Logger) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
-	var last os.FileInfo
+	var good os.FileInfo // of the binary when it was last seen to be ours; nil: look at it again
 	for {
 		now, err := os.Stat(t.Path())
-		if err != nil || last == nil || !os.SameFile(last, now) || !last.ModTime().Equal(now.ModTime()) || last.Mode() != now.Mode() {
-			changed, err := t.Install()
+		if err != nil || good == nil || !os.SameFile(good, now) || !good.ModTime().Equal(now.ModTime()) || good.Size() != now.Size() || good.Mode() != now.Mode() {
+			changed, ierr := t.Install()
 			switch {
-			case err != nil:
-				log.Error("cannot put the CNI binary back", "path", t.Path(), "error", err)
+			case ierr != nil:
+				log.Error("cannot put the CNI binary back", "path", t.Path(), "error", ierr)
 			case changed:
 				replaced()
 				log.Warn("somebody has changed the CNI binary: installed it again", "path", t.Path())
 			}
-			if last, err = os.Stat(t.Path()); err != nil {
-				last = nil
+			// What was looked at before it was compared, so that nothing written meanwhile is taken for ours. A file that was
+			// written to in this moment may be again without a new time.
+			good = nil
+			if err == nil && ierr == nil && !changed && time.Since(now.ModTime()) > time.Second {
+				good = now
 			}
 		}
 		select {
