@@ -46,7 +46,7 @@ modprobe ib_core
 modprobe -a ib_uverbs ib_umad rdma_ucm ib_ipoib veth bridge
 names=mlx5_5,mlx5_6
 for hca in $HCAS; do names=$names,${hca%=*}; done
-modprobe fakeib num=2 state=1,1 pci=1 "names=$names"
+modprobe fakeib num=2 state=1,1 pci=1 "lid=$((NUMBER * 256))" "names=$names" # nodes of one fabric: all LIDs and GUIDs differ
 for hca in $HCAS mlx5_5=ibs116 mlx5_6=ibs118; do
   device=${hca%=*} netdev=${hca#*=}
   was=$(ls "/sys/class/infiniband/$device/device/net")

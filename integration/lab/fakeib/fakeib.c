@@ -50,6 +50,10 @@ static bool movable = true;
 module_param(movable, bool, 0444);
 MODULE_PARM_DESC(movable, "provide disassociate_ucontext, i.e. allow moves between net namespaces");
 
+static ushort lid = 1;
+module_param(lid, ushort, 0444);
+MODULE_PARM_DESC(lid, "LID of the first HCA; GUIDs are made from it, too: guests that are to look like nodes of one fabric want their own");
+
 #define SM_LID	0xbe00
 #define MAXVF	64
 #define MAXHCA	256
@@ -707,7 +711,7 @@ static struct fib_dev *fib_add(struct device *parent, struct platform_device *pl
 	if (!d)
 		return ERR_PTR(-ENOMEM);
 	d->idx = ida_alloc_max(&hca_ida, MAXHCA - 1, GFP_KERNEL);
-	d->lid = d->idx + 1;
+	d->lid = lid + d->idx;
 	if (pf && vf >= 0 && vf < MAXVF) {
 		node_guid = pf->vf_guid[vf][0];
 		port_guid = pf->vf_guid[vf][1];
@@ -719,7 +723,7 @@ static struct fib_dev *fib_add(struct device *parent, struct platform_device *pl
 		d->vf = vf;
 	}
 	if (!port_guid && (vf_guid || !d->pf))
-		port_guid = 0x0002c90300fa0000ULL + ((d->idx + 1) << 4);
+		port_guid = 0x0002c90300fa0000ULL + ((u64)d->lid << 4);
 	d->guid = cpu_to_be64(port_guid);
 	d->ib.node_guid = node_guid ? cpu_to_be64(node_guid) : d->guid;
 	d->ib.node_type = RDMA_NODE_IB_CA;
