@@ -30,6 +30,14 @@ func (s *sandbox) state(t testing.TB) podState {
 	return p
 }
 
+// settled reads a pod that has just got its interface, when the kernel has done its part: the link-local address comes with the
+// carrier, some time after ADD.
+func (s *sandbox) settled(t testing.TB) podState {
+	t.Helper()
+	Until(t, "the pod's interface is ready", func() error { return s.Do(settledPod) })
+	return s.state(t)
+}
+
 func (s *sandbox) take() (p podState, err error) {
 	err = s.Do(func() error {
 		names := make(map[int]string)

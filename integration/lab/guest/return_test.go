@@ -60,7 +60,7 @@ func TestReturnLate(t *testing.T) {
 		first.Delete(t)
 		second := r.sandbox(t)
 		second.call("ADD").Must(t)
-		has := second.state(t)
+		has := second.settled(t)
 		for range 2 {
 			first.call("DEL").Must(t)
 			if diff := second.difference(has); diff != "" {
@@ -83,7 +83,7 @@ func TestReturnPathReused(t *testing.T) {
 		second := &sandbox{Pod: first.Pod, conf: first.conf, id: "second"}
 		second.before = second.state(t)
 		second.call("ADD").Must(t)
-		has := second.state(t)
+		has := second.settled(t)
 		for range 2 {
 			first.call("DEL").Must(t)
 			if diff := second.difference(has); diff != "" {

@@ -13,6 +13,16 @@ import (
 // settled returns what the host still waits for: the carrier of IPoIB netdevs whose port is active, and the
 // link-local address of netdevs with a carrier. Both come some time after a device has.
 func settled() error {
+	return waitsFor(func(l netlink.Link) bool {
+		return l.Type() == "ipoib" && l.Attrs().ParentIndex == 0 && portActive(l.Attrs().Name)
+	})
+}
+
+// settledPod is the same of a pod whose interfaces all have a peer: each gets a carrier.
+func settledPod() error { return waitsFor(func(netlink.Link) bool { return true }) }
+
+// waitsFor returns what this network namespace still waits for; carrier tells whether a link without one will get it.
+func waitsFor(carrier func(netlink.Link) bool) error {
 	links, err := dump(netlink.LinkList)
 	if err != nil {
 		return fmt.Errorf("list links: %w", err)
@@ -33,7 +43,7 @@ func settled() error {
 			continue
 		}
 		if a.RawFlags&unix.IFF_LOWER_UP == 0 {
-			if l.Type() == "ipoib" && a.ParentIndex == 0 && portActive(a.Name) {
+			if carrier(l) {
 				return fmt.Errorf("%s has no carrier", a.Name)
 			}
 			continue
