@@ -108,7 +108,7 @@ func runSuite(t *testing.T, k Kernel, s Suite, bin binaries, tests []string) {
 	}
 	timeout := s.Timeout
 	if timeout == 0 {
-		timeout = 5 * time.Minute
+		timeout = 10 * time.Minute
 	}
 	_, rest, _ := strings.Cut(os.Getenv("FABRIC_LAB_RUN"), "/")
 	// The test binary gives up before the guest is killed: its goroutines say more than the end of a console.

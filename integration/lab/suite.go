@@ -18,7 +18,7 @@ type Suite struct {
 	NewQEMU   bool          // see Spec
 	Series    []string      // kernels it is for; none: all
 	Shards    int           // guests over which the tests are dealt; 0: 1
-	Timeout   time.Duration // of a guest; 0: 5 minutes
+	Timeout   time.Duration // of a guest; 0: 10 minutes
 	AllowSkip []string      // top-level tests that may skip: any other skip is a failure
 }
 
@@ -101,7 +101,7 @@ var Suites = []Suite{
 		Append:  exclusive,
 		Devices: VirtioNet(1),
 		Shards:  2,
-		Timeout: 8 * time.Minute,
+		Timeout: 15 * time.Minute,
 	},
 	{
 		Name:    "plugin",
@@ -110,7 +110,7 @@ var Suites = []Suite{
 		Append:  exclusive,
 		Devices: VirtioNet(1),
 		Shards:  2,
-		Timeout: 8 * time.Minute,
+		Timeout: 15 * time.Minute,
 	},
 	{
 		// One test, as long as it takes; see $FABRIC_LAB_ROUNDS.

@@ -25,6 +25,6 @@ var (
 		Run:     `^TestReturn`,
 		Append:  exclusive,
 		Devices: append(VirtioNet(2), E1000e(2)...),
-		Timeout: 10 * time.Minute,
+		Timeout: 20 * time.Minute,
 	}
 )
