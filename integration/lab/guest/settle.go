@@ -18,9 +18,6 @@ func settled() error {
 	})
 }
 
-// settledPod is the same of a pod whose interfaces all have a peer: each gets a carrier.
-func settledPod() error { return waitsFor(func(netlink.Link) bool { return true }) }
-
 // waitsFor returns what this network namespace still waits for; carrier tells whether a link without one will get it.
 func waitsFor(carrier func(netlink.Link) bool) error {
 	links, err := dump(netlink.LinkList)
