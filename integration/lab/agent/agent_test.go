@@ -4,10 +4,8 @@ package agent
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -25,14 +23,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/journal"
 )
 
-func TestMain(m *testing.M) {
-	flag.Parse()
-	if flag.Lookup("test.list").Value.String() == "" && os.Getenv("FABRIC_LAB_GUEST") == "" {
-		fmt.Fprintln(os.Stderr, "these tests change the kernel they run on; run them with: go test ./integration/lab")
-		os.Exit(2)
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { guest.Main(m) }
 
 func attach(pod *guest.Pod, command, device string) guest.Call {
 	return guest.Call{Command: command, ContainerID: pod.Name, Netns: pod.Path, IfName: "net1", Config: map[string]any{
