@@ -222,7 +222,7 @@ func (c *Cluster) node() error {
 	if err := c.daemon("containerd", "--config", containerd); err != nil {
 		return err
 	}
-	if err := poll("containerd answers", time.Minute, func() error { _, err := output("ctr", "version"); return err }); err != nil {
+	if err := poll("containerd answers", time.Minute, soon, func() error { _, err := output("ctr", "version"); return err }); err != nil {
 		return err
 	}
 	box, err := c.box()
@@ -255,10 +255,13 @@ func output(name string, args ...string) (string, error) {
 
 // await asks kubectl until it succeeds.
 func (c *Cluster) await(what string, limit time.Duration, args ...string) error {
-	return poll(what, limit, func() error { _, err := output("kubectl", args...); return err })
+	return poll(what, limit, soon, func() error { _, err := output("kubectl", args...); return err })
 }
 
-func poll(what string, limit time.Duration, f func() error) error {
+// soon is how often this machine's own processes are asked.
+const soon = 200 * time.Millisecond
+
+func poll(what string, limit, every time.Duration, f func() error) error {
 	deadline := time.Now().Add(limit)
 	for {
 		err := f()
@@ -268,7 +271,7 @@ func poll(what string, limit time.Duration, f func() error) error {
 		if time.Now().After(deadline) {
 			return fmt.Errorf("waited %s in vain until %s: %w", limit, what, err)
 		}
-		time.Sleep(200 * time.Millisecond)
+		time.Sleep(every)
 	}
 }
 

@@ -209,7 +209,7 @@ func (n *LabNode) Ready() error {
 // wait polls, unless the guest has ended.
 func (n *LabNode) wait(what string, limit time.Duration, f func() error) error {
 	var ended error
-	err := poll("node "+n.Name+" "+what, limit, func() error {
+	err := poll("node "+n.Name+" "+what, limit, soon, func() error {
 		select {
 		case ended = <-n.ended:
 			n.ended <- ended

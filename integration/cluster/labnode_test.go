@@ -65,12 +65,8 @@ func on(t *testing.T, n *LabNode, script string) string {
 // eventually polls, at leisure: what is asked costs a guest as much as what it is asked about.
 func eventually(t *testing.T, what string, f func() error) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
-	for err := f(); err != nil; err = f() {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited %s in vain until %s: %v", patience, what, err)
-		}
-		time.Sleep(time.Second)
+	if err := poll(what, patience, time.Second, f); err != nil {
+		t.Fatal(err)
 	}
 }
 

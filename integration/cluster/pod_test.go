@@ -32,7 +32,7 @@ func apply(t *testing.T, yaml string) {
 
 func until(t *testing.T, what string, f func() error) {
 	t.Helper()
-	if err := poll(what, 3*time.Minute, f); err != nil {
+	if err := poll(what, 3*time.Minute, soon, f); err != nil {
 		t.Fatal(err)
 	}
 }
