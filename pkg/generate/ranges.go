@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+
+	"go4.org/netipx"
 )
 
 // ranges gives each network its addresses, and refuses a range that is too small: whereabouts would say so only when the
@@ -43,31 +45,16 @@ func split(p netip.Prefix, n int) ([]netip.Prefix, error) {
 	}
 	out := []netip.Prefix{netip.PrefixFrom(p.Masked().Addr(), bits)}
 	for len(out) < n {
-		out = append(out, next(out[len(out)-1]))
+		out = append(out, netip.PrefixFrom(netipx.PrefixLastIP(out[len(out)-1]).Next(), bits))
 	}
 	return out, nil
-}
-
-// next is the prefix of the same size right behind p.
-func next(p netip.Prefix) netip.Prefix {
-	b := p.Addr().AsSlice()
-	i, step := (p.Bits()-1)/8, byte(1)<<(7-(p.Bits()-1)%8)
-	for ; i >= 0; i-- {
-		b[i] += step
-		if b[i] >= step {
-			break
-		}
-		step = 1
-	}
-	a, _ := netip.AddrFromSlice(b)
-	return netip.PrefixFrom(a, p.Bits())
 }
 
 // usable counts the addresses of a range that whereabouts gives: without network and broadcast address, and what is excluded.
 // Prefixes are disjoint, or one is in the other: of those only the larger counts.
 func usable(p netip.Prefix, exclude []netip.Prefix) int {
 	first := p.Masked().Addr()
-	last := lastOf(p)
+	last := netipx.PrefixLastIP(p)
 	n := count(p) - 2
 	for i, e := range exclude {
 		e = e.Masked()
@@ -88,16 +75,6 @@ func usable(p netip.Prefix, exclude []netip.Prefix) int {
 		}
 	}
 	return max(n, 0)
-}
-
-// lastOf is the last address of a prefix: the broadcast address of IPv4.
-func lastOf(p netip.Prefix) netip.Addr {
-	b := p.Addr().AsSlice()
-	for i := p.Bits(); i < 8*len(b); i++ {
-		b[i/8] |= 1 << (7 - i%8)
-	}
-	a, _ := netip.AddrFromSlice(b)
-	return a
 }
 
 func anyOf(list []netip.Prefix, f func(int, netip.Prefix) bool) bool {
