@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 	"strconv"
@@ -47,20 +48,35 @@ func (r *Reader) VF(d *Device) (*device.VF, error) {
 }
 
 func (r *Reader) vfIndex(pf device.Address, pci string) (int, error) {
+	vfs, err := r.virtfns(pf)
+	if err != nil {
+		return 0, err
+	}
+	for i, vf := range vfs {
+		if vf.Name == pci {
+			return strconv.Atoi(i)
+		}
+	}
+	return 0, fmt.Errorf("find VF %s among those of %s: %w", pci, pf.Name, fs.ErrNotExist)
+}
+
+// virtfns are the VFs of a PF by their index, as sysfs writes it.
+func (r *Reader) virtfns(pf device.Address) (map[string]device.Address, error) {
 	entries, err := fs.ReadDir(r.Sys, sysDevice(pf))
 	if err != nil {
-		return 0, fmt.Errorf("list the VFs of %s: %w", pf.Name, err)
+		return nil, fmt.Errorf("list the VFs of %s: %w", pf.Name, err)
 	}
+	out := map[string]device.Address{}
 	for _, e := range entries {
 		i, ok := strings.CutPrefix(e.Name(), "virtfn")
 		if !ok {
 			continue
 		}
-		if target, err := fs.ReadLink(r.Sys, path.Join(sysDevice(pf), e.Name())); err == nil && path.Base(target) == pci {
-			return strconv.Atoi(i)
+		if target, err := fs.ReadLink(r.Sys, path.Join(sysDevice(pf), e.Name())); err == nil {
+			out[i] = device.Address{Bus: "pci", Name: path.Base(target)}
 		}
 	}
-	return 0, fmt.Errorf("find VF %s among those of %s: %w", pci, pf.Name, fs.ErrNotExist)
+	return out, nil
 }
 
 // PF returns the netdev through which a VF is configured. It returns fs.ErrNotExist when the PF has none on the host.
@@ -158,18 +174,13 @@ func (r *Reader) Functions(pf device.Address) ([]device.Address, error) {
 	if n := r.text(path.Join(sysDevice(pf), "sriov_numvfs")); n == "" || n == "0" {
 		return nil, nil
 	}
-	entries, err := fs.ReadDir(r.Sys, sysDevice(pf))
+	vfs, err := r.virtfns(pf)
 	if err != nil {
-		return nil, fmt.Errorf("list the VFs of %s: %w", pf.Name, err)
+		return nil, err
 	}
 	var out []device.Address
-	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), "virtfn") {
-			continue
-		}
-		if target, err := fs.ReadLink(r.Sys, path.Join(sysDevice(pf), e.Name())); err == nil {
-			out = append(out, device.Address{Bus: "pci", Name: path.Base(target)})
-		}
+	for _, i := range slices.Sorted(maps.Keys(vfs)) {
+		out = append(out, vfs[i])
 	}
 	return out, nil
 }

@@ -189,8 +189,9 @@ func (c *call) guidInPod(g device.GUID) (string, error) {
 	if err != nil && !errors.Is(err, journal.ErrCorrupt) {
 		return "", err
 	}
+	boot := bootID()
 	for _, e := range entries {
-		if e.Key == c.key || e.BootID != bootID() {
+		if e.Key == c.key || e.BootID != boot {
 			continue
 		}
 		had := e.VF != nil && e.VF.GUID == g || e.HCA != nil && e.MoveRDMA && (e.VF == nil || e.VF.GUID == 0) && e.HCA.NodeGUID == g
