@@ -54,7 +54,7 @@ func (l *looker) publishInventory(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	if err := l.cluster.Inventory(ctx, strings.TrimSpace(string(b)), p); err != nil {
+	if err := l.cluster.Inventory(ctx, strings.TrimSpace(string(b)), text); err != nil {
 		l.log.Error("cannot publish the node's inventory", "error", err)
 		return
 	}

@@ -14,13 +14,9 @@ import (
 
 var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 
-// Inventory publishes what the node has, as a ConfigMap of this namespace by server-side apply. It is the agent's alone: edits
+// Inventory publishes what the node has, a node.Published as JSON, as a ConfigMap of this namespace by server-side apply. It is the agent's alone: edits
 // of others are overwritten.
-func (c *Client) Inventory(ctx context.Context, namespace string, p *node.Published) error {
-	text, err := json.Marshal(p)
-	if err != nil {
-		return fmt.Errorf("encode the inventory: %w", err)
-	}
+func (c *Client) Inventory(ctx context.Context, namespace string, text []byte) error {
 	name := node.PublishedName + c.node
 	b, err := json.Marshal(map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap",
