@@ -1,5 +1,5 @@
-// Package conf_test keeps the examples true: every file here, and every configuration in the documentation, is read by the
-// parser of the plugin.
+// Package conf_test keeps the examples true: every file here, and every configuration in the documentation, is read by
+// the parser of the plugin.
 package conf_test
 
 import (
@@ -13,8 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/fabric-cni/fabric-cni/internal/policy"
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
-	"github.com/fabric-cni/fabric-cni/pkg/policy"
 )
 
 // want is what a plugin of type fabric is understood to be asked for.
@@ -103,8 +103,8 @@ func check(t *testing.T, file, text string, w want) {
 
 var add = netconf.Env{Command: "ADD", ContainerID: "c1", Netns: "/run/netns/c1", IfName: "net1"}
 
-// plugins returns what a runtime hands to each plugin of type fabric: the fields of its entry, name and version of the list,
-// and, as Multus does where the resource of a pod has one, the address of a device.
+// plugins returns what a runtime hands to each plugin of type fabric: the fields of its entry, name and version of the
+// list, and, as Multus does where the resource of a pod has one, the address of a device.
 func plugins(t *testing.T, text string) [][]byte {
 	t.Helper()
 	var list struct {
@@ -129,12 +129,16 @@ func plugins(t *testing.T, text string) [][]byte {
 		if p["name"] == nil {
 			p["name"], p["cniVersion"] = list.Name, list.CNIVersion
 		}
-		selected := p["device"] != nil || p["master"] != nil || p["rdmaDevice"] != nil || p["guid"] != nil || p["hwaddr"] != nil
+		selected := p["device"] != nil || p["master"] != nil || p["rdmaDevice"] != nil || p["guid"] != nil ||
+			p["hwaddr"] != nil
 		if !selected {
 			p["deviceID"], p["runtimeConfig"] = "0000:3b:00.2", map[string]any{"deviceID": "0000:3b:00.2"}
 		}
 		if i > 0 {
-			p["prevResult"] = map[string]any{"cniVersion": list.CNIVersion, "interfaces": []any{map[string]any{"name": "net1", "sandbox": "/run/netns/c1"}}}
+			p["prevResult"] = map[string]any{
+				"cniVersion": list.CNIVersion,
+				"interfaces": []any{map[string]any{"name": "net1", "sandbox": "/run/netns/c1"}},
+			}
 		}
 		b, err := json.Marshal(p)
 		if err != nil {

@@ -14,10 +14,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/yaml"
 
-	"github.com/fabric-cni/fabric-cni/pkg/agent/metrics"
-	"github.com/fabric-cni/fabric-cni/pkg/agent/network"
-	"github.com/fabric-cni/fabric-cni/pkg/agent/settings"
-	"github.com/fabric-cni/fabric-cni/pkg/agent/survey"
+	"github.com/fabric-cni/fabric-cni/internal/agent/metrics"
+	"github.com/fabric-cni/fabric-cni/internal/agent/network"
+	"github.com/fabric-cni/fabric-cni/internal/agent/settings"
+	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
 )
 
 func TestSettings(t *testing.T) {

@@ -16,4 +16,4 @@ for arch in "${@:-amd64 arm64}"; do
     platforms+=("$a=$dir")
   done
 done
-"$go" run ./scripts/image -name "$name" -version "$version" -o build/fabric-agent.oci.tar "${platforms[@]}"
+"$go" run ./internal/image -name "$name" -version "$version" -o build/fabric-agent.oci.tar "${platforms[@]}"

@@ -1,5 +1,5 @@
-// Command fabric-agent is the node's side of fabric-cni in Kubernetes: it installs the CNI binary and looks after it, brings
-// home what dead pods have left, and tells kubelet and the cluster what the node has.
+// Command fabric-agent is the node's side of fabric-cni in Kubernetes: it installs the CNI binary and looks after it,
+// brings home what dead pods have left, and tells kubelet and the cluster what the node has.
 package main
 
 import (
@@ -9,7 +9,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/fabric-cni/fabric-cni/pkg/agent"
+	"github.com/fabric-cni/fabric-cni/internal/agent"
 )
 
 var version = "dev"

@@ -15,7 +15,10 @@ var version = "dev"
 func main() {
 	debug.SetGCPercent(-1) // the process lives for milliseconds; the limit below is the safety net
 	debug.SetMemoryLimit(16 << 20)
-	// Nor do huge pages pay: each is cleared as a whole for the little that is used of it. The IPAM plugin inherits this.
+	// Nor do huge pages pay: each is cleared as a whole for the little that is used of it. The IPAM plugin inherits
+	// this.
 	_ = unix.Prctl(unix.PR_SET_THP_DISABLE, 1, 0, 0, 0)
-	os.Exit(fabric.Plugin{Version: version, Command: os.Getenv("CNI_COMMAND"), Stdout: os.Stdout, Stderr: os.Stderr}.Main())
+	os.Exit(
+		fabric.Plugin{Version: version, Command: os.Getenv("CNI_COMMAND"), Stdout: os.Stdout, Stderr: os.Stderr}.Main(),
+	)
 }

@@ -1,5 +1,5 @@
-// Command fabricctl shows, explains, plans and checks the RDMA fabrics of a node. Called kubectl-fabric it is the kubectl
-// plugin "kubectl fabric".
+// Command fabricctl shows, explains, plans and checks the RDMA fabrics of a node. Called kubectl-fabric it is the
+// kubectl plugin "kubectl fabric".
 package main
 
 import (

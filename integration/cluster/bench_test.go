@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	agentnetwork "github.com/fabric-cni/fabric-cni/pkg/agent/network"
-	"github.com/fabric-cni/fabric-cni/pkg/agent/noderange"
-	agentsettings "github.com/fabric-cni/fabric-cni/pkg/agent/settings"
+	agentnetwork "github.com/fabric-cni/fabric-cni/internal/agent/network"
+	"github.com/fabric-cni/fabric-cni/internal/agent/noderange"
+	agentsettings "github.com/fabric-cni/fabric-cni/internal/agent/settings"
 )
 
 // timed is a CNI plugin that runs another and notes how long it took.
@@ -29,8 +29,9 @@ exit $status
 
 const railsPerPod = 4
 
-// BenchmarkPods attaches and detaches pods with four rails each, all at once, through Multus: FABRIC_E2E_PODS of them, 32 if it is not set.
-// The time of one interface is that of its ADD or DEL, IPAM included: whereabouts, or host-local on the node's part of the range.
+// BenchmarkPods attaches and detaches pods with four rails each, all at once, through Multus: FABRIC_E2E_PODS of them,
+// 32 if it is not set. The time of one interface is that of its ADD or DEL, IPAM included: whereabouts, or host-local
+// on the node's part of the range.
 func BenchmarkPods(b *testing.B) {
 	pods := 32
 	if s := os.Getenv("FABRIC_E2E_PODS"); s != "" {
@@ -78,7 +79,14 @@ func byNodeRange(b *testing.B) string {
 // given counts what both IPAM plugins have given.
 func given(b *testing.B) int {
 	b.Helper()
-	out, err := output("kubectl", "get", "ippools.whereabouts.cni.cncf.io", "-A", "-o", "jsonpath={.items[*].spec.allocations}")
+	out, err := output(
+		"kubectl",
+		"get",
+		"ippools.whereabouts.cni.cncf.io",
+		"-A",
+		"-o",
+		"jsonpath={.items[*].spec.allocations}",
+	)
 	must(b, err)
 	files, err := filepath.Glob(filepath.Join(partDir, "bench", "10.200.*"))
 	must(b, err)
@@ -105,12 +113,27 @@ func benchPods(b *testing.B, plugin, ipam string, pods int) {
 		for r := range railsPerPod {
 			name := fmt.Sprintf("b%dr%d", p, r)
 			fmt.Fprintf(&links, "link add %s type veth peer name %sp\nlink set %sp up\n", name, name, name)
-			fmt.Fprintf(&definitions, "---\napiVersion: k8s.cni.cncf.io/v1\nkind: NetworkAttachmentDefinition\nmetadata: {name: %s, labels: {bench: pods}}\n"+
-				`spec: {config: '{"cniVersion":"1.0.0","name":"bench","type":%q,"device":%q,"ipam":%s}'}`+"\n", name, plugin, name, ipam)
+			fmt.Fprintf(
+				&definitions,
+				"---\napiVersion: k8s.cni.cncf.io/v1\nkind: NetworkAttachmentDefinition\nmetadata: {name: %s, "+
+					"labels: {bench: pods}}\n"+
+					`spec: {config: '{"cniVersion":"1.0.0","name":"bench","type":%q,"device":%q,"ipam":%s}'}`+"\n",
+				name,
+				plugin,
+				name,
+				ipam,
+			)
 			networks = append(networks, name)
 		}
-		fmt.Fprintf(&list, "---\napiVersion: v1\nkind: Pod\nmetadata: {name: b%d, labels: {bench: pods}, annotations: {k8s.v1.cni.cncf.io/networks: %q}}\nspec:\n"+
-			"  terminationGracePeriodSeconds: 1\n  containers: [{name: c, image: \"localhost/box:e2e\", imagePullPolicy: Never}]\n", p, strings.Join(networks, ","))
+		fmt.Fprintf(
+			&list,
+			"---\napiVersion: v1\nkind: Pod\nmetadata: {name: b%d, labels: {bench: pods}, annotations: "+
+				"{k8s.v1.cni.cncf.io/networks: %q}}\nspec:\n"+
+				"  terminationGracePeriodSeconds: 1\n  containers: [{name: c, image: \"localhost/box:e2e\", "+
+				"imagePullPolicy: Never}]\n",
+			p,
+			strings.Join(networks, ","),
+		)
 	}
 	batch := exec.Command("ip", "-batch", "-")
 	batch.Stdin = strings.NewReader(links.String())
@@ -151,7 +174,15 @@ func unique(b *testing.B, want int) {
 		b.Errorf("%d addresses are allocated, want %d", got, want)
 	}
 	var addresses []string
-	out, err := output("kubectl", "get", "pod", "-l", "bench=pods", "-o", `jsonpath={.items[*].metadata.annotations.k8s\.v1\.cni\.cncf\.io/network-status}`)
+	out, err := output(
+		"kubectl",
+		"get",
+		"pod",
+		"-l",
+		"bench=pods",
+		"-o",
+		`jsonpath={.items[*].metadata.annotations.k8s\.v1\.cni\.cncf\.io/network-status}`,
+	)
 	must(b, err)
 	for _, word := range strings.Fields(out) {
 		if strings.HasPrefix(word, `"10.200.`) {
@@ -160,7 +191,12 @@ func unique(b *testing.B, want int) {
 	}
 	slices.Sort(addresses)
 	if len(addresses) != want || len(slices.Compact(addresses)) != want {
-		b.Errorf("pods have %d addresses, %d different ones, want %d", len(addresses), len(slices.Compact(addresses)), want)
+		b.Errorf(
+			"pods have %d addresses, %d different ones, want %d",
+			len(addresses),
+			len(slices.Compact(addresses)),
+			want,
+		)
 	}
 }
 

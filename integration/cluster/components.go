@@ -49,8 +49,21 @@ func (c *Cluster) start() error {
 	if err := enter(c.run, c.cache); err != nil {
 		return err
 	}
-	path := strings.Join([]string{c.cache + "/bin", c.cache + "/helm", c.cache + "/debroot/usr/sbin", c.cache + "/debroot/usr/bin", "/opt/cni/bin", os.Getenv("PATH")}, ":")
-	if err := errors.Join(os.Setenv("PATH", path), os.Setenv("KUBECONFIG", c.run+"/conf/admin.kubeconfig")); err != nil {
+	path := strings.Join(
+		[]string{
+			c.cache + "/bin",
+			c.cache + "/helm",
+			c.cache + "/debroot/usr/sbin",
+			c.cache + "/debroot/usr/bin",
+			"/opt/cni/bin",
+			os.Getenv("PATH"),
+		},
+		":",
+	)
+	if err := errors.Join(
+		os.Setenv("PATH", path),
+		os.Setenv("KUBECONFIG", c.run+"/conf/admin.kubeconfig"),
+	); err != nil {
 		return err
 	}
 	var err error
@@ -122,25 +135,86 @@ func (c *Cluster) control() error {
 	pki, conf := c.run+"/pki/", c.run+"/conf/"
 	const etcd = "http://127.0.0.1:2379"
 	return errors.Join(
-		c.daemon("etcd", "--data-dir", c.run+"/etcd", "--unsafe-no-fsync", "--listen-client-urls", etcd, "--advertise-client-urls", etcd,
-			"--listen-peer-urls", "http://127.0.0.1:2380"),
-		c.daemon("kube-apiserver", "--etcd-servers", etcd, "--secure-port", "6443", "--bind-address", "0.0.0.0", "--advertise-address", nodeIP,
-			"--tls-cert-file", pki+"apiserver.crt", "--tls-private-key-file", pki+"apiserver.key", "--client-ca-file", pki+"ca.crt",
-			"--token-auth-file", pki+"tokens.csv", "--kubelet-client-certificate", pki+"kubelet-client.crt",
-			"--kubelet-client-key", pki+"kubelet-client.key", "--kubelet-certificate-authority", pki+"ca.crt",
-			"--service-account-issuer", "https://kubernetes.default.svc", "--service-account-key-file", pki+"sa.pub",
-			"--service-account-signing-key-file", pki+"sa.key", "--service-cluster-ip-range", "10.96.0.0/16",
-			"--kubelet-preferred-address-types", "InternalIP", "--authorization-mode", "Node,RBAC",
-			"--enable-admission-plugins", "NodeRestriction", "--allow-privileged=true"),
-		c.daemon("kube-controller-manager", "--kubeconfig", conf+"kcm.kubeconfig", "--service-account-private-key-file", pki+"sa.key",
-			"--root-ca-file", pki+"ca.crt", "--use-service-account-credentials", "--leader-elect=false"),
-		c.daemon("kube-scheduler", "--kubeconfig", conf+"sched.kubeconfig", "--authentication-kubeconfig", conf+"sched.kubeconfig",
-			"--authorization-kubeconfig", conf+"sched.kubeconfig", "--leader-elect=false"),
+		c.daemon(
+			"etcd",
+			"--data-dir",
+			c.run+"/etcd",
+			"--unsafe-no-fsync",
+			"--listen-client-urls",
+			etcd,
+			"--advertise-client-urls",
+			etcd,
+			"--listen-peer-urls",
+			"http://127.0.0.1:2380",
+		),
+		c.daemon(
+			"kube-apiserver",
+			"--etcd-servers",
+			etcd,
+			"--secure-port",
+			"6443",
+			"--bind-address",
+			"0.0.0.0",
+			"--advertise-address",
+			nodeIP,
+			"--tls-cert-file",
+			pki+"apiserver.crt",
+			"--tls-private-key-file",
+			pki+"apiserver.key",
+			"--client-ca-file",
+			pki+"ca.crt",
+			"--token-auth-file",
+			pki+"tokens.csv",
+			"--kubelet-client-certificate",
+			pki+"kubelet-client.crt",
+			"--kubelet-client-key",
+			pki+"kubelet-client.key",
+			"--kubelet-certificate-authority",
+			pki+"ca.crt",
+			"--service-account-issuer",
+			"https://kubernetes.default.svc",
+			"--service-account-key-file",
+			pki+"sa.pub",
+			"--service-account-signing-key-file",
+			pki+"sa.key",
+			"--service-cluster-ip-range",
+			"10.96.0.0/16",
+			"--kubelet-preferred-address-types",
+			"InternalIP",
+			"--authorization-mode",
+			"Node,RBAC",
+			"--enable-admission-plugins",
+			"NodeRestriction",
+			"--allow-privileged=true",
+		),
+		c.daemon(
+			"kube-controller-manager",
+			"--kubeconfig",
+			conf+"kcm.kubeconfig",
+			"--service-account-private-key-file",
+			pki+"sa.key",
+			"--root-ca-file",
+			pki+"ca.crt",
+			"--use-service-account-credentials",
+			"--leader-elect=false",
+		),
+		c.daemon(
+			"kube-scheduler",
+			"--kubeconfig",
+			conf+"sched.kubeconfig",
+			"--authentication-kubeconfig",
+			conf+"sched.kubeconfig",
+			"--authorization-kubeconfig",
+			conf+"sched.kubeconfig",
+			"--leader-elect=false",
+		),
 		c.service(),
-		c.await("the API server is ready", 3*time.Minute, "get", "--raw", "/readyz"))
+		c.await("the API server is ready", 3*time.Minute, "get", "--raw", "/readyz"),
+	)
 }
 
-// service is what kube-proxy would do for the API server: pods on the node's own network reach it at its service address.
+// service is what kube-proxy would do for the API server: pods on the node's own network reach it at its service
+// address.
 func (c *Cluster) service() error {
 	if out, err := exec.Command("ip", "addr", "add", "10.96.0.1/32", "dev", "lo").CombinedOutput(); err != nil {
 		return fmt.Errorf("service address: %w: %s", err, out)
@@ -222,7 +296,12 @@ func (c *Cluster) node() error {
 	if err := c.daemon("containerd", "--config", containerd); err != nil {
 		return err
 	}
-	if err := poll("containerd answers", time.Minute, soon, func() error { _, err := output("ctr", "version"); return err }); err != nil {
+	if err := poll(
+		"containerd answers",
+		time.Minute,
+		soon,
+		func() error { _, err := output("ctr", "version"); return err },
+	); err != nil {
 		return err
 	}
 	box, err := c.box()
@@ -232,8 +311,20 @@ func (c *Cluster) node() error {
 	if err := c.load(box); err != nil {
 		return err
 	}
-	return c.daemon("kubelet", "--config", kubelet, "--kubeconfig", c.run+"/conf/node.kubeconfig", "--hostname-override", "rig", "--node-ip", nodeIP,
-		"--root-dir", "/var/lib/kubelet", "-v=2")
+	return c.daemon(
+		"kubelet",
+		"--config",
+		kubelet,
+		"--kubeconfig",
+		c.run+"/conf/node.kubeconfig",
+		"--hostname-override",
+		"rig",
+		"--node-ip",
+		nodeIP,
+		"--root-dir",
+		"/var/lib/kubelet",
+		"-v=2",
+	)
 }
 
 // load gives an archive to containerd.
@@ -248,7 +339,15 @@ func output(name string, args ...string) (string, error) {
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return string(out), fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
+		return string(
+				out,
+			), fmt.Errorf(
+				"%s %s: %w: %s",
+				name,
+				strings.Join(args, " "),
+				err,
+				strings.TrimSpace(stderr.String()),
+			)
 	}
 	return string(out), nil
 }

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fabric-cni/fabric-cni/scripts/image/oci"
+	"github.com/fabric-cni/fabric-cni/internal/image/oci"
 )
 
 // asking creates a pod with these annotations that asks for so many of a resource, for the test.
@@ -19,7 +19,13 @@ func asking(t *testing.T, name, annotations, resource string, count int) {
 	t.Helper()
 	resources := ""
 	if count > 0 {
-		resources = fmt.Sprintf(`, resources: {limits: {%s: "%d"}, requests: {%s: "%d"}}`, resource, count, resource, count)
+		resources = fmt.Sprintf(
+			`, resources: {limits: {%s: "%d"}, requests: {%s: "%d"}}`,
+			resource,
+			count,
+			resource,
+			count,
+		)
 	}
 	apply(t, `apiVersion: v1
 kind: Pod
@@ -59,7 +65,15 @@ spec: {config: '{"cniVersion":"1.0.0","name":"ib-400g","type":"fabric","ipam":{"
 		asking(t, "right", networksOf("ib0"), "", 0)
 		ready(t, "right")
 		out, _ := ctl(t, 0, "doctor", "pod", "--pod", "right", "--all")
-		says(t, "all right", out, "OK    pod-annotation  default/ib0", "OK    pod-multus", "OK    pod-nad", ", 0 to look at, 0 wrong")
+		says(
+			t,
+			"all right",
+			out,
+			"OK    pod-annotation  default/ib0",
+			"OK    pod-multus",
+			"OK    pod-nad",
+			", 0 to look at, 0 wrong",
+		)
 	})
 	t.Run("no annotation", func(t *testing.T) {
 		asking(t, "bare", "", resource, 1)
@@ -82,7 +96,13 @@ spec: {config: '{"cniVersion":"1.0.0","name":"ib-400g","type":"fabric","ipam":{"
 		explains(t, "few", "log-no-deviceid")
 	})
 	t.Run("too many for any node", func(t *testing.T) {
-		asking(t, "many", networksOf("ib-400g, ib-400g, ib-400g, ib-400g, ib-400g, ib-400g, ib-400g, ib-400g"), resource, 8)
+		asking(
+			t,
+			"many",
+			networksOf("ib-400g, ib-400g, ib-400g, ib-400g, ib-400g, ib-400g, ib-400g, ib-400g"),
+			resource,
+			8,
+		)
 		event(t, "many", "Insufficient "+resource)
 		explains(t, "many", "log-insufficient")
 	})
@@ -94,7 +114,12 @@ spec: {config: '{"cniVersion":"1.0.0","name":"ib-400g","type":"fabric","ipam":{"
 		explains(t, "second", "log-in-use")
 	})
 	t.Run("range full", func(t *testing.T) {
-		network(t, "narrow", `{"cniVersion":"1.0.0","name":"narrow","type":"fabric","device":"rail1","ipam":{"type":"whereabouts","range":"203.0.113.0/29","exclude":["203.0.113.0/30","203.0.113.4/30"]}}`)
+		network(
+			t,
+			"narrow",
+			`{"cniVersion":"1.0.0","name":"narrow","type":"fabric","device":"rail1","ipam":{"type":"whereabouts",`+
+				`"range":"203.0.113.0/29","exclude":["203.0.113.0/30","203.0.113.4/30"]}}`,
+		)
 		asking(t, "full", networksOf("narrow"), "", 0)
 		event(t, "full", "Could not allocate IP in range")
 		explains(t, "full", "log-range-full")
@@ -108,7 +133,12 @@ spec: {config: '{"cniVersion":"1.0.0","name":"ib-400g","type":"fabric","ipam":{"
 		ready(t, "inside")
 		out, _ := ctl(t, 0, "list")
 		says(t, "list", out, "default/inside", "net1", "rail0", "attached")
-		id := strings.TrimPrefix(strings.TrimSpace(k(t, "get", "pod", "inside", "-o", "jsonpath={.status.containerStatuses[0].containerID}")), "containerd://")
+		id := strings.TrimPrefix(
+			strings.TrimSpace(
+				k(t, "get", "pod", "inside", "-o", "jsonpath={.status.containerStatuses[0].containerID}"),
+			),
+			"containerd://",
+		)
 		tasks, err := output("ctr", "-n", "k8s.io", "tasks", "list")
 		if err != nil {
 			t.Fatal(err)
@@ -123,12 +153,19 @@ spec: {config: '{"cniVersion":"1.0.0","name":"ib-400g","type":"fabric","ipam":{"
 	nothingLeft(t)
 }
 
-// tools is an image with what measuring needs: the node's own ip and ping, and perftest as recorded on two 200 Gb/s nodes, since
-// no HCA is here. sh answers the question for the HCA of an interface; everything else goes to the real one.
+// tools is an image with what measuring needs: the node's own ip and ping, and perftest as recorded on two 200 Gb/s
+// nodes, since no HCA is here. sh answers the question for the HCA of an interface; everything else goes to the real
+// one.
 func tools(t *testing.T) {
 	t.Helper()
 	file := func(path, text string) oci.File { return oci.File{Path: path, Data: []byte(text), Mode: 0o755} }
-	image := oci.Image{Architecture: "amd64", Config: oci.Config{Entrypoint: []string{"/bin/sleep", "2147483647"}, Env: []string{"PATH=/rec:/usr/bin:/bin"}}}
+	image := oci.Image{
+		Architecture: "amd64",
+		Config: oci.Config{
+			Entrypoint: []string{"/bin/sleep", "2147483647"},
+			Env:        []string{"PATH=/rec:/usr/bin:/bin"},
+		},
+	}
 	for _, dir := range []string{"/bin", "/rec", "/usr", "/usr/bin", "/etc", "/proc", "/sys", "/dev", "/tmp", "/lib", "/lib/x86_64-linux-gnu", "/lib64"} {
 		image.Files = append(image.Files, oci.File{Path: dir})
 	}
@@ -165,7 +202,7 @@ func tools(t *testing.T) {
 		image.Files = append(image.Files, oci.File{Path: lib, Source: target})
 	}
 	recorded := func(name string) string {
-		b, err := os.ReadFile(filepath.Join(current.repo, "pkg/perftest/testdata", name))
+		b, err := os.ReadFile(filepath.Join(current.repo, "cmd/fabricctl/internal/perftest/testdata", name))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -173,15 +210,21 @@ func tools(t *testing.T) {
 	}
 	// A server has no address as its last argument and waits; a client prints what was recorded.
 	perftest := func(name string) string {
-		return "#!/bin/sh\ncase \"$*\" in\n*10.99.*) cat <<'END'\n" + recorded(name) + "\nEND\n;;\n*) exec sleep 3600 ;;\nesac\n"
+		return "#!/bin/sh\ncase \"$*\" in\n*10.99.*) cat <<'END'\n" + recorded(
+			name,
+		) + "\nEND\n;;\n*) exec sleep 3600 ;;\nesac\n"
 	}
-	image.Files = append(image.Files, file("/rec/ib_write_bw", perftest("bw-200g.txt")), file("/rec/ib_write_lat", perftest("lat.txt")),
+	image.Files = append(
+		image.Files,
+		file("/rec/ib_write_bw", perftest("bw-200g.txt")),
+		file("/rec/ib_write_lat", perftest("lat.txt")),
 		file("/rec/sh", `#!/bin/busybox sh
 case "$4" in
 net1) printf 'hca mlx5_0\nlayer InfiniBand\nrate 200 Gb/sec (4X HDR)\ngid 0 fe80:0000:0000:0000:0002:c903:00fa:0011\n' ;;
 *) exec /bin/sh "$@" ;;
 esac
-`))
+`),
+	)
 	archive, err := current.image("localhost/tools:e2e", image)
 	if err != nil {
 		t.Fatal(err)
@@ -239,7 +282,17 @@ func TestCtlVerify(t *testing.T) {
 	linked(t, "rail0", "rail1", "rail2")
 	for i, device := range []string{"rail0", "rail1", "rail2"} {
 		name := fmt.Sprintf("verify%d", i)
-		network(t, name, fmt.Sprintf(`{"cniVersion":"1.0.0","name":"%s","type":"fabric","device":"%s","ipam":{"type":"static","addresses":[{"address":"10.99.0.%d/24"}]}}`, name, device, i+1))
+		network(
+			t,
+			name,
+			fmt.Sprintf(
+				`{"cniVersion":"1.0.0","name":"%s","type":"fabric","device":"%s","ipam":{"type":"static",`+
+					`"addresses":[{"address":"10.99.0.%d/24"}]}}`,
+				name,
+				device,
+				i+1,
+			),
+		)
 		apply(t, fmt.Sprintf(`apiVersion: v1
 kind: Pod
 metadata: {name: p%d, annotations: {k8s.v1.cni.cncf.io/networks: %s}}
@@ -247,13 +300,19 @@ spec:
   terminationGracePeriodSeconds: 1
   containers: [{name: c, image: "localhost/tools:e2e", imagePullPolicy: Never}]
 `, i, name))
-		t.Cleanup(func() { k(t, "delete", "pod", fmt.Sprintf("p%d", i), "--ignore-not-found", "--wait", "--timeout=90s") })
+		t.Cleanup(
+			func() { k(t, "delete", "pod", fmt.Sprintf("p%d", i), "--ignore-not-found", "--wait", "--timeout=90s") },
+		)
 	}
 	for i := range 3 {
 		ready(t, fmt.Sprintf("p%d", i))
 	}
 	out, _ := ctl(t, 0, "verify", "--pods", "p0,p1")
-	if !regexp.MustCompile(`1 +p0 +p1 +net1 +mlx5_0 +reachable +good +183\.6 of 200 Gb/s: good; 2\.73 us`).MatchString(out) {
+	if !regexp.MustCompile(
+		`1 +p0 +p1 +net1 +mlx5_0 +reachable +good +183\.6 of 200 Gb/s: good; 2\.73 us`,
+	).MatchString(
+		out,
+	) {
 		t.Errorf("two pods:\n%s", out)
 	}
 	out, _ = ctl(t, 0, "verify", "--pods", "p0,p1,p2", "-o", "json")
@@ -283,7 +342,10 @@ spec:
 	says(t, "nccl-env in the pod", out, "# note: no usable RDMA port", "command terminated with exit code 3")
 	// Debian's perftest takes the flags, and says what doctor explains: there is no HCA here.
 	for _, args := range [][]string{{"ib_write_bw", "-d", "mlx5_0", "-i", "1", "-p", "18500", "-F", "--report_gbits"}, {"ib_write_lat", "-d", "mlx5_0", "-i", "1", "-p", "18501", "-F", "-x", "3", "10.99.0.2"}} {
-		said, err := outputWith("", "kubectl", append([]string{"exec", "p0", "--", "/usr/bin/" + args[0]}, args[1:]...)...)
+		said, err := outputWith(
+			"",
+			"kubectl",
+			append([]string{"exec", "p0", "--", "/usr/bin/" + args[0]}, args[1:]...)...)
 		if err == nil {
 			t.Errorf("%v works without an HCA: %s", args, said)
 		}
@@ -298,14 +360,31 @@ spec:
 	says(t, "no such pod", diag, "fabricctl: verify: nowhere: ip -j address show", "not found")
 }
 
-// Pods for one measurement, on the one node there is, with rails of a macvlan; gone afterwards, also when they never start.
+// Pods for one measurement, on the one node there is, with rails of a macvlan; gone afterwards, also when they never
+// start.
 func TestCtlVerifyDeploy(t *testing.T) {
 	tools(t)
 	rail(t, "rail0")
 	offers(t, "rig", "nvidia.com/ib_100g", "8")
-	network(t, "ib-100g", `{"cniVersion":"1.0.0","name":"ib-100g","plugins":[{"type":"macvlan","master":"rail0","mode":"bridge","ipam":{"type":"whereabouts","range":"10.99.1.0/24"}}]}`)
+	network(
+		t,
+		"ib-100g",
+		`{"cniVersion":"1.0.0","name":"ib-100g","plugins":[{"type":"macvlan","master":"rail0","mode":"bridge",`+
+			`"ipam":{"type":"whereabouts","range":"10.99.1.0/24"}}]}`,
+	)
 	recording := plant(t, "v100")
-	out, _ := ctl(t, 0, "verify", "--deploy", "--same-node", "--workers", "3", "--image", "localhost/tools:e2e", recording)
+	out, _ := ctl(
+		t,
+		0,
+		"verify",
+		"--deploy",
+		"--same-node",
+		"--workers",
+		"3",
+		"--image",
+		"localhost/tools:e2e",
+		recording,
+	)
 	for _, pair := range []string{"a +fabricctl-verify-b", "a +fabricctl-verify-c", "b +fabricctl-verify-c"} {
 		for _, net := range []string{`net1 +mlx5_0 +reachable +good`, `net2 +- +reachable +skipped`} {
 			if !regexp.MustCompile(`fabricctl-verify-` + pair + ` +` + net).MatchString(out) {

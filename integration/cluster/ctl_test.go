@@ -10,11 +10,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fabric-cni/fabric-cni/integration/machines"
+	"github.com/fabric-cni/fabric-cni/internal/testkit/machines"
 )
 
-// ctl runs fabricctl on the node and returns what it prints. 3 is its status for "done, and something is wrong with what was
-// looked at".
+// ctl runs fabricctl on the node and returns what it prints. 3 is its status for "done, and something is wrong with
+// what was looked at".
 func ctl(t *testing.T, status int, args ...string) (stdout, stderr string) {
 	t.Helper()
 	return ctlWith(t, status, "", nil, args...)
@@ -31,7 +31,14 @@ func ctlWith(t *testing.T, status int, stdin string, env []string, args ...strin
 		t.Fatal(err)
 	}
 	if got := cmd.ProcessState.ExitCode(); got != status {
-		t.Errorf("fabricctl %s: exit status %d, want %d:\n%s%s", strings.Join(args, " "), got, status, out.String(), diag.String())
+		t.Errorf(
+			"fabricctl %s: exit status %d, want %d:\n%s%s",
+			strings.Join(args, " "),
+			got,
+			status,
+			out.String(),
+			diag.String(),
+		)
 	}
 	if strings.Contains(diag.String(), "goroutine ") {
 		t.Errorf("fabricctl %s: %s", strings.Join(args, " "), diag.String())
@@ -72,8 +79,8 @@ func plant(t *testing.T, name string) string {
 	return dir
 }
 
-// offers makes the API server say that a node has so many of a resource: what "Advertise Extended Resources for a Node" of the
-// Kubernetes documentation does.
+// offers makes the API server say that a node has so many of a resource: what "Advertise Extended Resources for a Node"
+// of the Kubernetes documentation does.
 func offers(t *testing.T, node, resource, count string) {
 	t.Helper()
 	key := strings.ReplaceAll(resource, "/", "~1")
@@ -111,7 +118,16 @@ spec: {taints: [{key: fabric-test, effect: NoSchedule}]}
 `)
 	t.Cleanup(func() { k(t, "delete", "node", name) })
 	// An empty status has no maps to patch into.
-	k(t, "patch", "node", name, "--subresource=status", "--type=merge", "-p", `{"status":{"capacity":{"cpu":"8"},"allocatable":{"cpu":"8"}}}`)
+	k(
+		t,
+		"patch",
+		"node",
+		name,
+		"--subresource=status",
+		"--type=merge",
+		"-p",
+		`{"status":{"capacity":{"cpu":"8"},"allocatable":{"cpu":"8"}}}`,
+	)
 }
 
 // daemonSet makes one of this name, of pods that sleep.
@@ -138,7 +154,14 @@ spec:
 func established(t *testing.T, crd string) {
 	t.Helper()
 	until(t, crd+" is established", func() error {
-		out, err := output("kubectl", "get", "crd", crd, "-o", `jsonpath={.status.conditions[?(@.type=="Established")].status}`)
+		out, err := output(
+			"kubectl",
+			"get",
+			"crd",
+			crd,
+			"-o",
+			`jsonpath={.status.conditions[?(@.type=="Established")].status}`,
+		)
 		if err == nil && out != "True" {
 			err = textError("Established: " + out)
 		}

@@ -11,14 +11,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabric-cni/fabric-cni/pkg/journal"
-	"github.com/fabric-cni/fabric-cni/scripts/image/oci"
+	"github.com/fabric-cni/fabric-cni/internal/image/oci"
+	"github.com/fabric-cni/fabric-cni/internal/journal"
 )
 
 // deploy installs the project as its users do: its image, its kustomization.
 func deploy(t *testing.T) {
 	t.Helper()
-	archive, err := current.image("localhost/fabric-agent:latest", oci.Agent("amd64", filepath.Join(current.run, "bin"), "e2e"))
+	archive, err := current.image(
+		"localhost/fabric-agent:latest",
+		oci.Agent("amd64", filepath.Join(current.run, "bin"), "e2e"),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,22 +29,49 @@ func deploy(t *testing.T) {
 		t.Fatal(err)
 	}
 	k(t, "apply", "-k", filepath.Join(current.repo, "deployments/base"))
-	k(t, "-n", "fabric-system", "patch", "daemonset", "fabric-agent", "--type=json",
-		"-p", `[{"op":"add","path":"/spec/template/spec/containers/0/args/-","value":"--grace=5s"},{"op":"add","path":"/spec/template/spec/containers/0/args/-","value":"--interval=1s"}]`)
+	k(
+		t,
+		"-n",
+		"fabric-system",
+		"patch",
+		"daemonset",
+		"fabric-agent",
+		"--type=json",
+		"-p",
+		`[{"op":"add","path":"/spec/template/spec/containers/0/args/-","value":"--grace=5s"},{"op":"add","path":"/`+
+			`spec/template/spec/containers/0/args/-","value":"--interval=1s"}]`,
+	)
 	t.Cleanup(func() {
 		k(t, "delete", "-k", filepath.Join(current.repo, "deployments/base"), "--wait", "--timeout=60s")
 	})
-	if out, err := output("kubectl", "-n", "fabric-system", "rollout", "status", "daemonset/fabric-agent", "--timeout=90s"); err != nil {
+	if out, err := output(
+		"kubectl",
+		"-n",
+		"fabric-system",
+		"rollout",
+		"status",
+		"daemonset/fabric-agent",
+		"--timeout=90s",
+	); err != nil {
 		logs, _ := output("kubectl", "-n", "fabric-system", "logs", "daemonset/fabric-agent", "--all-containers")
 		t.Fatalf("%v: %s\n%s\n%s", err, out, k(t, "-n", "fabric-system", "describe", "pods"), logs)
 	}
 }
 
-// settings gives the agent fabrics. kubelet brings a ConfigMap to a running pod only after a minute: the pod is made again.
+// settings gives the agent fabrics. kubelet brings a ConfigMap to a running pod only after a minute: the pod is made
+// again.
 func settings(t *testing.T, text string) {
 	t.Helper()
-	apply(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: fabric-agent, namespace: fabric-system}\ndata:\n  settings.yaml: |\n    "+
-		strings.ReplaceAll(text, "\n", "\n    ")+"\n")
+	apply(
+		t,
+		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: fabric-agent, namespace: fabric-system}\ndata:\n  "+
+			"settings.yaml: |\n    "+
+			strings.ReplaceAll(
+				text,
+				"\n",
+				"\n    ",
+			)+"\n",
+	)
 	k(t, "-n", "fabric-system", "delete", "pod", "-l", "app.kubernetes.io/name=fabric-agent", "--wait")
 	k(t, "-n", "fabric-system", "rollout", "status", "daemonset/fabric-agent", "--timeout=90s")
 }
@@ -56,7 +86,11 @@ func nodeEventOf(t *testing.T, node, reason, text string) {
 	t.Helper()
 	until(t, "an event on node "+node+": "+reason+" "+text, func() error {
 		out, err := output("kubectl", "describe", "node", node)
-		if _, events, ok := strings.Cut(out, "\nEvents:"); err == nil && (!ok || !strings.Contains(events, reason) || !strings.Contains(events, text)) {
+		if _, events, ok := strings.Cut(
+			out,
+			"\nEvents:",
+		); err == nil &&
+			(!ok || !strings.Contains(events, reason) || !strings.Contains(events, text)) {
 			err = textError(events)
 		}
 		return err
@@ -118,11 +152,20 @@ func testPublish(t *testing.T) {
 		_, err := output("kubectl", "get", "network-attachment-definition", "ib-200g")
 		return err
 	})
-	if y := get(); !strings.Contains(y, "k8s.v1.cni.cncf.io/resourceName: fabric.dev/ib-200g") || !strings.Contains(y, `"mtu": 4092`) {
+	if y := get(); !strings.Contains(y, "k8s.v1.cni.cncf.io/resourceName: fabric.dev/ib-200g") ||
+		!strings.Contains(y, `"mtu": 4092`) {
 		t.Errorf("%s", y)
 	}
 	// A user's edit stays, and is told.
-	k(t, "patch", "network-attachment-definition", "ib-200g", "--type=merge", "-p", `{"spec":{"config":"{\"type\":\"mine\"}"}}`)
+	k(
+		t,
+		"patch",
+		"network-attachment-definition",
+		"ib-200g",
+		"--type=merge",
+		"-p",
+		`{"spec":{"config":"{\"type\":\"mine\"}"}}`,
+	)
 	k(t, "-n", "fabric-system", "delete", "pod", "-l", "app.kubernetes.io/name=fabric-agent", "--wait")
 	nodeEvent(t, "NetworkConflict", "default/ib-200g")
 	if y := get(); !strings.Contains(y, `{"type":"mine"}`) {
@@ -130,9 +173,9 @@ func testPublish(t *testing.T) {
 	}
 }
 
-// Multus is absent while a pod is deleted: nobody calls the plugin. The device comes back from the dead namespace under a name
-// that is not its own, and the agent does what is left. (A veth dies with its namespace, so the test makes one that
-// looks like it; hardware would be put there by the kernel.)
+// Multus is absent while a pod is deleted: nobody calls the plugin. The device comes back from the dead namespace under
+// a name that is not its own, and the agent does what is left. (A veth dies with its namespace, so the test makes one
+// that looks like it; hardware would be put there by the kernel.)
 func testRepair(t *testing.T) {
 	settings(t, "fabrics: []")
 	const mac = "02:00:5e:00:53:07"

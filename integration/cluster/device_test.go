@@ -7,19 +7,40 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fabric-cni/fabric-cni/pkg/agent/deviceplugin"
+	"github.com/fabric-cni/fabric-cni/internal/agent/deviceplugin"
 )
 
-// The device plugin in front of the real kubelet, with a device that the machine has: /dev/null. The network's device is a veth.
+// The device plugin in front of the real kubelet, with a device that the machine has: /dev/null. The network's device
+// is a veth.
 func TestDevicePlugin(t *testing.T) {
 	const resource = "fabric.dev/rig"
-	unit := deviceplugin.Unit{ID: "0000:3b:00.0", Healthy: true, NUMA: 0, PCI: "0000:3b:00.0", RDMA: "mlx5_0", Files: []string{"/dev/null"}}
-	down := deviceplugin.Unit{ID: "0000:5e:00.0", NUMA: -1, PCI: "0000:5e:00.0", RDMA: "mlx5_1", Files: []string{"/dev/zero"}}
-	set := &deviceplugin.Set{Dir: "/var/lib/kubelet/device-plugins", InfoDir: "/run/k8s.cni.cncf.io/devinfo/dp", Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	unit := deviceplugin.Unit{
+		ID:      "0000:3b:00.0",
+		Healthy: true,
+		NUMA:    0,
+		PCI:     "0000:3b:00.0",
+		RDMA:    "mlx5_0",
+		Files:   []string{"/dev/null"},
+	}
+	down := deviceplugin.Unit{
+		ID:    "0000:5e:00.0",
+		NUMA:  -1,
+		PCI:   "0000:5e:00.0",
+		RDMA:  "mlx5_1",
+		Files: []string{"/dev/zero"},
+	}
+	set := &deviceplugin.Set{
+		Dir:     "/var/lib/kubelet/device-plugins",
+		InfoDir: "/run/k8s.cni.cncf.io/devinfo/dp",
+		Log:     slog.New(slog.NewTextHandler(t.Output(), nil)),
+	}
 	t.Cleanup(set.Stop)
 	update := func(units ...deviceplugin.Unit) {
 		t.Helper()
-		if err := set.Update(context.WithoutCancel(t.Context()), map[string][]deviceplugin.Unit{resource: units}); err != nil {
+		if err := set.Update(
+			context.WithoutCancel(t.Context()),
+			map[string][]deviceplugin.Unit{resource: units},
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -83,7 +104,14 @@ func counts(t *testing.T, resource, capacity, allocatable string) {
 	t.Helper()
 	key := strings.ReplaceAll(resource, ".", `\.`)
 	until(t, resource+" has "+capacity+", of them healthy "+allocatable, func() error {
-		out, err := output("kubectl", "get", "node", "rig", "-o", "jsonpath={.status.capacity."+key+`} {.status.allocatable.`+key+"}")
+		out, err := output(
+			"kubectl",
+			"get",
+			"node",
+			"rig",
+			"-o",
+			"jsonpath={.status.capacity."+key+`} {.status.allocatable.`+key+"}",
+		)
 		if err == nil && out != capacity+" "+allocatable {
 			err = textError(out)
 		}

@@ -56,7 +56,10 @@ func mounts(run string) error {
 	}
 	for _, d := range []string{"etc", "var", "opt"} {
 		upper, work := filepath.Join(run, "overlay", d, "upper"), filepath.Join(run, "overlay", d, "work")
-		list = append(list, mount{"overlay", "/" + d, "overlay", 0, "lowerdir=/" + d + ",upperdir=" + upper + ",workdir=" + work})
+		list = append(
+			list,
+			mount{"overlay", "/" + d, "overlay", 0, "lowerdir=/" + d + ",upperdir=" + upper + ",workdir=" + work},
+		)
 	}
 	list = append(list,
 		mount{"run", "/run", "tmpfs", 0, "mode=0755"},

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fabric-cni/fabric-cni/pkg/journal"
+	"github.com/fabric-cni/fabric-cni/internal/journal"
 )
 
 // entries is where the node's journal is.
@@ -58,8 +58,18 @@ func agentKilled(t *testing.T, n *LabNode) {
 	t.Helper()
 	on(t, n, "kill -9 $(pidof fabric-agent)")
 	eventually(t, "there is another agent", func() error {
-		out, err := output("kubectl", "-n", "fabric-system", "get", "pod", "--field-selector", "spec.nodeName="+n.Name,
-			"-o", "jsonpath={.items[*].status.containerStatuses[*].restartCount} {.items[*].status.containerStatuses[*].ready}")
+		out, err := output(
+			"kubectl",
+			"-n",
+			"fabric-system",
+			"get",
+			"pod",
+			"--field-selector",
+			"spec.nodeName="+n.Name,
+			"-o",
+			"jsonpath={.items[*].status.containerStatuses[*].restartCount} "+
+				"{.items[*].status.containerStatuses[*].ready}",
+		)
 		if err == nil && out != "1 true" {
 			err = textError(out)
 		}
@@ -74,7 +84,14 @@ func offersAll(t *testing.T, n *LabNode) {
 	t.Helper()
 	want := fmt.Sprintf("%d %d", len(n.Rails)+2, len(n.Rails))
 	eventually(t, "all devices are offered: "+want, func() error {
-		out, err := output("kubectl", "get", "node", n.Name, "-o", `jsonpath={.status.capacity.fabric\.dev/`+fabric200+`} {.status.allocatable.fabric\.dev/`+fabric200+"}")
+		out, err := output(
+			"kubectl",
+			"get",
+			"node",
+			n.Name,
+			"-o",
+			`jsonpath={.status.capacity.fabric\.dev/`+fabric200+`} {.status.allocatable.fabric\.dev/`+fabric200+"}",
+		)
 		if err == nil && out != want {
 			err = textError(out)
 		}
@@ -113,7 +130,8 @@ func kubeletKilled(t *testing.T, n *LabNode, pod string) {
 	gone(t, pod)
 }
 
-// Without Multus the runtime calls the cluster's own network alone, and the pod's namespace goes with the devices in it.
+// Without Multus the runtime calls the cluster's own network alone, and the pod's namespace goes with the devices in
+// it.
 func multusAbsent(t *testing.T, n *LabNode) {
 	pod := "lost-" + n.Name
 	railPod(t, pod, fabric200, 2, n.Name)
@@ -124,11 +142,15 @@ tr -d '\n' </run/00-multus.conf | sed 's/.*"delegates":\[\(.*\)\]}$/\1/' >10-bri
 	gone(t, pod)
 	nodeEventOf(t, n.Name, "DeviceRepaired", "network "+fabric200)
 	stage(t, "the agent has repaired")
-	on(t, n, "rm /etc/cni/net.d/10-bridge.conflist; mv /run/multus /opt/cni/bin/ && mv /run/00-multus.conf /etc/cni/net.d/")
+	on(
+		t,
+		n,
+		"rm /etc/cni/net.d/10-bridge.conflist; mv /run/multus /opt/cni/bin/ && mv /run/00-multus.conf /etc/cni/net.d/",
+	)
 }
 
-// reboot cuts the power of a node whose pod has all its rails. The node comes up with the journal of its earlier boot, as one
-// does whose /run is on a disk.
+// reboot cuts the power of a node whose pod has all its rails. The node comes up with the journal of its earlier boot,
+// as one does whose /run is on a disk.
 func reboot(t *testing.T, n *LabNode) {
 	pod := "back-" + n.Name
 	railPod(t, pod, fabric200, 4, n.Name)
@@ -143,7 +165,10 @@ func reboot(t *testing.T, n *LabNode) {
 	stage(t, "the node is back")
 	offersAll(t, n) // kubelet has none before the agent has told it
 	stage(t, "the agent is back")
-	gone(t, pod) // it is made again, as controllers do: kubelet has looked at it before the agent had told it the devices
+	gone(
+		t,
+		pod,
+	) // it is made again, as controllers do: kubelet has looked at it before the agent had told it the devices
 	railPod(t, pod, fabric200, 4, n.Name)
 	podReady(t, pod)
 	stage(t, "the pod is back")

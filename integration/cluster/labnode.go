@@ -43,7 +43,13 @@ const firstSlot = 0x10
 
 // Boot starts a node, without its kubelet. Its rails are called as they are called on this node and no other.
 func (c *Cluster) Boot(number int, images []string, rails ...Rail) (*LabNode, error) {
-	n := &LabNode{Name: fmt.Sprintf("lab%d", number), Number: number, Rails: rails, cluster: c, ended: make(chan error, 1)}
+	n := &LabNode{
+		Name:    fmt.Sprintf("lab%d", number),
+		Number:  number,
+		Rails:   rails,
+		cluster: c,
+		ended:   make(chan error, 1),
+	}
 	n.dir = filepath.Join(c.run, n.Name)
 	if err := c.onlyNodes(); err != nil {
 		return nil, err
@@ -56,15 +62,17 @@ func (c *Cluster) Boot(number int, images []string, rails ...Rail) (*LabNode, er
 	}
 	// The address is the guest's. Here it is one that QEMU listens on, and a connection must not come from it.
 	for _, args := range []string{"addr add IP/32 dev lo", "route replace local IP dev lo src " + nodeIP + " table local"} {
-		if out, err := exec.Command("ip", strings.Fields(strings.ReplaceAll(args, "IP", n.IP()))...).CombinedOutput(); err != nil {
+		if out, err := exec.Command(
+			"ip",
+			strings.Fields(strings.ReplaceAll(args, "IP", n.IP()))...).CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("address of node %s: %w: %s", n.Name, err, out)
 		}
 	}
 	return n, n.powerOn()
 }
 
-// onlyNodes waits until no other process has nodes. Few guests run at once on a machine (lab.Run): two processes with one node each
-// would wait for each other's end before they have their second.
+// onlyNodes waits until no other process has nodes. Few guests run at once on a machine (lab.Run): two processes with
+// one node each would wait for each other's end before they have their second.
 func (c *Cluster) onlyNodes() error {
 	if c.nodes != nil {
 		return nil
@@ -88,10 +96,18 @@ func (n *LabNode) powerOn() error {
 	if err != nil {
 		return err
 	}
-	devices := []string{"-netdev", fmt.Sprintf("user,id=n0,hostfwd=tcp:%[1]s:10250-:10250,hostfwd=tcp:%[1]s:2222-:2222", n.IP()),
-		"-device", "virtio-net-pci,netdev=n0,romfile="}
+	devices := []string{
+		"-netdev",
+		fmt.Sprintf("user,id=n0,hostfwd=tcp:%[1]s:10250-:10250,hostfwd=tcp:%[1]s:2222-:2222", n.IP()),
+		"-device",
+		"virtio-net-pci,netdev=n0,romfile=",
+	}
 	for i := range n.Rails {
-		devices = append(devices, "-device", fmt.Sprintf("nvme,serial=rail%d,addr=%#x", i, firstSlot+i)) // fakeib drives it as an HCA
+		devices = append(
+			devices,
+			"-device",
+			fmt.Sprintf("nvme,serial=rail%d,addr=%#x", i, firstSlot+i),
+		) // fakeib drives it as an HCA
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	n.cancel = cancel
@@ -161,7 +177,16 @@ func (n *LabNode) files(images []string) error {
 		token, err := n.cluster.token(who)
 		errs = append(errs, err, n.cluster.kubeconfigAt(filepath.Join(dir, who+".kubeconfig"), serviceURL, token))
 	}
-	runDirs := strings.NewReplacer("address: "+nodeIP, "address: 0.0.0.0", "RUN/containerd", "/var/lib/containerd", "RUN/pki/kubelet", n.cluster.run+"/pki/"+n.Name, "RUN", n.cluster.run)
+	runDirs := strings.NewReplacer(
+		"address: "+nodeIP,
+		"address: 0.0.0.0",
+		"RUN/containerd",
+		"/var/lib/containerd",
+		"RUN/pki/kubelet",
+		n.cluster.run+"/pki/"+n.Name,
+		"RUN",
+		n.cluster.run,
+	)
 	for file, text := range map[string]string{
 		"env":                                  fmt.Sprintf("NAME=%s\nNUMBER=%d\nHCAS=%q\nCACHE=%s\nRUN=%s\n", n.Name, n.Number, strings.Join(hcas, " "), n.cluster.cache, n.cluster.run),
 		"containerd.toml":                      runDirs.Replace(containerdConfig),
@@ -198,7 +223,14 @@ func (n *LabNode) Ready() error {
 	}
 	want := strings.TrimSpace(boot) + " True"
 	return n.wait("is Ready", 4*time.Minute, func() error {
-		got, err := output("kubectl", "get", "node", n.Name, "-o", `jsonpath={.status.nodeInfo.bootID} {.status.conditions[?(@.type=="Ready")].status}`)
+		got, err := output(
+			"kubectl",
+			"get",
+			"node",
+			n.Name,
+			"-o",
+			`jsonpath={.status.nodeInfo.bootID} {.status.conditions[?(@.type=="Ready")].status}`,
+		)
 		if err == nil && got != want {
 			err = fmt.Errorf("boot and Ready are %q, want %q", got, want)
 		}
@@ -268,8 +300,10 @@ func (n *LabNode) Logs(w io.Writer) {
 			fmt.Fprintf(w, "==> %s: %s\n%s\n", n.Name, file, lastLines(string(b), 20))
 		}
 	}
-	out, err := n.Run(`cd /var/log; for log in multus.log pods/fabric-system_*/*/*.log; do echo "==> $log"; tail -n 20 $log | cut -c1-600; done
-find /run/fabric-cni -type f; ip -br link; ls -l /sys/class/infiniband; ls /run/netns; dmesg | tail -n 10`)
+	out, err := n.Run(
+		`cd /var/log; for log in multus.log pods/fabric-system_*/*/*.log; do echo "==> $log"; tail -n 20 $log | cut -c1-600; done
+find /run/fabric-cni -type f; ip -br link; ls -l /sys/class/infiniband; ls /run/netns; dmesg | tail -n 10`,
+	)
 	fmt.Fprintf(w, "%s\n", out)
 	if err != nil {
 		fmt.Fprintln(w, err)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/fabric-cni/fabric-cni/integration/lab/guest"
-	"github.com/fabric-cni/fabric-cni/scripts/image/oci"
+	"github.com/fabric-cni/fabric-cni/internal/image/oci"
 )
 
 // patience bounds each wait for something that happens in a guest. Emulated time is slow and uneven.
@@ -19,7 +19,10 @@ const patience = 4 * time.Minute
 // images are the archives that nodes of the lab get.
 func images(t *testing.T) []string {
 	t.Helper()
-	agent, err := current.image("localhost/fabric-agent:latest", oci.Agent("amd64", filepath.Join(current.run, "bin"), "e2e"))
+	agent, err := current.image(
+		"localhost/fabric-agent:latest",
+		oci.Agent("amd64", filepath.Join(current.run, "bin"), "e2e"),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,8 +73,8 @@ func eventually(t *testing.T, what string, f func() error) {
 	}
 }
 
-// state is that of the node without what is none of the plugin's business: the interfaces of the cluster's own network, and the
-// files of other plugins.
+// state is that of the node without what is none of the plugin's business: the interfaces of the cluster's own network,
+// and the files of other plugins.
 func state(n *LabNode) (guest.State, error) {
 	s, err := n.State()
 	if err != nil {
@@ -141,10 +144,18 @@ func returned(t *testing.T, n *LabNode, before guest.State) {
 	})
 }
 
-// allocations are the addresses that whereabouts holds for pods of a node (their names end with its), as pool/offset=pod.
+// allocations are the addresses that whereabouts holds for pods of a node (their names end with its), as
+// pool/offset=pod.
 func allocations(n *LabNode) ([]string, error) {
-	out, err := output("kubectl", "get", "ippools.whereabouts.cni.cncf.io", "-A", "-o",
-		`go-template={{range .items}}{{$pool := .metadata.name}}{{range $at, $a := .spec.allocations}}{{$pool}}/{{$at}}={{$a.podref}} {{end}}{{end}}`)
+	out, err := output(
+		"kubectl",
+		"get",
+		"ippools.whereabouts.cni.cncf.io",
+		"-A",
+		"-o",
+		`go-template={{range .items}}{{$pool := .metadata.name}}{{range $at, $a := `+
+			`.spec.allocations}}{{$pool}}/{{$at}}={{$a.podref}} {{end}}{{end}}`,
+	)
 	return slices.DeleteFunc(strings.Fields(out), func(a string) bool { return !strings.HasSuffix(a, n.Name) }), err
 }
 
@@ -179,13 +190,19 @@ func gone(t *testing.T, name string) {
 
 func podReady(t *testing.T, name string) {
 	t.Helper()
-	if _, err := output("kubectl", "wait", "--for=condition=Ready", "--timeout="+patience.String(), "pod/"+name); err != nil {
+	if _, err := output(
+		"kubectl",
+		"wait",
+		"--for=condition=Ready",
+		"--timeout="+patience.String(),
+		"pod/"+name,
+	); err != nil {
 		t.Fatalf("%v\n%s", err, k(t, "describe", "pod", name))
 	}
 }
 
-// deployOn installs the project on the nodes of the lab that have this label: its image, its overlay, and the flags that make tests
-// short. A prefix makes it a second installation beside the first.
+// deployOn installs the project on the nodes of the lab that have this label: its image, its overlay, and the flags
+// that make tests short. A prefix makes it a second installation beside the first.
 func deployOn(t *testing.T, overlay, prefix string) {
 	t.Helper()
 	dir := filepath.Join(current.run, "overlay-"+overlay)
@@ -224,7 +241,15 @@ func deployed(t *testing.T, overlay string) {
 	if overlay == "shared" {
 		namespace, name = "shared-"+namespace, "shared-"+name
 	}
-	if out, err := output("kubectl", "-n", namespace, "rollout", "status", "daemonset/"+name, "--timeout="+patience.String()); err != nil {
+	if out, err := output(
+		"kubectl",
+		"-n",
+		namespace,
+		"rollout",
+		"status",
+		"daemonset/"+name,
+		"--timeout="+patience.String(),
+	); err != nil {
 		t.Fatalf("%v: %s\n%s", err, out, k(t, "-n", namespace, "describe", "pods"))
 	}
 }

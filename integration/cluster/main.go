@@ -22,8 +22,8 @@ const (
 	envRoot = "FABRIC_CLUSTER_REPO" // the repository
 )
 
-// Main is for TestMain: it builds what is missing, runs the test binary again inside new namespaces with a cluster in them, and
-// ends with its status. Everything dies with that process, which is the first of its pid namespace.
+// Main is for TestMain: it builds what is missing, runs the test binary again inside new namespaces with a cluster in
+// them, and ends with its status. Everything dies with that process, which is the first of its pid namespace.
 func Main(m *testing.M) {
 	if os.Getenv(envRun) != "" {
 		status, err := inside(m)
@@ -95,8 +95,22 @@ func outside() (status int, err error) {
 
 // build makes the project's own programs, static, as they are shipped.
 func build(repo, run string) error {
-	return command(repo, []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X main.version=e2e",
-		"-o", filepath.Join(run, "bin")+"/", "./cmd/fabric", "./cmd/fabric-agent", "./cmd/fabricctl", "./integration/cluster/nodeagent")
+	return command(
+		repo,
+		[]string{"CGO_ENABLED=0"},
+		"go",
+		"build",
+		"-trimpath",
+		"-buildvcs=false",
+		"-ldflags",
+		"-s -w -X main.version=e2e",
+		"-o",
+		filepath.Join(run, "bin")+"/",
+		"./cmd/fabric",
+		"./cmd/fabric-agent",
+		"./cmd/fabricctl",
+		"./integration/cluster/nodeagent",
+	)
 }
 
 func command(dir string, env []string, name string, args ...string) error {

@@ -48,7 +48,8 @@ func TestManifests(t *testing.T) {
 			if err := yaml.Unmarshal([]byte(doc), &o); err != nil {
 				t.Fatalf("%s: %v", file, err)
 			}
-			if v, ok := o["apiVersion"].(string); ok && (strings.HasPrefix(v, "kubeflow.org/") || strings.HasPrefix(v, "batch.volcano.sh/")) {
+			if v, ok := o["apiVersion"].(string); ok &&
+				(strings.HasPrefix(v, "kubeflow.org/") || strings.HasPrefix(v, "batch.volcano.sh/")) {
 				templates(t, file, o)
 				continue
 			}
@@ -70,8 +71,18 @@ func TestChart(t *testing.T) {
 	}
 	helm("lint", "--strict", chart)
 	dryRun(t, "chart", helm("template", "fabric", chart, "--kube-version", "1.34"))
-	full := helm("template", "fabric", chart, "--kube-version", "1.34", "--set", "seLinuxType=spc_t,cniBinDir=/var/lib/cni/bin,port=9000,imagePullSecrets[0].name=s",
-		"--set-json", `fabrics=[{"name":"ib","match":{"rateGb":200},"network":{"mtu":4092,"ipam":{"type":"whereabouts","range":"192.168.10.0/24"}}}]`)
+	full := helm(
+		"template",
+		"fabric",
+		chart,
+		"--kube-version",
+		"1.34",
+		"--set",
+		"seLinuxType=spc_t,cniBinDir=/var/lib/cni/bin,port=9000,imagePullSecrets[0].name=s",
+		"--set-json",
+		`fabrics=[{"name":"ib","match":{"rateGb":200},"network":{"mtu":4092,"ipam":{"type":"whereabouts",`+
+			`"range":"192.168.10.0/24"}}}]`,
+	)
 	dryRun(t, "chart with values", full)
 	for _, want := range []string{"--bin-dir=/var/lib/cni/bin", "type: spc_t", "name: ib\n", "mtu: 4092", "containerPort: 9000"} {
 		if !strings.Contains(full, want) {
@@ -79,7 +90,14 @@ func TestChart(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"imagee=x", "port=0", "cniBinDir=opt", `fabrics[0].name=IB`} {
-		if out, err := output("helm", "template", chart, "--set", bad); err == nil || !strings.Contains(err.Error(), "values don't meet the specifications") {
+		if out, err := output(
+			"helm",
+			"template",
+			chart,
+			"--set",
+			bad,
+		); err == nil ||
+			!strings.Contains(err.Error(), "values don't meet the specifications") {
 			t.Errorf("%s: %v\n%s", bad, err, out)
 		}
 	}

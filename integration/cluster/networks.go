@@ -9,7 +9,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/fabric-cni/fabric-cni/scripts/image/oci"
+	"github.com/fabric-cni/fabric-cni/internal/image/oci"
 )
 
 // box writes the image that pods, and their pauses, are made of: a busybox, which sleeps.
@@ -19,8 +19,19 @@ func (c *Cluster) box() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	image := oci.Image{Architecture: "amd64", Config: oci.Config{Entrypoint: []string{"/bin/sleep", "2147483647"}, Env: []string{"PATH=/bin"}},
-		Files: []oci.File{{Path: "/bin"}, {Path: "/bin/busybox", Source: busybox}, {Path: "/etc"}, {Path: "/proc"}, {Path: "/sys"}, {Path: "/dev"}, {Path: "/tmp"}}}
+	image := oci.Image{
+		Architecture: "amd64",
+		Config:       oci.Config{Entrypoint: []string{"/bin/sleep", "2147483647"}, Env: []string{"PATH=/bin"}},
+		Files: []oci.File{
+			{Path: "/bin"},
+			{Path: "/bin/busybox", Source: busybox},
+			{Path: "/etc"},
+			{Path: "/proc"},
+			{Path: "/sys"},
+			{Path: "/dev"},
+			{Path: "/tmp"},
+		},
+	}
 	for _, name := range strings.Fields(list) {
 		if name != "busybox" {
 			image.Files = append(image.Files, oci.File{Path: "/bin/" + name, Link: "busybox"})

@@ -13,15 +13,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabric-cni/fabric-cni/pkg/agent"
-	"github.com/fabric-cni/fabric-cni/pkg/agent/cluster"
-	"github.com/fabric-cni/fabric-cni/pkg/agent/noderange"
-	"github.com/fabric-cni/fabric-cni/pkg/agent/survey"
+	"github.com/fabric-cni/fabric-cni/internal/agent"
+	"github.com/fabric-cni/fabric-cni/internal/agent/cluster"
+	"github.com/fabric-cni/fabric-cni/internal/agent/noderange"
+	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
-// simulated is a cluster with more nodes than there are: each an agent with directories of its own, in front of the real API server
-// with the rights that it has when it is deployed. Their devices are made up.
+// simulated is a cluster with more nodes than there are: each an agent with directories of its own, in front of the
+// real API server with the rights that it has when it is deployed. Their devices are made up.
 type simulated struct {
 	t          *testing.T
 	dir        string
@@ -48,7 +48,10 @@ func newSimulated(t *testing.T) *simulated {
 	k(t, "apply", "-k", rbac)
 	t.Cleanup(func() { k(t, "delete", "--ignore-not-found", "-k", rbac) })
 	s.kubeconfig = filepath.Join(s.dir, "kubeconfig")
-	if err := current.kubeconfig(s.kubeconfig, strings.TrimSpace(k(t, "-n", "fabric-system", "create", "token", "fabric-agent"))); err != nil {
+	if err := current.kubeconfig(
+		s.kubeconfig,
+		strings.TrimSpace(k(t, "-n", "fabric-system", "create", "token", "fabric-agent")),
+	); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -84,16 +87,49 @@ func (s *simulated) start(name string) {
 	var devices []survey.Device
 	for i := range 4 {
 		pci := fmt.Sprintf("0000:%d0:00.0", i+1)
-		devices = append(devices, survey.Device{ID: pci, Address: device.Address{Bus: "pci", Name: pci}, Netdev: fmt.Sprint("ibs", i), AdminUp: true, NUMA: -1, RateGb: 200,
-			HCA: device.HCA{Name: fmt.Sprint("mlx5_", i), Ports: []device.Port{{Number: 1, State: device.PortActive, LinkLayer: device.InfiniBand}}}})
+		devices = append(
+			devices,
+			survey.Device{
+				ID:      pci,
+				Address: device.Address{Bus: "pci", Name: pci},
+				Netdev:  fmt.Sprint("ibs", i),
+				AdminUp: true,
+				NUMA:    -1,
+				RateGb:  200,
+				HCA: device.HCA{
+					Name:  fmt.Sprint("mlx5_", i),
+					Ports: []device.Port{{Number: 1, State: device.PortActive, LinkLayer: device.InfiniBand}},
+				},
+			},
+		)
 	}
-	o := &agent.Options{Source: filepath.Join(current.run, "bin/fabric"), BinDir: dir, StateDir: filepath.Join(dir, "state"), ConfDir: filepath.Join(dir, "net.d"),
-		Settings: filepath.Join(s.dir, "settings.yaml"), Policy: filepath.Join(dir, "policy.json"), Node: name, Namespace: "fabric-system", Kubeconfig: s.kubeconfig,
-		Listen: "127.0.0.1:0", Interval: 200 * time.Millisecond, Grace: time.Minute, Survey: func() ([]survey.Device, error) { return devices, nil }}
+	o := &agent.Options{
+		Source:   filepath.Join(current.run, "bin/fabric"),
+		BinDir:   dir,
+		StateDir: filepath.Join(dir, "state"),
+		ConfDir:  filepath.Join(dir, "net.d"),
+		Settings: filepath.Join(
+			s.dir,
+			"settings.yaml",
+		),
+		Policy:     filepath.Join(dir, "policy.json"),
+		Node:       name,
+		Namespace:  "fabric-system",
+		Kubeconfig: s.kubeconfig,
+		Listen:     "127.0.0.1:0",
+		Interval:   200 * time.Millisecond,
+		Grace:      time.Minute,
+		Survey:     func() ([]survey.Device, error) { return devices, nil },
+	}
 	ctx, cancel := context.WithCancel(s.t.Context())
 	var end sync.WaitGroup
 	end.Go(func() {
-		if err := agent.Run(ctx, o, "test", slog.New(slog.NewTextHandler(s.t.Output(), nil)).With("node", name)); err != nil {
+		if err := agent.Run(
+			ctx,
+			o,
+			"test",
+			slog.New(slog.NewTextHandler(s.t.Output(), nil)).With("node", name),
+		); err != nil {
 			s.t.Errorf("%s: %v", name, err)
 		}
 	})
@@ -115,7 +151,15 @@ func (s *simulated) leave(name string) {
 // capacity is what a kubelet tells of a fabric's resource.
 func (s *simulated) capacity(node, fabric string, n int) {
 	s.t.Helper()
-	k(s.t, "patch", "node", node, "--subresource=status", "-p", fmt.Sprintf(`{"status":{"capacity":{"fabric.dev/%s":"%d"}}}`, fabric, n))
+	k(
+		s.t,
+		"patch",
+		"node",
+		node,
+		"--subresource=status",
+		"-p",
+		fmt.Sprintf(`{"status":{"capacity":{"fabric.dev/%s":"%d"}}}`, fabric, n),
+	)
 }
 
 func (s *simulated) file(node string) string {
@@ -147,7 +191,16 @@ func (s *simulated) part(node string) string {
 func (s *simulated) event(node, reason, text string) {
 	s.t.Helper()
 	until(s.t, "an event on "+node+": "+reason+" "+text, func() error {
-		out, err := output("kubectl", "get", "events", "-A", "--field-selector", "involvedObject.name="+node+",reason="+reason, "-o", "jsonpath={.items[*].message}")
+		out, err := output(
+			"kubectl",
+			"get",
+			"events",
+			"-A",
+			"--field-selector",
+			"involvedObject.name="+node+",reason="+reason,
+			"-o",
+			"jsonpath={.items[*].message}",
+		)
 		if err == nil && !strings.Contains(out, text) {
 			err = textError(out)
 		}
@@ -155,10 +208,11 @@ func (s *simulated) event(node, reason, text string) {
 	})
 }
 
-const parted = "fabrics: [{name: ib, match: {rateGb: 200}, nodeRanges: {range: 10.77.0.0/24, perNode: /26, reclaim: 5s}}]"
+const parted = "fabrics: [{name: ib, match: {rateGb: 200}, nodeRanges: {range: 10.77.0.0/24, perNode: /26, reclaim: " +
+	"5s}}]"
 
-// Three nodes that start at once have a part each. One leaves, and its part waits for it; one comes back, and has what it had; a range that
-// is used up is told, and a part whose owner is gone for good is taken.
+// Three nodes that start at once have a part each. One leaves, and its part waits for it; one comes back, and has what
+// it had; a range that is used up is told, and a part whose owner is gone for good is taken.
 func TestNodeRanges(t *testing.T) {
 	s := newSimulated(t)
 	s.settings("fabrics: []")
@@ -175,7 +229,17 @@ func TestNodeRanges(t *testing.T) {
 		}
 		parts[p] = n
 	}
-	if y := k(t, "get", "network-attachment-definition", "ib", "-o", "jsonpath={.spec}"); strings.Contains(y, "config") {
+	if y := k(
+		t,
+		"get",
+		"network-attachment-definition",
+		"ib",
+		"-o",
+		"jsonpath={.spec}",
+	); strings.Contains(
+		y,
+		"config",
+	) {
 		t.Errorf("the definition has a configuration, so Multus would not look at the node's: %s", y)
 	}
 	s.event("n1", "IPAMMissing", "lacks the IPAM plugin host-local") // of these directories
@@ -253,12 +317,24 @@ func TestNodeRangesAtOnce(t *testing.T) {
 // fabricRefused gives the agents settings that have too few addresses: those before stay in force, for a new agent too.
 func fabricRefused(t *testing.T, s *simulated) {
 	s.settings(strings.ReplaceAll(parted, "/26", "/30"))
-	s.event("n1", "SettingsRefused", `fabric "ib": nodeRanges.perNode /30 has 2 addresses to give, and this node needs 4`)
+	s.event(
+		"n1",
+		"SettingsRefused",
+		`fabric "ib": nodeRanges.perNode /30 has 2 addresses to give, and this node needs 4`,
+	)
 	s.settings("fabrics: [{name: ib, match: {rateGb: 200}, network: {ipam: {type: whereabouts, range: 10.77.0.0/30}}}]")
-	s.event("n1", "SettingsRefused", "network.ipam.range 10.77.0.0/30 has 2 addresses to give, and all nodes together need 4")
+	s.event(
+		"n1",
+		"SettingsRefused",
+		"network.ipam.range 10.77.0.0/30 has 2 addresses to give, and all nodes together need 4",
+	)
 	s.capacity("n3", "ib", 40)
 	s.settings("fabrics: [{name: ib, match: {rateGb: 200}, network: {ipam: {type: whereabouts, range: 10.77.0.0/27}}}]")
-	s.event("n1", "SettingsRefused", "network.ipam.range 10.77.0.0/27 has 30 addresses to give, and all nodes together need 40")
+	s.event(
+		"n1",
+		"SettingsRefused",
+		"network.ipam.range 10.77.0.0/27 has 30 addresses to give, and all nodes together need 40",
+	)
 	before := s.part("n1")
 	s.stop["n1"]()
 	if err := os.Remove(s.file("n1")); err != nil {
@@ -271,7 +347,8 @@ func fabricRefused(t *testing.T, s *simulated) {
 	s.settings(parted)
 }
 
-// podOnPart has a pod attached with a node's configuration. The fabric leaves the settings; its definition goes when the pod has gone.
+// podOnPart has a pod attached with a node's configuration. The fabric leaves the settings; its definition goes when
+// the pod has gone.
 func podOnPart(t *testing.T, s *simulated) {
 	b, err := os.ReadFile(s.file("n4"))
 	if err != nil {
@@ -299,7 +376,8 @@ func podOnPart(t *testing.T, s *simulated) {
 	ready(t, "p1")
 	got := status(t, "p1")[1].IPs
 	first := netip.MustParseAddr(s.part("n4"))
-	if len(got) != 1 || netip.PrefixFrom(first, 26).Masked() != netip.PrefixFrom(netip.MustParseAddr(got[0]), 26).Masked() {
+	if len(got) != 1 ||
+		netip.PrefixFrom(first, 26).Masked() != netip.PrefixFrom(netip.MustParseAddr(got[0]), 26).Masked() {
 		t.Errorf("the pod has %v, the node's part begins with %s", got, first)
 	}
 	s.settings("fabrics: []")
@@ -330,21 +408,37 @@ func stays(t *testing.T, name string) {
 // A pool that is nearly full is told by an Event and by metrics, from whereabouts's own objects.
 func TestPoolNearlyExhausted(t *testing.T) {
 	s := newSimulated(t)
-	s.settings("fabrics: [{name: full, match: {devices: [none]}, network: {ipam: {type: whereabouts, range: 198.51.100.0/30, network_name: full}}}]")
+	s.settings(
+		"fabrics: [{name: full, match: {devices: [none]}, network: {ipam: {type: whereabouts, range: " +
+			"198.51.100.0/30, network_name: full}}}]",
+	)
 	t.Cleanup(func() { k(t, "delete", "network-attachment-definition", "full", "--ignore-not-found") })
 	var conf []string
 	for i := range 2 {
 		name := fmt.Sprint("rail", i)
 		rail(t, name)
 		conf = append(conf, name)
-		network(t, name, `{"cniVersion":"1.0.0","name":"full","type":"fabric","device":"`+name+`","ipam":{"type":"whereabouts","range":"198.51.100.0/30","network_name":"full"}}`)
+		network(
+			t,
+			name,
+			`{"cniVersion":"1.0.0","name":"full","type":"fabric","device":"`+name+`","ipam":{"type":"whereabouts",`+
+				`"range":"198.51.100.0/30","network_name":"full"}}`,
+		)
 	}
 	pod(t, "p1", strings.Join(conf, ","))
 	ready(t, "p1")
 	s.join("n1")
-	s.event("n1", "PoolNearlyExhausted", "fabric full: all the 2 addresses of 198.51.100.0/30 are given (pool full-198.51.100.0-30)")
+	s.event(
+		"n1",
+		"PoolNearlyExhausted",
+		"fabric full: all the 2 addresses of 198.51.100.0/30 are given (pool full-198.51.100.0-30)",
+	)
 	s.capacity("n1", "full", 10)
-	s.event("n1", "RangeTooSmall", "network.ipam.range 198.51.100.0/30 has 2 addresses to give, and all nodes together need 10")
+	s.event(
+		"n1",
+		"RangeTooSmall",
+		"network.ipam.range 198.51.100.0/30 has 2 addresses to give, and all nodes together need 10",
+	)
 	k(t, "delete", "pod", "p1", "--wait", "--timeout=60s")
 	home(t, "rail0")
 	home(t, "rail1")

@@ -12,8 +12,8 @@ import (
 // The fabric of the overlay that all HCAs of the lab belong to: they have 200 Gb/s.
 const fabric200 = "ib-200g"
 
-// Two nodes with HCAs: one kernel each, exclusive RDMA mode, four rails and two ports without a cable. A boot is expensive: all parts
-// run on one boot of each node, in this order, those of one node beside those of the other.
+// Two nodes with HCAs: one kernel each, exclusive RDMA mode, four rails and two ports without a cable. A boot is
+// expensive: all parts run on one boot of each node, in this order, those of one node beside those of the other.
 func TestNodes(t *testing.T) {
 	archives := images(t)
 	one := boot(t, 1, archives, Rail{HCA: "mlx5_0", Netdev: "ibs108"}, Rail{HCA: "mlx5_3", Netdev: "ibs110"},
@@ -80,8 +80,8 @@ func (l *lane) part(t *testing.T, name string, f func(t *testing.T, n *LabNode))
 	})
 }
 
-// A pod on each node gets all rails of the node. One definition serves two nodes that call their devices differently, and no
-// address is given twice.
+// A pod on each node gets all rails of the node. One definition serves two nodes that call their devices differently,
+// and no address is given twice.
 func fourRails(t *testing.T, nodes ...*LabNode) {
 	t.Helper()
 	var addresses, pods []string
@@ -122,7 +122,8 @@ func hasRails(t *testing.T, n *LabNode, pod string) (addresses []string) {
 		t.Fatalf("network-status: %+v", s)
 	}
 	for _, net := range s[1:] {
-		if net.Name != "default/"+fabric200 || len(net.IPs) != 1 || net.Info.PCI.RDMA == "" || want[net.Info.PCI.Address] != net.Info.PCI.RDMA {
+		if net.Name != "default/"+fabric200 || len(net.IPs) != 1 || net.Info.PCI.RDMA == "" ||
+			want[net.Info.PCI.Address] != net.Info.PCI.RDMA {
 			t.Errorf("network-status: %+v", net)
 		}
 		delete(want, net.Info.PCI.Address)
@@ -133,8 +134,16 @@ func hasRails(t *testing.T, n *LabNode, pod string) (addresses []string) {
 		t.Errorf("devices not told: %v; addresses %v", want, addresses)
 	}
 	// Each exec takes seconds in emulation: one for everything.
-	out := k(t, "exec", pod, "--", "sh", "-c", `ls /sys/class/infiniband | xargs; ls /dev/infiniband | xargs; cd /sys/class/net
-for i in net*; do echo $i $(cat $i/type) $(ip -4 addr show dev $i); done`)
+	out := k(
+		t,
+		"exec",
+		pod,
+		"--",
+		"sh",
+		"-c",
+		`ls /sys/class/infiniband | xargs; ls /dev/infiniband | xargs; cd /sys/class/net
+for i in net*; do echo $i $(cat $i/type) $(ip -4 addr show dev $i); done`,
+	)
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	if len(lines) != 6 {
 		t.Fatalf("in the pod:\n%s", out)
@@ -143,7 +152,9 @@ for i in net*; do echo $i $(cat $i/type) $(ip -4 addr show dev $i); done`)
 		t.Errorf("the pod sees %q, want %v", lines[0], hcas)
 	}
 	for i, line := range lines[2:] { // 32 is ARPHRD_INFINIBAND
-		if !strings.HasPrefix(line, fmt.Sprintf("net%d 32 ", i+1)) || !strings.Contains(line, " "+addresses[i]+"/22 ") || !strings.Contains(line, ",UP") {
+		if !strings.HasPrefix(line, fmt.Sprintf("net%d 32 ", i+1)) ||
+			!strings.Contains(line, " "+addresses[i]+"/22 ") ||
+			!strings.Contains(line, ",UP") {
 			t.Errorf("want address %s: %s", addresses[i], line)
 		}
 	}

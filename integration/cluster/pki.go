@@ -98,14 +98,25 @@ func pki(dir string) (*authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	users := "admin,admin,admin,system:masters\nkcm,system:kube-controller-manager,kcm\nsched,system:kube-scheduler,sched\nnode,system:node:rig,node,system:nodes\n"
+	users := "admin,admin,admin,system:masters\nkcm,system:kube-controller-manager,kcm\nsched,system:kube-scheduler," +
+		"sched\nnode,system:node:rig,node,system:nodes\n"
 	for _, lab := range []string{"lab1", "lab2"} {
 		users += lab + ",system:node:" + lab + "," + lab + ",system:nodes\n"
 	}
 	return a, errors.Join(
-		a.sign("apiserver", "kube-apiserver", "", "127.0.0.1", nodeIP, "10.96.0.1", "localhost", "kubernetes.default.svc"),
+		a.sign(
+			"apiserver",
+			"kube-apiserver",
+			"",
+			"127.0.0.1",
+			nodeIP,
+			"10.96.0.1",
+			"localhost",
+			"kubernetes.default.svc",
+		),
 		a.sign("kubelet-client", "kube-apiserver-kubelet-client", "system:masters"),
 		a.sign("kubelet", "system:node:rig", "system:nodes", nodeIP, "rig"),
 		a.public("sa", tokens),
-		os.WriteFile(filepath.Join(dir, "tokens.csv"), []byte(users), 0o600))
+		os.WriteFile(filepath.Join(dir, "tokens.csv"), []byte(users), 0o600),
+	)
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabric-cni/fabric-cni/pkg/journal"
+	"github.com/fabric-cni/fabric-cni/internal/journal"
 )
 
 func TestMain(m *testing.M) { Main(m) }
@@ -44,7 +44,10 @@ func (e textError) Error() string { return string(e) }
 // network makes a NetworkAttachmentDefinition of this configuration, for the test.
 func network(t *testing.T, name, config string) {
 	t.Helper()
-	apply(t, "apiVersion: k8s.cni.cncf.io/v1\nkind: NetworkAttachmentDefinition\nmetadata: {name: "+name+"}\nspec: {config: '"+config+"'}\n")
+	apply(
+		t,
+		"apiVersion: k8s.cni.cncf.io/v1\nkind: NetworkAttachmentDefinition\nmetadata: {name: "+name+"}\nspec: {config: '"+config+"'}\n",
+	)
 	t.Cleanup(func() { k(t, "delete", "network-attachment-definition", name) })
 }
 
@@ -114,7 +117,14 @@ func nothingLeft(t *testing.T) {
 		if len(list) > 0 {
 			return textError("journal: " + list[0].String())
 		}
-		out, err := output("kubectl", "get", "ippools.whereabouts.cni.cncf.io", "-A", "-o", "jsonpath={.items[*].spec.allocations}")
+		out, err := output(
+			"kubectl",
+			"get",
+			"ippools.whereabouts.cni.cncf.io",
+			"-A",
+			"-o",
+			"jsonpath={.items[*].spec.allocations}",
+		)
 		if err == nil && strings.Trim(out, "{} ") != "" {
 			err = textError("allocations: " + out)
 		}
@@ -148,10 +158,21 @@ func TestPodGetsAndReturns(t *testing.T) {
 	pod(t, "p1", "ib")
 	ready(t, "p1")
 	s := status(t, "p1")
-	if len(s) != 2 || s[1].Interface != "net1" || s[1].Name != "default/ib" || s[1].MTU != 1400 || len(s[1].IPs) != 1 || !strings.HasPrefix(s[1].IPs[0], "198.51.100.") {
+	if len(s) != 2 || s[1].Interface != "net1" || s[1].Name != "default/ib" || s[1].MTU != 1400 || len(s[1].IPs) != 1 ||
+		!strings.HasPrefix(s[1].IPs[0], "198.51.100.") {
 		t.Errorf("network-status: %+v", s)
 	}
-	if out := k(t, "exec", "p1", "--", "ip", "addr", "show", "net1"); !strings.Contains(out, s[1].IPs[0]+"/28") || !strings.Contains(out, "mtu 1400") {
+	if out := k(
+		t,
+		"exec",
+		"p1",
+		"--",
+		"ip",
+		"addr",
+		"show",
+		"net1",
+	); !strings.Contains(out, s[1].IPs[0]+"/28") ||
+		!strings.Contains(out, "mtu 1400") {
 		t.Errorf("in the pod:\n%s", out)
 	}
 	if _, err := output("ip", "link", "show", "rail0"); err == nil {
@@ -202,7 +223,15 @@ func TestSecondPodWaits(t *testing.T) {
 func event(t *testing.T, pod, text string) {
 	t.Helper()
 	until(t, "an event of "+pod+" says "+text, func() error {
-		out, err := output("kubectl", "get", "events", "--field-selector", "involvedObject.name="+pod, "-o", "jsonpath={.items[*].message}")
+		out, err := output(
+			"kubectl",
+			"get",
+			"events",
+			"--field-selector",
+			"involvedObject.name="+pod,
+			"-o",
+			"jsonpath={.items[*].message}",
+		)
 		if err == nil && !strings.Contains(out, text) {
 			err = textError(out)
 		}

@@ -4,15 +4,19 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fabric-cni/fabric-cni/pkg/agent/cri"
-	"github.com/fabric-cni/fabric-cni/pkg/journal"
+	"github.com/fabric-cni/fabric-cni/internal/agent/cri"
+	"github.com/fabric-cni/fabric-cni/internal/journal"
 )
 
-// The deployed agent reaches the runtime through the node's /proc, as it is not privileged and has no directory of it, and counts the
-// calls of the plugin.
+// The deployed agent reaches the runtime through the node's /proc, as it is not privileged and has no directory of it,
+// and counts the calls of the plugin.
 func TestDeployedAgentAsksAndCounts(t *testing.T) {
 	deploy(t)
-	settings(t, "fabrics: [{name: pool, match: {devices: [none]}, network: {ipam: {type: whereabouts, range: 198.51.100.0/28}}}]")
+	settings(
+		t,
+		"fabrics: [{name: pool, match: {devices: [none]}, network: {ipam: {type: whereabouts, range: "+
+			"198.51.100.0/28}}}]",
+	)
 	t.Cleanup(func() { k(t, "delete", "network-attachment-definition", "pool", "--ignore-not-found") })
 	rail(t, "rail0")
 	network(t, "ib", fabricOn("rail0", "ib"))
@@ -26,7 +30,14 @@ func TestDeployedAgentAsksAndCounts(t *testing.T) {
 	k(t, "delete", "pod", "p1", "p2", "--wait", "--timeout=60s")
 	logs := ""
 	until(t, "the agent has asked the runtime", func() (err error) {
-		if logs, err = output("kubectl", "-n", "fabric-system", "logs", "daemonset/fabric-agent"); err == nil && !strings.Contains(logs, "container runtime tells which pods live") {
+		if logs, err = output(
+			"kubectl",
+			"-n",
+			"fabric-system",
+			"logs",
+			"daemonset/fabric-agent",
+		); err == nil &&
+			!strings.Contains(logs, "container runtime tells which pods live") {
 			err = textError(logs)
 		}
 		return err
@@ -34,7 +45,12 @@ func TestDeployedAgentAsksAndCounts(t *testing.T) {
 	if strings.Contains(logs, "does not answer") {
 		t.Errorf("%s", logs)
 	}
-	counted(t, `fabric_cni_duration_seconds_count{verb="ADD"}`, `fabric_cni_duration_seconds_count{verb="DEL"}`, `fabric_cni_errors_total{code="7",verb="ADD"}`)
+	counted(
+		t,
+		`fabric_cni_duration_seconds_count{verb="ADD"}`,
+		`fabric_cni_duration_seconds_count{verb="DEL"}`,
+		`fabric_cni_errors_total{code="7",verb="ADD"}`,
+	)
 	home(t, "rail0")
 	nothingLeft(t)
 }

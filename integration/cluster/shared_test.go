@@ -16,7 +16,14 @@ func shareNode(t *testing.T, n *LabNode) {
 	k(t, "label", "node", n.Name, "--overwrite", "fabric.test/lab=shared")
 	deployOn(t, "shared", "shared-")
 	eventually(t, "shares are offered", func() error {
-		out, err := output("kubectl", "get", "node", n.Name, "-o", `jsonpath={.status.allocatable.fabric\.dev/`+fabricShared+"}")
+		out, err := output(
+			"kubectl",
+			"get",
+			"node",
+			n.Name,
+			"-o",
+			`jsonpath={.status.allocatable.fabric\.dev/`+fabricShared+"}",
+		)
 		if err == nil && out != "16" {
 			err = textError(out)
 		}
@@ -38,7 +45,8 @@ func shared(t *testing.T, n *LabNode) {
 	for _, name := range names {
 		podReady(t, name)
 		s := status(t, name)
-		if len(s) != 2 || s[1].Interface != "net1" || len(s[1].IPs) != 1 || !strings.HasPrefix(s[1].IPs[0], "192.168.6") {
+		if len(s) != 2 || s[1].Interface != "net1" || len(s[1].IPs) != 1 ||
+			!strings.HasPrefix(s[1].IPs[0], "192.168.6") {
 			t.Fatalf("network-status of %s: %+v", name, s)
 		}
 		addresses = append(addresses, s[1].IPs[0])

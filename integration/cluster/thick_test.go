@@ -8,11 +8,11 @@ import (
 	"regexp"
 	"testing"
 
-	"github.com/fabric-cni/fabric-cni/scripts/image/oci"
+	"github.com/fabric-cni/fabric-cni/internal/image/oci"
 )
 
-// Multus as a daemon, by its own manifest: the runtime calls a shim, and the daemon calls plugins from its container, with the
-// node's root as theirs.
+// Multus as a daemon, by its own manifest: the runtime calls a shim, and the daemon calls plugins from its container,
+// with the node's root as theirs.
 func TestThickMultus(t *testing.T) {
 	thick(t)
 	rail(t, "rail0")
@@ -22,7 +22,9 @@ func TestThickMultus(t *testing.T) {
 	pod(t, "p1", "ib0, ib1")
 	ready(t, "p1")
 	s := status(t, "p1")
-	if len(s) != 3 || s[1].Interface != "net1" || s[2].Interface != "net2" || len(s[1].IPs) != 1 || len(s[2].IPs) != 1 || s[1].IPs[0] == s[2].IPs[0] {
+	if len(s) != 3 || s[1].Interface != "net1" || s[2].Interface != "net2" || len(s[1].IPs) != 1 ||
+		len(s[2].IPs) != 1 ||
+		s[1].IPs[0] == s[2].IPs[0] {
 		t.Errorf("network-status: %+v", s)
 	}
 	k(t, "delete", "pod", "p1", "--wait", "--timeout=60s")
@@ -45,7 +47,10 @@ func thick(t *testing.T) {
 		oci.File{Path: "/etc/passwd", Data: []byte("root:x:0:0:root:/:/\n")}) // the daemon asks who it is
 	dir := filepath.Join(current.cache, "thick")
 	for _, name := range []string{"multus-daemon", "multus-shim", "install_multus", "passthru"} {
-		image.Files = append(image.Files, oci.File{Path: "/usr/src/multus-cni/bin/" + name, Source: filepath.Join(dir, name)})
+		image.Files = append(
+			image.Files,
+			oci.File{Path: "/usr/src/multus-cni/bin/" + name, Source: filepath.Join(dir, name)},
+		)
 	}
 	archive, err := current.image("localhost/multus-thick:e2e", image)
 	if err != nil {
@@ -63,16 +68,41 @@ func thick(t *testing.T) {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			logs, _ := output("kubectl", "-n", "kube-system", "logs", "daemonset/kube-multus-ds", "--all-containers", "--tail=40")
+			logs, _ := output(
+				"kubectl",
+				"-n",
+				"kube-system",
+				"logs",
+				"daemonset/kube-multus-ds",
+				"--all-containers",
+				"--tail=40",
+			)
 			t.Logf("%s\n%s", k(t, "-n", "kube-system", "describe", "pods"), logs)
 		}
-		k(t, "-n", "kube-system", "delete", "daemonset/kube-multus-ds", "configmap/multus-daemon-config", "--cascade=foreground", "--timeout=90s")
+		k(
+			t,
+			"-n",
+			"kube-system",
+			"delete",
+			"daemonset/kube-multus-ds",
+			"configmap/multus-daemon-config",
+			"--cascade=foreground",
+			"--timeout=90s",
+		)
 		if err := errors.Join(os.Rename(away, conf), os.Remove(bridge)); err != nil {
 			t.Error(err)
 		}
 	})
 	apply(t, regexp.MustCompile(`ghcr\.io/\S+`).ReplaceAllString(manifest, "localhost/multus-thick:e2e"))
-	if out, err := output("kubectl", "-n", "kube-system", "rollout", "status", "daemonset/kube-multus-ds", "--timeout=120s"); err != nil {
+	if out, err := output(
+		"kubectl",
+		"-n",
+		"kube-system",
+		"rollout",
+		"status",
+		"daemonset/kube-multus-ds",
+		"--timeout=120s",
+	); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	until(t, "the runtime knows the shim", func() error {

@@ -115,15 +115,31 @@ func runSuite(t *testing.T, k Kernel, s Suite, bin binaries, tests []string) {
 	command := fmt.Sprintf("exec %s/%s -test.v=test2json -test.timeout=%s -test.run='%s'\n",
 		bin.dir, testBinary(s.pkg()), timeout*8/10, pattern(tests, rest))
 	spec := Spec{
-		Script: fmt.Sprintf("export FABRIC_BIN_DIR=%s FABRIC_LAB_SERIES=%s FABRIC_LAB_ROUNDS=%s FABRIC_LAB_FULL=%s\n%s", bin.dir, k.Series, os.Getenv("FABRIC_LAB_ROUNDS"),
-			os.Getenv("FABRIC_LAB_FULL"), command),
-		OutDir: out, Append: s.Append, Devices: s.Devices, NewQEMU: s.NewQEMU, Timeout: timeout,
+		Script: fmt.Sprintf(
+			"export FABRIC_BIN_DIR=%s FABRIC_LAB_SERIES=%s FABRIC_LAB_ROUNDS=%s FABRIC_LAB_FULL=%s\n%s",
+			bin.dir,
+			k.Series,
+			os.Getenv("FABRIC_LAB_ROUNDS"),
+			os.Getenv("FABRIC_LAB_FULL"),
+			command,
+		),
+		OutDir:  out,
+		Append:  s.Append,
+		Devices: s.Devices,
+		NewQEMU: s.NewQEMU,
+		Timeout: timeout,
 	}
 	if os.Getenv("FABRIC_LAB_VERBOSE") != "" {
 		spec.Output, spec.Console = os.Stderr, os.Stderr
 	}
 	res, runErr := Run(t.Context(), k, spec)
-	t.Logf("kernel %s: boot %.1fs, total %.1fs, attempt %d", k.Release, res.Boot.Seconds(), res.Total.Seconds(), res.Attempts)
+	t.Logf(
+		"kernel %s: boot %.1fs, total %.1fs, attempt %d",
+		k.Release,
+		res.Boot.Seconds(),
+		res.Total.Seconds(),
+		res.Attempts,
+	)
 
 	matrixLines.add(t, out)
 

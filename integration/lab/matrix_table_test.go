@@ -67,7 +67,10 @@ func (m *matrixTable) log(t *testing.T) {
 	}
 	for _, k := range kernels {
 		s := total[k]
-		m.lines = append(m.lines, fmt.Sprintf("MATRIX total kernel=%s cells=%d passed=%d seconds=%.0f", k, s.cells, s.passed, s.seconds))
+		m.lines = append(
+			m.lines,
+			fmt.Sprintf("MATRIX total kernel=%s cells=%d passed=%d seconds=%.0f", k, s.cells, s.passed, s.seconds),
+		)
 	}
 	t.Log("\n" + strings.Join(m.lines, "\n"))
 }

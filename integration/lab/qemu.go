@@ -63,11 +63,18 @@ func netdevs(model, id, macPrefix string, n int) []string {
 	return args
 }
 
-// SRIOV returns the QEMU arguments for a PCI function with n virtual functions: a storage controller, which fakeib drives
-// as an HCA.
+// SRIOV returns the QEMU arguments for a PCI function with n virtual functions: a storage controller, which fakeib
+// drives as an HCA.
 func SRIOV(n int) []string {
-	nvme := fmt.Sprintf("nvme,serial=f1,subsys=ss0,bus=rp1,sriov_max_vfs=%d,max_ioqpairs=%d,msix_qsize=%d,sriov_vq_flexible=%d,sriov_vi_flexible=%d",
-		n, 2*n+10, 2*n+11, 2*n, 2*n)
+	nvme := fmt.Sprintf(
+		"nvme,serial=f1,subsys=ss0,bus=rp1,sriov_max_vfs=%d,max_ioqpairs=%d,msix_qsize=%d,sriov_vq_flexible=%d,"+
+			"sriov_vi_flexible=%d",
+		n,
+		2*n+10,
+		2*n+11,
+		2*n,
+		2*n,
+	)
 	return []string{"-device", "pcie-root-port,id=rp1,slot=1", "-device", "nvme-subsys,id=ss0", "-device", nvme}
 }
 

@@ -19,7 +19,8 @@ import (
 type Spec struct {
 	// Script is a shell script, run as root with sh in /out. Its output goes to Output, its exit status to the Result.
 	Script string
-	// OutDir is shared read-write as the guest's /out. Run creates it; empty: a temporary directory, removed on success.
+	// OutDir is shared read-write as the guest's /out. Run creates it; empty: a temporary directory, removed on
+	// success.
 	OutDir string
 	// Append extends the kernel's command line. Module parameters go here too: "ib_core.netns_mode=0".
 	Append []string
@@ -103,13 +104,23 @@ func Run(ctx context.Context, k Kernel, spec Spec) (Result, error) {
 	}
 	res.OutDir = out
 	if errors.Is(err, errUnfinished) {
-		return res, &GuestError{Kernel: k, Reason: err.Error(), Console: tail(filepath.Join(out, "console")), Dmesg: tail(filepath.Join(out, "dmesg"))}
+		return res, &GuestError{
+			Kernel:  k,
+			Reason:  err.Error(),
+			Console: tail(filepath.Join(out, "console")),
+			Dmesg:   tail(filepath.Join(out, "dmesg")),
+		}
 	}
 	if err != nil {
 		return res, err
 	}
 	if lines := Complaints(res.Dmesg); len(lines) > 0 {
-		return res, &GuestError{Kernel: k, Reason: "kernel complains", Lines: lines, Dmesg: tail(filepath.Join(out, "dmesg"))}
+		return res, &GuestError{
+			Kernel: k,
+			Reason: "kernel complains",
+			Lines:  lines,
+			Dmesg:  tail(filepath.Join(out, "dmesg")),
+		}
 	}
 	if temporary {
 		res.OutDir = ""

@@ -25,7 +25,11 @@ func TestRunReportsStatusAndOutput(t *testing.T) {
 	k := oneKernel(t)
 	out := t.TempDir()
 	var text strings.Builder
-	res, err := Run(t.Context(), k, Spec{Script: "uname -r; echo hello >/out/file; exit 3\n", OutDir: out, Output: &text})
+	res, err := Run(
+		t.Context(),
+		k,
+		Spec{Script: "uname -r; echo hello >/out/file; exit 3\n", OutDir: out, Output: &text},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +56,11 @@ func TestRunRetriesOnceWhatNeverFinishes(t *testing.T) {
 	k := oneKernel(t)
 	out := t.TempDir()
 	// The first guest dies, the second one finds its mark.
-	res, err := Run(t.Context(), k, Spec{OutDir: out, Script: "[ -e /out/again ] && exit 0; touch /out/again; echo c >/proc/sysrq-trigger\n"})
+	res, err := Run(
+		t.Context(),
+		k,
+		Spec{OutDir: out, Script: "[ -e /out/again ] && exit 0; touch /out/again; echo c >/proc/sysrq-trigger\n"},
+	)
 	if err != nil || res.Attempts != 2 || res.Status != 0 {
 		t.Errorf("result is %+v, %v", res, err)
 	}
@@ -63,7 +71,15 @@ func TestRunKillsWhatNeverFinishes(t *testing.T) {
 	k := oneKernel(t)
 	out := t.TempDir()
 	begin := time.Now()
-	res, err := Run(t.Context(), k, Spec{OutDir: out, Script: "echo '<0>stuck here' >/dev/kmsg; /run/busybox sleep 1000\n", Timeout: 30 * time.Second})
+	res, err := Run(
+		t.Context(),
+		k,
+		Spec{
+			OutDir:  out,
+			Script:  "echo '<0>stuck here' >/dev/kmsg; /run/busybox sleep 1000\n",
+			Timeout: 30 * time.Second,
+		},
+	)
 	var guest *GuestError
 	if !errors.As(err, &guest) || res.Attempts != 2 || !strings.Contains(guest.Console, "stuck here") {
 		t.Errorf("after %s and %d attempts: %v", time.Since(begin), res.Attempts, err)

@@ -25,8 +25,9 @@ type Suite struct {
 // exclusive is how a node gets exclusive RDMA namespaces: like "options ib_core netns_mode=0" in modprobe.d.
 var exclusive = []string{"ib_core.netns_mode=0"}
 
-// on612 is for suites about the plugin's manners (selectors, messages, orders), and for the matrix of what is the same on all
-// kernels: a VF's settings. What differs between kernels is in the matrix, the returns and the facts, which run on all.
+// on612 is for suites about the plugin's manners (selectors, messages, orders), and for the matrix of what is the same
+// on all kernels: a VF's settings. What differs between kernels is in the matrix, the returns and the facts, which run
+// on all.
 var on612 = []string{"6.12"}
 
 // Suites are all suites. Every guest test belongs to exactly one: TestLab fails otherwise.
@@ -171,7 +172,10 @@ func assign(suites []Suite, pkg string, tests []string) (map[string][]string, er
 			}
 		}
 		if len(owners) != 1 {
-			errs = append(errs, fmt.Errorf("guest test %s of %s belongs to suites %v, want exactly one", test, pkg, owners))
+			errs = append(
+				errs,
+				fmt.Errorf("guest test %s of %s belongs to suites %v, want exactly one", test, pkg, owners),
+			)
 		}
 	}
 	return assigned, errors.Join(errs...)

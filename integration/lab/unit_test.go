@@ -28,7 +28,11 @@ func TestComplaints(t *testing.T) {
 }
 
 func TestAssign(t *testing.T) {
-	suites := []Suite{{Name: "a", Run: "^TestA"}, {Name: "b", Run: "^TestB"}, {Name: "ab", Run: "^TestAB", Package: "./other"}}
+	suites := []Suite{
+		{Name: "a", Run: "^TestA"},
+		{Name: "b", Run: "^TestB"},
+		{Name: "ab", Run: "^TestAB", Package: "./other"},
+	}
 	got, err := assign(suites, guestPackage, []string{"TestAB", "TestA", "TestB"})
 	if err != nil {
 		t.Fatal(err)

@@ -46,7 +46,10 @@ func ParseAddress(s string) (Address, error) {
 	if len(s) > maxAddress {
 		s = s[:maxAddress] + "..."
 	}
-	return Address{}, fmt.Errorf("device address %q: want a PCI address (0000:3b:00.2), an auxiliary device (mlx5_core.sf.4) or bus/name", s)
+	return Address{}, fmt.Errorf(
+		"device address %q: want a PCI address (0000:3b:00.2), an auxiliary device (mlx5_core.sf.4) or bus/name",
+		s,
+	)
 }
 
 // The matchers below are written by hand: compiled regular expressions at package level would cost every exec of the

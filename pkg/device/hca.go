@@ -78,7 +78,17 @@ const (
 )
 
 func (s PhysState) String() string {
-	return name(int(s), "no state", "Sleep", "Polling", "Disabled", "PortConfigurationTraining", "LinkUp", "LinkErrorRecovery", "Phy Test")
+	return name(
+		int(s),
+		"no state",
+		"Sleep",
+		"Polling",
+		"Disabled",
+		"PortConfigurationTraining",
+		"LinkUp",
+		"LinkErrorRecovery",
+		"Phy Test",
+	)
 }
 
 func name(i int, names ...string) string {

@@ -113,7 +113,13 @@ func (a *VFAttrs) Text(attr VFAttr) string {
 		}
 		return s
 	case VFRate:
-		return "max_tx_rate " + strconv.FormatUint(uint64(a.MaxTxRate), 10) + " min_tx_rate " + strconv.FormatUint(uint64(a.MinTxRate), 10)
+		return "max_tx_rate " + strconv.FormatUint(
+			uint64(a.MaxTxRate),
+			10,
+		) + " min_tx_rate " + strconv.FormatUint(
+			uint64(a.MinTxRate),
+			10,
+		)
 	case VFSpoofChk:
 		return onOff("spoofchk", a.SpoofChk)
 	case VFTrust:

@@ -60,7 +60,12 @@ var badValues = []struct{ extra, field, value, allowed string }{
 	{`"rdmaDevice":"mlx5_%d"`, "rdmaDevice", `"mlx5_%d"`, "'%'"},
 	{`"guid":"00:00:00:00:00:00:00:00"`, "guid", "00:00", "8 bytes"},
 	{`"guid":"x","device":"d"`, "guid", `"x"`, "8 bytes"},
-	{`"device":"d","runtimeConfig":{"infinibandGUID":"ffffffffffffffff"}`, "runtimeConfig.infinibandGUID", "ffffffffffffffff", "all ones"},
+	{
+		`"device":"d","runtimeConfig":{"infinibandGUID":"ffffffffffffffff"}`,
+		"runtimeConfig.infinibandGUID",
+		"ffffffffffffffff",
+		"all ones",
+	},
 	{`"device":"d","args":{"cni":{"guid":"1"}}`, "args.cni.guid", `"1"`, "8 bytes"},
 	{`"device":"d","args":{"cni":7}`, "args.cni", "7", "an object"},
 	{`"device":"d","mtu":99999`, "mtu", "99999", "68 to 65520"},
@@ -134,7 +139,12 @@ var badValues = []struct{ extra, field, value, allowed string }{
 	{`"mode":"rdma","device":"d","ipam":{"type":"static"}`, "ipam", "static", "gives the addresses"},
 	{`"mode":"rdma","device":"d","routing":{"sourceBased":true}`, "routing", "true", "no interface"},
 	{`"mode":"rdma"`, "deviceID", "missing", "a prevResult to derive it from"},
-	{``, "deviceID", "k8s.v1.cni.cncf.io/resourceName", "one of runtimeConfig.deviceID, deviceID, pciBusID, device, hwaddr, kernelpath, rdmaDevice, guid"},
+	{
+		``,
+		"deviceID",
+		"k8s.v1.cni.cncf.io/resourceName",
+		"one of runtimeConfig.deviceID, deviceID, pciBusID, device, hwaddr, kernelpath, rdmaDevice, guid",
+	},
 	{`"device":"d","hwaddr":"02:00:00:00:00:01"`, "hwaddr", "02:00:00:00:00:01", `"device" ("d")`},
 	{`"link_state":"auto","linkState":"enable"`, "linkState", `"enable"`, `"link_state"`},
 }
@@ -183,7 +193,10 @@ func TestUndecodable(t *testing.T) {
 			t.Errorf("DEL %.60q: %+v, %v", stdin, c, err)
 		}
 	}
-	if _, err := Parse([]byte(conf(`"device":"d","device":"d","link_state":"auto","linkState":"auto","mtu":null,"mtu":1500`)), envADD); err != nil {
+	if _, err := Parse(
+		[]byte(conf(`"device":"d","device":"d","link_state":"auto","linkState":"auto","mtu":null,"mtu":1500`)),
+		envADD,
+	); err != nil {
 		t.Errorf("twice with the same value: %v", err)
 	}
 }
@@ -193,13 +206,31 @@ func TestUnknownFields(t *testing.T) {
 		"mtuu": "mtu", "rdma_name": "rdmaName", "RdmaName": "rdmaName", "linkstate": "linkState", "devcie": "device", "MODE": "mode",
 		"pkeys": "pkey", "vlan_qos": "vlanQoS", "minTxrate": "minTxRate", "gateway": "", "plugins": "", "é": "", strings.Repeat("k", 10000): "",
 	} {
-		wantError(t, conf(`"device":"d","`+key+`":1`), envADD, CodeConfig, `is unknown; the nearest known field is "`+near, key[:1])
+		wantError(
+			t,
+			conf(`"device":"d","`+key+`":1`),
+			envADD,
+			CodeConfig,
+			`is unknown; the nearest known field is "`+near,
+			key[:1],
+		)
 	}
-	wantError(t, conf(`"device":"d","routing":{"sourcebased":true}`), envADD, CodeConfig, `field "routing.sourcebased"`, `"sourceBased"`)
+	wantError(
+		t,
+		conf(`"device":"d","routing":{"sourcebased":true}`),
+		envADD,
+		CodeConfig,
+		`field "routing.sourcebased"`,
+		`"sourceBased"`,
+	)
 
-	open := conf(`"device":"d","_c":1,"$schema":"s","example.com/x":{},"a:b":1,"cni.dev/y":[],"disableCheck":true,"disableGC":true,` +
-		`"loadOnlyInlinedPlugins":true,"resourceName":"r","args":{"labels":[],"cni":{"x":1}},"runtimeConfig":{"bandwidth":{}},` +
-		`"capabilities":{"portMappings":true},"ipam":{"anything":[1,{"type":2}]},"dns":{"x":1}`)
+	open := conf(
+		`"device":"d","_c":1,"$schema":"s","example.com/x":{},"a:b":1,"cni.dev/y":[],"disableCheck":true,` +
+			`"disableGC":true,` +
+			`"loadOnlyInlinedPlugins":true,"resourceName":"r","args":{"labels":[],"cni":{"x":1}},` +
+			`"runtimeConfig":{"bandwidth":{}},` +
+			`"capabilities":{"portMappings":true},"ipam":{"anything":[1,{"type":2}]},"dns":{"x":1}`,
+	)
 	if c, err := Parse([]byte(open), envADD); err != nil || c.Ignored != nil {
 		t.Errorf("an open envelope: %+v, %v", c, err)
 	}

@@ -44,8 +44,8 @@ const (
 	ByGUID       SelectorKind = "guid"       // port or node GUID
 )
 
-// Selector picks exactly one device. Besides Kind, Field and Value only what Kind names is set; ByHWAddr with 8 bytes sets
-// HWAddr and GUID to the same value.
+// Selector picks exactly one device. Besides Kind, Field and Value only what Kind names is set; ByHWAddr with 8 bytes
+// sets HWAddr and GUID to the same value.
 type Selector struct {
 	Kind    SelectorKind
 	Field   string // the spelling the user wrote, with its path: "runtimeConfig.deviceID", "pciBusID"
@@ -115,7 +115,8 @@ type VF struct {
 func (v VF) IsZero() bool {
 	return v.GUID == nil && v.LinkState == "" && v.MAC == nil && v.VLAN == nil && v.VLANQoS == nil && v.VLANProto == "" &&
 		v.MinTxRate == nil && v.MaxTxRate == nil && v.SpoofChk == nil && v.Trust == nil &&
-		!v.IBKubernetes && v.IBKubernetesState == "" && !v.VFIO
+		!v.IBKubernetes && v.IBKubernetesState == "" &&
+		!v.VFIO
 }
 
 // IPAM names the delegate. Its own configuration stays in Config.Raw.

@@ -71,7 +71,12 @@ func parseArgs(s string) (cniArgs, *Error) {
 	for pair := range strings.SplitSeq(s, ";") {
 		key, v, ok := strings.Cut(pair, "=")
 		if !ok && pair != "" {
-			return a, &Error{Code: CodeEnvironment, Field: "CNI_ARGS", Value: quoted(pair), Allowed: "KEY=VALUE pairs separated by ';'"}
+			return a, &Error{
+				Code:    CodeEnvironment,
+				Field:   "CNI_ARGS",
+				Value:   quoted(pair),
+				Allowed: "KEY=VALUE pairs separated by ';'",
+			}
 		}
 		switch key {
 		case "MAC":
@@ -95,7 +100,9 @@ func parseArgs(s string) (cniArgs, *Error) {
 func isID(s string) bool {
 	for i := range len(s) {
 		c := s[i]
-		if alnum := '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z'; !alnum && (i == 0 || c != '_' && c != '.' && c != '-') {
+		if alnum := '0' <= c && c <= '9' ||
+			'a' <= c|0x20 && c|0x20 <= 'z'; !alnum &&
+			(i == 0 || c != '_' && c != '.' && c != '-') {
 			return false
 		}
 	}

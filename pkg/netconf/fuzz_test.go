@@ -26,7 +26,14 @@ func FuzzParse(f *testing.F) {
 			f.Add(raw, cmd, "c0ffee", "net1", "/n", "MAC=02:00:00:00:00:01;IP=10.0.0.1")
 		}
 	}
-	f.Add([]byte(conf(`"device":"d","guid":"\ud800","vlan":[{"a":"}"}],"x/y":{"\"":"\\"}`)), "CHECK", "a", "eth%d", "n", "MAC")
+	f.Add(
+		[]byte(conf(`"device":"d","guid":"\ud800","vlan":[{"a":"}"}],"x/y":{"\"":"\\"}`)),
+		"CHECK",
+		"a",
+		"eth%d",
+		"n",
+		"MAC",
+	)
 	f.Fuzz(func(t *testing.T, stdin []byte, cmd, id, ifName, netns, args string) {
 		before := bytes.Clone(stdin)
 		c, err := Parse(stdin, Env{Command: cmd, ContainerID: id, IfName: ifName, Netns: netns, Args: args})
@@ -37,7 +44,8 @@ func FuzzParse(f *testing.F) {
 			if err := broken(c, cmd); err != nil {
 				t.Fatal(err)
 			}
-			if !bytes.Equal(c.Raw, stdin) || cmd != "GC" && cmd != "STATUS" && (strings.ContainsAny(id+ifName, "/\x00") || id == "") {
+			if !bytes.Equal(c.Raw, stdin) ||
+				cmd != "GC" && cmd != "STATUS" && (strings.ContainsAny(id+ifName, "/\x00") || id == "") {
 				t.Fatalf("accepted %q %q", id, ifName)
 			}
 			return

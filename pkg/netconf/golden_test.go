@@ -14,7 +14,13 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
-var envADD = Env{Command: "ADD", ContainerID: "c0ffee", Netns: "/var/run/netns/pod", IfName: "net1", Args: "IgnoreUnknown=1;K8S_POD_NAME=p"}
+var envADD = Env{
+	Command:     "ADD",
+	ContainerID: "c0ffee",
+	Netns:       "/var/run/netns/pod",
+	IfName:      "net1",
+	Args:        "IgnoreUnknown=1;K8S_POD_NAME=p",
+}
 
 const prevResult = `{"cniVersion":"0.3.1","interfaces":[{"name":"net1","sandbox":"/var/run/netns/pod"}]}`
 
@@ -97,27 +103,82 @@ var peerFiles = []struct {
 		Selector: byAddress("deviceID", "0000:03:00.4"), PrevResult: []byte(prevResult), LogLevel: "debug",
 		Ignored: []string{"args.cni.rdmaDeviceName"},
 	}},
-	{"ib-sriov.json", 0, map[string]string{
-		"deviceID": `"0000:3b:00.2"`, "pciBusID": `"0000:3b:00.2"`, "runtimeConfig": `{"infinibandGUID":"02:00:00:00:00:00:00:01"}`,
-		"args": `{"cni":{"guid":"02:00:00:00:00:00:00:02"}}`,
-	}, Config{
-		CNIVersion: "0.3.1", Name: "sriov-network", Type: "ib-sriov", Mode: ModeDevice, RDMA: RDMAExclusive,
-		Selector: byAddress("deviceID", "0000:3b:00.2"), VF: VF{GUID: new(device.GUID(0x0200000000000001)), LinkState: "enable"},
-		IPAM: IPAM{"host-local"}, Ignored: []string{"pkey"},
-	}},
-	{"ib-sriov-kubernetes.json", 0, multus("0000:3b:00.2"), Config{
-		CNIVersion: "0.3.1", Name: "ib-sriov-network", Type: "ib-sriov", Mode: ModeDevice, RDMA: RDMANone,
-		Selector: byAddress("deviceID", "0000:3b:00.2"),
-		VF:       VF{GUID: new(device.GUID(0x0200000000000001)), LinkState: "auto", IBKubernetes: true, IBKubernetesState: "configured", VFIO: true},
-		Ignored:  []string{"publishPfGuid", "pkey"},
-	}},
-	{"ipoib.json", 0, nil, Config{
-		CNIVersion: "0.3.1", Name: "ipoib-net", Type: "ipoib", Mode: ModeIPoIB, RDMA: RDMANone, Master: "ibs3f1", MTU: 2044, IPAM: IPAM{"nv-ipam"},
-	}},
-	{"ipoib.json", 0, multus("3"), Config{ // beside the RDMA shared device plugin
-		CNIVersion: "0.3.1", Name: "ipoib-net", Type: "ipoib", Mode: ModeIPoIB, RDMA: RDMANone, Master: "ibs3f1", MTU: 2044, IPAM: IPAM{"nv-ipam"},
-		Ignored: []string{"deviceID", "pciBusID"},
-	}},
+	{
+		"ib-sriov.json",
+		0,
+		map[string]string{
+			"deviceID":      `"0000:3b:00.2"`,
+			"pciBusID":      `"0000:3b:00.2"`,
+			"runtimeConfig": `{"infinibandGUID":"02:00:00:00:00:00:00:01"}`,
+			"args":          `{"cni":{"guid":"02:00:00:00:00:00:00:02"}}`,
+		},
+		Config{
+			CNIVersion: "0.3.1",
+			Name:       "sriov-network",
+			Type:       "ib-sriov",
+			Mode:       ModeDevice,
+			RDMA:       RDMAExclusive,
+			Selector: byAddress(
+				"deviceID",
+				"0000:3b:00.2",
+			),
+			VF:      VF{GUID: new(device.GUID(0x0200000000000001)), LinkState: "enable"},
+			IPAM:    IPAM{"host-local"},
+			Ignored: []string{"pkey"},
+		},
+	},
+	{
+		"ib-sriov-kubernetes.json",
+		0,
+		multus("0000:3b:00.2"),
+		Config{
+			CNIVersion: "0.3.1",
+			Name:       "ib-sriov-network",
+			Type:       "ib-sriov",
+			Mode:       ModeDevice,
+			RDMA:       RDMANone,
+			Selector:   byAddress("deviceID", "0000:3b:00.2"),
+			VF: VF{
+				GUID:              new(device.GUID(0x0200000000000001)),
+				LinkState:         "auto",
+				IBKubernetes:      true,
+				IBKubernetesState: "configured",
+				VFIO:              true,
+			},
+			Ignored: []string{"publishPfGuid", "pkey"},
+		},
+	},
+	{
+		"ipoib.json",
+		0,
+		nil,
+		Config{
+			CNIVersion: "0.3.1",
+			Name:       "ipoib-net",
+			Type:       "ipoib",
+			Mode:       ModeIPoIB,
+			RDMA:       RDMANone,
+			Master:     "ibs3f1",
+			MTU:        2044,
+			IPAM:       IPAM{"nv-ipam"},
+		},
+	},
+	{
+		"ipoib.json",
+		0,
+		multus("3"),
+		Config{ // beside the RDMA shared device plugin
+			CNIVersion: "0.3.1",
+			Name:       "ipoib-net",
+			Type:       "ipoib",
+			Mode:       ModeIPoIB,
+			RDMA:       RDMANone,
+			Master:     "ibs3f1",
+			MTU:        2044,
+			IPAM:       IPAM{"nv-ipam"},
+			Ignored:    []string{"deviceID", "pciBusID"},
+		},
+	},
 	{"host-device.json", 0, map[string]string{"pciBusID": `"0000:03:02.0"`}, Config{
 		CNIVersion: "0.3.1", Name: "hostdev-net", Type: "host-device", Mode: ModeDevice, RDMA: RDMAAuto,
 		Selector: byAddress("pciBusID", "0000:03:02.0"), IPAM: IPAM{"whereabouts"},
@@ -128,10 +189,24 @@ var peerFiles = []struct {
 		DNS:      DNS{[]string{"10.1.0.1"}, "example.com", []string{"example.com"}, []string{"ndots:2"}},
 		Ignored:  []string{"deviceID", "pciBusID"},
 	}},
-	{"host-device-hwaddr.json", 0, nil, Config{
-		CNIVersion: "1.0.0", Name: "hostdev-mac", Type: "host-device", Mode: ModeDevice, RDMA: RDMAAuto,
-		Selector: Selector{Kind: ByHWAddr, Field: "hwaddr", Value: "B8:59:9F:00:00:01", HWAddr: mustMAC("b8:59:9f:00:00:01")},
-	}},
+	{
+		"host-device-hwaddr.json",
+		0,
+		nil,
+		Config{
+			CNIVersion: "1.0.0",
+			Name:       "hostdev-mac",
+			Type:       "host-device",
+			Mode:       ModeDevice,
+			RDMA:       RDMAAuto,
+			Selector: Selector{
+				Kind:   ByHWAddr,
+				Field:  "hwaddr",
+				Value:  "B8:59:9F:00:00:01",
+				HWAddr: mustMAC("b8:59:9f:00:00:01"),
+			},
+		},
+	},
 	{"host-device-kernelpath.json", 0, nil, Config{
 		CNIVersion: "1.0.0", Name: "hostdev-path", Type: "host-device", Mode: ModeDevice, RDMA: RDMAAuto,
 		Selector: Selector{Kind: ByKernelPath, Field: "kernelpath", Value: "/sys/devices/pci0000:00/0000:00:1f.6"},
@@ -140,21 +215,53 @@ var peerFiles = []struct {
 		CNIVersion: "1.0.0", Name: "hostdev-sf", Type: "host-device", Mode: ModeDevice, RDMA: RDMAAuto,
 		Selector: byAddress("runtimeConfig.deviceID", "mlx5_core.sf.4"), IPAM: IPAM{"dhcp"},
 	}},
-	{"sriov.json", 0, map[string]string{
-		"deviceID": `"0000:3b:00.2"`, "pciBusID": `"0000:3b:00.2"`, "runtimeConfig": `{"mac":"CA:FE:C0:FF:EE:00"}`, "resourceName": `"intel.com/x"`,
-	}, Config{
-		CNIVersion: "0.3.1", Name: "sriov-net", Type: "sriov", Mode: ModeDevice, RDMA: RDMAAuto, Selector: byAddress("deviceID", "0000:3b:00.2"),
-		VF: VF{
-			LinkState: "enable", MAC: mustMAC("ca:fe:c0:ff:ee:00"), VLAN: new(1000), VLANQoS: new(4), VLANProto: "802.1ad",
-			MinTxRate: new(100), MaxTxRate: new(200), SpoofChk: new(false), Trust: new(true),
+	{
+		"sriov.json",
+		0,
+		map[string]string{
+			"deviceID":      `"0000:3b:00.2"`,
+			"pciBusID":      `"0000:3b:00.2"`,
+			"runtimeConfig": `{"mac":"CA:FE:C0:FF:EE:00"}`,
+			"resourceName":  `"intel.com/x"`,
 		},
-		IPAM: IPAM{"whereabouts"}, LogLevel: "debug", LogFile: "/tmp/sriov.log",
-	}},
-	{"sriov-minimal.json", 0, multus("0000:3b:00.2"), Config{ // any case of a key, as encoding/json took it in sriov
-		CNIVersion: "0.3.1", Name: "sriov-min", Type: "sriov", Mode: ModeDevice, RDMA: RDMAAuto, Selector: byAddress("deviceID", "0000:3b:00.2"),
-		VF:       VF{MAC: mustMAC("ca:fe:c0:ff:ee:00"), VLAN: new(0), VLANQoS: new(0), VLANProto: "802.1q"},
-		LogLevel: "error",
-	}},
+		Config{
+			CNIVersion: "0.3.1",
+			Name:       "sriov-net",
+			Type:       "sriov",
+			Mode:       ModeDevice,
+			RDMA:       RDMAAuto,
+			Selector:   byAddress("deviceID", "0000:3b:00.2"),
+			VF: VF{
+				LinkState: "enable",
+				MAC:       mustMAC("ca:fe:c0:ff:ee:00"),
+				VLAN:      new(1000),
+				VLANQoS:   new(4),
+				VLANProto: "802.1ad",
+				MinTxRate: new(100),
+				MaxTxRate: new(200),
+				SpoofChk:  new(false),
+				Trust:     new(true),
+			},
+			IPAM:     IPAM{"whereabouts"},
+			LogLevel: "debug",
+			LogFile:  "/tmp/sriov.log",
+		},
+	},
+	{
+		"sriov-minimal.json",
+		0,
+		multus("0000:3b:00.2"),
+		Config{ // any case of a key, as encoding/json took it in sriov
+			CNIVersion: "0.3.1",
+			Name:       "sriov-min",
+			Type:       "sriov",
+			Mode:       ModeDevice,
+			RDMA:       RDMAAuto,
+			Selector:   byAddress("deviceID", "0000:3b:00.2"),
+			VF:         VF{MAC: mustMAC("ca:fe:c0:ff:ee:00"), VLAN: new(0), VLANQoS: new(0), VLANProto: "802.1q"},
+			LogLevel:   "error",
+		},
+	},
 }
 
 // TestPeers parses the files of the peers' users twice: with only the type changed, and as they are (the plugin

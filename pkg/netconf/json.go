@@ -82,7 +82,11 @@ func checkJSON(stdin []byte) *Error {
 	at := ""
 	if syntax := (*json.SyntaxError)(nil); errors.As(err, &syntax) {
 		before := stdin[:min(max(int(syntax.Offset)-1, 0), len(stdin))]
-		at = fmt.Sprintf(" (line %d, column %d)", bytes.Count(before, []byte("\n"))+1, len(before)-bytes.LastIndexByte(before, '\n'))
+		at = fmt.Sprintf(
+			" (line %d, column %d)",
+			bytes.Count(before, []byte("\n"))+1,
+			len(before)-bytes.LastIndexByte(before, '\n'),
+		)
 	}
 	return bad("not valid JSON"+at, "", err)
 }

@@ -20,7 +20,12 @@ func (p *parser) device() {
 		p.ignore(p.get("pkey"))
 		p.notIn("rdma", "mtu", "ipoibMode", "umcast")
 		if p.cfg.IPAM.Type != "" {
-			p.fail(notAllowed(p.get("ipam"), `no "ipam" in mode "rdma": the plugin before it in the chain gives the addresses`))
+			p.fail(
+				notAllowed(
+					p.get("ipam"),
+					`no "ipam" in mode "rdma": the plugin before it in the chain gives the addresses`,
+				),
+			)
 			// A lenient parse keeps it: the mode may be newer than the attachment, and DEL always reaches IPAM.
 		}
 		if p.cfg.SourceBased {
@@ -49,7 +54,9 @@ func (p *parser) device() {
 // the result of ADD back), so a mode told from it is a guess, and ModeDerived says so.
 func (p *parser) mode(s selectors) {
 	c := p.cfg
-	if c.Mode = Mode(p.choice(p.get("mode"), false, string(ModeDevice), string(ModeIPoIB), string(ModeRDMA))); c.Mode != "" {
+	if c.Mode = Mode(
+		p.choice(p.get("mode"), false, string(ModeDevice), string(ModeIPoIB), string(ModeRDMA)),
+	); c.Mode != "" {
 		return
 	}
 	switch c.Type { // installed under the name of a peer
@@ -122,12 +129,14 @@ func (p *parser) notIn(mode string, names ...string) {
 	}
 }
 
-// rdma reads what happens to the RDMA device. rdmaIsolation is ib-sriov's: true moves the device and needs the exclusive
-// mode, false leaves it and does not look.
+// rdma reads what happens to the RDMA device. rdmaIsolation is ib-sriov's: true moves the device and needs the
+// exclusive mode, false leaves it and does not look.
 func (p *parser) rdma() {
 	c := p.cfg
 	policy, isolation := p.get("rdma"), p.get("rdmaIsolation")
-	c.RDMA = RDMAPolicy(p.choice(policy, false, string(RDMAAuto), string(RDMAExclusive), string(RDMAShared), string(RDMANone)))
+	c.RDMA = RDMAPolicy(
+		p.choice(policy, false, string(RDMAAuto), string(RDMAExclusive), string(RDMAShared), string(RDMANone)),
+	)
 	if isolate := p.boolean(isolation); isolate != nil {
 		moves := c.RDMA == RDMAAuto || c.RDMA == RDMAExclusive
 		switch {
@@ -150,7 +159,9 @@ func (p *parser) rdma() {
 		p.fail(notAllowed(field, `a policy other than "none" in mode "rdma", which does nothing else`))
 		c.RDMA = RDMAAuto
 	case c.Mode == ModeIPoIB && c.RDMA == RDMAExclusive:
-		p.fail(notAllowed(field, `"auto", "shared" or "none" in mode "ipoib": the master's RDMA device stays on the host`))
+		p.fail(
+			notAllowed(field, `"auto", "shared" or "none" in mode "ipoib": the master's RDMA device stays on the host`),
+		)
 		c.RDMA = RDMANone
 	}
 	if c.Mode == ModeIPoIB && c.RDMA == RDMAAuto {
@@ -160,7 +171,12 @@ func (p *parser) rdma() {
 	name := p.get("rdmaName")
 	c.RDMAName, _ = p.textWhere(name, wantRDMA, isRDMAName)
 	if c.RDMAName != "" && (c.Mode == ModeIPoIB || c.RDMA == RDMAShared || c.RDMA == RDMANone) {
-		p.fail(notAllowed(name, `it only where the RDMA device is moved: in mode "device" or "rdma", with "rdma" "auto" or "exclusive"`))
+		p.fail(
+			notAllowed(
+				name,
+				`it only where the RDMA device is moved: in mode "device" or "rdma", with "rdma" "auto" or "exclusive"`,
+			),
+		)
 		c.RDMAName = ""
 	}
 }

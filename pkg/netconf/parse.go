@@ -122,7 +122,15 @@ func (p *parser) plainFields() {
 	c.DNS.Options = p.texts(p.find(dns, "options"))
 
 	// "panic" is the level of sriov-cni that logs least.
-	if c.LogLevel = p.choice(p.get("logLevel"), true, "error", "warning", "info", "debug", "panic"); c.LogLevel == "panic" {
+	if c.LogLevel = p.choice(
+		p.get("logLevel"),
+		true,
+		"error",
+		"warning",
+		"info",
+		"debug",
+		"panic",
+	); c.LogLevel == "panic" {
 		c.LogLevel = "error"
 	}
 	c.LogFile, _ = p.textWhere(p.get("logFile"), "the absolute path of a file", func(s string) bool {
@@ -152,7 +160,8 @@ func (p *parser) attachments() {
 	// libcni up to 1.3 writes both names; the second is the one of a draft of the specification.
 	var list value
 	for _, m := range p.top.members {
-		if m.key == "cni.dev/valid-attachments" || m.key == "cni.dev/attachments" && list.path != "cni.dev/valid-attachments" {
+		if m.key == "cni.dev/valid-attachments" ||
+			m.key == "cni.dev/attachments" && list.path != "cni.dev/valid-attachments" {
 			list = p.top.at(m)
 		}
 	}
@@ -215,9 +224,13 @@ func (p *parser) runtimeFields() {
 	if p.cfg.IPs == nil {
 		p.cfg.IPs = p.cni.ips
 	}
-	p.cfg.DeviceInfo, _ = p.textWhere(p.find(p.runtime, "CNIDeviceInfoFile"), "the path of a file", func(s string) bool {
-		return s != "" && len(s) <= maxPath && !hasControl(s)
-	})
+	p.cfg.DeviceInfo, _ = p.textWhere(
+		p.find(p.runtime, "CNIDeviceInfoFile"),
+		"the path of a file",
+		func(s string) bool {
+			return s != "" && len(s) <= maxPath && !hasControl(s)
+		},
+	)
 	p.ignore(p.find(p.args, "rdmaDeviceName"))
 	if debug := p.find(p.args, "debug"); debug.ok() && strings.Trim(string(debug.raw), `"`) == "true" {
 		p.cfg.LogLevel = "debug" // rdma-cni

@@ -170,7 +170,13 @@ func TestPrecedence(t *testing.T) {
 		}
 	}
 	got := parse(t, `"device":"d"`, with)
-	if want := []netip.Prefix{netip.MustParsePrefix("10.0.0.5/32"), netip.MustParsePrefix("fd00::5/64")}; !slices.Equal(got.IPs, want) {
+	if want := []netip.Prefix{
+		netip.MustParsePrefix("10.0.0.5/32"),
+		netip.MustParsePrefix("fd00::5/64"),
+	}; !slices.Equal(
+		got.IPs,
+		want,
+	) {
 		t.Errorf("IPs of CNI_ARGS: %v", got.IPs)
 	}
 	got = parse(t, `"device":"d","runtimeConfig":{"ips":["10.9.9.9/24"]}`, with)
@@ -215,10 +221,14 @@ func TestLenient(t *testing.T) {
 		env := command(name)
 		env.Args = "junk;MAC=bad"
 		c := parse(t, broken, env)
-		if c.Mode != ModeDevice || c.RDMA != RDMAAuto || c.IPAM.Type != "whereabouts" || !c.SourceBased || c.Name != "n" {
+		if c.Mode != ModeDevice || c.RDMA != RDMAAuto || c.IPAM.Type != "whereabouts" || !c.SourceBased ||
+			c.Name != "n" {
 			t.Errorf("%s: %+v", name, c)
 		}
-		if c.Selector.Kind != ByNothing || c.MTU != 0 || c.VF.VLAN != nil || c.VF.VLANQoS != nil || c.VF.MinTxRate != nil || c.VF.Trust == nil || !*c.VF.Trust {
+		if c.Selector.Kind != ByNothing || c.MTU != 0 || c.VF.VLAN != nil || c.VF.VLANQoS != nil ||
+			c.VF.MinTxRate != nil ||
+			c.VF.Trust == nil ||
+			!*c.VF.Trust {
 			t.Errorf("%s: %+v", name, c)
 		}
 		wantError(t, `{"name":"../n"}`, env, CodeConfig, `field "name"`)
@@ -234,11 +244,12 @@ func TestLenient(t *testing.T) {
 func TestAttachments(t *testing.T) {
 	gc := Env{Command: "GC"}
 	for list, n := range map[string]int{
-		`"cni.dev/valid-attachments":null`:                                                                                          0,
-		`"cni.dev/valid-attachments":[]`:                                                                                            0,
-		`"cni.dev/attachments":[{"containerID":"c","ifname":"net1"}]`:                                                               1,
-		`"cni.dev/valid-attachments":[{"containerID":"c","ifname":"net1"}],"cni.dev/attachments":[]`:                                1,
-		`"cni.dev/valid-attachments":[{"containerID":"c","ifname":"net1"},{"ifname":"net1"},{"containerID":"c","ifname":"a/../b"}]`: 1,
+		`"cni.dev/valid-attachments":null`:                                                           0,
+		`"cni.dev/valid-attachments":[]`:                                                             0,
+		`"cni.dev/attachments":[{"containerID":"c","ifname":"net1"}]`:                                1,
+		`"cni.dev/valid-attachments":[{"containerID":"c","ifname":"net1"}],"cni.dev/attachments":[]`: 1,
+		`"cni.dev/valid-attachments":[{"containerID":"c","ifname":"net1"},{"ifname":"net1"},{"containerID":"c",` +
+			`"ifname":"a/../b"}]`: 1,
 	} {
 		if c := parse(t, list, gc); len(c.ValidAttachments) != n || c.ValidAttachments == nil {
 			t.Errorf("%s: %v", list, c.ValidAttachments)

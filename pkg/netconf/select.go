@@ -9,11 +9,13 @@ import (
 )
 
 const (
-	wantName    = "the name of a netdev or an altname: at most 127 characters without '/', ':', spaces and control characters"
+	wantName = "the name of a netdev or an altname: at most 127 characters without '/', ':', spaces and control " +
+		"characters"
 	wantAddress = "a PCI address (0000:3b:00.2) or an auxiliary device (mlx5_core.sf.4)"
 	wantHWAddr  = "6 or 20 bytes as 02:00:00:00:00:01, or 8 bytes of a GUID; not all zeros"
 	wantKernel  = "a path under /sys/devices/ without \"..\""
-	wantRDMA    = "the name of an RDMA device: at most 63 characters without '/', ':', '%', spaces and control characters"
+	wantRDMA    = "the name of an RDMA device: at most 63 characters without '/', ':', '%', spaces and control " +
+		"characters"
 )
 
 // selectors are the fields that can select the device, as they were written.
@@ -60,14 +62,17 @@ func (s selectors) hasAddress() bool {
 
 // selector resolves the device of modes device and rdma.
 //
-// A selector that someone wrote wins over a bus address, as in host-device (getLink looks at device, hwaddr, kernelpath,
-// then at the address), because Multus adds the address to each plugin without being asked. "guid" selects only where
-// nothing else does; beside another selector it is the GUID that the VF is to have.
+// A selector that someone wrote wins over a bus address, as in host-device (getLink looks at device, hwaddr,
+// kernelpath, then at the address), because Multus adds the address to each plugin without being asked. "guid" selects
+// only where nothing else does; beside another selector it is the GUID that the VF is to have.
 func (p *parser) selector(s selectors) {
 	if len(s.chosen) > 1 {
 		a, b := s.chosen[0], s.chosen[1]
 		p.fail(&Error{
-			Code: CodeConfig, Field: b.path, Value: shown(b.raw), Problem: `is a second selector beside "` + a.path + `" (` + shown(a.raw) + ")",
+			Code:    CodeConfig,
+			Field:   b.path,
+			Value:   shown(b.raw),
+			Problem: `is a second selector beside "` + a.path + `" (` + shown(a.raw) + ")",
 			Allowed: "one selector",
 		})
 	}
@@ -99,9 +104,12 @@ func (p *parser) selector(s selectors) {
 
 func noSelector(m Mode) *Error {
 	e := &Error{
-		Code: CodeConfig, Field: "deviceID", Problem: "is missing, and no other field selects a device",
+		Code:    CodeConfig,
+		Field:   "deviceID",
+		Problem: "is missing, and no other field selects a device",
 		Allowed: "one of runtimeConfig.deviceID, deviceID, pciBusID, device, hwaddr, kernelpath, rdmaDevice, guid",
-		Hint: "Multus injects deviceID only if the NetworkAttachmentDefinition has the annotation k8s.v1.cni.cncf.io/resourceName " +
+		Hint: "Multus injects deviceID only if the NetworkAttachmentDefinition has the annotation " +
+			"k8s.v1.cni.cncf.io/resourceName " +
 			"and the pod asks for that resource",
 	}
 	if m == ModeRDMA {
@@ -148,7 +156,8 @@ func (p *parser) choose(kind SelectorKind, v value) {
 		if _, err := device.ParseAddress(s); err == nil {
 			e.Hint = `a bus address belongs into "deviceID"`
 		} else if kind == ByAddress && strings.Trim(s, "0123456789") == "" {
-			e.Hint = "the RDMA shared device plugin hands out numbers, which select no device: name one in this configuration"
+			e.Hint = "the RDMA shared device plugin hands out numbers, which select no device: name one in this " +
+				"configuration"
 		}
 		p.fail(e)
 		return
@@ -172,5 +181,6 @@ func parseHWAddr(s string) (net.HardwareAddr, bool) {
 // links in it lead is for the reader of sysfs to see.
 func kernelPath(s string) (string, bool) {
 	clean := path.Clean(s)
-	return clean, len(s) <= maxPath && !hasControl(s) && strings.HasPrefix(clean, "/sys/devices/") && !strings.Contains(s+"/", "/../")
+	return clean, len(s) <= maxPath && !hasControl(s) && strings.HasPrefix(clean, "/sys/devices/") &&
+		!strings.Contains(s+"/", "/../")
 }

@@ -123,8 +123,8 @@ func (p *parser) object(v value) object {
 }
 
 // find returns the field with one of some spellings. A field that is there twice with different values is an error:
-// whichever wins, another reader of the same file (the IPAM plugin, a person) may take the other one. A lenient parse takes
-// the last, as encoding/json does in those readers.
+// whichever wins, another reader of the same file (the IPAM plugin, a person) may take the other one. A lenient parse
+// takes the last, as encoding/json does in those readers.
 func (p *parser) find(o object, names ...string) value {
 	var found member
 	for _, m := range o.members {
@@ -132,10 +132,20 @@ func (p *parser) find(o object, names ...string) value {
 			continue
 		}
 		if found.raw != nil && string(found.raw) != string(m.raw) {
-			e := &Error{Code: CodeDecode, Field: o.at(m).path, Value: shown(m.raw), Problem: "is there twice, first as " + shown(found.raw), Allowed: "it once"}
+			e := &Error{
+				Code:    CodeDecode,
+				Field:   o.at(m).path,
+				Value:   shown(m.raw),
+				Problem: "is there twice, first as " + shown(found.raw),
+				Allowed: "it once",
+			}
 			if found.key != m.key {
 				e.Code = CodeConfig
-				e.Problem = "contradicts " + strconv.Quote(o.at(found).path) + ", which means the same and is " + shown(found.raw)
+				e.Problem = "contradicts " + strconv.Quote(
+					o.at(found).path,
+				) + ", which means the same and is " + shown(
+					found.raw,
+				)
 				e.Allowed = "one of the two"
 			}
 			p.fail(e)

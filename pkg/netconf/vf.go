@@ -143,7 +143,12 @@ func (p *parser) podAttributes() {
 // onlyDevice refuses attributes of a VF in a mode that configures none.
 func (p *parser) onlyDevice() {
 	for _, v := range p.vf {
-		p.fail(notAllowed(v, `it in mode "device" only; this is mode "`+string(p.cfg.Mode)+`", which configures no virtual function`))
+		p.fail(
+			notAllowed(
+				v,
+				`it in mode "device" only; this is mode "`+string(p.cfg.Mode)+`", which configures no virtual function`,
+			),
+		)
 	}
 	if p.cni.mac != nil {
 		p.cfg.Ignored = append(p.cfg.Ignored, "CNI_ARGS MAC")

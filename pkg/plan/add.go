@@ -11,9 +11,9 @@ import (
 
 // Take returns the steps that bring the device into the pod and up, ready for Configure.
 //
-// The RDMA device goes first: its move destroys the IPoIB netdev, in whatever namespace, and makes a new one, on the host
-// up to Linux 6.16 and in the pod since 6.17. The new netdev is then moved and named in one message: one grace period, no
-// moment under a wrong name in the pod, nothing for udev to race with.
+// The RDMA device goes first: its move destroys the IPoIB netdev, in whatever namespace, and makes a new one, on the
+// host up to Linux 6.16 and in the pod since 6.17. The new netdev is then moved and named in one message: one grace
+// period, no moment under a wrong name in the pod, nothing for udev to race with.
 func Take(cfg *netconf.Config, ifName string, hca *device.HCA, netdev *device.Netdev) []Step {
 	var steps []Step
 	if hca != nil {
@@ -71,9 +71,9 @@ func Configure(cfg *netconf.Config, was, have *device.Netdev, vf *device.VF) []S
 	return steps
 }
 
-// railConf makes rails on one subnet answer for themselves: arp_ignore 1 (answer only for addresses of the interface that
-// was asked), arp_announce 2 (ask with the interface's own address), rp_filter 2 (loose: the way back may look as if
-// it went over another rail). Documentation/networking/ip-sysctl.rst.
+// railConf makes rails on one subnet answer for themselves: arp_ignore 1 (answer only for addresses of the interface
+// that was asked), arp_announce 2 (ask with the interface's own address), rp_filter 2 (loose: the way back may look as
+// if it went over another rail). Documentation/networking/ip-sysctl.rst.
 func railConf(have *device.Netdev) map[int]uint32 {
 	conf := map[int]uint32{}
 	for k, v := range map[int]uint32{arpIgnore: 1, arpAnnounce: 2, rpFilter: 2} {
@@ -91,7 +91,8 @@ type Addressing struct {
 	Routes   []device.Route
 }
 
-// gateway returns the first gateway of the route's family: it serves the routes that name none, as in CNI's ipam.ConfigureIface.
+// gateway returns the first gateway of the route's family: it serves the routes that name none, as in CNI's
+// ipam.ConfigureIface.
 func (a *Addressing) gateway(like netip.Addr) netip.Addr {
 	for _, g := range a.Gateways {
 		if g.IsValid() && g.Is4() == like.Is4() {
@@ -106,7 +107,10 @@ func Address(cfg *netconf.Config, ip *Addressing, have *device.Netdev) []Step {
 	var steps []Step
 	var addrs []device.Addr
 	if slices.ContainsFunc(ip.Addrs, isIPv6) && len(have.IPv6Conf) > disableIPv6 && have.IPv6Conf[disableIPv6] != 0 {
-		steps = append(steps, SetLink{In: Pod, Attrs: Attrs{IPv6Conf: map[string]int32{"disable_ipv6": 0}}}) // the runtime's default for IPv4-only pods
+		steps = append(
+			steps,
+			SetLink{In: Pod, Attrs: Attrs{IPv6Conf: map[string]int32{"disable_ipv6": 0}}},
+		) // the runtime's default for IPv4-only pods
 	}
 	for _, p := range ip.Addrs {
 		a := NewAddr(p)
@@ -209,7 +213,13 @@ func RailRoutes(ip *Addressing, table uint32) []device.Route {
 		}
 		out = append(out, connected)
 		if i < len(ip.Gateways) && ip.Gateways[i].IsValid() {
-			def := device.Route{Dst: defaultOf(p.Addr()), Gateway: ip.Gateways[i], Table: table, Protocol: protoBoot, Type: typeUnicast}
+			def := device.Route{
+				Dst:      defaultOf(p.Addr()),
+				Gateway:  ip.Gateways[i],
+				Table:    table,
+				Protocol: protoBoot,
+				Type:     typeUnicast,
+			}
 			out = append(out, def)
 		}
 	}
@@ -230,7 +240,10 @@ func RailRoutes(ip *Addressing, table uint32) []device.Route {
 func RailRules(ip *Addressing, table uint32) []device.Rule {
 	var out []device.Rule
 	for _, p := range ip.Addrs {
-		out = append(out, device.Rule{Src: netip.PrefixFrom(p.Addr(), p.Addr().BitLen()), Table: table, Priority: rulePriority})
+		out = append(
+			out,
+			device.Rule{Src: netip.PrefixFrom(p.Addr(), p.Addr().BitLen()), Table: table, Priority: rulePriority},
+		)
 	}
 	return out
 }
@@ -261,5 +274,6 @@ func missingNames(want []string, have *device.Netdev) []string {
 
 func (a *Attrs) isZero() bool {
 	return a.Name == "" && a.HWAddr == nil && a.Alias == nil && a.MTU == 0 && a.TxQueue == nil && a.Group == nil && a.Mask == 0 &&
-		a.Mode == nil && a.Umcast == nil && a.AddrGen == nil && len(a.IPv4Conf) == 0 && len(a.IPv6Conf) == 0
+		a.Mode == nil && a.Umcast == nil && a.AddrGen == nil && len(a.IPv4Conf) == 0 &&
+		len(a.IPv6Conf) == 0
 }

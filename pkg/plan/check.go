@@ -107,7 +107,14 @@ func checkIP(sourceBased bool, ip *Addressing, now Now) []Problem {
 		conf := railConf(n)
 		for _, k := range slices.Sorted(maps.Keys(conf)) {
 			if k <= len(n.IPv4Conf) {
-				out = append(out, Problem{"net.ipv4.conf." + n.Name + "." + ipv4ConfName(k), fmt.Sprint(conf[k]), fmt.Sprint(n.IPv4Conf[k-1])})
+				out = append(
+					out,
+					Problem{
+						"net.ipv4.conf." + n.Name + "." + ipv4ConfName(k),
+						fmt.Sprint(conf[k]),
+						fmt.Sprint(n.IPv4Conf[k-1]),
+					},
+				)
 			}
 		}
 	}

@@ -33,21 +33,33 @@ func plans() map[string][]Step {
 	inPod.AltNames = []string{"ibs108"}
 	at := func(h *device.HCA, hs Side, n *device.Netdev, ns Side) Where { return Where{h, hs, n, ns} }
 	podWith := *pod
-	podWith.Addrs = []device.Addr{NewAddr(netip.MustParsePrefix("192.168.10.7/24")), {Prefix: netip.MustParsePrefix("fe80::7/64"), Scope: scopeLink}}
-	rules := append(RailRules(dualStack(), Table(pod.Index)), device.Rule{Src: netip.MustParsePrefix("10.0.0.0/8"), Table: 9, Priority: 1})
+	podWith.Addrs = []device.Addr{
+		NewAddr(netip.MustParsePrefix("192.168.10.7/24")),
+		{Prefix: netip.MustParsePrefix("fe80::7/64"), Scope: scopeLink},
+	}
+	rules := append(
+		RailRules(dualStack(), Table(pod.Index)),
+		device.Rule{Src: netip.MustParsePrefix("10.0.0.0/8"), Table: 9, Priority: 1},
+	)
 
 	return map[string][]Step{
-		"add-ipoib-exclusive":    add(netconf.Config{}, pfHCA, pf, recreated("net1"), dualStack()),
-		"add-ipoib-rdma-name":    add(netconf.Config{RDMAName: "mlx5_rail0"}, pfHCA, pf, recreated("net1"), none),
-		"add-ipoib-shared":       add(netconf.Config{MTU: 2044}, nil, pf, moved(pf, "net1"), dualStack()),
-		"add-roce-vf":            add(netconf.Config{SourceBased: true}, vfHCA, vf, pod, dualStack()),
-		"add-roce-vf-no-rdma":    add(netconf.Config{MTU: 1500}, nil, vf, pod, none),
-		"add-plain":              add(netconf.Config{}, nil, plain, moved(plain, "net1"), dualStack()),
-		"add-rdma-only":          add(netconf.Config{RDMAName: "mlx5_rail0"}, vfHCA, nil, nil, nil),
-		"add-rdma-same-name":     add(netconf.Config{RDMAName: "mlx5_4"}, vfHCA, nil, nil, nil),
-		"add-child":              {CreateChild{Master: *pf, Name: "net1", PKey: 0x8001, Group: 1 << 30, Mode: &mode, Umcast: &umcast}},
-		"add-child-defaults":     append([]Step{CreateChild{Master: *pf, Name: "net1", PKey: 0xffff, Group: 1 << 30}}, Configure(&netconf.Config{MTU: 4092}, nil, recreated("net1"), nil)...),
-		"add-chained-ipoib":      append(Take(&netconf.Config{}, "net1", pfHCA, pf), Restore(Pod, moved(pf, "net1"), recreated("net1"), 0)...),
+		"add-ipoib-exclusive": add(netconf.Config{}, pfHCA, pf, recreated("net1"), dualStack()),
+		"add-ipoib-rdma-name": add(netconf.Config{RDMAName: "mlx5_rail0"}, pfHCA, pf, recreated("net1"), none),
+		"add-ipoib-shared":    add(netconf.Config{MTU: 2044}, nil, pf, moved(pf, "net1"), dualStack()),
+		"add-roce-vf":         add(netconf.Config{SourceBased: true}, vfHCA, vf, pod, dualStack()),
+		"add-roce-vf-no-rdma": add(netconf.Config{MTU: 1500}, nil, vf, pod, none),
+		"add-plain":           add(netconf.Config{}, nil, plain, moved(plain, "net1"), dualStack()),
+		"add-rdma-only":       add(netconf.Config{RDMAName: "mlx5_rail0"}, vfHCA, nil, nil, nil),
+		"add-rdma-same-name":  add(netconf.Config{RDMAName: "mlx5_4"}, vfHCA, nil, nil, nil),
+		"add-child": {
+			CreateChild{Master: *pf, Name: "net1", PKey: 0x8001, Group: 1 << 30, Mode: &mode, Umcast: &umcast},
+		},
+		"add-child-defaults": append(
+			[]Step{CreateChild{Master: *pf, Name: "net1", PKey: 0xffff, Group: 1 << 30}},
+			Configure(&netconf.Config{MTU: 4092}, nil, recreated("net1"), nil)...),
+		"add-chained-ipoib": append(
+			Take(&netconf.Config{}, "net1", pfHCA, pf),
+			Restore(Pod, moved(pf, "net1"), recreated("net1"), 0)...),
 		"add-ipv6-disabled":      Address(&netconf.Config{}, dualStack(), noIPv6(pod)),
 		"bring-ipoib":            Bring(at(pfHCA, Pod, inPod, Pod), Host, Host, pf),
 		"bring-ipoib-rdma-home":  Bring(at(pfHCA, Host, inPod, Pod), Host, Host, pf),
@@ -69,8 +81,12 @@ func plans() map[string][]Step {
 		"release":                Release(&podWith, rules),
 		"delete-child":           append(Release(inPod, nil), DeleteChild{In: Pod, Netdev: *inPod}),
 		"add-rail-without-gateway": Address(&netconf.Config{SourceBased: true}, &Addressing{
-			Addrs: []netip.Prefix{netip.MustParsePrefix("10.5.0.1/31"), netip.MustParsePrefix("10.6.0.1/32")}, Gateways: make([]netip.Addr, 2),
-			Routes: []device.Route{{Dst: netip.MustParsePrefix("10.7.0.0/16")}},
+			Addrs: []netip.Prefix{
+				netip.MustParsePrefix("10.5.0.1/31"),
+				netip.MustParsePrefix("10.6.0.1/32"),
+			},
+			Gateways: make([]netip.Addr, 2),
+			Routes:   []device.Route{{Dst: netip.MustParsePrefix("10.7.0.0/16")}},
 		}, pod),
 	}
 }
@@ -156,7 +172,11 @@ func TestDeterministic(t *testing.T) {
 	first := plans()
 	for range 20 {
 		for name, steps := range plans() {
-			if diff := cmp.Diff(first[name], steps, cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})); diff != "" {
+			if diff := cmp.Diff(
+				first[name],
+				steps,
+				cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}),
+			); diff != "" {
 				t.Fatalf("%s: -first +again:\n%s", name, diff)
 			}
 			if Print(first[name]) != Print(steps) {

@@ -44,7 +44,13 @@ func (s MoveNetdev) String() string {
 }
 
 func (s CreateChild) String() string {
-	cmd := fmt.Sprintf("ip link add link %s name %s netns $POD group %d up type ipoib pkey %s", s.Master.Name, s.Name, s.Group, s.PKey)
+	cmd := fmt.Sprintf(
+		"ip link add link %s name %s netns $POD group %d up type ipoib pkey %s",
+		s.Master.Name,
+		s.Name,
+		s.Group,
+		s.PKey,
+	)
 	if s.Mode != nil {
 		cmd += " mode " + modeName(*s.Mode)
 	}
@@ -109,7 +115,10 @@ func (s SetLink) String() string {
 		lines = append(lines, in(s.In, "ip link set $DEV "+strings.Join(w, " ")))
 	}
 	for _, k := range slices.Sorted(maps.Keys(s.IPv4Conf)) {
-		lines = append(lines, in(s.In, fmt.Sprintf("sysctl -w net.ipv4.conf.$DEV.%s=%d", ipv4ConfName(k), s.IPv4Conf[k])))
+		lines = append(
+			lines,
+			in(s.In, fmt.Sprintf("sysctl -w net.ipv4.conf.$DEV.%s=%d", ipv4ConfName(k), s.IPv4Conf[k])),
+		)
 	}
 	for _, k := range slices.Sorted(maps.Keys(s.IPv6Conf)) {
 		lines = append(lines, in(s.In, fmt.Sprintf("sysctl -w net.ipv6.conf.$DEV.%s=%d", k, s.IPv6Conf[k])))

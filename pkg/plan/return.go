@@ -35,9 +35,9 @@ func Bring(w Where, rdmaTo, netdevTo Side, was *device.Netdev) []Step {
 	return steps
 }
 
-// PutNetdev moves a netdev to a side under the name it had. Its altnames have to go before: the kernel takes the netdev's
-// own altnames for taken names, and refuses the move when one of them, which the pod may have chosen, is taken on the other
-// side (net/core/dev.c, __dev_change_net_namespace and dev_change_name). Restore puts the right ones back.
+// PutNetdev moves a netdev to a side under the name it had. Its altnames have to go before: the kernel takes the
+// netdev's own altnames for taken names, and refuses the move when one of them, which the pod may have chosen, is taken
+// on the other side (net/core/dev.c, __dev_change_net_namespace and dev_change_name). Restore puts the right ones back.
 func PutNetdev(w Where, to Side, was *device.Netdev) []Step {
 	var steps []Step
 	if len(w.Netdev.AltNames) > 0 {
@@ -46,8 +46,8 @@ func PutNetdev(w Where, to Side, was *device.Netdev) []Step {
 	return append(steps, MoveNetdev{Netdev: *w.Netdev, To: to, Name: was.Name})
 }
 
-// Widen returns the step that has to come before a netdev is looked at for Restore: below 1280 bytes, the least that IPv6
-// works with, the kernel takes all IPv6 settings from it, and refuses to hear of any (net/ipv6/addrconf.c,
+// Widen returns the step that has to come before a netdev is looked at for Restore: below 1280 bytes, the least that
+// IPv6 works with, the kernel takes all IPv6 settings from it, and refuses to hear of any (net/ipv6/addrconf.c,
 // addrconf_notify and inet6_validate_link_af).
 func Widen(side Side, was, have *device.Netdev) []Step {
 	const least = 1280
@@ -66,8 +66,10 @@ func Restore(side Side, was, have *device.Netdev, elapsed uint32) []Step {
 	if extra := extraNames(was, have); len(extra) > 0 {
 		steps = append(steps, AltNames{In: side, Del: extra})
 	}
-	// Before 6.2 a netdev that is up can't be renamed, and a link-local address is made when it comes up, by its mode then.
-	mac := !was.IsIPoIB() && len(was.HWAddr) > 0 && !bytes.Equal(was.HWAddr, have.HWAddr) // in IPoIB it is a queue pair's
+	// Before 6.2 a netdev that is up can't be renamed, and a link-local address is made when it comes up, by its mode
+	// then.
+	mac := !was.IsIPoIB() && len(was.HWAddr) > 0 &&
+		!bytes.Equal(was.HWAddr, have.HWAddr) // in IPoIB it is a queue pair's
 	if up && (have.Name != was.Name || have.AddrGenMode != was.AddrGenMode || mac) {
 		steps = append(steps, SetLink{In: side, Attrs: Attrs{Mask: device.FlagUp}})
 		up = false
@@ -142,10 +144,10 @@ func restoredAttrs(was, have *device.Netdev) Attrs {
 
 const forever = ^uint32(0)
 
-// lateAddrs returns the addresses that are back before an earlier one, which an interrupted return leaves. The first IPv4
-// address of a subnet is its primary, from which the kernel sends; IPv6 has an order within each scope. A netdev that is
-// renamed with its addresses on it has other IPv4 labels afterwards (net/ipv4/devinet.c, inetdev_changename), so that all
-// of those are late.
+// lateAddrs returns the addresses that are back before an earlier one, which an interrupted return leaves. The first
+// IPv4 address of a subnet is its primary, from which the kernel sends; IPv6 has an order within each scope. A netdev
+// that is renamed with its addresses on it has other IPv4 labels afterwards (net/ipv4/devinet.c, inetdev_changename),
+// so that all of those are late.
 func lateAddrs(was, have *device.Netdev) []device.Addr {
 	var late []device.Addr
 	for i, a := range was.Addrs {
@@ -187,8 +189,8 @@ func hasAddr(list []device.Addr, a device.Addr) bool {
 	return slices.ContainsFunc(list, func(h device.Addr) bool { return h.Prefix == a.Prefix })
 }
 
-// restoredAddrs adds the addresses in the order in which they came: the kernel lists IPv4 with the oldest first, IPv6 with
-// the youngest first (net/ipv6/addrconf.c, ipv6_link_dev_addr), and the first is the one it prefers.
+// restoredAddrs adds the addresses in the order in which they came: the kernel lists IPv4 with the oldest first, IPv6
+// with the youngest first (net/ipv6/addrconf.c, ipv6_link_dev_addr), and the first is the one it prefers.
 func restoredAddrs(side Side, was, have *device.Netdev, elapsed uint32) []Step {
 	var steps []Step
 	v4 := slices.DeleteFunc(slices.Clone(was.Addrs), isAddr6)
@@ -240,7 +242,8 @@ func sameRoute(a, b device.Route) bool {
 	return a.Dst == b.Dst && a.Gateway == b.Gateway && a.Table == b.Table && a.Priority == b.Priority && a.TOS == b.TOS
 }
 
-// Release returns the steps that take our addresses and rules out of the pod before IPAM may give them to somebody else.
+// Release returns the steps that take our addresses and rules out of the pod before IPAM may give them to somebody
+// else.
 func Release(have *device.Netdev, rules []device.Rule) []Step {
 	var steps []Step
 	for _, r := range rules {
@@ -256,12 +259,13 @@ func Release(have *device.Netdev, rules []device.Rule) []Step {
 	return steps
 }
 
-// ReleaseOrphans returns the steps that remove rules of ours whose netdev is not in the pod any more: they name a rail's
-// table, and no netdev there has its ifindex.
+// ReleaseOrphans returns the steps that remove rules of ours whose netdev is not in the pod any more: they name a
+// rail's table, and no netdev there has its ifindex.
 func ReleaseOrphans(there []device.Netdev, rules []device.Rule) []Step {
 	var steps []Step
 	for _, r := range rules {
-		if r.Priority == rulePriority && r.Table > Table(0) && r.Src.IsSingleIP() && !slices.ContainsFunc(there, func(n device.Netdev) bool { return Table(n.Index) == r.Table }) {
+		if r.Priority == rulePriority && r.Table > Table(0) && r.Src.IsSingleIP() &&
+			!slices.ContainsFunc(there, func(n device.Netdev) bool { return Table(n.Index) == r.Table }) {
 			steps = append(steps, DelRule{r})
 		}
 	}

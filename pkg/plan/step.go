@@ -1,5 +1,5 @@
-// Package plan decides what has to be done, and in which order. It is pure: values in, steps out, no kernel, no disk, no
-// clock. The ordering facts of the kernel live here, each with its reason.
+// Package plan decides what has to be done, and in which order. It is pure: values in, steps out, no kernel, no disk,
+// no clock. The ordering facts of the kernel live here, each with its reason.
 package plan
 
 import (
@@ -29,7 +29,8 @@ func (s Side) String() string {
 // Other is the opposite side.
 func (s Side) Other() Side { return 1 - s }
 
-// Step is one change to the kernel. Printed, it is the equivalent ip or rdma command, with $POD for the pod's namespace.
+// Step is one change to the kernel. Printed, it is the equivalent ip or rdma command, with $POD for the pod's
+// namespace.
 type Step interface {
 	fmt.Stringer
 	// Kind is what the step does, as failpoints and metrics know it.

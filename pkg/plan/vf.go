@@ -15,11 +15,11 @@ type VFChange struct {
 	Rebind bool            // the driver has to be bound again for the GUIDs to count
 }
 
-// TakeVF returns the steps that give a VF what the configuration asks for. They come before the VF moves: the settings are
-// made on the PF, which stays, and the driver finds the new GUIDs only when it is bound, which happens on the host.
+// TakeVF returns the steps that give a VF what the configuration asks for. They come before the VF moves: the settings
+// are made on the PF, which stays, and the driver finds the new GUIDs only when it is bound, which happens on the host.
 //
-// hca and netdev are the VF's faces, nil for one that has none (vfio-pci). The driver is rebound only when a GUID really
-// changes: that takes seconds on real hardware and renames what it touches.
+// hca and netdev are the VF's faces, nil for one that has none (vfio-pci). The driver is rebound only when a GUID
+// really changes: that takes seconds on real hardware and renames what it touches.
 func TakeVF(cfg *netconf.VF, vf *device.VF, hca *device.HCA, netdev *device.Netdev) VFChange {
 	var c VFChange
 	to, asked := wantedVF(cfg, &vf.VFAttrs)
@@ -33,8 +33,8 @@ func TakeVF(cfg *netconf.VF, vf *device.VF, hca *device.HCA, netdev *device.Netd
 		c.Set = append(c.Set, attr)
 		set := SetVF{VF: vfRef(vf), Attr: attr, To: to}
 		if attr == device.VFMAC && netdev != nil && netdev.HWAddr.String() != to.MAC.String() {
-			// The netdev's own address first, and before that none on the PF: a driver whose PF has set one refuses to hear
-			// of another (drivers/net/ethernet/intel/igb/igb_main.c, igb_set_vf_mac_filter).
+			// The netdev's own address first, and before that none on the PF: a driver whose PF has set one refuses to
+			// hear of another (drivers/net/ethernet/intel/igb/igb_main.c, igb_set_vf_mac_filter).
 			if !isZero(vf.MAC) {
 				c.Steps = append(c.Steps, noMAC(vf))
 			}
@@ -166,8 +166,8 @@ func RestoreVF(was *device.VF, set []device.VFAttr, now *device.VFAttrs) []Step 
 	return steps
 }
 
-// RestoreVFMAC returns the step, if any, that sets the PF's address for a VF that has its own back: what it had may have
-// been set by the administrator.
+// RestoreVFMAC returns the step, if any, that sets the PF's address for a VF that has its own back: what it had may
+// have been set by the administrator.
 func RestoreVFMAC(was *device.VF, now *device.VFAttrs) []Step {
 	if was.Same(device.VFMAC, now) {
 		return nil

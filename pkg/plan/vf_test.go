@@ -13,13 +13,24 @@ import (
 const newGUID device.GUID = 0x0011223344556677
 
 func etherVF() *device.VF {
-	return &device.VF{PF: device.Address{Bus: "pci", Name: "0000:3b:00.0"}, PFName: "enp59s0f0", Index: 3, Driver: "mlx5_core",
-		VFAttrs: device.VFAttrs{MAC: []byte{2, 0, 0, 0, 0, 9}, MaxTxRate: 500, SpoofChk: new(true), Trust: new(false)}}
+	return &device.VF{
+		PF:      device.Address{Bus: "pci", Name: "0000:3b:00.0"},
+		PFName:  "enp59s0f0",
+		Index:   3,
+		Driver:  "mlx5_core",
+		VFAttrs: device.VFAttrs{MAC: []byte{2, 0, 0, 0, 0, 9}, MaxTxRate: 500, SpoofChk: new(true), Trust: new(false)},
+	}
 }
 
 func ibVF() *device.VF {
-	return &device.VF{PF: device.Address{Bus: "pci", Name: "0000:3b:00.0"}, PFName: "ibp59s0", Index: 0, Driver: "mlx5_core", IB: true,
-		VFAttrs: device.VFAttrs{NodeGUID: new(device.GUID(0)), PortGUID: new(device.GUID(0))}}
+	return &device.VF{
+		PF:      device.Address{Bus: "pci", Name: "0000:3b:00.0"},
+		PFName:  "ibp59s0",
+		Index:   0,
+		Driver:  "mlx5_core",
+		IB:      true,
+		VFAttrs: device.VFAttrs{NodeGUID: new(device.GUID(0)), PortGUID: new(device.GUID(0))},
+	}
 }
 
 func TestTakeVF(t *testing.T) {
@@ -42,9 +53,19 @@ func TestTakeVF(t *testing.T) {
 	}{
 		"nothing asked": {vf: etherVF(), netdev: ether},
 		"everything of Ethernet": {
-			cfg: netconf.VF{LinkState: "enable", MAC: []byte{2, 0, 0, 0, 0, 1}, VLAN: new(1000), VLANQoS: new(4), VLANProto: "802.1ad",
-				MinTxRate: new(100), MaxTxRate: new(200), SpoofChk: new(false), Trust: new(true)},
-			vf: etherVF(), netdev: ether,
+			cfg: netconf.VF{
+				LinkState: "enable",
+				MAC:       []byte{2, 0, 0, 0, 0, 1},
+				VLAN:      new(1000),
+				VLANQoS:   new(4),
+				VLANProto: "802.1ad",
+				MinTxRate: new(100),
+				MaxTxRate: new(200),
+				SpoofChk:  new(false),
+				Trust:     new(true),
+			},
+			vf:     etherVF(),
+			netdev: ether,
 			want: []string{
 				"ip link set enp59s0f0 vf 3 state enable",
 				"ip link set enp59s0f0 vf 3 vlan 1000 qos 4 proto 802.1ad",
@@ -58,8 +79,16 @@ func TestTakeVF(t *testing.T) {
 			},
 		},
 		"as it is": {
-			cfg: netconf.VF{LinkState: "auto", MAC: []byte{2, 0, 0, 0, 0, 9}, VLAN: new(0), MaxTxRate: new(500), SpoofChk: new(true), Trust: new(false)},
-			vf:  etherVF(), netdev: ether,
+			cfg: netconf.VF{
+				LinkState: "auto",
+				MAC:       []byte{2, 0, 0, 0, 0, 9},
+				VLAN:      new(0),
+				MaxTxRate: new(500),
+				SpoofChk:  new(true),
+				Trust:     new(false),
+			},
+			vf:     etherVF(),
+			netdev: ether,
 		},
 		"one rate keeps the other": {
 			cfg: netconf.VF{MinTxRate: new(100)}, vf: etherVF(), netdev: ether,
@@ -71,7 +100,8 @@ func TestTakeVF(t *testing.T) {
 				"ip link set ibp59s0 vf 0 state enable",
 				"ip link set ibp59s0 vf 0 node_guid 00:11:22:33:44:55:66:77",
 				"ip link set ibp59s0 vf 0 port_guid 00:11:22:33:44:55:66:77",
-				"echo 0000:3b:00.2 > /sys/bus/pci/drivers/mlx5_core/unbind; echo 0000:3b:00.2 > /sys/bus/pci/drivers/mlx5_core/bind",
+				"echo 0000:3b:00.2 > /sys/bus/pci/drivers/mlx5_core/unbind; echo 0000:3b:00.2 > " +
+					"/sys/bus/pci/drivers/mlx5_core/bind",
 			},
 		},
 		"GUID that it has": {cfg: netconf.VF{GUID: &owner}, vf: ibVF(), hca: &ownHCA, netdev: ib},

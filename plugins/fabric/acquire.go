@@ -6,14 +6,14 @@ import (
 	"fmt"
 	"io/fs"
 
+	"github.com/fabric-cni/fabric-cni/internal/inventory"
+	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
-	"github.com/fabric-cni/fabric-cni/pkg/inventory"
-	"github.com/fabric-cni/fabric-cni/pkg/journal"
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 )
 
-// acquire finds the device that find looks for, takes its lock and makes sure that nobody owns it. A device whose owner's pod is dead is
-// taken back first: nobody else may ever call DEL for it.
+// acquire finds the device that find looks for, takes its lock and makes sure that nobody owns it. A device whose
+// owner's pod is dead is taken back first: nobody else may ever call DEL for it.
 func (c *call) acquire(find func() (*inventory.Device, error)) (*inventory.Device, *journal.Lock, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), lockWait)
 	defer cancel()
@@ -38,7 +38,8 @@ func (c *call) acquire(find func() (*inventory.Device, error)) (*inventory.Devic
 		}
 		if err == nil && lock.Waited && !again { // whoever had it may have moved it: look again, now under the lock
 			locked := dev.Claim()
-			if dev, err = find(); err == nil && dev.Claim() == locked { // another one, when names were swapped: not ours to touch yet
+			if dev, err = find(); err == nil &&
+				dev.Claim() == locked { // another one, when names were swapped: not ours to touch yet
 				return dev, lock, nil
 			}
 		}
@@ -61,8 +62,11 @@ func (c *call) freeUp(claim string) (again bool, err error) {
 		return false, nil
 	}
 	if err != nil {
-		return false, &failure{code: codeInUse, err: fmt.Errorf("device %s belongs to %s, whose journal entry can't be read: %w", claim, owner, err),
-			todo: "DEL of that attachment gives it back"}
+		return false, &failure{
+			code: codeInUse,
+			err:  fmt.Errorf("device %s belongs to %s, whose journal entry can't be read: %w", claim, owner, err),
+			todo: "DEL of that attachment gives it back",
+		}
 	}
 	if e.Key != c.key && c.alive(e) {
 		return false, inUse(claim, e)
@@ -72,8 +76,12 @@ func (c *call) freeUp(claim string) (again bool, err error) {
 }
 
 func inUse(claim string, e *journal.Entry) error {
-	return &failure{code: codeInUse, err: fmt.Errorf("device %s is in use by container %s as %s (network %s, network namespace %s)",
-		claim, e.ContainerID, e.IfName, e.Network, e.NetnsPath), todo: "it is free again when that pod is deleted"}
+	return &failure{
+		code: codeInUse,
+		err: fmt.Errorf("device %s is in use by container %s as %s (network %s, network namespace %s)",
+			claim, e.ContainerID, e.IfName, e.Network, e.NetnsPath),
+		todo: "it is free again when that pod is deleted",
+	}
 }
 
 // awaken is called when the selected device is not on the host. If an attachment holds it, that is the answer; if that

@@ -9,14 +9,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/fabric-cni/fabric-cni/pkg/apply"
+	"github.com/fabric-cni/fabric-cni/internal/apply"
+	"github.com/fabric-cni/fabric-cni/internal/inventory"
+	"github.com/fabric-cni/fabric-cni/internal/ipam"
+	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/internal/result"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
-	"github.com/fabric-cni/fabric-cni/pkg/inventory"
-	"github.com/fabric-cni/fabric-cni/pkg/ipam"
-	"github.com/fabric-cni/fabric-cni/pkg/journal"
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 	"github.com/fabric-cni/fabric-cni/pkg/plan"
-	"github.com/fabric-cni/fabric-cni/pkg/result"
 )
 
 func (c *call) add() error {
@@ -49,8 +49,8 @@ func (c *call) add() error {
 	return c.print(func(w io.Writer) error { return res.Print(w, c.cfg.CNIVersion) })
 }
 
-// rollBackEarlier clears what an earlier ADD of the same attachment has left: it was killed, or its pod is gone. One that
-// is alive and complete is an error: the runtime has to call DEL first.
+// rollBackEarlier clears what an earlier ADD of the same attachment has left: it was killed, or its pod is gone. One
+// that is alive and complete is an error: the runtime has to call DEL first.
 func (c *call) rollBackEarlier() error {
 	e, err := c.store.Load(c.key)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -78,8 +78,11 @@ func (c *call) free(name string) error {
 	if err != nil {
 		return err
 	}
-	return &failure{code: codeBadEnv, err: fmt.Errorf("CNI_IFNAME %s: the pod has an interface of this name (%s)", name, n.Name),
-		todo: "choose another one, as in the annotation's NETWORK@INTERFACE"}
+	return &failure{
+		code: codeBadEnv,
+		err:  fmt.Errorf("CNI_IFNAME %s: the pod has an interface of this name (%s)", name, n.Name),
+		todo: "choose another one, as in the annotation's NETWORK@INTERFACE",
+	}
 }
 
 func (c *call) addDevice() (*result.Result, error) {
@@ -92,8 +95,11 @@ func (c *call) addDevice() (*result.Result, error) {
 	}
 	defer lock.Unlock()
 	if dev.Netdev == nil && dev.HCA == nil && !isUserspace(dev, c.host.Driver(dev.Address)) {
-		return nil, &failure{code: codeNoDevice, err: fmt.Errorf("device %s has neither a netdev nor an RDMA device on the host", dev.Address),
-			todo: "look where it is: bound to another driver, or moved by another tool"}
+		return nil, &failure{
+			code: codeNoDevice,
+			err:  fmt.Errorf("device %s has neither a netdev nor an RDMA device on the host", dev.Address),
+			todo: "look where it is: bound to another driver, or moved by another tool",
+		}
 	}
 	move, vf, err := c.preflight(dev)
 	if err != nil {
@@ -120,7 +126,11 @@ type attachment struct {
 
 // attach begins: the intent goes to disk before anything changes, then the device is ours.
 func (c *call) attach(e *journal.Entry) *attachment {
-	a := &attachment{call: c, entry: e, runner: apply.Runner{Host: c.host, Pod: c.pod, Displace: c.displace, Renumbering: c.renumbering}}
+	a := &attachment{
+		call:   c,
+		entry:  e,
+		runner: apply.Runner{Host: c.host, Pod: c.pod, Displace: c.displace, Renumbering: c.renumbering},
+	}
 	if a.err = c.store.Save(e); a.err != nil {
 		return a
 	}
@@ -135,8 +145,8 @@ func (c *call) attach(e *journal.Entry) *attachment {
 	return a
 }
 
-// device takes the device into the pod and addresses it. The lock is not held while IPAM is awaited: from the claim on, the journal
-// is the ownership.
+// device takes the device into the pod and addresses it. The lock is not held while IPAM is awaited: from the claim on,
+// the journal is the ownership.
 func (a *attachment) device(lock *journal.Lock) (*result.Result, error) {
 	if a.err != nil {
 		return nil, a.err
@@ -222,11 +232,18 @@ func (a *attachment) result(have *device.Netdev, ips *result.Result) (*result.Re
 		}
 	}
 	var iface result.Interface
-	if have == nil && a.entry.HCA == nil { // with a driver for userspace: nothing is in the pod, but it has the function
+	if have == nil &&
+		a.entry.HCA == nil { // with a driver for userspace: nothing is in the pod, but it has the function
 		iface = result.Interface{Name: a.key.IfName, MAC: a.cfg.VF.MAC.String(), PCIID: a.entry.PCI}
 	}
 	if have != nil {
-		iface = result.Interface{Name: have.Name, MAC: have.HWAddr.String(), MTU: have.MTU, Sandbox: a.env.Netns, PCIID: a.entry.PCI}
+		iface = result.Interface{
+			Name:    have.Name,
+			MAC:     have.HWAddr.String(),
+			MTU:     have.MTU,
+			Sandbox: a.env.Netns,
+			PCIID:   a.entry.PCI,
+		}
 	}
 	var prev *result.Result
 	if a.cfg.PrevResult != nil {
@@ -269,8 +286,8 @@ func (a *attachment) finish(res *result.Result, err error) (*result.Result, erro
 	return nil, errors.Join(errs...)
 }
 
-// relock takes the device's lock again for the way back, unless it is held still: without it another call could take the
-// device for idle. If it is not to be had, the way back has to do without.
+// relock takes the device's lock again for the way back, unless it is held still: without it another call could take
+// the device for idle. If it is not to be had, the way back has to do without.
 func (a *attachment) relock() *journal.Lock {
 	if a.lock == nil || a.lock.Held() {
 		return nil
@@ -334,7 +351,13 @@ func addressing(ips *result.Result) *plan.Addressing {
 		out.Gateways = append(out.Gateways, a.Gateway)
 	}
 	for _, r := range ips.Routes {
-		d := device.Route{Dst: r.Dst, Gateway: r.Gateway, MTU: uint32(r.MTU), AdvMSS: uint32(r.AdvMSS), Priority: uint32(r.Priority)}
+		d := device.Route{
+			Dst:      r.Dst,
+			Gateway:  r.Gateway,
+			MTU:      uint32(r.MTU),
+			AdvMSS:   uint32(r.AdvMSS),
+			Priority: uint32(r.Priority),
+		}
 		if r.Table != nil {
 			d.Table = uint32(*r.Table)
 		}

@@ -46,7 +46,8 @@ func TestAddDel(t *testing.T) {
 			}
 			f, ip := r.Interfaces[0], r.IPs[0]
 			if f.Name != "net1" || f.Sandbox != n.pod.Path || version == "1.1.0" && f.MTU != 3000 || ip.Address != "192.168.10.7/24" ||
-				ip.Gateway != "192.168.10.1" || ip.Interface == nil || *ip.Interface != 0 {
+				ip.Gateway != "192.168.10.1" || ip.Interface == nil ||
+				*ip.Interface != 0 {
 				t.Errorf("result: %+v", r)
 			}
 			link := n.pod.IP(t, "-d", "link", "show", "dev", "net1")
@@ -55,10 +56,27 @@ func TestAddDel(t *testing.T) {
 					t.Errorf("%q is not in %s", want, link)
 				}
 			}
-			if s := n.pod.IP(t, "-4", "route", "show", "10.20.0.0/16"); !strings.Contains(s, "via 192.168.10.1 dev net1") {
+			if s := n.pod.IP(
+				t,
+				"-4",
+				"route",
+				"show",
+				"10.20.0.0/16",
+			); !strings.Contains(
+				s,
+				"via 192.168.10.1 dev net1",
+			) {
 				t.Errorf("route: %s", s)
 			}
-			if s := n.pod.IP(t, "-6", "addr", "show", "dev", "net1"); !strings.Contains(s, "2001:db8:10::7/64") || strings.Contains(s, "tentative") {
+			if s := n.pod.IP(
+				t,
+				"-6",
+				"addr",
+				"show",
+				"dev",
+				"net1",
+			); !strings.Contains(s, "2001:db8:10::7/64") ||
+				strings.Contains(s, "tentative") {
 				t.Errorf("IPv6: %s", s)
 			}
 			if files := n.files(t); len(files) != 2 {
@@ -129,7 +147,9 @@ func TestDel(t *testing.T) {
 			t.Parallel()
 			setup := everything
 			if strings.Contains(name, "damaged") {
-				setup = []string{"link set v0 down"} // all that can be known without a journal: the device and its names
+				setup = []string{
+					"link set v0 down",
+				} // all that can be known without a journal: the device and its names
 			}
 			n := newNode(t, setup...)
 			c := n.call("ADD", conf())
@@ -173,7 +193,10 @@ func TestAddTwice(t *testing.T) {
 	if diff := cmp.Diff(first, n.pod.State(t)); diff != "" {
 		t.Errorf("the first attachment: -before +after:\n%s", diff)
 	}
-	n.must(t, call{command: "DEL", id: "c2", ifName: "net2", netns: n.pod.Path, conf: conf()}) // the one that failed: touches nothing
+	n.must(
+		t,
+		call{command: "DEL", id: "c2", ifName: "net2", netns: n.pod.Path, conf: conf()},
+	) // the one that failed: touches nothing
 	if diff := cmp.Diff(first, n.pod.State(t)); diff != "" {
 		t.Errorf("the first attachment: -before +after:\n%s", diff)
 	}
@@ -194,8 +217,14 @@ func TestParallel(t *testing.T) {
 			done := make(chan answer)
 			for i := range 8 {
 				name := strings.Replace(fmt.Sprintf("v%d0", i), "v00", "v0", 1)
-				c := call{command: command, id: "c1", ifName: fmt.Sprintf("net%d", i), netns: n.pod.Path, conf: confOf("1.1.0", fmt.Sprintf(`"device":%q`, name),
-					fmt.Sprintf(`"ipam":{"type":"static","addresses":[{"address":"192.168.%d.7/24"}]}`, i))}
+				c := call{
+					command: command,
+					id:      "c1",
+					ifName:  fmt.Sprintf("net%d", i),
+					netns:   n.pod.Path,
+					conf: confOf("1.1.0", fmt.Sprintf(`"device":%q`, name),
+						fmt.Sprintf(`"ipam":{"type":"static","addresses":[{"address":"192.168.%d.7/24"}]}`, i)),
+				}
 				go func() { done <- n.run(t, c) }()
 			}
 			for range 8 {

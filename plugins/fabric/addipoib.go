@@ -6,15 +6,15 @@ import (
 	"hash/fnv"
 	"io/fs"
 
+	"github.com/fabric-cni/fabric-cni/internal/inventory"
+	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/internal/result"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
-	"github.com/fabric-cni/fabric-cni/pkg/inventory"
-	"github.com/fabric-cni/fabric-cni/pkg/journal"
 	"github.com/fabric-cni/fabric-cni/pkg/plan"
-	"github.com/fabric-cni/fabric-cni/pkg/result"
 )
 
-// addChild creates an IPoIB child of the master in the pod. The master stays on the host, and its lock is held until the
-// child is recorded and made, so that nobody moves the master meanwhile.
+// addChild creates an IPoIB child of the master in the pod. The master stays on the host, and its lock is held until
+// the child is recorded and made, so that nobody moves the master meanwhile.
 func (c *call) addChild() (*result.Result, error) {
 	if err := c.free(c.key.IfName); err != nil {
 		return nil, err
@@ -50,7 +50,12 @@ func (a *attachment) child(dev *inventory.Device, lock *journal.Lock) (*result.R
 	}
 	ctx, cancel := bounded(kernelMax)
 	defer cancel()
-	create := plan.CreateChild{Master: *dev.Netdev, Name: a.key.IfName, PKey: a.entry.Child.PKey, Group: a.entry.Child.Group}
+	create := plan.CreateChild{
+		Master: *dev.Netdev,
+		Name:   a.key.IfName,
+		PKey:   a.entry.Child.PKey,
+		Group:  a.entry.Child.Group,
+	}
 	mode := dev.Netdev.IPoIB.Mode
 	if a.cfg.IPoIBMode != "" {
 		mode = device.ModeDatagram
@@ -98,8 +103,11 @@ func (c *call) master() (*inventory.Device, error) {
 	default:
 		return c.host.Of(n)
 	}
-	return nil, &failure{code: codeBadConfig, err: fmt.Errorf("field \"master\": value %q is not allowed: %s %s", c.cfg.Master, n.Name, wrong),
-		todo: "name an IPoIB parent, one of: " + c.parents()}
+	return nil, &failure{
+		code: codeBadConfig,
+		err:  fmt.Errorf("field \"master\": value %q is not allowed: %s %s", c.cfg.Master, n.Name, wrong),
+		todo: "name an IPoIB parent, one of: " + c.parents(),
+	}
 }
 
 func (c *call) parents() string {
@@ -128,8 +136,16 @@ func (c *call) partition(dev *inventory.Device, pkey device.PKey) error {
 	if err != nil || ok {
 		return err
 	}
-	return &failure{code: codePortDown, err: fmt.Errorf("field \"pkey\": value %s: %s port 1 is not a member of this partition, it has %v", pkey, dev.HCA.Name, held),
-		todo: "add the port's GUID to the partition at the subnet manager"}
+	return &failure{
+		code: codePortDown,
+		err: fmt.Errorf(
+			"field \"pkey\": value %s: %s port 1 is not a member of this partition, it has %v",
+			pkey,
+			dev.HCA.Name,
+			held,
+		),
+		todo: "add the port's GUID to the partition at the subnet manager",
+	}
 }
 
 // mark is the device group a child is created with. It is how the child is found if its creator is killed before it can

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"io/fs"
 
+	"github.com/fabric-cni/fabric-cni/internal/inventory"
+	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/internal/result"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
-	"github.com/fabric-cni/fabric-cni/pkg/inventory"
-	"github.com/fabric-cni/fabric-cni/pkg/journal"
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 	"github.com/fabric-cni/fabric-cni/pkg/plan"
-	"github.com/fabric-cni/fabric-cni/pkg/result"
 )
 
 // addRDMA moves the RDMA device of a netdev that an earlier plugin of the chain has put into the pod. On InfiniBand the
@@ -36,7 +36,11 @@ func (c *call) addRDMA() (*result.Result, error) {
 		return nil, err
 	}
 	if dev.HCA == nil {
-		return nil, &failure{code: codeNoDevice, err: fmt.Errorf("device %s has no RDMA device on the host", dev.Claim()), todo: "load its RDMA driver, or leave this plugin out of the chain"}
+		return nil, &failure{
+			code: codeNoDevice,
+			err:  fmt.Errorf("device %s has no RDMA device on the host", dev.Claim()),
+			todo: "load its RDMA driver, or leave this plugin out of the chain",
+		}
 	}
 	if !move { // shared mode: the pod sees it already
 		e := c.newEntry(journal.KindRDMA) // so that DEL knows that there is nothing to return
@@ -87,7 +91,11 @@ func (a *attachment) rdma(prev *result.Result) (*result.Result, error) {
 			return nil, err
 		}
 		if prev != nil { // its hardware address has a new QPN
-			iface = result.Interface{Name: have.Name, MAC: have.HWAddr.String(), Sandbox: sandboxOf(prev, have.Name, a.env.Netns)}
+			iface = result.Interface{
+				Name:    have.Name,
+				MAC:     have.HWAddr.String(),
+				Sandbox: sandboxOf(prev, have.Name, a.env.Netns),
+			}
 		}
 	}
 	return result.Extend(prev, iface, nil, netconf.DNS{}), nil
@@ -118,8 +126,8 @@ func (c *call) prev() (*result.Result, error) {
 	return prev, nil
 }
 
-// chained finds the RDMA device: by the selector, or as the one that belongs to the only interface of the prevResult. Its
-// netdev is looked for in the pod, where the earlier plugin has put it.
+// chained finds the RDMA device: by the selector, or as the one that belongs to the only interface of the prevResult.
+// Its netdev is looked for in the pod, where the earlier plugin has put it.
 func (c *call) chained(prev *result.Result) (*inventory.Device, error) {
 	if c.cfg.Selector.Kind != netconf.ByNothing {
 		dev, err := c.host.Find(c.cfg.Selector)
@@ -136,8 +144,11 @@ func (c *call) chained(prev *result.Result) (*inventory.Device, error) {
 		ifaces = prev.InSandbox(c.env.Netns)
 	}
 	if len(ifaces) != 1 {
-		return nil, &failure{code: codeBadConfig, err: fmt.Errorf("the device can't be derived: the prevResult has %d interfaces in the pod", len(ifaces)),
-			todo: "name it: deviceID, rdmaDevice or guid"}
+		return nil, &failure{
+			code: codeBadConfig,
+			err:  fmt.Errorf("the device can't be derived: the prevResult has %d interfaces in the pod", len(ifaces)),
+			todo: "name it: deviceID, rdmaDevice or guid",
+		}
 	}
 	n, err := c.pod.Link.ByName(ifaces[0].Name)
 	if err != nil {
@@ -157,7 +168,10 @@ func (c *call) inPod() (*inventory.Device, error) {
 
 func (c *call) fromPod(n *device.Netdev) (*inventory.Device, error) {
 	if n == nil || n.Address.IsZero() {
-		return nil, &failure{code: codeNoDevice, err: fmt.Errorf("interface %s in the pod is no hardware: it has no RDMA device", nameOf(n))}
+		return nil, &failure{
+			code: codeNoDevice,
+			err:  fmt.Errorf("interface %s in the pod is no hardware: it has no RDMA device", nameOf(n)),
+		}
 	}
 	dev, err := c.host.At(n.Address)
 	if err == nil {
@@ -171,8 +185,15 @@ func (c *call) withPodNetdev(dev *inventory.Device) (*inventory.Device, error) {
 		if !dev.Netdev.IsIPoIB() { // RoCE over an interface of the host: the node may live on it
 			return dev, c.mayMove(dev)
 		}
-		return nil, &failure{code: codeInUse, err: fmt.Errorf("the IPoIB interface %s of %s is on the host: moving the RDMA device alone would destroy it", dev.Netdev.Name, dev.Address),
-			todo: "move both with \"mode\": \"device\""}
+		return nil, &failure{
+			code: codeInUse,
+			err: fmt.Errorf(
+				"the IPoIB interface %s of %s is on the host: moving the RDMA device alone would destroy it",
+				dev.Netdev.Name,
+				dev.Address,
+			),
+			todo: "move both with \"mode\": \"device\"",
+		}
 	}
 	n, err := c.pod.Netdev(&device.Netdev{Address: dev.Address, ARPType: 32, Kind: "ipoib"})
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

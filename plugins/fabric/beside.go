@@ -3,9 +3,9 @@ package fabric
 import (
 	"context"
 
-	"github.com/fabric-cni/fabric-cni/pkg/failpoint"
-	"github.com/fabric-cni/fabric-cni/pkg/ipam"
-	"github.com/fabric-cni/fabric-cni/pkg/result"
+	"github.com/fabric-cni/fabric-cni/internal/failpoint"
+	"github.com/fabric-cni/fabric-cni/internal/ipam"
+	"github.com/fabric-cni/fabric-cni/internal/result"
 )
 
 // beside is an IPAM ADD that runs while the device moves.

@@ -13,16 +13,16 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	"golang.org/x/sys/unix"
 
-	"github.com/fabric-cni/fabric-cni/pkg/apply"
+	"github.com/fabric-cni/fabric-cni/internal/apply"
+	"github.com/fabric-cni/fabric-cni/internal/inventory"
+	"github.com/fabric-cni/fabric-cni/internal/ipam"
+	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/internal/link"
+	"github.com/fabric-cni/fabric-cni/internal/netns"
+	"github.com/fabric-cni/fabric-cni/internal/policy"
+	"github.com/fabric-cni/fabric-cni/internal/rdma"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
-	"github.com/fabric-cni/fabric-cni/pkg/inventory"
-	"github.com/fabric-cni/fabric-cni/pkg/ipam"
-	"github.com/fabric-cni/fabric-cni/pkg/journal"
-	"github.com/fabric-cni/fabric-cni/pkg/link"
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
-	"github.com/fabric-cni/fabric-cni/pkg/netns"
-	"github.com/fabric-cni/fabric-cni/pkg/policy"
-	"github.com/fabric-cni/fabric-cni/pkg/rdma"
 )
 
 // Bounds of one call. Runtimes give up after minutes; a call that can't end by itself blocks the pod for that long.
@@ -78,7 +78,10 @@ func (c *call) openPod() error {
 		return err
 	}
 	if side.NS.ID == c.host.NS.ID {
-		return &failure{code: types.ErrInvalidNetNS, err: fmt.Errorf("CNI_NETNS %s is the host's own network namespace", c.env.Netns)}
+		return &failure{
+			code: types.ErrInvalidNetNS,
+			err:  fmt.Errorf("CNI_NETNS %s is the host's own network namespace", c.env.Netns),
+		}
 	}
 	c.pod = side
 	return nil
@@ -115,8 +118,8 @@ func (c *call) dial(side *apply.Side) (err error) {
 	return err
 }
 
-// podOf opens the namespace of an attachment by what it is, not by where it was: a path is reused, and a namespace whose
-// path is gone keeps its devices while a process or a mount holds it. It returns nil when it is gone for good.
+// podOf opens the namespace of an attachment by what it is, not by where it was: a path is reused, and a namespace
+// whose path is gone keeps its devices while a process or a mount holds it. It returns nil when it is gone for good.
 func (c *call) podOf(e *journal.Entry) (*apply.Side, error) {
 	for _, path := range []string{e.NetnsPath, c.env.Netns} {
 		if path == "" {
@@ -229,7 +232,14 @@ func (c *call) openLog() {
 			c.closers = append(c.closers, f.Close)
 		}
 	}
-	c.log = slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: l})).With("container", c.key.ContainerID, "ifname", c.key.IfName)
+	c.log = slog.New(
+		slog.NewTextHandler(out, &slog.HandlerOptions{Level: l}),
+	).With(
+		"container",
+		c.key.ContainerID,
+		"ifname",
+		c.key.IfName,
+	)
 	if refused != nil {
 		c.log.Warn("log goes to stderr", "reason", refused)
 	}
@@ -248,7 +258,10 @@ func (c *call) openLogFile(file string) (*os.File, error) {
 	}
 	// No symbolic link on the whole way: /tmp is everybody's. The kernel has this since 5.6.
 	fd, err := unix.Openat2(unix.AT_FDCWD, file, &unix.OpenHow{
-		Flags: unix.O_WRONLY | unix.O_APPEND | unix.O_CREAT | unix.O_NONBLOCK | unix.O_CLOEXEC, Mode: 0o600, Resolve: unix.RESOLVE_NO_SYMLINKS})
+		Flags:   unix.O_WRONLY | unix.O_APPEND | unix.O_CREAT | unix.O_NONBLOCK | unix.O_CLOEXEC,
+		Mode:    0o600,
+		Resolve: unix.RESOLVE_NO_SYMLINKS,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", file, err)
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabric-cni/fabric-cni/pkg/calls"
+	"github.com/fabric-cni/fabric-cni/internal/calls"
 )
 
 // Every call is noted with its verb and its code, and how long it took; VERSION and what is no verb are not.
@@ -34,7 +34,8 @@ func TestCallsAreNoted(t *testing.T) {
 			t.Errorf("%s took %s", c.Verb, c.Took)
 		}
 	}
-	if !slices.Equal(got, []string{"ADD", "ADD", "STATUS", "DEL"}) || list[0].Code != 0 || list[1].Code != 7 || list[3].Code != 0 {
+	if !slices.Equal(got, []string{"ADD", "ADD", "STATUS", "DEL"}) || list[0].Code != 0 || list[1].Code != 7 ||
+		list[3].Code != 0 {
 		t.Errorf("%+v", list)
 	}
 }

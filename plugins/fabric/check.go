@@ -7,9 +7,9 @@ import (
 	"io/fs"
 	"strings"
 
-	"github.com/fabric-cni/fabric-cni/pkg/journal"
+	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/internal/result"
 	"github.com/fabric-cni/fabric-cni/pkg/plan"
-	"github.com/fabric-cni/fabric-cni/pkg/result"
 )
 
 // check compares what is there with the journal and the prevResult, and lists every difference.

@@ -8,11 +8,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fabric-cni/fabric-cni/pkg/apply"
+	"github.com/fabric-cni/fabric-cni/internal/apply"
+	"github.com/fabric-cni/fabric-cni/internal/failpoint"
+	"github.com/fabric-cni/fabric-cni/internal/ipam"
+	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
-	"github.com/fabric-cni/fabric-cni/pkg/failpoint"
-	"github.com/fabric-cni/fabric-cni/pkg/ipam"
-	"github.com/fabric-cni/fabric-cni/pkg/journal"
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 	"github.com/fabric-cni/fabric-cni/pkg/plan"
 )
@@ -65,8 +65,8 @@ func (c *call) giveBack(e *journal.Entry, d ipam.Delegate) error {
 	return c.giveBackLocked(e, d)
 }
 
-// giveBackLocked is giveBack for a caller that holds the device's lock. What fails does not stop the rest: whoever calls
-// again finds less to do. The entry stays until nothing is left.
+// giveBackLocked is giveBack for a caller that holds the device's lock. What fails does not stop the rest: whoever
+// calls again finds less to do. The entry stays until nothing is left.
 func (c *call) giveBackLocked(e *journal.Entry, d ipam.Delegate) error {
 	ours, err := c.owns(e)
 	if err != nil {
@@ -146,8 +146,11 @@ func (c *call) bringHome(e *journal.Entry, release func()) error {
 	}
 	ctx, cancel := bounded(wait)
 	defer cancel()
-	err = r.Settle(ctx, apply.Home{HCA: hca, Netdev: e.Netdev, Side: side, VF: vfHome(e), Taken: taken(e), Elapsed: elapsed(e),
-		Gone: func() bool { return c.gone(e, pod == nil) }})
+	err = r.Settle(
+		ctx,
+		apply.Home{HCA: hca, Netdev: e.Netdev, Side: side, VF: vfHome(e), Taken: taken(e), Elapsed: elapsed(e),
+			Gone: func() bool { return c.gone(e, pod == nil) }},
+	)
 	if errors.Is(err, apply.ErrGone) {
 		c.log.Warn("device can't be returned", "device", e.Claim, "reason", err)
 		err = nil
@@ -159,8 +162,8 @@ func (c *call) bringHome(e *journal.Entry, release func()) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// gone tells that a device which is nowhere to be found does not come back: its hardware has left, or it is a virtual one,
-// which the kernel deletes with the namespace it is in (net/core/dev.c, default_device_exit_batch).
+// gone tells that a device which is nowhere to be found does not come back: its hardware has left, or it is a virtual
+// one, which the kernel deletes with the namespace it is in (net/core/dev.c, default_device_exit_batch).
 func (c *call) gone(e *journal.Entry, pod bool) bool {
 	if e.Address.IsZero() {
 		return pod && e.Netdev != nil && e.Netdev.Kind != ""
@@ -168,8 +171,8 @@ func (c *call) gone(e *journal.Entry, pod bool) bool {
 	return !c.host.Present(e.Address)
 }
 
-// maxTries is how often DEL reports that a device is home but could not be restored in full. The runtime calls again each
-// time; a cause that does not pass must not keep the pod Terminating for ever.
+// maxTries is how often DEL reports that a device is home but could not be restored in full. The runtime calls again
+// each time; a cause that does not pass must not keep the pod Terminating for ever.
 const maxTries = 3
 
 func (c *call) restoredPartly(e *journal.Entry, err error) error {

@@ -7,15 +7,16 @@ import (
 	"path"
 	"time"
 
-	"github.com/fabric-cni/fabric-cni/pkg/apply"
+	"github.com/fabric-cni/fabric-cni/internal/apply"
+	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
-	"github.com/fabric-cni/fabric-cni/pkg/journal"
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 	"github.com/fabric-cni/fabric-cni/pkg/plan"
 )
 
-// delWithout is DEL without a readable entry: it came twice, the ADD never changed anything, the host has been rebooted,
-// or the journal is lost or damaged. What is found in the pod, and is nobody else's, goes home; IPAM is always told.
+// delWithout is DEL without a readable entry: it came twice, the ADD never changed anything, the host has been
+// rebooted, or the journal is lost or damaged. What is found in the pod, and is nobody else's, goes home; IPAM is
+// always told.
 func (c *call) delWithout() error {
 	claims, err := c.store.ClaimsOf(c.key)
 	if err != nil {
@@ -96,8 +97,8 @@ func (c *call) bringFound(claims []string) error {
 	return r.Settle(ctx, home)
 }
 
-// mendHome is for a pod that is gone: the kernel has put on the host what was in it, a netdev under its name in the pod, a
-// child that nobody needs. Without a claim there is nothing to wait for.
+// mendHome is for a pod that is gone: the kernel has put on the host what was in it, a netdev under its name in the
+// pod, a child that nobody needs. Without a claim there is nothing to wait for.
 func (c *call) mendHome(claims []string, child bool) error {
 	ctx, cancel := bounded(unsureWait)
 	defer cancel()
@@ -124,7 +125,8 @@ func (c *call) mendHome(claims []string, child bool) error {
 	}
 }
 
-// strayed finds what this attachment had, on the host: a child by its mark, a device by its claim. nil: not (yet) there.
+// strayed finds what this attachment had, on the host: a child by its mark, a device by its claim. nil: not (yet)
+// there.
 func (c *call) strayed(claims []string) (*device.Netdev, error) {
 	if c.cfg.Mode == netconf.ModeIPoIB {
 		list, err := c.host.Link.List("ipoib")
@@ -159,15 +161,16 @@ func (c *call) mine(n *device.Netdev, claimed bool) (bool, error) {
 		return false, err
 	}
 	for _, e := range entries {
-		if e.Key != c.key && (e.Netns == c.pod.NS.ID && e.IfName == n.Name || !n.Address.IsZero() && e.Kind != journal.KindIPoIB && e.Address == n.Address) {
+		if e.Key != c.key &&
+			(e.Netns == c.pod.NS.ID && e.IfName == n.Name || !n.Address.IsZero() && e.Kind != journal.KindIPoIB && e.Address == n.Address) {
 			return false, nil
 		}
 	}
 	if n.IsIPoIBChild() {
 		return c.cfg.Mode == netconf.ModeIPoIB, nil
 	}
-	// A chained configuration without a prevResult (DEL below spec 0.4.0) looks like one of mode device: the interface is
-	// then the earlier plugin's, which has its own DEL coming.
+	// A chained configuration without a prevResult (DEL below spec 0.4.0) looks like one of mode device: the interface
+	// is then the earlier plugin's, which has its own DEL coming.
 	if c.cfg.Mode != netconf.ModeDevice || c.cfg.ModeDerived && c.cfg.IPAM.Type == "" {
 		return false, nil
 	}

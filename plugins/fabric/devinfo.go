@@ -1,8 +1,8 @@
 package fabric
 
 import (
-	"github.com/fabric-cni/fabric-cni/pkg/devinfo"
-	"github.com/fabric-cni/fabric-cni/pkg/journal"
+	"github.com/fabric-cni/fabric-cni/internal/devinfo"
+	"github.com/fabric-cni/fabric-cni/internal/journal"
 )
 
 // describe writes the device information file that the runtime asks for. The attachment works without.

@@ -7,13 +7,13 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
-	"github.com/fabric-cni/fabric-cni/pkg/apply"
-	"github.com/fabric-cni/fabric-cni/pkg/inventory"
-	"github.com/fabric-cni/fabric-cni/pkg/ipam"
-	"github.com/fabric-cni/fabric-cni/pkg/journal"
+	"github.com/fabric-cni/fabric-cni/internal/apply"
+	"github.com/fabric-cni/fabric-cni/internal/inventory"
+	"github.com/fabric-cni/fabric-cni/internal/ipam"
+	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/internal/policy"
+	"github.com/fabric-cni/fabric-cni/internal/rdma"
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
-	"github.com/fabric-cni/fabric-cni/pkg/policy"
-	"github.com/fabric-cni/fabric-cni/pkg/rdma"
 )
 
 // Codes of our own, from 100 on as the specification reserves them for plugins.

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/fabric-cni/fabric-cni/internal/ipam"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
-	"github.com/fabric-cni/fabric-cni/pkg/ipam"
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 )
 
@@ -33,7 +33,11 @@ func (c *call) gc() error {
 			errs = append(errs, fmt.Errorf("attachment %s: %w", e.Key, err))
 		}
 	}
-	if err := c.delegate().GC(context.Background(), c.cfg.ValidAttachments); err != nil && !errors.Is(err, ipam.ErrNotSupported) {
+	if err := c.delegate().GC(
+		context.Background(),
+		c.cfg.ValidAttachments,
+	); err != nil &&
+		!errors.Is(err, ipam.ErrNotSupported) {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
@@ -56,7 +60,11 @@ func (c *call) status() error {
 	}
 	if c.cfg.Mode == netconf.ModeIPoIB {
 		if _, err := os.Stat("/sys/module/ib_ipoib"); err != nil {
-			return &failure{code: codeNotReady, err: errors.New("module ib_ipoib is not loaded"), todo: "load it with: modprobe ib_ipoib"}
+			return &failure{
+				code: codeNotReady,
+				err:  errors.New("module ib_ipoib is not loaded"),
+				todo: "load it with: modprobe ib_ipoib",
+			}
 		}
 	}
 	if err := c.delegate().Status(context.Background()); err != nil {
@@ -76,11 +84,23 @@ func (c *call) rdmaStatus() error {
 	}
 	switch {
 	case !ok:
-		return &failure{code: codeNotReady, err: errors.New("the kernel has no RDMA subsystem: module ib_core is not loaded"), todo: "load it with: modprobe ib_core"}
+		return &failure{
+			code: codeNotReady,
+			err:  errors.New("the kernel has no RDMA subsystem: module ib_core is not loaded"),
+			todo: "load it with: modprobe ib_core",
+		}
 	case want == netconf.RDMAExclusive && mode == device.NetnsShared:
-		return &failure{code: codeNotReady, err: errors.New("\"rdma\" is \"exclusive\", but the system's RDMA network namespace mode is shared"), todo: "set it with: rdma system set netns exclusive"}
+		return &failure{
+			code: codeNotReady,
+			err:  errors.New("\"rdma\" is \"exclusive\", but the system's RDMA network namespace mode is shared"),
+			todo: "set it with: rdma system set netns exclusive",
+		}
 	case want == netconf.RDMAShared && mode == device.NetnsExclusive:
-		return &failure{code: codeNotReady, err: errors.New("\"rdma\" is \"shared\", but the system's RDMA network namespace mode is exclusive"), todo: "set it with: rdma system set netns shared"}
+		return &failure{
+			code: codeNotReady,
+			err:  errors.New("\"rdma\" is \"shared\", but the system's RDMA network namespace mode is exclusive"),
+			todo: "set it with: rdma system set netns shared",
+		}
 	}
 	return nil
 }

@@ -15,10 +15,10 @@ import (
 	"github.com/containernetworking/cni/pkg/version"
 	"golang.org/x/sys/unix"
 
-	"github.com/fabric-cni/fabric-cni/pkg/calls"
-	"github.com/fabric-cni/fabric-cni/pkg/journal"
+	"github.com/fabric-cni/fabric-cni/internal/calls"
+	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/internal/policy"
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
-	"github.com/fabric-cni/fabric-cni/pkg/policy"
 )
 
 // Plugin is the plugin with the places it works in. The zero value of a field means its default.
@@ -80,8 +80,14 @@ func limitStdin() *types.Error {
 		return types.NewError(types.ErrIOFailure, fmt.Sprintf("fabric: could not read standard input: %v", err), "")
 	}
 	if len(b) > maxStdin {
-		return types.NewError(types.ErrDecodingFailure,
-			fmt.Sprintf("fabric: could not read the configuration: standard input is longer than %d bytes", maxStdin), "")
+		return types.NewError(
+			types.ErrDecodingFailure,
+			fmt.Sprintf(
+				"fabric: could not read the configuration: standard input is longer than %d bytes",
+				maxStdin,
+			),
+			"",
+		)
 	}
 	fd, err := unix.MemfdCreate("stdin", unix.MFD_CLOEXEC)
 	if err != nil {
@@ -100,7 +106,11 @@ func (p Plugin) verb(handle func(*call) error) func(*skel.CmdArgs) error {
 	return func(args *skel.CmdArgs) (err error) {
 		defer func() {
 			if r := recover(); r != nil {
-				err = types.NewError(types.ErrInternal, fmt.Sprintf("fabric: internal error: %v; please report it", r), "")
+				err = types.NewError(
+					types.ErrInternal,
+					fmt.Sprintf("fabric: internal error: %v; please report it", r),
+					"",
+				)
 			}
 		}()
 		env := netconf.Env{Command: p.Command, ContainerID: args.ContainerID, Netns: args.Netns,

@@ -14,8 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/fabric-cni/fabric-cni/integration/sandbox"
-	"github.com/fabric-cni/fabric-cni/pkg/calls"
+	"github.com/fabric-cni/fabric-cni/internal/calls"
+	"github.com/fabric-cni/fabric-cni/internal/testkit/sandbox"
 )
 
 // binDir names, for the tests, where the plugins were built.
@@ -31,7 +31,18 @@ func build() (func(), error) {
 	}
 	cleanup := func() { os.RemoveAll(dir) }
 	const ipam = "github.com/containernetworking/plugins/plugins/ipam/"
-	cmd := exec.Command("go", "build", "-buildvcs=false", "-tags", tags, "-o", dir, "../../cmd/fabric", ipam+"static", ipam+"host-local")
+	cmd := exec.Command(
+		"go",
+		"build",
+		"-buildvcs=false",
+		"-tags",
+		tags,
+		"-o",
+		dir,
+		"../../cmd/fabric",
+		ipam+"static",
+		ipam+"host-local",
+	)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		cleanup()
@@ -86,9 +97,27 @@ type answer struct {
 func (n *node) run(t *testing.T, c call) answer {
 	t.Helper()
 	script := `mount --bind "$1" /run/fabric-cni && mount --bind "$2" /etc/cni && exec "$3"`
-	cmd := exec.Command("ip", "netns", "exec", n.host.Name, "sh", "-ec", script, "sh", n.state, n.etc, filepath.Join(os.Getenv(binDir), "fabric"))
-	cmd.Env = append(os.Environ(), "CNI_COMMAND="+c.command, "CNI_CONTAINERID="+c.id, "CNI_IFNAME="+c.ifName, "CNI_NETNS="+c.netns,
-		"CNI_PATH="+os.Getenv(binDir))
+	cmd := exec.Command(
+		"ip",
+		"netns",
+		"exec",
+		n.host.Name,
+		"sh",
+		"-ec",
+		script,
+		"sh",
+		n.state,
+		n.etc,
+		filepath.Join(os.Getenv(binDir), "fabric"),
+	)
+	cmd.Env = append(
+		os.Environ(),
+		"CNI_COMMAND="+c.command,
+		"CNI_CONTAINERID="+c.id,
+		"CNI_IFNAME="+c.ifName,
+		"CNI_NETNS="+c.netns,
+		"CNI_PATH="+os.Getenv(binDir),
+	)
 	cmd.Env = append(cmd.Env, c.env...)
 	cmd.Stdin = strings.NewReader(c.conf)
 	var stdout, stderr bytes.Buffer
@@ -167,7 +196,8 @@ func confOf(version string, fields ...string) string {
 	return `{"cniVersion":"` + version + `","name":"rail","type":"fabric",` + strings.Join(fields, ",") + `}`
 }
 
-const static = `"ipam":{"type":"static","addresses":[{"address":"192.168.10.7/24","gateway":"192.168.10.1"},{"address":"2001:db8:10::7/64"}],` +
+const static = `"ipam":{"type":"static","addresses":[{"address":"192.168.10.7/24","gateway":"192.168.10.1"},` +
+	`{"address":"2001:db8:10::7/64"}],` +
 	`"routes":[{"dst":"10.20.0.0/16"}]}`
 
 // with is conf with the result of ADD as its prevResult.
@@ -187,7 +217,13 @@ func with(t *testing.T, conf, result string) string {
 
 // everything a device can carry on the host.
 var everything = []string{
-	"link set v0 mtu 4092 alias rail txqueuelen 77 group 5", "link property add dev v0 altname enp59s0 altname rail0", "link set v0 addrgenmode none",
-	"addr add 10.1.0.1/24 dev v0", "addr add 10.1.0.2/24 dev v0", "addr add 2001:db8::1/64 dev v0", "addr add 2001:db8::2/64 dev v0",
-	"route add 10.8.0.0/16 via 10.1.0.9 dev v0 src 10.1.0.2", "-6 route add 2001:db8:8::/48 via 2001:db8::9 dev v0 table 100",
+	"link set v0 mtu 4092 alias rail txqueuelen 77 group 5",
+	"link property add dev v0 altname enp59s0 altname rail0",
+	"link set v0 addrgenmode none",
+	"addr add 10.1.0.1/24 dev v0",
+	"addr add 10.1.0.2/24 dev v0",
+	"addr add 2001:db8::1/64 dev v0",
+	"addr add 2001:db8::2/64 dev v0",
+	"route add 10.8.0.0/16 via 10.1.0.9 dev v0 src 10.1.0.2",
+	"-6 route add 2001:db8:8::/48 via 2001:db8::9 dev v0 table 100",
 }

@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// A veth stands in for a device here: the lab has the rest of the matrix. Whatever ADD or DEL is stopped at, and however,
-// the host is what it was: at once after an ADD that could still clean up behind itself, else after the next DEL.
+// A veth stands in for a device here: the lab has the rest of the matrix. Whatever ADD or DEL is stopped at, and
+// however, the host is what it was: at once after an ADD that could still clean up behind itself, else after the next
+// DEL.
 func TestMatrix(t *testing.T) {
 	for _, command := range []string{"ADD", "DEL"} {
 		for _, point := range points(t, command) {

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/fabric-cni/fabric-cni/internal/inventory"
+	"github.com/fabric-cni/fabric-cni/internal/policy"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
-	"github.com/fabric-cni/fabric-cni/pkg/inventory"
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
-	"github.com/fabric-cni/fabric-cni/pkg/policy"
 )
 
 // preflight completes the device's snapshot and makes sure that it may and can be moved. It tells whether its RDMA face
@@ -68,8 +68,11 @@ func (c *call) rdmaDecision(dev *inventory.Device) (bool, error) {
 		if want == netconf.RDMAAuto {
 			return false, nil
 		}
-		return false, &failure{code: codeNoDevice, err: fmt.Errorf("device %s has no RDMA device on the host, and \"rdma\" is %q", dev.Claim(), want),
-			todo: "load its RDMA driver (mlx5_ib, mlx4_ib, irdma), or set \"rdma\": \"none\""}
+		return false, &failure{
+			code: codeNoDevice,
+			err:  fmt.Errorf("device %s has no RDMA device on the host, and \"rdma\" is %q", dev.Claim(), want),
+			todo: "load its RDMA driver (mlx5_ib, mlx4_ib, irdma), or set \"rdma\": \"none\"",
+		}
 	}
 	mode, _, err := c.netnsMode()
 	if err != nil {
@@ -77,11 +80,22 @@ func (c *call) rdmaDecision(dev *inventory.Device) (bool, error) {
 	}
 	switch {
 	case want == netconf.RDMAExclusive && mode == device.NetnsShared:
-		return false, &failure{code: codeRDMAMode, err: fmt.Errorf("\"rdma\" is \"exclusive\", but the system's RDMA network namespace mode is shared"),
-			todo: "set it with: rdma system set netns exclusive (before any network namespace exists; to survive a reboot: options ib_core netns_mode=0 in /etc/modprobe.d)"}
+		return false, &failure{
+			code: codeRDMAMode,
+			err:  fmt.Errorf("\"rdma\" is \"exclusive\", but the system's RDMA network namespace mode is shared"),
+			todo: "set it with: rdma system set netns exclusive (before any network namespace exists; to survive a " +
+				"reboot: options ib_core netns_mode=0 in /etc/modprobe.d)",
+		}
 	case want == netconf.RDMAShared && mode == device.NetnsExclusive:
-		return false, &failure{code: codeRDMAMode, err: fmt.Errorf("\"rdma\" is \"shared\", but the system's RDMA network namespace mode is exclusive: the pod could not use %s", dev.HCA.Name),
-			todo: "set \"rdma\": \"auto\", or the mode with: rdma system set netns shared"}
+		return false, &failure{
+			code: codeRDMAMode,
+			err: fmt.Errorf(
+				"\"rdma\" is \"shared\", but the system's RDMA network namespace mode is exclusive: the pod could "+
+					"not use %s",
+				dev.HCA.Name,
+			),
+			todo: "set \"rdma\": \"auto\", or the mode with: rdma system set netns shared",
+		}
 	}
 	return mode == device.NetnsExclusive, nil
 }
@@ -110,8 +124,18 @@ func (c *call) ports(dev *inventory.Device) error {
 	if down == nil {
 		return nil
 	}
-	return &failure{code: codePortDown, err: fmt.Errorf("RDMA device %s port %d is not Active: state %s, physical state %s: %s",
-		dev.HCA.Name, down.Number, down.State, down.Phys, cause(dev.HCA, down)), todo: "\"allowDown\": true attaches it all the same"}
+	return &failure{
+		code: codePortDown,
+		err: fmt.Errorf(
+			"RDMA device %s port %d is not Active: state %s, physical state %s: %s",
+			dev.HCA.Name,
+			down.Number,
+			down.State,
+			down.Phys,
+			cause(dev.HCA, down),
+		),
+		todo: "\"allowDown\": true attaches it all the same",
+	}
 }
 
 // cause is the usual reason for a port to be in this state.
@@ -158,8 +182,15 @@ func (c *call) childless(dev *inventory.Device) error {
 		users = append(users, "host interface "+n.Name)
 	}
 	if len(users) > 0 {
-		return &failure{code: codeInUse, err: fmt.Errorf("%s has IPoIB children in use by %s, which would be destroyed", dev.Netdev.Name, strings.Join(users, ", ")),
-			todo: "remove them first, or attach a child (\"mode\": \"ipoib\")"}
+		return &failure{
+			code: codeInUse,
+			err: fmt.Errorf(
+				"%s has IPoIB children in use by %s, which would be destroyed",
+				dev.Netdev.Name,
+				strings.Join(users, ", "),
+			),
+			todo: "remove them first, or attach a child (\"mode\": \"ipoib\")",
+		}
 	}
 	return nil
 }
@@ -172,8 +203,16 @@ func (c *call) aloneOnHCA(dev *inventory.Device) error {
 	}
 	for _, n := range all {
 		if n.Index != dev.Netdev.Index {
-			return &failure{code: codeInUse, err: fmt.Errorf("RDMA device %s carries %s as well as %s: moving it would take both", dev.HCA.Name, n.Name, dev.Netdev.Name),
-				todo: "use IPoIB children (\"mode\": \"ipoib\") or shared RDMA mode on a device with two ports"}
+			return &failure{
+				code: codeInUse,
+				err: fmt.Errorf(
+					"RDMA device %s carries %s as well as %s: moving it would take both",
+					dev.HCA.Name,
+					n.Name,
+					dev.Netdev.Name,
+				),
+				todo: "use IPoIB children (\"mode\": \"ipoib\") or shared RDMA mode on a device with two ports",
+			}
 		}
 	}
 	return nil

@@ -7,15 +7,16 @@ import (
 	"log/slog"
 	"slices"
 
-	"github.com/fabric-cni/fabric-cni/pkg/apply"
+	"github.com/fabric-cni/fabric-cni/internal/apply"
+	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/internal/policy"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
-	"github.com/fabric-cni/fabric-cni/pkg/journal"
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 	"github.com/fabric-cni/fabric-cni/pkg/plan"
-	"github.com/fabric-cni/fabric-cni/pkg/policy"
 )
 
-// Preview is what a call would do. Nothing was changed, and no lock was taken: by the time of the call it may be different.
+// Preview is what a call would do. Nothing was changed, and no lock was taken: by the time of the call it may be
+// different.
 type Preview struct {
 	Device  string // bus address, or netdev/NAME
 	Add     []plan.Step
@@ -26,8 +27,13 @@ type Preview struct {
 }
 
 // Preview tells what ADD with this configuration would do, and the DEL after it. An error is what ADD would end with
-// before it has found its device. guess says which addresses the IPAM plugin would give; it returns nil where it can't know.
-func (p Plugin) Preview(stdin []byte, env netconf.Env, guess func(*netconf.Config, netconf.Env) (*plan.Addressing, error)) (*Preview, error) {
+// before it has found its device. guess says which addresses the IPAM plugin would give; it returns nil where it can't
+// know.
+func (p Plugin) Preview(
+	stdin []byte,
+	env netconf.Env,
+	guess func(*netconf.Config, netconf.Env) (*plan.Addressing, error),
+) (*Preview, error) {
 	env.Command = "ADD"
 	cfg, err := netconf.Parse(stdin, env)
 	if err != nil {
@@ -93,7 +99,11 @@ func (c *call) previewDevice(out *Preview, ips *plan.Addressing) error {
 			return inUse(e.Claim, e)
 		}
 		field, value := c.selected()
-		return fmt.Errorf("%s %q: no such device on this host; see what is there with: fabricctl discover", field, value)
+		return fmt.Errorf(
+			"%s %q: no such device on this host; see what is there with: fabricctl discover",
+			field,
+			value,
+		)
 	}
 	if err != nil {
 		return err
@@ -140,8 +150,8 @@ func (c *call) previewDevice(out *Preview, ips *plan.Addressing) error {
 	return nil
 }
 
-// afterMove is the netdev as a move leaves it: down, without addresses and routes; an IPoIB netdev whose RDMA device has
-// moved is a new one with the kernel's settings.
+// afterMove is the netdev as a move leaves it: down, without addresses and routes; an IPoIB netdev whose RDMA device
+// has moved is a new one with the kernel's settings.
 func afterMove(was *device.Netdev, recreated bool, name string) *device.Netdev {
 	n := *was
 	n.Name, n.Addrs, n.Routes, n.Flags = name, nil, nil, n.Flags&^device.FlagUp
@@ -184,7 +194,8 @@ func (c *call) previewChild(out *Preview, ips *plan.Addressing) error {
 	return nil
 }
 
-// previewRDMA looks at what an earlier plugin of the chain has put into the pod: before that there is nothing to look at.
+// previewRDMA looks at what an earlier plugin of the chain has put into the pod: before that there is nothing to look
+// at.
 func (c *call) previewRDMA(out *Preview) error {
 	out.IPAM = "" // the addresses are the earlier plugin's
 	prev, err := c.prev()
@@ -202,7 +213,9 @@ func (c *call) previewRDMA(out *Preview) error {
 	out.refuse(err)
 	out.refuse(c.ports(dev))
 	if dev.HCA == nil {
-		out.refuse(&failure{code: codeNoDevice, err: fmt.Errorf("device %s has no RDMA device on the host", dev.Claim())})
+		out.refuse(
+			&failure{code: codeNoDevice, err: fmt.Errorf("device %s has no RDMA device on the host", dev.Claim())},
+		)
 	}
 	if dev.HCA == nil || !move { // in shared mode the pod sees it already
 		return nil

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/fabric-cni/fabric-cni/integration/sandbox"
+	"github.com/fabric-cni/fabric-cni/internal/testkit/sandbox"
 )
 
 // CHECK names every difference, and changes nothing.
@@ -18,13 +18,32 @@ func TestCheck(t *testing.T) {
 		spoil []string
 		want  []string // in the message; none: no error
 	}{
-		"in order":       {nil, nil},
-		"down":           {[]string{"link set net1 down"}, []string{"interface state: want up, got down", "address: want 2001:db8:10::7/64, got missing", "route: want 10.20.0.0/16"}},
-		"mtu":            {[]string{"link set net1 mtu 1400"}, []string{"mtu: want 1500, got 1400"}},
-		"address":        {[]string{"addr del 192.168.10.7/24 dev net1"}, []string{"address: want 192.168.10.7/24, got missing"}},
-		"route":          {[]string{"route del 10.20.0.0/16"}, []string{"route: want 10.20.0.0/16 via 192.168.10.1, got missing"}},
-		"gone":           {[]string{"link set net1 down", "link set net1 name other"}, []string{"interface: want net1, got none"}},
-		"by altname":     {[]string{"link set net1 down", "link set net1 name other", "link property add dev other altname net1"}, []string{"interface name: want net1, got other"}},
+		"in order": {nil, nil},
+		"down": {
+			[]string{"link set net1 down"},
+			[]string{
+				"interface state: want up, got down",
+				"address: want 2001:db8:10::7/64, got missing",
+				"route: want 10.20.0.0/16",
+			},
+		},
+		"mtu": {[]string{"link set net1 mtu 1400"}, []string{"mtu: want 1500, got 1400"}},
+		"address": {
+			[]string{"addr del 192.168.10.7/24 dev net1"},
+			[]string{"address: want 192.168.10.7/24, got missing"},
+		},
+		"route": {
+			[]string{"route del 10.20.0.0/16"},
+			[]string{"route: want 10.20.0.0/16 via 192.168.10.1, got missing"},
+		},
+		"gone": {
+			[]string{"link set net1 down", "link set net1 name other"},
+			[]string{"interface: want net1, got none"},
+		},
+		"by altname": {
+			[]string{"link set net1 down", "link set net1 name other", "link property add dev other altname net1"},
+			[]string{"interface name: want net1, got other"},
+		},
 		"another's MAC":  {[]string{"link set net1 address 02:00:00:00:00:99"}, []string{"hardware address: want "}},
 		"more addresses": {[]string{"addr add 10.9.9.9/24 dev net1"}, nil},
 	}
@@ -75,7 +94,13 @@ func TestGC(t *testing.T) {
 	n.host.Veth(t, "w0", n.far, "w1")
 	n.before = n.host.State(t)
 	const second = `"ipam":{"type":"static","addresses":[{"address":"192.168.20.7/24"}]}`
-	w := call{command: "ADD", id: "c2", ifName: "net2", netns: n.pod.Path, conf: confOf("1.1.0", `"device":"w0"`, second)}
+	w := call{
+		command: "ADD",
+		id:      "c2",
+		ifName:  "net2",
+		netns:   n.pod.Path,
+		conf:    confOf("1.1.0", `"device":"w0"`, second),
+	}
 	n.must(t, n.call("ADD", conf()))
 	n.must(t, w)
 	gc := func(network, valid string) call {
@@ -112,11 +137,15 @@ func TestStatus(t *testing.T) {
 		code   uint
 		want   string
 	}{
-		"ready":           {conf: conf()},
-		"RDMA wanted":     {conf: conf(`"rdma":"exclusive"`), code: 50, want: "ib_core"},
-		"child":           {conf: confOf("1.1.0", `"mode":"ipoib","master":"ib0"`), code: 50},
-		"bad policy":      {conf: conf(), policy: `{"device":[]}`, code: 50, want: "policy.json"},
-		"no IPAM plugin":  {conf: confOf("1.1.0", `"device":"v0","ipam":{"type":"nowhere"}`), code: 50, want: "nowhere"},
+		"ready":       {conf: conf()},
+		"RDMA wanted": {conf: conf(`"rdma":"exclusive"`), code: 50, want: "ib_core"},
+		"child":       {conf: confOf("1.1.0", `"mode":"ipoib","master":"ib0"`), code: 50},
+		"bad policy":  {conf: conf(), policy: `{"device":[]}`, code: 50, want: "policy.json"},
+		"no IPAM plugin": {
+			conf: confOf("1.1.0", `"device":"v0","ipam":{"type":"nowhere"}`),
+			code: 50,
+			want: "nowhere",
+		},
 		"state directory": {conf: conf(), spoil: stateIsFile, code: 51, want: "/run/fabric-cni"},
 	}
 	for name, tt := range tests {
@@ -150,7 +179,10 @@ func TestVersion(t *testing.T) {
 	var v struct {
 		Supported []string `json:"supportedVersions"`
 	}
-	if err := json.Unmarshal([]byte(n.must(t, call{command: "VERSION", conf: `{"cniVersion":"1.1.0"}`}).stdout), &v); err != nil {
+	if err := json.Unmarshal(
+		[]byte(n.must(t, call{command: "VERSION", conf: `{"cniVersion":"1.1.0"}`}).stdout),
+		&v,
+	); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"}, v.Supported); diff != "" {

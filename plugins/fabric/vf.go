@@ -8,10 +8,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fabric-cni/fabric-cni/pkg/apply"
+	"github.com/fabric-cni/fabric-cni/internal/apply"
+	"github.com/fabric-cni/fabric-cni/internal/inventory"
+	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
-	"github.com/fabric-cni/fabric-cni/pkg/inventory"
-	"github.com/fabric-cni/fabric-cni/pkg/journal"
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 	"github.com/fabric-cni/fabric-cni/pkg/plan"
 )
@@ -79,13 +79,28 @@ func isUserspace(dev *inventory.Device, driver string) bool {
 func (c *call) virtual(dev *inventory.Device) (*virtual, error) {
 	want := &c.cfg.VF
 	if want.IBKubernetes && want.IBKubernetesState != "configured" {
-		return nil, &failure{code: codeTryAgain, err: fmt.Errorf("ib-kubernetes has not configured the partition of this pod yet (args.cni.mellanox.infiniband.app is %q)", want.IBKubernetesState),
-			todo: "try again; is ib-kubernetes running, with a plugin of the type \"ib-sriov\" in its sights?"}
+		return nil, &failure{
+			code: codeTryAgain,
+			err: fmt.Errorf(
+				"ib-kubernetes has not configured the partition of this pod yet (args.cni.mellanox.infiniband.app "+
+					"is %q)",
+				want.IBKubernetesState,
+			),
+			todo: "try again; is ib-kubernetes running, with a plugin of the type \"ib-sriov\" in its sights?",
+		}
 	}
 	driver := c.host.Driver(dev.Address)
 	if want.VFIO && !slices.Contains(userspace, driver) {
-		return nil, &failure{code: codeBadConfig, err: fmt.Errorf("field \"vfioPciMode\": device %s is bound to driver %q, not to one of %v", dev.Claim(), driver, userspace),
-			todo: "bind it to vfio-pci, or remove the field"}
+		return nil, &failure{
+			code: codeBadConfig,
+			err: fmt.Errorf(
+				"field \"vfioPciMode\": device %s is bound to driver %q, not to one of %v",
+				dev.Claim(),
+				driver,
+				userspace,
+			),
+			todo: "bind it to vfio-pci, or remove the field",
+		}
 	}
 	vf, err := c.host.VF(dev)
 	if err != nil {
@@ -102,8 +117,16 @@ func (c *call) virtual(dev *inventory.Device) (*virtual, error) {
 	}
 	if vf.PFName == "" {
 		if asked := askedVF(want); len(asked) > 0 {
-			return nil, &failure{code: codeNoDevice, err: fmt.Errorf("field %q: PF %s of %s has no netdev on the host, through which its VFs are configured", asked[0], vf.PF.Name, dev.Claim()),
-				todo: "return the PF to the host, load its driver (ib_ipoib for InfiniBand), or remove the field"}
+			return nil, &failure{
+				code: codeNoDevice,
+				err: fmt.Errorf(
+					"field %q: PF %s of %s has no netdev on the host, through which its VFs are configured",
+					asked[0],
+					vf.PF.Name,
+					dev.Claim(),
+				),
+				todo: "return the PF to the host, load its driver (ib_ipoib for InfiniBand), or remove the field",
+			}
 		}
 		return nil, nil
 	}
@@ -120,8 +143,15 @@ func (c *call) noVF(dev *inventory.Device) error {
 	if len(asked) == 0 {
 		return nil
 	}
-	return &failure{code: codeBadConfig, err: fmt.Errorf("field %q: it is a setting of a virtual function, and device %s is none", asked[0], dev.Claim()),
-		todo: "remove the field, or select a VF"}
+	return &failure{
+		code: codeBadConfig,
+		err: fmt.Errorf(
+			"field %q: it is a setting of a virtual function, and device %s is none",
+			asked[0],
+			dev.Claim(),
+		),
+		todo: "remove the field, or select a VF",
+	}
 }
 
 // fitsVF refuses settings of the other kind of VF.
@@ -132,7 +162,17 @@ func (c *call) fitsVF(vf *device.VF) error {
 	}
 	for _, f := range askedVF(&c.cfg.VF) {
 		if slices.Contains(others, f) {
-			return &failure{code: codeBadConfig, err: fmt.Errorf("field %q: VF %d of %s is %s one, which has no such setting", f, vf.Index, vf.PFName, kind), todo: "remove the field"}
+			return &failure{
+				code: codeBadConfig,
+				err: fmt.Errorf(
+					"field %q: VF %d of %s is %s one, which has no such setting",
+					f,
+					vf.Index,
+					vf.PFName,
+					kind,
+				),
+				todo: "remove the field",
+			}
 		}
 	}
 	return nil
@@ -155,16 +195,28 @@ func askedVF(want *netconf.VF) []string {
 	return out
 }
 
-// guids makes sure that an InfiniBand VF has a GUID, and that nobody else has it: the subnet manager knows a port by it,
-// and gives it the partitions of whoever had it before.
+// guids makes sure that an InfiniBand VF has a GUID, and that nobody else has it: the subnet manager knows a port by
+// it, and gives it the partitions of whoever had it before.
 func (c *call) guids(dev *inventory.Device, v *virtual) error {
 	if !v.vf.IB || isUserspace(dev, v.vf.Driver) && v.guid == nil {
 		return nil
 	}
 	if v.guid == nil {
 		if dev.HCA != nil && dev.HCA.NodeGUID.IsUnset() {
-			return &failure{code: codePortDown, err: fmt.Errorf("VF %d of %s (%s) has no GUID (%s), so no subnet manager brings its port up", v.vf.Index, v.vf.PFName, dev.Claim(), dev.HCA.NodeGUID),
-				todo: "configure one: \"guid\", runtimeConfig.infinibandGUID (capability infinibandGUID), or ip link set " + v.vf.PFName + " vf " + fmt.Sprint(v.vf.Index) + " node_guid and port_guid"}
+			return &failure{
+				code: codePortDown,
+				err: fmt.Errorf(
+					"VF %d of %s (%s) has no GUID (%s), so no subnet manager brings its port up",
+					v.vf.Index,
+					v.vf.PFName,
+					dev.Claim(),
+					dev.HCA.NodeGUID,
+				),
+				todo: "configure one: \"guid\", runtimeConfig.infinibandGUID (capability infinibandGUID), or ip " +
+					"link set " + v.vf.PFName + " vf " + fmt.Sprint(
+					v.vf.Index,
+				) + " node_guid and port_guid",
+			}
 		}
 		return nil
 	}
@@ -178,7 +230,11 @@ func (c *call) guids(dev *inventory.Device, v *virtual) error {
 		}
 	}
 	if holder != "" {
-		return &failure{code: codeInUse, err: fmt.Errorf("field \"guid\": value %s: %s has this GUID already", v.guid, holder), todo: "choose another one: a GUID is unique in its fabric"}
+		return &failure{
+			code: codeInUse,
+			err:  fmt.Errorf("field \"guid\": value %s: %s has this GUID already", v.guid, holder),
+			todo: "choose another one: a GUID is unique in its fabric",
+		}
 	}
 	return nil
 }
@@ -194,7 +250,8 @@ func (c *call) guidInPod(g device.GUID) (string, error) {
 		if e.Key == c.key || e.BootID != boot {
 			continue
 		}
-		had := e.VF != nil && e.VF.GUID == g || e.HCA != nil && e.MoveRDMA && (e.VF == nil || e.VF.GUID == 0) && e.HCA.NodeGUID == g
+		had := e.VF != nil && e.VF.GUID == g ||
+			e.HCA != nil && e.MoveRDMA && (e.VF == nil || e.VF.GUID == 0) && e.HCA.NodeGUID == g
 		if had && c.alive(e) {
 			return "container " + e.ContainerID + " (" + e.IfName + ", device " + e.Claim + ")", nil
 		}
@@ -305,8 +362,17 @@ func (c *call) functions(dev *inventory.Device) error {
 		if e, err := c.store.Load(owner); err == nil && !c.alive(e) {
 			continue
 		}
-		return &failure{code: codeInUse, err: fmt.Errorf("VF %s of PF %s is in use by container %s as %s", vf.Name, dev.Claim(), owner.ContainerID, owner.IfName),
-			todo: "delete that pod first"}
+		return &failure{
+			code: codeInUse,
+			err: fmt.Errorf(
+				"VF %s of PF %s is in use by container %s as %s",
+				vf.Name,
+				dev.Claim(),
+				owner.ContainerID,
+				owner.IfName,
+			),
+			todo: "delete that pod first",
+		}
 	}
 	return nil
 }

@@ -1,5 +1,5 @@
-// Command testreport turns the stream of `go test -json` into what a reader wants: the output of what failed, every skip,
-// and one closing line for each package. In CI a skip that scripts/skips.txt does not allow there is a failure.
+// Command testreport turns the stream of `go test -json` into what a reader wants: the output of what failed, every
+// skip, and one closing line for each package. In CI a skip that scripts/skips.txt does not allow there is a failure.
 //
 //	go test -json ./... | go run ./scripts/testreport [-v]
 package main

@@ -1,5 +1,6 @@
-// Command kubeall is etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet and kubectl in one binary, chosen
-// by argv[0]: one link instead of six. It is a module of its own: nothing of this belongs into the product's go.mod.
+// Command kubeall is etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet and kubectl in one binary,
+// chosen by argv[0]: one link instead of six. It is a module of its own: nothing of this belongs into the product's
+// go.mod.
 package main
 
 import (

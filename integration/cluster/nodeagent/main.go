@@ -1,5 +1,6 @@
-// Command nodeagent runs in a node that is a guest of the lab, and gives the tests a way in: commands, and the state of the node as
-// a value. It listens on a port that QEMU forwards into the network namespace of the tests and nowhere else.
+// Command nodeagent runs in a node that is a guest of the lab, and gives the tests a way in: commands, and the state of
+// the node as a value. It listens on a port that QEMU forwards into the network namespace of the tests and nowhere
+// else.
 package main
 
 import (

@@ -15,12 +15,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fabric-cni/fabric-cni/integration/lab/guest"
-	"github.com/fabric-cni/fabric-cni/pkg/agent/metrics"
-	"github.com/fabric-cni/fabric-cni/pkg/agent/network"
-	"github.com/fabric-cni/fabric-cni/pkg/agent/repair"
-	"github.com/fabric-cni/fabric-cni/pkg/agent/settings"
-	"github.com/fabric-cni/fabric-cni/pkg/agent/survey"
-	"github.com/fabric-cni/fabric-cni/pkg/journal"
+	"github.com/fabric-cni/fabric-cni/internal/agent/metrics"
+	"github.com/fabric-cni/fabric-cni/internal/agent/network"
+	"github.com/fabric-cni/fabric-cni/internal/agent/repair"
+	"github.com/fabric-cni/fabric-cni/internal/agent/settings"
+	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
+	"github.com/fabric-cni/fabric-cni/internal/journal"
 )
 
 func TestMain(m *testing.M) { guest.Main(m) }
@@ -55,7 +55,9 @@ func TestAgentSurvey(t *testing.T) {
 	}
 	for _, r := range n.Rails {
 		d := before[r.HCA]
-		if d.ID != "platform/"+r.Bus || d.Netdev != r.Netdev || d.Active() != r.Active || d.InPod() || d.Refused != nil || d.LinkLayer() != "InfiniBand" {
+		if d.ID != "platform/"+r.Bus || d.Netdev != r.Netdev || d.Active() != r.Active || d.InPod() ||
+			d.Refused != nil ||
+			d.LinkLayer() != "InfiniBand" {
 			t.Errorf("%s: %+v", r.HCA, d)
 		}
 		if len(d.Files) < 3 || !slices.Contains(d.Files, "/dev/infiniband/rdma_cm") {
@@ -75,16 +77,29 @@ func TestAgentSurvey(t *testing.T) {
 	pod := guest.NewPod(t, "pod")
 	attach(pod, "ADD", "ibs108").Must(t)
 	in := look(t)["mlx5_0"]
-	if !in.InPod() || !in.Active() || in.ID != before["mlx5_0"].ID || !slices.Equal(in.Files, before["mlx5_0"].Files) || in.Holder.ContainerID != "pod" {
+	if !in.InPod() || !in.Active() || in.ID != before["mlx5_0"].ID || !slices.Equal(in.Files, before["mlx5_0"].Files) ||
+		in.Holder.ContainerID != "pod" {
 		t.Errorf("in the pod: %+v", in)
 	}
 	if in.Prefix != before["mlx5_0"].Prefix || in.RateGb != before["mlx5_0"].RateGb || in.RateGb == 0 {
-		t.Errorf("in the pod prefix %q and rate %v, on the host %q and %v", in.Prefix, in.RateGb, before["mlx5_0"].Prefix, before["mlx5_0"].RateGb)
+		t.Errorf(
+			"in the pod prefix %q and rate %v, on the host %q and %v",
+			in.Prefix,
+			in.RateGb,
+			before["mlx5_0"].Prefix,
+			before["mlx5_0"].RateGb,
+		)
 	}
 	discovered(t, list(look(t)), fmt.Sprintf("ib-%vg", in.RateGb), 4)
 	// What kubelet is told is the same, wherever the device is.
 	f := settings.Fabric{Name: "ib", Mode: settings.Exclusive, Match: settings.Match{LinkLayer: "InfiniBand"}}
-	was, is := network.Units(&f, network.Assign([]settings.Fabric{f}, list(before), nil)["ib"]), network.Units(&f, network.Assign([]settings.Fabric{f}, list(look(t)), nil)["ib"])
+	was, is := network.Units(
+		&f,
+		network.Assign([]settings.Fabric{f}, list(before), nil)["ib"],
+	), network.Units(
+		&f,
+		network.Assign([]settings.Fabric{f}, list(look(t)), nil)["ib"],
+	)
 	if len(was) != len(n.Rails) || fmt.Sprint(was) != fmt.Sprint(is) {
 		t.Errorf("units\n%v, were\n%v", is, was)
 	}
@@ -184,8 +199,14 @@ func TestAgentRepairs(t *testing.T) {
 		c.Must(t)
 	}
 	now := time.Now().Add(time.Hour)
-	l := repair.Loop{Store: journal.Store{Dir: journal.DefaultDir}, Plugin: filepath.Join(guest.BinDir(), "fabric"), Grace: time.Minute,
-		CallTimeout: time.Minute, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Now: func() time.Time { return now }}
+	l := repair.Loop{
+		Store:       journal.Store{Dir: journal.DefaultDir},
+		Plugin:      filepath.Join(guest.BinDir(), "fabric"),
+		Grace:       time.Minute,
+		CallTimeout: time.Minute,
+		Log:         slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Now:         func() time.Time { return now },
+	}
 	if got := l.Once(t.Context()); len(got) != 0 {
 		t.Fatalf("repaired a live pod: %v", got)
 	}

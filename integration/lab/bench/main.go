@@ -54,10 +54,20 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.IntVar(&o.cycles, "cycles", 30, "how often everything is measured")
-	flags.StringVar(&o.groups, "groups", ".*", "regular `expression`: which of version ipoib netdev child journal rails vf shared")
+	flags.StringVar(
+		&o.groups,
+		"groups",
+		".*",
+		"regular `expression`: which of version ipoib netdev child journal rails vf shared",
+	)
 	flags.StringVar(&o.plugin, "plugin", "", "`build` of the plugin to measure instead of one made here")
 	flags.StringVar(&o.previous, "previous", "", "another `build` of the plugin to measure beside this one")
-	flags.BoolVar(&o.counted, "counted", false, "time by instructions executed: exact on a busy machine, but not what targets are for")
+	flags.BoolVar(
+		&o.counted,
+		"counted",
+		false,
+		"time by instructions executed: exact on a busy machine, but not what targets are for",
+	)
 	flags.StringVar(&o.keep, "keep", "", "`file` for all samples, as JSON")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -92,7 +102,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		{"vf", []string{"ib_core.netns_mode=0"}, append(lab.VirtioNet(1), lab.SRIOV(4)...)},
 		{"shared", nil, lab.VirtioNet(1)},
 	} {
-		if err := boot(ctx, kernels[0], dir, system.groups, lab.Spec{Append: system.append, Devices: system.devices}, o, set, stderr); err != nil {
+		if err := boot(
+			ctx,
+			kernels[0],
+			dir,
+			system.groups,
+			lab.Spec{Append: system.append, Devices: system.devices},
+			o,
+			set,
+			stderr,
+		); err != nil {
 			return err
 		}
 	}
@@ -111,8 +130,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return report(stdout, set)
 }
 
-// load is what else this machine has to do, in processes: a guest that has to share its CPU measures the others too, and
-// the longer an operation is, the more of them.
+// load is what else this machine has to do, in processes: a guest that has to share its CPU measures the others too,
+// and the longer an operation is, the more of them.
 func load() string {
 	b, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
@@ -121,9 +140,17 @@ func load() string {
 	return strings.Fields(string(b))[0]
 }
 
-// boot measures groups in one guest. The binaries run from the guest's memory: started from the share they would measure
-// that.
-func boot(ctx context.Context, k lab.Kernel, dir, groups string, spec lab.Spec, o options, set *sample.Set, log io.Writer) error {
+// boot measures groups in one guest. The binaries run from the guest's memory: started from the share they would
+// measure that.
+func boot(
+	ctx context.Context,
+	k lab.Kernel,
+	dir, groups string,
+	spec lab.Spec,
+	o options,
+	set *sample.Set,
+	log io.Writer,
+) error {
 	chosen, err := choose(groups, o.groups)
 	if err != nil || chosen == "" {
 		return err
@@ -132,8 +159,13 @@ func boot(ctx context.Context, k lab.Kernel, dir, groups string, spec lab.Spec, 
 	if err != nil {
 		return err
 	}
-	spec.Script = fmt.Sprintf("set -e\nmkdir /run/bench\ncp %s/* /run/bench/\nexec /run/bench/inguest -bin /run/bench -cycles %d -groups '%s' -out /out/samples\n",
-		dir, o.cycles, chosen)
+	spec.Script = fmt.Sprintf(
+		"set -e\nmkdir /run/bench\ncp %s/* /run/bench/\nexec /run/bench/inguest -bin /run/bench -cycles %d -groups "+
+			"'%s' -out /out/samples\n",
+		dir,
+		o.cycles,
+		chosen,
+	)
 	spec.OutDir, spec.Output, spec.Counted = out, log, o.counted
 	spec.Timeout = 5*time.Minute + time.Duration(o.cycles)*time.Minute
 	res, err := lab.Run(ctx, k, spec)

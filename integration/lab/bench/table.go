@@ -17,7 +17,10 @@ func choose(groups, expression string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("flag -groups: %w", err)
 	}
-	return strings.Join(slices.DeleteFunc(strings.Split(groups, "|"), func(g string) bool { return !want.MatchString(g) }), "|"), nil
+	return strings.Join(
+		slices.DeleteFunc(strings.Split(groups, "|"), func(g string) bool { return !want.MatchString(g) }),
+		"|",
+	), nil
 }
 
 // target is a ratio that is to be reached.
@@ -30,7 +33,14 @@ type target struct {
 }
 
 var targets = append(slices.Concat(
-	both("IPoIB + RDMA, exclusive", "ipoib/fabric", "floor exec'd once, IPAM exec'd", 1.10, 1.10, "ipoib/floor-once-ipam"),
+	both(
+		"IPoIB + RDMA, exclusive",
+		"ipoib/fabric",
+		"floor exec'd once, IPAM exec'd",
+		1.10,
+		1.10,
+		"ipoib/floor-once-ipam",
+	),
 	both("IPoIB + RDMA, exclusive", "ipoib/fabric", "host-device, netdev only", 1.00, 1.05, "ipoib/host-device"),
 	both("plain netdev", "netdev/fabric", "host-device", 0.65, 0.80, "netdev/host-device"),
 	both("IPoIB, shared mode", "shared/fabric", "host-device", 0.65, 0.80, "shared/host-device"),
@@ -85,11 +95,20 @@ func report(w io.Writer, set *sample.Set) error {
 		if group == "rails" {
 			floor = set.Series["rails/floor-sequence"+verb]
 		}
-		if floor != nil && !strings.HasPrefix(rest, "floor/") && !strings.HasPrefix(rest, "floor-seq") && !strings.HasPrefix(rest, "ipam/") {
+		if floor != nil && !strings.HasPrefix(rest, "floor/") && !strings.HasPrefix(rest, "floor-seq") &&
+			!strings.HasPrefix(rest, "ipam/") {
 			ratio = fmt.Sprintf("%.2f", sample.Median(v)/sample.Median(floor))
 		}
-		fmt.Fprintf(t, "%s\t%.1f\t%.1f\t%.1f\t%.1f\t%s\t\n", name, sample.Median(v), sample.Quantile(v, 0.25), sample.Quantile(v, 0.75),
-			sample.Quantile(v, 0), ratio)
+		fmt.Fprintf(
+			t,
+			"%s\t%.1f\t%.1f\t%.1f\t%.1f\t%s\t\n",
+			name,
+			sample.Median(v),
+			sample.Quantile(v, 0.25),
+			sample.Quantile(v, 0.75),
+			sample.Quantile(v, 0),
+			ratio,
+		)
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -98,8 +117,9 @@ func report(w io.Writer, set *sample.Set) error {
 	return reportTargets(w, set)
 }
 
-// reportTargets prints three ratios: that of the medians, which the target is for; the median of the ratios within a cycle,
-// which a change of the machine's load disturbs less; and that of the fastest, which are those that were disturbed least.
+// reportTargets prints three ratios: that of the medians, which the target is for; the median of the ratios within a
+// cycle, which a change of the machine's load disturbs less; and that of the fastest, which are those that were
+// disturbed least.
 func reportTargets(w io.Writer, set *sample.Set) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "operation\tagainst\tmedians\tin pairs\tminima\tat most\t")
@@ -109,9 +129,19 @@ func reportTargets(w io.Writer, set *sample.Set) error {
 			continue
 		}
 		ratio := sample.Median(a) / sample.Median(b)
-		fmt.Fprintf(t, "%s\t%s\t%.2f\t%.2f\t%.2f\t%.2f\t%s\n", x.what, x.words, ratio, sample.Median(sample.Ratios(a, b)),
-			slices.Min(a)/slices.Min(b), x.most, verdict(ratio <= x.most))
-		if p, ok := set.Series[strings.Replace(x.of, "/fabric/", "/previous/", 1)]; ok && strings.Contains(x.of, "/fabric/") {
+		fmt.Fprintf(
+			t,
+			"%s\t%s\t%.2f\t%.2f\t%.2f\t%.2f\t%s\n",
+			x.what,
+			x.words,
+			ratio,
+			sample.Median(sample.Ratios(a, b)),
+			slices.Min(a)/slices.Min(b),
+			x.most,
+			verdict(ratio <= x.most),
+		)
+		if p, ok := set.Series[strings.Replace(x.of, "/fabric/", "/previous/", 1)]; ok &&
+			strings.Contains(x.of, "/fabric/") {
 			fmt.Fprintf(t, "  the same\tthe previous build\t%.3f\t%.3f\t%.3f\t\t\n", sample.Median(a)/sample.Median(p),
 				sample.Median(sample.Ratios(a, p)), slices.Min(a)/slices.Min(p))
 		}

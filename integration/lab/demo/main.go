@@ -1,5 +1,5 @@
-// Command demo boots the lab as a node with four rails and runs scripts/demo.sh in it. It exits with 1 if the node is not
-// afterwards what it was before.
+// Command demo boots the lab as a node with four rails and runs scripts/demo.sh in it. It exits with 1 if the node is
+// not afterwards what it was before.
 package main
 
 import (
@@ -74,7 +74,11 @@ func onHost(ctx context.Context, root, bin string, stdout io.Writer) error {
 	if err := build(ctx, root, bin); err != nil {
 		return err
 	}
-	fmt.Fprintf(stdout, "Booting a node with simulated HCAs: Linux %s in QEMU, emulated, a few seconds ...\n", kernel.Release)
+	fmt.Fprintf(
+		stdout,
+		"Booting a node with simulated HCAs: Linux %s in QEMU, emulated, a few seconds ...\n",
+		kernel.Release,
+	)
 	res, err := lab.Run(ctx, kernel, lab.Spec{
 		Script:  fmt.Sprintf("export FABRIC_DEMO_COLOR=%s\ncd %s && exec %sdemo -guest %s\n", color(), root, bin, bin),
 		Append:  []string{"ib_core.netns_mode=0"}, // exclusive, as "options ib_core netns_mode=0" in modprobe.d
@@ -88,7 +92,13 @@ func onHost(ctx context.Context, root, bin string, stdout io.Writer) error {
 	if res.Status != 0 {
 		return fmt.Errorf("failed in the guest, exit status %d", res.Status)
 	}
-	fmt.Fprintf(stdout, "\nDone in %.0f s, of which %.0f s to boot.\n%s", time.Since(begin).Seconds(), res.Boot.Seconds(), realHost)
+	fmt.Fprintf(
+		stdout,
+		"\nDone in %.0f s, of which %.0f s to boot.\n%s",
+		time.Since(begin).Seconds(),
+		res.Boot.Seconds(),
+		realHost,
+	)
 	return nil
 }
 

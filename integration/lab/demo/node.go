@@ -14,9 +14,9 @@ import (
 	"github.com/fabric-cni/fabric-cni/integration/lab/guest"
 )
 
-// hcas are the simulated HCAs in the order of fakeib's parameters. The node is one of many like it: four rails, two ports
-// that nobody has cabled. The last four stand for the next node, so that there is somebody to ping: all of them are
-// plugged into one fabric.
+// hcas are the simulated HCAs in the order of fakeib's parameters. The node is one of many like it: four rails, two
+// ports that nobody has cabled. The last four stand for the next node, so that there is somebody to ping: all of them
+// are plugged into one fabric.
 var hcas = []struct {
 	name, netdev string
 	state        int
@@ -40,9 +40,27 @@ func inGuest(ctx context.Context, bin string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, "scripts/demo.sh", "--yes", "--down", "ibs116", "ibs108", "ibs110", "ibs112", "ibs114", "--",
-		"ibs208", "ibs210", "ibs212", "ibs214")
-	cmd.Env = append(os.Environ(), "FABRIC_DEMO_PEER=on the devices of the next node (mlx5_8 to mlx5_11 stand for it here)", "FABRIC_BIN=/opt/cni/bin")
+	cmd := exec.CommandContext(
+		ctx,
+		"scripts/demo.sh",
+		"--yes",
+		"--down",
+		"ibs116",
+		"ibs108",
+		"ibs110",
+		"ibs112",
+		"ibs114",
+		"--",
+		"ibs208",
+		"ibs210",
+		"ibs212",
+		"ibs214",
+	)
+	cmd.Env = append(
+		os.Environ(),
+		"FABRIC_DEMO_PEER=on the devices of the next node (mlx5_8 to mlx5_11 stand for it here)",
+		"FABRIC_BIN=/opt/cni/bin",
+	)
 	cmd.Stdout, cmd.Stderr = stdout, stdout
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("scripts/demo.sh: %w", err)
@@ -54,8 +72,15 @@ func inGuest(ctx context.Context, bin string, stdout io.Writer) error {
 	if diff != "" {
 		return fmt.Errorf("the host is not what it was (-before +after):\n%s", diff)
 	}
-	fmt.Fprintf(stdout, "\n   IDENTICAL, also by the lab's own eyes: %d links with every attribute and sysctl, %d routes, %d rules,\n"+
-		"   %d RDMA devices, and no file left in /run/fabric-cni or /var/lib/cni.\n", len(before.Links), len(before.Routes), len(before.Rules), len(before.RDMA))
+	fmt.Fprintf(
+		stdout,
+		"\n   IDENTICAL, also by the lab's own eyes: %d links with every attribute and sysctl, %d routes, %d rules,\n"+
+			"   %d RDMA devices, and no file left in /run/fabric-cni or /var/lib/cni.\n",
+		len(before.Links),
+		len(before.Routes),
+		len(before.Rules),
+		len(before.RDMA),
+	)
 	return nil
 }
 
@@ -123,8 +148,8 @@ func shell(ctx context.Context, script string) error {
 // patience is for what the kernel does by itself: carriers, link-local addresses.
 const patience = 20 * time.Second
 
-// settled returns the state of the host once every active port has its carrier, duplicate address detection is over, and two
-// states in a row are equal.
+// settled returns the state of the host once every active port has its carrier, duplicate address detection is over,
+// and two states in a row are equal.
 func settled() (guest.State, error) {
 	var last guest.State
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
@@ -147,7 +172,8 @@ func settled() (guest.State, error) {
 func ready(s guest.State) bool {
 	for _, h := range hcas {
 		carrier, err := os.ReadFile(filepath.Join("/sys/class/net", h.netdev, "carrier"))
-		active := err == nil && string(carrier) == "1\n" && strings.Contains(strings.Join(s.Addrs[h.netdev], ""), "address fe80:")
+		active := err == nil && string(carrier) == "1\n" &&
+			strings.Contains(strings.Join(s.Addrs[h.netdev], ""), "address fe80:")
 		if h.state == guest.Active && !active {
 			return false
 		}

@@ -99,8 +99,15 @@ func (c Call) run(ctx context.Context) (Outcome, error) {
 	}
 	cmd := exec.CommandContext(ctx, filepath.Join(BinDir(), plugin))
 	cmd.Env = append([]string{
-		"PATH=" + os.Getenv("PATH"), "CNI_PATH=" + BinDir(), "CNI_COMMAND=" + c.Command, "CNI_CONTAINERID=" + c.ContainerID,
-		"CNI_NETNS=" + c.Netns, "CNI_IFNAME=" + c.IfName, "CNI_ARGS=" + c.Args,
+		"PATH=" + os.Getenv(
+			"PATH",
+		),
+		"CNI_PATH=" + BinDir(),
+		"CNI_COMMAND=" + c.Command,
+		"CNI_CONTAINERID=" + c.ContainerID,
+		"CNI_NETNS=" + c.Netns,
+		"CNI_IFNAME=" + c.IfName,
+		"CNI_ARGS=" + c.Args,
 	}, c.Env...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), &stdout, &stderr

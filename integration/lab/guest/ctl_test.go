@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// ctl runs fabricctl and returns what it prints. 3 is its status for "done, and something is wrong with what was looked at".
+// ctl runs fabricctl and returns what it prints. 3 is its status for "done, and something is wrong with what was looked
+// at".
 func ctl(t *testing.T, status int, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(filepath.Join(BinDir(), "fabricctl"), args...)
@@ -24,7 +25,14 @@ func ctl(t *testing.T, status int, args ...string) string {
 		t.Fatal(err)
 	}
 	if got := cmd.ProcessState.ExitCode(); got != status {
-		t.Errorf("fabricctl %s: exit status %d, want %d: %s%s", strings.Join(args, " "), got, status, stdout.String(), stderr.String())
+		t.Errorf(
+			"fabricctl %s: exit status %d, want %d: %s%s",
+			strings.Join(args, " "),
+			got,
+			status,
+			stdout.String(),
+			stderr.String(),
+		)
 	}
 	if strings.Contains(stderr.String(), "goroutine ") {
 		t.Errorf("fabricctl %s: %s", strings.Join(args, " "), stderr.String())
@@ -51,7 +59,14 @@ func TestCtlLooks(t *testing.T) {
 	if err := json.Unmarshal([]byte(ctl(t, 0, "discover", "-o", "json")), &picture); err != nil || len(picture) == 0 {
 		t.Errorf("discover -o json: %v, %v", picture, err)
 	}
-	if svg := ctl(t, 0, "discover", "-o", "svg"); !strings.HasPrefix(svg, "<svg") || !containsAll(svg, "mlx5_7", "ibs114") {
+	if svg := ctl(
+		t,
+		0,
+		"discover",
+		"-o",
+		"svg",
+	); !strings.HasPrefix(svg, "<svg") ||
+		!containsAll(svg, "mlx5_7", "ibs114") {
 		t.Errorf("discover -o svg: %.200s", svg)
 	}
 	if list := ctl(t, 0, "list"); !containsAll(list, "pod", "net1", "fakeib.0", "attached") {
@@ -71,7 +86,14 @@ func TestCtlPlan(t *testing.T) {
 	}
 	shell(t, "cat >"+file+" <<'CONF'\n"+string(conf)+"\nCONF")
 	plan := ctl(t, 0, "plan", "--netns", pod.Path, "-f", file)
-	if !containsAll(plan, "rdma dev set mlx5_3 netns $POD", "rdma dev set mlx5_3 name rail", "netns $POD name net1 up", "altname ibs110", "netns 1") {
+	if !containsAll(
+		plan,
+		"rdma dev set mlx5_3 netns $POD",
+		"rdma dev set mlx5_3 name rail",
+		"netns $POD name net1 up",
+		"altname ibs110",
+		"netns 1",
+	) {
 		t.Errorf("plan: %s", plan)
 	}
 	// A port that is down: what ADD would say.
@@ -109,7 +131,20 @@ func TestCtlRepair(t *testing.T) {
 func TestCtlDoctor(t *testing.T) {
 	S1(t)
 	Unchanged(t)
-	if out := ctl(t, 0, "doctor", "host", "--all"); !containsAll(out, "OK ", "WARN  host-port-state", "mlx5_5:1", "mlx5_6:1", "cure:") {
+	if out := ctl(
+		t,
+		0,
+		"doctor",
+		"host",
+		"--all",
+	); !containsAll(
+		out,
+		"OK ",
+		"WARN  host-port-state",
+		"mlx5_5:1",
+		"mlx5_6:1",
+		"cure:",
+	) {
 		t.Errorf("doctor host: %s", out)
 	}
 	if out := ctl(t, 0, "doctor", "explain", "Port number 1 state is Down"); len(out) == 0 {
@@ -135,7 +170,13 @@ func TestCtlPlanChained(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "conf")
 	shell(t, "cat >"+file+" <<'CONF'\n"+string(conf)+"\nCONF")
 	plan := ctl(t, 0, "plan", "--netns", pod.Path, "-f", file)
-	if !containsAll(plan, "rdma dev set mlx5_1 netns $POD", "ip addr add 10.0.0.5/24", "# DEL", "rdma dev set mlx5_1 netns 1") {
+	if !containsAll(
+		plan,
+		"rdma dev set mlx5_1 netns $POD",
+		"ip addr add 10.0.0.5/24",
+		"# DEL",
+		"rdma dev set mlx5_1 netns 1",
+	) {
 		t.Errorf("plan: %s", plan)
 	}
 	pod.hasHCA(t)

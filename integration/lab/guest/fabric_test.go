@@ -73,7 +73,13 @@ func ping(t *testing.T, from *Pod, address string) {
 }
 
 func TestFabricPorts(t *testing.T) {
-	Fabric{Num: 6, Names: []string{"mlx5_0", "mlx5_3", "mlx5_4", "mlx5_7", "mlx5_5", "mlx5_6"}, States: []int{4, 4, 4, 4, 1, 2}}.Load(t)
+	Fabric{
+		Num:    6,
+		Names:  []string{"mlx5_0", "mlx5_3", "mlx5_4", "mlx5_7", "mlx5_5", "mlx5_6"},
+		States: []int{4, 4, 4, 4, 1, 2},
+	}.Load(
+		t,
+	)
 	got, err := Ports()
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +92,10 @@ func TestFabricPorts(t *testing.T) {
 		t.Errorf("ports (-want +got):\n%s", diff)
 	}
 	for hca, want := range map[string]string{"mlx5_0": "0x1", "mlx5_7": "0x4", "mlx5_5": "0x0", "mlx5_6": "0x0"} {
-		if lid, err := os.ReadFile("/sys/class/infiniband/" + hca + "/ports/1/lid"); err != nil || strings.TrimSpace(string(lid)) != want {
+		if lid, err := os.ReadFile(
+			"/sys/class/infiniband/" + hca + "/ports/1/lid",
+		); err != nil ||
+			strings.TrimSpace(string(lid)) != want {
 			t.Errorf("LID of %s is %q, %v, want %s", hca, lid, err, want)
 		}
 	}

@@ -14,7 +14,11 @@ import (
 func TestFactMoveDestroysIPoIB(t *testing.T) {
 	Fabric{Num: 3}.Load(t)
 	host, pod, other := Host(t), NewPod(t, "pod"), NewPod(t, "other")
-	shell(t, "ip link set ib1 name ibs110 mtu 1500 alias mine up; ip address add 10.0.0.1/24 dev ibs110; ip link property add dev ibs110 altname rail1")
+	shell(
+		t,
+		"ip link set ib1 name ibs110 mtu 1500 alias mine up; ip address add 10.0.0.1/24 dev ibs110; ip link "+
+			"property add dev ibs110 altname rail1",
+	)
 	for _, child := range []string{"stays", "goes"} {
 		if err := Child(host, "ibs110", child, map[string]uint16{"stays": 0x8001, "goes": 0x8002}[child]); err != nil {
 			t.Fatal(err)
@@ -40,7 +44,8 @@ func TestFactMoveDestroysIPoIB(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := l.Attrs()
-	if now.Name != want || now.Index == old.Index && !recreatesInPod(t) || now.MTU == 1500 || now.Alias != "" || now.RawFlags&unix.IFF_UP != 0 {
+	if now.Name != want || now.Index == old.Index && !recreatesInPod(t) || now.MTU == 1500 || now.Alias != "" ||
+		now.RawFlags&unix.IFF_UP != 0 {
 		t.Errorf("the new netdev is %+v, want name %s and nothing of the old one", now, want)
 	}
 	// Fact 10: of the hardware address only the port GUID stays.
@@ -185,7 +190,11 @@ func TestFactMoveLosesConfiguration(t *testing.T) {
 	Fabric{Num: 2}.Load(t)
 	host, pod := Host(t), NewPod(t, "pod")
 	h := pod.Handle(t)
-	shell(t, "ip link property add dev ib0 altname rail0; ip link set ib0 mtu 1500 alias mine up; ip address add 10.0.0.1/24 dev ib0; ip route add 10.1.0.0/16 via 10.0.0.2")
+	shell(
+		t,
+		"ip link property add dev ib0 altname rail0; ip link set ib0 mtu 1500 alias mine up; ip address add "+
+			"10.0.0.1/24 dev ib0; ip route add 10.1.0.0/16 via 10.0.0.2",
+	)
 	if err := MoveLink(mustLink(t, host, "ib0").Index, pod.Path, "net1"); err != nil {
 		t.Fatal(err)
 	}

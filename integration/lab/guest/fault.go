@@ -49,7 +49,11 @@ func Points(t testing.TB, c Call) ([]string, Outcome) {
 func RunWithFault(t testing.TB, c Call, point string, fault Fault) Outcome {
 	t.Helper()
 	trace := filepath.Join(t.TempDir(), "points")
-	c.Env = append(append([]string{}, c.Env...), "FABRIC_FAILPOINT_TRACE="+trace, fmt.Sprintf("FABRIC_FAILPOINT=%s:%s", point, fault))
+	c.Env = append(
+		append([]string{}, c.Env...),
+		"FABRIC_FAILPOINT_TRACE="+trace,
+		fmt.Sprintf("FABRIC_FAILPOINT=%s:%s", point, fault),
+	)
 	out := c.Exec(t)
 	data, err := os.ReadFile(trace)
 	if err != nil {

@@ -38,7 +38,14 @@ func TestHarnessFaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	call := Call{Plugin: rel, Command: "ADD", ContainerID: "c", Netns: "/run/netns/x", IfName: "net1", Config: map[string]string{"type": "fake"}}
+	call := Call{
+		Plugin:      rel,
+		Command:     "ADD",
+		ContainerID: "c",
+		Netns:       "/run/netns/x",
+		IfName:      "net1",
+		Config:      map[string]string{"type": "fake"},
+	}
 	points, out := Points(t, call)
 	if diff := cmp.Diff([]string{"apply/1/before", "apply/1/after"}, points); diff != "" {
 		t.Errorf("points (-want +got):\n%s", diff)
@@ -84,7 +91,11 @@ func TestHarnessPathIsReused(t *testing.T) {
 func TestHarnessUdev(t *testing.T) {
 	Fabric{Num: 2}.Load(t)
 	pod := NewPod(t, "pod")
-	u := StartUdev(t, map[string]string{"fakeib.0": "ibs108", "fakeib.1": "ibs110"}, map[string]string{"fakeib.0": "ibp8s0"})
+	u := StartUdev(
+		t,
+		map[string]string{"fakeib.0": "ibs108", "fakeib.1": "ibs110"},
+		map[string]string{"fakeib.0": "ibp8s0"},
+	)
 	Give(t, pod, 0, "net1")
 	TakeBack(t, pod, "mlx5_0")
 	host := Host(t)

@@ -51,10 +51,23 @@ func igbVFs(t testing.TB, n int, roce bool) []SRIOVFunction {
 			return nil
 		})
 		// An address of its own, which the driver would choose at random.
-		shell(t, fmt.Sprintf("ip link set %s down; ip link set %s name env%d; ip link set env%d address 02:00:00:00:10:%02x", vfs[i].Netdev(), vfs[i].Netdev(), i, i, i))
+		shell(
+			t,
+			fmt.Sprintf(
+				"ip link set %s down; ip link set %s name env%d; ip link set env%d address 02:00:00:00:10:%02x",
+				vfs[i].Netdev(),
+				vfs[i].Netdev(),
+				i,
+				i,
+				i,
+			),
+		)
 	}
-	shell(t, `echo 1 >/proc/sys/net/ipv6/conf/env0/addr_gen_mode; ip link set env0 alias "storage VF" mtu 1400; ip link property add dev env0 altname enp2s0v0
-ip link set env0 up; ip address add 10.40.0.1/24 dev env0; ip route add 10.41.0.0/16 via 10.40.0.254 dev env0 metric 9`)
+	shell(
+		t,
+		`echo 1 >/proc/sys/net/ipv6/conf/env0/addr_gen_mode; ip link set env0 alias "storage VF" mtu 1400; ip link property add dev env0 altname enp2s0v0
+ip link set env0 up; ip address add 10.40.0.1/24 dev env0; ip route add 10.41.0.0/16 via 10.40.0.254 dev env0 metric 9`,
+	)
 	for _, l := range []string{"enp", "env0"} { // without a carrier IPv6 has no routes yet
 		Until(t, l+" has a carrier", func() error {
 			if strings.TrimSpace(readFile(t, "/sys/class/net/"+l+"/carrier")) != "1" {
@@ -83,7 +96,11 @@ func TestIGBSettings(t *testing.T) {
 		}
 		a := interfaceOf(pod, "net1", network(fields))
 		out := a.add(t)
-		if mac := pod.link(t, "net1").Attrs().HardwareAddr.String(); mac != macPod || out.Result.Interfaces[0].Mac != mac {
+		if mac := pod.link(
+			t,
+			"net1",
+		).Attrs().HardwareAddr.String(); mac != macPod ||
+			out.Result.Interfaces[0].Mac != mac {
 			t.Errorf("MAC address %s, result %s", mac, out.Stdout)
 		}
 		s, err := Take()
@@ -97,7 +114,11 @@ func TestIGBSettings(t *testing.T) {
 		if !containsAll(line, macPod, "vlan 100, qos 3", "tx rate 100", "spoof checking off", "trust on") {
 			t.Errorf("the PF has %s", line)
 		}
-		if out := pod.sh(t, "cat /proc/sys/net/ipv4/conf/net1/arp_notify /proc/sys/net/ipv6/conf/net1/ndisc_notify; rdma link"); !strings.HasPrefix(out, "1\n1\n") || !containsAll(out, "mlx5_0") {
+		if out := pod.sh(
+			t,
+			"cat /proc/sys/net/ipv4/conf/net1/arp_notify /proc/sys/net/ipv6/conf/net1/ndisc_notify; rdma link",
+		); !strings.HasPrefix(out, "1\n1\n") ||
+			!containsAll(out, "mlx5_0") {
 			t.Errorf("in the pod: %s", out)
 		}
 		a.call("CHECK").Must(t)
@@ -109,7 +130,8 @@ func TestIGBSettings(t *testing.T) {
 	}
 }
 
-// The MAC address comes from the pod's annotation before CNI_ARGS before the network, and a plain card can have one too.
+// The MAC address comes from the pod's annotation before CNI_ARGS before the network, and a plain card can have one
+// too.
 func TestIGBMAC(t *testing.T) {
 	vfs := igbVFs(t, 1, false)
 	Unchanged(t)
@@ -154,8 +176,19 @@ func TestIGBRefused(t *testing.T) {
 	}
 }
 
-var igbDevice = mode{name: "device-vf-ether", host: func(t testing.TB) { t.Helper(); igbVFs(t, 1, true) }, conf: conf(map[string]any{
-	"device": "env0", "mac": macPod, "vlan": 100, "max_tx_rate": 100, "spoofchk": "off", "trust": "on", "ipam": ipv4})}
+var igbDevice = mode{
+	name: "device-vf-ether",
+	host: func(t testing.TB) { t.Helper(); igbVFs(t, 1, true) },
+	conf: conf(map[string]any{
+		"device":      "env0",
+		"mac":         macPod,
+		"vlan":        100,
+		"max_tx_rate": 100,
+		"spoofchk":    "off",
+		"trust":       "on",
+		"ipam":        ipv4,
+	}),
+}
 
 func TestMatrixIGBAdd(t *testing.T)  { runMatrix(t, igbDevice, opAdd) }
 func TestMatrixIGBDel(t *testing.T)  { runMatrix(t, igbDevice, opDel) }

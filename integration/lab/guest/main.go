@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// Main is the TestMain of tests for a guest: anywhere else they would change the machine they run on. It does not return.
+// Main is the TestMain of tests for a guest: anywhere else they would change the machine they run on. It does not
+// return.
 func Main(m *testing.M) {
 	flag.Parse()
 	if flag.Lookup("test.list").Value.String() == "" && os.Getenv("FABRIC_LAB_GUEST") == "" {

@@ -26,7 +26,10 @@ var (
 			}
 			return err
 		})
-		commands(t, [][]string{{"ip", "link", "set", name, "down"}, {"ip", "link", "set", name, "name", "ib1", "mtu", "2044"}})
+		commands(
+			t,
+			[][]string{{"ip", "link", "set", name, "down"}, {"ip", "link", "set", name, "name", "ib1", "mtu", "2044"}},
+		)
 		noDAD(t, "ib1")
 	}}
 )
@@ -48,8 +51,8 @@ func (m *mover) give(t testing.TB, pod *Pod) map[string]any {
 		"ips": []map[string]any{{"address": "10.60.0.2/24", "interface": 0}}}
 }
 
-// settleIn configures a netdev in the calling thread's network namespace. It has no link-local address, which would come
-// some time later.
+// settleIn configures a netdev in the calling thread's network namespace. It has no link-local address, which would
+// come some time later.
 func settleIn(name string) error {
 	for _, c := range [][]string{
 		{"sysctl", "-qw", "net.ipv6.conf." + name + ".addr_gen_mode=1"},

@@ -11,13 +11,16 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// railHost is the node of story S1 reduced to two rails: a snapshot of it is cheap, and all that its first rail can lose
-// is there.
+// railHost is the node of story S1 reduced to two rails: a snapshot of it is cheap, and all that its first rail can
+// lose is there.
 func railHost(t testing.TB) {
 	t.Helper()
 	freshHost(t)
 	Fabric{Num: 2}.Load(t)
-	commands(t, [][]string{{"ip", "link", "set", "ib0", "name", "ibs108"}, {"ip", "link", "set", "ib1", "name", "ibs110"}})
+	commands(
+		t,
+		[][]string{{"ip", "link", "set", "ib0", "name", "ibs108"}, {"ip", "link", "set", "ib1", "name", "ibs110"}},
+	)
 	settings(t, map[string]string{
 		"/sys/class/net/ibs110/mode":                      "connected",
 		"/proc/sys/net/ipv4/conf/ibs108/arp_ignore":       "1",
@@ -30,7 +33,8 @@ func railHost(t testing.TB) {
 	var list [][]string
 	for line := range strings.Lines(s1Commands) {
 		fields := strings.Fields(line)
-		if strings.Contains(line, "ibs108") || strings.Contains(line, "ibs110") || strings.Contains(line, "10.8.0.1 lookup") {
+		if strings.Contains(line, "ibs108") || strings.Contains(line, "ibs110") ||
+			strings.Contains(line, "10.8.0.1 lookup") {
 			list = append(list, fields)
 		}
 	}

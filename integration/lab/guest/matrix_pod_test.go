@@ -30,8 +30,8 @@ func (s *sandbox) state(t testing.TB) podState {
 	return p
 }
 
-// settled reads a pod that has just got its interface, when the kernel has done its part: the link-local address comes with the
-// carrier, some time after ADD.
+// settled reads a pod that has just got its interface, when the kernel has done its part: the link-local address comes
+// with the carrier, some time after ADD.
 func (s *sandbox) settled(t testing.TB) podState {
 	t.Helper()
 	ready := func() error { return waitsFor(func(netlink.Link) bool { return true }) } // all have a peer

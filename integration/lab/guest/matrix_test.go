@@ -32,8 +32,8 @@ var faults = []fault{
 	{name: "kill+netns", what: FaultKill, gone: true},
 }
 
-// faultsHere are the faults of this kernel. All of them on 6.12: elsewhere those whose outcome is the kernel's doing, as the
-// machine is emulated. FABRIC_LAB_FULL=1 has all of them everywhere.
+// faultsHere are the faults of this kernel. All of them on 6.12: elsewhere those whose outcome is the kernel's doing,
+// as the machine is emulated. FABRIC_LAB_FULL=1 has all of them everywhere.
 func faultsHere() []fault {
 	names := map[string][]string{"6.1": {"kill"}, "next": {"kill", "kill+netns"}}[os.Getenv("FABRIC_LAB_SERIES")]
 	if names == nil || os.Getenv("FABRIC_LAB_FULL") != "" {

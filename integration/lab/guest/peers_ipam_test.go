@@ -21,7 +21,9 @@ func TestPeerIPAMFailureLeavesNothing(t *testing.T) {
 		"is killed":    `[ $CNI_COMMAND = DEL ] && exit 0; kill -9 $$`,
 		"garbage":      `[ $CNI_COMMAND = DEL ] && exit 0; echo '{"ips": [{"address": "10.0.0"}]}'`,
 		"no address":   `[ $CNI_COMMAND = DEL ] && exit 0; echo '{"cniVersion":"1.1.0"}'`,
-		"bad gateway":  `[ $CNI_COMMAND = DEL ] && exit 0; echo '{"cniVersion":"1.1.0","ips":[{"address":"10.0.0.5/24"}],"routes":[{"dst":"10.9.0.0/16","gw":"172.16.0.1"}]}'`,
+		"bad gateway": `[ $CNI_COMMAND = DEL ] && exit 0; echo ` +
+			`'{"cniVersion":"1.1.0","ips":[{"address":"10.0.0.5/24"}],"routes":[{"dst":"10.9.0.0/16",` +
+			`"gw":"172.16.0.1"}]}'`,
 	} {
 		for _, mode := range []config{{"device": "ibs108"}, {"mode": "ipoib", "master": "ibs112"}} {
 			t.Run(name, func(t *testing.T) {
@@ -58,8 +60,13 @@ func TestPeerIPAMDelFails(t *testing.T) {
 	Unchanged(t)
 	broken := filepath.Join(t.TempDir(), "broken")
 	a := interfaceOf(NewPod(t, "pod"), "net1", network(config{"device": "ibs108", "ipam": config{"type": "odd"}}))
-	a.path = plugins(t, map[string]string{"odd": `[ $CNI_COMMAND = DEL ] && [ -e ` + broken + ` ] && { echo '{"code":11,"msg":"database away"}'; exit 1; }
-echo '{"cniVersion":"1.1.0","ips":[{"address":"10.0.0.5/24"}]}'`})
+	a.path = plugins(
+		t,
+		map[string]string{
+			"odd": `[ $CNI_COMMAND = DEL ] && [ -e ` + broken + ` ] && { echo '{"code":11,"msg":"database away"}'; exit 1; }
+echo '{"cniVersion":"1.1.0","ips":[{"address":"10.0.0.5/24"}]}'`,
+		},
+	)
 	a.add(t)
 	if err := os.WriteFile(broken, nil, 0o644); err != nil {
 		t.Fatal(err)

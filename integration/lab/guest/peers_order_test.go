@@ -55,7 +55,11 @@ func TestPeerReturnInAnyOrder(t *testing.T) {
 // The same with netdevs that somebody has named after each other's turn: fakeib.0 is ib3, and so on.
 func TestPeerReturnWithCrossedNames(t *testing.T) {
 	Fabric{Num: 4}.Load(t)
-	shell(t, "for i in 0 1 2 3; do ip link set ib$i name x$i; done; for i in 0 1 2 3; do ip link set x$i name ib$((3-i)); done")
+	shell(
+		t,
+		"for i in 0 1 2 3; do ip link set ib$i name x$i; done; for i in 0 1 2 3; do ip link set x$i name "+
+			"ib$((3-i)); done",
+	)
 	before := Snapshot(t)
 	for _, order := range [][]int{{0, 1, 2, 3}, {3, 2, 1, 0}, {1, 3, 0, 2}, {2, 0, 3, 1}} {
 		t.Run(fmt.Sprint(order), func(t *testing.T) {
@@ -95,7 +99,8 @@ func TestPeerCrossedNamesAfterNetnsDeletion(t *testing.T) {
 	}
 }
 
-// Names and altnames that are taken: by another device on the host while this one was away, and by an altname in the pod.
+// Names and altnames that are taken: by another device on the host while this one was away, and by an altname in the
+// pod.
 func TestPeerNameTakenMeanwhile(t *testing.T) {
 	Fabric{Num: 2}.Load(t)
 	Modprobe(t, "dummy")

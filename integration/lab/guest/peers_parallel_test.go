@@ -37,12 +37,16 @@ func roundsOr(t *testing.T, on612, elsewhere int) int {
 	return n
 }
 
-// Eight rails added and returned in parallel, in random order: no failure, no swapped name. ib-sriov-cni failed in 20 of 80
-// parallel DELs; a lookup of an RDMA device by dump fails in 6 of 80 (kernel-facts 6a).
+// Eight rails added and returned in parallel, in random order: no failure, no swapped name. ib-sriov-cni failed in 20
+// of 80 parallel DELs; a lookup of an RDMA device by dump fails in 6 of 80 (kernel-facts 6a).
 func TestParallelRails(t *testing.T) {
 	Fabric{Num: parallelRails}.Load(t)
 	// Names that are not in the order of the bus, so that the kernel's lowest free name is mostly another device's.
-	shell(t, "for i in 0 1 2 3 4 5 6 7; do ip link set ib$i name x$i; done; for i in 0 1 2 3 4 5 6 7; do ip link set x$i name ib$(((i*3+2)%8)); done")
+	shell(
+		t,
+		"for i in 0 1 2 3 4 5 6 7; do ip link set ib$i name x$i; done; for i in 0 1 2 3 4 5 6 7; do ip link set x$i "+
+			"name ib$(((i*3+2)%8)); done",
+	)
 	// The driver lets go of the kernel's network lock while it switches the mode.
 	shell(t, "for i in 3 6; do echo connected >/sys/class/net/ib$i/mode; done")
 	before := Snapshot(t)
@@ -117,7 +121,13 @@ func namesAre(want State) error {
 		}
 	}
 	if len(now.Links) != len(want.Links) || len(now.Files) != len(want.Files) {
-		return fmt.Errorf("%d links and %d files, there were %d and %d", len(now.Links), len(now.Files), len(want.Links), len(want.Files))
+		return fmt.Errorf(
+			"%d links and %d files, there were %d and %d",
+			len(now.Links),
+			len(now.Files),
+			len(want.Links),
+			len(want.Files),
+		)
 	}
 	return nil
 }

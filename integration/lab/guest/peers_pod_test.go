@@ -11,22 +11,26 @@ import (
 // host-device keeps the name to restore in the alias, which the pod can change; DEL fails for ever without it.
 func TestPeerPodChangesInterface(t *testing.T) {
 	for name, change := range map[string]string{
-		"alias":                "ip link set net1 alias ibs114",
-		"no alias":             "ip link set net1 alias ''",
-		"altname gone":         "ip link property del dev net1 altname ibs108 altname rail0 altname ibp8s0",
-		"altname of another":   "ip link property add dev net1 altname ibs110 altname lo0",
-		"name":                 "ip link set net1 down; ip link set net1 name other",
-		"name and a decoy":     "ip link set net1 down; ip link set net1 name other; ip link add net1 type dummy",
-		"named as on the host": "ip link property del dev net1 altname ibs108; ip link set net1 down; ip link set net1 name ibs108",
-		"mtu, queue, group":    "ip link set net1 mtu 1500; ip link set net1 txqueuelen 9; ip link set net1 group 3",
-		"mode":                 "ip link set net1 down; ip link set net1 type ipoib mode connected",
-		"flags":                "ip link set net1 promisc on; ip link set net1 allmulticast on; ip link set net1 arp off",
-		"sysctls":              "echo 0 >/proc/sys/net/ipv4/conf/net1/arp_ignore; echo 2 >/proc/sys/net/ipv6/conf/net1/accept_ra; echo 1 >/proc/sys/net/ipv6/conf/net1/addr_gen_mode",
-		"addresses and routes": "ip address flush dev net1; ip address add 10.99.0.1/24 dev net1; ip route add 10.98.0.0/16 via 10.99.0.2",
-		"down":                 "ip link set net1 down",
-		"in a VRF":             "ip link add v type vrf table 9; ip link set net1 master v",
-		"child of its own":     "ip link add link net1 name c type ipoib pkey 0x8001",
-		"RDMA device renamed":  "rdma dev set mlx5_0 name mine",
+		"alias":              "ip link set net1 alias ibs114",
+		"no alias":           "ip link set net1 alias ''",
+		"altname gone":       "ip link property del dev net1 altname ibs108 altname rail0 altname ibp8s0",
+		"altname of another": "ip link property add dev net1 altname ibs110 altname lo0",
+		"name":               "ip link set net1 down; ip link set net1 name other",
+		"name and a decoy":   "ip link set net1 down; ip link set net1 name other; ip link add net1 type dummy",
+		"named as on the host": "ip link property del dev net1 altname ibs108; ip link set net1 down; ip link set " +
+			"net1 name ibs108",
+		"mtu, queue, group": "ip link set net1 mtu 1500; ip link set net1 txqueuelen 9; ip link set net1 group 3",
+		"mode":              "ip link set net1 down; ip link set net1 type ipoib mode connected",
+		"flags": "ip link set net1 promisc on; ip link set net1 allmulticast on; ip link set net1 " +
+			"arp off",
+		"sysctls": "echo 0 >/proc/sys/net/ipv4/conf/net1/arp_ignore; echo 2 " +
+			">/proc/sys/net/ipv6/conf/net1/accept_ra; echo 1 >/proc/sys/net/ipv6/conf/net1/addr_gen_mode",
+		"addresses and routes": "ip address flush dev net1; ip address add 10.99.0.1/24 dev net1; ip route add " +
+			"10.98.0.0/16 via 10.99.0.2",
+		"down":                "ip link set net1 down",
+		"in a VRF":            "ip link add v type vrf table 9; ip link set net1 master v",
+		"child of its own":    "ip link add link net1 name c type ipoib pkey 0x8001",
+		"RDMA device renamed": "rdma dev set mlx5_0 name mine",
 	} {
 		t.Run(name, func(t *testing.T) {
 			S1(t)
@@ -49,13 +53,16 @@ func TestPeerPodRenamesAndDies(t *testing.T) {
 	pod := NewPod(t, "pod")
 	a := interfaceOf(pod, "net1", network(config{"device": "ibs110", "ipam": static("10.0.0.5/24")}))
 	a.add(t)
-	pod.sh(t, "ip link set net1 down; ip link set net1 name ib0; ip link set ib0 alias x; rdma dev set mlx5_3 name mine")
+	pod.sh(
+		t,
+		"ip link set net1 down; ip link set net1 name ib0; ip link set ib0 alias x; rdma dev set mlx5_3 name mine",
+	)
 	pod.Delete(t)
 	a.del(t)
 }
 
-// Everything of every rail of the node comes back: up state, addresses, routes, sysctls, mode, altnames. See node.go for
-// what there is to lose.
+// Everything of every rail of the node comes back: up state, addresses, routes, sysctls, mode, altnames. See node.go
+// for what there is to lose.
 func TestPeerEverythingRestored(t *testing.T) {
 	n := S1(t)
 	for _, r := range n.Rails {
@@ -63,8 +70,20 @@ func TestPeerEverythingRestored(t *testing.T) {
 			S1(t)
 			Unchanged(t)
 			pod := NewPod(t, "pod")
-			a := interfaceOf(pod, "net1", network(config{"device": r.Netdev, "allowDown": !r.Active, "rdmaName": "mlx5_rail", "mtu": 1800,
-				"routing": config{"sourceBased": true}, "ipam": static("10.0.0.5/24 via 10.0.0.1", "fd00::5/64 via fd00::1")}))
+			a := interfaceOf(
+				pod,
+				"net1",
+				network(config{
+					"device":    r.Netdev,
+					"allowDown": !r.Active,
+					"rdmaName":  "mlx5_rail",
+					"mtu":       1800,
+					"routing": config{
+						"sourceBased": true,
+					},
+					"ipam": static("10.0.0.5/24 via 10.0.0.1", "fd00::5/64 via fd00::1"),
+				}),
+			)
 			a.add(t)
 			pod.has(t, "net1", "10.0.0.5/24", "fd00::5/64")
 			pod.hasHCA(t, "mlx5_rail")

@@ -178,8 +178,8 @@ func TestPeerNetnsPathReused(t *testing.T) {
 	}
 }
 
-// netnsPathReused waits before the path is used again: once the old namespace is gone for good, the kernel gives its inode
-// number to the next one.
+// netnsPathReused waits before the path is used again: once the old namespace is gone for good, the kernel gives its
+// inode number to the next one.
 func netnsPathReused(t *testing.T, wait func(*testing.T)) {
 	S1(t)
 	Unchanged(t)

@@ -16,14 +16,22 @@ func (e countError) Error() string { return fmt.Sprintf("there are %d, want %d",
 func TestPeerUdevRace(t *testing.T) {
 	n := S1(t)
 	Unchanged(t)
-	// udev's rules are where the host's names come from, so it gives the names that are to come back. Where somebody has
-	// changed a name since, udev can have the last word: between its look at the name and its rename there is no lock.
+	// udev's rules are where the host's names come from, so it gives the names that are to come back. Where somebody
+	// has changed a name since, udev can have the last word: between its look at the name and its rename there is no
+	// lock.
 	udev := StartUdev(t, n.Names(), map[string]string{"fakeib.0": "ibp8s0"})
 	for round := range 10 {
 		var list []*attachment
 		pod := NewPod(t, fmt.Sprintf("pod%d", round))
 		for i, r := range n.Rails[:4] {
-			list = append(list, interfaceOf(pod, fmt.Sprintf("net%d", i+1), network(config{"deviceID": "platform/" + r.Bus, "ipam": static(fmt.Sprintf("10.0.0.%d/24", i+1))})))
+			list = append(
+				list,
+				interfaceOf(
+					pod,
+					fmt.Sprintf("net%d", i+1),
+					network(config{"deviceID": "platform/" + r.Bus, "ipam": static(fmt.Sprintf("10.0.0.%d/24", i+1))}),
+				),
+			)
 		}
 		together(t, list, "ADD")
 		for i := range list {

@@ -73,7 +73,8 @@ func interfaceOf(pod *Pod, ifname string, conf config) *attachment {
 // call returns the call of a command, with the prevResult where the version has one.
 func (a *attachment) call(command string) Call {
 	conf := maps.Clone(a.conf)
-	if version, _ := conf["cniVersion"].(string); a.prev != nil && (command == "CHECK" || command == "DEL") && version >= "0.4.0" {
+	if version, _ := conf["cniVersion"].(string); a.prev != nil && (command == "CHECK" || command == "DEL") &&
+		version >= "0.4.0" {
 		conf["prevResult"] = a.prev
 	}
 	c := Call{Command: command, ContainerID: a.id, Netns: a.pod.Path, IfName: a.ifname, Config: conf}

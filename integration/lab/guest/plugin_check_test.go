@@ -25,14 +25,20 @@ func TestPluginCheck(t *testing.T) {
 		{"address", "ip address del fd00::5/64 dev net1", "ip address add fd00::5/64 dev net1 nodad", "address: want fd00::5/64, got missing"},
 		{"route", "ip route del 10.77.0.0/16 table main", "ip route add 10.77.0.0/16 via 10.0.0.1", "route: want 10.77.0.0/16 via 10.0.0.1, got missing"},
 		{"rule", "ip rule del from 10.0.0.5", "", "rule: want from 10.0.0.5/32"},
-		{"sysctl", "echo 0 >/proc/sys/net/ipv4/conf/net1/arp_ignore", "echo 1 >/proc/sys/net/ipv4/conf/net1/arp_ignore", "arp_ignore: want 1, got 0"},
+		{"sysctl", "echo 0 >/proc/sys/net/ipv4/conf/net1/arp_ignore", "echo 1 >/proc/sys/net/ipv4/conf/net1/" +
+			"arp_ignore", "arp_ignore: want 1, got 0"},
 	} {
 		lines = append(lines, c.line)
 		pod.sh(t, c.do)
 		wantError(t, a.call("CHECK").Exec(t), 105, "net1", c.line)
 		if c.undo != "" {
 			pod.sh(t, c.undo)
-			if out := a.call("CHECK").Exec(t); c.what != "sysctl" && out.Err != nil && containsAll(out.Err.Msg, c.line) {
+			if out := a.call(
+				"CHECK",
+			).Exec(
+				t,
+			); c.what != "sysctl" && out.Err != nil &&
+				containsAll(out.Err.Msg, c.line) {
 				t.Errorf("%s is put right, but CHECK says %s", c.what, out)
 			}
 		}
@@ -54,7 +60,8 @@ func TestPluginCheckOfTheDevice(t *testing.T) {
 		"renamed":             {"ip link set net1 down; ip link set net1 name other", []string{"net1"}},
 		"RDMA device renamed": {"rdma dev set mlx5_0 name other", []string{"RDMA device: want mlx5_0, got other"}},
 		"RDMA device gone":    {"", []string{"RDMA device: want mlx5_0, got not in the pod", "interface: want net1"}},
-		"replaced":            {"ip link set net1 down; ip link set net1 name other; ip link add net1 type dummy; ip link set net1 up", []string{"hardware address: want 80:", "mtu: want 4092"}},
+		"replaced": {"ip link set net1 down; ip link set net1 name other; ip link add net1 type dummy; " +
+			"ip link set net1 up", []string{"hardware address: want 80:", "mtu: want 4092"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			Modprobe(t, "dummy")

@@ -28,11 +28,26 @@ func functionOf(t *testing.T, l netlink.Link) string {
 // loseable gives a netdev something to lose.
 func loseable(t *testing.T, name string, i int) {
 	t.Helper()
-	shell(t, fmt.Sprintf(`ip link set %[1]s mtu 1400 txqueuelen 77 alias 'card %[2]d' up; ip link property add dev %[1]s altname card%[2]d
+	shell(
+		t,
+		fmt.Sprintf(
+			`ip link set %[1]s mtu 1400 txqueuelen 77 alias 'card %[2]d' up; ip link property add dev %[1]s altname card%[2]d
 ip address replace 10.7%[2]d.0.1/24 dev %[1]s; ip -6 address replace fd7%[2]d::1/64 dev %[1]s nodad; ip route replace 10.9%[2]d.0.0/16 via 10.7%[2]d.0.2 metric 5
-echo 1 >/proc/sys/net/ipv4/conf/%[1]s/arp_ignore`, name, i))
+echo 1 >/proc/sys/net/ipv4/conf/%[1]s/arp_ignore`,
+			name,
+			i,
+		),
+	)
 	t.Cleanup(func() {
-		shell(t, fmt.Sprintf("ip link property del dev %[1]s altname card%[2]d; ip link set %[1]s alias ''; ip address flush dev %[1]s; ip link set %[1]s down mtu 1500", name, i))
+		shell(
+			t,
+			fmt.Sprintf(
+				"ip link property del dev %[1]s altname card%[2]d; ip link set %[1]s alias ''; ip address flush dev "+
+					"%[1]s; ip link set %[1]s down mtu 1500",
+				name,
+				i,
+			),
+		)
 	})
 }
 
@@ -49,8 +64,17 @@ func TestEtherPluginSelectors(t *testing.T) {
 			t.Fatal(err)
 		}
 		all := map[string]config{
-			"PCI": {"deviceID": pci}, "PCI, upper case": {"pciBusID": strings.ToUpper(pci)}, "name": {"device": name}, "altname": {"device": fmt.Sprint("card", i)},
-			"hwaddr": {"hwaddr": l.Attrs().HardwareAddr.String()}, "kernelpath": {"kernelpath": path + "/net/" + name}, "kernelpath of net": {"kernelpath": path + "/net"},
+			"PCI": {
+				"deviceID": pci,
+			},
+			"PCI, upper case": {"pciBusID": strings.ToUpper(pci)},
+			"name":            {"device": name},
+			"altname":         {"device": fmt.Sprint("card", i)},
+			"hwaddr": {
+				"hwaddr": l.Attrs().HardwareAddr.String(),
+			},
+			"kernelpath":        {"kernelpath": path + "/net/" + name},
+			"kernelpath of net": {"kernelpath": path + "/net"},
 		}
 		if l == e {
 			all["rdmaDevice"] = config{"rdmaDevice": "mlx5_0"}
@@ -144,7 +168,19 @@ func TestEtherPluginPing(t *testing.T) {
 	var list []*attachment
 	for i, l := range e {
 		pods = append(pods, NewPod(t, fmt.Sprintf("pod%d", i)))
-		list = append(list, interfaceOf(pods[i], "rail0", network(config{"deviceID": functionOf(t, l), "ipam": static(fmt.Sprintf("10.0.0.%d/24", i+1), fmt.Sprintf("fd00::%d/64", i+1))})))
+		list = append(
+			list,
+			interfaceOf(
+				pods[i],
+				"rail0",
+				network(
+					config{
+						"deviceID": functionOf(t, l),
+						"ipam":     static(fmt.Sprintf("10.0.0.%d/24", i+1), fmt.Sprintf("fd00::%d/64", i+1)),
+					},
+				),
+			),
+		)
 		list[i].add(t)
 		pods[i].hasHCA(t, fmt.Sprintf("mlx5_%d", i))
 	}

@@ -88,12 +88,21 @@ func TestPluginGCReportsAll(t *testing.T) {
 	S1(t)
 	Unchanged(t)
 	broken := filepath.Join(t.TempDir(), "broken")
-	path := plugins(t, map[string]string{"odd": `[ -e ` + broken + ` ] && [ $CNI_CONTAINERID != stale1 ] && [ $CNI_COMMAND = DEL ] && { echo "{\"code\":11,\"msg\":\"no luck with $CNI_CONTAINERID\"}"; exit 1; }
+	path := plugins(
+		t,
+		map[string]string{
+			"odd": `[ -e ` + broken + ` ] && [ $CNI_CONTAINERID != stale1 ] && [ $CNI_COMMAND = DEL ] && { echo "{\"code\":11,\"msg\":\"no luck with $CNI_CONTAINERID\"}"; exit 1; }
 [ $CNI_COMMAND = VERSION ] && echo '{"cniVersion":"1.0.0","supportedVersions":["1.0.0"]}'
 [ $CNI_COMMAND = ADD ] && echo '{"cniVersion":"1.0.0","ips":[{"address":"10.0.0.5/24"}]}'
-exit 0`})
+exit 0`,
+		},
+	)
 	for i, device := range []string{"ibs108", "ibs110", "ibs112"} {
-		a := interfaceOf(NewPod(t, fmt.Sprintf("stale%d", i)), "net1", network(config{"device": device, "ipam": config{"type": "odd"}}))
+		a := interfaceOf(
+			NewPod(t, fmt.Sprintf("stale%d", i)),
+			"net1",
+			network(config{"device": device, "ipam": config{"type": "odd"}}),
+		)
 		a.path = path
 		a.add(t)
 
@@ -106,7 +115,16 @@ exit 0`})
 		t.Fatal(err)
 	}
 	out := collect(t, config{"ipam": config{"type": "odd"}}, path)
-	if out.Err == nil || !containsAll(out.Err.Msg, "stale0/net1", "no luck with stale0", "stale2/net1", "no luck with stale2", "torn@net1") || strings.Contains(out.Err.Msg, "stale1") {
+	if out.Err == nil ||
+		!containsAll(
+			out.Err.Msg,
+			"stale0/net1",
+			"no luck with stale0",
+			"stale2/net1",
+			"no luck with stale2",
+			"torn@net1",
+		) ||
+		strings.Contains(out.Err.Msg, "stale1") {
 		t.Errorf("GC: %s", out)
 	}
 	if err := os.Remove(corrupt); err != nil {

@@ -41,7 +41,14 @@ func TestPluginChildSettings(t *testing.T) {
 				t.Fatalf("net1 is %+v", pod.link(t, "net1"))
 			}
 			if child.Pkey != c.pkey || child.Mode != c.mode || child.MTU != c.mtu || child.Umcast != c.umcast {
-				t.Errorf("child has pkey %#x mode %v mtu %d umcast %d, want %+v", child.Pkey, child.Mode, child.MTU, child.Umcast, c)
+				t.Errorf(
+					"child has pkey %#x mode %v mtu %d umcast %d, want %+v",
+					child.Pkey,
+					child.Mode,
+					child.MTU,
+					child.Umcast,
+					c,
+				)
 			}
 			pod.has(t, "net1", "10.0.0.5/24")
 			pod.hasHCA(t) // the master's stays on the host
@@ -117,7 +124,11 @@ func TestPluginParentWithChildrenStays(t *testing.T) {
 	pods := []*Pod{NewPod(t, "alice"), NewPod(t, "bob")}
 	var list []*attachment
 	for i, pod := range pods {
-		a := interfaceOf(pod, fmt.Sprintf("ib%d", i), network(config{"mode": "ipoib", "master": "ibs108", "pkey": fmt.Sprintf("0x%x", 0x8001+i)}))
+		a := interfaceOf(
+			pod,
+			fmt.Sprintf("ib%d", i),
+			network(config{"mode": "ipoib", "master": "ibs108", "pkey": fmt.Sprintf("0x%x", 0x8001+i)}),
+		)
 		a.add(t)
 		list = append(list, a)
 	}

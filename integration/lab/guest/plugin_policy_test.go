@@ -14,8 +14,11 @@ func TestPluginPolicyRefuses(t *testing.T) {
 	Modprobe(t, "dummy")
 	Modprobe(t, "bridge")
 	Modprobe(t, "vrf")
-	shell(t, `ip link add br9 type bridge; ip link add d1 type dummy; ip link set d1 master br9; ip link add d2 type dummy; ip link set d2 up
-ip address add fd99::1/64 dev d2 nodad; ip -6 route add default via fd99::2 dev d2; ip link add vrf9 type vrf table 9; ip link add d3 type dummy; ip link set d3 master vrf9`)
+	shell(
+		t,
+		`ip link add br9 type bridge; ip link add d1 type dummy; ip link set d1 master br9; ip link add d2 type dummy; ip link set d2 up
+ip address add fd99::1/64 dev d2 nodad; ip -6 route add default via fd99::2 dev d2; ip link add vrf9 type vrf table 9; ip link add d3 type dummy; ip link set d3 master vrf9`,
+	)
 	t.Cleanup(func() { shell(t, "for i in d1 d2 d3 br9 vrf9; do ip link del $i; done") })
 	Unchanged(t)
 	nic := firstNIC(t)
@@ -63,7 +66,11 @@ func TestPluginPolicyAllows(t *testing.T) {
 	S1(t)
 	Modprobe(t, "dummy")
 	Modprobe(t, "bridge")
-	shell(t, "ip link add d1 type dummy; ip address add 10.61.0.1/24 dev d1; ip link set d1 up; ip route add default via 10.61.0.254 metric 9")
+	shell(
+		t,
+		"ip link add d1 type dummy; ip address add 10.61.0.1/24 dev d1; ip link set d1 up; ip route add default via "+
+			"10.61.0.254 metric 9",
+	)
 	t.Cleanup(func() { shell(t, "ip link del d1") })
 	Unchanged(t)
 	for name, c := range map[string]struct{ device, policy string }{
@@ -127,7 +134,19 @@ func TestPluginLogFile(t *testing.T) {
 		"a name that is like": {"/tmpfoo", "/tmpfoo", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := interfaceOf(pod, "net1", network(config{"device": "ibs108", "logFile": c.file, "logLevel": "debug", "disableCheck": true, "ipMasq": true}))
+			a := interfaceOf(
+				pod,
+				"net1",
+				network(
+					config{
+						"device":       "ibs108",
+						"logFile":      c.file,
+						"logLevel":     "debug",
+						"disableCheck": true,
+						"ipMasq":       true,
+					},
+				),
+			)
 			out := a.add(t)
 			if _, err := os.Lstat(c.victim); c.victim != "" && err == nil {
 				t.Errorf("%s was written", c.victim)

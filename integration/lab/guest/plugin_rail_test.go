@@ -39,8 +39,18 @@ func TestPluginRailsOnOneSubnet(t *testing.T) {
 		pod    *Pod
 		device string
 	}{{pod, "ibs108"}, {pod, "ibs114"}, {third, "ibs112"}} {
-		a := interfaceOf(c.pod, fmt.Sprintf("net%d", i+1), network(config{"device": c.device, "routing": config{"sourceBased": true},
-			"ipam": static(fmt.Sprintf("10.0.0.%d/24 via 10.0.0.254", i+1), fmt.Sprintf("fd00::%d/64 via fd00::fe", i+1))}))
+		a := interfaceOf(
+			c.pod,
+			fmt.Sprintf("net%d", i+1),
+			network(config{
+				"device":  c.device,
+				"routing": config{"sourceBased": true},
+				"ipam": static(
+					fmt.Sprintf("10.0.0.%d/24 via 10.0.0.254", i+1),
+					fmt.Sprintf("fd00::%d/64 via fd00::fe", i+1),
+				),
+			}),
+		)
 		a.add(t)
 		list = append(list, a)
 	}
@@ -88,7 +98,11 @@ func TestPluginTellsNeighbours(t *testing.T) {
 			S1(t)
 			Unchanged(t)
 			peer := NewPod(t, "peer")
-			other := interfaceOf(peer, "net1", network(config{"device": "ibs114", "ipam": static("10.0.0.9/24", "fd00::9/64")}))
+			other := interfaceOf(
+				peer,
+				"net1",
+				network(config{"device": "ibs114", "ipam": static("10.0.0.9/24", "fd00::9/64")}),
+			)
 			other.add(t)
 			add := func(name, device string) *attachment {
 				fields := conf(device)

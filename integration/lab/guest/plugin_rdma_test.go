@@ -12,7 +12,11 @@ func TestPluginRDMAExclusive(t *testing.T) {
 	pod := NewPod(t, "pod")
 	for name, moves := range map[string]bool{"auto": true, "exclusive": true, "none": false} {
 		t.Run(name, func(t *testing.T) {
-			a := interfaceOf(pod, "net1", network(config{"device": "ibs114", "rdma": name, "ipam": static("10.0.0.5/24")}))
+			a := interfaceOf(
+				pod,
+				"net1",
+				network(config{"device": "ibs114", "rdma": name, "ipam": static("10.0.0.5/24")}),
+			)
 			a.add(t)
 			if moves {
 				pod.hasHCA(t, "mlx5_7")
@@ -32,7 +36,11 @@ func TestPluginRDMAExclusive(t *testing.T) {
 func TestPluginRDMAOfPlainNetdev(t *testing.T) {
 	S1(t)
 	Modprobe(t, "dummy")
-	shell(t, "ip link add d1 mtu 1400 type dummy; ip link set d1 up; ip address add 10.44.0.1/24 dev d1; ip route add 10.45.0.0/16 via 10.44.0.2")
+	shell(
+		t,
+		"ip link add d1 mtu 1400 type dummy; ip link set d1 up; ip address add 10.44.0.1/24 dev d1; ip route add "+
+			"10.45.0.0/16 via 10.44.0.2",
+	)
 	t.Cleanup(func() { shell(t, "ip link del d1") })
 	Unchanged(t)
 	pod := NewPod(t, "pod")
@@ -105,7 +113,10 @@ func TestSharedPluginChain(t *testing.T) {
 // Shared mode, netns gone, late DEL, dead owner.
 func TestSharedPluginNetnsGone(t *testing.T) {
 	Fabric{Num: 2}.Load(t)
-	shell(t, "ip link set ib1 mtu 2000 up; ip address add 10.1.0.1/24 dev ib1; ip link property add dev ib1 altname rail1")
+	shell(
+		t,
+		"ip link set ib1 mtu 2000 up; ip address add 10.1.0.1/24 dev ib1; ip link property add dev ib1 altname rail1",
+	)
 	Unchanged(t)
 	old := interfaceOf(NewPod(t, "old"), "net1", network(config{"device": "ib1"}))
 	old.add(t)

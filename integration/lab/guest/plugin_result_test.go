@@ -38,25 +38,43 @@ func TestPluginResultVersions(t *testing.T) {
 			t.Run(fmt.Sprint(version, len(fields)), func(t *testing.T) {
 				fields["cniVersion"] = version
 				ipam := static("10.0.0.5/24 via 10.0.0.1", "fd00::5/64")
-				ipam["routes"], ipam["dns"] = []config{{"dst": "10.77.0.0/16"}, {"dst": "fd77::/16", "gw": "fd00::1"}}, config{"nameservers": []string{"10.0.0.53", "10.0.0.54"}, "search": []string{"b"}}
-				fields["ipam"], fields["dns"] = ipam, config{"nameservers": []string{"10.0.0.54"}, "domain": "a.example"}
+				ipam["routes"], ipam["dns"] = []config{
+					{"dst": "10.77.0.0/16"},
+					{"dst": "fd77::/16", "gw": "fd00::1"},
+				}, config{
+					"nameservers": []string{"10.0.0.53", "10.0.0.54"},
+					"search":      []string{"b"},
+				}
+				fields["ipam"], fields["dns"] = ipam, config{
+					"nameservers": []string{"10.0.0.54"},
+					"domain":      "a.example",
+				}
 				a := interfaceOf(pod, "net1", network(fields))
 				var r printed
 				if err := json.Unmarshal([]byte(a.add(t).Stdout), &r); err != nil {
 					t.Fatal(err)
 				}
 				link := pod.link(t, "net1").Attrs()
-				if len(r.Interfaces) != 1 || r.Interfaces[0].Name != "net1" || r.Interfaces[0].Sandbox != pod.Path || r.Interfaces[0].Mac != link.HardwareAddr.String() {
+				if len(r.Interfaces) != 1 || r.Interfaces[0].Name != "net1" || r.Interfaces[0].Sandbox != pod.Path ||
+					r.Interfaces[0].Mac != link.HardwareAddr.String() {
 					t.Errorf("interfaces: %+v", r.Interfaces)
-				} else if mtu := r.Interfaces[0].Mtu; version == "1.1.0" && mtu != link.MTU || version < "1.0.0" && mtu != 0 {
+				} else if mtu := r.Interfaces[0].Mtu; version == "1.1.0" && mtu != link.MTU ||
+					version < "1.0.0" && mtu != 0 {
 					t.Errorf("MTU %d in version %s", mtu, version)
 				}
-				if len(r.IPs) != 2 || r.IPs[0].Address != "10.0.0.5/24" || r.IPs[0].Gateway != "10.0.0.1" || r.IPs[1].Address != "fd00::5/64" || r.IPs[0].Interface == nil || *r.IPs[0].Interface != 0 {
+				if len(r.IPs) != 2 || r.IPs[0].Address != "10.0.0.5/24" || r.IPs[0].Gateway != "10.0.0.1" ||
+					r.IPs[1].Address != "fd00::5/64" ||
+					r.IPs[0].Interface == nil ||
+					*r.IPs[0].Interface != 0 {
 					t.Errorf("ips: %+v", r.IPs)
-				} else if v := r.IPs[0].Version; version < "1.0.0" && v != "4" || version >= "1.0.0" && v != "" {
+				} else if v := r.IPs[0].Version; version < "1.0.0" &&
+					v != "4" ||
+					version >= "1.0.0" && v != "" {
 					t.Errorf("IP version %q in version %s", v, version)
 				}
-				if r.CNIVersion != version || len(r.Routes) != 2 || r.DNS.Domain != "a.example" || !slices.Equal(r.DNS.Nameservers, []string{"10.0.0.54", "10.0.0.53"}) || !slices.Equal(r.DNS.Search, []string{"b"}) {
+				if r.CNIVersion != version || len(r.Routes) != 2 || r.DNS.Domain != "a.example" ||
+					!slices.Equal(r.DNS.Nameservers, []string{"10.0.0.54", "10.0.0.53"}) ||
+					!slices.Equal(r.DNS.Search, []string{"b"}) {
 					t.Errorf("result: %+v", r)
 				}
 				pod.has(t, "net1", "10.0.0.5/24", "fd00::5/64")
@@ -104,13 +122,18 @@ func TestPluginIPv6AtOnce(t *testing.T) {
 	pod := NewPod(t, "pod")
 	a := interfaceOf(pod, "net1", network(config{"device": "ibs108", "ipam": static("fd00::5/64")}))
 	a.add(t)
-	if out := pod.sh(t, "ip -6 address show dev net1 scope global"); containsAll(out, "tentative") || !containsAll(out, "fd00::5") {
+	if out := pod.sh(
+		t,
+		"ip -6 address show dev net1 scope global",
+	); containsAll(out, "tentative") ||
+		!containsAll(out, "fd00::5") {
 		t.Errorf("right after ADD: %s", out)
 	}
 	a.del(t)
 }
 
-// A plugin that gets its address through the interface is called when that is in the pod and up; any other may run before.
+// A plugin that gets its address through the interface is called when that is in the pod and up; any other may run
+// before.
 func TestPluginDHCPComesAfterTheInterface(t *testing.T) {
 	S1(t)
 	for _, mode := range []config{{"device": "ibs108"}, {"mode": "ipoib", "master": "ibs112"}} {

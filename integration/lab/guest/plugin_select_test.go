@@ -17,7 +17,11 @@ func selectors(t *testing.T) map[string]config {
 	t.Helper()
 	hw := mustLink(t, Host(t), "ibs108").HardwareAddr
 	return map[string]config{
-		"runtimeConfig.deviceID": {"runtimeConfig": config{"deviceID": "platform/fakeib.0"}, "deviceID": "platform/fakeib.1", "capabilities": config{"deviceID": true}},
+		"runtimeConfig.deviceID": {
+			"runtimeConfig": config{"deviceID": "platform/fakeib.0"},
+			"deviceID":      "platform/fakeib.1",
+			"capabilities":  config{"deviceID": true},
+		},
 		"deviceID":               {"deviceID": "platform/fakeib.0"},
 		"pciBusID":               {"pciBusID": "platform/fakeib.0"},
 		"device":                 {"device": "ibs108"},
@@ -60,13 +64,15 @@ func TestPluginSelectorsThatFitNothing(t *testing.T) {
 		fields config
 		words  []string
 	}{
-		"PCI":        {config{"deviceID": "0000:ff:1f.7"}, []string{`deviceID "0000:ff:1f.7"`, "no such device"}},
-		"auxiliary":  {config{"pciBusID": "mlx5_core.sf.44"}, []string{`pciBusID "mlx5_core.sf.44"`}},
-		"runtime":    {config{"runtimeConfig": config{"deviceID": "0000:ff:1f.7"}}, []string{`runtimeConfig.deviceID "0000:ff:1f.7"`}},
-		"device":     {config{"device": "ibs999"}, []string{`device "ibs999"`, "no such device", "ip -d link"}},
-		"hwaddr":     {config{"hwaddr": "02:00:00:00:00:01"}, []string{"02:00:00:00:00:01"}},
-		"GUID":       {config{"guid": "00:02:c9:03:00:00:00:01"}, []string{"00:02:c9:03:00:00:00:01"}},
-		"kernelpath": {config{"kernelpath": "/sys/devices/platform/fakeib.77"}, []string{"/sys/devices/platform/fakeib.77"}},
+		"PCI":       {config{"deviceID": "0000:ff:1f.7"}, []string{`deviceID "0000:ff:1f.7"`, "no such device"}},
+		"auxiliary": {config{"pciBusID": "mlx5_core.sf.44"}, []string{`pciBusID "mlx5_core.sf.44"`}},
+		"runtime": {config{"runtimeConfig": config{"deviceID": "0000:ff:1f.7"}}, []string{`runtimeConfig.deviceID ` +
+			`"0000:ff:1f.7"`}},
+		"device": {config{"device": "ibs999"}, []string{`device "ibs999"`, "no such device", "ip -d link"}},
+		"hwaddr": {config{"hwaddr": "02:00:00:00:00:01"}, []string{"02:00:00:00:00:01"}},
+		"GUID":   {config{"guid": "00:02:c9:03:00:00:00:01"}, []string{"00:02:c9:03:00:00:00:01"}},
+		"kernelpath": {config{"kernelpath": "/sys/devices/platform/fakeib.77"}, []string{"/sys/devices/platform/" +
+			"fakeib.77"}},
 		"rdmaDevice": {config{"rdmaDevice": "mlx5_99"}, []string{"mlx5_99"}},
 		"master":     {config{"mode": "ipoib", "master": "ibs999"}, []string{"ibs999"}},
 	} {

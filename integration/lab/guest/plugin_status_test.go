@@ -33,19 +33,25 @@ func readiness(t *testing.T, fields config, path string) Outcome {
 func TestPluginStatus(t *testing.T) {
 	S1(t)
 	Unchanged(t)
-	broken := plugins(t, map[string]string{"odd": `[ $CNI_COMMAND = VERSION ] && echo '{"cniVersion":"1.1.0","supportedVersions":["1.1.0"]}' && exit 0
-echo '{"code":50,"msg":"pool is empty"}'; exit 1`})
+	broken := plugins(
+		t,
+		map[string]string{
+			"odd": `[ $CNI_COMMAND = VERSION ] && echo '{"cniVersion":"1.1.0","supportedVersions":["1.1.0"]}' && exit 0
+echo '{"code":50,"msg":"pool is empty"}'; exit 1`,
+		},
+	)
 	for name, c := range map[string]struct {
 		fields config
 		path   string
 		code   uint // 0: ready
 		words  []string
 	}{
-		"device":                 {config{"device": "ibs108"}, "", 0, nil},
-		"no selector":            {config{}, "", 0, nil},
-		"ipoib":                  {config{"mode": "ipoib", "master": "ibs108"}, "", 0, nil},
-		"exclusive":              {config{"rdma": "exclusive"}, "", 0, nil},
-		"shared on exclusive":    {config{"rdma": "shared"}, "", 50, []string{"exclusive", "rdma system set netns shared"}},
+		"device":      {config{"device": "ibs108"}, "", 0, nil},
+		"no selector": {config{}, "", 0, nil},
+		"ipoib":       {config{"mode": "ipoib", "master": "ibs108"}, "", 0, nil},
+		"exclusive":   {config{"rdma": "exclusive"}, "", 0, nil},
+		"shared on exclusive": {config{"rdma": "shared"}, "", 50, []string{"exclusive", "rdma system set netns " +
+			"shared"}},
 		"IPAM that is ready":     {config{"ipam": hostLocal("10.0.0.0/24")}, "", 0, nil},
 		"IPAM that is not there": {config{"ipam": config{"type": "nowhere"}}, "", 50, []string{`"nowhere"`, BinDir()}},
 		"IPAM that is not ready": {config{"ipam": config{"type": "odd"}}, broken, 50, []string{`"odd"`, "pool is empty"}},

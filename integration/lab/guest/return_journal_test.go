@@ -7,12 +7,21 @@ import (
 	"testing"
 )
 
-// Without the journal nobody knows what a device was like: these hosts have nothing that the device itself does not tell.
+// Without the journal nobody knows what a device was like: these hosts have nothing that the device itself does not
+// tell.
 var (
-	simpleIPoIB = mode{name: "device-ipoib", host: newIPoIBHost, conf: conf(map[string]any{"device": "ib1", "ipam": ipv4})}
+	simpleIPoIB = mode{
+		name: "device-ipoib",
+		host: newIPoIBHost,
+		conf: conf(map[string]any{"device": "ib1", "ipam": ipv4}),
+	}
 	simplePlain = mode{name: "device-plain", host: func(t testing.TB) { cardHost(t, "52:54:00:00:01:01", "eno1") },
 		conf: conf(map[string]any{"device": "eno1", "ipam": ipv4})}
-	simpleRoCE = mode{name: "device-roce", host: simpleRoCEHost, conf: conf(map[string]any{"device": "eno2", "ipam": ipv4})}
+	simpleRoCE = mode{
+		name: "device-roce",
+		host: simpleRoCEHost,
+		conf: conf(map[string]any{"device": "eno2", "ipam": ipv4}),
+	}
 )
 
 func newIPoIBHost(t testing.TB) {
@@ -25,9 +34,19 @@ func cardHost(t testing.TB, mac, name string) {
 	t.Helper()
 	freshHost(t)
 	etherHost(t, mac, name)
-	shell(t, "ip link set "+name+" down; ip address flush dev "+name+"; ip link set "+name+" mtu 1500 txqueuelen 1000 alias ''; "+
-		"ip link property del dev "+name+" altname "+name+"np0 altname enx"+name)
-	settings(t, map[string]string{"/proc/sys/net/ipv4/conf/" + name + "/arp_ignore": "0", "/proc/sys/net/ipv6/conf/" + name + "/addr_gen_mode": "0"})
+	shell(
+		t,
+		"ip link set "+name+" down; ip address flush dev "+name+"; ip link set "+name+" mtu 1500 txqueuelen 1000 "+
+			"alias ''; "+
+			"ip link property del dev "+name+" altname "+name+"np0 altname enx"+name,
+	)
+	settings(
+		t,
+		map[string]string{
+			"/proc/sys/net/ipv4/conf/" + name + "/arp_ignore":    "0",
+			"/proc/sys/net/ipv6/conf/" + name + "/addr_gen_mode": "0",
+		},
+	)
 	shell(t, "ip address flush dev "+name) // the mode has made a link-local one
 }
 

@@ -15,16 +15,23 @@ type podChange struct {
 var anyNetdev = []podChange{
 	{what: "renamed", do: "ip link set net1 down; ip link set net1 name eth7; ip link set eth7 up"},
 	{what: "alias", do: "ip link set net1 alias 'mine now'"},
-	{what: "altnames", do: "for n in $(ip -o link show net1 | sed 's/ *altname /\\n@/g' | sed -n 's/^@\\([^ \\\\]*\\).*/\\1/p'); do " +
-		"ip link property del dev net1 altname $n; done; ip link property add dev net1 altname podname altname another"},
+	{
+		what: "altnames",
+		do: "for n in $(ip -o link show net1 | sed 's/ *altname /\\n@/g' | sed -n 's/^@\\([^ \\\\]*\\).*/\\1/p'); do " +
+			"ip link property del dev net1 altname $n; done; ip link property add dev net1 altname podname altname " +
+			"another",
+	},
 	// The name that another device has on the host: it must not be in the way.
 	{what: "altname taken on the host", do: "ip link property add dev net1 altname other0"},
 	{what: "down", do: "ip link set net1 down"},
 	{what: "mtu", do: "ip link set net1 mtu 1300"},
 	{what: "addresses", do: "ip address flush dev net1; ip address add 10.99.0.1/24 dev net1"},
 	{what: "sysctl", do: "sysctl -qw net.ipv4.conf.net1.rp_filter=1 net.ipv6.conf.net1.accept_ra=2"},
-	{what: "own rules", do: "ip rule add from 10.99.0.1 lookup 99 priority 99; ip rule add oif net1 lookup 98 priority 98",
-		undo: "ip rule del priority 99; ip rule del priority 98"},
+	{
+		what: "own rules",
+		do:   "ip rule add from 10.99.0.1 lookup 99 priority 99; ip rule add oif net1 lookup 98 priority 98",
+		undo: "ip rule del priority 99; ip rule del priority 98",
+	},
 	{what: "routes", do: "ip route add 10.98.0.0/16 dev net1; ip route add 10.97.0.0/16 dev net1 table 97"},
 	{what: "promiscuous", do: "ip link set net1 promisc on allmulticast on txqueuelen 7 group 5"},
 	{what: "deleted", do: "ip link del net1 2>/dev/null || true"},
@@ -36,15 +43,34 @@ var anyHCA = []podChange{
 }
 
 var anyCard = []podChange{
-	{what: "VLAN on it", do: "ip link add link net1 name v5 type vlan id 5; ip link set v5 up", undo: "ip link del v5 2>/dev/null || true"},
-	{what: "in a VRF", do: "ip link add vrf5 type vrf table 5; ip link set net1 master vrf5 up", undo: "ip link del vrf5; ip rule del priority 1000; ip -6 rule del priority 1000"},
-	{what: "macvlan on it", do: "ip link add link net1 name m5 type macvlan mode bridge", undo: "ip link del m5 2>/dev/null || true"},
+	{
+		what: "VLAN on it",
+		do:   "ip link add link net1 name v5 type vlan id 5; ip link set v5 up",
+		undo: "ip link del v5 2>/dev/null || true",
+	},
+	{
+		what: "in a VRF",
+		do:   "ip link add vrf5 type vrf table 5; ip link set net1 master vrf5 up",
+		undo: "ip link del vrf5; ip rule del priority 1000; ip -6 rule del priority 1000",
+	},
+	{
+		what: "macvlan on it",
+		do:   "ip link add link net1 name m5 type macvlan mode bridge",
+		undo: "ip link del m5 2>/dev/null || true",
+	},
 	{what: "MAC address", do: "ip link set net1 address 02:00:00:00:00:05"},
 }
 
 var anyIPoIB = []podChange{
-	{what: "connected mode", do: "ip link set net1 down; ip link set net1 type ipoib mode connected; ip link set net1 mtu 60000 up"},
-	{what: "child of it", do: "ip link add link net1 name c5 type ipoib pkey 0x8002", undo: "ip link del c5 2>/dev/null || true"},
+	{
+		what: "connected mode",
+		do:   "ip link set net1 down; ip link set net1 type ipoib mode connected; ip link set net1 mtu 60000 up",
+	},
+	{
+		what: "child of it",
+		do:   "ip link add link net1 name c5 type ipoib pkey 0x8002",
+		undo: "ip link del c5 2>/dev/null || true",
+	},
 }
 
 func TestReturnIPoIBChangedByPod(t *testing.T) {

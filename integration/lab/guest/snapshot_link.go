@@ -49,7 +49,11 @@ type rawLink struct {
 
 // takeLinks fills names by interface index. It parses the messages itself: the netlink library drops most of them.
 func takeLinks(names map[int]string) (map[string]Link, error) {
-	messages, err := dumpRaw(unix.RTM_GETLINK, unix.RTM_NEWLINK, func() nl.NetlinkRequestData { return nl.NewIfInfomsg(unix.AF_UNSPEC) })
+	messages, err := dumpRaw(
+		unix.RTM_GETLINK,
+		unix.RTM_NEWLINK,
+		func() nl.NetlinkRequestData { return nl.NewIfInfomsg(unix.AF_UNSPEC) },
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +80,11 @@ func takeLinks(names map[int]string) (map[string]Link, error) {
 }
 
 func parseLink(info *nl.IfInfomsg, a attrMap) (rawLink, error) {
-	raw := rawLink{name: text(a, unix.IFLA_IFNAME), parent: int(u32(a, unix.IFLA_LINK)), master: int(u32(a, unix.IFLA_MASTER))}
+	raw := rawLink{
+		name:   text(a, unix.IFLA_IFNAME),
+		parent: int(u32(a, unix.IFLA_LINK)),
+		master: int(u32(a, unix.IFLA_MASTER)),
+	}
 	l := &raw.link
 	l.Alias, l.MTU, l.TxQueue = text(a, unix.IFLA_IFALIAS), u32(a, unix.IFLA_MTU), u32(a, unix.IFLA_TXQLEN)
 	l.Group = u32(a, unix.IFLA_GROUP)

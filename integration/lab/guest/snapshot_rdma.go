@@ -74,8 +74,8 @@ func takeRDMA() (map[string]RDMADevice, error) {
 // StateDirs hold files that must be gone when everything has been given back: attachments, claims, addresses.
 var StateDirs = []string{"/run/fabric-cni", "/var/lib/cni", "/var/run/k8s.cni.cncf.io"}
 
-// takeFiles lists the character devices, and the files below StateDirs without those that stay for good: locks, host-local's memory
-// of the last address, the plugin's notes for the agent, and the agent's for the next one.
+// takeFiles lists the character devices, and the files below StateDirs without those that stay for good: locks,
+// host-local's memory of the last address, the plugin's notes for the agent, and the agent's for the next one.
 func takeFiles() (nodes []string, files map[string]string, err error) {
 	entries, err := os.ReadDir("/dev/infiniband")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -110,7 +110,8 @@ func stays(path string) bool {
 	case "/run/fabric-cni/calls", "/run/fabric-cni/calls.taken", "/run/fabric-cni/agent.json":
 		return true
 	}
-	return strings.Contains(path, "/locks/") || base == "lock" || strings.HasSuffix(base, ".lock") || strings.HasPrefix(base, "last_reserved_ip.")
+	return strings.Contains(path, "/locks/") || base == "lock" || strings.HasSuffix(base, ".lock") ||
+		strings.HasPrefix(base, "last_reserved_ip.")
 }
 
 // content says what kind of file it is: a half-written one differs from a whole one.

@@ -12,13 +12,23 @@ import (
 
 // takeAddrs describes the addresses of each link, without the state of duplicate address detection.
 func takeAddrs(names map[int]string) (map[string][]string, error) {
-	messages, err := dumpRaw(unix.RTM_GETADDR, unix.RTM_NEWADDR, func() nl.NetlinkRequestData { return nl.NewIfInfomsg(unix.AF_UNSPEC) })
+	messages, err := dumpRaw(
+		unix.RTM_GETADDR,
+		unix.RTM_NEWADDR,
+		func() nl.NetlinkRequestData { return nl.NewIfInfomsg(unix.AF_UNSPEC) },
+	)
 	if err != nil {
 		return nil, err
 	}
 	fields := map[uint16]field{
-		unix.IFA_ADDRESS: {"address", ipForm}, unix.IFA_LOCAL: {"local", ipForm}, unix.IFA_BROADCAST: {"broadcast", ipForm},
-		unix.IFA_LABEL: {"label", nameForm}, unix.IFA_RT_PRIORITY: {"metric", u32Form},
+		unix.IFA_ADDRESS: {
+			"address",
+			ipForm,
+		},
+		unix.IFA_LOCAL:       {"local", ipForm},
+		unix.IFA_BROADCAST:   {"broadcast", ipForm},
+		unix.IFA_LABEL:       {"label", nameForm},
+		unix.IFA_RT_PRIORITY: {"metric", u32Form},
 		unix.IFA_FLAGS: {"flags", func(v []byte) string {
 			volatile := uint32(unix.IFA_F_TENTATIVE | unix.IFA_F_OPTIMISTIC)
 			return fmt.Sprintf("%#x", binary.NativeEndian.Uint32(v)&^volatile)
@@ -72,8 +82,21 @@ func takeRoutes(names map[int]string) ([]string, error) {
 			if err != nil {
 				return nil, err
 			}
-			routes = append(routes, fmt.Sprintf("inet%d /%d/%d tos %d type %d scope %d proto %d flags %#x%s", family, h.Dst_len, h.Src_len,
-				h.Tos, h.Type, h.Scope, h.Protocol, h.Flags&(unix.RTNH_F_ONLINK|unix.RTNH_F_PERVASIVE), describe(a, fields)))
+			routes = append(
+				routes,
+				fmt.Sprintf(
+					"inet%d /%d/%d tos %d type %d scope %d proto %d flags %#x%s",
+					family,
+					h.Dst_len,
+					h.Src_len,
+					h.Tos,
+					h.Type,
+					h.Scope,
+					h.Protocol,
+					h.Flags&(unix.RTNH_F_ONLINK|unix.RTNH_F_PERVASIVE),
+					describe(a, fields),
+				),
+			)
 		}
 	}
 	slices.Sort(routes)
@@ -93,7 +116,15 @@ func nextHops(data []byte, names map[int]string) string {
 			break
 		}
 		index := int(binary.NativeEndian.Uint32(data[4:]))
-		hops = append(hops, fmt.Sprintf("[dev %s weight %d%s]", names[index], data[3]+1, describe(a, map[uint16]field{unix.RTA_GATEWAY: {"via", ipForm}})))
+		hops = append(
+			hops,
+			fmt.Sprintf(
+				"[dev %s weight %d%s]",
+				names[index],
+				data[3]+1,
+				describe(a, map[uint16]field{unix.RTA_GATEWAY: {"via", ipForm}}),
+			),
+		)
 		data = data[min(len(data), (length+3)&^3):]
 	}
 	return strings.Join(hops, " ")
@@ -119,7 +150,19 @@ func takeRules() ([]string, error) {
 			if err != nil {
 				return nil, err
 			}
-			rules = append(rules, fmt.Sprintf("inet%d /%d/%d tos %d action %d flags %#x%s", family, h.Dst_len, h.Src_len, h.Tos, h.Type, h.Flags, describe(a, fields)))
+			rules = append(
+				rules,
+				fmt.Sprintf(
+					"inet%d /%d/%d tos %d action %d flags %#x%s",
+					family,
+					h.Dst_len,
+					h.Src_len,
+					h.Tos,
+					h.Type,
+					h.Flags,
+					describe(a, fields),
+				),
+			)
 		}
 	}
 	slices.Sort(rules)

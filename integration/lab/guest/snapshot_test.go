@@ -29,30 +29,89 @@ var changes = []struct{ what, do, undo string }{
 	{"orphan link", "ip link add orphan type dummy", "ip link del orphan"},
 	{"master", "ip link add vrf9 type vrf table 9 && ip link set ibs116 master vrf9",
 		"ip link del vrf9; ip rule del priority 1000; ip -6 rule del priority 1000"},
-	{"IPv4 devconf", "echo 0 > /proc/sys/net/ipv4/conf/ibs108/arp_ignore", "echo 1 > /proc/sys/net/ipv4/conf/ibs108/arp_ignore"},
-	{"IPv6 devconf", "echo 1 > /proc/sys/net/ipv6/conf/ibs108/accept_ra", "echo 0 > /proc/sys/net/ipv6/conf/ibs108/accept_ra"},
-	{"IPv6 address mode", "echo 0 > /proc/sys/net/ipv6/conf/ibs112/addr_gen_mode", "echo 1 > /proc/sys/net/ipv6/conf/ibs112/addr_gen_mode; ip -6 address flush dev ibs112 scope link"},
+	{
+		"IPv4 devconf",
+		"echo 0 > /proc/sys/net/ipv4/conf/ibs108/arp_ignore",
+		"echo 1 > /proc/sys/net/ipv4/conf/ibs108/arp_ignore",
+	},
+	{
+		"IPv6 devconf",
+		"echo 1 > /proc/sys/net/ipv6/conf/ibs108/accept_ra",
+		"echo 0 > /proc/sys/net/ipv6/conf/ibs108/accept_ra",
+	},
+	{
+		"IPv6 address mode",
+		"echo 0 > /proc/sys/net/ipv6/conf/ibs112/addr_gen_mode",
+		"echo 1 > /proc/sys/net/ipv6/conf/ibs112/addr_gen_mode; ip -6 address flush dev ibs112 scope link",
+	},
 	{"address gone", "ip address del 10.18.0.1/24 dev ibs118", "ip address add 10.18.0.1/24 dev ibs118"},
 	{"address more", "ip address add 10.99.0.1/24 dev ibs114", "ip address del 10.99.0.1/24 dev ibs114"},
-	{"address label", "ip address del 10.18.0.1/24 dev ibs118; ip address add 10.18.0.1/24 dev ibs118 label ibs118:x", "ip address del 10.18.0.1/24 dev ibs118; ip address add 10.18.0.1/24 dev ibs118"},
-	{"address lifetime", "ip address change 10.18.0.1/24 dev ibs118 valid_lft 9999 preferred_lft 9999", "ip address change 10.18.0.1/24 dev ibs118 valid_lft forever preferred_lft forever"},
+	{
+		"address label",
+		"ip address del 10.18.0.1/24 dev ibs118; ip address add 10.18.0.1/24 dev ibs118 label ibs118:x",
+		"ip address del 10.18.0.1/24 dev ibs118; ip address add 10.18.0.1/24 dev ibs118",
+	},
+	{
+		"address lifetime",
+		"ip address change 10.18.0.1/24 dev ibs118 valid_lft 9999 preferred_lft 9999",
+		"ip address change 10.18.0.1/24 dev ibs118 valid_lft forever preferred_lft forever",
+	},
 	{"IPv6 address", "ip address add fd00:99::1/64 dev ibs114 nodad", "ip address del fd00:99::1/64 dev ibs114"},
-	{"IPv6 address deprecated", "ip address change fd00:10::1/64 dev ibs110 preferred_lft forever", "ip address del fd00:10::1/64 dev ibs110; ip address add fd00:10::1/64 dev ibs110 nodad preferred_lft 0"},
-	{"route gone", "ip route del 10.88.0.0/16", "ip route add 10.88.0.0/16 via 10.8.0.254 dev ibs108 metric 77 mtu 1500"},
-	{"route metric", "ip route del 10.88.0.0/16; ip route add 10.88.0.0/16 via 10.8.0.254 dev ibs108 metric 78 mtu 1500",
-		"ip route del 10.88.0.0/16; ip route add 10.88.0.0/16 via 10.8.0.254 dev ibs108 metric 77 mtu 1500"},
-	{"route mtu", "ip route change 10.88.0.0/16 via 10.8.0.254 dev ibs108 metric 77", "ip route change 10.88.0.0/16 via 10.8.0.254 dev ibs108 metric 77 mtu 1500"},
-	{"route of another table", "ip route del default table 108", "ip route add default via 10.8.0.254 dev ibs108 table 108"},
-	{"multipath route", "ip route add 10.77.0.0/16 nexthop via 10.8.0.254 dev ibs108 weight 1 nexthop dev bond0 weight 2", "ip route del 10.77.0.0/16"},
-	{"IPv6 route", "ip -6 route del fd88::/32 table main", "ip -6 route add fd88::/32 via fd00:8::254 dev ibs108 metric 99"},
+	{
+		"IPv6 address deprecated",
+		"ip address change fd00:10::1/64 dev ibs110 preferred_lft forever",
+		"ip address del fd00:10::1/64 dev ibs110; ip address add fd00:10::1/64 dev ibs110 nodad preferred_lft 0",
+	},
+	{
+		"route gone",
+		"ip route del 10.88.0.0/16",
+		"ip route add 10.88.0.0/16 via 10.8.0.254 dev ibs108 metric 77 mtu 1500",
+	},
+	{
+		"route metric",
+		"ip route del 10.88.0.0/16; ip route add 10.88.0.0/16 via 10.8.0.254 dev ibs108 metric 78 mtu 1500",
+		"ip route del 10.88.0.0/16; ip route add 10.88.0.0/16 via 10.8.0.254 dev ibs108 metric 77 mtu 1500",
+	},
+	{
+		"route mtu",
+		"ip route change 10.88.0.0/16 via 10.8.0.254 dev ibs108 metric 77",
+		"ip route change 10.88.0.0/16 via 10.8.0.254 dev ibs108 metric 77 mtu 1500",
+	},
+	{
+		"route of another table",
+		"ip route del default table 108",
+		"ip route add default via 10.8.0.254 dev ibs108 table 108",
+	},
+	{
+		"multipath route",
+		"ip route add 10.77.0.0/16 nexthop via 10.8.0.254 dev ibs108 weight 1 nexthop dev bond0 weight 2",
+		"ip route del 10.77.0.0/16",
+	},
+	{
+		"IPv6 route",
+		"ip -6 route del fd88::/32 table main",
+		"ip -6 route add fd88::/32 via fd00:8::254 dev ibs108 metric 99",
+	},
 	{"rule gone", "ip rule del priority 1008", "ip rule add from 10.8.0.1 lookup 108 priority 1008"},
 	{"rule more", "ip rule add fwmark 3 lookup 3 priority 3", "ip rule del priority 3"},
 	{"IPv6 rule", "ip -6 rule del priority 1008", "ip -6 rule add from fd00:8::1 lookup 108 priority 1008"},
 	{"RDMA name", "rdma dev set mlx5_7 name other", "rdma dev set other name mlx5_7"},
-	{"port state", "echo 4,4,4,2,1,1 > /sys/module/fakeib/parameters/state", "echo 4,4,4,4,1,1 > /sys/module/fakeib/parameters/state"},
+	{
+		"port state",
+		"echo 4,4,4,2,1,1 > /sys/module/fakeib/parameters/state",
+		"echo 4,4,4,4,1,1 > /sys/module/fakeib/parameters/state",
+	},
 	{"character device", "touch /dev/infiniband/uverbs99", "rm /dev/infiniband/uverbs99"},
-	{"attachment", "mkdir -p /run/fabric-cni/attachments && echo {} > /run/fabric-cni/attachments/a", "rm -r /run/fabric-cni"},
-	{"held address", "mkdir -p /var/lib/cni/networks/n && echo id > /var/lib/cni/networks/n/10.0.0.2", "rm -r /var/lib/cni/networks"},
+	{
+		"attachment",
+		"mkdir -p /run/fabric-cni/attachments && echo {} > /run/fabric-cni/attachments/a",
+		"rm -r /run/fabric-cni",
+	},
+	{
+		"held address",
+		"mkdir -p /var/lib/cni/networks/n && echo id > /var/lib/cni/networks/n/10.0.0.2",
+		"rm -r /var/lib/cni/networks",
+	},
 }
 
 func shell(t testing.TB, command string) {
@@ -89,7 +148,8 @@ func TestSnapshotSeesEachChange(t *testing.T) {
 // TestSnapshotIgnoresLocks: lock files stay, claims do not.
 func TestSnapshotIgnoresLocks(t *testing.T) {
 	Unchanged(t)
-	for _, path := range []string{"/run/fabric-cni/locks/fakeib.0", "/run/fabric-cni/x.lock", "/var/lib/cni/networks/n/lock", "/var/lib/cni/networks/n/last_reserved_ip.0"} {
+	for _, path := range []string{"/run/fabric-cni/locks/fakeib.0", "/run/fabric-cni/x.lock", "/var/lib/cni/" +
+		"networks/n/lock", "/var/lib/cni/networks/n/last_reserved_ip.0"} {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}

@@ -94,8 +94,8 @@ func (u *Udev) act(index int) error {
 	if l.Type() != "ipoib" || u.names[bus] == "" {
 		return nil
 	}
-	// 4: renamed by user space, see NET_NAME_RENAMED in linux/netdevice.h. IPoIB does not say where its name is from, and
-	// reading that is an error.
+	// 4: renamed by user space, see NET_NAME_RENAMED in linux/netdevice.h. IPoIB does not say where its name is from,
+	// and reading that is an error.
 	kind, err := os.ReadFile("/sys/class/net/" + l.Attrs().Name + "/name_assign_type")
 	if err != nil || strings.TrimSpace(string(kind)) != "4" {
 		if err := netlink.LinkSetName(l, u.names[bus]); err == nil {
@@ -107,7 +107,11 @@ func (u *Udev) act(index int) error {
 		}
 	}
 	if alt := u.altnames[bus]; alt != "" {
-		if err := netlink.LinkAddAltName(l, alt); err != nil && !errors.Is(err, unix.EEXIST) && !errors.Is(err, unix.ENODEV) {
+		if err := netlink.LinkAddAltName(
+			l,
+			alt,
+		); err != nil && !errors.Is(err, unix.EEXIST) &&
+			!errors.Is(err, unix.ENODEV) {
 			return fmt.Errorf("add altname to %s: %w", l.Attrs().Name, err)
 		}
 	}

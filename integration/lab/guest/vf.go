@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// takeVFs returns what ip shows of the virtual functions of each PF that has any: iproute2 reads the kernel's messages by
-// itself.
+// takeVFs returns what ip shows of the virtual functions of each PF that has any: iproute2 reads the kernel's messages
+// by itself.
 func takeVFs() (map[string][]string, error) {
 	files, err := filepath.Glob("/sys/class/net/*/device/sriov_numvfs")
 	if err != nil {

@@ -47,7 +47,8 @@ func TestVFGUID(t *testing.T) {
 	a := interfaceOf(pod, "net1", vfConf(vfs[0], guidA, config{"linkState": "enable"}))
 	out := a.add(t)
 	hasGUID(t, pod, "net1", guidA)
-	if f := out.Result.Interfaces; len(f) != 1 || f[0].PciID != vfs[0].PCI || f[0].Mac != pod.link(t, "net1").Attrs().HardwareAddr.String() {
+	if f := out.Result.Interfaces; len(f) != 1 || f[0].PciID != vfs[0].PCI ||
+		f[0].Mac != pod.link(t, "net1").Attrs().HardwareAddr.String() {
 		t.Errorf("interfaces: %s", out.Stdout)
 	}
 	s, err := Take()
@@ -58,7 +59,8 @@ func TestVFGUID(t *testing.T) {
 		t.Errorf("the PF has %s", line)
 	}
 	for name, was := range before.RDMA {
-		if now := s.RDMA[name]; now.Device != was.Device && strings.HasPrefix(name, "mlx5") && was.Device != before.RDMA["mlx5_1"].Device {
+		if now := s.RDMA[name]; now.Device != was.Device && strings.HasPrefix(name, "mlx5") &&
+			was.Device != before.RDMA["mlx5_1"].Device {
 			t.Errorf("%s is %s, was %s", name, now.Device, was.Device)
 		}
 	}
@@ -122,13 +124,24 @@ func TestVFWithoutGUID(t *testing.T) {
 	vfs := VFHost(t, 2, Fabric{NoVFGUID: true})
 	Unchanged(t)
 	pod := NewPod(t, "pod")
-	wantError(t, interfaceOf(pod, "net1", vfConf(vfs[0], "", nil)).call("ADD").Exec(t), 102, "no GUID", "infinibandGUID")
+	wantError(
+		t,
+		interfaceOf(pod, "net1", vfConf(vfs[0], "", nil)).call("ADD").Exec(t),
+		102,
+		"no GUID",
+		"infinibandGUID",
+	)
 	a := interfaceOf(pod, "net1", vfConf(vfs[0], guidA, nil))
 	a.add(t)
 	hasGUID(t, pod, "net1", guidA)
 	a.del(t)
 	// The link state keeps the port down whatever the GUID.
-	wantError(t, interfaceOf(pod, "net1", vfConf(vfs[0], guidA, config{"link_state": "disable"})).call("ADD").Exec(t), 102, "Down")
+	wantError(
+		t,
+		interfaceOf(pod, "net1", vfConf(vfs[0], guidA, config{"link_state": "disable"})).call("ADD").Exec(t),
+		102,
+		"Down",
+	)
 }
 
 // ib-kubernetes has its say first.
@@ -137,7 +150,11 @@ func TestVFKubernetes(t *testing.T) {
 	Unchanged(t)
 	pod := NewPod(t, "pod")
 	conf := func(cni config) config {
-		return vfConf(vfs[0], "", config{"type": "ib-sriov", "ibKubernetesEnabled": true, "pkey": "0x5", "args": config{"cni": cni}})
+		return vfConf(
+			vfs[0],
+			"",
+			config{"type": "ib-sriov", "ibKubernetesEnabled": true, "pkey": "0x5", "args": config{"cni": cni}},
+		)
 	}
 	wantError(t, interfaceOf(pod, "net1", conf(config{"guid": guidA})).call("ADD").Exec(t), 11, "ib-kubernetes")
 	a := interfaceOf(pod, "net1", conf(config{"guid": guidA, "mellanox.infiniband.app": "configured"}))
@@ -172,22 +189,40 @@ func TestVFRefused(t *testing.T) {
 	// A PF whose VF is in a pod stays where it can be configured.
 	a := interfaceOf(pod, "net1", vfConf(vfs[1], "", nil))
 	a.add(t)
-	wantError(t, interfaceOf(NewPod(t, "second"), "net1", vfConf(pf, "", nil)).call("ADD").Exec(t), 101, vfs[1].PCI, "pod")
+	wantError(
+		t,
+		interfaceOf(NewPod(t, "second"), "net1", vfConf(pf, "", nil)).call("ADD").Exec(t),
+		101,
+		vfs[1].PCI,
+		"pod",
+	)
 	a.del(t)
 	b := interfaceOf(pod, "net1", vfConf(pf, "", nil))
 	b.add(t)
-	wantError(t, interfaceOf(NewPod(t, "third"), "net1", vfConf(vfs[0], guidA, nil)).call("ADD").Exec(t), 100, "PF", "netdev")
+	wantError(
+		t,
+		interfaceOf(NewPod(t, "third"), "net1", vfConf(vfs[0], guidA, nil)).call("ADD").Exec(t),
+		100,
+		"PF",
+		"netdev",
+	)
 	b.del(t)
 }
 
-// The device plugin has given the pod uverbsN before ADD: when a lower number is free, the VF gets that, and the pod has
-// another device's.
+// The device plugin has given the pod uverbsN before ADD: when a lower number is free, the VF gets that, and the pod
+// has another device's.
 func TestVFCharDevices(t *testing.T) {
 	vfs := VFHost(t, 3, Fabric{})
 	pod := NewPod(t, "pod")
 	shell(t, "echo "+vfs[0].PCI+" >/sys/bus/pci/drivers/fakeib/unbind")
 	defer shell(t, "echo "+vfs[0].PCI+" >/sys/bus/pci/drivers/fakeib/bind")
-	wantError(t, interfaceOf(pod, "net1", vfConf(vfs[2], guidA, nil)).call("ADD").Exec(t), 105, "character devices", "uverbs")
+	wantError(
+		t,
+		interfaceOf(pod, "net1", vfConf(vfs[2], guidA, nil)).call("ADD").Exec(t),
+		105,
+		"character devices",
+		"uverbs",
+	)
 	if vfs[2].HCA() != "mlx5_3" || vfs[2].Netdev() != "ibv2" {
 		t.Errorf("the VF is %s, %s", vfs[2].HCA(), vfs[2].Netdev())
 	}
@@ -198,15 +233,22 @@ func TestVFUserspace(t *testing.T) {
 	vfs := VFHost(t, 2, Fabric{})
 	Modprobe(t, "vfio_pci")
 	dev := "/sys/bus/pci/devices/" + vfs[1].PCI
-	shell(t, "echo vfio-pci >"+dev+"/driver_override; echo "+vfs[1].PCI+" >"+dev+"/driver/unbind; echo "+vfs[1].PCI+" >/sys/bus/pci/drivers/vfio-pci/bind")
-	defer shell(t, "echo >"+dev+"/driver_override; echo "+vfs[1].PCI+" >/sys/bus/pci/drivers/vfio-pci/unbind; echo "+vfs[1].PCI+" >/sys/bus/pci/drivers/fakeib/bind")
+	shell(
+		t,
+		"echo vfio-pci >"+dev+"/driver_override; echo "+vfs[1].PCI+" >"+dev+"/driver/unbind; echo "+vfs[1].PCI+" >/sys/bus/pci/drivers/vfio-pci/bind",
+	)
+	defer shell(
+		t,
+		"echo >"+dev+"/driver_override; echo "+vfs[1].PCI+" >/sys/bus/pci/drivers/vfio-pci/unbind; echo "+vfs[1].PCI+" >/sys/bus/pci/drivers/fakeib/bind",
+	)
 	before := Snapshot(t)
 	pod := NewPod(t, "pod")
 	for name, fields := range map[string]config{"told": {"vfioPciMode": true, "link_state": "enable"}, "seen": {"link_state": "enable"}} {
 		t.Run(name, func(t *testing.T) {
 			a := interfaceOf(pod, "net1", vfConf(vfs[1], guidA, fields))
 			out := a.add(t)
-			if f := out.Result.Interfaces; len(f) != 1 || f[0].PciID != vfs[1].PCI || f[0].Sandbox != "" || len(out.Result.IPs) != 1 {
+			if f := out.Result.Interfaces; len(f) != 1 || f[0].PciID != vfs[1].PCI || f[0].Sandbox != "" ||
+				len(out.Result.IPs) != 1 {
 				t.Errorf("result: %s", out.Stdout)
 			}
 			s, err := Take()
@@ -234,13 +276,27 @@ func TestVFDeviceInfo(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := dir + "/rails-uid-net1.json"
-	if err := os.WriteFile(file, []byte(`{"type":"pci","version":"1.0.0","pci":{"pci-address":"`+vfs[0].PCI+`","vhost-net":"/dev/vhost-net"}}`), 0o644); err != nil {
+	if err := os.WriteFile(
+		file,
+		[]byte(`{"type":"pci","version":"1.0.0","pci":{"pci-address":"`+vfs[0].PCI+`","vhost-net":"/dev/vhost-net"}}`),
+		0o644,
+	); err != nil {
 		t.Fatal(err)
 	}
 	hca := vfs[0].HCA()
-	a := interfaceOf(NewPod(t, "pod"), "net1", vfConf(vfs[0], "", config{"runtimeConfig": config{"CNIDeviceInfoFile": file}}))
+	a := interfaceOf(
+		NewPod(t, "pod"),
+		"net1",
+		vfConf(vfs[0], "", config{"runtimeConfig": config{"CNIDeviceInfoFile": file}}),
+	)
 	a.add(t)
-	want := fmt.Sprintf(`{"pci":{"pci-address":%q,"pf-pci-address":%q,"rdma-device":%q,"vhost-net":"/dev/vhost-net"},"type":"pci","version":"1.1.0"}`, vfs[0].PCI, vfs[0].PF, hca)
+	want := fmt.Sprintf(
+		`{"pci":{"pci-address":%q,"pf-pci-address":%q,"rdma-device":%q,"vhost-net":"/dev/vhost-net"},"type":"pci",`+
+			`"version":"1.1.0"}`,
+		vfs[0].PCI,
+		vfs[0].PF,
+		hca,
+	)
 	if got := readFile(t, file); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -249,7 +305,11 @@ func TestVFDeviceInfo(t *testing.T) {
 		t.Errorf("the file is still there: %v", err)
 	}
 	// One that is not where such files are is not written, and the attachment is none the worse.
-	a = interfaceOf(NewPod(t, "second"), "net1", vfConf(vfs[0], "", config{"runtimeConfig": config{"CNIDeviceInfoFile": "/etc/devinfo.json"}}))
+	a = interfaceOf(
+		NewPod(t, "second"),
+		"net1",
+		vfConf(vfs[0], "", config{"runtimeConfig": config{"CNIDeviceInfoFile": "/etc/devinfo.json"}}),
+	)
 	if out := a.add(t); !strings.Contains(out.Stderr, "/etc/devinfo.json") {
 		t.Errorf("stderr: %s", out.Stderr)
 	}
@@ -263,7 +323,10 @@ func TestVFDeviceInfo(t *testing.T) {
 func TestVFSubfunction(t *testing.T) {
 	s1Ready = nil
 	Fabric{SFs: 2}.Load(t)
-	commands(t, [][]string{{"ip", "link", "set", "ib1", "name", "ibsf1"}, {"ip", "link", "set", "ibsf1", "mtu", "2000", "up"}})
+	commands(
+		t,
+		[][]string{{"ip", "link", "set", "ib1", "name", "ibsf1"}, {"ip", "link", "set", "ibsf1", "mtu", "2000", "up"}},
+	)
 	before := Unchanged(t)
 	for _, fields := range []config{
 		{"deviceID": "fakeib.sf.1"},

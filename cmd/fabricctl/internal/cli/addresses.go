@@ -18,8 +18,8 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/plan"
 )
 
-// guess says which addresses an IPAM plugin would give, without asking it. It returns nil where that can't be known from here:
-// whereabouts and dhcp decide elsewhere.
+// guess says which addresses an IPAM plugin would give, without asking it. It returns nil where that can't be known
+// from here: whereabouts and dhcp decide elsewhere.
 func guess(cfg *netconf.Config, env netconf.Env) (*plan.Addressing, error) {
 	switch cfg.IPAM.Type {
 	case "static":
@@ -43,7 +43,8 @@ func routes(list []route) (out []device.Route) {
 	return out
 }
 
-// static has its addresses in the configuration. Those of runtimeConfig and CNI_ARGS go before them, and leave the plan open.
+// static has its addresses in the configuration. Those of runtimeConfig and CNI_ARGS go before them, and leave the plan
+// open.
 func static(conf []byte) (*plan.Addressing, error) {
 	var c struct {
 		Runtime struct {
@@ -100,12 +101,19 @@ func hostLocal(conf []byte, env netconf.Env) (*plan.Addressing, error) {
 		addr, _ := netip.AddrFromSlice(got.Address.IP)
 		bits, _ := got.Address.Mask.Size()
 		gw, _ := netip.AddrFromSlice(got.Gateway)
-		out.Addrs, out.Gateways = append(out.Addrs, netip.PrefixFrom(addr.Unmap(), bits)), append(out.Gateways, gw.Unmap())
+		out.Addrs, out.Gateways = append(
+			out.Addrs,
+			netip.PrefixFrom(addr.Unmap(), bits),
+		), append(
+			out.Gateways,
+			gw.Unmap(),
+		)
 	}
 	return out, nil
 }
 
-// leases is host-local's directory of a network, read only: what the allocator takes is not kept, and no lock is needed.
+// leases is host-local's directory of a network, read only: what the allocator takes is not kept, and no lock is
+// needed.
 type leases string
 
 // Lock does nothing.

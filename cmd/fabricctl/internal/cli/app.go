@@ -13,8 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fabric-cni/fabric-cni/pkg/journal"
-	"github.com/fabric-cni/fabric-cni/pkg/node"
+	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/internal/node"
 )
 
 // Exit statuses; docs/fabricctl.md has them.
@@ -60,7 +60,12 @@ func (a *app) run(ctx context.Context, args []string, version string) (status in
 	}
 	defer func() {
 		if r := recover(); r != nil {
-			fmt.Fprintf(a.stderr, "%s: internal error: %v; please report it, with the command and its --root recording\n", name, r)
+			fmt.Fprintf(
+				a.stderr,
+				"%s: internal error: %v; please report it, with the command and its --root recording\n",
+				name,
+				r,
+			)
 			status = exitFailed
 		}
 	}()
@@ -77,8 +82,17 @@ func (a *app) run(ctx context.Context, args []string, version string) (status in
 		return exitOK
 	case errors.Is(err, errFinding):
 		return exitFinding
-	case errors.Is(err, errUsage), strings.HasPrefix(err.Error(), "unknown command"), strings.HasPrefix(err.Error(), "required flag"), strings.HasPrefix(err.Error(), "if any flags in the group"):
-		fmt.Fprintf(a.stderr, "%s: %s; see %s --help\n", name, strings.TrimPrefix(strings.ReplaceAll(err.Error(), "\n", " "), "usage: "), name)
+	case errors.Is(err, errUsage),
+		strings.HasPrefix(err.Error(), "unknown command"),
+		strings.HasPrefix(err.Error(), "required flag"),
+		strings.HasPrefix(err.Error(), "if any flags in the group"):
+		fmt.Fprintf(
+			a.stderr,
+			"%s: %s; see %s --help\n",
+			name,
+			strings.TrimPrefix(strings.ReplaceAll(err.Error(), "\n", " "), "usage: "),
+			name,
+		)
 		return exitUsage
 	}
 	text := strings.ReplaceAll(err.Error(), "\n", "; ")
@@ -104,9 +118,25 @@ with what was looked at.`,
 	}
 	root.SetVersionTemplate("fabricctl {{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", errUsage, err) })
-	root.PersistentFlags().StringVar(&a.root, "root", "/", "root directory of the machine to look at, or a recording of one (discover --record)")
+	root.PersistentFlags().StringVar(
+		&a.root,
+		"root",
+		"/",
+		"root directory of the machine to look at, or a recording of one (discover --record)",
+	)
 	root.PersistentFlags().StringVar(&a.stateDir, "state-dir", journal.DefaultDir, "where the plugin keeps its journal")
-	root.AddCommand(a.discover(), a.list(), a.plan(), a.repair(), a.doctor(), a.ncclEnv(), a.generate(), a.verify(), a.bundle(), manCommand())
+	root.AddCommand(
+		a.discover(),
+		a.list(),
+		a.plan(),
+		a.repair(),
+		a.doctor(),
+		a.ncclEnv(),
+		a.generate(),
+		a.verify(),
+		a.bundle(),
+		manCommand(),
+	)
 	return root
 }
 

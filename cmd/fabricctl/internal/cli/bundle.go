@@ -17,9 +17,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fabric-cni/fabric-cni/pkg/doctor"
-	"github.com/fabric-cni/fabric-cni/pkg/node"
-	"github.com/fabric-cni/fabric-cni/pkg/policy"
+	"github.com/fabric-cni/fabric-cni/internal/doctor"
+	"github.com/fabric-cni/fabric-cni/internal/node"
+	"github.com/fabric-cni/fabric-cni/internal/policy"
 )
 
 // commands are run for the bundle, if they are there.
@@ -68,12 +68,23 @@ are removed from every file. It has names, addresses and GUIDs of the node: look
 			if err := a.write(file, out); err != nil {
 				return err
 			}
-			fmt.Fprintf(a.stderr, "wrote %s: %d files, %d bytes; it has names, addresses and GUIDs of this node\n", file, len(b.names), len(out))
+			fmt.Fprintf(
+				a.stderr,
+				"wrote %s: %d files, %d bytes; it has names, addresses and GUIDs of this node\n",
+				file,
+				len(b.names),
+				len(out),
+			)
 			return nil
 		},
 	}
 	c.Flags().StringVarP(&file, "file", "f", "fabric-support.tar.gz", "where to write it; - for standard output")
-	c.Flags().BoolVar(&cluster, "cluster", false, "also networks, nodes, address pools and events of the cluster, through kubectl")
+	c.Flags().BoolVar(
+		&cluster,
+		"cluster",
+		false,
+		"also networks, nodes, address pools and events of the cluster, through kubectl",
+	)
 	return c
 }
 
@@ -105,7 +116,13 @@ func (p *pack) bytes() ([]byte, error) {
 	out := tar.NewWriter(zip)
 	for _, name := range p.names {
 		content := p.files[name]
-		h := &tar.Header{Name: path.Join("fabric-support", name), Mode: 0o644, Size: int64(len(content)), Typeflag: tar.TypeReg, ModTime: time.Now()}
+		h := &tar.Header{
+			Name:     path.Join("fabric-support", name),
+			Mode:     0o644,
+			Size:     int64(len(content)),
+			Typeflag: tar.TypeReg,
+			ModTime:  time.Now(),
+		}
 		if err := out.WriteHeader(h); err != nil {
 			return nil, fmt.Errorf("write bundle: %w", err)
 		}

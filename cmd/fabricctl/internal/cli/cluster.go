@@ -12,16 +12,17 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fabric-cni/fabric-cni/pkg/doctor"
-	"github.com/fabric-cni/fabric-cni/pkg/node"
+	"github.com/fabric-cni/fabric-cni/internal/doctor"
+	"github.com/fabric-cni/fabric-cni/internal/node"
 )
 
 func (a *app) doctorCluster() *cobra.Command {
 	var format string
 	var all bool
 	c := &cobra.Command{
-		Use:   "cluster",
-		Short: "Check the cluster: CRDs, Multus, device plugins, networks against resources, ranges and pools, nodes of a kind",
+		Use: "cluster",
+		Short: "Check the cluster: CRDs, Multus, device plugins, networks against resources, ranges and pools, " +
+			"nodes of a kind",
 		Long: `doctor cluster asks kubectl, with whatever cluster and rights it is configured for, and changes nothing. What may not be listed
 is reported, and the rest is checked all the same. Exit status 3 if anything fails.`,
 		Args: argsBetween(0, 0),
@@ -49,7 +50,8 @@ func collectCluster(ctx context.Context) (*doctor.Cluster, error) {
 	c := &doctor.Cluster{}
 	ask := func(into any, args ...string) {
 		err := kubectl(ctx, into, args...)
-		if err != nil && !strings.Contains(err.Error(), "the server doesn't have a resource type") { // its CRD is a check of its own
+		if err != nil &&
+			!strings.Contains(err.Error(), "the server doesn't have a resource type") { // its CRD is a check of its own
 			c.Missing = append(c.Missing, err.Error())
 		}
 	}
@@ -77,7 +79,10 @@ func collectCluster(ctx context.Context) (*doctor.Cluster, error) {
 	}
 	// A ConfigMap outlives its Node.
 	c.Inventories = slices.DeleteFunc(c.Inventories, func(p node.Published) bool {
-		return !slices.ContainsFunc(c.Nodes.Items, func(n doctor.ClusterNode) bool { return n.Metadata.Name == p.Node.Name })
+		return !slices.ContainsFunc(
+			c.Nodes.Items,
+			func(n doctor.ClusterNode) bool { return n.Metadata.Name == p.Node.Name },
+		)
 	})
 	return c, nil
 }
@@ -97,8 +102,19 @@ func published(ctx context.Context) (out []node.Published, err error) {
 	}
 	for _, i := range list.Items {
 		var p node.Published
-		if err := json.Unmarshal([]byte(i.Data[node.PublishedKey]), &p); err != nil || p.Node == nil || p.Node.Name == "" {
-			return nil, errors.Join(fmt.Errorf("ConfigMap %s: %s is not an inventory; delete it, the agent writes it again", i.Metadata.Name, node.PublishedKey), err)
+		if err := json.Unmarshal(
+			[]byte(i.Data[node.PublishedKey]),
+			&p,
+		); err != nil || p.Node == nil ||
+			p.Node.Name == "" {
+			return nil, errors.Join(
+				fmt.Errorf(
+					"ConfigMap %s: %s is not an inventory; delete it, the agent writes it again",
+					i.Metadata.Name,
+					node.PublishedKey,
+				),
+				err,
+			)
 		}
 		out = append(out, p)
 	}
@@ -117,12 +133,19 @@ func clusterNodes(ctx context.Context) (out []*node.Node, err error) {
 		return nil, fmt.Errorf("--cluster: %w", err)
 	}
 	for i := range list {
-		if slices.ContainsFunc(there.Items, func(n doctor.ClusterNode) bool { return n.Metadata.Name == list[i].Node.Name }) {
+		if slices.ContainsFunc(
+			there.Items,
+			func(n doctor.ClusterNode) bool { return n.Metadata.Name == list[i].Node.Name },
+		) {
 			out = append(out, list[i].Node)
 		}
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("--cluster: no node has published an inventory (ConfigMaps with the label %s): fabric-agent does; without it give recordings (discover --record)", node.PublishedLabel)
+		return nil, fmt.Errorf(
+			"--cluster: no node has published an inventory (ConfigMaps with the label %s): fabric-agent does; "+
+				"without it give recordings (discover --record)",
+			node.PublishedLabel,
+		)
 	}
 	return out, nil
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fabric-cni/fabric-cni/pkg/generate"
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/generate"
 )
 
 // deployment is pods that live for one measurement.
@@ -41,8 +41,20 @@ func (a *app) deploy(ctx context.Context, d *deployment, recordings []string) er
 	if err != nil {
 		return err
 	}
-	text, err := generate.Generate("perftest-pods", nodes, generate.Options{Namespace: d.namespace, Name: deployed, Image: d.image, Fabric: d.fabric,
-		Prefix: d.prefix, Range: netip.MustParsePrefix("192.168.128.0/18"), Workers: d.count, SameNode: d.sameNode}) // the range is the networks', not the pods'
+	text, err := generate.Generate(
+		"perftest-pods",
+		nodes,
+		generate.Options{
+			Namespace: d.namespace,
+			Name:      deployed,
+			Image:     d.image,
+			Fabric:    d.fabric,
+			Prefix:    d.prefix,
+			Range:     netip.MustParsePrefix("192.168.128.0/18"),
+			Workers:   d.count,
+			SameNode:  d.sameNode,
+		},
+	) // the range is the networks', not the pods'
 	if err != nil {
 		return fmt.Errorf("verify --deploy: %w", err)
 	}
@@ -51,8 +63,22 @@ func (a *app) deploy(ctx context.Context, d *deployment, recordings []string) er
 		return fmt.Errorf("verify --deploy: %w", err)
 	}
 	for _, p := range d.pods() {
-		if err := said(ctx, "", "-n", d.namespace, "wait", "--for=condition=Ready", "--timeout="+d.timeout.String(), "pod/"+p); err != nil {
-			return fmt.Errorf("verify --deploy: %w; why: kubectl -n %s describe pod %s | fabricctl doctor explain", err, d.namespace, p)
+		if err := said(
+			ctx,
+			"",
+			"-n",
+			d.namespace,
+			"wait",
+			"--for=condition=Ready",
+			"--timeout="+d.timeout.String(),
+			"pod/"+p,
+		); err != nil {
+			return fmt.Errorf(
+				"verify --deploy: %w; why: kubectl -n %s describe pod %s | fabricctl doctor explain",
+				err,
+				d.namespace,
+				p,
+			)
 		}
 	}
 	return nil
@@ -66,7 +92,17 @@ func (d *deployment) remove() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for _, p := range d.pods() {
-		_ = said(ctx, "", "-n", d.namespace, "delete", "pod", p, "--ignore-not-found", "--wait=false") // nothing more can be done
+		_ = said(
+			ctx,
+			"",
+			"-n",
+			d.namespace,
+			"delete",
+			"pod",
+			p,
+			"--ignore-not-found",
+			"--wait=false",
+		) // nothing more can be done
 	}
 }
 

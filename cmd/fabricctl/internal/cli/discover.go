@@ -11,10 +11,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/draw"
+	"github.com/fabric-cni/fabric-cni/internal/doctor"
+	"github.com/fabric-cni/fabric-cni/internal/node"
+	"github.com/fabric-cni/fabric-cni/internal/topology"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
-	"github.com/fabric-cni/fabric-cni/pkg/doctor"
-	"github.com/fabric-cni/fabric-cni/pkg/fabric"
-	"github.com/fabric-cni/fabric-cni/pkg/node"
 )
 
 func (a *app) discover() *cobra.Command {
@@ -48,14 +48,19 @@ names, addresses and GUIDs of the node, and what doctor host asks for.`,
 		},
 	}
 	c.Flags().StringVarP(&format, "output", "o", "table", "table, wide, json, yaml, svg or html")
-	c.Flags().StringVar(&record, "record", "", "write what was read to this file (tar.gz) instead; - for standard output")
+	c.Flags().StringVar(
+		&record,
+		"record",
+		"",
+		"write what was read to this file (tar.gz) instead; - for standard output",
+	)
 	return c
 }
 
 // discovery is the output of discover as JSON and YAML.
 type discovery struct {
 	Node *node.Node `json:"node"`
-	fabric.Fabrics
+	topology.Fabrics
 }
 
 func (a *app) record(name string) error {
@@ -75,7 +80,14 @@ func (a *app) record(name string) error {
 	if err := a.write(name, b.Bytes()); err != nil {
 		return err
 	}
-	fmt.Fprintf(a.stderr, "recorded node %s: %d RDMA devices, %d GPUs, %d bytes\n", n.Name, len(n.HCAs), len(n.GPUs), b.Len())
+	fmt.Fprintf(
+		a.stderr,
+		"recorded node %s: %d RDMA devices, %d GPUs, %d bytes\n",
+		n.Name,
+		len(n.HCAs),
+		len(n.GPUs),
+		b.Len(),
+	)
 	return nil
 }
 
@@ -96,15 +108,43 @@ func (a *app) show(n *node.Node, format string) error {
 	return nil
 }
 
-func (a *app) table(n *node.Node, f fabric.Fabrics, wide bool) {
-	fmt.Fprintf(a.stdout, "node %s, %s, RDMA mode %s, %s\n\n", n.Name, count(len(n.HCAs), "RDMA device"), cmp.Or(n.RDMAMode, "unknown"), count(len(n.GPUs), "GPU"))
+func (a *app) table(n *node.Node, f topology.Fabrics, wide bool) {
+	fmt.Fprintf(
+		a.stdout,
+		"node %s, %s, RDMA mode %s, %s\n\n",
+		n.Name,
+		count(len(n.HCAs), "RDMA device"),
+		cmp.Or(n.RDMAMode, "unknown"),
+		count(len(n.GPUs), "GPU"),
+	)
 	if len(n.HCAs) == 0 {
-		fmt.Fprintln(a.stdout, "no RDMA device: no such hardware, its driver is not loaded (modprobe mlx5_ib), or all are in pods")
+		fmt.Fprintln(
+			a.stdout,
+			"no RDMA device: no such hardware, its driver is not loaded (modprobe mlx5_ib), or all are in pods",
+		)
 		return
 	}
 	head := []string{"HCA", "PORT", "NETDEV", "LINK", "STATE", "RATE", "PCI", "NUMA", "GPUS", "RAIL", "POD"}
 	if wide {
-		head = append(head, "PHYS", "MTU", "LID", "SMLID", "PORT-GUID", "PREFIX", "PKEYS", "ID", "MODEL", "FIRMWARE", "KIND", "PARENT", "BOND", "DRIVER", "PCIE", "ALTNAMES")
+		head = append(
+			head,
+			"PHYS",
+			"MTU",
+			"LID",
+			"SMLID",
+			"PORT-GUID",
+			"PREFIX",
+			"PKEYS",
+			"ID",
+			"MODEL",
+			"FIRMWARE",
+			"KIND",
+			"PARENT",
+			"BOND",
+			"DRIVER",
+			"PCIE",
+			"ALTNAMES",
+		)
 	}
 	t := newTable(head...)
 	for i := range n.HCAs {
@@ -113,7 +153,19 @@ func (a *app) table(n *node.Node, f fabric.Fabrics, wide bool) {
 			h.Ports = []node.Port{{}}
 		}
 		for _, p := range h.Ports {
-			row := []any{h.Name, p.Number, p.Netdev, linkLayer(p.LinkLayer), state(&p), rate(&p), h.PCI, number(h.NUMA), gpus(h.GPUs), railOf(f, h.Name, p.Number), h.InPod}
+			row := []any{
+				h.Name,
+				p.Number,
+				p.Netdev,
+				linkLayer(p.LinkLayer),
+				state(&p),
+				rate(&p),
+				h.PCI,
+				number(h.NUMA),
+				gpus(h.GPUs),
+				railOf(f, h.Name, p.Number),
+				h.InPod,
+			}
 			if wide {
 				row = append(row, wideCells(n, h, &p)...)
 			}
@@ -137,11 +189,27 @@ func wideCells(n *node.Node, h *node.HCA, p *node.Port) []any {
 	if h.Slower != "" {
 		pcie += " (of " + h.Slower + ")"
 	}
-	return []any{p.Phys, mtu, nonzero(p.LID), nonzero(p.SMLID), guid, p.Prefix, strings.Join(p.PKeys, ","), h.ID, h.Model, h.Firmware,
-		h.Kind, h.Parent, h.Bond, h.Driver, pcie, alt}
+	return []any{
+		p.Phys,
+		mtu,
+		nonzero(p.LID),
+		nonzero(p.SMLID),
+		guid,
+		p.Prefix,
+		strings.Join(p.PKeys, ","),
+		h.ID,
+		h.Model,
+		h.Firmware,
+		h.Kind,
+		h.Parent,
+		h.Bond,
+		h.Driver,
+		pcie,
+		alt,
+	}
 }
 
-func (a *app) fabrics(f fabric.Fabrics) {
+func (a *app) fabrics(f topology.Fabrics) {
 	for _, f := range f.Fabrics {
 		fmt.Fprintf(a.stdout, "\nfabric %s: %s\n", f.Name, f.Reason)
 		for _, r := range f.Rails {
@@ -152,7 +220,11 @@ func (a *app) fabrics(f fabric.Fabrics) {
 			fmt.Fprintf(a.stdout, "  rail %d  %s  (%s)\n", r.Index, strings.Join(names, " "), r.Reason)
 		}
 		if f.Planes {
-			fmt.Fprintln(a.stdout, "  planes: the rails are subnets of their own; unless they are routed, pairing two of them ends in a timeout")
+			fmt.Fprintln(
+				a.stdout,
+				"  planes: the rails are subnets of their own; unless they are routed, pairing two of them ends in "+
+					"a timeout",
+			)
 		}
 		for _, w := range f.Warnings {
 			fmt.Fprintln(a.stdout, "  warning:", w)
@@ -167,10 +239,10 @@ func (a *app) fabrics(f fabric.Fabrics) {
 }
 
 // railOf is FABRIC/RAIL of a port.
-func railOf(f fabric.Fabrics, hca string, port uint32) string {
+func railOf(f topology.Fabrics, hca string, port uint32) string {
 	for _, f := range f.Fabrics {
 		for _, r := range f.Rails {
-			if slices.ContainsFunc(r.Ports, func(p fabric.Port) bool { return p.HCA == hca && p.Port == port }) {
+			if slices.ContainsFunc(r.Ports, func(p topology.Port) bool { return p.HCA == hca && p.Port == port }) {
 				return f.Name + "/" + strconv.Itoa(r.Index)
 			}
 		}

@@ -14,9 +14,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fabric-cni/fabric-cni/pkg/doctor"
-	"github.com/fabric-cni/fabric-cni/pkg/node"
-	"github.com/fabric-cni/fabric-cni/pkg/policy"
+	"github.com/fabric-cni/fabric-cni/internal/doctor"
+	"github.com/fabric-cni/fabric-cni/internal/node"
+	"github.com/fabric-cni/fabric-cni/internal/policy"
 )
 
 func (a *app) doctor() *cobra.Command {
@@ -36,8 +36,9 @@ func (a *app) doctorHost() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "host",
 		Short: "Check the node: modules, RDMA mode, ports, names, MTU, PCIe, containerd, Multus, what pods have left",
-		Long:  "doctor host prints what is wrong, worst first; with --all also what is in order. Exit status 3 if anything fails.",
-		Args:  argsBetween(0, 0),
+		Long: "doctor host prints what is wrong, worst first; with --all also what is in order. Exit status 3 if " +
+			"anything fails.",
+		Args: argsBetween(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			if err := oneOf("output", format, findingFormats...); err != nil {
 				return err
@@ -73,7 +74,10 @@ func (a *app) host() (*doctor.Host, error) {
 	}
 	for _, l := range list {
 		if l.State == stateDead || l.State == stateBefore {
-			h.Stranded = append(h.Stranded, fmt.Sprintf("%s of %s: device %s, state %s", l.IfName, l.who(), l.Device, l.State))
+			h.Stranded = append(
+				h.Stranded,
+				fmt.Sprintf("%s of %s: device %s, state %s", l.IfName, l.who(), l.Device, l.State),
+			)
 		}
 	}
 	_, h.PolicyErr = policy.Load(policy.DefaultPath)
@@ -87,7 +91,8 @@ func (a *app) host() (*doctor.Host, error) {
 // installed is where the plugin is.
 const installed = "/opt/cni/bin/fabric"
 
-// pluginVersion asks a plugin without a command, which makes it say its name and version. It returns "" if it says something else.
+// pluginVersion asks a plugin without a command, which makes it say its name and version. It returns "" if it says
+// something else.
 func pluginVersion(path string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -129,7 +134,16 @@ if it knows none of them.`,
 				}
 			} else {
 				for _, e := range list {
-					fmt.Fprintf(a.stdout, "%s\n  %s (%s)\n  cause: %s\n  cure:  %s\n  docs:  %s\n\n", e.Line, a.coloured(warn, e.Title), e.ID, e.Cause, e.Cure, e.Docs)
+					fmt.Fprintf(
+						a.stdout,
+						"%s\n  %s (%s)\n  cause: %s\n  cure:  %s\n  docs:  %s\n\n",
+						e.Line,
+						a.coloured(warn, e.Title),
+						e.ID,
+						e.Cause,
+						e.Cure,
+						e.Docs,
+					)
 				}
 			}
 			if len(list) == 0 {
@@ -161,7 +175,10 @@ func (a *app) manifest(file, nads string) (*doctor.Manifest, *doctor.NADs, error
 	}
 	m := &doctor.Manifest{}
 	if err := json.Unmarshal(b, m); err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("--manifest %s: %w", file, err), errors.New("want what kubectl get pod NAME -o json prints"))
+		return nil, nil, errors.Join(
+			fmt.Errorf("--manifest %s: %w", file, err),
+			errors.New("want what kubectl get pod NAME -o json prints"),
+		)
 	}
 	if nads == "" {
 		return m, nil, nil
@@ -171,7 +188,10 @@ func (a *app) manifest(file, nads string) (*doctor.Manifest, *doctor.NADs, error
 	}
 	n := &doctor.NADs{}
 	if err := json.Unmarshal(b, n); err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("--nads %s: %w", nads, err), errors.New("want what kubectl get net-attach-def -A -o json prints"))
+		return nil, nil, errors.Join(
+			fmt.Errorf("--nads %s: %w", nads, err),
+			errors.New("want what kubectl get net-attach-def -A -o json prints"),
+		)
 	}
 	return m, n, nil
 }

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fabric-cni/fabric-cni/pkg/doctor"
+	"github.com/fabric-cni/fabric-cni/internal/doctor"
 )
 
 // findingFormats are how findings can be printed: text is for reading, one line each is for grep and awk.
@@ -44,12 +44,24 @@ func (a *app) findingText(list []doctor.Finding, all bool) {
 		if f.Status == doctor.OK && !all {
 			continue
 		}
-		fmt.Fprintf(a.stdout, "%s  %s  %s\n", a.coloured(findingColours[f.Status], fmt.Sprintf("%-4s", f.Status)), f.ID, f.Evidence)
+		fmt.Fprintf(
+			a.stdout,
+			"%s  %s  %s\n",
+			a.coloured(findingColours[f.Status], fmt.Sprintf("%-4s", f.Status)),
+			f.ID,
+			f.Evidence,
+		)
 		if f.Cause != "" {
 			fmt.Fprintf(a.stdout, "      cause: %s\n      cure:  %s\n      docs:  %s\n", f.Cause, f.Cure, f.Docs)
 		}
 	}
-	fmt.Fprintf(a.stdout, "%d in order, %d to look at, %d wrong\n", count[doctor.OK], count[doctor.Warn], count[doctor.Fail])
+	fmt.Fprintf(
+		a.stdout,
+		"%d in order, %d to look at, %d wrong\n",
+		count[doctor.OK],
+		count[doctor.Warn],
+		count[doctor.Fail],
+	)
 }
 
 func (a *app) findingTable(list []doctor.Finding, wide, all bool) {

@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fabric-cni/fabric-cni/pkg/generate"
-	"github.com/fabric-cni/fabric-cni/pkg/node"
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/generate"
+	"github.com/fabric-cni/fabric-cni/internal/node"
 )
 
 func (a *app) generate() *cobra.Command {
@@ -59,7 +59,11 @@ Ports that are Down, part of a bond or carry the default route are in none of th
 				o.Exclude = append(o.Exclude, p)
 			}
 			if o.Workers < 1 || slices.Contains([]string{"pytorchjob", "perftest-pods"}, args[0]) && o.Workers < 2 {
-				return fmt.Errorf("%w: --workers %d: want 1 at least, for perftest-pods and a pytorchjob 2 (a master and a worker)", errUsage, o.Workers)
+				return fmt.Errorf(
+					"%w: --workers %d: want 1 at least, for perftest-pods and a pytorchjob 2 (a master and a worker)",
+					errUsage,
+					o.Workers,
+				)
 			}
 			if cluster && args[0] != "device-plugin" && !cmd.Flags().Changed("resource-prefix") {
 				o.Prefix = generate.AgentPrefix
@@ -80,17 +84,38 @@ Ports that are Down, part of a bond or carry the default route are in none of th
 	f.StringVarP(&o.Namespace, "namespace", "n", "default", "namespace of the objects")
 	f.StringVar(&o.Name, "name", "rdma-test", "name of the workload")
 	f.StringVar(&o.Image, "image", "example.com/nccl-tests:latest", "image of the workload")
-	f.StringVar(&o.Fabric, "fabric", "", "only this fabric (default: all; for a workload the one with the most bandwidth)")
-	f.StringVar(&o.Prefix, "resource-prefix", "nvidia.com", "prefix of the resources; "+generate.AgentPrefix+" for those of fabric-agent (default with --cluster, device-plugin aside)")
+	f.StringVar(
+		&o.Fabric,
+		"fabric",
+		"",
+		"only this fabric (default: all; for a workload the one with the most bandwidth)",
+	)
+	f.StringVar(
+		&o.Prefix,
+		"resource-prefix",
+		"nvidia.com",
+		"prefix of the resources; "+generate.AgentPrefix+" for those of fabric-agent (default with --cluster, "+
+			"device-plugin aside)",
+	)
 	f.StringVar(&pool, "range", "192.168.128.0/18", "addresses of the rails, shared out to the networks in equal parts")
 	f.StringSliceVar(&exclude, "exclude", nil, "parts of the range that must not be given")
-	f.BoolVar(&cluster, "cluster", false, "for every node of which fabric-agent has published the inventory, through kubectl")
+	f.BoolVar(
+		&cluster,
+		"cluster",
+		false,
+		"for every node of which fabric-agent has published the inventory, through kubectl",
+	)
 	f.IntVar(&o.Nodes, "nodes", 0, "nodes that the range has to do for (default: those looked at)")
 	f.IntVar(&o.Workers, "workers", 2, "pods of a job or deployment")
 	f.IntVar(&o.GPUs, "gpus", -1, "GPUs per pod (default: all of a node)")
 	f.BoolVar(&o.VFs, "vfs", false, "networks and resources of virtual functions, one per rail, instead of whole ports")
 	f.BoolVar(&o.SameNode, "same-node", false, "perftest-pods: they may be on one node")
-	f.BoolVar(&o.Shared, "shared", false, "device-plugin: for the RDMA shared device plugin (verbs only, shared RDMA mode)")
+	f.BoolVar(
+		&o.Shared,
+		"shared",
+		false,
+		"device-plugin: for the RDMA shared device plugin (verbs only, shared RDMA mode)",
+	)
 	return c
 }
 

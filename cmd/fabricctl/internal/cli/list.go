@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fabric-cni/fabric-cni/pkg/journal"
-	"github.com/fabric-cni/fabric-cni/pkg/netns"
+	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/internal/netns"
 )
 
 // attached is one line of list.
@@ -113,8 +113,18 @@ func (a *app) attachments() ([]attached, error) {
 	}
 	out := []attached{}
 	for _, e := range entries {
-		l := attached{Pod: podOf(e.Args), Container: e.ContainerID, IfName: e.IfName, Network: e.Network, Kind: e.Kind, Device: e.Claim,
-			Netns: e.NetnsPath, Created: e.Created, State: stateOf(e), entry: e}
+		l := attached{
+			Pod:       podOf(e.Args),
+			Container: e.ContainerID,
+			IfName:    e.IfName,
+			Network:   e.Network,
+			Kind:      e.Kind,
+			Device:    e.Claim,
+			Netns:     e.NetnsPath,
+			Created:   e.Created,
+			State:     stateOf(e),
+			entry:     e,
+		}
 		switch {
 		case e.Child != nil:
 			l.Netdev = e.Child.Master
@@ -131,7 +141,10 @@ func (a *app) attachments() ([]attached, error) {
 
 // stateOf looks at the pod of an entry. A pod counts as dead only if its namespace is known to be gone.
 func stateOf(e *journal.Entry) string {
-	if b, err := os.ReadFile("/proc/sys/kernel/random/boot_id"); err == nil && strings.TrimSpace(string(b)) != e.BootID {
+	if b, err := os.ReadFile(
+		"/proc/sys/kernel/random/boot_id",
+	); err == nil &&
+		strings.TrimSpace(string(b)) != e.BootID {
 		return stateBefore
 	}
 	if id, err := netns.IDOf(e.NetnsPath); err != nil || id != e.Netns {

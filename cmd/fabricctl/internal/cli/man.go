@@ -21,7 +21,11 @@ func manCommand() *cobra.Command {
 			}
 			date := time.Unix(0, 0) // the same pages for the same program
 			cmd.Root().DisableAutoGenTag = true
-			return doc.GenManTree(cmd.Root(), &doc.GenManHeader{Section: "1", Source: "fabric-cni", Manual: "fabric-cni", Date: &date}, args[0])
+			return doc.GenManTree(
+				cmd.Root(),
+				&doc.GenManHeader{Section: "1", Source: "fabric-cni", Manual: "fabric-cni", Date: &date},
+				args[0],
+			)
 		},
 	}
 }

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fabric-cni/fabric-cni/internal/netns"
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
-	"github.com/fabric-cni/fabric-cni/pkg/netns"
 	"github.com/fabric-cni/fabric-cni/pkg/plan"
 	"github.com/fabric-cni/fabric-cni/plugins/fabric"
 )
@@ -155,13 +155,25 @@ func (a *app) planDel(ns, ifName string) error {
 		if derr != nil {
 			return errors.Join(err, fmt.Errorf("plan %s: %w", l.IfName, derr))
 		}
-		fmt.Fprintf(a.stdout, "# DEL %s of %s: device %s; POD is %s\n%s", l.IfName, l.who(), strings.TrimPrefix(p.Device, "netdev/"), ns, plan.Print(p.Del))
+		fmt.Fprintf(
+			a.stdout,
+			"# DEL %s of %s: device %s; POD is %s\n%s",
+			l.IfName,
+			l.who(),
+			strings.TrimPrefix(p.Device, "netdev/"),
+			ns,
+			plan.Print(p.Del),
+		)
 		if p.IPAM != "" {
 			fmt.Fprintf(a.stdout, "# the IPAM plugin %s gets its DEL\n", p.IPAM)
 		}
 	}
 	if !found && err == nil {
-		fmt.Fprintf(a.stdout, "# no attachment has its interface in %s; for a plan of ADD name a configuration (-f)\n", ns)
+		fmt.Fprintf(
+			a.stdout,
+			"# no attachment has its interface in %s; for a plan of ADD name a configuration (-f)\n",
+			ns,
+		)
 	}
 	return err
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"github.com/fabric-cni/fabric-cni/pkg/doctor"
-	"github.com/fabric-cni/fabric-cni/pkg/journal"
-	"github.com/fabric-cni/fabric-cni/pkg/nccl"
-	"github.com/fabric-cni/fabric-cni/pkg/netns"
-	"github.com/fabric-cni/fabric-cni/pkg/node"
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/nccl"
+	"github.com/fabric-cni/fabric-cni/internal/doctor"
+	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/internal/netns"
+	"github.com/fabric-cni/fabric-cni/internal/node"
 )
 
 // where names a pod from the host.
@@ -24,7 +24,12 @@ type where struct {
 }
 
 func (w *where) flags(c *cobra.Command) {
-	c.Flags().IntVar(&w.pid, "pid", 0, "a process of the container, as the host counts (crictl inspect); default: this one")
+	c.Flags().IntVar(
+		&w.pid,
+		"pid",
+		0,
+		"a process of the container, as the host counts (crictl inspect); default: this one",
+	)
 	c.Flags().StringVar(&w.netns, "netns", "", "network namespace of the pod: what concerns its processes is left out")
 	c.MarkFlagsMutuallyExclusive("pid", "netns")
 }
@@ -74,7 +79,12 @@ Exit status 3 if anything fails.`,
 	}
 	findingFlags(c, &format, &all)
 	w.flags(c)
-	c.Flags().StringVar(&manifest, "manifest", "", "the pod as kubectl get pod NAME -o json prints it; - for standard input")
+	c.Flags().StringVar(
+		&manifest,
+		"manifest",
+		"",
+		"the pod as kubectl get pod NAME -o json prints it; - for standard input",
+	)
 	c.Flags().StringVar(&name, "pod", "", "NAMESPACE/NAME of the pod to ask kubectl for")
 	c.Flags().StringVar(&nads, "nads", "", "the networks as kubectl get net-attach-def -A -o json prints them")
 	return c
@@ -102,7 +112,10 @@ Exit status 3 if there is no usable port.`,
 			n, without := p.Openable()
 			vars, notes := nccl.Env(n)
 			if len(without) > 0 {
-				notes = append(notes, "visible, but without a character device in the container: "+strings.Join(without, ", "))
+				notes = append(
+					notes,
+					"visible, but without a character device in the container: "+strings.Join(without, ", "),
+				)
 			}
 			if format == "json" || format == "yaml" {
 				err = a.structured(format, struct {
@@ -176,7 +189,8 @@ func (a *app) pod(w where) (*doctor.Pod, error) {
 	return p, nil
 }
 
-// arpIgnore reads the sysctl of every interface of the calling thread's network namespace: that is what /proc/sys/net shows.
+// arpIgnore reads the sysctl of every interface of the calling thread's network namespace: that is what /proc/sys/net
+// shows.
 func arpIgnore() map[string]int {
 	const dir = "/proc/sys/net/ipv4/conf/"
 	out := map[string]int{}

@@ -2,8 +2,8 @@ package cli
 
 import "regexp"
 
-// secrets are what must not leave the node, wherever it turns up: values of fields and variables that are called so, bearer
-// and JSON web tokens, private keys, passwords in URLs.
+// secrets are what must not leave the node, wherever it turns up: values of fields and variables that are called so,
+// bearer and JSON web tokens, private keys, passwords in URLs.
 var secrets = []struct {
 	pattern *regexp.Regexp
 	with    string
@@ -11,7 +11,12 @@ var secrets = []struct {
 	{regexp.MustCompile(`(?is)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?-----END [A-Z ]*PRIVATE KEY-----`), "REDACTED KEY"},
 	{regexp.MustCompile(`eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*`), "REDACTED TOKEN"},
 	{regexp.MustCompile(`(?i)(bearer|basic)\s+[\w.~+/=-]{8,}`), "$1 REDACTED"},
-	{regexp.MustCompile(`(?i)("?[\w.-]*(?:password|passwd|secret|token|api[_-]?key|credential|(?:client-)?key-data|authorization)[\w.-]*"?\s*[:=]\s*)("(?:[^"\\]|\\.)*"|[^\s,;}]+)`), `$1"REDACTED"`},
+	{
+		regexp.MustCompile(
+			`(?i)("?[\w.-]*(?:password|passwd|secret|token|api[_-]?key|credential|(?:client-)?key-data|authorization)[\w.-]*"?\s*[:=]\s*)("(?:[^"\\]|\\.)*"|[^\s,;}]+)`,
+		),
+		`$1"REDACTED"`,
+	},
 	{regexp.MustCompile(`(\w+://[^/\s:@]+:)[^@\s/]+@`), "${1}REDACTED@"},
 }
 

@@ -12,7 +12,8 @@ func TestRedact(t *testing.T) {
 		"https://user:pass@host/x":                                            "https://user:REDACTED@host/x",
 		"client-key-data: LS0tLS1C":                                           `client-key-data: "REDACTED"`,
 		"-----BEGIN RSA PRIVATE KEY-----\nabc\n-----END RSA PRIVATE KEY-----": "REDACTED KEY",
-		"mlx5_0: port 1 Active, PKey 0xffff, key=value":                       "mlx5_0: port 1 Active, PKey 0xffff, key=value",
+		"mlx5_0: port 1 Active, PKey 0xffff, key=value": "mlx5_0: port 1 Active, PKey 0xffff, " +
+			"key=value",
 	} {
 		if got := string(redact([]byte(in))); got != want {
 			t.Errorf("%q\n got %q\nwant %q", in, got, want)

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fabric-cni/fabric-cni/pkg/agent/repair"
-	"github.com/fabric-cni/fabric-cni/pkg/journal"
+	"github.com/fabric-cni/fabric-cni/internal/agent/repair"
+	"github.com/fabric-cni/fabric-cni/internal/journal"
 )
 
 func (a *app) repair() *cobra.Command {
@@ -44,7 +44,14 @@ Exit status 3 tells that something could not be given back; calling it again is 
 					continue
 				}
 				n++
-				what := fmt.Sprintf("%s of %s (network %s, device %s, %s)", l.IfName, l.who(), l.Network, l.Device, l.State)
+				what := fmt.Sprintf(
+					"%s of %s (network %s, device %s, %s)",
+					l.IfName,
+					l.who(),
+					l.Network,
+					l.Device,
+					l.State,
+				)
 				if dry {
 					fmt.Fprintln(a.stdout, "would give back", what)
 					continue
@@ -66,7 +73,12 @@ Exit status 3 tells that something could not be given back; calling it again is 
 		},
 	}
 	c.Flags().BoolVar(&dry, "dry-run", false, "only say what would be done")
-	c.Flags().StringVar(&plugin, "plugin", "", "the CNI plugin (default: fabric in the directories of the attachment's CNI_PATH, then /opt/cni/bin)")
+	c.Flags().StringVar(
+		&plugin,
+		"plugin",
+		"",
+		"the CNI plugin (default: fabric in the directories of the attachment's CNI_PATH, then /opt/cni/bin)",
+	)
 	return c
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/cli"
-	"github.com/fabric-cni/fabric-cni/integration/machines"
-	"github.com/fabric-cni/fabric-cni/integration/sandbox"
+	"github.com/fabric-cni/fabric-cni/internal/testkit/machines"
+	"github.com/fabric-cni/fabric-cni/internal/testkit/sandbox"
 	"github.com/fabric-cni/fabric-cni/plugins/fabric"
 )
 
@@ -28,7 +28,14 @@ func TestMain(m *testing.M) {
 		"fabricctl":      ctl,
 		"kubectl-fabric": ctl,
 		"fabric": func() {
-			os.Exit(fabric.Plugin{StateDir: os.Getenv("STATE_DIR"), Command: os.Getenv("CNI_COMMAND"), Stdout: os.Stdout, Stderr: os.Stderr}.Main())
+			os.Exit(
+				fabric.Plugin{
+					StateDir: os.Getenv("STATE_DIR"),
+					Command:  os.Getenv("CNI_COMMAND"),
+					Stdout:   os.Stdout,
+					Stderr:   os.Stderr,
+				}.Main(),
+			)
 		},
 	})
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/draw"
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/generate"
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/measure"
-	"github.com/fabric-cni/fabric-cni/pkg/generate"
-	"github.com/fabric-cni/fabric-cni/pkg/perftest"
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/perftest"
 )
 
 func (a *app) verify() *cobra.Command {
@@ -64,7 +64,11 @@ Exit status 3 if something is slow or has failed.`,
 					e.Close()
 				}
 			}()
-			list, err := measure.All(cmd.Context(), ends, measure.Options{Interfaces: interfaces, Progress: a.progress()})
+			list, err := measure.All(
+				cmd.Context(),
+				ends,
+				measure.Options{Interfaces: interfaces, Progress: a.progress()},
+			)
 			if err != nil {
 				return fmt.Errorf("verify: %w", err)
 			}
@@ -83,8 +87,18 @@ Exit status 3 if something is slow or has failed.`,
 	f.IntVar(&d.count, "workers", 2, "--deploy: so many pods: as many as there are nodes measures every pair of nodes")
 	f.BoolVar(&d.sameNode, "same-node", false, "--deploy: the pods may be on one node")
 	f.DurationVar(&d.timeout, "timeout", 3*time.Minute, "--deploy: how long the pods may take to be Ready")
-	f.BoolVar(&d.cluster, "cluster", false, "--deploy: rails of the nodes of which fabric-agent has published the inventory")
-	f.StringVar(&d.prefix, "resource-prefix", "nvidia.com", "prefix of the resources of these pods (default with --cluster: "+generate.AgentPrefix+")")
+	f.BoolVar(
+		&d.cluster,
+		"cluster",
+		false,
+		"--deploy: rails of the nodes of which fabric-agent has published the inventory",
+	)
+	f.StringVar(
+		&d.prefix,
+		"resource-prefix",
+		"nvidia.com",
+		"prefix of the resources of these pods (default with --cluster: "+generate.AgentPrefix+")",
+	)
 	f.StringVar(&d.image, "image", "example.com/perftest:latest", "image of these pods")
 	f.StringVar(&d.fabric, "fabric", "", "fabric of these pods (default: the one with the most bandwidth)")
 	f.StringSliceVar(&spaces, "netns", nil, "network namespaces of this machine to measure between")

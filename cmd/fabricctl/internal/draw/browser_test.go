@@ -16,11 +16,11 @@ import (
 	"time"
 
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/draw"
-	"github.com/fabric-cni/fabric-cni/integration/machines"
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/perftest"
+	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/internal/node"
+	"github.com/fabric-cni/fabric-cni/internal/testkit/machines"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
-	"github.com/fabric-cni/fabric-cni/pkg/journal"
-	"github.com/fabric-cni/fabric-cni/pkg/node"
-	"github.com/fabric-cni/fabric-cni/pkg/perftest"
 )
 
 // look is what a reader's eye would do: it lists texts that are wider than their card, or outside of the picture, or on
@@ -71,8 +71,16 @@ func viewIn(t *testing.T, page, window string) (title string, shot []byte) {
 	run := func(args ...string) []byte {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer cancel()
-		base := []string{"--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--no-first-run",
-			"--user-data-dir=" + filepath.Join(dir, "profile"), "--window-size=" + window}
+		base := []string{
+			"--headless",
+			"--no-sandbox",
+			"--disable-gpu",
+			"--disable-dev-shm-usage",
+			"--hide-scrollbars",
+			"--no-first-run",
+			"--user-data-dir=" + filepath.Join(dir, "profile"),
+			"--window-size=" + window,
+		}
 		cmd := exec.CommandContext(ctx, browser(t), append(append(base, args...), "file://"+file)...)
 		cmd.WaitDelay = 5 * time.Second // helpers may hold the pipe
 		var diag bytes.Buffer
@@ -141,7 +149,10 @@ func TestPictureInBrowser(t *testing.T) {
 				t.Fatal(err)
 			}
 			if c.machine == "two ports" { // one function with both, as ConnectX-3 has them: one up, one down
-				n.HCAs[0].Ports = append(n.HCAs[0].Ports, node.Port{Number: 2, LinkLayer: device.InfiniBand, State: "Down", Phys: "Polling", Netdev: "ib1"})
+				n.HCAs[0].Ports = append(
+					n.HCAs[0].Ports,
+					node.Port{Number: 2, LinkLayer: device.InfiniBand, State: "Down", Phys: "Polling", Netdev: "ib1"},
+				)
 				n.HCAs[1].Ports[0].Netdev = "ib2"
 			}
 			if c.machine == "h20" { // names as long as they come
@@ -167,9 +178,40 @@ func TestPictureInBrowser(t *testing.T) {
 func TestReportInBrowser(t *testing.T) {
 	browser(t)
 	list := []perftest.Result{
-		{Round: 1, A: "p1", B: "p2", Rail: "net1", HCA: "mlx5_0", Ping: "reachable", RateGb: 200, Bandwidth: &perftest.Bandwidth{AverageGb: 183.6}, Latency: &perftest.Latency{Typical: 2.73}, Verdict: perftest.Good, Text: "183.6 of 200 Gb/s: good; 2.73 us"},
-		{Round: 2, A: "p1", B: "p3", Rail: "net1", HCA: "mlx5_0", Ping: "reachable", RateGb: 200, Bandwidth: &perftest.Bandwidth{AverageGb: 94.7}, Verdict: perftest.Slow, Text: "half"},
-		{Round: 3, A: "p2", B: "p3", Rail: "net1", Ping: "unreachable", Verdict: perftest.Failed, Text: "ping: 100% of the packets are lost"},
+		{
+			Round:     1,
+			A:         "p1",
+			B:         "p2",
+			Rail:      "net1",
+			HCA:       "mlx5_0",
+			Ping:      "reachable",
+			RateGb:    200,
+			Bandwidth: &perftest.Bandwidth{AverageGb: 183.6},
+			Latency:   &perftest.Latency{Typical: 2.73},
+			Verdict:   perftest.Good,
+			Text:      "183.6 of 200 Gb/s: good; 2.73 us",
+		},
+		{
+			Round:     2,
+			A:         "p1",
+			B:         "p3",
+			Rail:      "net1",
+			HCA:       "mlx5_0",
+			Ping:      "reachable",
+			RateGb:    200,
+			Bandwidth: &perftest.Bandwidth{AverageGb: 94.7},
+			Verdict:   perftest.Slow,
+			Text:      "half",
+		},
+		{
+			Round:   3,
+			A:       "p2",
+			B:       "p3",
+			Rail:    "net1",
+			Ping:    "unreachable",
+			Verdict: perftest.Failed,
+			Text:    "ping: 100% of the packets are lost",
+		},
 	}
 	var page bytes.Buffer
 	if err := draw.Report(&page, list); err != nil {

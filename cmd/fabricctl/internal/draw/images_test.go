@@ -10,22 +10,38 @@ import (
 	"testing"
 
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/draw"
-	"github.com/fabric-cni/fabric-cni/integration/machines"
-	"github.com/fabric-cni/fabric-cni/pkg/journal"
-	"github.com/fabric-cni/fabric-cni/pkg/node"
-	"github.com/fabric-cni/fabric-cni/pkg/perftest"
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/perftest"
+	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/internal/node"
+	"github.com/fabric-cni/fabric-cni/internal/testkit/machines"
 )
 
 var update = flag.Bool("update", false, "make the pictures of the documentation again")
 
 // measured is four nodes of which one pair has a bad cable and one a wrong MTU. The figures are made up.
 func measured() (list []perftest.Result) {
-	figures := map[string]float64{"gpu-1 gpu-2": 191.8, "gpu-1 gpu-3": 161.7, "gpu-1 gpu-4": 191.6, "gpu-2 gpu-3": 192.6, "gpu-2 gpu-4": 94.7, "gpu-3 gpu-4": 193.4}
+	figures := map[string]float64{
+		"gpu-1 gpu-2": 191.8,
+		"gpu-1 gpu-3": 161.7,
+		"gpu-1 gpu-4": 191.6,
+		"gpu-2 gpu-3": 192.6,
+		"gpu-2 gpu-4": 94.7,
+		"gpu-3 gpu-4": 193.4,
+	}
 	names := []string{"gpu-1", "gpu-2", "gpu-3", "gpu-4"}
 	for i, round := range perftest.Rounds(len(names)) {
 		for _, p := range round {
-			r := perftest.Result{Round: i + 1, A: names[p.A], B: names[p.B], Rail: "net1", HCA: "mlx5_0", Ping: "reachable", GID: "same subnet prefix", RateGb: 200,
-				Latency: &perftest.Latency{Typical: 2.73}}
+			r := perftest.Result{
+				Round:   i + 1,
+				A:       names[p.A],
+				B:       names[p.B],
+				Rail:    "net1",
+				HCA:     "mlx5_0",
+				Ping:    "reachable",
+				GID:     "same subnet prefix",
+				RateGb:  200,
+				Latency: &perftest.Latency{Typical: 2.73},
+			}
 			r.Bandwidth = &perftest.Bandwidth{AverageGb: figures[r.A+" "+r.B] + figures[r.B+" "+r.A]}
 			r.Verdict, r.Text = perftest.Judge(r.Bandwidth.AverageGb, r.RateGb)
 			list = append(list, r)
@@ -34,8 +50,8 @@ func measured() (list []perftest.Result) {
 	return list
 }
 
-// The pictures of README and manual: go test ./cmd/fabricctl/internal/draw -run TestImages -update makes them. Another Chromium has other
-// fonts, so what is compared is that they are pictures of that size, and that README shows both.
+// The pictures of README and manual: go test ./cmd/fabricctl/internal/draw -run TestImages -update makes them. Another
+// Chromium has other fonts, so what is compared is that they are pictures of that size, and that README shows both.
 func TestImages(t *testing.T) {
 	n, err := node.Open(machines.H20().FS, journal.Store{})
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"io"
 	"strings"
 
-	"github.com/fabric-cni/fabric-cni/pkg/fabric"
-	"github.com/fabric-cni/fabric-cni/pkg/node"
+	"github.com/fabric-cni/fabric-cni/internal/node"
+	"github.com/fabric-cni/fabric-cni/internal/topology"
 )
 
 // style is that of every page: readable on a screen of any size and on paper.
@@ -34,14 +34,14 @@ var nodePage = template.Must(template.New("node").Parse(`<!DOCTYPE html>
 `))
 
 // HTML writes one page with the picture and everything in it as text.
-func HTML(w io.Writer, n *node.Node, f fabric.Fabrics) error {
+func HTML(w io.Writer, n *node.Node, f topology.Fabrics) error {
 	var picture strings.Builder
 	if err := SVG(&picture, n, f); err != nil {
 		return err
 	}
 	return nodePage.Execute(w, struct {
 		Node    *node.Node
-		Fabrics fabric.Fabrics
+		Fabrics topology.Fabrics
 		Picture template.HTML
 		Style   template.CSS
 	}{n, f, template.HTML(picture.String()), style})

@@ -6,7 +6,7 @@ import (
 	"io"
 	"slices"
 
-	"github.com/fabric-cni/fabric-cni/pkg/perftest"
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/perftest"
 )
 
 // spot is one field of the heat map: a pair on one rail.
@@ -74,7 +74,10 @@ func Report(w io.Writer, list []perftest.Result) error {
 
 // field is the colour of one pair. A pair is measured once, and shown in both directions.
 func field(list []perftest.Result, a, b, rail string) spot {
-	i := slices.IndexFunc(list, func(r perftest.Result) bool { return r.Rail == rail && (r.A == a && r.B == b || r.A == b && r.B == a) })
+	i := slices.IndexFunc(
+		list,
+		func(r perftest.Result) bool { return r.Rail == rail && (r.A == a && r.B == b || r.A == b && r.B == a) },
+	)
 	if i < 0 {
 		return spot{Colour: "#f4f6f8"}
 	}

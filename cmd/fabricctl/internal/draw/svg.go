@@ -11,8 +11,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/fabric-cni/fabric-cni/pkg/fabric"
-	"github.com/fabric-cni/fabric-cni/pkg/node"
+	"github.com/fabric-cni/fabric-cni/internal/node"
+	"github.com/fabric-cni/fabric-cni/internal/topology"
 )
 
 // Sizes in pixels of the picture.
@@ -34,7 +34,8 @@ type place struct {
 	gpus  []*node.GPU
 }
 
-// port is one port of an HCA, which gets a card of its own: the ports of a card may be in two fabrics. p is nil for an HCA without any.
+// port is one port of an HCA, which gets a card of its own: the ports of a card may be in two fabrics. p is nil for an
+// HCA without any.
 type port struct {
 	*node.HCA
 	p *node.Port
@@ -49,7 +50,7 @@ func (p port) name() string {
 }
 
 // is tells whether a port of a fabric is this one.
-func (p port) is(f *fabric.Port) bool { return p.p != nil && f.HCA == p.Name && f.Port == p.p.Number }
+func (p port) is(f *topology.Port) bool { return p.p != nil && f.HCA == p.Name && f.Port == p.p.Number }
 
 type numa struct {
 	id     int
@@ -113,8 +114,9 @@ func layout(n *node.Node) []numa {
 	return out
 }
 
-// SVG draws the node: NUMA nodes side by side, in each the PCI roots with their GPUs and HCAs, a badge for fabric and rail.
-func SVG(w io.Writer, n *node.Node, f fabric.Fabrics) error {
+// SVG draws the node: NUMA nodes side by side, in each the PCI roots with their GPUs and HCAs, a badge for fabric and
+// rail.
+func SVG(w io.Writer, n *node.Node, f topology.Fabrics) error {
 	var b strings.Builder
 	numas := layout(n)
 	width, height := 2*margin+max(1, len(numas))*(boxW+2*gap)+max(0, len(numas)-1)*gap, 0
@@ -123,11 +125,27 @@ func SVG(w io.Writer, n *node.Node, f fabric.Fabrics) error {
 	}
 	top := 64
 	height += top + 40 + 20*(len(f.Fabrics)+1)
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" font-family="system-ui, sans-serif" font-size="13" role="img" aria-label="node %s">`,
-		width, height, width, height, html.EscapeString(n.Name))
+	fmt.Fprintf(
+		&b,
+		`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" font-family="system-ui, `+
+			`sans-serif" font-size="13" role="img" aria-label="node %s">`,
+		width,
+		height,
+		width,
+		height,
+		html.EscapeString(n.Name),
+	)
 	fmt.Fprintf(&b, "\n<rect width=\"%d\" height=\"%d\" fill=\"#ffffff\"/>\n", width, height)
 	text(&b, margin, 30, 20, "#1a1a1a", "bold", n.Name)
-	text(&b, margin, 50, 13, "#555555", "", fmt.Sprintf("%d RDMA devices, %d GPUs, RDMA mode %s", len(n.HCAs), len(n.GPUs), cmp.Or(n.RDMAMode, "unknown")))
+	text(
+		&b,
+		margin,
+		50,
+		13,
+		"#555555",
+		"",
+		fmt.Sprintf("%d RDMA devices, %d GPUs, RDMA mode %s", len(n.HCAs), len(n.GPUs), cmp.Or(n.RDMAMode, "unknown")),
+	)
 	x := margin
 	for i := range numas {
 		drawNUMA(&b, &numas[i], x, top, height-top-30-20*(len(f.Fabrics)+1), f)
@@ -142,8 +160,15 @@ func SVG(w io.Writer, n *node.Node, f fabric.Fabrics) error {
 	return err
 }
 
-func drawNUMA(b *strings.Builder, n *numa, x, y, height int, f fabric.Fabrics) {
-	fmt.Fprintf(b, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"8\" fill=\"#f4f6f8\" stroke=\"#c5ccd3\"/>\n", x, y, boxW+2*gap, height)
+func drawNUMA(b *strings.Builder, n *numa, x, y, height int, f topology.Fabrics) {
+	fmt.Fprintf(
+		b,
+		"<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"8\" fill=\"#f4f6f8\" stroke=\"#c5ccd3\"/>\n",
+		x,
+		y,
+		boxW+2*gap,
+		height,
+	)
 	name := "NUMA node " + strconv.Itoa(n.id)
 	if n.id < 0 {
 		name = "NUMA node unknown"
@@ -152,7 +177,14 @@ func drawNUMA(b *strings.Builder, n *numa, x, y, height int, f fabric.Fabrics) {
 	y += 34
 	for i := range n.places {
 		p := &n.places[i]
-		fmt.Fprintf(b, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"6\" fill=\"#ffffff\" stroke=\"#d9dee3\"/>\n", x+gap, y, boxW, p.height())
+		fmt.Fprintf(
+			b,
+			"<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"6\" fill=\"#ffffff\" stroke=\"#d9dee3\"/>\n",
+			x+gap,
+			y,
+			boxW,
+			p.height(),
+		)
 		text(b, x+2*gap, y+17, 11, "#777777", "", cmp.Or(p.root, "no PCI"))
 		for j, g := range p.gpus {
 			drawGPU(b, g, x+2*gap, y+24+j*(cardH+gap))
@@ -166,13 +198,20 @@ func drawNUMA(b *strings.Builder, n *numa, x, y, height int, f fabric.Fabrics) {
 
 func drawGPU(b *strings.Builder, g *node.GPU, x, y int) {
 	fmt.Fprintf(b, "<g class=\"card\"><title>%s</title>", html.EscapeString(g.PCI+" "+g.ID))
-	fmt.Fprintf(b, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"5\" fill=\"#e8f0e0\" stroke=\"#76923c\"/>", x, y, gpuW, cardH)
+	fmt.Fprintf(
+		b,
+		"<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"5\" fill=\"#e8f0e0\" stroke=\"#76923c\"/>",
+		x,
+		y,
+		gpuW,
+		cardH,
+	)
 	text(b, x+10, y+20, 13, "#2f3e12", "bold", "GPU "+strconv.Itoa(g.Index))
 	text(b, x+10, y+38, 11, "#4a5a2a", "", clip(cmp.Or(g.Model, g.ID)+"  "+g.PCI, 28))
 	b.WriteString("</g>\n")
 }
 
-func drawPort(b *strings.Builder, h port, x, y int, f fabric.Fabrics) {
+func drawPort(b *strings.Builder, h port, x, y int, f topology.Fabrics) {
 	fill, stroke, state := "#fbe9e7", "#b3261e", "no port"
 	netdev, rate := "", ""
 	if p := h.p; p != nil {
@@ -187,21 +226,61 @@ func drawPort(b *strings.Builder, h port, x, y int, f fabric.Fabrics) {
 			fill, stroke = "#eeeeee", "#757575"
 		}
 	}
-	fmt.Fprintf(b, "<g class=\"card\"><title>%s</title>", html.EscapeString(strings.Join([]string{h.name(), h.PCI, h.ID, h.Model, "firmware " + h.Firmware, h.PCIe, h.InPod, why(f, h)}, "\n")))
+	fmt.Fprintf(
+		b,
+		"<g class=\"card\"><title>%s</title>",
+		html.EscapeString(
+			strings.Join(
+				[]string{h.name(), h.PCI, h.ID, h.Model, "firmware " + h.Firmware, h.PCIe, h.InPod, why(f, h)},
+				"\n",
+			),
+		),
+	)
 	dash := ""
 	if h.InPod != "" {
 		dash = ` stroke-dasharray="5 3"`
 	}
-	fmt.Fprintf(b, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"5\" fill=\"%s\" stroke=\"%s\"%s/>", x, y, hcaW, cardH, fill, stroke, dash)
+	fmt.Fprintf(
+		b,
+		"<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"5\" fill=\"%s\" stroke=\"%s\"%s/>",
+		x,
+		y,
+		hcaW,
+		cardH,
+		fill,
+		stroke,
+		dash,
+	)
 	text(b, x+10, y+20, 13, "#1a1a1a", "bold", clip(h.name(), 18))
 	line := []string{netdev, h.Model, state, rate}
 	if h.InPod != "" {
 		line = []string{netdev, state, "in " + h.InPod}
 	}
-	text(b, x+10, y+38, 11, "#444444", "", clip(strings.Join(slices.DeleteFunc(line, func(s string) bool { return s == "" }), "  "), 46))
+	text(
+		b,
+		x+10,
+		y+38,
+		11,
+		"#444444",
+		"",
+		clip(strings.Join(slices.DeleteFunc(line, func(s string) bool { return s == "" }), "  "), 46),
+	)
 	if name, rail, colour := badge(f, h); name != "" {
-		fmt.Fprintf(b, "<rect class=\"badge\" x=\"%d\" y=\"%d\" width=\"120\" height=\"18\" rx=\"9\" fill=\"%s\"/>", x+hcaW-128, y+6, colour)
-		fmt.Fprintf(b, "<text x=\"%d\" y=\"%d\" font-size=\"11\" fill=\"#ffffff\" text-anchor=\"middle\">%s rail %d</text>", x+hcaW-68, y+19, html.EscapeString(clip(name, 11)), rail)
+		fmt.Fprintf(
+			b,
+			"<rect class=\"badge\" x=\"%d\" y=\"%d\" width=\"120\" height=\"18\" rx=\"9\" fill=\"%s\"/>",
+			x+hcaW-128,
+			y+6,
+			colour,
+		)
+		fmt.Fprintf(
+			b,
+			"<text x=\"%d\" y=\"%d\" font-size=\"11\" fill=\"#ffffff\" text-anchor=\"middle\">%s rail %d</text>",
+			x+hcaW-68,
+			y+19,
+			html.EscapeString(clip(name, 11)),
+			rail,
+		)
 	} else if h.Bond != "" {
 		text(b, x+hcaW-68, y+19, 11, "#555555", "", clip(h.Bond, 10))
 	}
@@ -209,7 +288,7 @@ func drawPort(b *strings.Builder, h port, x, y int, f fabric.Fabrics) {
 }
 
 // badge is fabric and rail of a port in one, and the fabric's colour.
-func badge(f fabric.Fabrics, at port) (name string, rail int, colour string) {
+func badge(f topology.Fabrics, at port) (name string, rail int, colour string) {
 	for i, f := range f.Fabrics {
 		for _, r := range f.Rails {
 			for j := range r.Ports {
@@ -222,7 +301,7 @@ func badge(f fabric.Fabrics, at port) (name string, rail int, colour string) {
 	return "", 0, ""
 }
 
-func why(f fabric.Fabrics, at port) string {
+func why(f topology.Fabrics, at port) string {
 	for i := range f.Left {
 		if l := &f.Left[i]; at.is(&l.Port) {
 			return "in no fabric: " + l.Reason
@@ -239,9 +318,15 @@ func clip(s string, n int) string {
 	return s
 }
 
-func legend(b *strings.Builder, x, y, room int, f fabric.Fabrics) {
+func legend(b *strings.Builder, x, y, room int, f topology.Fabrics) {
 	for i, f := range f.Fabrics {
-		fmt.Fprintf(b, "<rect x=\"%d\" y=\"%d\" width=\"14\" height=\"14\" rx=\"3\" fill=\"%s\"/>\n", x, y+20*i, palette[i%len(palette)])
+		fmt.Fprintf(
+			b,
+			"<rect x=\"%d\" y=\"%d\" width=\"14\" height=\"14\" rx=\"3\" fill=\"%s\"/>\n",
+			x,
+			y+20*i,
+			palette[i%len(palette)],
+		)
 		note := f.Name + ": " + f.Reason
 		if f.Planes {
 			note += "; planes"
@@ -254,5 +339,14 @@ func text(b *strings.Builder, x, y, size int, fill, weight, s string) {
 	if weight != "" {
 		weight = ` font-weight="` + weight + `"`
 	}
-	fmt.Fprintf(b, "<text x=\"%d\" y=\"%d\" font-size=\"%d\" fill=\"%s\"%s>%s</text>", x, y, size, fill, weight, html.EscapeString(s))
+	fmt.Fprintf(
+		b,
+		"<text x=\"%d\" y=\"%d\" font-size=\"%d\" fill=\"%s\"%s>%s</text>",
+		x,
+		y,
+		size,
+		fill,
+		weight,
+		html.EscapeString(s),
+	)
 }

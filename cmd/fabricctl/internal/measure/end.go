@@ -9,7 +9,7 @@ import (
 	"os/exec"
 	"strings"
 
-	"github.com/fabric-cni/fabric-cni/pkg/netns"
+	"github.com/fabric-cni/fabric-cni/internal/netns"
 )
 
 // End is one side of a measurement: something that runs commands with the rails in reach.

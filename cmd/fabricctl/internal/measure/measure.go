@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fabric-cni/fabric-cni/pkg/doctor"
-	"github.com/fabric-cni/fabric-cni/pkg/perftest"
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/perftest"
+	"github.com/fabric-cni/fabric-cni/internal/doctor"
 )
 
 // Options of a measurement.
@@ -32,7 +32,13 @@ func All(ctx context.Context, ends []*End, o Options) ([]perftest.Result, error)
 			return nil, err
 		}
 		if len(have[i]) != len(have[0]) {
-			return nil, fmt.Errorf("%s has %d rails, %s has %d: rails are paired in order, so all need as many", ends[0].Name, len(have[0]), e.Name, len(have[i]))
+			return nil, fmt.Errorf(
+				"%s has %d rails, %s has %d: rails are paired in order, so all need as many",
+				ends[0].Name,
+				len(have[0]),
+				e.Name,
+				len(have[i]),
+			)
 		}
 	}
 	rounds := perftest.Rounds(len(ends))
@@ -61,21 +67,35 @@ func All(ctx context.Context, ends []*End, o Options) ([]perftest.Result, error)
 		}
 	}
 	slices.SortFunc(out, func(a, b perftest.Result) int {
-		return strings.Compare(fmt.Sprintf("%06d %s %s %s", a.Round, a.A, a.B, a.Rail), fmt.Sprintf("%06d %s %s %s", b.Round, b.A, b.B, b.Rail))
+		return strings.Compare(
+			fmt.Sprintf("%06d %s %s %s", a.Round, a.A, a.B, a.Rail),
+			fmt.Sprintf("%06d %s %s %s", b.Round, b.A, b.B, b.Rail),
+		)
 	})
 	return out, nil
 }
 
 // one measures one rail of one pair.
 func one(ctx context.Context, a, b *End, ra, rb *rail, port int) perftest.Result {
-	r := perftest.Result{A: a.Name, B: b.Name, Rail: ra.name, HCA: ra.hca, RateGb: min(ra.rateGb, rb.rateGb), Verdict: perftest.Failed}
+	r := perftest.Result{
+		A:       a.Name,
+		B:       b.Name,
+		Rail:    ra.name,
+		HCA:     ra.hca,
+		RateGb:  min(ra.rateGb, rb.rateGb),
+		Verdict: perftest.Failed,
+	}
 	switch {
 	case !ra.addr.IsValid() || !rb.addr.IsValid():
 		r.Ping = "no address"
 		r.Text = "an end has no address on this rail: \"ipam\" in the network"
 		return r
 	case !ra.addr.Contains(rb.addr.Addr()):
-		r.Text = fmt.Sprintf("%s and %s are in different subnets: two planes, or rails in another order; routed at best", ra.addr, rb.addr)
+		r.Text = fmt.Sprintf(
+			"%s and %s are in different subnets: two planes, or rails in another order; routed at best",
+			ra.addr,
+			rb.addr,
+		)
 	}
 	rtt, err := ping(ctx, a, ra, rb)
 	if err != nil {
@@ -137,7 +157,12 @@ func ping(ctx context.Context, a *End, ra, rb *rail) (ms float64, err error) {
 	to := rb.addr.Addr().String()
 	out, err := a.Run(ctx, "ping", "-c", "3", "-i", "0.2", "-W", "2", "-I", ra.name, to)
 	if m := loss.FindStringSubmatch(out); m != nil && m[1] != "0" {
-		return 0, fmt.Errorf("ping -I %s %s: %s%% of the packets are lost: cable, subnet manager, partition, VLAN, or another plane", ra.name, to, m[1])
+		return 0, fmt.Errorf(
+			"ping -I %s %s: %s%% of the packets are lost: cable, subnet manager, partition, VLAN, or another plane",
+			ra.name,
+			to,
+			m[1],
+		)
 	}
 	if err != nil {
 		return 0, err
@@ -148,7 +173,8 @@ func ping(ctx context.Context, a *End, ra, rb *rail) (ms float64, err error) {
 	return ms, nil
 }
 
-// transfer runs a program of perftest between the two: server on b, client on a, which tries again until the server listens.
+// transfer runs a program of perftest between the two: server on b, client on a, which tries again until the server
+// listens.
 func transfer(ctx context.Context, a, b *End, ra, rb *rail, port int, program string, flags ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, each)
 	defer cancel()

@@ -23,7 +23,9 @@ type rail struct {
 }
 
 // notThere is what runtimes say of a program that an image lacks, and busybox of an option that it does not know.
-var notThere = regexp.MustCompile(`executable file not found|no such file or directory|(unrecognized|invalid) option|Usage: ip`)
+var notThere = regexp.MustCompile(
+	`executable file not found|no such file or directory|(unrecognized|invalid) option|Usage: ip`,
+)
 
 var ours = regexp.MustCompile(`^net\d+$`)
 
@@ -49,7 +51,8 @@ func rails(ctx context.Context, e *End, want []string) (out []rail, err error) {
 		return nil, fmt.Errorf("%s: ip -j address show: %w", e.Name, err)
 	}
 	for _, l := range list {
-		if len(want) > 0 && !slices.Contains(want, l.IfName) || len(want) == 0 && !ours.MatchString(l.IfName) && l.LinkType != "infiniband" {
+		if len(want) > 0 && !slices.Contains(want, l.IfName) ||
+			len(want) == 0 && !ours.MatchString(l.IfName) && l.LinkType != "infiniband" {
 			continue
 		}
 		r := rail{name: l.IfName, index: -1}
@@ -68,7 +71,11 @@ func rails(ctx context.Context, e *End, want []string) (out []rail, err error) {
 		}
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("%s has no rail: no interface net1, net2, ... and no InfiniBand one; name them with --interfaces, and see fabricctl doctor pod", e.Name)
+		return nil, fmt.Errorf(
+			"%s has no rail: no interface net1, net2, ... and no InfiniBand one; name them with --interfaces, and "+
+				"see fabricctl doctor pod",
+			e.Name,
+		)
 	}
 	return out, nil
 }

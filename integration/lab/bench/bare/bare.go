@@ -1,6 +1,6 @@
-// Package bare makes the kernel calls without which a device does not get into a pod and back, and no others: nothing is
-// checked, recorded or restored beyond the name and the up state. It is what the plugin is measured against, and uses
-// the library that CNI plugins commonly use.
+// Package bare makes the kernel calls without which a device does not get into a pod and back, and no others: nothing
+// is checked, recorded or restored beyond the name and the up state. It is what the plugin is measured against, and
+// uses the library that CNI plugins commonly use.
 package bare
 
 import (

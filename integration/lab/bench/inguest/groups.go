@@ -28,11 +28,15 @@ func (b *bench) groups() []group {
 	}
 }
 
-// functions measures a VF as it is, and with a GUID of the pod's, for which its driver is bound again in ADD and in DEL.
+// functions measures a VF as it is, and with a GUID of the pod's, for which its driver is bound again in ADD and in
+// DEL.
 func (b *bench) functions() []contestant {
 	j := b.function()
 	guid := conf(j)[:len(conf(j))-1] + `,"guid":"00:11:22:33:44:55:66:77","linkState":"enable"}`
-	return append(b.beside(j, j, conf(j), b.hostDevice(j)), b.attachment("fabric-guid", "fabric", "bench-guid", j.Pod, guid))
+	return append(
+		b.beside(j, j, conf(j), b.hostDevice(j)),
+		b.attachment("fabric-guid", "fabric", "bench-guid", j.Pod, guid),
+	)
 }
 
 // beside returns the plugin and everything that it is compared with for one device. least is the kernel's part of it.
@@ -49,11 +53,19 @@ func shared(j bare.Job) bare.Job {
 const static = `"ipam":{"type":"static","addresses":[{"address":%q}]}`
 
 func conf(j bare.Job) string {
-	return fmt.Sprintf(`{"cniVersion":"1.1.0","name":"bench","type":"fabric","device":%q,`+static+`}`, j.Host, j.Address)
+	return fmt.Sprintf(
+		`{"cniVersion":"1.1.0","name":"bench","type":"fabric","device":%q,`+static+`}`,
+		j.Host,
+		j.Address,
+	)
 }
 
 func childConf(j bare.Job) string {
-	return fmt.Sprintf(`{"cniVersion":"1.1.0","name":"bench","type":"fabric","mode":"ipoib","master":%q,"pkey":"0x8001",`+static+`}`, j.Host, j.Address)
+	return fmt.Sprintf(
+		`{"cniVersion":"1.1.0","name":"bench","type":"fabric","mode":"ipoib","master":%q,"pkey":"0x8001",`+static+`}`,
+		j.Host,
+		j.Address,
+	)
 }
 
 // attachment is one ADD and its DEL, which gets the result of the ADD as a runtime gives it.
@@ -133,7 +145,11 @@ func (b *bench) hostDevice(j bare.Job) contestant {
 }
 
 func hostDeviceConf(j bare.Job) string {
-	return fmt.Sprintf(`{"cniVersion":"1.0.0","name":"bench","type":"host-device","device":%q,`+static+`}`, j.Host, j.Address)
+	return fmt.Sprintf(
+		`{"cniVersion":"1.0.0","name":"bench","type":"host-device","device":%q,`+static+`}`,
+		j.Host,
+		j.Address,
+	)
 }
 
 // ipCommands is how a script makes a child, without IPAM.

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/fabric-cni/fabric-cni/integration/lab/bench/bare"
+	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/internal/netns"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
-	"github.com/fabric-cni/fabric-cni/pkg/journal"
-	"github.com/fabric-cni/fabric-cni/pkg/netns"
 )
 
 // others is the number of other attachments on the node.
@@ -58,10 +58,20 @@ func fill(dir string) error {
 	s := journal.Store{Dir: dir}
 	for i := range others {
 		e := &journal.Entry{
-			Key: journal.Key{ContainerID: fmt.Sprintf("other-%d", i), IfName: "net1"}, Network: "bench", Kind: journal.KindDevice,
-			Created: time.Now().UTC(), BootID: string(bytes.TrimSpace(boot)), NetnsPath: pod, Netns: id, Attached: true, IPAM: "static",
-			Address: device.Address{Bus: "pci", Name: fmt.Sprintf("0000:%02x:%02x.0", i/32, i%32)},
-			Netdev:  &device.Netdev{Name: fmt.Sprintf("ibp%ds%d", i/32, i%32), MTU: 4092, Kind: "ipoib"},
+			Key: journal.Key{
+				ContainerID: fmt.Sprintf("other-%d", i),
+				IfName:      "net1",
+			},
+			Network:   "bench",
+			Kind:      journal.KindDevice,
+			Created:   time.Now().UTC(),
+			BootID:    string(bytes.TrimSpace(boot)),
+			NetnsPath: pod,
+			Netns:     id,
+			Attached:  true,
+			IPAM:      "static",
+			Address:   device.Address{Bus: "pci", Name: fmt.Sprintf("0000:%02x:%02x.0", i/32, i%32)},
+			Netdev:    &device.Netdev{Name: fmt.Sprintf("ibp%ds%d", i/32, i%32), MTU: 4092, Kind: "ipoib"},
 		}
 		e.Claim = e.Address.String()
 		if err := errors.Join(s.Save(e), s.Claim(e.Claim, e.Key)); err != nil {
@@ -71,8 +81,8 @@ func fill(dir string) error {
 	return nil
 }
 
-// peakRSS measures the memory of an ADD. The measuring process is busybox's time: the kernel counts what the parent had in
-// memory at the fork as the child's, and a small parent has less than any child.
+// peakRSS measures the memory of an ADD. The measuring process is busybox's time: the kernel counts what the parent had
+// in memory at the fork as the child's, and a small parent has less than any child.
 func (b *bench) peakRSS() error {
 	if err := b.reset(); err != nil {
 		return err

@@ -1,5 +1,5 @@
-// Command inguest measures, inside a lab guest. It is started by the benchmark, see the package above; it changes the kernel
-// it runs on.
+// Command inguest measures, inside a lab guest. It is started by the benchmark, see the package above; it changes the
+// kernel it runs on.
 package main
 
 import (
@@ -77,10 +77,12 @@ type bench struct {
 	set *sample.Set
 }
 
-// pause lets the kernel finish what an operation has left to its workers, which on one CPU would be in the next one's way.
+// pause lets the kernel finish what an operation has left to its workers, which on one CPU would be in the next one's
+// way.
 const pause = 30 * time.Millisecond
 
-// cycle lets every contestant work once. Who begins changes: what one leaves behind is not always the same one's burden.
+// cycle lets every contestant work once. Who begins changes: what one leaves behind is not always the same one's
+// burden.
 func (b *bench) cycle(g group, number int) error {
 	for i := range g.contestants {
 		c := g.contestants[(i+number)%len(g.contestants)]

@@ -101,7 +101,15 @@ const vfName = "ibv0"
 
 // function is the job of the VF. Its HCA comes after those of the rails and of its PF.
 func (n *node) function() bare.Job {
-	return bare.Job{Mode: "ipoib", Netns: pod, Host: vfName, Pod: "net9", Address: "10.9.9.5/24", Bus: n.vf, HCA: fmt.Sprintf("mlx5_%d", rails+1)}
+	return bare.Job{
+		Mode:    "ipoib",
+		Netns:   pod,
+		Host:    vfName,
+		Pod:     "net9",
+		Address: "10.9.9.5/24",
+		Bus:     n.vf,
+		HCA:     fmt.Sprintf("mlx5_%d", rails+1),
+	}
 }
 
 // reset sets every netdev up, as it is on a node in use: some contestants leave it down. It fails when one is missing

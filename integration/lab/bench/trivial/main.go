@@ -8,5 +8,9 @@ import (
 
 func main() {
 	none := func(*skel.CmdArgs) error { return nil }
-	skel.PluginMainFuncs(skel.CNIFuncs{Add: none, Del: none, Check: none, GC: none, Status: none}, version.All, "CNI plugin trivial")
+	skel.PluginMainFuncs(
+		skel.CNIFuncs{Add: none, Del: none, Check: none, GC: none, Status: none},
+		version.All,
+		"CNI plugin trivial",
+	)
 }

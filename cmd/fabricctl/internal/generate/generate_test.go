@@ -1,0 +1,188 @@
+package generate
+
+import (
+	"encoding/json"
+	"flag"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/internal/node"
+	"github.com/fabric-cni/fabric-cni/internal/testkit/machines"
+	"github.com/fabric-cni/fabric-cni/pkg/netconf"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+func open(t *testing.T, names ...string) (out []*node.Node) {
+	t.Helper()
+	for _, name := range names {
+		n, err := node.Open(machines.Named(name).FS, journal.Store{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, n)
+	}
+	return out
+}
+
+func options() Options {
+	return Options{
+		Namespace: "ml",
+		Name:      "train",
+		Image:     "example.com/train:1",
+		Prefix:    "nvidia.com",
+		Workers:   2,
+		GPUs:      -1,
+		Range: netip.MustParsePrefix(
+			"192.168.128.0/22",
+		),
+		Exclude: []netip.Prefix{netip.MustParsePrefix("192.168.128.0/28")},
+	}
+}
+
+// documents are the objects of a file, which has to be YAML.
+func documents(t *testing.T, text string) (out []map[string]any) {
+	t.Helper()
+	for _, doc := range strings.Split(text, "\n---\n") {
+		var v map[string]any
+		if err := yaml.UnmarshalStrict([]byte(doc), &v); err != nil {
+			t.Fatalf("%v in:\n%s", err, doc)
+		}
+		if v["apiVersion"] == nil || v["kind"] == nil || v["metadata"] == nil {
+			t.Errorf("no object: %s", doc)
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+func TestGolden(t *testing.T) {
+	cluster := []string{"v100", "a100", "a100-2"}
+	for _, kind := range Kinds {
+		for name, nodes := range map[string][]string{"h20": {"h20"}, "roce": {"roce"}, "gb200": {"gb200"}, "cluster": cluster} {
+			if name == "gb200" && kind != "device-plugin" && kind != "perftest-pods" {
+				continue
+			}
+			check(t, kind, name, nodes, options())
+		}
+	}
+	shared := options()
+	shared.Shared = true
+	check(t, "device-plugin", "gb200-shared", []string{"gb200"}, shared)
+	check(t, "device-plugin", "cluster-shared", cluster, shared)
+	vfs := options()
+	vfs.VFs, vfs.Prefix = true, "nvidia.com"
+	for _, kind := range []string{"nad", "device-plugin", "pod"} {
+		check(t, kind, "v100-vfs", []string{"v100"}, vfs)
+		check(t, kind, "roce-vfs", []string{"roce"}, vfs)
+	}
+}
+
+func check(t *testing.T, kind, name string, nodes []string, o Options) {
+	t.Helper()
+	got, err := Generate(kind, open(t, nodes...), o)
+	if err != nil {
+		t.Errorf("%s %s: %v", kind, name, err)
+		return
+	}
+	documents(t, got)
+	for _, line := range strings.Split(got, "\n") {
+		if strings.TrimRight(line, " ") != line || strings.Contains(line, "<no value>") {
+			t.Errorf("%s %s: line %q", kind, name, line)
+		}
+	}
+	file := filepath.Join("testdata", kind+"-"+name+".golden")
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(string(want), got); d != "" {
+		t.Errorf("%s %s (-want +got):\n%s", kind, name, d)
+	}
+}
+
+// The plugin takes every network that is generated, with the device that Multus adds.
+func TestNetworksAreValid(t *testing.T) {
+	for _, nodes := range [][]string{{"h20"}, {"roce"}, {"v100", "a100"}} {
+		text, err := Generate("nad", open(t, nodes...), options())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range documents(t, text) {
+			var conf map[string]any
+			spec, _ := d["spec"].(map[string]any)
+			text, _ := spec["config"].(string)
+			if err := json.Unmarshal([]byte(text), &conf); err != nil {
+				t.Fatal(err)
+			}
+			conf["deviceID"] = "0000:18:00.0"
+			b, err := json.Marshal(conf)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := netconf.Parse(
+				b,
+				netconf.Env{Command: "ADD", ContainerID: "c", IfName: "net1", Netns: "/run/netns/x"},
+			); err != nil {
+				t.Errorf("%v: %v\n%s", nodes, err, b)
+			}
+		}
+	}
+}
+
+func TestRefuses(t *testing.T) {
+	for name, c := range map[string]struct {
+		nodes []string
+		set   func(o *Options)
+		want  string
+	}{
+		"no ports": {[]string{"plain"}, func(*Options) {}, "no usable RDMA port"},
+		"no such fabric": {[]string{"h20"}, func(o *Options) { o.Fabric = "ib-1g" }, `no fabric "ib-1g": there are ` +
+			`ib-400g`},
+		"too small":      {[]string{"h20"}, func(o *Options) { o.Range, o.Nodes = netip.MustParsePrefix("10.0.0.0/27"), 16 }, "range 10.0.0.0/27 has 30 addresses to give, 64 are needed"},
+		"can't be split": {[]string{"roce"}, func(o *Options) { o.Range = netip.MustParsePrefix("10.0.0.0/30") }, "too small to be shared out to 4"},
+		"all excluded":   {[]string{"h20"}, func(o *Options) { o.Exclude = []netip.Prefix{netip.MustParsePrefix("192.168.0.0/16")} }, "has 0 addresses"},
+		"no range":       {[]string{"h20"}, func(o *Options) { o.Range = netip.Prefix{} }, "range is missing"},
+	} {
+		o := options()
+		c.set(&o)
+		if _, err := Generate("nad", open(t, c.nodes...), o); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestSplit(t *testing.T) {
+	for _, c := range []struct {
+		in   string
+		n    int
+		want string
+	}{
+		{"10.0.0.0/24", 1, "10.0.0.0/24"}, {"10.0.0.0/22", 4, "10.0.0.0/24 10.0.1.0/24 10.0.2.0/24 10.0.3.0/24"},
+		{"10.0.254.0/22", 3, "10.0.252.0/24 10.0.253.0/24 10.0.254.0/24"}, {"10.0.0.0/25", 3, "10.0.0.0/27 " +
+			"10.0.0.32/27 10.0.0.64/27"},
+		{"10.0.0.0/15", 2, "10.0.0.0/16 10.1.0.0/16"}, {"2001:db8::/62", 4, "2001:db8::/64 2001:db8:0:1::/64 " +
+			"2001:db8:0:2::/64 2001:db8:0:3::/64"},
+	} {
+		got, err := split(netip.MustParsePrefix(c.in), c.n)
+		var s []string
+		for _, p := range got {
+			s = append(s, p.String())
+		}
+		if err != nil || strings.Join(s, " ") != c.want {
+			t.Errorf("%s in %d: %v, %v", c.in, c.n, s, err)
+		}
+	}
+}

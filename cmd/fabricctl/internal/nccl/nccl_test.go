@@ -1,0 +1,127 @@
+package nccl
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/internal/node"
+	"github.com/fabric-cni/fabric-cni/internal/testkit/machines"
+)
+
+func open(t *testing.T, m *machines.Machine) *node.Node {
+	t.Helper()
+	n, err := node.Open(m.FS, journal.Store{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func short(vars []Var) string {
+	var out []string
+	for _, v := range vars {
+		if v.Reason == "" {
+			out = append(out, "no reason:")
+		}
+		out = append(out, v.Name+"="+v.Value)
+	}
+	return strings.Join(out, "\n")
+}
+
+const common = "\nOMPI_MCA_coll_hcoll_enable=0"
+
+func TestEnv(t *testing.T) {
+	for name, want := range map[string]string{
+		"h20": "NCCL_IB_HCA==mlx5_0:1,mlx5_3:1,mlx5_4:1," +
+			"mlx5_7:1\nNCCL_SOCKET_IFNAME==bond0\nUCX_NET_DEVICES=mlx5_0:1,mlx5_3:1,mlx5_4:1,mlx5_7:1" + common,
+		"roce": "NCCL_IB_HCA==mlx5_2:1,mlx5_3:1,mlx5_4:1," +
+			"mlx5_5:1\nNCCL_SOCKET_IFNAME==bond0\nNCCL_IB_GID_INDEX=3\nNCCL_CROSS_NIC=0\nUCX_NET_DEVICES=mlx5_2:1," +
+			"mlx5_3:1,mlx5_4:1,mlx5_5:1" + common,
+		"a100": "NCCL_IB_HCA==mlx5_0:1\nNCCL_SOCKET_IFNAME==bond0\nUCX_NET_DEVICES=mlx5_0:1" + common,
+		"gb200": "NCCL_IB_HCA==mlx5_0:1,mlx5_1:1,mlx5_2:1,mlx5_3:1\nUCX_NET_DEVICES=mlx5_0:1,mlx5_1:1,mlx5_2:1," +
+			"mlx5_3:1" + common,
+		"plain": "",
+	} {
+		vars, notes := Env(open(t, machines.Named(name)))
+		if d := cmp.Diff(want, short(vars)); d != "" {
+			t.Errorf("%s (-want +got):\n%s", name, d)
+		}
+		if len(vars) == 0 && len(notes) == 0 {
+			t.Errorf("%s: neither a variable nor a note", name)
+		}
+	}
+}
+
+// The index is computed per device, and never assumed.
+func TestGIDIndex(t *testing.T) {
+	n := open(t, machines.RoCE())
+	p := &n.HCA("mlx5_3").Ports[0]
+	p.GIDs = slices.Delete(slices.Clone(p.GIDs), 0, 2)
+	for i := range p.GIDs {
+		p.GIDs[i].Index = i
+	}
+	vars, _ := Env(n)
+	if s := short(
+		vars,
+	); strings.Contains(s, "NCCL_IB_GID_INDEX") ||
+		!strings.Contains(s, "NCCL_IB_ROCE_VERSION_NUM=2") {
+		t.Errorf("indexes differ:\n%s", s)
+	}
+	p.GIDs = p.GIDs[:0]
+	if _, notes := Env(n); !strings.Contains(strings.Join(notes, "\n"), "mlx5_3:1 has no RoCE v2 GID") {
+		t.Errorf("no GID: %v", notes)
+	}
+	six := &node.Port{
+		GIDs: []node.GID{
+			{Index: 1, GID: "fe80::1", Type: "RoCE v2"},
+			{Index: 4, GID: "2001:db8::1", Type: "IB/RoCE v1"},
+			{Index: 5, GID: "2001:db8::1", Type: "RoCE v2"},
+		},
+	}
+	if i := routable(six); i != 5 {
+		t.Errorf("IPv6: index %d", i)
+	}
+}
+
+func TestPKey(t *testing.T) {
+	n := open(t, machines.H20())
+	n.HCA("mlx5_0").Ports[0].PKeys = []string{"0x7fff", "0x8001"}
+	vars, _ := Env(n)
+	if s := short(vars); !strings.Contains(s, "NCCL_IB_PKEY=1") {
+		t.Errorf("%s", s)
+	}
+}
+
+// A whole port and its functions share one link: functions count only where they are all there is.
+func TestFunctions(t *testing.T) {
+	n := open(t, machines.RoCE())
+	vf := *n.HCA("mlx5_2")
+	vf.Name, vf.Kind, vf.Parent, vf.PCI = "mlx5_9", "VF", vf.PCI, "0000:23:00.2"
+	n.HCAs = append(n.HCAs, vf)
+	vars, _ := Env(n)
+	if s := short(vars); strings.Contains(s, "mlx5_9") {
+		t.Errorf("with its PF:\n%s", s)
+	}
+	n.HCAs = slices.DeleteFunc(n.HCAs, func(h node.HCA) bool { return h.Name == "mlx5_2" })
+	vars, _ = Env(n)
+	if s := short(vars); !strings.Contains(s, "NCCL_IB_HCA==mlx5_9:1,mlx5_3:1") {
+		t.Errorf("alone:\n%s", s)
+	}
+}
+
+func TestPrint(t *testing.T) {
+	vars := []Var{{"NCCL_A", "it's", "why"}, {"UCX_B", "x", "because"}}
+	for format, want := range map[string]string{
+		"export":    "# note: n\n# why\nexport NCCL_A='it'\\''s'\n# because\nexport UCX_B='x'\n",
+		"dotenv":    "# note: n\n# why\nNCCL_A=it's\n# because\nUCX_B=x\n",
+		"nccl.conf": "# note: n\n# why\nNCCL_A=it's\n",
+	} {
+		if d := cmp.Diff(want, Print(format, vars, []string{"n"})); d != "" {
+			t.Errorf("%s (-want +got):\n%s", format, d)
+		}
+	}
+}

@@ -1,0 +1,104 @@
+// Package perftest reads what ib_write_bw and ib_write_lat print, judges it against a port's rate, and lays out which
+// pairs are measured when. Values in, values out.
+package perftest
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Bandwidth is a result of ib_write_bw (or read, or send): its row with the most bandwidth.
+type Bandwidth struct {
+	Bytes     int     `json:"bytes"`  // per message
+	PeakGb    float64 `json:"peakGb"` // Gb/s, 10^9 bits
+	AverageGb float64 `json:"averageGb"`
+}
+
+// Latency is a result of ib_write_lat: its first row, in microseconds.
+type Latency struct {
+	Bytes   int     `json:"bytes"`
+	Min     float64 `json:"min"`
+	Max     float64 `json:"max"`
+	Typical float64 `json:"typical"`
+	P99     float64 `json:"p99,omitempty"`
+}
+
+// ErrNoResult tells that the output has no result: perftest has ended before it measured.
+var ErrNoResult = errors.New("no result in the output of perftest")
+
+// header finds the line with the columns, which begins with #bytes, and returns the rows of numbers below.
+func header(out string) (head string, rows [][]float64) {
+	for line := range strings.Lines(out) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "#bytes") {
+			head, rows = line, nil
+			continue
+		}
+		if head == "" {
+			continue
+		}
+		var row []float64
+		for _, f := range strings.Fields(line) {
+			v, err := strconv.ParseFloat(f, 64)
+			if err != nil {
+				row = nil
+				break
+			}
+			row = append(row, v)
+		}
+		if len(row) >= 4 {
+			rows = append(rows, row)
+		}
+	}
+	return head, rows
+}
+
+// ParseBandwidth reads ib_write_bw. Without --report_gbits perftest counts in 2^20 bytes, which it prints as MB/sec or,
+// since version 6, as MiB/sec (perftest_resources.h, BW formats).
+func ParseBandwidth(out string) (*Bandwidth, error) {
+	head, rows := header(out)
+	if len(rows) == 0 || !strings.Contains(head, "BW average") {
+		return nil, fmt.Errorf("%w: %s", ErrNoResult, last(out))
+	}
+	scale := 1.0
+	if !strings.Contains(head, "Gb/sec") {
+		scale = 8 * (1 << 20) / 1e9
+	}
+	var best Bandwidth
+	for _, r := range rows {
+		if b := (Bandwidth{int(r[0]), r[2] * scale, r[3] * scale}); b.AverageGb >= best.AverageGb {
+			best = b
+		}
+	}
+	return &best, nil
+}
+
+// ParseLatency reads ib_write_lat.
+func ParseLatency(out string) (*Latency, error) {
+	head, rows := header(out)
+	if len(rows) == 0 || !strings.Contains(head, "t_typical") || len(rows[0]) < 5 {
+		return nil, fmt.Errorf("%w: %s", ErrNoResult, last(out))
+	}
+	r := rows[0]
+	l := &Latency{Bytes: int(r[0]), Min: r[2], Max: r[3], Typical: r[4]}
+	if strings.Contains(head, "99% percentile") && len(r) > 7 {
+		l.P99 = r[7]
+	}
+	return l, nil
+}
+
+// last are the last lines that say something, for a message.
+func last(out string) string {
+	var lines []string
+	for line := range strings.Lines(out) {
+		if line = strings.TrimSpace(line); line != "" && strings.Trim(line, "-") != "" {
+			lines = append(lines, line)
+		}
+	}
+	if len(lines) == 0 {
+		return "it is empty"
+	}
+	return strings.Join(lines[max(0, len(lines)-3):], "; ")
+}

@@ -1,0 +1,114 @@
+package perftest
+
+import (
+	"errors"
+	"math"
+	"os"
+	"strings"
+	"testing"
+)
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	b, err := os.ReadFile("testdata/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// What the stories' clusters have measured.
+func TestBandwidth(t *testing.T) {
+	for _, c := range []struct {
+		file string
+		rate float64
+		want float64
+		text string
+	}{
+		{"bw-100g.txt", 100, 94.70, "94.7 of 100 Gb/s: good"},
+		{"bw-200g.txt", 200, 183.60, "183.6 of 200 Gb/s: good"},
+		{"bw-400g-mib.txt", 400, 366.0, "366 of 400 Gb/s: good"},
+	} {
+		b, err := ParseBandwidth(read(t, c.file))
+		if err != nil {
+			t.Fatal(c.file, err)
+		}
+		if math.Abs(b.AverageGb-c.want) > 0.05 || b.Bytes != 65536 || b.PeakGb < b.AverageGb {
+			t.Errorf("%s: %+v, want %.2f", c.file, b, c.want)
+		}
+		if v, text := Judge(b.AverageGb, c.rate); v != Good || text != c.text {
+			t.Errorf("%s: %s %q", c.file, v, text)
+		}
+	}
+}
+
+func TestLatency(t *testing.T) {
+	l, err := ParseLatency(read(t, "lat.txt"))
+	if err != nil || l.Typical != 2.73 || l.P99 != 3.02 || l.Min != 2.66 || l.Max != 6.91 || l.Bytes != 2 {
+		t.Errorf("%+v, %v", l, err)
+	}
+}
+
+func TestNoResult(t *testing.T) {
+	for _, out := range []string{"", read(t, "down.txt"), read(t, "lat.txt"), "#bytes BW average[Gb/sec]\nx y z\n1 " +
+		"2\n"} {
+		if _, err := ParseBandwidth(out); !errors.Is(err, ErrNoResult) {
+			t.Errorf("bandwidth of %q: %v", out, err)
+		}
+	}
+	if _, err := ParseLatency(read(t, "bw-100g.txt")); !errors.Is(err, ErrNoResult) {
+		t.Errorf("latency of bandwidth: %v", err)
+	}
+	if _, err := ParseBandwidth(
+		read(t, "down.txt"),
+	); err == nil ||
+		!strings.Contains(err.Error(), "Port number 1 state is Down") {
+		t.Errorf("the message does not say why: %v", err)
+	}
+}
+
+func TestJudge(t *testing.T) {
+	for _, c := range []struct {
+		avg, rate float64
+		want      Verdict
+		text      string
+	}{
+		{90, 100, Good, "good"}, {89.9, 100, Slow, "MTU"}, {49, 100, Slow, "half"}, {12, 100, Slow, "lossy"}, {50, 0, Skipped, "unknown"},
+	} {
+		if v, text := Judge(c.avg, c.rate); v != c.want || !strings.Contains(text, c.text) {
+			t.Errorf("%v of %v: %s %q", c.avg, c.rate, v, text)
+		}
+	}
+}
+
+// Every pair once, nobody twice in a round, as few rounds as can be.
+func TestRounds(t *testing.T) {
+	for n := range 20 {
+		seen := map[Pair]bool{}
+		rounds := Rounds(n)
+		for _, round := range rounds {
+			busy := map[int]bool{}
+			for _, p := range round {
+				if p.A >= p.B || busy[p.A] || busy[p.B] || seen[p] {
+					t.Errorf("%d ends: pair %v in %v", n, p, round)
+				}
+				busy[p.A], busy[p.B], seen[p] = true, true, true
+			}
+		}
+		least := n - 1 + n%2
+		if n < 2 {
+			least = 0
+		}
+		if len(seen) != n*(n-1)/2 || len(rounds) != least {
+			t.Errorf("%d ends: %d pairs in %d rounds", n, len(seen), len(rounds))
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add("#bytes #iterations BW peak[MB/sec] BW average[MB/sec]\n65536 5000 1 2 3\n")
+	f.Fuzz(func(_ *testing.T, out string) {
+		_, _ = ParseBandwidth(out)
+		_, _ = ParseLatency(out)
+	})
+}

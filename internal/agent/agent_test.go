@@ -1,0 +1,175 @@
+package agent_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/fabric-cni/fabric-cni/internal/agent"
+	"github.com/fabric-cni/fabric-cni/internal/testkit/sandbox"
+)
+
+func TestMain(m *testing.M) { sandbox.Main(m, nil) }
+
+// place is a node's directories.
+type place struct {
+	dir  string
+	t    *testing.T
+	logs lockedBuffer
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func newPlace(t *testing.T) *place {
+	p := &place{dir: t.TempDir(), t: t}
+	p.write("image/fabric", "the binary")
+	return p
+}
+
+func (p *place) path(name string) string { return filepath.Join(p.dir, name) }
+
+func (p *place) write(name, content string) {
+	p.t.Helper()
+	if err := os.MkdirAll(filepath.Dir(p.path(name)), 0o755); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := os.WriteFile(p.path(name), []byte(content), 0o755); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *place) main(ctx context.Context, command string, more ...string) error {
+	args := append(
+		[]string{command, "--source", p.path("image/fabric"), "--bin-dir", p.path("bin"), "--state-dir", p.path("run"),
+			"--policy", p.path("policy.json"), "--settings", p.path("settings.yaml"), "--conf-dir", p.path("net.d"),
+			"--device-plugin-dir", p.path("dp"), "--device-info-dir", p.path("info")},
+		more...)
+	return agent.Main(ctx, "v1", args, io.Discard, &p.logs)
+}
+
+func TestInstallUninstall(t *testing.T) {
+	p := newPlace(t)
+	if err := p.main(t.Context(), "install"); err != nil {
+		t.Fatal(err)
+	}
+	p.write("net.d/fabric-agent-a.conf", "{}")
+	p.write("net.d/other.conf", "{}")
+	p.write("run/attachments/a@net1", `{"version":1,"containerID":"a","ifName":"net1","kind":"device"}`)
+	if err := p.main(t.Context(), "uninstall"); err == nil || !strings.Contains(err.Error(), "a/net1") {
+		t.Errorf("%v", err)
+	}
+	if err := p.main(t.Context(), "uninstall", "--force"); err != nil {
+		t.Error(err)
+	}
+	for name, want := range map[string]bool{"bin/fabric": false, "net.d/fabric-agent-a.conf": false, "net.d/other.conf": true, "run/attachments/a@net1": true} {
+		if _, err := os.Stat(p.path(name)); (err == nil) != want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for line := range strings.Lines(p.logs.String()) {
+		if !json.Valid([]byte(line)) {
+			t.Errorf("not JSON: %s", line)
+		}
+	}
+}
+
+func TestUsage(t *testing.T) {
+	for _, args := range [][]string{{}, {"fly"}, {"run"}, {"install", "--what"}, {"install", "now"}, {"run", "--no-cluster", "--interval", "0s"}} {
+		if err := agent.Main(t.Context(), "v1", args, io.Discard, io.Discard); !errors.Is(err, agent.ErrUsage) {
+			t.Errorf("%v: %v", args, err)
+		}
+	}
+	var out bytes.Buffer
+	if err := agent.Main(
+		t.Context(),
+		"v1",
+		[]string{"version"},
+		&out,
+		io.Discard,
+	); err != nil ||
+		out.String() != "v1\n" {
+		t.Errorf("%q, %v", out.String(), err)
+	}
+	if err := agent.Main(t.Context(), "v1", []string{"run", "-h"}, io.Discard, io.Discard); err != nil {
+		t.Error(err)
+	}
+}
+
+// get asks the running agent; empty while nobody answers.
+func get(path string) (int, string) {
+	res, err := http.Get("http://127.0.0.1:9467" + path)
+	if err != nil {
+		return 0, ""
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		return 0, ""
+	}
+	return res.StatusCode, string(b)
+}
+
+// A node without RDMA and without fabrics: the binary is put in place and kept, the journal is shown, and what is wrong
+// with the settings is said once.
+func TestRun(t *testing.T) {
+	p := newPlace(t)
+	p.write("settings.yaml", "fabrics: [{name: a, match: {rateGb: 1}, mod: shared}]")
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- p.main(ctx, "run", "--no-cluster", "--interval", "20ms", "--grace", "0s", "--listen", "127.0.0.1:9467")
+	}()
+	sandbox.Until(t, "it is ready", func() bool { code, _ := get("/readyz"); return code == http.StatusOK })
+	p.write("bin/fabric", "somebody else's")
+	sandbox.Until(t, "the binary is back", func() bool {
+		b, err := os.ReadFile(p.path("bin/fabric"))
+		return err == nil && string(b) == "the binary"
+	})
+	if err := os.RemoveAll(p.path("run")); err != nil {
+		t.Fatal(err)
+	}
+	p.write("run", "a file in its place")
+	sandbox.Until(t, "it is not ready", func() bool {
+		code, text := get("/readyz")
+		return code == http.StatusServiceUnavailable && strings.Contains(text, "is not writable")
+	})
+	if code, _ := get("/healthz"); code != http.StatusOK {
+		t.Errorf("healthz: %d", code)
+	}
+	if _, text := get(
+		"/metrics",
+	); !strings.Contains(text, "\nfabric_ready 0\n") ||
+		!strings.Contains(text, "\nfabric_reinstalled_total 2\n") {
+		t.Errorf("metrics:\n%s", text)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if n := strings.Count(p.logs.String(), `unknown field \"mod\"`); n != 1 {
+		t.Errorf("told %d times:\n%s", n, p.logs.String())
+	}
+}

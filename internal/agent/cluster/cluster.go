@@ -1,0 +1,130 @@
+// Package cluster is the agent's side of the API server: it publishes NetworkAttachmentDefinitions and tells people
+// what they should know as Events on the Node.
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/record"
+)
+
+// Client speaks for one node.
+type Client struct {
+	node     string
+	dynamic  dynamic.Interface
+	core     typedcorev1.CoreV1Interface
+	metadata metadata.Interface
+	recorder record.EventRecorder
+	stop     func()
+}
+
+var definitions = schema.GroupVersionResource{
+	Group:    "k8s.cni.cncf.io",
+	Version:  "v1",
+	Resource: "network-attachment-definitions",
+}
+
+// fieldManager owns what the agent applies. It is one for all nodes: they apply the same.
+const fieldManager = "fabric-agent"
+
+// Dial makes a client from a kubeconfig, or from the pod's service account without one. It does not need the API server
+// to be there.
+func Dial(kubeconfig, node string) (*Client, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("find the API server: %w", err)
+	}
+	return New(config, node)
+}
+
+// New makes a client.
+func New(config *rest.Config, node string) (*Client, error) {
+	config = rest.AddUserAgent(rest.CopyConfig(config), "fabric-agent")
+	d, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make API client: %w", err)
+	}
+	core, err := typedcorev1.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make API client: %w", err)
+	}
+	meta, err := metadata.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make API client: %w", err)
+	}
+	scheme := runtime.NewScheme()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("make API client: %w", err)
+	}
+	b := record.NewBroadcaster()
+	b.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: core.Events("default")})
+	return &Client{node: node, dynamic: d, core: core, metadata: meta, stop: b.Shutdown,
+		recorder: b.NewRecorder(scheme, corev1.EventSource{Component: "fabric-agent", Host: node})}, nil
+}
+
+// Close sends what is still to be sent.
+func (c *Client) Close() { c.stop() }
+
+// Warn makes an Event on the Node. Repeated ones are counted, not multiplied, by the recorder. The uid is the node's
+// name, as in kubelet's own events: this is what kubectl describe node looks for.
+func (c *Client) Warn(reason, message string) {
+	c.recorder.Event(&corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: c.node, UID: types.UID(c.node)},
+		corev1.EventTypeWarning, reason, message)
+}
+
+// ConflictError tells that somebody else has changed a field that the agent applies.
+type ConflictError struct {
+	Name    string
+	Message string
+}
+
+func (e *ConflictError) Error() string {
+	return fmt.Sprintf(
+		"NetworkAttachmentDefinition %s is not as the settings have it, and is left as it is: %s; remove these "+
+			"edits, or take the fabric out of the settings",
+		e.Name,
+		e.Message,
+	)
+}
+
+// Apply publishes a NetworkAttachmentDefinition by server-side apply. It never takes a field from another owner: then
+// it returns a ConflictError and changes nothing.
+func (c *Client) Apply(ctx context.Context, object map[string]any) error {
+	u := unstructured.Unstructured{Object: object}
+	b, err := json.Marshal(object)
+	if err != nil {
+		return fmt.Errorf("encode NetworkAttachmentDefinition %s: %w", u.GetName(), err)
+	}
+	_, err = c.dynamic.Resource(
+		definitions,
+	).Namespace(
+		u.GetNamespace(),
+	).Patch(
+		ctx,
+		u.GetName(),
+		types.ApplyPatchType,
+		b,
+		metav1.PatchOptions{FieldManager: fieldManager},
+	)
+	if apierrors.IsConflict(err) {
+		return &ConflictError{u.GetNamespace() + "/" + u.GetName(), err.Error()}
+	}
+	if err != nil {
+		return fmt.Errorf("apply NetworkAttachmentDefinition %s/%s: %w", u.GetNamespace(), u.GetName(), err)
+	}
+	return nil
+}

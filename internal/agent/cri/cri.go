@@ -1,0 +1,71 @@
+// Package cri asks the container runtime which pod sandboxes there are (Kubernetes CRI v1). A sandbox's id is the
+// container id of CNI.
+package cri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Sockets are where runtimes listen: containerd, CRI-O, and the containerd of k3s and RKE2.
+var Sockets = []string{"/run/containerd/containerd.sock", "/run/crio/crio.sock", "/run/k3s/containerd/containerd.sock"}
+
+// ErrNoRuntime tells that no runtime listens at any of the known places.
+var ErrNoRuntime = errors.New("no container runtime found")
+
+// Runtime is the node's.
+type Runtime struct {
+	Socket   string // on the node; empty: the first of Sockets that is there
+	HostProc string // a /proc of the node, through which its files are seen; empty on the node itself
+}
+
+// maxMessage bounds the list: gRPC's own 4 MiB are too few for a node with thousands of exited sandboxes.
+const maxMessage = 16 << 20
+
+// path is where the socket is to be seen from here.
+func (r Runtime) path() (string, error) {
+	list := Sockets
+	if r.Socket != "" {
+		list = []string{strings.TrimPrefix(r.Socket, "unix://")}
+	}
+	for _, s := range list {
+		if r.HostProc != "" {
+			s = filepath.Join(r.HostProc, "1/root", s)
+		}
+		if st, err := os.Stat(s); err == nil && st.Mode().Type() == os.ModeSocket {
+			return s, nil
+		}
+	}
+	return "", fmt.Errorf("%w: no socket at %s; name it with --cri-socket", ErrNoRuntime, strings.Join(list, ", "))
+}
+
+// Sandboxes returns the ids of all sandboxes, and which of them are ready. It returns ErrNoRuntime when nobody listens.
+func (r Runtime) Sandboxes(ctx context.Context) (map[string]bool, error) {
+	socket, err := r.path()
+	if err != nil {
+		return nil, err
+	}
+	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)))
+	if err != nil {
+		return nil, fmt.Errorf("dial container runtime %s: %w", socket, err)
+	}
+	defer conn.Close()
+	list, err := runtime.NewRuntimeServiceClient(conn).ListPodSandbox(ctx, &runtime.ListPodSandboxRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("list the sandboxes of container runtime %s: %w", socket, err)
+	}
+	out := map[string]bool{}
+	for _, s := range list.GetItems() {
+		out[s.GetId()] = s.GetState() == runtime.PodSandboxState_SANDBOX_READY
+	}
+	return out, nil
+}

@@ -1,0 +1,65 @@
+package deviceplugin
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/fabric-cni/fabric-cni/internal/devinfo"
+)
+
+// writer is in each device-info file of ours, so that those of other device plugins are left alone.
+const writer = "fabric-agent"
+
+// addInfo adds the file of a unit that is a PCI device. The specification knows no others.
+func addInfo(files map[string][]byte, resource string, u Unit) error {
+	if u.PCI == "" {
+		return nil
+	}
+	b, err := devinfo.Encode(devinfo.PCI{Address: u.PCI, RDMA: u.RDMA}, writer)
+	if err != nil {
+		return fmt.Errorf("encode device info of %s: %w", u.ID, err)
+	}
+	files[flat(resource)+"-"+flat(u.ID)+"-device.json"] = b
+	return nil
+}
+
+// writeInfos makes the directory hold these files of ours and no others.
+func writeInfos(dir string, files map[string][]byte) error {
+	if dir == "" {
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // Multus and the runtime look into it (G301)
+		return fmt.Errorf("make device-info directory: %w", err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("list device-info directory: %w", err)
+	}
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		if _, want := files[e.Name()]; want || !strings.HasSuffix(e.Name(), "-device.json") {
+			continue
+		}
+		if b, err := os.ReadFile(path); err != nil || devinfo.Writer(b) != writer {
+			continue // another plugin's
+		}
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove device info: %w", err)
+		}
+	}
+	for name, b := range files {
+		path := filepath.Join(dir, name)
+		if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, b) {
+			continue
+		}
+		if err := devinfo.Write(path, b); err != nil {
+			return err
+		}
+	}
+	return nil
+}

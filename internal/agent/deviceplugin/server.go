@@ -1,0 +1,221 @@
+// Package deviceplugin tells kubelet which devices a node has (device plugin API v1beta1) and which device files a
+// container needs for the ones it gets. It knows nothing of RDMA: values in, kubelet's messages out.
+package deviceplugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+)
+
+// Unit is one thing that kubelet hands out: a device, or a share of one.
+type Unit struct {
+	ID      string
+	Healthy bool
+	NUMA    int      // -1: unknown
+	Files   []string // device files a container needs for it
+	PCI     string   // for its device-info file; empty without one
+	RDMA    string   // RDMA device, for the same
+}
+
+// server is the plugin of one resource, with a socket of its own.
+type server struct {
+	api.UnimplementedDevicePluginServer
+	resource string
+	dir      string // kubelet's device plugin directory
+	log      *slog.Logger
+
+	mu      sync.Mutex
+	units   []Unit
+	changed chan struct{} // closed at each update
+}
+
+func newServer(resource, dir string, log *slog.Logger) *server {
+	return &server{resource: resource, dir: dir, log: log.With("resource", resource), changed: make(chan struct{})}
+}
+
+func (s *server) socket() string { return filepath.Join(s.dir, socketName(s.resource)) }
+
+// socketName is a file name: a resource has a slash.
+func socketName(resource string) string { return "fabric-" + flat(resource) + ".sock" }
+
+// update replaces the list, and tells kubelet if it is another.
+func (s *server) update(units []Unit) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if slices.EqualFunc(s.units, units, equal) {
+		return
+	}
+	s.units = units
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+func equal(a, b Unit) bool {
+	return a.ID == b.ID && a.Healthy == b.Healthy && a.NUMA == b.NUMA && a.PCI == b.PCI && a.RDMA == b.RDMA &&
+		slices.Equal(a.Files, b.Files)
+}
+
+func (s *server) list() ([]Unit, chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.units, s.changed
+}
+
+// run serves and registers until ctx ends, and again whenever kubelet has been restarted: it then empties its
+// directory.
+func (s *server) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		if err := s.session(ctx); err != nil && ctx.Err() == nil {
+			s.log.Error("device plugin", "error", err)
+		}
+		wait(ctx, time.Second)
+	}
+}
+
+// session is one registration: from kubelet's start to its end.
+func (s *server) session(ctx context.Context) error {
+	kubelet := filepath.Join(s.dir, "kubelet.sock")
+	before, err := os.Stat(kubelet)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // kubelet is not there yet
+	}
+	if err != nil {
+		return fmt.Errorf("look for kubelet: %w", err)
+	}
+	if err := os.Remove(s.socket()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove the socket of an earlier run: %w", err)
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "unix", s.socket())
+	if err != nil {
+		return fmt.Errorf("listen for kubelet: %w", err)
+	}
+	own, err := os.Stat(s.socket())
+	if err != nil {
+		return fmt.Errorf("listen for kubelet: %w", errors.Join(err, l.Close()))
+	}
+	g := grpc.NewServer()
+	api.RegisterDevicePluginServer(g, s)
+	served := make(chan error, 1)
+	go func() { served <- g.Serve(l) }()
+	defer g.Stop()
+	if err := s.register(ctx, kubelet); err != nil {
+		return err
+	}
+	s.log.Info("registered with kubelet")
+	for ctx.Err() == nil {
+		if !same(kubelet, before) || !same(s.socket(), own) {
+			s.log.Info("kubelet has been restarted: registering again")
+			return nil
+		}
+		select {
+		case err := <-served:
+			return fmt.Errorf("serve kubelet: %w", err)
+		default:
+			wait(ctx, time.Second)
+		}
+	}
+	return nil
+}
+
+// same tells that the file is the one it was. A new socket may well have the inode of the old one.
+func same(path string, was os.FileInfo) bool {
+	now, err := os.Stat(path)
+	return err == nil && os.SameFile(now, was) && now.ModTime().Equal(was.ModTime())
+}
+
+func wait(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+func (s *server) register(ctx context.Context, kubelet string) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	conn, err := grpc.NewClient("unix://"+kubelet, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return fmt.Errorf("dial kubelet: %w", err)
+	}
+	defer conn.Close()
+	_, err = api.NewRegistrationClient(conn).Register(ctx, &api.RegisterRequest{
+		Version: api.Version, Endpoint: filepath.Base(s.socket()), ResourceName: s.resource, Options: options()})
+	if err != nil {
+		return fmt.Errorf("register resource %s with kubelet: %w", s.resource, err)
+	}
+	return nil
+}
+
+func options() *api.DevicePluginOptions { return &api.DevicePluginOptions{} }
+
+// GetDevicePluginOptions implements the API.
+func (s *server) GetDevicePluginOptions(context.Context, *api.Empty) (*api.DevicePluginOptions, error) {
+	return options(), nil
+}
+
+// ListAndWatch implements the API: the list now, and again at each change.
+func (s *server) ListAndWatch(_ *api.Empty, stream grpc.ServerStreamingServer[api.ListAndWatchResponse]) error {
+	for {
+		units, changed := s.list()
+		if err := stream.Send(&api.ListAndWatchResponse{Devices: devices(units)}); err != nil {
+			return err
+		}
+		select {
+		case <-stream.Context().Done():
+			return nil
+		case <-changed:
+		}
+	}
+}
+
+func devices(units []Unit) []*api.Device {
+	out := make([]*api.Device, 0, len(units))
+	for _, u := range units {
+		d := &api.Device{ID: u.ID, Health: api.Unhealthy}
+		if u.Healthy {
+			d.Health = api.Healthy
+		}
+		if u.NUMA >= 0 {
+			d.Topology = &api.TopologyInfo{Nodes: []*api.NUMANode{{ID: int64(u.NUMA)}}}
+		}
+		out = append(out, d)
+	}
+	return out
+}
+
+// Allocate implements the API. A unit that is not (or no longer) ours is an error, so that kubelet does not start a
+// container that would lack its device.
+func (s *server) Allocate(_ context.Context, req *api.AllocateRequest) (*api.AllocateResponse, error) {
+	units, _ := s.list()
+	out := &api.AllocateResponse{}
+	for _, c := range req.GetContainerRequests() {
+		var files []string
+		for _, id := range c.GetDevicesIds() {
+			i := slices.IndexFunc(units, func(u Unit) bool { return u.ID == id })
+			if i < 0 {
+				return nil, fmt.Errorf("allocate %s of %s: the node has no such device now", id, s.resource)
+			}
+			files = append(files, units[i].Files...)
+		}
+		slices.Sort(files)
+		r := &api.ContainerAllocateResponse{}
+		for _, f := range slices.Compact(files) {
+			r.Devices = append(r.Devices, &api.DeviceSpec{HostPath: f, ContainerPath: f, Permissions: "rw"})
+		}
+		out.ContainerResponses = append(out.ContainerResponses, r)
+	}
+	return out, nil
+}

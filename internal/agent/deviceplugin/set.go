@@ -1,0 +1,87 @@
+package deviceplugin
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Set is the plugins of a node, one for each resource.
+type Set struct {
+	Dir     string // kubelet's: /var/lib/kubelet/device-plugins
+	InfoDir string // of the device-info files: /var/run/k8s.cni.cncf.io/devinfo/dp
+	Log     *slog.Logger
+
+	mu      sync.Mutex
+	servers map[string]*running
+	wg      sync.WaitGroup
+}
+
+type running struct {
+	*server
+	stop    context.CancelFunc
+	missing map[string]bool // units that the last look did not find
+}
+
+// Update makes the resources what they are now. A unit that a look did not find stays as it was until the next one
+// misses it too: a device that changes namespace just then is seen on neither side, and kubelet must not take it for
+// lost. A resource that is gone keeps its plugin, with no units, so that kubelet does not hand out what it remembers.
+func (s *Set) Update(ctx context.Context, resources map[string][]Unit) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.servers == nil {
+		s.servers = map[string]*running{}
+	}
+	for name := range resources {
+		if s.servers[name] == nil {
+			run, cancel := context.WithCancel(ctx)
+			r := &running{server: newServer(name, s.Dir, s.Log), stop: cancel}
+			r.units = slices.Clone(resources[name])
+			s.servers[name] = r
+			s.wg.Go(func() { r.run(run) })
+		}
+	}
+	infos := map[string][]byte{}
+	for name, r := range s.servers {
+		units := r.keep(resources[name])
+		r.update(units)
+		for _, u := range units {
+			if err := addInfo(infos, name, u); err != nil {
+				return err
+			}
+		}
+	}
+	return writeInfos(s.InfoDir, infos)
+}
+
+// keep adds what was there before and has been missed only once.
+func (r *running) keep(units []Unit) []Unit {
+	old, _ := r.list()
+	out := slices.Clone(units)
+	missing := map[string]bool{}
+	for _, u := range old {
+		if slices.ContainsFunc(units, func(n Unit) bool { return n.ID == u.ID }) || r.missing[u.ID] {
+			continue
+		}
+		missing[u.ID] = true
+		out = append(out, u)
+	}
+	r.missing = missing
+	slices.SortFunc(out, func(a, b Unit) int { return strings.Compare(a.ID, b.ID) })
+	return out
+}
+
+// Stop ends all plugins and waits for them.
+func (s *Set) Stop() {
+	s.mu.Lock()
+	for _, r := range s.servers {
+		r.stop()
+	}
+	s.mu.Unlock()
+	s.wg.Wait()
+}
+
+// flat makes one file name of a resource or an id.
+func flat(s string) string { return strings.ReplaceAll(s, "/", "-") }

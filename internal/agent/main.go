@@ -1,0 +1,181 @@
+// Package agent is the program fabric-agent: its commands, and the loop that ties together what the packages below it
+// do.
+package agent
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"github.com/fabric-cni/fabric-cni/internal/agent/install"
+	"github.com/fabric-cni/fabric-cni/internal/agent/network"
+	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
+	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/internal/policy"
+)
+
+// Options are what the command line says. Paths are those inside the agent's container, where the DaemonSet mounts the
+// node's directories at the same places.
+type Options struct {
+	Source     string // the CNI binary in the image
+	BinDir     string
+	StateDir   string
+	Policy     string
+	Settings   string
+	ConfDir    string // Multus's
+	DeviceDir  string // kubelet's device plugins
+	InfoDir    string // device-info files
+	HostProc   string
+	CRISocket  string // on the host
+	Node       string
+	Namespace  string // of the ConfigMaps with the nodes' parts
+	Kubeconfig string
+	NoCluster  bool
+	Listen     string
+	Interval   time.Duration
+	Grace      time.Duration
+	LogLevel   slog.Level
+	Force      bool
+
+	// Survey reads the node's devices; nil: those that the kernel has.
+	Survey func() ([]survey.Device, error)
+}
+
+const usage = `usage: fabric-agent COMMAND [flag...]
+
+  install     put the CNI binary into --bin-dir, at once and only if it is another
+  run         keep it there, repair, publish, count; until SIGTERM
+  uninstall   remove it; refused while pods have devices (--force)
+  version     print the version
+
+fabric-agent COMMAND -h lists the flags.
+`
+
+// ErrUsage tells a command line that makes no sense.
+var ErrUsage = errors.New("bad command line")
+
+// Main carries out one command.
+func Main(ctx context.Context, version string, args []string, stdout, stderr io.Writer) error {
+	if len(args) == 0 {
+		fmt.Fprint(stderr, usage)
+		return fmt.Errorf("%w: no command", ErrUsage)
+	}
+	o, err := parse(args, stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	log := slog.New(slog.NewJSONHandler(stderr, &slog.HandlerOptions{Level: o.LogLevel}))
+	switch args[0] {
+	case "install":
+		changed, err := o.target().Install()
+		if err == nil {
+			log.Info("installed", "path", o.target().Path(), "changed", changed, "version", version)
+		}
+		return err
+	case "uninstall":
+		return o.uninstall(log)
+	case "run":
+		return Run(ctx, o, version, log)
+	case "version":
+		fmt.Fprintln(stdout, version)
+		return nil
+	}
+	fmt.Fprint(stderr, usage)
+	return fmt.Errorf("%w: no command %q", ErrUsage, args[0])
+}
+
+func parse(args []string, stderr io.Writer) (*Options, error) {
+	o := &Options{}
+	f := flag.NewFlagSet("fabric-agent "+args[0], flag.ContinueOnError)
+	f.SetOutput(stderr)
+	f.StringVar(&o.Source, "source", "/usr/bin/fabric", "the CNI `binary` to install")
+	f.StringVar(&o.BinDir, "bin-dir", "/opt/cni/bin", "the runtime's plugin `directory`")
+	f.StringVar(&o.StateDir, "state-dir", journal.DefaultDir, "the plugin's state `directory`")
+	f.StringVar(&o.Policy, "policy", policy.DefaultPath, "the node policy's `file`")
+	f.StringVar(&o.Settings, "settings", "/etc/fabric-agent/settings.yaml", "the fabrics: a YAML `file`")
+	f.StringVar(
+		&o.ConfDir,
+		"conf-dir",
+		"/etc/cni/multus/net.d",
+		"Multus's `directory` for configurations of this node; empty: write none",
+	)
+	f.StringVar(
+		&o.DeviceDir,
+		"device-plugin-dir",
+		"/var/lib/kubelet/device-plugins",
+		"kubelet's `directory`; empty: no device plugin",
+	)
+	f.StringVar(
+		&o.InfoDir,
+		"device-info-dir",
+		"/var/run/k8s.cni.cncf.io/devinfo/dp",
+		"`directory` for device-info files; empty: write none",
+	)
+	f.StringVar(
+		&o.HostProc,
+		"host-proc",
+		"",
+		"the host's /proc, where the agent runs in a container: shows pods' processes, and leads to the host's files",
+	)
+	f.StringVar(
+		&o.CRISocket,
+		"cri-socket",
+		"",
+		"the container runtime's `socket` on the host; empty: that of containerd, CRI-O, k3s or RKE2, whichever is "+
+			"there",
+	)
+	f.StringVar(&o.Node, "node-name", "", "`name` of the Node")
+	f.StringVar(
+		&o.Namespace,
+		"namespace",
+		"fabric-system",
+		"the agent's `namespace`: the ConfigMaps that nodeRanges need are there",
+	)
+	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "`file`; empty: the pod's service account")
+	f.BoolVar(&o.NoCluster, "no-cluster", false, "talk to no API server: neither definitions nor events")
+	f.StringVar(&o.Listen, "listen", ":9467", "`address` of /healthz, /readyz and /metrics")
+	f.DurationVar(&o.Interval, "interval", 10*time.Second, "between two looks at the node")
+	f.DurationVar(&o.Grace, "grace", time.Minute, "how long a pod has to be dead before its devices are taken home")
+	f.TextVar(&o.LogLevel, "log-level", slog.LevelInfo, "debug, info, warn or error")
+	f.BoolVar(&o.Force, "force", false, "uninstall although pods have devices")
+	if err := f.Parse(args[1:]); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return nil, err
+		}
+		return nil, fmt.Errorf("%w: %w", ErrUsage, err)
+	}
+	if f.NArg() > 0 {
+		return nil, fmt.Errorf("%w: what is %q?", ErrUsage, f.Arg(0))
+	}
+	if args[0] == "run" && o.Node == "" && !o.NoCluster {
+		return nil, fmt.Errorf("%w: --node-name is missing", ErrUsage)
+	}
+	return o, nil
+}
+
+func (o *Options) store() journal.Store { return journal.Store{Dir: o.StateDir} }
+
+func (o *Options) target() install.Target {
+	return install.Target{Source: o.Source, BinDir: o.BinDir, Store: o.store()}
+}
+
+// uninstall removes the binary and this node's network configurations. The state stays: it is empty, or somebody's only
+// hope.
+func (o *Options) uninstall(log *slog.Logger) error {
+	if err := o.target().Uninstall(o.Force); err != nil {
+		return err
+	}
+	if _, err := network.WriteFiles(o.ConfDir, nil, nil); err != nil {
+		return err
+	}
+	log.Info("uninstalled", "path", filepath.Join(o.BinDir, filepath.Base(o.Source)))
+	return nil
+}

@@ -1,0 +1,86 @@
+package network
+
+import (
+	"strings"
+
+	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
+	"github.com/fabric-cni/fabric-cni/internal/topology"
+	"github.com/fabric-cni/fabric-cni/pkg/device"
+)
+
+// Discover groups the node's devices into fabrics by themselves: link layer, subnet prefix, subnet manager and rate. It
+// sets the Fabric of each device, and returns what it found. before has the fabrics of an earlier look, by device id: a
+// device whose port has gone down since is still that fabric's, and is told as unhealthy, not as gone.
+func Discover(devices []survey.Device, before map[string]string) []topology.Fabric {
+	var ports []topology.Port
+	byName := map[string]*survey.Device{}
+	for i := range devices {
+		d := &devices[i]
+		if d.Refused != nil {
+			continue
+		}
+		byName[d.HCA.Name] = d
+		d.Fabric = before[d.ID]
+		pci := ""
+		if d.Address.Bus == "pci" {
+			pci = d.Address.Name
+		}
+		for _, p := range d.HCA.Ports {
+			state := p.State
+			if d.Active() { // an idle RoCE port
+				state = device.PortActive
+			}
+			ports = append(
+				ports,
+				topology.Port{
+					Node:      "node",
+					HCA:       d.HCA.Name,
+					Port:      p.Number,
+					Netdev:    d.Netdev,
+					PCI:       pci,
+					LinkLayer: p.LinkLayer,
+					State:     state,
+					Phys:      p.Phys,
+					RateGb:    d.RateGb,
+					Prefix:    d.Prefix,
+					LID:       p.LID,
+					SMLID:     p.SMLID,
+				},
+			)
+		}
+	}
+	found := topology.Group(ports).Fabrics
+	for i := range found {
+		for _, p := range found[i].On("node") {
+			if d := byName[p.HCA]; d != nil {
+				d.Fabric = found[i].Name
+			}
+		}
+	}
+	return found
+}
+
+// Unused says which ports of a discovered fabric nobody can ask for: no settings name it, and no match of another
+// fabric takes them. It is empty when there are none.
+func Unused(f *topology.Fabric, assigned map[string][]survey.Device) string {
+	taken := map[string]bool{}
+	for _, list := range assigned {
+		for _, d := range list {
+			taken[d.HCA.Name] = true
+		}
+	}
+	var names []string
+	for _, p := range f.On("node") {
+		if !taken[p.HCA] {
+			names = append(names, p.Name())
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return "the ports " + strings.Join(
+		names,
+		", ",
+	) + " form a fabric (" + f.Reason + "), and no pod can ask for it: put a fabric \"name: " + f.Name +
+		"\" with its addresses into the settings"
+}

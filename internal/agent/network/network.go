@@ -1,0 +1,203 @@
+// Package network turns fabrics into what others read: resources for kubelet, NetworkAttachmentDefinitions for the
+// cluster, configuration files for one node. It is pure: settings and devices in, objects and bytes out.
+package network
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/netip"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/fabric-cni/fabric-cni/internal/agent/deviceplugin"
+	"github.com/fabric-cni/fabric-cni/internal/agent/settings"
+	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
+	"github.com/fabric-cni/fabric-cni/pkg/netconf"
+)
+
+// Assign gives each device to the first fabric it fits, by fabric name. What the node policy keeps on the host is in
+// none. before has the fabrics of an earlier look, by device id: a port that is down tells neither its rate nor its
+// prefix, so its device stays where it was, and is told as unhealthy, not as gone.
+func Assign(fabrics []settings.Fabric, devices []survey.Device, before map[string]string) map[string][]survey.Device {
+	out := map[string][]survey.Device{}
+	for _, d := range devices {
+		if d.Refused != nil {
+			continue
+		}
+		was := func(f settings.Fabric) bool { return !d.Active() && f.Name == before[d.ID] && named(&f.Match, &d) }
+		i := slices.IndexFunc(fabrics, was)
+		if i < 0 {
+			i = slices.IndexFunc(fabrics, func(f settings.Fabric) bool { return fits(&f, &d) })
+		}
+		if i >= 0 {
+			out[fabrics[i].Name] = append(out[fabrics[i].Name], d)
+		}
+	}
+	return out
+}
+
+// fits tells whether all that the match names is so. Prefix and rate of a device in a pod may not be to be seen: it is
+// still the fabric's if everything else fits.
+func fits(f *settings.Fabric, d *survey.Device) bool {
+	m := f.Match
+	if m.IsZero() {
+		return d.Fabric == f.Name
+	}
+	if m.SubnetPrefix != "" && d.Prefix != m.SubnetPrefix && (d.Prefix != "" || !d.InPod()) {
+		return false
+	}
+	if m.RateGb != 0 && d.RateGb != m.RateGb && (d.RateGb != 0 || !d.InPod()) {
+		return false
+	}
+	return named(&m, d)
+}
+
+// named tells whether link layer and names fit, which no state of the port changes.
+func named(m *settings.Match, d *survey.Device) bool {
+	if m.LinkLayer != "" && m.LinkLayer != string(d.LinkLayer()) {
+		return false
+	}
+	if len(m.Devices) == 0 {
+		return true
+	}
+	for _, pattern := range m.Devices {
+		for _, name := range d.Names() {
+			if ok, err := path.Match(pattern, name); ok && err == nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Units is what kubelet may hand out of a fabric: the devices, or the shares of each.
+func Units(f *settings.Fabric, devices []survey.Device) (out []deviceplugin.Unit) {
+	for _, d := range devices {
+		u := deviceplugin.Unit{ID: d.ID, Healthy: d.Active(), NUMA: d.NUMA, Files: d.Files, RDMA: d.HCA.Name}
+		if d.Address.Bus == "pci" {
+			u.PCI = d.Address.Name
+		}
+		if f.Mode == settings.Exclusive {
+			out = append(out, u)
+			continue
+		}
+		for i := range f.Shares {
+			s := u
+			s.ID = u.ID + "-share-" + strconv.Itoa(i)
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// Here is what a fabric's configuration has of the node at hand.
+type Here struct {
+	Master string // mode shared: the interface that IPoIB children sit on
+	// nodeRanges: the first and last address of the node's part, and the directory in which host-local keeps what it
+	// has given.
+	First, Last netip.Addr
+	IPAMDir     string
+}
+
+// OfNode tells that a fabric's configuration is a file of each node: the definition has none.
+func OfNode(f *settings.Fabric) bool { return f.Mode == settings.Shared || f.NodeRanges != nil }
+
+// Config is a fabric's network configuration.
+func Config(f *settings.Fabric, h Here) ([]byte, error) {
+	c := map[string]any{"cniVersion": "1.0.0", "type": "fabric"}
+	if f.Mode == settings.Exclusive {
+		c["capabilities"] = map[string]any{"deviceID": true}
+	} else {
+		c["mode"], c["master"] = "ipoib", h.Master
+	}
+	maps.Copy(c, f.Network)
+	if r := f.NodeRanges; r != nil {
+		part := map[string]string{
+			"subnet":     r.Prefix.String(),
+			"rangeStart": h.First.String(),
+			"rangeEnd":   h.Last.String(),
+		}
+		c["ipam"] = map[string]any{"type": "host-local", "dataDir": h.IPAMDir, "ranges": [][]map[string]string{{part}}}
+	}
+	c["name"] = f.Name
+	return json.MarshalIndent(c, "", "  ")
+}
+
+// Check has the plugin's own parser read what the settings make of a fabric, so that a mistake is told here and not in
+// the events of every pod.
+func Check(f *settings.Fabric) error {
+	b, err := Config(f, Here{Master: "ib0"})
+	if err != nil {
+		return fmt.Errorf("fabric %q: network: %w", f.Name, err)
+	}
+	if f.Mode == settings.Exclusive { // as Multus will have added it
+		b = append([]byte(`{"pciBusID":"0000:00:00.0",`), b[1:]...)
+	}
+	env := netconf.Env{
+		Command:     "ADD",
+		ContainerID: "check",
+		IfName:      "net1",
+		Netns:       "/run/netns/check",
+		Path:        "/opt/cni/bin",
+	}
+	if _, err := netconf.Parse(b, env); err != nil {
+		return fmt.Errorf("fabric %q: network: %w", f.Name, err)
+	}
+	return nil
+}
+
+// Master is the interface on which this node's IPoIB children of a fabric sit: that of its first device that carries
+// traffic, or its first at all.
+func Master(devices []survey.Device) string {
+	name := ""
+	for _, d := range devices {
+		if d.Netdev == "" {
+			continue
+		}
+		if d.Active() {
+			return d.Netdev
+		}
+		if name == "" {
+			name = d.Netdev
+		}
+	}
+	return name
+}
+
+// Annotations of a NetworkAttachmentDefinition.
+const (
+	ResourceAnnotation = "k8s.v1.cni.cncf.io/resourceName"
+	ManagedBy          = "app.kubernetes.io/managed-by"
+	Owner              = "fabric-agent"
+)
+
+// Definition is a fabric's NetworkAttachmentDefinition: the same on every node. In mode shared and with nodeRanges it
+// has no configuration of its own, so that Multus takes the file of that name on the node.
+func Definition(f *settings.Fabric) (map[string]any, error) {
+	spec := map[string]any{}
+	if !OfNode(f) {
+		b, err := Config(f, Here{})
+		if err != nil {
+			return nil, fmt.Errorf("fabric %q: network: %w", f.Name, err)
+		}
+		spec["config"] = string(b)
+	}
+	return map[string]any{
+		"apiVersion": "k8s.cni.cncf.io/v1",
+		"kind":       "NetworkAttachmentDefinition",
+		"metadata": map[string]any{
+			"name": f.Name, "namespace": f.Namespace,
+			"labels":      map[string]any{ManagedBy: Owner},
+			"annotations": map[string]any{ResourceAnnotation: f.Resource()},
+		},
+		"spec": spec,
+	}, nil
+}
+
+// Reason says in which state a device is, for people: "mlx5_0 (0000:3b:00.0) port is Down (Polling)".
+func Reason(d *survey.Device) string {
+	return fmt.Sprintf("%s (%s) port is %s", d.HCA.Name, strings.TrimPrefix(d.ID, "pci/"), d.State())
+}

@@ -1,0 +1,379 @@
+package network_test
+
+import (
+	"encoding/json"
+	"errors"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fabric-cni/fabric-cni/internal/agent/network"
+	"github.com/fabric-cni/fabric-cni/internal/agent/settings"
+	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
+	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/pkg/device"
+	"github.com/fabric-cni/fabric-cni/pkg/netconf"
+)
+
+func hca(pci, name, netdev string, state device.PortState) survey.Device {
+	return survey.Device{
+		ID:      pci,
+		Address: device.Address{Bus: "pci", Name: pci},
+		Netdev:  netdev,
+		AdminUp: true,
+		NUMA:    1,
+		RateGb:  200,
+		Prefix:  "fe80:0000:0000:0000",
+		Files:   []string{"/dev/infiniband/uverbs0"},
+		HCA: device.HCA{
+			Name:  name,
+			Ports: []device.Port{{Number: 1, State: state, Phys: device.PhysPolling, LinkLayer: device.InfiniBand}},
+		},
+	}
+}
+
+// The A100 nodes of a cluster with two fabrics: two cards, a port of each Up, and a bond that is the node's own.
+func node() []survey.Device {
+	up, down := hca(
+		"0000:3b:00.0",
+		"mlx5_0",
+		"ibs108",
+		device.PortActive,
+	), hca(
+		"0000:5e:00.0",
+		"mlx5_3",
+		"ibs110",
+		device.PortDown,
+	)
+	slow := hca("0000:86:00.0", "mlx5_4", "ibs112", device.PortActive)
+	slow.RateGb = 100
+	bond := hca("0000:af:00.0", "mlx5_bond_0", "bond0", device.PortActive)
+	bond.Refused = errors.New("carries the default route")
+	bond.HCA.Ports[0].LinkLayer = device.Ethernet
+	return []survey.Device{up, down, slow, bond}
+}
+
+func TestAssign(t *testing.T) {
+	inPod := hca("0000:d8:00.0", "mlx5_5", "ibs114", device.PortActive)
+	inPod.Holder, inPod.RateGb, inPod.Prefix = &journal.Entry{MoveRDMA: true}, 0, ""
+	devices := append(node(), inPod)
+	for name, tt := range map[string]struct {
+		match settings.Match
+		want  string
+	}{
+		"rate":    {settings.Match{RateGb: 200}, "mlx5_0 mlx5_3 mlx5_5"},
+		"layer":   {settings.Match{LinkLayer: "InfiniBand"}, "mlx5_0 mlx5_3 mlx5_4 mlx5_5"},
+		"refused": {settings.Match{LinkLayer: "Ethernet"}, ""},
+		"names":   {settings.Match{Devices: []string{"ibs1?0", "mlx5_4"}}, "mlx5_3 mlx5_4"},
+		"address": {settings.Match{Devices: []string{"0000:5e:*"}}, "mlx5_3"},
+		"both":    {settings.Match{Devices: []string{"ibs*"}, RateGb: 100}, "mlx5_4 mlx5_5"},
+		"prefix":  {settings.Match{SubnetPrefix: "fe80:0000:0000:0001"}, "mlx5_5"},
+	} {
+		got := network.Assign(
+			[]settings.Fabric{
+				{Name: "f", Match: tt.match},
+				{Name: "rest", Match: settings.Match{Devices: []string{"*"}}},
+			},
+			devices,
+			nil,
+		)
+		var names []string
+		for _, d := range got["f"] {
+			names = append(names, d.HCA.Name)
+		}
+		if s := strings.Join(names, " "); s != tt.want {
+			t.Errorf("%s: %q, want %q", name, s, tt.want)
+		}
+		if len(got["f"])+len(got["rest"]) != 4 {
+			t.Errorf("%s: %d devices are in a fabric", name, len(got["f"])+len(got["rest"]))
+		}
+	}
+}
+
+// A port that went down has another rate, or none, and belongs where it was.
+func TestAssignDown(t *testing.T) {
+	fabrics := []settings.Fabric{
+		{Name: "slow", Match: settings.Match{RateGb: 10}},
+		{Name: "fast", Match: settings.Match{RateGb: 200, LinkLayer: "InfiniBand"}},
+		{Name: "ib-400g"},
+	}
+	for name, tt := range map[string]struct {
+		state  device.PortState
+		before string
+		want   string
+	}{
+		"it was fast":              {device.PortDown, "fast", "fast"},
+		"it was discovered":        {device.PortInit, "ib-400g", "ib-400g"},
+		"nobody has seen it up":    {device.PortDown, "", "slow"},
+		"its fabric is gone":       {device.PortDown, "other", "slow"},
+		"it is up, and really new": {device.PortActive, "fast", "slow"},
+	} {
+		d := hca("0000:3b:00.0", "mlx5_0", "ibs108", tt.state)
+		d.RateGb, d.Prefix = 10, ""
+		if got := network.Assign(
+			fabrics,
+			[]survey.Device{d},
+			map[string]string{d.ID: tt.before},
+		); len(got) != 1 ||
+			len(got[tt.want]) != 1 {
+			t.Errorf("%s: %v, want %s", name, got, tt.want)
+		}
+	}
+	eth := hca("0000:3b:00.0", "mlx5_0", "ens1", device.PortDown)
+	eth.HCA.Ports[0].LinkLayer, eth.RateGb = device.Ethernet, 40
+	if got := network.Assign(fabrics, []survey.Device{eth}, map[string]string{eth.ID: "fast"}); len(got) != 0 {
+		t.Errorf("its card was replaced: %v", got)
+	}
+}
+
+func TestUnits(t *testing.T) {
+	f := settings.Fabric{Name: "f", Mode: settings.Exclusive}
+	units := network.Units(&f, node()[:2])
+	if len(units) != 2 || units[0].ID != "0000:3b:00.0" || !units[0].Healthy || units[1].Healthy ||
+		units[0].NUMA != 1 ||
+		units[0].RDMA != "mlx5_0" {
+		t.Errorf("%+v", units)
+	}
+	f.Mode, f.Shares = settings.Shared, 3
+	var ids []string
+	for _, u := range network.Units(&f, node()[:2]) {
+		ids = append(ids, u.ID)
+	}
+	want := []string{
+		"0000:3b:00.0-share-0",
+		"0000:3b:00.0-share-1",
+		"0000:3b:00.0-share-2",
+		"0000:5e:00.0-share-0",
+		"0000:5e:00.0-share-1",
+		"0000:5e:00.0-share-2",
+	}
+	if !slices.Equal(ids, want) {
+		t.Errorf("%v", ids)
+	}
+}
+
+// An idle RoCE device has its port down with its netdev, and comes up in the pod.
+func TestIdleEthernetIsHealthy(t *testing.T) {
+	d := hca("0000:3b:00.2", "mlx5_2", "ens1v0", device.PortDown)
+	d.HCA.Ports[0].LinkLayer, d.AdminUp = device.Ethernet, false
+	if !d.Active() {
+		t.Error("its netdev is down, so its port proves nothing")
+	}
+	if d.AdminUp = true; d.Active() {
+		t.Error("its netdev is up, its port is not")
+	}
+}
+
+func TestDefinition(t *testing.T) {
+	f := settings.Fabric{
+		Name:      "ib-200g",
+		Mode:      settings.Exclusive,
+		Namespace: "default",
+		Network: map[string]any{
+			"name": "mine",
+			"mtu":  4092,
+			"ipam": map[string]any{"type": "whereabouts", "range": "192.168.10.0/24"},
+		},
+	}
+	got, err := network.Definition(&f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{"apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition",
+		"metadata": map[string]any{"name": "ib-200g", "namespace": "default",
+			"labels":      map[string]any{"app.kubernetes.io/managed-by": "fabric-agent"},
+			"annotations": map[string]any{"k8s.v1.cni.cncf.io/resourceName": "fabric.dev/ib-200g"}},
+		"spec": map[string]any{"config": `{
+  "capabilities": {
+    "deviceID": true
+  },
+  "cniVersion": "1.0.0",
+  "ipam": {
+    "range": "192.168.10.0/24",
+    "type": "whereabouts"
+  },
+  "mtu": 4092,
+  "name": "ib-200g",
+  "type": "fabric"
+}`}}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+}
+
+// What the node's own file says is what the plugin understands.
+func TestSharedConfig(t *testing.T) {
+	f := settings.Fabric{
+		Name:    "ib",
+		Mode:    settings.Shared,
+		Network: map[string]any{"ipam": map[string]any{"type": "whereabouts", "range": "192.168.10.0/24"}},
+	}
+	master := network.Master(append([]survey.Device{node()[1]}, node()...))
+	if master != "ibs108" {
+		t.Errorf("master %q: the first device's port is down", master)
+	}
+	b, err := network.Config(&f, network.Here{Master: master})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c map[string]any
+	if err := json.Unmarshal(b, &c); err != nil {
+		t.Fatal(err)
+	}
+	c["deviceID"] = "0000:3b:00.0-share-2" // Multus injects it
+	if b, err = json.Marshal(c); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := netconf.Parse(
+		b,
+		netconf.Env{Command: "ADD", ContainerID: "c", IfName: "net1", Netns: "/run/netns/c", Path: "/opt/cni/bin"},
+	)
+	if err != nil || cfg.Mode != netconf.ModeIPoIB || cfg.Master != "ibs108" {
+		t.Errorf("%+v, %v", cfg, err)
+	}
+	def, err := network.Definition(&f)
+	if spec, ok := def["spec"].(map[string]any); err != nil || !ok || len(spec) != 0 {
+		t.Errorf("a configuration of its own would win over the node's file: %v, %v", def["spec"], err)
+	}
+}
+
+// With nodeRanges the definition has no configuration, and the node's file has its part.
+func TestNodeRange(t *testing.T) {
+	s, err := settings.Parse(
+		[]byte("fabrics: [{name: ib, network: {mtu: 4092}, nodeRanges: {range: 10.0.0.0/16, perNode: /26}}]"),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &s.Fabrics[0]
+	if err := network.Check(f); err != nil {
+		t.Error(err)
+	}
+	b, err := network.Config(
+		f,
+		network.Here{
+			First:   netip.MustParseAddr("10.0.3.64"),
+			Last:    netip.MustParseAddr("10.0.3.127"),
+			IPAMDir: "/run/fabric-cni/ipam",
+		},
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got map[string]any
+	if err := json.Unmarshal(b, &got); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{
+		"cniVersion":   "1.0.0",
+		"name":         "ib",
+		"type":         "fabric",
+		"mtu":          float64(4092),
+		"capabilities": map[string]any{"deviceID": true},
+		"ipam": map[string]any{
+			"type":    "host-local",
+			"dataDir": "/run/fabric-cni/ipam",
+			"ranges": []any{
+				[]any{map[string]any{"subnet": "10.0.0.0/16", "rangeStart": "10.0.3.64", "rangeEnd": "10.0.3.127"}},
+			},
+		},
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	def, err := network.Definition(f)
+	if spec, ok := def["spec"].(map[string]any); err != nil || !ok || len(spec) != 0 {
+		t.Errorf("a configuration of its own would win over the node's file: %v, %v", def["spec"], err)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"mtu": 4092, "routing": {"sourceBased": true}}`: "",
+		`{"mut": 4092}`:      `fabric "f": network: ` + `"mut" is unknown`,
+		`{"mtu": "large"}`:   "mtu",
+		`{"rdma": "mostly"}`: "rdma",
+	} {
+		f := settings.Fabric{Name: "f", Mode: settings.Exclusive}
+		if err := json.Unmarshal([]byte(text), &f.Network); err != nil {
+			t.Fatal(err)
+		}
+		err := network.Check(&f)
+		if (err == nil) != (want == "") ||
+			err != nil && !strings.Contains(err.Error(), "mut") && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+func TestWriteFiles(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "net.d")
+	write := func(configs map[string][]byte, want bool, files ...string) {
+		t.Helper()
+		changed, err := network.WriteFiles(dir, configs, func(name string) bool { return name == "kept" })
+		if err != nil || changed != want {
+			t.Errorf("changed %v, %v", changed, err)
+		}
+		var got []string
+		entries, _ := os.ReadDir(dir)
+		for _, e := range entries {
+			got = append(got, e.Name())
+		}
+		if !slices.Equal(got, files) {
+			t.Errorf("%v, want %v", got, files)
+		}
+	}
+	write(nil, false)
+	write(map[string][]byte{"a": []byte("1"), "b": []byte("2")}, true, "fabric-agent-a.conf", "fabric-agent-b.conf")
+	if err := os.WriteFile(filepath.Join(dir, "user.conf"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	write(
+		map[string][]byte{"a": []byte("1"), "b": []byte("2")},
+		false,
+		"fabric-agent-a.conf",
+		"fabric-agent-b.conf",
+		"user.conf",
+	)
+	write(map[string][]byte{"b": []byte("3")}, true, "fabric-agent-b.conf", "user.conf")
+	write(
+		map[string][]byte{"b": []byte("3"), "kept": []byte("4")},
+		true,
+		"fabric-agent-b.conf",
+		"fabric-agent-kept.conf",
+		"user.conf",
+	)
+	write(nil, true, "fabric-agent-kept.conf", "user.conf")
+}
+
+// Two fabrics by rate; a port that goes down stays in its own.
+func TestDiscover(t *testing.T) {
+	devices := node()
+	found := network.Discover(devices, nil)
+	if len(found) != 2 || devices[0].Fabric != "ib-200g" || devices[1].Fabric != "" || devices[2].Fabric != "ib-100g" ||
+		devices[3].Fabric != "" {
+		t.Errorf("%+v: %+v", found, devices)
+	}
+	fabrics := []settings.Fabric{{Name: "ib-200g"}}
+	assigned := network.Assign(fabrics, devices, nil)
+	if len(assigned["ib-200g"]) != 1 {
+		t.Errorf("%+v", assigned)
+	}
+	for i, want := range []string{"", `name: ib-100g`} {
+		if got := network.Unused(&found[i], assigned); !strings.Contains(got, want) || want == "" && got != "" {
+			t.Errorf("%s: %q", found[i].Name, got)
+		}
+	}
+	before := map[string]string{devices[0].ID: "ib-200g"}
+	devices = node()
+	devices[0].HCA.Ports[0].State = device.PortDown
+	network.Discover(devices, before)
+	if devices[0].Fabric != "ib-200g" {
+		t.Errorf("its port is down: %+v", devices[0])
+	}
+}

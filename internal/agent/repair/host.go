@@ -1,0 +1,40 @@
+package repair
+
+import (
+	"fmt"
+	"path/filepath"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// inHost runs f in the host's mount namespace, as seen through a /proc of the host: there the plugin finds what it
+// finds when the runtime calls it, its IPAM plugin with its files, the pods' namespaces, and a /proc/sys that can be
+// written, which a container that is not privileged does not have. Without such a /proc f runs where the agent is.
+func inHost(proc string, f func() error) error {
+	if proc == "" {
+		return f()
+	}
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		done <- func() error {
+			path := filepath.Join(proc, "1", "ns", "mnt")
+			fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+			if err != nil {
+				return fmt.Errorf("open the host's mount namespace %s: %w", path, err)
+			}
+			defer unix.Close(fd)
+			// A thread that shares its working directory with others can't change its mount namespace.
+			if err := unix.Unshare(unix.CLONE_FS); err != nil {
+				return fmt.Errorf("unshare the working directory: %w", err)
+			}
+			if err := unix.Setns(fd, unix.CLONE_NEWNS); err != nil {
+				return fmt.Errorf("enter the host's mount namespace %s: %w (capabilities SYS_ADMIN, SYS_CHROOT and "+
+					"SYS_PTRACE)", path, err)
+			}
+			return f() // a child process inherits the namespaces of the thread that starts it
+		}()
+	}()
+	return <-done
+}

@@ -1,0 +1,216 @@
+package settings
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"go4.org/netipx"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fabric-cni/fabric-cni/internal/ipam/whereabouts"
+)
+
+// NodeRanges cuts a range into parts, one for each node.
+type NodeRanges struct {
+	Range   string   `json:"range"`   // of the whole fabric, and the subnet of every interface: 10.0.0.0/16
+	PerNode string   `json:"perNode"` // prefix length of a node's part: /26
+	Exclude []string `json:"exclude"` // not to be given: no part has any address of these
+	// Reclaim is how long a Node has to have been gone from the cluster before another one may have its part, if there
+	// is no other left; default 24h. Its pods may outlive its Node.
+	Reclaim metav1.Duration `json:"reclaim"`
+
+	Prefix  netip.Prefix   `json:"-"`
+	Bits    int            `json:"-"`
+	Without []netip.Prefix `json:"-"`
+}
+
+// complete reads the texts.
+func (r *NodeRanges) complete() (err error) {
+	if r.Prefix, err = netip.ParsePrefix(r.Range); err != nil {
+		return fmt.Errorf("nodeRanges.range %q: want an address with a prefix length, as in 10.0.0.0/16", r.Range)
+	}
+	r.Prefix = r.Prefix.Masked()
+	longest := r.Prefix.Addr().BitLen() - 2
+	r.Bits, err = strconv.Atoi(strings.TrimPrefix(r.PerNode, "/"))
+	if err != nil || r.Bits < r.Prefix.Bits() || r.Bits > longest {
+		return fmt.Errorf(
+			"nodeRanges.perNode %q: want a prefix length from /%d, which is that of the range, to /%d",
+			r.PerNode,
+			r.Prefix.Bits(),
+			longest,
+		)
+	}
+	r.Without = nil
+	for _, text := range r.Exclude {
+		p, err := netip.ParsePrefix(text)
+		if a, aerr := netip.ParseAddr(text); aerr == nil {
+			p, err = netip.PrefixFrom(a, a.BitLen()), nil
+		}
+		if err != nil {
+			return fmt.Errorf("nodeRanges.exclude %q: want a range or an address", text)
+		}
+		r.Without = append(r.Without, p.Masked())
+	}
+	if r.Reclaim.Duration < 0 {
+		return fmt.Errorf("nodeRanges.reclaim %s: want a time, as in 24h", r.Reclaim.Duration)
+	}
+	if r.Reclaim.Duration == 0 {
+		r.Reclaim.Duration = 24 * 3600 * 1e9
+	}
+	return nil
+}
+
+// Whereabouts returns the fabric's ipam section if it is one for whereabouts, else nil.
+func (f *Fabric) Whereabouts() (*whereabouts.Config, error) {
+	ipam, _ := f.Network["ipam"].(map[string]any)
+	if ipam["type"] != whereabouts.Type {
+		return nil, nil //nolint:nilnil // another IPAM plugin's
+	}
+	b, err := json.Marshal(ipam)
+	if err != nil {
+		return nil, err
+	}
+	return whereabouts.Parse(b)
+}
+
+// Enough tells whether the addresses of the fabric do for so many interfaces: those of all nodes together, and those of
+// the one at hand.
+func (f *Fabric) Enough(inCluster, onNode int) error {
+	if r := f.NodeRanges; r != nil {
+		if have := 1<<min(30, r.Prefix.Addr().BitLen()-r.Bits) - 2; have < onNode {
+			return fmt.Errorf(
+				"fabric %q: nodeRanges.perNode %s has %d addresses to give, and this node needs %d: choose a "+
+					"shorter prefix",
+				f.Name,
+				r.PerNode,
+				have,
+				onNode,
+			)
+		}
+		return nil // whether there is a part for every node turns out when the last one asks
+	}
+	c, err := f.Whereabouts()
+	if err == nil && c != nil {
+		err = c.Enough(inCluster, onNode)
+	}
+	if err != nil {
+		return fmt.Errorf("fabric %q: network.%w", f.Name, err)
+	}
+	return nil
+}
+
+// span is a range of a fabric.
+type span struct {
+	fabric, field string
+	prefix        netip.Prefix
+	free          *netipx.IPSet // what is given of it
+}
+
+// addresses checks each fabric's, and refuses two fabrics with addresses in common: each has its own pool, and both
+// would hand them out.
+func (s *Settings) addresses() error {
+	var all []span
+	for i := range s.Fabrics {
+		f := &s.Fabrics[i]
+		mine, err := f.spans()
+		if err != nil {
+			return fmt.Errorf("fabric %q: %w", f.Name, err)
+		}
+		for _, m := range mine {
+			for _, o := range all {
+				if o.fabric != m.fabric && o.free.Overlaps(m.free) {
+					return fmt.Errorf(
+						"fabric %q: %s %s overlaps %s of fabric %q: both would give out the same addresses",
+						f.Name,
+						m.field,
+						m.prefix,
+						o.prefix,
+						o.fabric,
+					)
+				}
+			}
+		}
+		all = append(all, mine...)
+	}
+	return nil
+}
+
+// spans are the ranges of nodeRanges, whereabouts (range, ipRanges) and host-local (subnet, ranges).
+func (f *Fabric) spans() (out []span, err error) {
+	if r := f.NodeRanges; r != nil {
+		if err := r.complete(); err != nil {
+			return nil, err
+		}
+		if f.Network["ipam"] != nil {
+			return nil, fmt.Errorf("network.ipam: nodeRanges makes it; give one of both")
+		}
+		s, err := set(r.Prefix, r.Without...)
+		return []span{{f.Name, "nodeRanges.range", r.Prefix, s}}, err
+	}
+	c, err := f.Whereabouts()
+	if err != nil {
+		return nil, fmt.Errorf("network.%w", err)
+	}
+	if c != nil {
+		for _, r := range c.Ranges {
+			out = append(out, span{f.Name, "network." + r.Field, r.Prefix, r.Free})
+		}
+		return out, nil
+	}
+	for _, text := range f.subnets() {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf(
+				"network.ipam: subnet %q: want an address with a prefix length, as in 192.168.10.0/24",
+				text,
+			)
+		}
+		s, err := set(p.Masked())
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, span{f.Name, "network.ipam: subnet", p.Masked(), s})
+	}
+	return out, nil
+}
+
+func set(p netip.Prefix, without ...netip.Prefix) (*netipx.IPSet, error) {
+	var b netipx.IPSetBuilder
+	b.AddPrefix(p)
+	for _, w := range without {
+		b.RemovePrefix(w)
+	}
+	return b.IPSet()
+}
+
+// subnets are those of host-local. Two of one set are alternatives.
+func (f *Fabric) subnets() (out []string) {
+	b, err := json.Marshal(f.Network["ipam"])
+	if err != nil {
+		return nil
+	}
+	var ipam struct {
+		Range  string
+		Subnet string
+		Ranges [][]struct{ Subnet string }
+	}
+	if json.Unmarshal(b, &ipam) != nil {
+		return nil // the plugin's parser says it better
+	}
+	for _, s := range []string{ipam.Range, ipam.Subnet} {
+		if s != "" {
+			out = append(out, s)
+		}
+	}
+	for _, set := range ipam.Ranges {
+		for _, r := range set {
+			if r.Subnet != "" {
+				out = append(out, r.Subnet)
+			}
+		}
+	}
+	return out
+}

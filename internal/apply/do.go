@@ -1,0 +1,407 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fabric-cni/fabric-cni/internal/announce"
+	"github.com/fabric-cni/fabric-cni/internal/link"
+	"github.com/fabric-cni/fabric-cni/pkg/device"
+	"github.com/fabric-cni/fabric-cni/pkg/plan"
+)
+
+// do carries out one step and pushes its undo. Settings of the netdev (names, MTU, addresses, ...) push none: leaving
+// the pod drops or carries them, and Settle compares what has come home with the snapshot, on every way back alike.
+func (r *Runner) do(ctx context.Context, s plan.Step) error {
+	switch s := s.(type) {
+	case plan.MoveRDMA:
+		return r.moveRDMA(ctx, s)
+	case plan.RenameRDMA:
+		return r.renameRDMA(s)
+	case plan.AwaitNetdev:
+		return r.awaitNetdev(ctx)
+	case plan.MoveNetdev:
+		return r.moveNetdev(ctx, s)
+	case plan.CreateChild:
+		return r.createChild(ctx, s)
+	case plan.DeleteChild:
+		return r.deleteChild(s)
+	case plan.SetLink:
+		return r.setLink(ctx, s)
+	case plan.AltNames:
+		return r.altNames(s)
+	case plan.AddRule:
+		return r.addRule(s)
+	case plan.DelRule:
+		return ignore(r.Pod.Link.DelRule(s.Rule), unix.ENOENT)
+	case plan.Announce:
+		return r.announce(ctx, s)
+	case plan.SetVF:
+		return r.setVF(s)
+	case plan.Rebind:
+		return r.rebind(ctx, s)
+	}
+	return r.addressing(ctx, s)
+}
+
+func (r *Runner) addressing(ctx context.Context, s plan.Step) error {
+	switch s := s.(type) {
+	case plan.AddAddr:
+		side, index, err := r.on(s.In)
+		if err != nil {
+			return err
+		}
+		return ignore(side.Link.AddAddr(index, s.Addr), unix.EEXIST)
+	case plan.DelAddr:
+		side, index, err := r.on(s.In)
+		if err != nil {
+			return err
+		}
+		return ignore(side.Link.DelAddr(index, s.Addr), unix.EADDRNOTAVAIL)
+	case plan.AddRoute:
+		side, index, err := r.on(s.In)
+		if err != nil {
+			return err
+		}
+		// The first one wins, as in CNI's ipam.ConfigureIface: two rails may be given one route.
+		return ignore(addRoute(ctx, side.Link, index, s.Route), unix.EEXIST)
+	}
+	return fmt.Errorf("unknown step %T", s)
+}
+
+// dadWait bounds the wait for duplicate address detection: a random delay of up to a second, then a probe of a second
+// (RFC 4862, section 5.4.2; net/ipv6/addrconf.c, addrconf_dad_kick).
+const dadWait = 3 * time.Second
+
+// addRoute waits for a route's IPv6 source: an address that has just come back is tentative, and the kernel takes no
+// route with a tentative source (EINVAL; net/ipv6/route.c, ip6_route_info_create).
+func addRoute(ctx context.Context, c *link.Conn, index int, route device.Route) error {
+	err := c.AddRoute(index, route)
+	if !errors.Is(err, unix.EINVAL) || !route.Src.Is6() {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, dadWait)
+	defer cancel()
+	if waited := poll(ctx, func() (bool, error) {
+		err = c.AddRoute(index, route)
+		return !errors.Is(err, unix.EINVAL), nil
+	}); waited != nil {
+		return fmt.Errorf("%w (its source address is not usable yet, or not there)", err)
+	}
+	return err
+}
+
+func ignore(err error, errno unix.Errno) error {
+	if errors.Is(err, errno) {
+		return nil
+	}
+	return err
+}
+
+// moveRDMA sends from a thread in the namespace the device is in: the kernel compares the thread's, not the socket's.
+func (r *Runner) moveRDMA(ctx context.Context, s plan.MoveRDMA) error {
+	from, err := r.side(s.To.Other())
+	if err != nil {
+		return err
+	}
+	to, err := r.side(s.To)
+	if err != nil {
+		return err
+	}
+	r.index = 0
+	moved := false
+	err = r.renumber(ctx, s.HCA.Address, s.To == plan.Pod, func() error {
+		move := func() error { return from.RDMA.Move(s.HCA.Index, to.NS.FD()) }
+		if s.To == plan.Pod {
+			err = move() // the plugin's threads are in the host's namespace
+		} else {
+			err = from.NS.Do(move)
+		}
+		moved = err == nil
+		return err
+	})
+	if moved {
+		r.Undo.Push("move of RDMA device "+s.HCA.Name, func() error {
+			r.index = 0
+			return r.moveBack(s)
+		})
+	}
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		return fmt.Errorf(
+			"%w (the driver of %s can't move between network namespaces, or the system is in shared mode)",
+			err,
+			s.HCA.Name,
+		)
+	}
+	return err
+}
+
+func (r *Runner) moveBack(s plan.MoveRDMA) error {
+	if s.To == plan.Pod && r.Pod == nil {
+		return nil // its namespace is gone: the kernel brings it home
+	}
+	to, err := r.side(s.To)
+	if err != nil {
+		return err
+	}
+	if _, err := to.HCA(&s.HCA); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	from, err := r.side(s.To.Other())
+	if err != nil {
+		return err
+	}
+	return r.renumber(context.Background(), s.HCA.Address, false, func() error {
+		return to.NS.Do(func() error { return to.RDMA.Move(s.HCA.Index, from.NS.FD()) })
+	})
+}
+
+func (r *Runner) renameRDMA(s plan.RenameRDMA) error {
+	side, err := r.side(s.In)
+	if err != nil {
+		return err
+	}
+	if err := side.RDMA.Rename(s.HCA.Index, s.To); err != nil {
+		if errors.Is(err, unix.EEXIST) {
+			return fmt.Errorf("%w (another RDMA device has this name; names are unique in the whole system)", err)
+		}
+		return err
+	}
+	r.Undo.Push("rename of RDMA device "+s.From, func() error { return side.RDMA.Rename(s.HCA.Index, s.From) })
+	return nil
+}
+
+func (r *Runner) awaitNetdev(ctx context.Context) error {
+	r.index = 0
+	err := poll(ctx, func() (bool, error) {
+		err := r.look()
+		if errors.Is(err, fs.ErrNotExist) {
+			return false, nil
+		}
+		return err == nil, err
+	})
+	if err != nil {
+		return fmt.Errorf("netdev of %s did not come back after its RDMA device moved: %w", r.netdev.Address, err)
+	}
+	return nil
+}
+
+// moveNetdev moves and names in one message. Where the kernel has recreated the netdev on the target side already, only
+// the name is left to do.
+func (r *Runner) moveNetdev(ctx context.Context, s plan.MoveNetdev) error {
+	target, err := r.side(s.To)
+	if err != nil {
+		return err
+	}
+	side, index, err := r.locate()
+	if err != nil {
+		return err
+	}
+	ch := link.Change{Name: s.Name}
+	if s.Up {
+		ch.Flags, ch.Mask = device.FlagUp, device.FlagUp
+	}
+	moved := r.at != s.To
+	if moved {
+		ch.Move, ch.NetNS = true, target.NS.FD()
+	}
+	r.index = 0
+	err = side.Link.Set(index, ch)
+	if moved {
+		r.Undo.Push("move of netdev "+s.Netdev.Name, func() error { return r.putBack(s) })
+	}
+	if moved && errors.Is(err, unix.EEXIST) {
+		err = squeeze(side, index, ch)
+	}
+	if errors.Is(err, unix.EEXIST) {
+		return r.rename(ctx, s.To, s.Name, ch.Flags)
+	}
+	return err
+}
+
+func (r *Runner) putBack(s plan.MoveNetdev) error {
+	r.index = 0
+	side, index, err := r.locate()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // Settle says so if it stays away
+	}
+	if err != nil || r.at != s.To {
+		return err // nil: home already
+	}
+	back, err := r.side(s.To.Other())
+	if err != nil {
+		return err
+	}
+	r.index = 0
+	n, err := side.Link.ByIndex(index)
+	if err != nil {
+		return err
+	}
+	if len(n.AltNames) > 0 { // an altname taken on the other side would refuse the move; Settle puts them back
+		if err := side.Link.DelAltNames(index, n.AltNames); err != nil {
+			return err
+		}
+	}
+	return side.Link.Set(index, link.Change{Move: true, NetNS: back.NS.FD(), Name: s.Netdev.Name})
+}
+
+func (r *Runner) createChild(ctx context.Context, s plan.CreateChild) error {
+	pod, err := r.side(plan.Pod)
+	if err != nil {
+		return err
+	}
+	c := link.Child{
+		Parent: s.Master.Index,
+		NetNS:  pod.NS.FD(),
+		Name:   s.Name,
+		PKey:   s.PKey,
+		Umcast: s.Umcast,
+		Group:  s.Group,
+		Up:     true,
+	}
+	if err := r.newChild(pod, c); err != nil {
+		return err
+	}
+	r.Undo.Push("creation of IPoIB child "+s.Name, func() error {
+		n, err := pod.Child(s.PKey, s.Group, "")
+		if err != nil {
+			return ignoreMissing(err)
+		}
+		return ignoreMissing(pod.Link.Delete(n.Index))
+	})
+	n, err := pod.Link.ByName(s.Name)
+	if err != nil {
+		return err
+	}
+	r.Track(nil, n)
+	r.Found(plan.Pod, n)
+	if s.Mode != nil {
+		return r.setMode(ctx, pod, n.Index, *s.Mode)
+	}
+	return nil
+}
+
+// newChild creates a child. The kernel also looks for the name in the namespace of the socket, which is the host's
+// (net/core/rtnetlink.c, __rtnl_newlink): a child whose name the host has is named only once it is in the pod.
+func (r *Runner) newChild(pod *Side, c link.Child) error {
+	err := r.Host.Link.NewChild(c)
+	if !errors.Is(err, unix.EEXIST) {
+		return err
+	}
+	if _, taken := pod.Link.ByName(c.Name); !errors.Is(taken, fs.ErrNotExist) {
+		return err
+	}
+	name := c.Name
+	c.Name, c.Up = fmt.Sprintf("fabric%x", c.Group), false
+	if err := r.Host.Link.NewChild(c); err != nil {
+		return err
+	}
+	n, err := pod.Link.ByName(c.Name)
+	if err != nil {
+		return err
+	}
+	if err := pod.Link.Set(n.Index, link.Change{Name: name, Flags: device.FlagUp, Mask: device.FlagUp}); err != nil {
+		return errors.Join(err, ignoreMissing(pod.Link.Delete(n.Index)))
+	}
+	return nil
+}
+
+func (r *Runner) deleteChild(s plan.DeleteChild) error {
+	side, err := r.side(s.In)
+	if err != nil {
+		return err
+	}
+	return ignoreMissing(side.Link.Delete(s.Netdev.Index))
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+func (r *Runner) altNames(s plan.AltNames) error {
+	side, index, err := r.on(s.In)
+	if err != nil {
+		return err
+	}
+	if len(s.Del) > 0 {
+		if err := side.Link.DelAltNames(index, s.Del); err != nil {
+			return err
+		}
+	}
+	if len(s.Add) == 0 {
+		return nil
+	}
+	if err := side.Link.AddAltNames(index, s.Add); !errors.Is(err, unix.EEXIST) {
+		return err
+	}
+	// One of them is taken: by another netdev, which keeps it, or by this one, as when udev was here first.
+	for _, n := range s.Add {
+		if err := ignore(side.Link.AddAltNames(index, []string{n}), unix.EEXIST); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Runner) addRule(s plan.AddRule) error {
+	pod, err := r.side(plan.Pod)
+	if err != nil {
+		return err
+	}
+	if err := pod.Link.AddRule(s.Rule); err != nil {
+		return ignore(err, unix.EEXIST)
+	}
+	r.Undo.Push("rule "+s.Rule.String(), func() error { return ignore(pod.Link.DelRule(s.Rule), unix.ENOENT) })
+	return nil
+}
+
+// writeIPv6Conf goes through /proc: rtnetlink can't set these. The calling thread's namespace decides which
+// /proc/sys/net it sees.
+func writeIPv6Conf(side *Side, name string, conf map[string]int32) error {
+	return side.NS.Do(func() error {
+		for _, k := range slices.Sorted(maps.Keys(conf)) {
+			f := filepath.Join("/proc/sys/net/ipv6/conf", name, k)
+			if err := os.WriteFile(f, []byte(strconv.Itoa(int(conf[k]))), 0o600); err != nil {
+				return fmt.Errorf("write %s: %w", f, err)
+			}
+		}
+		return nil
+	})
+}
+
+// carrierWait bounds the wait before a neighbour advertisement. The kernel repeats the ARP announcement for IPv4, not
+// this: sent before IPoIB has joined its broadcast group, it is lost.
+const carrierWait = 500 * time.Millisecond
+
+func (r *Runner) announce(ctx context.Context, s plan.Announce) error {
+	side, index, err := r.on(plan.Pod)
+	if err != nil {
+		return err
+	}
+	n, err := side.Link.ByIndex(index)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(s.Addrs, func(a device.Addr) bool { return a.Prefix.Addr().Is6() }) && !n.Carrier {
+		ctx, cancel := context.WithTimeout(ctx, carrierWait)
+		defer cancel()
+		_ = poll(ctx, func() (bool, error) { // without a carrier it is tried all the same
+			now, err := side.Link.ByIndex(index)
+			return err == nil && now.Carrier, err
+		})
+	}
+	return side.NS.Do(func() error { return announce.Announce(index, n.ARPType, n.HWAddr, n.Broadcast, addrsOf(s)) })
+}

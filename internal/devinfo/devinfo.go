@@ -1,0 +1,144 @@
+// Package devinfo writes device information files, by which a plugin tells the pod and its operators which hardware is
+// behind an interface (Network Plumbing Working Group, device information specification 1.1.0). Multus copies them into
+// the pod's network-status annotation.
+package devinfo
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Dirs are the places a file may be in: its path comes from the configuration, and is written as root.
+var Dirs = []string{"/var/run/k8s.cni.cncf.io/devinfo/cni", "/run/k8s.cni.cncf.io/devinfo/cni"}
+
+// PCI is what there is to tell. An empty field is left as the file has it.
+type PCI struct {
+	Address string // PCI address of the device, or of the function it sits on
+	PF      string // PCI address of its PF
+	RDMA    string // name of the RDMA device in the pod
+}
+
+// version of the specification that has rdma-device and pf-pci-address.
+const version = "1.1.0"
+
+// Merge adds to what is in the file: a device plugin may have told more than we know. before may be empty.
+func Merge(before []byte, d PCI) ([]byte, error) {
+	file := map[string]any{}
+	if len(before) > 0 {
+		if err := json.Unmarshal(before, &file); err != nil {
+			return nil, fmt.Errorf("decode device information: %w", err)
+		}
+	}
+	if _, ok := file["type"]; !ok {
+		file["type"] = "pci"
+	}
+	file["version"] = version
+	pci, _ := file["pci"].(map[string]any)
+	if pci == nil {
+		pci = map[string]any{}
+	}
+	for k, v := range map[string]string{"pci-address": d.Address, "pf-pci-address": d.PF, "rdma-device": d.RDMA} {
+		if v != "" {
+			pci[k] = v
+		}
+	}
+	file["pci"] = pci
+	return json.Marshal(file)
+}
+
+// writerField marks a file as somebody's. The specification does not know it, and readers do not mind.
+const writerField = "writer"
+
+// Encode is a new file by this writer.
+func Encode(d PCI, writer string) ([]byte, error) {
+	b, err := json.Marshal(map[string]string{writerField: writer})
+	if err != nil {
+		return nil, fmt.Errorf("encode device information: %w", err)
+	}
+	return Merge(b, d)
+}
+
+// Writer tells who has written a file; empty: somebody who does not say, or it is none.
+func Writer(file []byte) string {
+	var f struct{ Writer string }
+	if json.Unmarshal(file, &f) != nil {
+		return ""
+	}
+	return f.Writer
+}
+
+// ErrPlace tells that a path is not one for such files.
+var ErrPlace = errors.New("not a file of the directory for device information")
+
+// check returns the path, which may be a bare name, in the directory it belongs to.
+func check(path string) (string, error) {
+	dir, name := filepath.Split(path)
+	if name == "" || name[0] == '.' {
+		return "", fmt.Errorf("%s: %w %s", path, ErrPlace, Dirs[0])
+	}
+	if dir == "" {
+		return filepath.Join(Dirs[0], name), nil
+	}
+	for _, d := range Dirs {
+		if filepath.Clean(dir) == d {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("%s: %w %s", path, ErrPlace, Dirs[0])
+}
+
+// Save merges d into the file at path, which comes into being if it is not there. The change is atomic.
+func Save(path string, d PCI) error {
+	path, err := check(path)
+	if err != nil {
+		return err
+	}
+	before, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("read device information: %w", err)
+	}
+	after, err := Merge(before, d)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return Write(path, after)
+}
+
+// Write puts a file in place, readable for everybody: seen whole or not at all. It makes the directory.
+func Write(path string, content []byte) error {
+	if err := os.MkdirAll(
+		filepath.Dir(path),
+		0o755,
+	); err != nil { //nolint:gosec // as Multus makes it: device plugins read here
+		return fmt.Errorf("save device information: %w", err)
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".fabric-")
+	if err != nil {
+		return fmt.Errorf("save device information: %w", err)
+	}
+	_, err = tmp.Write(content)
+	err = errors.Join(err, tmp.Chmod(0o644), tmp.Close())
+	if err == nil {
+		err = os.Rename(tmp.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("save device information: %w", err), os.Remove(tmp.Name()))
+	}
+	return nil
+}
+
+// Remove removes the file. That it is gone already is no error.
+func Remove(path string) error {
+	path, err := check(path)
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove device information: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,334 @@
+package doctor
+
+// Checks are the ids of doctor host and doctor pod, with what is said when they find something.
+var Checks = []Check{
+	{
+		"host-devices",
+		"The host has RDMA devices",
+		"no such hardware, its driver is not loaded, or everything is in pods",
+		"lspci -nn -d 15b3:; modprobe mlx5_ib; fabricctl list",
+	},
+	{
+		"host-modules",
+		"The kernel modules are loaded",
+		"the driver package loads them on demand, and nothing has asked yet; or they are not installed",
+		"modprobe -a ib_uverbs rdma_cm ib_ipoib; to keep: /etc/modules-load.d/rdma.conf",
+	},
+	{
+		"host-rdma-mode",
+		"The RDMA network namespace mode is what the next boot will have",
+		"the mode is decided when ib_core is loaded, often in the initramfs; later it can't be changed while any " +
+			"other network namespace exists (EBUSY)",
+		"echo 'options ib_core netns_mode=0' >/etc/modprobe.d/ib_core.conf (1 for shared); update-initramfs -u; reboot",
+	},
+	{
+		"host-initramfs",
+		"The initramfs has the RDMA mode",
+		"ib_core is often loaded from the initramfs, with the options that were there when it was built: a " +
+			"netns_mode that was written later does not count at the next boot",
+		"update-initramfs -u (dracut -f), before the reboot",
+	},
+	{
+		"host-port-state",
+		"Every port is Active",
+		"no link, or no subnet manager",
+		"Down: cable, transceiver, switch port (mlxlink -d ADDRESS); Init: a subnet manager that knows the port's " +
+			"GUID; a port that is not meant to be used: leave it out of the device plugin's selectors",
+	},
+	{
+		"host-picture",
+		"The picture could be read in full",
+		"not root, or devices came and went",
+		"run as root; run again",
+	},
+	{
+		"host-vf-guid",
+		"VFs have GUIDs",
+		"a VF without GUID is never configured by a subnet manager",
+		"ip link set PF vf N node_guid GUID; ip link set PF vf N port_guid GUID; then bind the VF's driver again",
+	},
+	{
+		"host-guid",
+		"Every port has a GUID of its own",
+		"a VF was given the GUID of another one, or a configuration was copied; a subnet manager configures one of " +
+			"them only, and traffic goes to either",
+		"ip link set PF vf N port_guid GUID, another for each; then bind the VF's driver again",
+	},
+	{
+		"host-names",
+		"Interfaces have stable names",
+		"ib0, ib1, ... count in the order of probing: another card, another kernel, and they mean another port",
+		"udev's predictable names, or select by PCI address, hwaddr or guid instead of by name",
+	},
+	{
+		"host-subnets",
+		"Rails have subnets of their own",
+		"two rails of a node in one subnet: the kernel answers ARP for either address on either, and sends " +
+			"everything through one",
+		"a subnet per rail, or \"routing\": {\"sourceBased\": true} in the network",
+	},
+	{
+		"host-mtu",
+		"The rails of a fabric have one MTU",
+		"packets of the larger size are lost on the way to the smaller",
+		"ip link set NETDEV mtu N on all rails, and \"mtu\" in the network",
+	},
+	{
+		"host-bond",
+		"Bonds are not taken for InfiniBand",
+		"the RDMA face of an Ethernet bond (mlx5_bond_0) is RoCE over the node's own network: ib_write_bw -d, " +
+			"NCCL_IB_HCA=mlx5 and a device plugin's selectors catch it by accident",
+		"NCCL_IB_HCA with = and exact names (fabricctl nccl-env); leave it out of selectors",
+	},
+	{
+		"host-pcie",
+		"HCAs run at full PCIe speed",
+		"a slot with fewer lanes or of an older generation, or a link that has trained down",
+		"lspci -vv -s ADDRESS | grep LnkSta; reseat the card, another slot, BIOS",
+	},
+	{
+		"host-acs",
+		"PCIe switches let GPUs and HCAs talk directly",
+		"with Access Control Services (ACS) redirection on, a switch sends traffic between a GPU and an HCA below " +
+			"it up to the root complex and back: GPUDirect RDMA is slow, or fails. Virtual machines with " +
+			"passed-through devices need it, bare metal does not",
+		"For good: ACS off in the BIOS, or the same command from a unit at boot; kernel 6.11 and later: " +
+			"pci=config_acs= on the command line",
+	},
+	{
+		"host-gpudirect",
+		"HCAs can reach GPU memory",
+		"nvidia_peermem is not loaded; with the open GPU kernel modules and kernel 5.12 or later dma-buf does it " +
+			"instead",
+		"modprobe nvidia_peermem; echo nvidia_peermem >/etc/modules-load.d/nvidia_peermem.conf",
+	},
+	{
+		"host-iommu",
+		"The IOMMU does not slow peer-to-peer traffic",
+		"with the IOMMU on and not in pass-through mode every transfer is translated",
+		"iommu=pt on the kernel command line; see host-acs, too",
+	},
+	{
+		"host-memlock",
+		"containerd gives containers unlimited locked memory",
+		"containers inherit containerd's limit; systemd's default is 8 MiB",
+		"systemctl edit containerd: [Service] LimitMEMLOCK=infinity; systemctl restart containerd",
+	},
+	{"host-plugin", "The plugin is installed", "it is not in /opt/cni/bin", "make install, or the DaemonSet"},
+	{
+		"host-version",
+		"Plugin and fabricctl are of one version",
+		"one of the two was updated; what fabricctl says of the plugin's behaviour may be wrong",
+		"make install and make install-ctl of one release, or the fabricctl in the agent's image",
+	},
+	{
+		"host-cni-order",
+		"Multus is the first CNI configuration",
+		"the runtime takes the first file of /etc/cni/net.d by name; if that is not Multus, annotations do nothing",
+		"let Multus write 00-multus.conf (--multus-conf-file=auto), remove what sorts before it",
+	},
+	{
+		"host-stranded",
+		"No device is left behind by a pod",
+		"a pod's network namespace is gone and DEL has not come, or has failed",
+		"fabricctl repair",
+	},
+	{
+		"host-policy",
+		"The node policy can be read",
+		"a typing error; until it is mended no device is moved",
+		"the evidence has the place",
+	},
+	{
+		"cluster-access",
+		"The cluster can be asked",
+		"kubectl may not list it, or it is not installed",
+		"a role that may get and list it; kubectl auth can-i --list",
+	},
+	{
+		"cluster-crds",
+		"The CustomResourceDefinitions are there",
+		"Multus or whereabouts is not installed, or in another version",
+		"apply the manifests of one release",
+	},
+	{
+		"cluster-daemons",
+		"Multus, whereabouts and the device plugins run on every node, in one version",
+		"not installed, crashing, or an update that has stopped half-way",
+		"kubectl -n NAMESPACE rollout status daemonset NAME; the logs of the pods that are not ready",
+	},
+	{
+		"cluster-nad",
+		"Every network has devices",
+		"spec.config is broken, or no node offers the resource (device plugin, selectors), or a network names no " +
+			"device at all",
+		"fabricctl generate nad and device-plugin write networks and resources that fit; kubectl get nodes -o json " +
+			"| jq '.items[].status.allocatable'",
+	},
+	{
+		"cluster-ranges",
+		"Ranges do not overlap",
+		"whereabouts keeps different ranges in different pools: two of them may give one address",
+		"one range per network, or the same range and network_name in both; fabricctl generate nad shares a range out",
+	},
+	{
+		"cluster-pools",
+		"Pools have addresses left",
+		"the range is too small, or addresses of dead pods are still given",
+		"a wider range; whereabouts' ip-reconciler; fabricctl repair on the nodes",
+	},
+	{
+		"cluster-nodes",
+		"Nodes of a kind have the same resources",
+		"a port that is down, a device plugin that has not seen a device since it was started, another configuration",
+		"fabricctl doctor host on that node; restart its device plugin",
+	},
+	{
+		"cluster-fabrics",
+		"Networks name what the nodes have",
+		"interfaces are called differently on other nodes, or nothing uses the fabrics that are there",
+		"fabricctl generate nad --cluster: one network per fabric, devices chosen by resource instead of by name",
+	},
+	{
+		"cluster-guids",
+		"No two nodes have one port GUID",
+		"VF GUIDs were made by the same rule on both nodes, or a node's configuration was copied; a subnet manager " +
+			"configures one of the ports only",
+		"GUIDs that are made from the PF's own (generate nad writes none), or a pool (ib-kubernetes)",
+	},
+	{
+		"cluster-inventory",
+		"Every node has published its inventory",
+		"fabric-agent does not run there (taints, nodeSelector), or may not write ConfigMaps in its namespace",
+		"kubectl -n fabric-system get pods -o wide; kubectl -n fabric-system logs ds/fabric-agent | grep inventory",
+	},
+	{
+		"cluster-versions",
+		"One version of agent, plugin and fabricctl",
+		"an update that has not reached every node, or a node whose plugin somebody else has replaced",
+		"kubectl -n fabric-system rollout status daemonset fabric-agent",
+	},
+	{
+		"pod-interface",
+		"The pod has interfaces for its RDMA devices",
+		"verbs devices without an interface: the annotation is missing, the NetworkAttachmentDefinition does not " +
+			"exist, Multus did not run, or the resource count is smaller than the number of networks",
+		"kubectl get pod POD -o json | fabricctl doctor pod --manifest - says which",
+	},
+	{
+		"pod-annotation",
+		"The pod asks for networks",
+		"the annotation k8s.v1.cni.cncf.io/networks is missing: Multus adds nothing, NCCL falls back to eth0 " +
+			"without an error",
+		"metadata: {annotations: {k8s.v1.cni.cncf.io/networks: \"ib-pf, ib-pf, ib-pf, ib-pf\"}}, one per rail",
+	},
+	{
+		"pod-nad",
+		"The networks exist",
+		"the annotation names a NetworkAttachmentDefinition that is not there, or is in another namespace",
+		"kubectl get network-attachment-definitions -A; NAMESPACE/NAME in the annotation",
+	},
+	{
+		"pod-multus",
+		"Multus has run",
+		"the pod has networks in its annotation and no network-status: the runtime did not call Multus",
+		"ls /etc/cni/net.d on the node: 00-multus.conf has to be the first (host-cni-order); kubectl -n kube-system " +
+			"get pods -l app=multus -o wide",
+	},
+	{
+		"pod-count",
+		"The pod asks for as many devices as networks",
+		"each network takes one device of its resource; what is missing gets no device address (code 7)",
+		"the count of the resource in limits and requests = the number of networks with that resourceName",
+	},
+	{
+		"pod-verbs",
+		"The pod has verbs devices",
+		"no /dev/infiniband/uverbs*: the container got no device from a device plugin",
+		"ask for the resource; isRdma: true in the device plugin's selectors",
+	},
+	{
+		"pod-usable",
+		"Every HCA that is visible can be opened",
+		"the HCA is in the pod (or in shared mode: on the node), its character device is not: libraries list it and " +
+			"fail to open it",
+		"one device plugin for both; exclusive mode hides what is not the pod's; NCCL_IB_HCA with = until then",
+	},
+	{
+		"pod-foreign",
+		"Every character device belongs to an HCA of the pod",
+		"the device plugin gave a character device whose HCA is elsewhere: opening it fails",
+		"fabric with \"rdma\": \"auto\" moves the HCA; see that the network's resource is the pod's",
+	},
+	{
+		"pod-port-state",
+		"The pod's ports are Active",
+		"no link, or no subnet manager: NCCL skips the port without an error",
+		"fabricctl doctor host on the node",
+	},
+	{
+		"pod-memlock",
+		"Memory can be pinned",
+		"locked memory is limited and the container lacks the capability IPC_LOCK: \"Couldn't allocate MR\", " +
+			"crashes in NCCL",
+		"securityContext: {capabilities: {add: [IPC_LOCK]}}; users other than root: LimitMEMLOCK=infinity for " +
+			"containerd",
+	},
+	{
+		"pod-memory",
+		"The memory limit leaves room for pinned buffers",
+		"pinned memory counts towards resources.limits.memory",
+		"raise resources.limits.memory",
+	},
+	{
+		"pod-gids",
+		"RoCE ports have GIDs for addresses",
+		"the interface has no address, or a link-local one only: RoCE v2 needs an IP address",
+		"\"ipam\" in the network; ip address in the pod",
+	},
+	{
+		"pod-gid-index",
+		"NCCL_IB_GID_INDEX fits every port",
+		"the table is shorter where the pod has fewer addresses; index 3 is the usual one and not a law",
+		"fabricctl nccl-env",
+	},
+	{
+		"pod-subnets",
+		"The pod's rails have subnets of their own",
+		"two rails in one subnet: the kernel answers ARP for either address on either, and sends everything through " +
+			"one",
+		"a subnet per rail, or \"routing\": {\"sourceBased\": true} in the network",
+	},
+	{
+		"pod-mtu",
+		"The pod's rails of a fabric have one MTU",
+		"packets of the larger size are lost on the way to the smaller",
+		"\"mtu\" in the networks; the host's interfaces: fabricctl doctor host",
+	},
+	{
+		"pod-env-hca",
+		"NCCL_IB_HCA and UCX_NET_DEVICES name what is there",
+		"names of another node, or of the host",
+		"fabricctl nccl-env",
+	},
+	{
+		"pod-env-socket",
+		"NCCL_SOCKET_IFNAME names what is there",
+		"interface names of the host do not count in the pod",
+		"fabricctl nccl-env",
+	},
+	{"pod-env-off", "RDMA is not switched off", "NCCL_IB_DISABLE=1, or NCCL_NET=Socket", "unset it"},
+	{
+		"pod-hcoll",
+		"HCOLL is switched off",
+		"Open MPI's HCOLL opens RDMA devices by itself and hangs in containers: mpirun with RDMA stands still, " +
+			"without RDMA it works",
+		"mpirun -mca coll_hcoll_enable 0 -mca btl tcp,self; or OMPI_MCA_coll_hcoll_enable=0",
+	},
+	{
+		"pod-shm",
+		"/dev/shm is large enough",
+		"containers get 64 MiB unless told otherwise; NCCL needs more for eight GPUs",
+		"an emptyDir with medium: Memory at /dev/shm",
+	},
+}

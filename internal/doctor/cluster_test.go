@@ -1,0 +1,98 @@
+package doctor
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const (
+	clusterDS = `{"items":[{"metadata":{"name":"kube-multus-ds","namespace":"kube-system"},"status":{"desiredNumberScheduled":3,"numberReady":3,"updatedNumberScheduled":3}},
+ {"metadata":{"name":"calico-node","namespace":"kube-system"},"status":{"desiredNumberScheduled":3,"numberReady":1}}]}`
+	clusterNode3 = `{"items":[
+ {"metadata":{"name":"g1","labels":{"nvidia.com/gpu.product":"H20"}},"status":{"allocatable":{"cpu":"64","memory":"1Ti","nvidia.com/ib_400g":"4","nvidia.com/gpu":"8"}}},
+ {"metadata":{"name":"g2","labels":{"nvidia.com/gpu.product":"H20"}},"status":{"allocatable":{"cpu":"63","memory":"2Ti","nvidia.com/ib_400g":"4","nvidia.com/gpu":"8"}}},
+ {"metadata":{"name":"g3","labels":{"nvidia.com/gpu.product":"H20"}},"status":{"allocatable":{"cpu":"64","memory":"1Ti","nvidia.com/ib_400g":"4","nvidia.com/gpu":"8"}}},
+ {"metadata":{"name":"cp"},"status":{"allocatable":{"cpu":"4"}}}]}`
+	clusterNAD = `{"items":[{"metadata":{"name":"ib","namespace":"ml","annotations":{"k8s.v1.cni.cncf.io/resourceName":"nvidia.com/ib_400g"}},
+  "spec":{"config":"{\"type\":\"fabric\",\"ipam\":{\"type\":\"whereabouts\",\"range\":\"10.1.0.0/28\"}}"}}]}`
+)
+
+func decode[T any](t *testing.T, text string) (v T) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func cluster(t *testing.T) *Cluster {
+	return &Cluster{
+		CRDs: []string{
+			"network-attachment-definitions.k8s.cni.cncf.io",
+			"ippools.whereabouts.cni.cncf.io",
+			"overlappingrangeipreservations.whereabouts.cni.cncf.io",
+		},
+		DaemonSets: decode[DaemonSets](t, clusterDS),
+		NADs:       decode[NADs](t, clusterNAD),
+		Nodes: decode[ClusterNodes](
+			t,
+			clusterNode3,
+		),
+		Pools: decode[Pools](t, `{"items":[{"spec":{"range":"10.1.0.0/28","allocations":{"1":{}}}}]}`),
+	}
+}
+
+func TestCheckCluster(t *testing.T) {
+	nad := func(t *testing.T, name, annotation, config string) NAD {
+		n := NAD{}
+		n.Metadata.Name, n.Metadata.Namespace, n.Spec.Config = name, "ml", config
+		if annotation != "" {
+			n.Metadata.Annotations = map[string]string{resourceAnnotation: annotation}
+		}
+		return n
+	}
+	for _, c := range []struct {
+		name  string
+		spoil func(c *Cluster)
+		want  string
+	}{
+		{"in order", func(*Cluster) {}, ""},
+		{"nothing installed", func(c *Cluster) { *c = Cluster{Missing: []string{"kubectl get crd: forbidden"}} },
+			"WARN cluster-access kubectl get crd: forbidden\nFAIL cluster-crds no CustomResourceDefinition " +
+				"network-attachment-definitions.k8s.cni.cncf.io\nFAIL cluster-daemons no DaemonSet of Multus\n"},
+		{"without whereabouts", func(c *Cluster) { c.CRDs = c.CRDs[:1] }, "FAIL cluster-crds no " +
+			"CustomResourceDefinition ippools.whereabouts.cni.cncf.io\n" +
+			"FAIL cluster-crds no CustomResourceDefinition overlappingrangeipreservations.whereabouts.cni.cncf.io\n"},
+		{"daemons", func(c *Cluster) { c.DaemonSets.Items[0].Status.Ready = 2 }, "FAIL cluster-daemons " +
+			"kube-system/kube-multus-ds is ready on 2 of 3 nodes\n"},
+		{"skew", func(c *Cluster) { c.DaemonSets.Items[0].Status.Updated = 1 }, "WARN cluster-daemons " +
+			"kube-system/kube-multus-ds has its new version on 1 of 3 nodes\n"},
+		{"networks", func(c *Cluster) {
+			c.NADs.Items = append(c.NADs.Items, nad(t, "broken", "", "{"), nad(t, "bare", "", `{"plugins":[{"type":"fabric"}]}`), nad(t, "named", "", `{"type":"fabric","device":"ibs108"}`),
+				nad(t, "nowhere", "nvidia.com/none", `{"type":"fabric"}`), nad(t, "macvlan", "", `{"type":"macvlan"}`))
+		}, "FAIL cluster-nad ml/broken: spec.config is no JSON: unexpected end of JSON input\nFAIL cluster-nad " +
+			"ml/bare has neither a resourceName nor a device\nFAIL cluster-nad ml/nowhere: no node has the resource " +
+			"nvidia.com/none\n"},
+		{"ranges", func(c *Cluster) {
+			c.NADs.Items = append(c.NADs.Items, nad(t, "wide", "", `{"type":"macvlan","ipam":{"type":"whereabouts",`+
+				`"range":"10.1.0.0/24"}}`),
+				nad(t, "bad", "", `{"type":"macvlan","ipam":{"type":"whereabouts","range":"10.1"}}`), nad(t, "from-to", "", `{"type":"macvlan","ipam":{"type":"whereabouts","range":"10.9.0.1-10.9.0.5/24"}}`))
+		}, "WARN cluster-ranges ml/ib (10.1.0.0/28) and ml/wide (10.1.0.0/24) overlap\nFAIL cluster-ranges ml/bad: " +
+			"range 10.1 is no prefix\n"},
+		{"pools", func(c *Cluster) {
+			for i := range 14 {
+				c.Pools.Items[0].Spec.Allocations[string(rune('a'+i))] = nil
+			}
+		}, "FAIL cluster-pools 10.1.0.0/28: 15 of 14 addresses are given\n"},
+		{"nodes", func(c *Cluster) { c.Nodes.Items[2].Status.Allocatable["nvidia.com/ib_400g"] = "3" },
+			"WARN cluster-nodes g3 has 3 of nvidia.com/ib_400g, most nodes with H20 have 4\n"},
+	} {
+		p := cluster(t)
+		c.spoil(p)
+		if d := cmp.Diff(c.want, text(CheckCluster(p))); d != "" {
+			t.Errorf("%s (-want +got):\n%s", c.name, d)
+		}
+	}
+}

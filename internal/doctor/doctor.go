@@ -1,0 +1,90 @@
+// Package doctor finds what is wrong with a host or a pod, and explains messages. Its checks are pure functions over a
+// picture that was collected before; each finding has a stable id, evidence, cause, cure and a page.
+package doctor
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// Status is how bad a finding is.
+type Status string
+
+// The statuses.
+const (
+	OK   Status = "OK"
+	Warn Status = "WARN" // works, or may work, but not as it should
+	Fail Status = "FAIL"
+)
+
+// Finding is the outcome of one check for one thing.
+type Finding struct {
+	ID       string `json:"id"`
+	Status   Status `json:"status"`
+	Evidence string `json:"evidence"`        // what was seen, with the device named
+	Cause    string `json:"cause,omitempty"` // empty when all is well
+	Cure     string `json:"cure,omitempty"`  // a command, or what to write where
+	Docs     string `json:"docs"`            // page and anchor
+}
+
+// Check is what docs/doctor.md says about an id.
+type Check struct {
+	ID    string
+	Title string
+	Cause string
+	Cure  string
+}
+
+// finding fills in what the id says by itself.
+func finding(id string, s Status, evidence string) Finding {
+	f := Finding{ID: id, Status: s, Evidence: evidence, Docs: page(id)}
+	if i := slices.IndexFunc(Checks, func(c Check) bool { return c.ID == id }); i >= 0 && s != OK {
+		f.Cause, f.Cure = Checks[i].Cause, Checks[i].Cure
+	}
+	return f
+}
+
+func page(id string) string { return "docs/doctor.md#" + id }
+
+// Worst is the worst status of all.
+func Worst(list []Finding) Status {
+	worst := OK
+	for _, f := range list {
+		if f.Status == Fail || f.Status == Warn && worst == OK {
+			worst = f.Status
+		}
+	}
+	return worst
+}
+
+// Sort puts the worst first, and otherwise keeps the order.
+func Sort(list []Finding) {
+	rank := map[Status]int{Fail: 0, Warn: 1, OK: 2}
+	slices.SortStableFunc(list, func(a, b Finding) int { return cmp.Compare(rank[a.Status], rank[b.Status]) })
+}
+
+// Markdown is docs/doctor.md: every id with its cause and cure, and every message that is recognised.
+func Markdown() string {
+	var b strings.Builder
+	b.WriteString("# What fabricctl doctor says\n\n" +
+		"Written by `go test ./internal/doctor -update`; do not edit. `fabricctl doctor host` and `fabricctl doctor " +
+		"pod` print the ids below with\n" +
+		"the evidence; `fabricctl doctor explain \"<log line>\"` recognises the messages of the second half.\n\n## " +
+		"Checks\n")
+	for _, c := range Checks {
+		b.WriteString(
+			"\n### " + c.ID + "\n\n" + c.Title + ".\n\n- **Cause:** " + c.Cause + "\n- **Cure:** " + c.Cure + "\n",
+		)
+	}
+	b.WriteString("\n## Messages\n")
+	for _, m := range Messages {
+		b.WriteString(
+			"\n### " + m.ID + "\n\n" + m.Title + ".\n\n```\n" + strings.Join(
+				m.Examples,
+				"\n",
+			) + "\n```\n\n- **Cause:** " + m.Cause + "\n- **Cure:** " + m.Cure + "\n",
+		)
+	}
+	return b.String()
+}

@@ -1,0 +1,129 @@
+package doctor
+
+import (
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/fabric-cni/fabric-cni/internal/node"
+)
+
+// Host is the picture that the host's checks look at.
+type Host struct {
+	Node      *node.Node
+	Modules   map[string]bool // those of interest that are loaded or built in
+	ModeConf  string          // ib_core's netns_mode in modprobe.d; empty: not there
+	ModeFile  string          // where that is
+	Initramfs string          // of the running kernel; empty: not found, or there is no ModeFile to compare with
+	Cmdline   string
+	CNI       []string // names in /etc/cni/net.d, in order
+	Plugins   []string // names in /opt/cni/bin
+	PluginSum string   // checksum of /opt/cni/bin/fabric in words; empty: not known, as in a recording
+	Memlock   string   // LimitMEMLOCK of containerd.service; empty: not set
+	HasUnit   bool     // containerd.service was found
+	Stranded  []string // attachments whose pod is gone, in words
+	PolicyErr error
+
+	InitramfsOld  bool              // ModeFile was written after Initramfs
+	ACS           map[string]uint16 // control registers of bridges between GPUs and HCAs, by address; those that could be read
+	PluginVersion string            // of /opt/cni/bin/fabric; empty: not known, as in a recording
+	Version       string            // of the program that asks; empty: do not compare
+}
+
+var modules = []string{
+	"ib_core",
+	"ib_uverbs",
+	"rdma_cm",
+	"ib_ipoib",
+	"nvidia",
+	"nvidia_peermem",
+	"nv_peer_mem",
+	"mlx5_ib",
+}
+
+// CollectHost reads what is not in the node's picture. Everything is read through root, so that a recording works.
+func CollectHost(root fs.FS, n *node.Node) *Host {
+	h := &Host{Node: n, Modules: map[string]bool{}}
+	for _, m := range modules {
+		if _, err := fs.Stat(root, "sys/module/"+m); err == nil {
+			h.Modules[m] = true
+		}
+	}
+	for _, dir := range []string{"lib/modprobe.d", "usr/lib/modprobe.d", "run/modprobe.d", "etc/modprobe.d"} { // the last one wins
+		for _, name := range list(root, dir) {
+			if !strings.HasSuffix(name, ".conf") {
+				continue
+			}
+			file := path.Join(dir, name)
+			if v := modeOption(read(root, file)); v != "" {
+				h.ModeConf, h.ModeFile = v, "/"+file
+			}
+		}
+	}
+	h.Cmdline = read(root, "proc/cmdline")
+	h.CNI, h.Plugins = list(root, "etc/cni/net.d"), list(root, "opt/cni/bin")
+	h.unit(root)
+	h.initramfs(root)
+	h.collectACS(root)
+	return h
+}
+
+// modeOption is netns_mode of an options line for ib_core.
+func modeOption(conf string) (value string) {
+	for line := range strings.Lines(conf) {
+		f := strings.Fields(line)
+		if len(f) < 3 || f[0] != "options" || f[1] != "ib_core" {
+			continue
+		}
+		for _, o := range f[2:] {
+			if v, ok := strings.CutPrefix(o, "netns_mode="); ok {
+				value = strings.ToUpper(v)
+			}
+		}
+	}
+	return strings.NewReplacer("Y", "1", "N", "0").Replace(value)
+}
+
+// unit reads LimitMEMLOCK from containerd's unit and its drop-ins; those in /etc win.
+func (h *Host) unit(root fs.FS) {
+	var files []string
+	for _, dir := range []string{"lib/systemd/system", "usr/lib/systemd/system", "etc/systemd/system"} {
+		files = append(files, path.Join(dir, "containerd.service"))
+	}
+	for _, dir := range []string{"usr/lib/systemd/system/containerd.service.d", "etc/systemd/system/" +
+		"containerd.service.d"} {
+		for _, name := range list(root, dir) {
+			files = append(files, path.Join(dir, name))
+		}
+	}
+	for _, f := range files {
+		text := read(root, f)
+		h.HasUnit = h.HasUnit || text != "" && strings.HasSuffix(f, "containerd.service")
+		for line := range strings.Lines(text) {
+			if v, ok := strings.CutPrefix(strings.TrimSpace(line), "LimitMEMLOCK="); ok {
+				h.Memlock = v
+			}
+		}
+	}
+}
+
+func read(root fs.FS, name string) string {
+	b, err := fs.ReadFile(root, name)
+	if err != nil {
+		return "" // missing and unreadable are alike here: the check that needs it says what it did not find
+	}
+	return strings.TrimSpace(strings.ToValidUTF8(string(b), "?"))
+}
+
+func list(root fs.FS, dir string) (names []string) {
+	entries, err := fs.ReadDir(root, dir)
+	if err != nil {
+		return nil
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	slices.Sort(names)
+	return names
+}

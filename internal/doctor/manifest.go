@@ -1,0 +1,259 @@
+package doctor
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Manifest is what matters here of a pod as kubectl get pod -o json prints it.
+type Manifest struct {
+	Kind     string `json:"kind"`
+	Metadata struct {
+		Name        string            `json:"name"`
+		Namespace   string            `json:"namespace"`
+		Annotations map[string]string `json:"annotations"`
+	} `json:"metadata"`
+	Spec struct {
+		HostNetwork bool `json:"hostNetwork"`
+		Containers  []struct {
+			Name      string `json:"name"`
+			Resources struct {
+				Limits map[string]any `json:"limits"`
+			} `json:"resources"`
+			SecurityContext struct {
+				Privileged   bool `json:"privileged"`
+				Capabilities struct {
+					Add []string `json:"add"`
+				} `json:"capabilities"`
+			} `json:"securityContext"`
+		} `json:"containers"`
+	} `json:"spec"`
+}
+
+// NADs are NetworkAttachmentDefinitions as kubectl get net-attach-def -A -o json prints them.
+type NADs struct {
+	Items []NAD `json:"items"`
+}
+
+// NAD is one of them.
+type NAD struct {
+	Metadata struct {
+		Name        string            `json:"name"`
+		Namespace   string            `json:"namespace"`
+		Annotations map[string]string `json:"annotations"`
+	} `json:"metadata"`
+	Spec struct {
+		Config string `json:"config"`
+	} `json:"spec"`
+}
+
+// Annotations of the Kubernetes Network Custom Resource Definition De-facto Standard, and of the device plugins'
+// resource.
+const (
+	networksAnnotation = "k8s.v1.cni.cncf.io/networks"
+	statusAnnotation   = "k8s.v1.cni.cncf.io/network-status"
+	resourceAnnotation = "k8s.v1.cni.cncf.io/resourceName"
+)
+
+// network is one network that a pod asks for.
+type network struct{ Namespace, Name string }
+
+func (n network) String() string { return n.Namespace + "/" + n.Name }
+
+// networks reads the annotation, in its short form (a, ns/b@net1) or as JSON.
+func networks(annotation, namespace string) (out []network, err error) {
+	annotation = strings.TrimSpace(annotation)
+	if strings.HasPrefix(annotation, "[") {
+		var list []struct{ Name, Namespace string }
+		if err := json.Unmarshal([]byte(annotation), &list); err != nil {
+			return nil, fmt.Errorf("annotation %s: %w", networksAnnotation, err)
+		}
+		for _, l := range list {
+			if l.Namespace == "" {
+				l.Namespace = namespace
+			}
+			out = append(out, network{l.Namespace, l.Name})
+		}
+		return out, nil
+	}
+	for item := range strings.SplitSeq(annotation, ",") {
+		name, _, _ := strings.Cut(strings.TrimSpace(item), "@")
+		n := network{namespace, name}
+		if ns, rest, ok := strings.Cut(name, "/"); ok {
+			n = network{ns, rest}
+		}
+		if n.Name != "" {
+			out = append(out, n)
+		}
+	}
+	return out, nil
+}
+
+// CheckManifest says which step is missing before a pod has its interfaces. nads may be nil: not known.
+func CheckManifest(m *Manifest, nads *NADs) ([]Finding, error) {
+	if m.Kind != "Pod" {
+		return nil, errors.New("this is no pod: want what kubectl get pod NAME -o json prints")
+	}
+	if m.Metadata.Namespace == "" {
+		m.Metadata.Namespace = "default"
+	}
+	want, err := networks(m.Metadata.Annotations[networksAnnotation], m.Metadata.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	var out []Finding
+	switch {
+	case m.Spec.HostNetwork:
+		out = append(
+			out,
+			finding(
+				"pod-annotation",
+				Warn,
+				"hostNetwork: true: the pod uses the host's interfaces, and Multus adds none",
+			),
+		)
+	case len(want) == 0:
+		out = append(out, finding("pod-annotation", Fail, "no annotation "+networksAnnotation))
+	default:
+		var names []string
+		for _, n := range want {
+			names = append(names, n.String())
+		}
+		out = append(out, finding("pod-annotation", OK, strings.Join(names, ", ")))
+		if m.Metadata.Annotations[statusAnnotation] == "" {
+			out = append(out, finding("pod-multus", Fail, "no annotation "+statusAnnotation))
+		} else {
+			out = append(out, finding("pod-multus", OK, "network-status is there"))
+		}
+	}
+	if nads != nil {
+		out = append(out, nads.missing(want)...)
+		out = append(out, nads.counts(m, want)...)
+	} else {
+		out = append(out, counts(m, want)...)
+	}
+	return append(out, m.lock()...), nil
+}
+
+func (n *NADs) find(w network) *NAD {
+	i := slices.IndexFunc(
+		n.Items,
+		func(d NAD) bool { return d.Metadata.Name == w.Name && d.Metadata.Namespace == w.Namespace },
+	)
+	if i < 0 {
+		return nil
+	}
+	return &n.Items[i]
+}
+
+func (n *NADs) missing(want []network) (out []Finding) {
+	seen := map[network]bool{}
+	for _, w := range want {
+		if n.find(w) != nil || seen[w] {
+			continue
+		}
+		seen[w] = true
+		evidence := w.String() + " does not exist"
+		for _, d := range n.Items {
+			if d.Metadata.Name == w.Name {
+				evidence += "; there is " + d.Metadata.Namespace + "/" + d.Metadata.Name
+			}
+		}
+		out = append(out, finding("pod-nad", Fail, evidence))
+	}
+	if len(want) == 0 {
+		return nil
+	}
+	return pass(out, "pod-nad", "all networks exist")
+}
+
+// counts compares what the networks need with what the pod asks for, by resource.
+func (n *NADs) counts(m *Manifest, want []network) (out []Finding) {
+	need, asked := map[string]int{}, m.resources()
+	for _, w := range want {
+		if d := n.find(w); d != nil && d.Metadata.Annotations[resourceAnnotation] != "" {
+			need[d.Metadata.Annotations[resourceAnnotation]]++
+		}
+	}
+	for _, r := range slices.Sorted(maps.Keys(need)) {
+		switch {
+		case asked[r] < need[r]:
+			out = append(
+				out,
+				finding(
+					"pod-count",
+					Fail,
+					fmt.Sprintf("%d networks take a device of %s, the pod asks for %d", need[r], r, asked[r]),
+				),
+			)
+		case asked[r] > need[r]:
+			out = append(
+				out,
+				finding(
+					"pod-count",
+					Warn,
+					fmt.Sprintf("%d networks take a device of %s, the pod asks for %d", need[r], r, asked[r]),
+				),
+			)
+		default:
+			out = append(out, finding("pod-count", OK, fmt.Sprintf("%d of %s", need[r], r)))
+		}
+	}
+	return out
+}
+
+// counts without the networks' resources is a guess: one resource that looks like RDMA, fewer than networks.
+func counts(m *Manifest, want []network) []Finding {
+	asked := m.resources()
+	total := 0
+	var names []string
+	for _, r := range slices.Sorted(maps.Keys(asked)) {
+		if strings.Contains(r, "/") && !strings.HasSuffix(r, "/gpu") {
+			total += asked[r]
+			names = append(names, fmt.Sprintf("%s: %d", r, asked[r]))
+		}
+	}
+	if len(want) > 0 && total < len(want) {
+		return one(
+			finding(
+				"pod-count",
+				Fail,
+				fmt.Sprintf(
+					"%d networks, and device resources for %d (%s)",
+					len(want),
+					total,
+					strings.Join(names, ", "),
+				),
+			),
+		)
+	}
+	return nil
+}
+
+// resources are the extended resources of all containers.
+func (m *Manifest) resources() map[string]int {
+	out := map[string]int{}
+	for _, c := range m.Spec.Containers {
+		for r, q := range c.Resources.Limits {
+			if n, err := strconv.Atoi(fmt.Sprint(q)); err == nil {
+				out[r] += n
+			}
+		}
+	}
+	return out
+}
+
+func (m *Manifest) lock() (out []Finding) {
+	for _, c := range m.Spec.Containers {
+		if !c.SecurityContext.Privileged && !slices.Contains(c.SecurityContext.Capabilities.Add, "IPC_LOCK") {
+			f := finding("pod-memlock", Warn, "container "+c.Name+" does not add the capability IPC_LOCK")
+			out = append(out, f)
+		}
+	}
+	return out
+}

@@ -1,0 +1,181 @@
+package doctor
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fabric-cni/fabric-cni/internal/node"
+	"github.com/fabric-cni/fabric-cni/internal/testkit/machines"
+	"github.com/fabric-cni/fabric-cni/pkg/device"
+)
+
+func pod(t *testing.T, m *machines.Machine, env ...string) *Pod {
+	t.Helper()
+	proc := fstest.MapFS{
+		"limits": &fstest.MapFile{
+			Data: []byte(
+				"Limit                     Soft Limit           Hard Limit           Units\nMax locked memory       " +
+					"  unlimited            unlimited            bytes\n",
+			),
+		},
+		"status": &fstest.MapFile{Data: []byte("Name:\tsleep\nCapEff:\t00000000a80425fb\n")},
+	}
+	for i, name := range []string{"mlx5_2", "mlx5_3", "mlx5_4", "mlx5_5"} {
+		u := "uverbs" + string(rune('0'+i))
+		m.File("dev/infiniband/"+u, "")
+		m.File("sys/class/infiniband_verbs/"+u+"/ibdev", name)
+	}
+	return CollectPod(m.FS, proc, host(t, m).Node, env)
+}
+
+func TestCheckPod(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		env   []string
+		spoil func(p *Pod)
+		want  string
+	}{
+		{"in order", []string{"NCCL_IB_HCA==mlx5_2,mlx5_3", "NCCL_IB_GID_INDEX=3", "NCCL_SOCKET_IFNAME=bond0", "OMPI_MCA_coll_hcoll_enable=0"}, nil, ""},
+		{"no interface", nil, func(p *Pod) { p.Node.Netdevs = nil },
+			"FAIL pod-interface 4 verbs devices in /dev/infiniband, no interface of RDMA hardware\n"},
+		{"only the cluster's own interface", nil, func(p *Pod) {
+			p.Node.Netdevs = []node.Netdev{{Name: "eth0", Type: 1, PCI: "0000:00:03.0", Address: device.Address{Bus: "pci", Name: "0000:00:03.0"}}}
+			noNetdevs(p)
+		},
+			"FAIL pod-interface 4 verbs devices in /dev/infiniband, no interface of RDMA hardware\n"},
+		{"nothing at all", nil, func(p *Pod) { p.Node, p.Uverbs, p.Verbs = &node.Node{}, nil, nil },
+			"FAIL pod-interface neither a verbs device nor an interface of RDMA hardware\nFAIL pod-verbs " +
+				"/dev/infiniband has no uverbs device\n"},
+		{"HCA that can't be opened", nil, func(p *Pod) { p.Uverbs = p.Uverbs[1:] }, "WARN pod-usable mlx5_2 is " +
+			"visible, /dev/infiniband/uverbs0 is not there\n"},
+		{"character device of another", nil, func(p *Pod) { p.Uverbs = append(p.Uverbs, "uverbs9") }, "WARN pod-foreign /dev/infiniband/uverbs9 belongs to no HCA of the pod\n"},
+		{"memlock", nil, func(p *Pod) { p.Memlock = 65536 }, "FAIL pod-memlock locked memory is limited to 65536 " +
+			"bytes, and the capability IPC_LOCK is missing\n"},
+		{"memlock lifted", nil, func(p *Pod) { p.Memlock, p.IPCLock = 65536, true }, ""},
+		{"memory and shm", nil, func(p *Pod) { p.Memory, p.Shm = 1<<30, 64<<20 }, "WARN pod-memory the memory limit " +
+			"is 1024 MiB\nWARN pod-shm /dev/shm has 64 MiB\n"},
+		{"GIDs", []string{"NCCL_IB_GID_INDEX=3"}, func(p *Pod) {
+			p.Node.HCA("mlx5_2").Ports[0].GIDs = nil
+			p.Node.HCA("mlx5_3").Ports[0].GIDs = p.Node.HCA("mlx5_3").Ports[0].GIDs[:2]
+		}, "FAIL pod-gids mlx5_2: the GID table is empty\nWARN pod-gids mlx5_3: only link-local GIDs\n" +
+			"FAIL pod-gid-index NCCL_IB_GID_INDEX=3, and mlx5_2 has no such entry\nFAIL pod-gid-index " +
+			"NCCL_IB_GID_INDEX=3, and mlx5_3 has no such entry\n"},
+		{"GID index of the wrong kind", []string{"NCCL_IB_GID_INDEX=2"}, func(p *Pod) { p.Node.HCAs = p.Node.HCAs[1:2] },
+			"WARN pod-gid-index NCCL_IB_GID_INDEX=2 is ::ffff:192.168.10.11 of type IB/RoCE v1 on mlx5_2\n"},
+		{"variables", []string{"NCCL_IB_HCA==mlx5_7", "UCX_NET_DEVICES=mlx5_2:1,mlx5_8:1", "NCCL_SOCKET_IFNAME=ibs108", "NCCL_IB_DISABLE=1", "NCCL_IB_GID_INDEX=x"},
+			func(p *Pod) { p.HCOLL = true },
+			"FAIL pod-gid-index NCCL_IB_GID_INDEX=x is no number\nFAIL pod-env-hca NCCL_IB_HCA==mlx5_7: not in the " +
+				"pod: mlx5_7\nFAIL pod-env-hca UCX_NET_DEVICES=mlx5_2:1,mlx5_8:1: not in the pod: mlx5_8\n" +
+				"FAIL pod-env-socket NCCL_SOCKET_IFNAME=ibs108 fits no interface of the pod\nFAIL pod-env-off " +
+				"NCCL_IB_DISABLE=1\nWARN pod-hcoll the image has HCOLL, and OMPI_MCA_coll_hcoll_enable is not set\n"},
+		{"one subnet", nil, func(p *Pod) { p.Node.Netdev("xgbe3").Addrs = p.Node.Netdev("xgbe2").Addrs }, "WARN pod-subnets node roce has xgbe2, xgbe3 in one subnet"},
+		{"one subnet, source-based", nil, func(p *Pod) {
+			p.Node.Netdev("xgbe3").Addrs = p.Node.Netdev("xgbe2").Addrs
+			p.ARPIgnore = map[string]int{"xgbe2": 1, "xgbe3": 1, "xgbe4": 1, "xgbe5": 1}
+		}, ""},
+		{"MTU", nil, func(p *Pod) { p.Node.Netdev("xgbe3").MTU = 1500 }, "WARN pod-mtu roce-200g: MTU 1500: xgbe3; " +
+			"9000: xgbe2 xgbe4 xgbe5\n"},
+		{"port down", nil, func(p *Pod) { p.Node.HCA("mlx5_2").Ports[0].State = "Down" }, "WARN pod-port-state " +
+			"mlx5_2:1 is Down (LinkUp)\n"},
+	} {
+		p := pod(t, machines.RoCE(), c.env...)
+		if c.spoil != nil {
+			c.spoil(p)
+		}
+		if got := text(
+			CheckPod(p),
+		); !strings.HasPrefix(got, c.want) || c.want == "" && got != "" ||
+			strings.Contains(got, "incomplete") {
+			t.Errorf("%s (-want +got):\n%s", c.name, cmp.Diff(c.want, got))
+		}
+	}
+}
+
+func noNetdevs(p *Pod) {
+	for i := range p.Node.HCAs {
+		for j := range p.Node.HCAs[i].Ports {
+			p.Node.HCAs[i].Ports[j].Netdev = ""
+		}
+	}
+}
+
+func TestCollectPod(t *testing.T) {
+	root := fstest.MapFS{
+		"opt/hpcx/hcoll/lib/libhcoll.so.1": &fstest.MapFile{},
+		"sys/fs/cgroup/memory.max":         &fstest.MapFile{Data: []byte("1073741824\n")},
+	}
+	proc := fstest.MapFS{
+		"limits": &fstest.MapFile{
+			Data: []byte("Max locked memory         65536                65536                bytes\n"),
+		},
+		"status": &fstest.MapFile{Data: []byte("CapEff:\t0000000000004000\n")},
+	}
+	p := CollectPod(root, proc, &node.Node{}, []string{"A=b=c", "odd"})
+	if p.Memlock != 65536 || !p.IPCLock || p.Memory != 1<<30 || !p.HCOLL || p.Env["A"] != "b=c" {
+		t.Errorf("%+v", p)
+	}
+}
+
+// In shared mode a pod sees every HCA of the node; those it can't open are no use to it.
+func TestOpenable(t *testing.T) {
+	p := pod(t, machines.RoCE())
+	p.Uverbs = []string{"uverbs1", "uverbs2"}
+	n, without := p.Openable()
+	if strings.Join(without, " ") != "mlx5_2 mlx5_5" || n.HCA("mlx5_3") == nil || n.HCA("mlx5_2") != nil ||
+		p.Node.HCA("mlx5_2") == nil ||
+		n.HCA("mlx5_bond_0") == nil {
+		t.Errorf("without %v", without)
+	}
+	p.Bare = true
+	if n, without := p.Openable(); n != p.Node || without != nil {
+		t.Errorf("bare: without %v", without)
+	}
+}
+
+const manifest = `{"kind":"Pod","metadata":{"name":"train-0","annotations":{%s}},"spec":{"containers":[{"name":"c",` +
+	`"resources":{"limits":{%s}},"securityContext":{"capabilities":{"add":["IPC_LOCK"]}}}]}}`
+
+const nads = `{"items":[{"metadata":{"name":"ib-pf","namespace":"default","annotations":{"k8s.v1.cni.cncf.io/` +
+	`resourceName":"nvidia.com/ib_pf"}}},{"metadata":{"name":"other","namespace":"kube-system"}}]}`
+
+func TestCheckManifest(t *testing.T) {
+	const four = `"k8s.v1.cni.cncf.io/networks":"ib-pf, ib-pf, default/ib-pf@ib0, ib-pf"`
+	const ran = `,"k8s.v1.cni.cncf.io/network-status":"[]"`
+	for _, c := range []struct{ name, annotations, limits, want string }{
+		{"in order", four + ran, `"nvidia.com/ib_pf":"4"`, ""},
+		{"annotation missing", ``, `"nvidia.com/ib_pf":"1"`, "FAIL pod-annotation no annotation " +
+			"k8s.v1.cni.cncf.io/networks\n"},
+		{"no such network", `"k8s.v1.cni.cncf.io/networks":"[{\"name\":\"other\"}]"` + ran, ``, "FAIL pod-nad " +
+			"default/other does not exist; there is kube-system/other\n"},
+		{"Multus did not run", four, `"nvidia.com/ib_pf":"4"`, "FAIL pod-multus no annotation " +
+			"k8s.v1.cni.cncf.io/network-status\n"},
+		{"one for four rails", four + ran, `"nvidia.com/ib_pf":1,"nvidia.com/gpu":8`, "FAIL pod-count 4 networks " +
+			"take a device of nvidia.com/ib_pf, the pod asks for 1\n"},
+		{"more than networks", four + ran, `"nvidia.com/ib_pf":8`, "WARN pod-count 4 networks take a device of " +
+			"nvidia.com/ib_pf, the pod asks for 8\n"},
+	} {
+		var m Manifest
+		var n NADs
+		body := strings.Replace(strings.Replace(manifest, "%s", c.annotations, 1), "%s", c.limits, 1)
+		if err := json.Unmarshal([]byte(body), &m); err != nil {
+			t.Fatal(c.name, err)
+		}
+		if err := json.Unmarshal([]byte(nads), &n); err != nil {
+			t.Fatal(err)
+		}
+		got, err := CheckManifest(&m, &n)
+		if d := cmp.Diff(c.want, text(got)); d != "" || err != nil {
+			t.Errorf("%s: %v (-want +got):\n%s", c.name, err, d)
+		}
+		if _, err := CheckManifest(&m, nil); err != nil {
+			t.Errorf("%s, without networks: %v", c.name, err)
+		}
+	}
+	if _, err := CheckManifest(&Manifest{Kind: "List"}, nil); err == nil {
+		t.Error("a list is taken for a pod")
+	}
+}

@@ -1,0 +1,248 @@
+// Package inventory reads what is there: sysfs, rtnetlink and nldev become device values. It changes nothing.
+package inventory
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/fabric-cni/fabric-cni/internal/link"
+	"github.com/fabric-cni/fabric-cni/internal/rdma"
+	"github.com/fabric-cni/fabric-cni/pkg/device"
+)
+
+// Reader looks at one network namespace.
+type Reader struct {
+	Sys  fs.FS      // the host's /sys; nil in a pod, whose own is not mounted here
+	Link *link.Conn // in the namespace
+	RDMA *rdma.Conn // in the namespace; nil without RDMA
+}
+
+// Device is one device with both its faces, as the host sees it.
+type Device struct {
+	Address device.Address // of the hardware; zero for a virtual netdev
+	PCI     string         // PCI address of the device or of the function it sits on; empty without one
+	Netdev  *device.Netdev // nil without one on the host
+	HCA     *device.HCA    // nil without one on the host
+}
+
+// Claim is the device's name in the journal.
+func (d *Device) Claim() string {
+	if d.Address.IsZero() && d.Netdev != nil {
+		return "netdev/" + d.Netdev.Name
+	}
+	return d.Address.String()
+}
+
+// ErrAmbiguous tells that a selector fits several devices.
+var ErrAmbiguous = errors.New("more than one device fits")
+
+// sysDevice is the directory of a device in sysfs.
+func sysDevice(a device.Address) string { return path.Join("bus", a.Bus, "devices", a.Name) }
+
+// At returns the device at a bus address. It returns fs.ErrNotExist when the bus has none there.
+func (r *Reader) At(a device.Address) (*Device, error) {
+	dir := sysDevice(a)
+	if _, err := fs.Stat(r.Sys, dir); err != nil {
+		return nil, fmt.Errorf("find device %s: %w", a, err)
+	}
+	dir = r.virtio(dir)
+	d := &Device{Address: a, PCI: r.pciOf(dir, a)}
+	nets, err := r.netdevsIn(dir)
+	if err != nil {
+		return nil, err
+	}
+	if len(nets) > 1 {
+		return nil, fmt.Errorf(
+			"%w: device %s has the netdevs %s; select one by name (device) or hardware address (hwaddr)",
+			ErrAmbiguous,
+			a,
+			names(nets),
+		)
+	}
+	if len(nets) == 1 {
+		d.Netdev, d.Address = &nets[0], nets[0].Address
+	}
+	d.HCA, err = r.hcaIn(dir, a)
+	return d, err
+}
+
+// virtio steps from a PCI function to the virtio device on it, which is what carries the netdev.
+func (r *Reader) virtio(dir string) string {
+	if m, err := fs.Glob(r.Sys, path.Join(dir, "virtio[0-9]*")); err == nil && len(m) == 1 {
+		return m[0]
+	}
+	return dir
+}
+
+// netdevsIn returns the netdevs of a device in the namespace, without representors, VLANs and IPoIB children, which
+// sysfs shows under the same device.
+//
+// udev and other calls rename netdevs at any moment: what was not found under the name just read is looked for again.
+func (r *Reader) netdevsIn(dir string) (out []device.Netdev, err error) {
+	for range 10 {
+		var changed bool
+		if out, changed, err = r.readNetdevs(dir); err != nil || !changed {
+			break
+		}
+	}
+	return out, err
+}
+
+// readNetdevs goes by the ifindex in the device's own directory: by now its name may be another device's.
+func (r *Reader) readNetdevs(dir string) (out []device.Netdev, changed bool, err error) {
+	entries, err := fs.ReadDir(r.Sys, path.Join(dir, "net"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("list netdevs of %s: %w", dir, err)
+	}
+	for _, e := range entries {
+		index, err := strconv.Atoi(r.text(path.Join(dir, "net", e.Name(), "ifindex")))
+		if err != nil {
+			changed = true
+			continue
+		}
+		n, err := r.Link.ByIndex(index)
+		if errors.Is(err, fs.ErrNotExist) {
+			changed = true
+			continue
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		r.complete(n)
+		if n.Parent == 0 && !representor(n) {
+			out = append(out, *n)
+		}
+	}
+	return out, changed, nil
+}
+
+// representor tells a netdev that stands for another function of an embedded switch: its physical port name is
+// pf0vf3, pf0sf1, c1pf0vf0 (Documentation/networking/switchdev.rst).
+func representor(n *device.Netdev) bool {
+	p := n.PortName
+	return strings.HasPrefix(p, "pf") || (strings.HasPrefix(p, "c") && strings.Contains(p, "pf"))
+}
+
+// complete fills in the bus address where the kernel (before 5.14) does not tell it by netlink.
+func (r *Reader) complete(n *device.Netdev) {
+	if r.Sys == nil || !n.Address.IsZero() {
+		return
+	}
+	if a, ok := r.addressOf(path.Join("class/net", n.Name, "device")); ok {
+		n.Address = a
+	}
+}
+
+// hcaIn returns the RDMA device of a device, nil without one in the namespace.
+func (r *Reader) hcaIn(dir string, a device.Address) (*device.HCA, error) {
+	entries, err := fs.ReadDir(r.Sys, path.Join(dir, "infiniband"))
+	if errors.Is(err, fs.ErrNotExist) || len(entries) == 0 {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list RDMA devices of %s: %w", a, err)
+	}
+	if len(entries) > 1 {
+		return nil, fmt.Errorf(
+			"%w: device %s has %d RDMA devices; select one by name (rdmaDevice)",
+			ErrAmbiguous,
+			a,
+			len(entries),
+		)
+	}
+	h, err := r.HCANamed(entries[0].Name())
+	if err != nil {
+		return nil, err
+	}
+	h.Address = a
+	return h, nil
+}
+
+// HCANamed returns an RDMA device by name. The kernel has only a dump for this, which can miss a device while another
+// one moves: it is asked again before "not there" is believed.
+func (r *Reader) HCANamed(name string) (*device.HCA, error) {
+	if r.RDMA == nil {
+		return nil, rdma.ErrNoRDMA
+	}
+	for range 10 {
+		list, err := r.RDMA.List()
+		if err != nil {
+			return nil, err
+		}
+		for i := range list {
+			if list[i].Name == name {
+				return &list[i], nil
+			}
+		}
+		if r.Sys != nil {
+			if _, err := fs.Stat(r.Sys, path.Join("class/infiniband", name)); err != nil {
+				break
+			}
+		}
+	}
+	return nil, fmt.Errorf("find RDMA device %s: %w", name, fs.ErrNotExist)
+}
+
+// addressOf reads the bus address behind a "device" link or a device's directory.
+func (r *Reader) addressOf(dir string) (device.Address, bool) {
+	target, err := fs.ReadLink(r.Sys, dir)
+	if err != nil {
+		return device.Address{}, false
+	}
+	bus, err := fs.ReadLink(r.Sys, path.Join(dir, "subsystem"))
+	if err != nil {
+		return device.Address{}, false
+	}
+	return device.Address{Bus: path.Base(bus), Name: path.Base(target)}, true
+}
+
+// pciOf finds the PCI function a device is, or sits on, from its path below /sys/devices.
+func (r *Reader) pciOf(dir string, a device.Address) string {
+	if a.Bus == "pci" {
+		return a.Name
+	}
+	target, err := fs.ReadLink(r.Sys, sysDevice(a))
+	if err != nil {
+		target = dir
+	}
+	parts := strings.Split(target, "/")
+	for i := len(parts) - 1; i >= 0; i-- {
+		if p, err := device.ParseAddress(parts[i]); err == nil && p.Bus == "pci" {
+			return p.Name
+		}
+	}
+	return ""
+}
+
+// Present tells whether the bus still has the device, and a driver bound to it.
+func (r *Reader) Present(a device.Address) bool {
+	if a.IsZero() {
+		return true
+	}
+	dir := sysDevice(a)
+	if a.Bus == "pci" || a.Bus == "auxiliary" || a.Bus == "virtio" { // other buses need no driver to have devices
+		dir = path.Join(dir, "driver")
+	}
+	_, err := fs.Stat(r.Sys, dir)
+	return err == nil
+}
+
+func names(nets []device.Netdev) string {
+	var s []string
+	for _, n := range nets {
+		s = append(s, n.Name)
+	}
+	return strings.Join(s, ", ")
+}
+
+// NetdevsAt returns all netdevs of a device: two where one function has two ports.
+func (r *Reader) NetdevsAt(a device.Address) ([]device.Netdev, error) {
+	return r.netdevsIn(sysDevice(a))
+}

@@ -1,0 +1,177 @@
+package inventory
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"slices"
+
+	"github.com/fabric-cni/fabric-cni/pkg/device"
+)
+
+// HCA finds an RDMA device again, wherever it was renamed to. It returns fs.ErrNotExist when it is not in this
+// namespace. The index holds across moves and renames; after its driver was rebound the device has a new one, and is
+// known by its bus address on the host, by its node GUID in a pod.
+func (r *Reader) HCA(was *device.HCA) (*device.HCA, error) {
+	if r.RDMA == nil {
+		return nil, fmt.Errorf("find RDMA device %s: %w", was.Name, fs.ErrNotExist)
+	}
+	h, err := r.RDMA.ByIndex(was.Index)
+	if err == nil && h.NodeGUID == was.NodeGUID {
+		h.Address = was.Address
+		return h, nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if r.Sys != nil && !was.Address.IsZero() {
+		h, err := r.hcaIn(sysDevice(was.Address), was.Address)
+		if err == nil && h == nil {
+			err = fmt.Errorf("find RDMA device %s of %s: %w", was.Name, was.Address, fs.ErrNotExist)
+		}
+		return h, err
+	}
+	list, err := r.RDMA.List()
+	if err != nil {
+		return nil, err
+	}
+	for _, h := range list {
+		if !was.NodeGUID.IsUnset() && h.NodeGUID == was.NodeGUID {
+			h.Address = was.Address
+			return &h, nil
+		}
+	}
+	return nil, fmt.Errorf("find RDMA device %s: %w", was.Name, fs.ErrNotExist)
+}
+
+// Netdev finds a netdev again, whatever its name and ifindex are now. It returns fs.ErrNotExist when it is not in this
+// namespace.
+func (r *Reader) Netdev(was *device.Netdev) (*device.Netdev, error) {
+	list, err := r.candidates(was)
+	if err != nil {
+		return nil, err
+	}
+	var best *device.Netdev
+	for i := range list {
+		n := &list[i]
+		r.complete(n)
+		if fits(was, n) && (best == nil || Likeness(was, n) > Likeness(was, best)) {
+			best = n
+		}
+	}
+	if best == nil {
+		return nil, fmt.Errorf("find netdev %s: %w", was.Name, fs.ErrNotExist)
+	}
+	return best, nil
+}
+
+func (r *Reader) candidates(was *device.Netdev) ([]device.Netdev, error) {
+	if r.Sys != nil && !was.Address.IsZero() {
+		return r.netdevsIn(sysDevice(was.Address))
+	}
+	return r.Link.List(was.Kind)
+}
+
+// fits compares what neither a move nor the pod can change: the bus address. Where there is none (a virtual netdev, or
+// a kernel before 5.14 in a pod) the kind and the hardware address have to do.
+func fits(was, n *device.Netdev) bool {
+	if n.Kind != was.Kind || n.ARPType != was.ARPType || was.IsIPoIB() && n.Parent != 0 {
+		return false
+	}
+	if !n.Address.IsZero() {
+		return n.Address == was.Address
+	}
+	return sameHWAddr(was, n) || was.Address.IsZero() && n.Named(was.Name)
+}
+
+func sameHWAddr(was, n *device.Netdev) bool {
+	if g, ok := device.GUIDOf(was.HWAddr); ok {
+		h, ok := device.GUIDOf(n.HWAddr)
+		return ok && g == h
+	}
+	if len(was.PermAddr) > 0 && bytes.Equal(was.PermAddr, n.PermAddr) {
+		return true
+	}
+	return bytes.Equal(was.HWAddr, n.HWAddr)
+}
+
+// Likeness ranks several netdevs that fit: the ports of one function, or virtual netdevs of one hardware address. The
+// ifindex is kept by most moves.
+func Likeness(was, n *device.Netdev) int {
+	score := 0
+	if sameHWAddr(was, n) {
+		score += 8
+	}
+	if n.PortName == was.PortName {
+		score += 4
+	}
+	if n.Named(was.Name) {
+		score += 2
+	}
+	if n.Index == was.Index {
+		score++
+	}
+	return score
+}
+
+// Child finds an IPoIB child by its hardware address or by the mark it was created with: the address is not known from
+// the first moment, the mark can be changed by the pod.
+func (r *Reader) Child(pkey device.PKey, group uint32, hwaddr string) (*device.Netdev, error) {
+	list, err := r.Link.List("ipoib")
+	if err != nil {
+		return nil, err
+	}
+	for i := range list {
+		n := &list[i]
+		if n.Parent == 0 || n.IPoIB == nil || n.IPoIB.PKey|device.FullMember != pkey|device.FullMember {
+			continue
+		}
+		if n.Group == group || hwaddr != "" && n.HWAddr.String() == hwaddr {
+			return n, nil
+		}
+	}
+	return nil, fmt.Errorf("find IPoIB child with PKey %s: %w", pkey, fs.ErrNotExist)
+}
+
+// Snapshot adds addresses and routes to a netdev: with them it holds all that a move loses.
+func (r *Reader) Snapshot(n *device.Netdev) error {
+	var err error
+	if n.Addrs, err = r.Link.Addrs(n.Index); err != nil {
+		return fmt.Errorf("snapshot %s: %w", n.Name, err)
+	}
+	if n.Routes, err = r.Link.Routes(n.Index); err != nil {
+		return fmt.Errorf("snapshot %s: %w", n.Name, err)
+	}
+	n.Routes = slices.DeleteFunc(n.Routes, func(t device.Route) bool { return comesWithAddress(t, n.Addrs) })
+	return nil
+}
+
+// comesWithAddress tells a route that the kernel makes by itself when the netdev gets its addresses. NetworkManager
+// marks its routes as the kernel's, and its addresses such that the kernel makes none: those are for us to restore.
+func comesWithAddress(t device.Route, addrs []device.Addr) bool {
+	const protoKernel, noPrefixRoute = 2, 0x200 // RTPROT_KERNEL, IFA_F_NOPREFIXROUTE
+	return t.Protocol == protoKernel && !slices.ContainsFunc(addrs, func(a device.Addr) bool {
+		p := a.Prefix
+		if a.Peer.IsValid() {
+			p = netip.PrefixFrom(a.Peer, p.Bits())
+		}
+		return a.Flags&noPrefixRoute != 0 && p.Masked() == t.Dst
+	})
+}
+
+// ChildrenOf returns the IPoIB children on the parent that are in this namespace.
+func (r *Reader) ChildrenOf(parent *device.Netdev) ([]device.Netdev, error) {
+	list, err := r.Link.List("ipoib")
+	if err != nil {
+		return nil, err
+	}
+	var out []device.Netdev
+	for _, n := range list {
+		if n.Parent == parent.Index && n.ParentIn == nil {
+			out = append(out, n)
+		}
+	}
+	return out, nil
+}

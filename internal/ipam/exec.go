@@ -1,0 +1,150 @@
+package ipam
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/invoke"
+	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/fabric-cni/fabric-cni/pkg/netconf"
+)
+
+const (
+	maxAnswer = 1 << 20 // bytes of stdout; a result with a thousand addresses has a tenth
+	maxQuote  = 256     // bytes of an answer in an error
+	maxStderr = 1 << 10 // bytes of stderr in an error
+
+	// A plugin that is told to end (SIGTERM, so that it can give up a lease it holds) or that has ended, while a child
+	// of it keeps the pipes open, is waited for this long.
+	endTimeout = 2 * time.Second
+
+	// A plugin that is being written by an installer can't be run (ETXTBSY). It is tried again for a second.
+	busyTries = 10
+	busyWait  = 100 * time.Millisecond
+)
+
+// call runs the plugin once and returns its stdout.
+func (d Delegate) call(ctx context.Context, command string, env netconf.Env, conf []byte) ([]byte, error) {
+	path, err := find(d.Type, d.Env.Path)
+	if err != nil {
+		return nil, err
+	}
+	env.Command = command
+	for try := 1; ; try++ {
+		out, err := d.run(ctx, path, env, conf)
+		if !errors.Is(err, syscall.ETXTBSY) || try == busyTries {
+			return out, err
+		}
+		select {
+		case <-ctx.Done():
+			return out, err
+		case <-time.After(busyWait):
+		}
+	}
+}
+
+func (d Delegate) run(ctx context.Context, path string, env netconf.Env, conf []byte) ([]byte, error) {
+	stdout, stderr := &answer{}, &tail{to: d.Stderr}
+	if stderr.to == nil {
+		stderr.to = os.Stderr
+	}
+	cmd := exec.CommandContext(ctx, path)
+	cmd.Env = (&invoke.Args{
+		Command: env.Command, ContainerID: env.ContainerID, NetNS: env.Netns, IfName: env.IfName, PluginArgsStr: env.Args, Path: env.Path,
+	}).AsEnv()
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(conf), stdout, stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = endTimeout
+	if err := cmd.Start(); err != nil {
+		return nil, d.wrap(env.Command, fmt.Errorf("%w: %w", ErrNotStarted, err))
+	}
+	err := cmd.Wait()
+	if errors.Is(err, exec.ErrWaitDelay) && cmd.ProcessState.Success() && ctx.Err() == nil {
+		err = nil // it has answered, and left a child behind
+	}
+	if err == nil && !stdout.full {
+		return stdout.b.Bytes(), nil
+	}
+	return nil, d.wrap(env.Command, failure(ctx, err, stdout, stderr.b))
+}
+
+// failure finds out why the plugin failed: its own words first, then what ended it.
+func failure(ctx context.Context, err error, stdout *answer, stderr []byte) error {
+	out := stdout.b.Bytes()
+	if stdout.full {
+		return fmt.Errorf("answered with more than %d bytes: %s", maxAnswer, quote(out))
+	}
+	var said types.Error
+	if json.Unmarshal(out, &said) == nil && (said.Code != 0 || said.Msg != "") {
+		return &said
+	}
+	if ctx.Err() != nil {
+		err = fmt.Errorf("did not answer in time: %w", context.Cause(ctx))
+	}
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		if ws, ok := exit.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+			err = fmt.Errorf("killed by signal %d (%v): %w", ws.Signal(), ws.Signal(), err)
+		}
+	}
+	if len(out) > 0 {
+		err = fmt.Errorf("%w; answered %s, which is no CNI error", err, quote(out))
+	}
+	if len(stderr) > 0 {
+		err = fmt.Errorf("%w; stderr: %q", err, bytes.TrimSpace(stderr))
+	}
+	return err
+}
+
+func (d Delegate) wrap(command string, err error) error {
+	return fmt.Errorf("IPAM plugin %q: %s: %w", d.Type, command, err)
+}
+
+// quote is the beginning of an answer, made printable.
+func quote(b []byte) string {
+	if len(b) == 0 {
+		return "nothing"
+	}
+	if len(b) > maxQuote {
+		return fmt.Sprintf("%q...", b[:maxQuote])
+	}
+	return fmt.Sprintf("%q", b)
+}
+
+// answer keeps up to maxAnswer bytes, then refuses, which closes the pipe and so ends the plugin.
+type answer struct {
+	b    bytes.Buffer
+	full bool
+}
+
+func (a *answer) Write(p []byte) (int, error) {
+	if a.b.Len()+len(p) > maxAnswer {
+		a.full = true
+		return 0, io.ErrShortWrite
+	}
+	return a.b.Write(p)
+}
+
+// tail passes on everything and keeps the last maxStderr bytes. What can't be passed on is no failure of the plugin.
+type tail struct {
+	to io.Writer
+	b  []byte
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	_, _ = t.to.Write(p)
+	t.b = append(t.b, p...)
+	if over := len(t.b) - maxStderr; over > 0 {
+		t.b = append(t.b[:0], t.b[over:]...)
+	}
+	return len(p), nil
+}

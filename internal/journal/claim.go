@@ -1,0 +1,182 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/fabric-cni/fabric-cni/internal/failpoint"
+)
+
+// A device's directory has its claim's name with the slash replaced: bus names have no '+'.
+func (s Store) claimDir(claim string) string {
+	return filepath.Join(s.Dir, "claims", strings.ReplaceAll(claim, "/", "+"))
+}
+
+// Owner returns the key of the attachment that owns the device, and false when nobody does. A claim whose entry is gone
+// is what a kill left between the two: nobody's.
+func (s Store) Owner(claim string) (Key, bool, error) {
+	target, err := os.Readlink(filepath.Join(s.claimDir(claim), "owner"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return Key{}, false, nil
+	}
+	if err != nil {
+		return Key{}, false, fmt.Errorf("read owner of %s: %w", claim, err)
+	}
+	k, ok := keyOf(filepath.Base(target))
+	if !ok {
+		return Key{}, false, nil
+	}
+	if _, err := os.Lstat(s.entryPath(k)); errors.Is(err, fs.ErrNotExist) {
+		return Key{}, false, nil
+	}
+	return k, true, nil
+}
+
+// Claim makes k the owner of the device. The caller holds the device's lock and has seen that nobody else is.
+func (s Store) Claim(claim string, k Key) error {
+	if err := failpoint.Hit("journal/claim"); err != nil {
+		return err
+	}
+	return s.link(filepath.Join(s.claimDir(claim), "owner"), filepath.Join("..", "..", "attachments", k.file()))
+}
+
+// Disclaim gives the device up, if k owns it.
+func (s Store) Disclaim(claim string, k Key) error {
+	if err := failpoint.Hit("journal/disclaim"); err != nil {
+		return err
+	}
+	dir := s.claimDir(claim)
+	target, err := os.Readlink(filepath.Join(dir, "owner"))
+	if err == nil && filepath.Base(target) == k.file() {
+		err = os.Remove(filepath.Join(dir, "owner"))
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("give up %s: %w", claim, err)
+	}
+	prune(dir)
+	return nil
+}
+
+// AddChild records that k has an IPoIB child on the device.
+func (s Store) AddChild(claim string, k Key) error {
+	if err := failpoint.Hit("journal/add-child"); err != nil {
+		return err
+	}
+	return s.link(
+		filepath.Join(s.claimDir(claim), "children", k.file()),
+		filepath.Join("..", "..", "..", "attachments", k.file()),
+	)
+}
+
+// RemoveChild forgets the child of k.
+func (s Store) RemoveChild(claim string, k Key) error {
+	if err := failpoint.Hit("journal/remove-child"); err != nil {
+		return err
+	}
+	dir := s.claimDir(claim)
+	if err := os.Remove(filepath.Join(dir, "children", k.file())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("forget child on %s: %w", claim, err)
+	}
+	prune(filepath.Join(dir, "children"))
+	prune(dir)
+	return nil
+}
+
+// Children returns the attachments that have an IPoIB child on the device.
+func (s Store) Children(claim string) ([]Key, error) {
+	names, err := os.ReadDir(filepath.Join(s.claimDir(claim), "children"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list children on %s: %w", claim, err)
+	}
+	var out []Key
+	for _, n := range names {
+		k, ok := keyOf(n.Name())
+		if !ok {
+			continue
+		}
+		if _, err := os.Lstat(s.entryPath(k)); err == nil {
+			out = append(out, k)
+		}
+	}
+	return out, nil
+}
+
+// ParentsOf returns the devices on which k has an IPoIB child, found by looking at every claim: for an entry that can't
+// be read.
+func (s Store) ParentsOf(k Key) ([]string, error) {
+	names, err := os.ReadDir(filepath.Join(s.Dir, "claims"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("list claims: %w", err)
+	}
+	var out []string
+	for _, n := range names {
+		if _, err := os.Lstat(filepath.Join(s.Dir, "claims", n.Name(), "children", k.file())); err == nil {
+			out = append(out, strings.Replace(n.Name(), "+", "/", 1))
+		}
+	}
+	return out, nil
+}
+
+// ClaimsOf returns the devices that k owns, found by looking at every claim: for an entry that can't be read.
+func (s Store) ClaimsOf(k Key) ([]string, error) {
+	names, err := os.ReadDir(filepath.Join(s.Dir, "claims"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list claims: %w", err)
+	}
+	var out []string
+	for _, n := range names {
+		target, err := os.Readlink(filepath.Join(s.Dir, "claims", n.Name(), "owner"))
+		if err == nil && filepath.Base(target) == k.file() {
+			out = append(out, strings.Replace(n.Name(), "+", "/", 1))
+		}
+	}
+	return out, nil
+}
+
+// link puts a symlink in place at once, over whatever was there. Whoever gives the device up meanwhile removes the
+// directory when it is empty: it is made again.
+func (s Store) link(path, target string) error {
+	dir, base := filepath.Split(path)
+	tmp := dir + "." + base
+	var err error
+	for range 100 {
+		switch err = os.Symlink(target, tmp); {
+		case err == nil:
+			if err = os.Rename(tmp, path); err == nil {
+				return nil
+			}
+			return fmt.Errorf("write claim: %w", err)
+		case errors.Is(err, fs.ErrNotExist):
+			if mk := os.MkdirAll(
+				dir,
+				0o700,
+			); mk != nil && !errors.Is(mk, fs.ErrNotExist) &&
+				!errors.Is(mk, fs.ErrExist) {
+				return fmt.Errorf("write claim: %w", mk)
+			}
+		case errors.Is(err, fs.ErrExist):
+			_ = os.Remove(tmp) // left by a kill
+		default:
+			return fmt.Errorf("write claim: %w", err)
+		}
+	}
+	return fmt.Errorf("write claim: %w", err)
+}
+
+// prune removes a directory that has become empty; one that has not stays.
+func prune(dir string) { _ = os.Remove(dir) }
+
+func keyOf(file string) (Key, bool) {
+	id, name, ok := strings.Cut(file, "@")
+	return Key{id, name}, ok && !strings.HasPrefix(file, ".")
+}

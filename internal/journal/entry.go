@@ -1,0 +1,118 @@
+// Package journal keeps on disk what was intended and what was there before, so that whatever dies, the next call can
+// give everything back. It also holds the locks and the ownership of devices. Only this package writes to disk.
+package journal
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fabric-cni/fabric-cni/internal/netns"
+	"github.com/fabric-cni/fabric-cni/pkg/device"
+)
+
+// Version is the format this code writes. A reader takes any version: fields it does not know are kept as they are.
+const Version = 1
+
+// Key names an attachment: one interface of one container.
+type Key struct {
+	ContainerID string `json:"containerID"`
+	IfName      string `json:"ifName"`
+}
+
+func (k Key) String() string { return k.ContainerID + "/" + k.IfName }
+
+// file is the name of the entry. '@' can't be in a container id (CNI spec), so that two keys never share a name.
+func (k Key) file() string { return k.ContainerID + "@" + k.IfName }
+
+// Kind tells what an attachment did to its device.
+type Kind string
+
+// The kinds.
+const (
+	KindDevice Kind = "device" // netdev and perhaps RDMA device moved
+	KindIPoIB  Kind = "ipoib"  // IPoIB child created
+	KindRDMA   Kind = "rdma"   // RDMA device moved, its netdev belongs to another plugin
+)
+
+// Entry is one attachment: the intent and a full snapshot of the device, written before the first change.
+type Entry struct {
+	Version int `json:"version"`
+	Key
+	Network  string    `json:"network"`
+	Kind     Kind      `json:"kind"`
+	Created  time.Time `json:"created"`
+	BootID   string    `json:"bootID"`
+	Attached bool      `json:"attached"` // ADD has succeeded
+
+	NetnsPath string   `json:"netnsPath"`
+	Netns     netns.ID `json:"netns"`
+
+	// Claim is the device's name in the locks and claims: its bus address, or netdev/NAME without one.
+	Claim    string          `json:"claim,omitempty"`
+	Address  device.Address  `json:"address,omitzero"`
+	PCI      string          `json:"pci,omitempty"`      // PCI function it is or sits on
+	MoveRDMA bool            `json:"moveRDMA,omitempty"` // the RDMA device goes along
+	HCA      *device.HCA     `json:"hca,omitempty"`      // as it was on the host
+	Netdev   *device.Netdev  `json:"netdev,omitempty"`   // kind rdma: as it was in the pod
+	Child    *Child          `json:"child,omitempty"`
+	VF       *VF             `json:"vf,omitempty"`
+	RDMAName string          `json:"rdmaName,omitempty"` // of the RDMA device while in the pod
+	IPAM     string          `json:"ipam,omitempty"`     // type of the delegate
+	Conf     json.RawMessage `json:"conf,omitempty"`     // stdin of the ADD, for a DEL that nobody asked for (GC)
+	Args     string          `json:"args,omitempty"`     // CNI_ARGS
+	Path     string          `json:"path,omitempty"`     // CNI_PATH
+	Tries    int             `json:"tries,omitempty"`    // DELs that brought the device home but could not restore all of it
+
+	unknown *extra // what a newer version has written beside all this
+}
+
+// VF is what an attachment does to a virtual function.
+type VF struct {
+	Was    device.VF       `json:"was"`              // before
+	Set    []device.VFAttr `json:"set,omitempty"`    // what it changes
+	Rebind bool            `json:"rebind,omitempty"` // the driver is bound again, for the GUIDs
+	GUID   device.GUID     `json:"guid,omitzero"`    // the one it has in the pod
+	HCA    *device.HCA     `json:"hca,omitempty"`    // RDMA device made by that, which goes into the pod
+}
+
+// Child is an IPoIB netdev that the attachment created.
+type Child struct {
+	Parent device.Address `json:"parent"`
+	Master string         `json:"master"` // name of the parent on the host
+	PKey   device.PKey    `json:"pkey"`
+	Group  uint32         `json:"group"`            // mark it is created with, the only trait that is there from its first moment
+	HWAddr string         `json:"hwAddr,omitempty"` // known after creation
+}
+
+// Decode reads an entry of any version. It fails when b is not an entry at all.
+func Decode(b []byte) (*Entry, error) {
+	var e Entry
+	if err := json.Unmarshal(b, &e); err != nil {
+		return nil, fmt.Errorf("decode journal entry: %w", err)
+	}
+	if e.ContainerID == "" || e.IfName == "" || e.Kind == "" {
+		return nil, errors.New("decode journal entry: containerID, ifName or kind is missing")
+	}
+	if e.Version == Version {
+		return &e, nil
+	}
+	own, err := json.Marshal(&e)
+	if err != nil {
+		return nil, fmt.Errorf("decode journal entry: %w", err)
+	}
+	if e.unknown, err = beyond(b, own); err != nil {
+		return nil, fmt.Errorf("decode journal entry: %w", err)
+	}
+	return &e, nil
+}
+
+// Encode writes the entry, with the fields that a newer version had put there.
+func (e *Entry) Encode() ([]byte, error) {
+	b, err := json.Marshal(e)
+	if err != nil || e.unknown == nil {
+		return b, err
+	}
+	return e.unknown.addTo(b)
+}

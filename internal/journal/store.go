@@ -1,0 +1,139 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/fabric-cni/fabric-cni/internal/failpoint"
+)
+
+// DefaultDir is on tmpfs: what it describes ends with the boot.
+const DefaultDir = "/run/fabric-cni"
+
+// Store is the journal in one directory:
+//
+//	attachments/<containerID>@<ifname>        one entry each
+//	claims/<device>/owner                     symlink to the entry that owns the device
+//	claims/<device>/children/<entry>          symlinks to the entries whose IPoIB child sits on the device
+//	locks/<device>                            flock, held while a device is claimed and moved
+type Store struct{ Dir string }
+
+func (s Store) entryPath(k Key) string { return filepath.Join(s.Dir, "attachments", k.file()) }
+
+// Load reads an entry. It returns fs.ErrNotExist when there is none, and ErrCorrupt when it can't be decoded.
+func (s Store) Load(k Key) (*Entry, error) { return s.load(s.entryPath(k)) }
+
+// ErrCorrupt tells that an entry is there and makes no sense.
+var ErrCorrupt = errors.New("journal entry is corrupt")
+
+func (s Store) load(path string) (*Entry, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read journal entry: %w", err)
+	}
+	e, err := Decode(b)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrCorrupt, path, err)
+	}
+	if k, ok := keyOf(filepath.Base(path)); !ok || k != e.Key { // whoever acts on it would touch another attachment
+		return nil, fmt.Errorf("%w: %s: it speaks of %s", ErrCorrupt, path, e.Key)
+	}
+	return e, nil
+}
+
+// Save writes an entry: temporary file, fsync, rename. After it returns, the entry is there whatever dies.
+func (s Store) Save(e *Entry) error {
+	e.Version = max(e.Version, Version) // a newer version's fields are still in it
+	b, err := e.Encode()
+	if err != nil {
+		return fmt.Errorf("encode journal entry %s: %w", e.Key, err)
+	}
+	if err := failpoint.Hit("journal/save"); err != nil {
+		return err
+	}
+	if err := writeFile(s.entryPath(e.Key), b); err != nil {
+		return fmt.Errorf("write journal entry %s: %w", e.Key, err)
+	}
+	return nil
+}
+
+// Remove deletes an entry. One that is gone already is no error.
+func (s Store) Remove(k Key) error {
+	if err := failpoint.Hit("journal/remove"); err != nil {
+		return err
+	}
+	if err := os.Remove(s.entryPath(k)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove journal entry: %w", err)
+	}
+	return nil
+}
+
+// List reads all entries. Those that can't be decoded are reported in the joined error, beside the others.
+func (s Store) List() ([]*Entry, error) {
+	dir := filepath.Join(s.Dir, "attachments")
+	names, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("list journal: %w", err)
+	}
+	var out []*Entry
+	var errs []error
+	for _, n := range names {
+		if strings.HasPrefix(n.Name(), ".") {
+			continue
+		}
+		e, err := s.load(filepath.Join(dir, n.Name()))
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // returned meanwhile
+		case err != nil:
+			errs = append(errs, err)
+		default:
+			out = append(out, e)
+		}
+	}
+	return out, errors.Join(errs...)
+}
+
+// Writable tells whether entries can be written.
+func (s Store) Writable() error {
+	probe := filepath.Join(s.Dir, "attachments", ".probe")
+	if err := writeFile(probe, nil); err != nil {
+		return fmt.Errorf("state directory %s is not writable: %w", s.Dir, err)
+	}
+	return os.Remove(probe)
+}
+
+func writeFile(path string, b []byte) (err error) {
+	f, err := createTemp(path)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(f.Name()))
+		}
+	}()
+	_, werr := f.Write(b)
+	if err := errors.Join(werr, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+// createTemp opens path's temporary, and makes the directory only when it proves missing: it almost never is.
+func createTemp(path string) (*os.File, error) {
+	dir, base := filepath.Split(path)
+	tmp := dir + "." + base // one writer per entry: a temporary left by a kill is overwritten
+	const flags = os.O_WRONLY | os.O_CREATE | os.O_TRUNC
+	f, err := os.OpenFile(tmp, flags, 0o600)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, err
+		}
+		return os.OpenFile(tmp, flags, 0o600)
+	}
+	return f, err
+}

@@ -1,0 +1,129 @@
+package netns
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+
+	vns "github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// Find opens a namespace whose path is gone, through another mount of it or a process that still lives in it: for as
+// long as there is one, it keeps its devices. It returns fs.ErrNotExist when there is none. proc is /proc.
+func Find(proc string, id ID) (*NS, error) {
+	for _, candidates := range []func(string, ID) ([]string, error){mounts, processes} {
+		paths, err := candidates(proc, id)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range paths {
+			n, err := Open(p)
+			if err != nil {
+				continue
+			}
+			if n.ID == id {
+				return n, nil
+			}
+			n.Close()
+		}
+	}
+	return nil, fmt.Errorf("no mount and no process holds network namespace %d: %w", id.Ino, fs.ErrNotExist)
+}
+
+// mounts lists where the namespace is bound: its root in mountinfo is net:[inode] (proc(5)).
+func mounts(proc string, id ID) ([]string, error) {
+	// As a whole: a line can be longer than any scanner's buffer (overlays of many layers), and what is missed here
+	// makes a pod look dead. Of this thread: the process's first one, for which "self" stands, may have been left in
+	// the namespace of inSys, as it can't end.
+	b, err := os.ReadFile(filepath.Join(proc, "thread-self", "mountinfo"))
+	if err != nil {
+		return nil, fmt.Errorf("list mounts: %w", err)
+	}
+	root := fmt.Sprintf("net:[%d]", id.Ino)
+	var out []string
+	for line := range strings.Lines(string(b)) {
+		if w := strings.Fields(line); len(w) > 4 && w[3] == root {
+			out = append(out, unescape.Replace(w[4]))
+		}
+	}
+	return out, nil
+}
+
+// unescape undoes what the kernel does to paths in mountinfo (fs/seq_file.c, mangle_path).
+var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+
+func processes(proc string, id ID) ([]string, error) {
+	entries, err := os.ReadDir(proc)
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	var out []string
+	for _, e := range entries {
+		if _, err := strconv.Atoi(e.Name()); err != nil {
+			continue
+		}
+		path := filepath.Join(proc, e.Name(), "ns", "net")
+		var st unix.Stat_t
+		if unix.Stat(path, &st) == nil && st.Ino == id.Ino && st.Dev == id.Dev {
+			out = append(out, path)
+		}
+	}
+	return out, nil
+}
+
+// DoWithSys runs f with the /sys that a process in the namespace would see: classes net and infiniband show only what
+// is in it.
+func (n *NS) DoWithSys(f func(sys fs.FS) error) error {
+	return n.inSys(unix.MS_RDONLY, func(dir string) error { return f(os.DirFS(dir)) })
+}
+
+// WriteSys writes a file of that /sys; name is its path there. It returns fs.ErrNotExist when there is none.
+func (n *NS) WriteSys(name string, b []byte) error {
+	return n.inSys(0, func(dir string) error { return writeSys(filepath.Join(dir, name), b) })
+}
+
+// writeSys does not create what is not there.
+func writeSys(file string, b []byte) error {
+	f, err := os.OpenFile(file, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	return errors.Join(err, f.Close())
+}
+
+// inSys runs f where sysfs is mounted for the namespace. The mount lives on a thread of its own and ends with it.
+func (n *NS) inSys(flags uintptr, f func(dir string) error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread's mount namespace is private
+		done <- func() error {
+			if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
+				return fmt.Errorf("unshare mounts: %w", err)
+			}
+			if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+				return fmt.Errorf("make mounts private: %w", err)
+			}
+			if err := vns.Set(n.handle); err != nil {
+				return fmt.Errorf("enter network namespace %s: %w", n.Path, err)
+			}
+			const dir = "/sys"
+			err := unix.Mount("sysfs", dir, "sysfs", flags, "")
+			if errors.Is(err, unix.EBUSY) { // the namespace's own is there already (fs/namespace.c, do_add_mount)
+				return f(dir)
+			}
+			if err != nil {
+				return fmt.Errorf("mount sysfs of %s: %w", n.Path, err)
+			}
+			err = f(dir)
+			return errors.Join(err, unix.Unmount(dir, unix.MNT_DETACH))
+		}()
+	}()
+	return <-done
+}

@@ -1,0 +1,173 @@
+// Package node reads the whole picture of a node: HCAs, their ports and GIDs, network interfaces, GPUs, and how near
+// each is to each. It reads sysfs through fs.FS, so that a recorded tree of another machine works as well as /, and
+// what sysfs does not tell (addresses, altnames, the RDMA mode, which pod has a device) from a Live. The plugin itself
+// does not need this much: internal/inventory is what it links.
+package node
+
+import (
+	"net/netip"
+
+	"github.com/fabric-cni/fabric-cni/pkg/device"
+)
+
+// Node is one machine.
+type Node struct {
+	Name     string   `json:"name"`
+	Kernel   string   `json:"kernel,omitempty"`
+	RDMAMode string   `json:"rdmaMode,omitempty"` // shared, exclusive; empty: no RDMA, or not told
+	Primary  string   `json:"primary,omitempty"`  // interface of the default route, of whatever kind
+	HCAs     []HCA    `json:"hcas"`
+	Netdevs  []Netdev `json:"netdevs,omitempty"` // of hardware, and bonds
+	GPUs     []GPU    `json:"gpus,omitempty"`
+	Problems []string `json:"problems,omitempty"` // what could not be read, and what that leaves out
+}
+
+// HCA is one RDMA device.
+type HCA struct {
+	Name     string         `json:"name"`
+	Address  device.Address `json:"address,omitzero"`
+	PCI      string         `json:"pci,omitempty"` // of the function, or of the one an SF sits on
+	Kind     string         `json:"kind"`          // PF, VF or SF
+	Parent   string         `json:"parent,omitempty"`
+	Driver   string         `json:"driver,omitempty"`
+	ID       string         `json:"id,omitempty"`    // vendor:device in hex, as lspci -n prints it
+	Model    string         `json:"model,omitempty"` // ConnectX-7
+	Board    string         `json:"board,omitempty"` // PSID
+	Firmware string         `json:"firmware,omitempty"`
+	NodeGUID device.GUID    `json:"nodeGUID,omitzero"`
+	NUMA     int            `json:"numa"`             // -1: the firmware does not tell
+	Path     []string       `json:"path,omitempty"`   // PCI root and bridges down to the function
+	PCIe     string         `json:"pcie,omitempty"`   // negotiated speed and width
+	Slower   string         `json:"slower,omitempty"` // what it could do, if it runs below that
+	VFs      int            `json:"vfs,omitempty"`
+	MaxVFs   int            `json:"maxVFs,omitempty"`
+	Bond     string         `json:"bond,omitempty"` // the bond it is the RDMA face of, or whose member its netdev is
+	Ports    []Port         `json:"ports"`
+	GPUs     []Near         `json:"gpus,omitempty"`  // nearest first
+	InPod    string         `json:"inPod,omitempty"` // namespace/name or container that has it now
+	Netns    string         `json:"netns,omitempty"` // of that pod
+}
+
+// Port is one port of an HCA.
+type Port struct {
+	Number    uint32           `json:"number"`
+	LinkLayer device.LinkLayer `json:"linkLayer,omitempty"`
+	State     string           `json:"state"`
+	Phys      string           `json:"phys"`
+	RateGb    float64          `json:"rateGb,omitempty"` // Gb/s
+	Rate      string           `json:"rate,omitempty"`   // as the kernel says it: 100 Gb/sec (4X EDR)
+	LID       uint16           `json:"lid,omitempty"`
+	SMLID     uint16           `json:"smLID,omitempty"`
+	GUID      device.GUID      `json:"guid,omitzero"`
+	Prefix    string           `json:"subnetPrefix,omitempty"`
+	PKeys     []string         `json:"pkeys,omitempty"`
+	GIDs      []GID            `json:"gids,omitempty"`
+	Netdev    string           `json:"netdev,omitempty"`
+}
+
+// GID is one used entry of a port's GID table.
+type GID struct {
+	Index  int    `json:"index"`
+	GID    string `json:"gid"`
+	Type   string `json:"type,omitempty"` // IB/RoCE v1, RoCE v2
+	Netdev string `json:"netdev,omitempty"`
+}
+
+// Addr returns the address behind the GID; an IPv4-mapped one (::ffff:192.0.2.1) as IPv4.
+func (g GID) Addr() netip.Addr {
+	a, err := netip.ParseAddr(g.GID)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return a.Unmap()
+}
+
+// Netdev is a network interface of hardware, or a bond.
+type Netdev struct {
+	Name     string         `json:"name"`
+	AltNames []string       `json:"altNames,omitempty"`
+	Type     int            `json:"type"` // ARPHRD_*: 1 Ethernet, 32 InfiniBand
+	MTU      int            `json:"mtu"`  // bytes
+	State    string         `json:"state,omitempty"`
+	HWAddr   string         `json:"hwAddr,omitempty"`
+	Address  device.Address `json:"address,omitzero"` // of the hardware it is a face of
+	PCI      string         `json:"pci,omitempty"`
+	Port     int            `json:"port"` // dev_port, from 0
+	Master   string         `json:"master,omitempty"`
+	Parent   string         `json:"parent,omitempty"` // of an IPoIB child
+	Bond     *Bond          `json:"bond,omitempty"`   // if it is one
+	Addrs    []netip.Prefix `json:"addrs,omitempty"`
+	Default  bool           `json:"default,omitempty"` // carries the default route
+}
+
+// Bond is what a bond says about itself.
+type Bond struct {
+	Mode    string   `json:"mode"`
+	Members []string `json:"members"`
+	Active  string   `json:"active,omitempty"`
+}
+
+// GPU is one accelerator.
+type GPU struct {
+	Index int      `json:"index"` // in PCI order, as nvidia-smi counts by default
+	PCI   string   `json:"pci"`
+	ID    string   `json:"id"`
+	Model string   `json:"model,omitempty"`
+	NUMA  int      `json:"numa"`
+	Path  []string `json:"path,omitempty"`
+}
+
+// Near is a GPU and how far it is, in the words of nvidia-smi topo -m.
+type Near struct {
+	GPU      int    `json:"gpu"`
+	Distance string `json:"distance"` // PIX, PXB, PHB, NODE, SYS
+}
+
+// Netdev returns the interface of a name or altname, or nil.
+func (n *Node) Netdev(name string) *Netdev {
+	for i := range n.Netdevs {
+		d := &n.Netdevs[i]
+		if name != "" && d.Name == name {
+			return d
+		}
+		for _, a := range d.AltNames {
+			if name != "" && a == name {
+				return d
+			}
+		}
+	}
+	return nil
+}
+
+// HCA returns the RDMA device of a name, or nil.
+func (n *Node) HCA(name string) *HCA {
+	for i := range n.HCAs {
+		if n.HCAs[i].Name == name {
+			return &n.HCAs[i]
+		}
+	}
+	return nil
+}
+
+// state and phys read back what String of the two has made, so that a picture that came as JSON is as good as a fresh
+// one.
+func (p *Port) state() device.PortState {
+	for s := device.PortNop; s <= device.PortActiveDefer; s++ {
+		if s.String() == p.State {
+			return s
+		}
+	}
+	return device.PortNop
+}
+
+func (p *Port) phys() device.PhysState {
+	for s := device.PhysNop; s <= device.PhysTest; s++ {
+		if s.String() == p.Phys {
+			return s
+		}
+	}
+	return device.PhysNop
+}
+
+// Active tells whether the port carries traffic.
+func (p *Port) Active() bool { return p.State == device.PortActive.String() }

@@ -1,0 +1,103 @@
+package node
+
+import (
+	"cmp"
+	"net/netip"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/fabric-cni/fabric-cni/pkg/device"
+)
+
+// port reads one port. Formats: Documentation/ABI/stable/sysfs-class-infiniband of the kernel.
+func (t tree) port(dir, number string) Port {
+	n, _ := strconv.ParseUint(number, 10, 32)
+	p := Port{Number: uint32(n), LinkLayer: device.LinkLayer(t.text(dir, "link_layer")), Rate: t.text(dir, "rate")}
+	p.State = device.PortState(leading(t.text(dir, "state"))).String()
+	p.Phys = device.PhysState(leading(t.text(dir, "phys_state"))).String()
+	if gb, _, ok := strings.Cut(p.Rate, " "); ok {
+		p.RateGb, _ = strconv.ParseFloat(gb, 64)
+	}
+	p.LID, p.SMLID = lid(t.text(dir, "lid")), lid(t.text(dir, "sm_lid"))
+	p.gids(t, dir)
+	for _, name := range numeric(t.names(path.Join(dir, "pkeys"))) {
+		if k := t.text(dir, "pkeys", name); k != "" && k != "0x0000" {
+			p.PKeys = append(p.PKeys, k)
+		}
+	}
+	return p
+}
+
+// gids reads the used entries of the GID table. Of an InfiniBand port entry 0 is the subnet prefix and the port GUID.
+func (p *Port) gids(t tree, dir string) {
+	for _, name := range numeric(t.names(path.Join(dir, "gids"))) {
+		text := t.text(dir, "gids", name)
+		a, err := netip.ParseAddr(text)
+		if err != nil || a == netip.IPv6Unspecified() {
+			continue
+		}
+		index, _ := strconv.Atoi(name)
+		b := a.As16()
+		if p.LinkLayer == device.InfiniBand {
+			p.add(GID{Index: index, GID: a.String()}, b)
+			continue
+		}
+		if [8]byte(b[8:]) == [8]byte{} {
+			continue
+		}
+		g := GID{
+			Index:  index,
+			GID:    a.String(),
+			Type:   t.text(dir, "gid_attrs/types", name),
+			Netdev: t.text(dir, "gid_attrs/ndevs", name),
+		}
+		p.GIDs = append(p.GIDs, g)
+		p.Netdev = cmp.Or(p.Netdev, g.Netdev)
+	}
+	if p.Netdev == "" && p.LinkLayer != device.InfiniBand { // a port that is down has no GIDs, but knows its netdev
+		p.Netdev = t.text(dir, "gid_attrs/ndevs/0")
+	}
+}
+
+func (p *Port) add(g GID, b [16]byte) {
+	if g.Index == 0 {
+		p.Prefix = netip.AddrFrom16([16]byte(append(append([]byte{}, b[:8]...), make([]byte, 8)...))).String()
+		p.GUID, _ = device.ParseGUID(hexOf(b[8:]))
+	}
+	if [8]byte(b[8:]) != [8]byte{} {
+		p.GIDs = append(p.GIDs, g)
+	}
+}
+
+func hexOf(b []byte) string {
+	var s strings.Builder
+	for _, c := range b {
+		s.WriteByte("0123456789abcdef"[c>>4])
+		s.WriteByte("0123456789abcdef"[c&15])
+	}
+	return s.String()
+}
+
+// leading is the number in "4: ACTIVE".
+func leading(s string) uint8 {
+	s, _, _ = strings.Cut(s, ":")
+	n, _ := strconv.ParseUint(s, 10, 8)
+	return uint8(n)
+}
+
+func lid(s string) uint16 {
+	n, _ := strconv.ParseUint(strings.TrimPrefix(s, "0x"), 16, 16)
+	return uint16(n)
+}
+
+// numeric sorts names by number: a directory is sorted as text.
+func numeric(names []string) []string {
+	slices.SortFunc(names, func(a, b string) int {
+		n, _ := strconv.Atoi(a)
+		m, _ := strconv.Atoi(b)
+		return cmp.Compare(n, m)
+	})
+	return names
+}

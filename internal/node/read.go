@@ -1,0 +1,241 @@
+package node
+
+import (
+	"cmp"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/fabric-cni/fabric-cni/pkg/device"
+)
+
+// Read puts the picture together. root is the root of the machine's file system, or of a recorded one: sysfs is looked
+// for under sys/. What can't be read is left out and named in Problems; without any RDMA device the picture has none.
+func Read(root fs.FS, live *Live) (*Node, error) {
+	n := &Node{
+		Name:     live.Host,
+		Kernel:   live.Kernel,
+		RDMAMode: live.RDMAMode,
+		HCAs:     []HCA{},
+		Problems: slices.Clone(live.Problems),
+	}
+	t := tree{root, &n.Problems}
+	if t.real("sys/class") == "" {
+		return nil, fmt.Errorf(
+			"read node: no sysfs under sys/class: %w; --root wants the root directory of a machine, or what "+
+				"discover --record has written",
+			fs.ErrNotExist,
+		)
+	}
+	n.Netdevs = t.netdevs(live)
+	for _, name := range slices.Sorted(maps.Keys(live.Netdevs)) {
+		if live.Netdevs[name].Default && n.Primary == "" {
+			n.Primary = name
+		}
+	}
+	n.GPUs = t.gpus()
+	for _, name := range t.names("sys/class/infiniband") {
+		if dir := t.real(path.Join("sys/class/infiniband", name)); dir != "" {
+			n.HCAs = append(n.HCAs, t.hca(name, dir))
+		}
+	}
+	n.away(t, live)
+	for i := range n.HCAs {
+		h := &n.HCAs[i]
+		n.faces(h)
+		h.GPUs = nearest(h.Path, h.NUMA, n.GPUs)
+	}
+	slices.SortFunc(n.HCAs, func(a, b HCA) int {
+		return cmp.Or(
+			cmp.Compare(a.slot(), b.slot()),
+			cmp.Compare(a.Kind, b.Kind),
+			cmp.Compare(a.PCI, b.PCI),
+			cmp.Compare(a.Name, b.Name),
+		)
+	})
+	return n, nil
+}
+
+func (h *HCA) slot() string { return cmp.Or(h.Parent, h.PCI, h.Address.String()) }
+
+// hca reads one RDMA device; dir is its real directory.
+func (t tree) hca(name, dir string) HCA {
+	h := HCA{Name: name, Kind: "PF", NUMA: -1, Firmware: t.text(dir, "fw_ver"), Board: t.text(dir, "board_id")}
+	h.NodeGUID, _ = device.ParseGUID(t.text(dir, "node_guid"))
+	t.hardware(&h, t.real(path.Join(dir, "device")))
+	for _, p := range t.names(path.Join(dir, "ports")) {
+		h.Ports = append(h.Ports, t.port(path.Join(dir, "ports", p), p))
+	}
+	slices.SortFunc(h.Ports, func(a, b Port) int { return cmp.Compare(a.Number, b.Number) })
+	return h
+}
+
+// hardware reads what the device sits on: a PCI function, or an auxiliary device on one.
+func (t tree) hardware(h *HCA, dir string) {
+	if dir == "" {
+		h.Kind = "virtual" // rxe and siw have no hardware
+		return
+	}
+	h.Address = t.address(dir)
+	h.Path = chain(dir)
+	if len(h.Path) > 0 {
+		h.PCI = h.Path[len(h.Path)-1]
+	}
+	pci := dir
+	for pci != "." && path.Base(pci) != h.PCI {
+		pci = path.Dir(pci)
+	}
+	switch {
+	case h.PCI == "": // a platform device
+		h.Driver, h.NUMA = t.target(path.Join(dir, "driver")), t.number(-1, dir, "numa_node")
+		return
+	case h.Address.Bus == "auxiliary":
+		h.Kind, h.Parent = "SF", h.PCI
+	default:
+		if pf := t.target(path.Join(pci, "physfn")); pf != "" {
+			h.Kind, h.Parent = "VF", pf
+		}
+	}
+	h.Driver = t.target(path.Join(pci, "driver"))
+	h.NUMA = t.number(-1, pci, "numa_node")
+	h.ID = strings.TrimPrefix(t.text(pci, "vendor"), "0x") + ":" + strings.TrimPrefix(t.text(pci, "device"), "0x")
+	h.Model = models[h.ID]
+	h.VFs, h.MaxVFs = t.number(0, pci, "sriov_numvfs"), t.number(0, pci, "sriov_totalvfs")
+	h.PCIe, h.Slower = t.pcie(pci)
+}
+
+// address is the bus address of a device's directory, as the plugin knows it.
+func (t tree) address(dir string) device.Address {
+	if bus := t.target(path.Join(dir, "subsystem")); bus != "" {
+		return device.Address{Bus: bus, Name: path.Base(dir)}
+	}
+	a, err := device.ParseAddress(path.Base(dir))
+	if err != nil {
+		return device.Address{}
+	}
+	return a
+}
+
+// pcie tells the negotiated speed, and the possible one if that is higher: a card in the wrong slot, or one that has
+// trained down, costs bandwidth without any error.
+func (t tree) pcie(pci string) (now, slower string) {
+	speed, width := t.text(pci, "current_link_speed"), t.text(pci, "current_link_width")
+	if speed == "" || width == "" || width == "0" || strings.HasPrefix(speed, "Unknown") {
+		return "", ""
+	}
+	speed = strings.TrimSuffix(speed, " PCIe")
+	now = speed + " x" + width
+	maxSpeed, maxWidth := strings.TrimSuffix(t.text(pci, "max_link_speed"), " PCIe"), t.text(pci, "max_link_width")
+	if maxSpeed != "" && maxWidth != "" && (maxSpeed != speed || maxWidth != width) {
+		slower = maxSpeed + " x" + maxWidth
+	}
+	return now, slower
+}
+
+func (t tree) netdevs(live *Live) (out []Netdev) {
+	for _, name := range t.names("sys/class/net") {
+		dir := t.real(path.Join("sys/class/net", name))
+		if dir == "" || name == "bonding_masters" {
+			continue
+		}
+		d := Netdev{
+			Name:  name,
+			Type:  t.number(0, dir, "type"),
+			MTU:   t.number(0, dir, "mtu"),
+			State: t.text(dir, "operstate"),
+			HWAddr: t.text(
+				dir,
+				"address",
+			),
+			Port:   t.number(0, dir, "dev_port"),
+			Master: t.target(path.Join(dir, "master")),
+			Parent: t.text(dir, "parent"),
+		}
+		if hw := t.real(path.Join(dir, "device")); hw != "" {
+			d.Address = t.address(hw)
+			if c := chain(hw); len(c) > 0 {
+				d.PCI = c[len(c)-1]
+			}
+		}
+		if mode := t.text(dir, "bonding/mode"); mode != "" {
+			mode, _, _ = strings.Cut(mode, " ") // "active-backup 1"
+			d.Bond = &Bond{
+				Mode:    mode,
+				Members: strings.Fields(t.text(dir, "bonding/slaves")),
+				Active:  t.text(dir, "bonding/active_slave"),
+			}
+		}
+		if d.Address.IsZero() && d.Bond == nil && d.Type != 32 {
+			continue // loopback, veth, bridges: no part of this picture
+		}
+		if l, ok := live.Netdevs[name]; ok {
+			d.AltNames, d.Addrs, d.Default = l.AltNames, l.Addrs, l.Default
+		}
+		out = append(out, d)
+	}
+	return out
+}
+
+// gpus finds accelerators by their PCI class: 3D and VGA controllers of NVIDIA and AMD, and processing accelerators.
+func (t tree) gpus() (out []GPU) {
+	for _, addr := range t.names("sys/bus/pci/devices") {
+		dir := t.real(path.Join("sys/bus/pci/devices", addr))
+		if dir == "" {
+			continue
+		}
+		class, vendor := t.text(dir, "class"), strings.TrimPrefix(t.text(dir, "vendor"), "0x")
+		display := strings.HasPrefix(class, "0x03") && (vendor == "10de" || vendor == "1002")
+		if !display && !strings.HasPrefix(class, "0x1200") || t.target(path.Join(dir, "physfn")) != "" {
+			continue
+		}
+		g := GPU{Index: len(out), PCI: addr, ID: vendor + ":" + strings.TrimPrefix(t.text(dir, "device"), "0x"),
+			NUMA: t.number(-1, dir, "numa_node"), Path: chain(dir)}
+		g.Model = models[g.ID]
+		out = append(out, g)
+	}
+	return out
+}
+
+// faces connects an HCA's ports with their interfaces and tells its bond.
+func (n *Node) faces(h *HCA) {
+	for i := range h.Ports {
+		p := &h.Ports[i]
+		if p.Netdev == "" {
+			p.Netdev = n.netdevOf(h, p)
+		}
+		d := n.Netdev(p.Netdev)
+		switch {
+		case d == nil:
+		case d.Bond != nil:
+			h.Bond = d.Name
+		case d.Master != "":
+			if m := n.Netdev(d.Master); m != nil && m.Bond != nil {
+				h.Bond = d.Master
+			}
+		}
+	}
+}
+
+// netdevOf finds an interface by the function it is on, the port's number on it, and for IPoIB the GUID at the end of
+// its address: sysfs shows children and VLANs under the same function.
+func (n *Node) netdevOf(h *HCA, p *Port) string {
+	if h.Address.IsZero() {
+		return ""
+	}
+	for _, d := range n.Netdevs {
+		if d.Address != h.Address || d.Parent != "" || p.LinkLayer == device.InfiniBand && d.Type != 32 {
+			continue
+		}
+		guid := strings.ReplaceAll(d.HWAddr, ":", "")
+		if d.Type == 32 && len(guid) == 40 && strings.ReplaceAll(p.GUID.String(), ":", "") == guid[24:] {
+			return d.Name
+		}
+		if d.Type != 32 && d.Port == int(p.Number)-1 || len(h.Ports) == 1 && d.Type != 32 {
+			return d.Name
+		}
+	}
+	return ""
+}

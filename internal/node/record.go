@@ -1,0 +1,210 @@
+package node
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"testing/fstest"
+	"time"
+
+	"github.com/fabric-cni/fabric-cni/internal/journal"
+)
+
+// maxRecord bounds a recorded tree, unpacked, in bytes: one of a node with 16 HCAs has about 2 MB.
+const maxRecord = 256 << 20
+
+// Recorder is a file system that remembers what was read from it. What a reader has looked at is all it needs the next
+// time: so a recording is never short of a file, and never has one that nobody asked for.
+type Recorder struct {
+	fs.FS
+	mu   sync.Mutex
+	seen fstest.MapFS
+}
+
+// NewRecorder wraps root.
+func NewRecorder(root fs.FS) *Recorder { return &Recorder{FS: root, seen: fstest.MapFS{}} }
+
+func (r *Recorder) keep(name string, f *fstest.MapFile) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if old, ok := r.seen[name]; !ok || old.Data == nil && f.Data != nil {
+		if ok {
+			f.ModTime = old.ModTime
+		}
+		r.seen[name] = f
+	}
+}
+
+// ReadFile reads a file and remembers it.
+func (r *Recorder) ReadFile(name string) ([]byte, error) {
+	b, err := fs.ReadFile(r.FS, name)
+	if err == nil {
+		r.keep(name, &fstest.MapFile{Data: append([]byte{}, b...), Mode: 0o644})
+	}
+	return b, err
+}
+
+// ReadLink reads a link and remembers it.
+func (r *Recorder) ReadLink(name string) (string, error) {
+	l, err := fs.ReadLink(r.FS, name)
+	if err == nil {
+		r.keep(name, &fstest.MapFile{Data: []byte(l), Mode: fs.ModeSymlink | 0o777})
+	}
+	return l, err
+}
+
+// Lstat passes through.
+func (r *Recorder) Lstat(name string) (fs.FileInfo, error) { return fs.Lstat(r.FS, name) }
+
+// Stat remembers that a directory is there, and of a file outside of sysfs when it was written. In sysfs that means
+// nothing, and would make recordings of the same state differ.
+func (r *Recorder) Stat(name string) (fs.FileInfo, error) {
+	i, err := fs.Stat(r.FS, name)
+	switch {
+	case err != nil:
+	case i.IsDir():
+		r.keep(name, &fstest.MapFile{Mode: fs.ModeDir | 0o755})
+	case !strings.HasPrefix(name, "sys/"):
+		r.keep(name, &fstest.MapFile{Mode: 0o644})
+		r.mu.Lock()
+		r.seen[name].ModTime = i.ModTime().Truncate(time.Second) // as fine as tar has it
+		r.mu.Unlock()
+	}
+	return i, err
+}
+
+// ReadDir lists a directory and remembers its entries: links with their targets, files by name alone.
+func (r *Recorder) ReadDir(name string) ([]fs.DirEntry, error) {
+	entries, err := fs.ReadDir(r.FS, name)
+	for _, e := range entries {
+		full := path.Join(name, e.Name())
+		switch {
+		case e.Type()&fs.ModeSymlink != 0:
+			_, _ = r.ReadLink(full) // one that is gone by now is not recorded
+		case e.IsDir():
+			r.keep(full, &fstest.MapFile{Mode: fs.ModeDir | 0o755})
+		default:
+			r.keep(full, &fstest.MapFile{Mode: 0o644})
+		}
+	}
+	return entries, err
+}
+
+// Put adds a file that the tree does not have.
+func (r *Recorder) Put(name string, content []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seen[name] = &fstest.MapFile{Data: content, Mode: 0o644}
+}
+
+// WriteTo writes what was read as tar.gz, the same bytes for the same content.
+func (r *Recorder) WriteTo(w io.Writer) (int64, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	count := &counter{w: w}
+	zip := gzip.NewWriter(count)
+	out := tar.NewWriter(zip)
+	for _, name := range slices.Sorted(maps.Keys(r.seen)) {
+		f := r.seen[name]
+		h := &tar.Header{
+			Name:     name,
+			Mode:     int64(f.Mode.Perm()),
+			Typeflag: tar.TypeReg,
+			Size:     int64(len(f.Data)),
+			ModTime:  f.ModTime,
+		}
+		switch {
+		case f.Mode&fs.ModeSymlink != 0:
+			h.Typeflag, h.Linkname, h.Size = tar.TypeSymlink, string(f.Data), 0
+		case f.Mode.IsDir():
+			h.Typeflag, h.Name = tar.TypeDir, name+"/"
+		}
+		if err := out.WriteHeader(h); err != nil {
+			return count.n, fmt.Errorf("write recording: %w", err)
+		}
+		if h.Typeflag == tar.TypeReg {
+			if _, err := out.Write(f.Data); err != nil {
+				return count.n, fmt.Errorf("write recording: %w", err)
+			}
+		}
+	}
+	if err := errors.Join(out.Close(), zip.Close()); err != nil {
+		return count.n, fmt.Errorf("write recording: %w", err)
+	}
+	return count.n, nil
+}
+
+type counter struct {
+	w io.Writer
+	n int64
+}
+
+func (c *counter) Write(b []byte) (int, error) {
+	n, err := c.w.Write(b)
+	c.n += int64(n)
+	return n, err
+}
+
+// Record reads the node through a Recorder, which then holds all that Open needs.
+func Record(root fs.FS, store journal.Store) (*Recorder, *Node, error) {
+	live, err := live(root, store)
+	if err != nil {
+		return nil, nil, err
+	}
+	b, err := json.MarshalIndent(live, "", "  ")
+	if err != nil {
+		return nil, nil, err
+	}
+	r := NewRecorder(root)
+	r.Put(LiveFile, append(b, '\n'))
+	n, err := Read(r, live)
+	return r, n, err
+}
+
+// Unpack reads a recording into memory. Its links are followed in memory only: one that leaves the tree leads nowhere.
+func Unpack(in io.Reader) (fs.FS, error) {
+	zip, err := gzip.NewReader(in)
+	if err != nil {
+		return nil, fmt.Errorf("read recording: not a tar.gz: %w", err)
+	}
+	tree, total := fstest.MapFS{}, 0
+	for files := tar.NewReader(zip); ; {
+		h, err := files.Next()
+		if errors.Is(err, io.EOF) {
+			return tree, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read recording: %w", err)
+		}
+		name := path.Clean(strings.TrimPrefix(h.Name, "/"))
+		if !fs.ValidPath(name) {
+			return nil, fmt.Errorf("read recording: path %q leaves the tree", h.Name)
+		}
+		switch h.Typeflag {
+		case tar.TypeSymlink:
+			tree[name] = &fstest.MapFile{Data: []byte(h.Linkname), Mode: fs.ModeSymlink | 0o777}
+		case tar.TypeDir:
+			tree[name] = &fstest.MapFile{Mode: fs.ModeDir | 0o755}
+		case tar.TypeReg:
+			var b bytes.Buffer
+			n, err := io.Copy(&b, io.LimitReader(files, maxRecord))
+			if total += int(n); err == nil && total >= maxRecord {
+				err = fmt.Errorf("more than %d bytes unpacked", maxRecord)
+			}
+			if err != nil {
+				return nil, fmt.Errorf("read recording: %w", err)
+			}
+			tree[name] = &fstest.MapFile{Data: b.Bytes(), Mode: 0o644, ModTime: h.ModTime}
+		}
+	}
+}

@@ -1,0 +1,165 @@
+// Package policy is the node owner's word on which devices may be moved. A network configuration can be written by
+// people who do not own the node.
+package policy
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/fabric-cni/fabric-cni/pkg/device"
+)
+
+// DefaultPath is where the node's owner keeps the policy. Without a file the built-in refusals hold.
+const DefaultPath = "/etc/cni/fabric.d/policy.json"
+
+// Policy is the file's content. The lists hold patterns (path.Match) for bus addresses, PCI addresses, netdev names,
+// altnames and RDMA device names.
+type Policy struct {
+	Devices           []string     `json:"devices"`           // the only devices that may be used; empty: all
+	AllowDefaultRoute []string     `json:"allowDefaultRoute"` // may be moved although they carry the default route
+	AllowNodeAddress  []string     `json:"allowNodeAddress"`  // ... although they carry the node's address
+	AllowEnslaved     []string     `json:"allowEnslaved"`     // ... although they are part of a bond, bridge or VRF
+	NodeAddresses     []netip.Addr `json:"nodeAddresses"`     // addresses the node is known by, beside that of the default route
+	LogDirs           []string     `json:"logDirs"`           // where a configuration may have its log file; default /var/log, /run, /tmp
+}
+
+// Load reads the policy. No file is an empty policy; a file that can't be read or understood is an error: what the
+// owner meant to forbid must not become allowed by a typing error.
+func Load(file string) (*Policy, error) {
+	b, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &Policy{}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read node policy: %w", err)
+	}
+	return parse(file, b)
+}
+
+func parse(file string, b []byte) (*Policy, error) {
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	p := &Policy{}
+	if err := d.Decode(&p); err != nil {
+		return nil, fmt.Errorf("node policy %s: %w", file, err)
+	}
+	if p == nil { // "null"
+		return nil, fmt.Errorf("node policy %s: want an object", file)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("node policy %s: want one object, and nothing after it", file)
+	}
+	for _, list := range [][]string{p.Devices, p.AllowDefaultRoute, p.AllowNodeAddress, p.AllowEnslaved} {
+		for _, pat := range list {
+			if _, err := path.Match(pat, ""); err != nil {
+				return nil, fmt.Errorf("node policy %s: pattern %q: %w", file, pat, err)
+			}
+		}
+	}
+	return p, nil
+}
+
+// Device is what the policy looks at.
+type Device struct {
+	Address device.Address
+	PCI     string
+	Netdev  *device.Netdev // with addresses and routes
+	HCA     *device.HCA
+}
+
+// ErrRefused tells that the policy forbids it.
+var ErrRefused = errors.New("refused by node policy")
+
+// Use tells whether the device may be used at all, as the master of IPoIB children too.
+func (p *Policy) Use(d Device) error {
+	if len(p.Devices) > 0 && !match(p.Devices, d) {
+		return fmt.Errorf("%w: %s is not among its devices %v", ErrRefused, d.name(), p.Devices)
+	}
+	return nil
+}
+
+// Move tells whether the device may leave the host.
+func (p *Policy) Move(d Device) error {
+	if err := p.Use(d); err != nil || d.Netdev == nil {
+		return err
+	}
+	n := d.Netdev
+	if n.Flags&device.FlagLoopback != 0 {
+		return fmt.Errorf("%w: %s is the loopback device", ErrRefused, n.Name)
+	}
+	if n.Master != 0 && !match(p.AllowEnslaved, d) {
+		return fmt.Errorf("%w: %s is part of a bond, bridge or VRF (master ifindex %d)", ErrRefused, n.Name, n.Master)
+	}
+	if i := slices.IndexFunc(n.Routes, isDefault); i >= 0 && !match(p.AllowDefaultRoute, d) {
+		return fmt.Errorf("%w: %s carries the host's default route (%s)", ErrRefused, n.Name, n.Routes[i])
+	}
+	for _, a := range n.Addrs {
+		if slices.Contains(p.NodeAddresses, a.Prefix.Addr()) && !match(p.AllowNodeAddress, d) {
+			return fmt.Errorf("%w: %s carries the node's address %s", ErrRefused, n.Name, a.Prefix.Addr())
+		}
+	}
+	return nil
+}
+
+func isDefault(r device.Route) bool {
+	const main = 254 // RT_TABLE_MAIN: rails have default routes in tables of their own
+	return r.Dst.Bits() == 0 && r.Table == main
+}
+
+// LogFile tells whether a configuration may have its log there: the file is opened as root.
+func (p *Policy) LogFile(file string) error {
+	dirs := p.LogDirs
+	if len(dirs) == 0 {
+		dirs = []string{"/var/log", "/run", "/tmp"}
+	}
+	for _, d := range dirs {
+		if path.Clean(file) == file && strings.HasPrefix(file, strings.TrimSuffix(d, "/")+"/") {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: log file %s is not below one of %v", ErrRefused, file, dirs)
+}
+
+func match(patterns []string, d Device) bool {
+	for _, pat := range patterns {
+		for _, n := range d.names() {
+			if ok, err := path.Match(pat, n); ok && err == nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (d Device) names() []string {
+	var out []string
+	if !d.Address.IsZero() {
+		out = append(out, d.Address.String(), d.Address.Name)
+	}
+	if d.PCI != "" {
+		out = append(out, d.PCI)
+	}
+	if d.Netdev != nil {
+		out = append(append(out, d.Netdev.Name), d.Netdev.AltNames...)
+	}
+	if d.HCA != nil {
+		out = append(out, d.HCA.Name)
+	}
+	return out
+}
+
+func (d Device) name() string {
+	if d.Netdev != nil {
+		return d.Netdev.Name
+	}
+	return d.Address.String()
+}

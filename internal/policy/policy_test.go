@@ -1,0 +1,196 @@
+package policy
+
+import (
+	"errors"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fabric-cni/fabric-cni/pkg/device"
+)
+
+func netdev(edit func(*device.Netdev)) Device {
+	n := &device.Netdev{
+		Index:    4,
+		Name:     "ens1f0",
+		AltNames: []string{"enp59s0f0"},
+		Address:  device.Address{Bus: "pci", Name: "0000:3b:00.0"},
+	}
+	if edit != nil {
+		edit(n)
+	}
+	return Device{Address: n.Address, PCI: "0000:3b:00.0", Netdev: n, HCA: &device.HCA{Name: "mlx5_0"}}
+}
+
+func route(dst string, table uint32) func(*device.Netdev) {
+	return func(n *device.Netdev) { n.Routes = []device.Route{{Dst: netip.MustParsePrefix(dst), Table: table}} }
+}
+
+func address(s string) func(*device.Netdev) {
+	return func(n *device.Netdev) { n.Addrs = []device.Addr{{Prefix: netip.MustParsePrefix(s)}} }
+}
+
+func TestMove(t *testing.T) {
+	enslaved := func(n *device.Netdev) { n.Master = 9 }
+	loopback := func(n *device.Netdev) { n.Name, n.Flags = "lo", device.FlagLoopback }
+	multipath := func(n *device.Netdev) {
+		route("0.0.0.0/0", 254)(n)
+		n.Routes[0].Multipath = true
+	}
+	tests := map[string]struct {
+		policy string
+		dev    Device
+		refuse string // part of the reason; empty: allowed
+	}{
+		"no policy":               {`{}`, netdev(nil), ""},
+		"default route":           {`{}`, netdev(route("0.0.0.0/0", 254)), "default route (default)"},
+		"IPv6 default route":      {`{}`, netdev(route("::/0", 254)), "default route"},
+		"one of several defaults": {`{}`, netdev(multipath), "default route"},
+		"a rail's own table":      {`{}`, netdev(route("0.0.0.0/0", 20004)), ""},
+		"other route":             {`{}`, netdev(route("10.0.0.0/8", 254)), ""},
+		"default route allowed":   {`{"allowDefaultRoute":["ens1*"]}`, netdev(route("0.0.0.0/0", 254)), ""},
+		"another's default route": {
+			`{"allowDefaultRoute":["ens2*"]}`,
+			netdev(route("0.0.0.0/0", 254)),
+			"default route",
+		},
+		"node address": {
+			`{"nodeAddresses":["10.1.0.5"]}`,
+			netdev(address("10.1.0.5/24")),
+			"node's address 10.1.0.5",
+		},
+		"another address": {`{"nodeAddresses":["10.1.0.5"]}`, netdev(address("10.1.0.6/24")), ""},
+		"node address, IPv6": {
+			`{"nodeAddresses":["2001:db8::5"]}`,
+			netdev(address("2001:db8:0::5/64")),
+			"node's address",
+		},
+		"node address allowed": {
+			`{"nodeAddresses":["10.1.0.5"],"allowNodeAddress":["0000:3b:00.0"]}`,
+			netdev(address("10.1.0.5/24")),
+			"",
+		},
+		"enslaved":          {`{}`, netdev(enslaved), "master ifindex 9"},
+		"enslaved, allowed": {`{"allowEnslaved":["pci/0000:3b:*"]}`, netdev(enslaved), ""},
+		"loopback": {
+			`{"devices":["lo"],"allowDefaultRoute":["*"],"allowNodeAddress":["*"],"allowEnslaved":["*"]}`,
+			netdev(loopback),
+			"loopback",
+		},
+		"listed by name":        {`{"devices":["ens1f0"]}`, netdev(nil), ""},
+		"listed by altname":     {`{"devices":["enp59*"]}`, netdev(nil), ""},
+		"listed by PCI address": {`{"devices":["0000:3b:00.?"]}`, netdev(nil), ""},
+		"listed by RDMA device": {`{"devices":["mlx5_*"]}`, netdev(nil), ""},
+		"not listed":            {`{"devices":["ens2*","mlx5_9"]}`, netdev(nil), "not among its devices"},
+		"listed, default route": {`{"devices":["ens1f0"]}`, netdev(route("0.0.0.0/0", 254)), "default route"},
+		"star is no slash":      {`{"devices":["pci*"]}`, netdev(nil), "not among"},
+		"RDMA device only": {
+			`{"devices":["mlx5_1"]}`,
+			Device{Address: device.Address{Bus: "pci", Name: "x"}, HCA: &device.HCA{Name: "mlx5_1"}},
+			"",
+		},
+		"RDMA device not listed": {
+			`{"devices":["mlx5_1"]}`,
+			Device{Address: device.Address{Bus: "pci", Name: "x"}, HCA: &device.HCA{Name: "mlx5_2"}},
+			"pci/x is not among",
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			p, err := parse("policy.json", []byte(tt.policy))
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = p.Move(tt.dev)
+			if tt.refuse == "" && err != nil ||
+				tt.refuse != "" && (!errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), tt.refuse)) {
+				t.Errorf("got %v, want %q", err, tt.refuse)
+			}
+		})
+	}
+}
+
+// A device that is used but stays may carry what it likes; the list holds for it as well.
+func TestUse(t *testing.T) {
+	p, err := parse("policy.json", []byte(`{"devices":["ens1f0"]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Use(netdev(route("0.0.0.0/0", 254))); err != nil {
+		t.Error(err)
+	}
+	if err := p.Use(netdev(func(n *device.Netdev) { n.Name = "ens2f0" })); !errors.Is(err, ErrRefused) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// What the owner meant to forbid does not become allowed by a typing error.
+func TestParseFailsClosed(t *testing.T) {
+	for name, in := range map[string]string{
+		"empty":             ``,
+		"null":              `null`,
+		"not JSON":          `devices: []`,
+		"unknown key":       `{"device":["ens1f0"]}`,
+		"wrong type":        `{"devices":"ens1f0"}`,
+		"bad pattern":       `{"devices":["[ens"]}`,
+		"bad pattern later": `{"devices":["ens1f0"],"allowEnslaved":["a","\\"]}`,
+		"bad address":       `{"nodeAddresses":["10.1.0"]}`,
+		"list":              `[]`,
+		"cut off":           `{"devices":["ens1f0"]`,
+		"more after it":     `{"devices":["ens1f0"]}{"devices":[]}`,
+		"brace too many":    `{"devices":["ens1f0"]}}`,
+	} {
+		if p, err := parse("policy.json", []byte(in)); err == nil || !strings.Contains(err.Error(), "policy.json") {
+			t.Errorf("%s: policy %+v, error %v", name, p, err)
+		}
+	}
+}
+
+func TestLoad(t *testing.T) {
+	dir := t.TempDir()
+	if p, err := Load(filepath.Join(dir, "missing.json")); err != nil || p.Move(netdev(nil)) != nil {
+		t.Errorf("no file: %v, %v", p, err)
+	}
+	if p, err := Load(dir); err == nil || errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a directory: %v, %v", p, err)
+	}
+	file := filepath.Join(dir, "policy.json")
+	if err := os.WriteFile(file, []byte(`{"devices":["mlx5_7"]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p, err := Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Move(netdev(nil)); !errors.Is(err, ErrRefused) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestLogFile(t *testing.T) {
+	tests := []struct {
+		dirs []string
+		file string
+		ok   bool
+	}{
+		{nil, "/var/log/fabric.log", true},
+		{nil, "/tmp/a/b.log", true},
+		{nil, "/etc/passwd", false},
+		{nil, "/var/log/../../etc/passwd", false},
+		{nil, "/var/logs/fabric.log", false},
+		{nil, "/var/log", false},
+		{nil, "/var//log/x", false},
+		{[]string{"/srv/log/"}, "/srv/log/x", true},
+		{[]string{"/srv/log"}, "/var/log/x", false},
+		{[]string{"/"}, "/anywhere", true},
+	}
+	for _, tt := range tests {
+		err := (&Policy{LogDirs: tt.dirs}).LogFile(tt.file)
+		if (err == nil) != tt.ok || err != nil && !errors.Is(err, ErrRefused) {
+			t.Errorf("%s with %v: %v", tt.file, tt.dirs, err)
+		}
+	}
+}

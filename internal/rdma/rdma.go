@@ -1,0 +1,203 @@
+// Package rdma reads and changes RDMA devices through the kernel's RDMA netlink (nldev), in the network namespace its
+// Conn was opened in. In exclusive mode a Conn sees only the devices of its namespace.
+package rdma
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fabric-cni/fabric-cni/internal/nlmsg"
+	"github.com/fabric-cni/fabric-cni/pkg/device"
+)
+
+// Commands and attributes of nldev (include/uapi/rdma/rdma_netlink.h). A message type is client<<10 + command.
+const (
+	client = 5 << 10 // RDMA_NL_NLDEV
+
+	cmdGet     = 1
+	cmdSet     = 2
+	cmdPortGet = 5
+	cmdSysGet  = 6
+
+	attrDevIndex    = 1
+	attrDevName     = 2
+	attrPortIndex   = 3
+	attrNodeGUID    = 6
+	attrLID         = 9
+	attrSMLID       = 10
+	attrPortState   = 12
+	attrPortPhys    = 13
+	attrNetdevIndex = 50
+	attrNetnsMode   = 66
+	attrProtocol    = 67
+	attrNetnsFD     = 68
+)
+
+// ErrNoRDMA tells that the kernel has no RDMA subsystem, or that its module is not loaded.
+var ErrNoRDMA = errors.New("the kernel has no RDMA subsystem: module ib_core is not loaded")
+
+// Conn speaks nldev in one network namespace. It is not safe for concurrent use.
+type Conn struct{ nl *nlmsg.Conn }
+
+// Dial opens a Conn in the calling thread's namespace. It returns ErrNoRDMA where there is no RDMA.
+func Dial() (*Conn, error) {
+	c, err := nlmsg.Dial(unix.NETLINK_RDMA)
+	if errors.Is(err, unix.EPROTONOSUPPORT) {
+		return nil, ErrNoRDMA
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &Conn{c}, nil
+}
+
+// Close releases the socket.
+func (c *Conn) Close() error { return c.nl.Close() }
+
+// NetnsMode tells how RDMA devices relate to network namespaces. It returns ErrNoRDMA when nobody answers.
+func (c *Conn) NetnsMode() (device.NetnsMode, error) {
+	b, err := c.nl.Get(client|cmdSysGet, nil)
+	if errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.EPROTONOSUPPORT) {
+		return 0, ErrNoRDMA
+	}
+	if err != nil {
+		return 0, fmt.Errorf("get RDMA network namespace mode: %w", err)
+	}
+	mode := device.NetnsShared // kernels before 5.2 know only this one, and do not say so
+	for a := range nlmsg.Attrs(b) {
+		if a.Type == attrNetnsMode {
+			if a.Uint8() == 0 { // the kernel sends ib_devices_shared_netns, a boolean
+				mode = device.NetnsExclusive
+			}
+		}
+	}
+	return mode, nil
+}
+
+// ByIndex returns the HCA with this index. It returns fs.ErrNotExist when it is not in the namespace. Unlike a dump
+// this can't miss a device while another one moves.
+func (c *Conn) ByIndex(index uint32) (*device.HCA, error) {
+	b, err := c.nl.Get(client|cmdGet, nlmsg.Body(nil).Uint32(attrDevIndex, index).Bytes())
+	if err != nil {
+		return nil, notFound(fmt.Errorf("get RDMA device with index %d: %w", index, err))
+	}
+	return decodeHCA(b), nil
+}
+
+// List returns the HCAs of the namespace, without their ports' states. The kernel's dump can skip a device while
+// another one changes namespace, with no error (drivers/infiniband/core/nldev.c numbers by position): a caller that
+// misses one asks again.
+func (c *Conn) List() ([]device.HCA, error) {
+	msgs, err := c.nl.Dump(client|cmdGet, nil)
+	if errors.Is(err, unix.ECONNREFUSED) {
+		return nil, ErrNoRDMA
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list RDMA devices: %w", err)
+	}
+	out := make([]device.HCA, 0, len(msgs))
+	for _, b := range msgs {
+		out = append(out, *decodeHCA(b))
+	}
+	return out, nil
+}
+
+// Ports reads the state of every port of h into h.Ports.
+func (c *Conn) Ports(h *device.HCA) error {
+	for i := range h.Ports {
+		p := &h.Ports[i]
+		b, err := c.nl.Get(client|cmdPortGet,
+			nlmsg.Body(nil).Uint32(attrDevIndex, h.Index).Uint32(attrPortIndex, p.Number).Bytes())
+		if err != nil {
+			return notFound(fmt.Errorf("get port %d of RDMA device %s: %w", p.Number, h.Name, err))
+		}
+		decodePort(p, b)
+	}
+	return nil
+}
+
+// Rename gives the HCA another name. Names are unique in the whole system: unix.EEXIST when it is taken anywhere.
+func (c *Conn) Rename(index uint32, name string) error {
+	m := nlmsg.Body(nil).Uint32(attrDevIndex, index).String(attrDevName, name)
+	if _, err := c.nl.Do(client|cmdSet, 0, m.Bytes()); err != nil {
+		return fmt.Errorf("rename RDMA device with index %d to %s: %w", index, name, err)
+	}
+	return nil
+}
+
+// Move puts the HCA into the namespace behind fd. The calling thread must be in the namespace the HCA is in now, else
+// ENODEV; EOPNOTSUPP tells a shared system or a driver that can't be moved.
+func (c *Conn) Move(index uint32, fd int) error {
+	m := nlmsg.Body(nil).Uint32(attrDevIndex, index).Uint32(attrNetnsFD, uint32(fd))
+	if _, err := c.nl.Do(client|cmdSet, 0, m.Bytes()); err != nil {
+		return fmt.Errorf("move RDMA device with index %d: %w", index, err)
+	}
+	return nil
+}
+
+func decodeHCA(b []byte) *device.HCA {
+	h := &device.HCA{}
+	var ports uint32
+	var layer device.LinkLayer
+	for a := range nlmsg.Attrs(b) {
+		switch a.Type {
+		case attrDevIndex:
+			h.Index = a.Uint32()
+		case attrDevName:
+			h.Name = a.String()
+		case attrPortIndex:
+			ports = a.Uint32()
+		case attrNodeGUID:
+			h.NodeGUID = device.GUID(a.Uint64())
+		case attrProtocol:
+			layer = layerOf(a.String())
+		}
+	}
+	for i := range min(ports, 255) {
+		h.Ports = append(h.Ports, device.Port{Number: i + 1, LinkLayer: layer})
+	}
+	return h
+}
+
+// layerOf reads RDMA_NLDEV_ATTR_DEV_PROTOCOL (drivers/infiniband/core/nldev.c, fill_dev_info).
+func layerOf(protocol string) device.LinkLayer {
+	switch protocol {
+	case "ib", "opa":
+		return device.InfiniBand
+	case "":
+		return ""
+	}
+	return device.Ethernet
+}
+
+func decodePort(p *device.Port, b []byte) {
+	for a := range nlmsg.Attrs(b) {
+		switch a.Type {
+		case attrLID:
+			p.LID = uint16(a.Uint32())
+		case attrSMLID:
+			p.SMLID = uint16(a.Uint32())
+		case attrPortState:
+			p.State = device.PortState(a.Uint8())
+		case attrPortPhys:
+			p.Phys = device.PhysState(a.Uint8())
+		case attrNetdevIndex:
+			p.Netdev = a.Uint32()
+		}
+	}
+}
+
+type missing struct{ error }
+
+func (m missing) Unwrap() []error { return []error{m.error, fs.ErrNotExist} }
+
+// notFound makes the answers for a device that is not in the namespace match fs.ErrNotExist: nldev says EINVAL.
+func notFound(err error) error {
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENODEV) {
+		return missing{err}
+	}
+	return err
+}

@@ -1,0 +1,185 @@
+package sandbox
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/fabric-cni/fabric-cni/internal/link"
+	"github.com/fabric-cni/fabric-cni/internal/netns"
+)
+
+var serial atomic.Int64
+
+// Netns is a network namespace of a test.
+type Netns struct {
+	Name string // for ip -n
+	Path string // /run/netns/NAME
+}
+
+// New creates a network namespace with its loopback up and without duplicate address detection, which takes a second or
+// two for each address; it is deleted when the test ends.
+func New(t testing.TB) Netns {
+	t.Helper()
+	n := Netns{Name: fmt.Sprintf("test%d", serial.Add(1))}
+	n.Path = "/run/netns/" + n.Name
+	Run(t, "ip", "netns", "add", n.Name)
+	t.Cleanup(func() { Run(t, "ip", "netns", "delete", n.Name) })
+	n.Sysctl(t, "net/ipv6/conf/default/accept_dad", "0")
+	n.IP(t, "link", "set", "lo", "up")
+	return n
+}
+
+// IP runs ip in the namespace and returns its output.
+func (n Netns) IP(t testing.TB, args ...string) string {
+	t.Helper()
+	return Run(t, "ip", append([]string{"-n", n.Name}, args...)...)
+}
+
+// JSON runs ip -j in the namespace and decodes its output into out.
+func (n Netns) JSON(t testing.TB, out any, args ...string) {
+	t.Helper()
+	s := n.IP(t, append([]string{"-j"}, args...)...)
+	if strings.TrimSpace(s) == "" {
+		s = "[]"
+	}
+	if err := json.Unmarshal([]byte(s), out); err != nil {
+		t.Fatalf("ip -j %v: %v: %s", args, err, s)
+	}
+}
+
+// Open opens the namespace for the test.
+func (n Netns) Open(t testing.TB) *netns.NS {
+	t.Helper()
+	ns, err := netns.Open(n.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ns.Close() })
+	return ns
+}
+
+// Link opens an rtnetlink connection into the namespace for the test.
+func (n Netns) Link(t testing.TB) *link.Conn {
+	t.Helper()
+	var c *link.Conn
+	err := n.Open(t).Do(func() (err error) {
+		c, err = link.Dial()
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// Veth makes a pair, with name in n and peer in other, both up.
+func (n Netns) Veth(t testing.TB, name string, other Netns, peer string) {
+	t.Helper()
+	n.IP(t, "link", "add", name, "type", "veth", "peer", "name", peer, "netns", other.Name)
+	n.IP(t, "link", "set", name, "up")
+	other.IP(t, "link", "set", peer, "up")
+	n.awaitLinkLocal(t, name)
+	other.awaitLinkLocal(t, peer)
+}
+
+func (n Netns) awaitLinkLocal(t testing.TB, name string) {
+	t.Helper()
+	Until(t, name+" has its link-local address", func() bool {
+		s := n.IP(t, "-6", "addr", "show", "dev", name)
+		return strings.Contains(s, "inet6 fe80:") && !strings.Contains(s, "tentative")
+	})
+}
+
+// Settled waits until no IPv6 address is tentative, which even without duplicate address detection each is for a
+// moment.
+func (n Netns) Settled(t testing.TB) {
+	t.Helper()
+	Until(t, "no address of "+n.Name+" is tentative", func() bool {
+		return !strings.Contains(n.IP(t, "-6", "addr", "show", "tentative"), "inet6")
+	})
+}
+
+// index is the ifindex in front of a netdev in ip's output: a move may change it.
+var index = regexp.MustCompile(`(?m)^\d+: `)
+
+// State is everything of the namespace that a plugin may change, as ip shows it.
+func (n Netns) State(t testing.TB) string {
+	t.Helper()
+	var b strings.Builder
+	for _, args := range [][]string{
+		{"-d", "link", "show"}, {"-d", "addr", "show"}, {"-4", "-d", "route", "show", "table", "all"},
+		{"-6", "-d", "route", "show", "table", "all"}, {"-4", "rule"}, {"-6", "rule"},
+	} {
+		out := slices.Collect(strings.Lines(index.ReplaceAllString(n.IP(t, args...), "")))
+		if slices.Contains(args, "route") {
+			slices.Sort(out) // the kernel lists equal ones in the order of their making
+		}
+		fmt.Fprintf(&b, "# ip %s\n%s", strings.Join(args, " "), strings.Join(out, ""))
+	}
+	return b.String()
+}
+
+// Run runs a command and returns its output.
+func Run(t testing.TB, name string, args ...string) string {
+	t.Helper()
+	var stderr strings.Builder
+	cmd := exec.Command(name, args...)
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s %s: %v: %s", name, strings.Join(args, " "), err, stderr.String())
+	}
+	return string(out)
+}
+
+// Until polls until f returns true, and fails the test when that takes too long.
+func Until(t testing.TB, what string, f func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !f(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain until %s", what)
+		}
+	}
+}
+
+// Batch runs many ip commands at once.
+func (n Netns) Batch(t testing.TB, commands string) {
+	t.Helper()
+	cmd := exec.Command("ip", "-n", n.Name, "-batch", "-")
+	cmd.Stdin = strings.NewReader(commands)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("ip -batch: %v: %s", err, out)
+	}
+}
+
+// Sysctl writes a file under /proc/sys.
+func (n Netns) Sysctl(t testing.TB, file, value string) {
+	t.Helper()
+	err := n.Open(t).Do(func() error { return os.WriteFile("/proc/sys/"+file, []byte(value), 0o644) })
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ReadSysctl reads a file under /proc/sys.
+func (n Netns) ReadSysctl(t testing.TB, file string) string {
+	t.Helper()
+	var b []byte
+	err := n.Open(t).Do(func() (err error) {
+		b, err = os.ReadFile("/proc/sys/" + file)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(b))
+}

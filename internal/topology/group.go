@@ -1,0 +1,187 @@
+package topology
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/fabric-cni/fabric-cni/pkg/device"
+)
+
+// key is what the ports of one fabric have in common.
+type key struct {
+	layer  device.LinkLayer
+	rate   float64
+	prefix string
+	sm     uint16
+}
+
+// Group sorts ports into fabrics and rails.
+//
+// InfiniBand ports belong together if subnet prefix, LID of the subnet manager and rate agree. Neither prefix nor LID
+// alone tells two subnets apart: nearly all use the prefix fe80:: and a subnet manager with LID 1 (opensm's defaults).
+// The rate is no property of a subnet, but a collective runs at the pace of its slowest port, so that a NAD with both
+// rates helps nobody. LIDs are unique within a subnet (IBTA 1.4, section 4.1.3): one that is seen twice proves two
+// subnets.
+//
+// Ethernet ports belong together by rate; their IP subnets are the rails.
+func Group(ports []Port) Fabrics {
+	ports = slices.Clone(ports)
+	slices.SortFunc(ports, order)
+	out := Fabrics{Fabrics: []Fabric{}}
+	groups := map[key][]Port{}
+	for _, p := range ports {
+		if why := unusable(&p); why != "" {
+			out.Left = append(out.Left, Left{p, why})
+			continue
+		}
+		k := key{layer: p.LinkLayer, rate: p.RateGb}
+		if p.LinkLayer == device.InfiniBand {
+			k.prefix, k.sm = p.Prefix, p.SMLID
+		}
+		groups[k] = append(groups[k], p)
+	}
+	keys := slices.SortedFunc(maps.Keys(groups), func(a, b key) int {
+		return cmp.Or(
+			-cmp.Compare(a.layer, b.layer),
+			-cmp.Compare(a.rate, b.rate),
+			cmp.Compare(a.prefix, b.prefix),
+			cmp.Compare(a.sm, b.sm),
+		)
+	})
+	names := nameKeys(keys)
+	for i, k := range keys {
+		f := Fabric{Name: names[i], LinkLayer: k.layer, RateGb: k.rate, Prefix: k.prefix, SMLID: k.sm}
+		f.Reason = why(k, keys, names)
+		if k.layer == device.InfiniBand {
+			f.infiniband(groups[k])
+		} else {
+			f.ethernet(groups[k])
+		}
+		out.Fabrics = append(out.Fabrics, f)
+	}
+	return out
+}
+
+// order is that of the hardware: node, PF, kind (PF before VF and SF), function, port.
+func order(a, b Port) int {
+	return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.slot(), b.slot()), cmp.Compare(a.Kind, b.Kind),
+		cmp.Compare(a.PCI, b.PCI), natural(a.HCA, b.HCA), cmp.Compare(a.Port, b.Port))
+}
+
+// slot is the place of the port's hardware in its node.
+func (p *Port) slot() string {
+	s := cmp.Or(p.Slot, p.PCI)
+	if s == "" {
+		return p.HCA + "/" + utoa(p.Port)
+	}
+	return s + "/" + utoa(p.Port)
+}
+
+// unusable tells why a port is in no fabric; empty: it is in one.
+func unusable(p *Port) string {
+	switch {
+	case p.State == device.PortDown || p.State == device.PortNop:
+		return "Down (physical state " + p.Phys.String() + "): " + downCause(p.Phys)
+	case p.State == device.PortInit:
+		return "Init: the link is up, but no subnet manager has configured the port"
+	case p.State != device.PortActive:
+		return p.State.String() + ": carries no traffic yet"
+	case p.Bond != "":
+		return "part of bond " + p.Bond + ": it carries the node's own traffic (storage, bootstrap); no rail of its own"
+	case p.Primary:
+		return "carries the node's default route: the node policy keeps it on the host"
+	case p.LinkLayer != device.InfiniBand && p.LinkLayer != device.Ethernet:
+		return "its link layer is unknown"
+	}
+	return ""
+}
+
+func downCause(s device.PhysState) string {
+	switch s {
+	case device.PhysPolling, device.PhysSleep:
+		return "no peer answers: cable, transceiver or switch port"
+	case device.PhysDisabled:
+		return "disabled by the administrator, or by the VF's link state"
+	case device.PhysLinkUp:
+		return "the link is up, the port is not: firmware, or the VF's link state"
+	}
+	return "the link is not up"
+}
+
+// nameKeys gives each fabric a name that is short and says what a user looks for first.
+func nameKeys(keys []key) []string {
+	count := map[string]int{}
+	names := make([]string, len(keys))
+	for i, k := range keys {
+		layer := "ib"
+		if k.layer == device.Ethernet {
+			layer = "roce"
+		}
+		names[i] = layer + "-" + strings.ReplaceAll(rate(k.rate), ".", "p") + "g"
+		count[names[i]]++
+	}
+	next := map[string]int{}
+	for i, n := range names {
+		if count[n] > 1 {
+			names[i] = n + "-" + letters(next[n])
+			next[n]++
+		}
+	}
+	return names
+}
+
+// letters counts a, b, ..., z, aa.
+func letters(i int) string {
+	if i < 26 {
+		return string(rune('a' + i))
+	}
+	return letters(i/26-1) + letters(i%26)
+}
+
+// why says what the ports have in common, and what keeps them apart from other fabrics.
+func why(k key, all []key, names []string) string {
+	var b strings.Builder
+	if k.layer == device.InfiniBand {
+		fmt.Fprintf(&b, "InfiniBand, subnet prefix %s, subnet manager at LID %d, %s Gb/s", k.prefix, k.sm, rate(k.rate))
+	} else {
+		fmt.Fprintf(&b, "Ethernet, %s Gb/s", rate(k.rate))
+	}
+	for i, o := range all {
+		if o == k || o.layer != k.layer {
+			continue
+		}
+		var differ []string
+		if o.prefix != k.prefix {
+			differ = append(differ, "subnet prefix "+o.prefix)
+		}
+		if o.sm != k.sm {
+			differ = append(differ, "subnet manager at LID "+strconv.Itoa(int(o.sm)))
+		}
+		if o.rate != k.rate {
+			differ = append(differ, rate(o.rate)+" Gb/s")
+		}
+		fmt.Fprintf(&b, "; %s has %s", names[i], strings.Join(differ, ", "))
+	}
+	return b.String()
+}
+
+func rate(gb float64) string { return strconv.FormatFloat(gb, 'f', -1, 64) }
+
+func utoa(n uint32) string { return strconv.FormatUint(uint64(n), 10) }
+
+func sorted(set map[string]bool) []string { return slices.Sorted(maps.Keys(set)) }
+
+// natural compares names whose numbers count as numbers: mlx5_2 before mlx5_10.
+func natural(a, b string) int {
+	x, y := strings.TrimRight(a, "0123456789"), strings.TrimRight(b, "0123456789")
+	if x != y {
+		return cmp.Compare(a, b)
+	}
+	n, _ := strconv.Atoi(a[len(x):])
+	m, _ := strconv.Atoi(b[len(y):])
+	return cmp.Or(cmp.Compare(n, m), cmp.Compare(a, b))
+}

@@ -1,0 +1,158 @@
+package topology
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// infiniband makes rails by the place of the hardware and looks for signs that they are subnets of their own.
+func (f *Fabric) infiniband(ports []Port) {
+	f.Rails = bySlot(ports)
+	at := map[uint16]Port{}
+	for _, p := range ports {
+		if p.LID == 0 || p.Kind == "VF" || p.Kind == "SF" { // some firmware shows a VF with its PF's LID
+			continue
+		}
+		if q, ok := at[p.LID]; ok && (q.Node != p.Node || q.slot() != p.slot()) {
+			f.Planes = true
+			f.Warnings = append(f.Warnings, fmt.Sprintf(
+				"LID %d is on %s %s and on %s %s: LIDs are unique in a subnet, so these ports are in different "+
+					"ones; the rails are taken for planes that do not reach each other",
+				p.LID,
+				q.Node,
+				q.Name(),
+				p.Node,
+				p.Name(),
+			))
+			return
+		}
+		at[p.LID] = p
+	}
+}
+
+// ethernet makes rails by IP subnet where there are addresses, by the place of the hardware otherwise.
+func (f *Fabric) ethernet(ports []Port) {
+	nets := map[netip.Prefix][]Port{}
+	var bare []Port
+	for _, p := range ports {
+		if s, ok := subnet(&p); ok {
+			nets[s] = append(nets[s], p)
+		} else {
+			bare = append(bare, p)
+		}
+	}
+	shared := sharedSubnets(nets)
+	f.Warnings = append(f.Warnings, shared...)
+	if len(nets) == 0 || len(bare) > 0 || len(shared) > 0 {
+		f.Rails = bySlot(ports)
+		if len(nets) > 0 && len(bare) > 0 {
+			f.Warnings = append(
+				f.Warnings,
+				fmt.Sprintf(
+					"%d of %d ports have no IP address, so rails go by the place of the hardware, not by subnet",
+					len(bare),
+					len(ports),
+				),
+			)
+		}
+		return
+	}
+	subnets := slices.SortedFunc(maps.Keys(nets), func(a, b netip.Prefix) int {
+		return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
+	})
+	f.Planes = len(subnets) > 1
+	for i, s := range subnets {
+		f.Rails = append(f.Rails, Rail{Index: i, Subnet: []netip.Prefix{s}, Ports: nets[s],
+			Reason: "addresses in " + s.String()})
+	}
+}
+
+// subnet is the first global IP subnet of a port.
+func subnet(p *Port) (netip.Prefix, bool) {
+	for _, a := range p.Addrs {
+		if a.IsValid() && !a.Addr().IsLinkLocalUnicast() && !a.Addr().IsLoopback() {
+			return a.Masked(), true
+		}
+	}
+	return netip.Prefix{}, false
+}
+
+// sharedSubnets reports nodes with two ports in one subnet: the kernel answers ARP for either address on either port,
+// and sends everything through one of them.
+func sharedSubnets(nets map[netip.Prefix][]Port) (warnings []string) {
+	for s, ports := range nets {
+		on := map[string][]string{}
+		for _, p := range ports {
+			if p.Kind != "VF" && p.Kind != "SF" {
+				on[p.Node] = append(on[p.Node], cmp.Or(p.Netdev, p.Name()))
+			}
+		}
+		for node, names := range on {
+			if len(names) > 1 {
+				warnings = append(
+					warnings,
+					fmt.Sprintf(
+						"node %s has %s in one subnet, %s: traffic of all leaves through one of them; give each "+
+							"rail its own subnet, or set \"routing\": {\"sourceBased\": true}",
+						node,
+						strings.Join(names, ", "),
+						s,
+					),
+				)
+			}
+		}
+	}
+	slices.Sort(warnings)
+	return warnings
+}
+
+// bySlot makes rails by PCI address where one node has every place that any node has: then a port that is down on one
+// node does not shift the rails behind it. Otherwise (nodes of different make, or one port of two is cabled and not the
+// same one everywhere) the n-th port of a node is rail n.
+func bySlot(ports []Port) []Rail {
+	all, perNode := map[string]bool{}, map[string]map[string]bool{}
+	for _, p := range ports {
+		all[p.slot()] = true
+		if perNode[p.Node] == nil {
+			perNode[p.Node] = map[string]bool{}
+		}
+		perNode[p.Node][p.slot()] = true
+	}
+	most := 0
+	for _, slots := range perNode {
+		most = max(most, len(slots))
+	}
+	index := func(p *Port) (int, string) {
+		i, _ := slices.BinarySearch(sorted(perNode[p.Node]), p.slot())
+		return i, "port " + utoa(
+			uint32(i+1),
+		) + " of each node, in PCI order, that is Active in this fabric" // the nodes differ
+	}
+	if most == len(all) {
+		places := sorted(all)
+		where := "in PCI order: "
+		if len(perNode) > 1 {
+			where = "the same place in every node: "
+		}
+		index = func(p *Port) (int, string) {
+			i, _ := slices.BinarySearch(places, p.slot())
+			place, port, _ := strings.Cut(places[i], "/")
+			return i, where + place + " port " + port
+		}
+	}
+	rails := make([]Rail, most)
+	for _, p := range ports {
+		i, why := index(&p)
+		r := &rails[i]
+		r.Index, r.Reason = i, why
+		r.Ports = append(r.Ports, p)
+		if s, ok := subnet(&p); ok && !slices.Contains(r.Subnet, s) {
+			r.Subnet = append(r.Subnet, s)
+		}
+	}
+	return rails
+}
