@@ -221,7 +221,7 @@ func (r *Runner) moveNetdev(ctx context.Context, s plan.MoveNetdev) error {
 		r.Undo.Push("move of netdev "+s.Netdev.Name, func() error { return r.putBack(s) })
 	}
 	if moved && errors.Is(err, unix.EEXIST) {
-		err = squeeze(side, index, ch)
+		err = moveDroppingAltNames(side, index, ch)
 	}
 	if errors.Is(err, unix.EEXIST) {
 		return r.rename(ctx, s.To, s.Name, ch.Flags)

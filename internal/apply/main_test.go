@@ -89,7 +89,7 @@ func (b *bench) same(t *testing.T) {
 // take moves the device into the pod as net1.
 func (b *bench) take(t *testing.T) {
 	t.Helper()
-	if err := b.runner.Run(t.Context(), plan.Take(&netconf.Config{}, "net1", nil, b.was)); err != nil {
+	if err := b.runner.Run(t.Context(), plan.Attach(&netconf.Config{}, "net1", nil, b.was)); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -67,7 +67,7 @@ func (r *Runner) setLink(ctx context.Context, s plan.SetLink) error {
 //
 // On the host several devices may be on their way home at once, each under the name of another. So each steps aside, to
 // a temporary name, as soon as its own is taken: whoever waits for the one it had gets it. Only a device that nobody is
-// at work on has to be made to (see Displace).
+// at work on has to be made to (see EvictName).
 func (r *Runner) rename(ctx context.Context, in plan.Side, name string, flags uint32) error {
 	r.index = 0
 	side, index, err := r.on(in)
@@ -102,7 +102,7 @@ func (r *Runner) rename(ctx context.Context, in plan.Side, name string, flags ui
 				return false, err
 			}
 		}
-		yields, err := r.displace(in, holder)
+		yields, err := r.evictName(in, holder)
 		if err == nil && !yields && time.Now().After(patience) {
 			err = taken
 		}
@@ -120,14 +120,14 @@ func (r *Runner) rename(ctx context.Context, in plan.Side, name string, flags ui
 // temporary is a name that no other device is given.
 func temporary(index int) string { return "fabric" + strconv.Itoa(index) }
 
-// displace gives the holder of a name that is not its own a temporary one: two devices that came home with each other's
-// names can be put right only this way. The holder gets its own name when it is settled itself. It tells whether the
-// holder's name will be free, now or when the call that is at work on the holder has finished.
-func (r *Runner) displace(in plan.Side, holder *device.Netdev) (bool, error) {
-	if in != plan.Host || r.Displace == nil || holder.Address == r.netdev.Address {
+// evictName gives the holder of a name that is not its own a temporary one: two devices that came home with each
+// other's names can be put right only this way. The holder gets its own name when it is returned itself. The result
+// says whether the holder's name will be free, now or when the call that works on the holder has finished.
+func (r *Runner) evictName(in plan.Side, holder *device.Netdev) (bool, error) {
+	if in != plan.Host || r.EvictName == nil || holder.Address == r.netdev.Address {
 		return false, nil
 	}
-	return r.Displace(holder, func() error {
+	return r.EvictName(holder, func() error {
 		now, err := r.Host.Link.ByIndex(holder.Index)
 		if err != nil || now.Name != holder.Name {
 			return ignoreMissing(err)
@@ -144,9 +144,10 @@ func (r *Runner) displace(in plan.Side, holder *device.Netdev) (bool, error) {
 	})
 }
 
-// squeeze moves a netdev whose name, or one of whose altnames, is taken on the other side. The altnames stay behind:
-// what the snapshot has of them is put back later. Under a temporary name the device is at least where it belongs.
-func squeeze(side *Side, index int, ch link.Change) error {
+// moveDroppingAltNames moves a netdev whose name, or one of whose altnames, is taken on the other side. The altnames
+// stay behind: those in the snapshot are put back later. Under a temporary name the device is at least where it
+// belongs.
+func moveDroppingAltNames(side *Side, index int, ch link.Change) error {
 	n, err := side.Link.ByIndex(index)
 	if errors.Is(err, fs.ErrNotExist) {
 		return unix.EEXIST // it did move, under the name it had, and only then failed over the new one

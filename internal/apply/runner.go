@@ -30,10 +30,10 @@ type Runner struct {
 	Pod  *Side // nil when the pod's namespace is gone
 	Undo undo.Stack
 
-	// Displace calls act, which takes the name of a netdev on the host away, if that netdev is another attachment's on
-	// its way home, has a name that is not its own, and no call is at work on it. It tells whether the netdev is such
-	// an attachment's: then the name will be free sooner or later. Nil: never.
-	Displace func(holder *device.Netdev, act func() error) (bool, error)
+	// EvictName calls act, which gives a netdev on the host another name, if that netdev is another attachment's on its
+	// way home, has a name that is not its own, and no call works on it. The result says whether the netdev is such an
+	// attachment's: then the name will be free sooner or later. Nil: never.
+	EvictName func(holder *device.Netdev, act func() error) (bool, error)
 
 	// Renumbering waits until no other call on the node does what gives out numbers of character devices, and holds
 	// others off until done is called. Nil: the caller is alone.

@@ -42,7 +42,7 @@ func (e *RestoreError) Unwrap() error { return e.Err }
 // namespace is gone it waits until the kernel has brought the devices back. It returns ErrGone when they can't come,
 // the context's error when they did not, and a RestoreError when they are home with something missing.
 func (r *Runner) Settle(ctx context.Context, h Home) error {
-	back := &Runner{Host: r.Host, Pod: r.Pod, Displace: r.Displace, Renumbering: r.Renumbering}
+	back := &Runner{Host: r.Host, Pod: r.Pod, EvictName: r.EvictName, Renumbering: r.Renumbering}
 	var missing []error
 	if h.VF != nil && h.VF.Rebind {
 		if err := back.settleGUIDs(ctx, h.VF); err != nil {
@@ -172,7 +172,7 @@ func (r *Runner) settleNetdev(ctx context.Context, h Home) error {
 		return err
 	}
 	var errs []error
-	if wider := plan.Widen(h.Side, h.Netdev, have); len(wider) > 0 {
+	if wider := plan.RestoreMinMTU(h.Side, h.Netdev, have); len(wider) > 0 {
 		errs = append(errs, r.Run(ctx, wider))
 		if have, err = r.Current(); err != nil {
 			return err

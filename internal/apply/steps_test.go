@@ -142,7 +142,7 @@ func TestMoveFails(t *testing.T) {
 				b.pod.IP(t, strings.Fields(c)...)
 			}
 			podBefore := b.pod.State(t)
-			err := b.runner.Run(t.Context(), plan.Take(&netconf.Config{}, "net1", nil, b.was))
+			err := b.runner.Run(t.Context(), plan.Attach(&netconf.Config{}, "net1", nil, b.was))
 			if !errors.Is(err, ErrNameTaken) {
 				t.Errorf("got %v, want %v", err, ErrNameTaken)
 			}
@@ -180,7 +180,7 @@ func TestRunStopsWhenTimeIsUp(t *testing.T) {
 	b := newBench(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	err := b.runner.Run(ctx, plan.Take(&netconf.Config{}, "net1", nil, b.was))
+	err := b.runner.Run(ctx, plan.Attach(&netconf.Config{}, "net1", nil, b.was))
 	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "move-netdev") {
 		t.Errorf("got %v", err)
 	}

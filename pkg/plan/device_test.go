@@ -131,7 +131,7 @@ func dualStack() *Addressing {
 
 // add is a whole ADD as the plugin calls for it.
 func add(cfg netconf.Config, h *device.HCA, was, have *device.Netdev, ip *Addressing) []Step {
-	steps := Take(&cfg, "net1", h, was)
+	steps := Attach(&cfg, "net1", h, was)
 	if was == nil {
 		return steps
 	}

@@ -58,7 +58,7 @@ func plans() map[string][]Step {
 			[]Step{CreateChild{Master: *pf, Name: "net1", PKey: 0xffff, Group: 1 << 30}},
 			Configure(&netconf.Config{MTU: 4092}, nil, recreated("net1"), nil)...),
 		"add-chained-ipoib": append(
-			Take(&netconf.Config{}, "net1", pfHCA, pf),
+			Attach(&netconf.Config{}, "net1", pfHCA, pf),
 			Restore(Pod, moved(pf, "net1"), recreated("net1"), 0)...),
 		"add-ipv6-disabled":      Address(&netconf.Config{}, dualStack(), noIPv6(pod)),
 		"bring-ipoib":            Bring(at(pfHCA, Pod, inPod, Pod), Host, Host, pf),

@@ -46,10 +46,10 @@ func PutNetdev(w Where, to Side, was *device.Netdev) []Step {
 	return append(steps, MoveNetdev{Netdev: *w.Netdev, To: to, Name: was.Name})
 }
 
-// Widen returns the step that has to come before a netdev is looked at for Restore: below 1280 bytes, the least that
-// IPv6 works with, the kernel takes all IPv6 settings from it, and refuses to hear of any (net/ipv6/addrconf.c,
+// RestoreMinMTU returns the step that has to come before a netdev is compared with its snapshot: below 1280 bytes, the
+// least that IPv6 works with, the kernel removes all IPv6 settings and rejects new ones (net/ipv6/addrconf.c,
 // addrconf_notify and inet6_validate_link_af).
-func Widen(side Side, was, have *device.Netdev) []Step {
+func RestoreMinMTU(side Side, was, have *device.Netdev) []Step {
 	const least = 1280
 	if have.MTU >= least || was.MTU < least {
 		return nil

@@ -15,12 +15,12 @@ type VFChange struct {
 	Rebind bool            // the driver has to be bound again for the GUIDs to count
 }
 
-// TakeVF returns the steps that give a VF what the configuration asks for. They come before the VF moves: the settings
+// AttachVF returns the steps that give a VF what the configuration asks for. They come before the VF moves: the settings
 // are made on the PF, which stays, and the driver finds the new GUIDs only when it is bound, which happens on the host.
 //
 // hca and netdev are the VF's faces, nil for one that has none (vfio-pci). The driver is rebound only when a GUID
 // really changes: that takes seconds on real hardware and renames what it touches.
-func TakeVF(cfg *netconf.VF, vf *device.VF, hca *device.HCA, netdev *device.Netdev) VFChange {
+func AttachVF(cfg *netconf.VF, vf *device.VF, hca *device.HCA, netdev *device.Netdev) VFChange {
 	var c VFChange
 	to, asked := wantedVF(cfg, &vf.VFAttrs)
 	c.To = to

@@ -115,7 +115,7 @@ func TestTakeVF(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			c := TakeVF(&tt.cfg, tt.vf, tt.hca, tt.netdev)
+			c := AttachVF(&tt.cfg, tt.vf, tt.hca, tt.netdev)
 			if diff := cmp.Diff(strings.Join(tt.want, "\n"), strings.TrimSpace(Print(c.Steps))); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}

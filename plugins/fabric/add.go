@@ -129,7 +129,7 @@ func (c *call) attach(e *journal.Entry) *attachment {
 	a := &attachment{
 		call:   c,
 		entry:  e,
-		runner: apply.Runner{Host: c.host, Pod: c.pod, Displace: c.displace, Renumbering: c.renumbering},
+		runner: apply.Runner{Host: c.host, Pod: c.pod, EvictName: c.evictName, Renumbering: c.renumbering},
 	}
 	if a.err = c.store.Save(e); a.err != nil {
 		return a
@@ -168,7 +168,7 @@ func (a *attachment) device(lock *journal.Lock) (*result.Result, error) {
 		hca = t
 		a.runner.Track(hca, e.Netdev)
 	}
-	if err := a.runner.Run(ctx, plan.Take(a.cfg, a.key.IfName, hca, e.Netdev)); err != nil {
+	if err := a.runner.Run(ctx, plan.Attach(a.cfg, a.key.IfName, hca, e.Netdev)); err != nil {
 		return nil, err
 	}
 	lock.Unlock()
@@ -315,9 +315,9 @@ func (c *call) forget(e *journal.Entry) error {
 	return c.store.Remove(e.Key)
 }
 
-// displace is apply.Runner's Displace. The holder's lock is not waited for: the call that has it gives the name up by
+// evictName is apply.Runner's EvictName. The holder's lock is not waited for: the call that has it gives the name up by
 // itself, and may be waiting for ours.
-func (c *call) displace(holder *device.Netdev, act func() error) (bool, error) {
+func (c *call) evictName(holder *device.Netdev, act func() error) (bool, error) {
 	claim := holder.Address.String()
 	owner, ok, err := c.store.Owner(claim)
 	if err != nil || !ok {

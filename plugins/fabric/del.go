@@ -116,7 +116,7 @@ func (c *call) bringHome(e *journal.Entry, release func()) error {
 		release()
 		return err
 	}
-	r := &apply.Runner{Host: c.host, Pod: pod, Displace: c.displace, Renumbering: c.renumbering}
+	r := &apply.Runner{Host: c.host, Pod: pod, EvictName: c.evictName, Renumbering: c.renumbering}
 	if e.Kind == journal.KindIPoIB {
 		defer release()
 		if err := c.removeChild(r, e); err != nil {

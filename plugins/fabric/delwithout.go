@@ -74,7 +74,7 @@ func (c *call) bringFound(claims []string) error {
 	}
 	ctx, cancel := bounded(homeWait)
 	defer cancel()
-	r := &apply.Runner{Host: c.host, Pod: c.pod, Displace: c.displace, Renumbering: c.renumbering}
+	r := &apply.Runner{Host: c.host, Pod: c.pod, EvictName: c.evictName, Renumbering: c.renumbering}
 	r.Track(nil, n)
 	rules, err := c.pod.Link.Rules()
 	if err != nil {
@@ -107,7 +107,7 @@ func (c *call) mendHome(claims []string, child bool) error {
 		if err != nil {
 			return err
 		}
-		r := &apply.Runner{Host: c.host, Displace: c.displace, Renumbering: c.renumbering}
+		r := &apply.Runner{Host: c.host, EvictName: c.evictName, Renumbering: c.renumbering}
 		switch {
 		case n != nil && n.IsIPoIBChild():
 			r.Track(nil, n)

@@ -127,7 +127,7 @@ func (c *call) previewDevice(out *Preview, ips *plan.Addressing) error {
 	if move {
 		hca = dev.HCA
 	}
-	out.Add = append(v.steps(), plan.Take(c.cfg, c.key.IfName, hca, dev.Netdev)...)
+	out.Add = append(v.steps(), plan.Attach(c.cfg, c.key.IfName, hca, dev.Netdev)...)
 	if dev.Netdev == nil {
 		out.Del = append(plan.Bring(plan.Where{HCA: hca, HCASide: plan.Pod}, plan.Host, plan.Host, nil), v.back()...)
 		return nil
@@ -221,7 +221,7 @@ func (c *call) previewRDMA(out *Preview) error {
 		return nil
 	}
 	out.refuse(c.childlessHCA(dev))
-	out.Add = plan.Take(c.cfg, nameOf(dev.Netdev), dev.HCA, dev.Netdev)
+	out.Add = plan.Attach(c.cfg, nameOf(dev.Netdev), dev.HCA, dev.Netdev)
 	where := plan.Where{HCA: dev.HCA, HCASide: plan.Pod}
 	var was *device.Netdev
 	if dev.Netdev != nil && dev.Netdev.IsIPoIB() { // the move destroys it: a new one gets what it had

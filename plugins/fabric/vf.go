@@ -130,7 +130,7 @@ func (c *call) virtual(dev *inventory.Device) (*virtual, error) {
 		}
 		return nil, nil
 	}
-	v := &virtual{vf: vf, change: plan.TakeVF(want, vf, dev.HCA, dev.Netdev), guid: want.GUID}
+	v := &virtual{vf: vf, change: plan.AttachVF(want, vf, dev.HCA, dev.Netdev), guid: want.GUID}
 	return v, c.guids(dev, v)
 }
 

@@ -9,12 +9,12 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 )
 
-// Take returns the steps that bring the device into the pod and up, ready for Configure.
+// Attach returns the steps that bring the device into the pod and up, ready for Configure.
 //
 // The RDMA device goes first: its move destroys the IPoIB netdev, in whatever namespace, and makes a new one, on the
 // host up to Linux 6.16 and in the pod since 6.17. The new netdev is then moved and named in one message: one grace
 // period, no moment under a wrong name in the pod, nothing for udev to race with.
-func Take(cfg *netconf.Config, ifName string, hca *device.HCA, netdev *device.Netdev) []Step {
+func Attach(cfg *netconf.Config, ifName string, hca *device.HCA, netdev *device.Netdev) []Step {
 	var steps []Step
 	if hca != nil {
 		steps = append(steps, MoveRDMA{HCA: *hca, To: Pod})
