@@ -14,6 +14,7 @@ import (
 	"github.com/k8snetworkplumbingwg/whereabouts/pkg/config"
 	"github.com/k8snetworkplumbingwg/whereabouts/pkg/types"
 
+	"github.com/fabric-cni/fabric-cni/internal/ipam/pool"
 	"github.com/fabric-cni/fabric-cni/internal/ipam/whereabouts"
 )
 
@@ -80,10 +81,8 @@ func TestAsWhereabouts(t *testing.T) {
 		var got []string
 		for _, r := range c.Ranges {
 			all := r.Free.Ranges()
-			got = append(
-				got,
-				fmt.Sprintf("%s %d %s-%s", r.Prefix, whereabouts.Count(r.Free), all[0].From(), all[len(all)-1].To()),
-			)
+			got = append(got,
+				fmt.Sprintf("%s %d %s-%s", r.Prefix, pool.Count(r.Free), all[0].From(), all[len(all)-1].To()))
 		}
 		if strings.Join(got, ", ") != strings.Join(want, ", ") {
 			t.Errorf("%s: %q, whereabouts gives %q", ipam, got, want)
