@@ -12,6 +12,7 @@ RUN go mod download
 COPY cmd/fabric cmd/fabric
 COPY cmd/fabric-agent cmd/fabric-agent
 COPY cmd/fabricctl cmd/fabricctl
+COPY internal internal
 COPY pkg pkg
 COPY plugins plugins
 RUN go build -trimpath -ldflags "-s -w -buildid= -X main.version=$VERSION" -o /out/usr/bin/ ./cmd/fabric-agent ./cmd/fabricctl && \

@@ -99,7 +99,7 @@ demo: ## a node with four rails, two pods, and back, in the lab (DEMOKERNEL)
 cover: ## statement coverage of the tests that need no lab, to build/cover.html
 	@$(SETUP) test
 	@mkdir -p build
-	$(GO) test -coverprofile=build/cover.out -coverpkg=./pkg/...,./plugins/... ./pkg/... ./plugins/... ./cmd/...
+	$(GO) test -coverprofile=build/cover.out -coverpkg=./pkg/...,./internal/...,./plugins/... ./pkg/... ./internal/... ./plugins/... ./cmd/...
 	@$(GO) tool cover -html=build/cover.out -o build/cover.html
 	@$(GO) tool cover -func=build/cover.out | tail -n 1
 

@@ -20,7 +20,7 @@ fi
 # the tests run once as shipped and once, for the packages that know failpoints, with them.
 list=$($go list ./...)
 mapfile -t packages < <(grep -v /integration/ <<<"$list")
-mapfile -t tagged < <(grep -rlE --include='*.go' '^//go:build .*\bfailpoint\b' cmd pkg plugins 2>/dev/null |
+mapfile -t tagged < <(grep -rlE --include='*.go' '^//go:build .*\bfailpoint\b' cmd internal pkg plugins 2>/dev/null |
   sed 's|^|./|; s|/[^/]*$||' | sort -u)
 
 echo "test-unit: ${#packages[@]} packages ${race[*]}"
