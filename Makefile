@@ -62,11 +62,12 @@ bench-cluster: ## pods with four rails each, attached and detached at once, besi
 lint: check ## golangci-lint with and without build tags, then the checks
 	@scripts/lint.sh
 
-check: ## the checks no linter has: file length, package names, skips, paths, shell scripts
+check: ## the checks no linter has: file length, package names, skips, paths, pages, shell scripts
 	@$(SETUP) lint
 	@scripts/check-files.sh
 	@scripts/check-skips.sh
 	@scripts/check-paths.sh
+	@scripts/check-docs.sh
 	@scripts/check-shell.sh
 
 .PHONY: check-binary fuzz-short

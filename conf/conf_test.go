@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/fabric-cni/fabric-cni/internal/agent/settings"
 	"github.com/fabric-cni/fabric-cni/internal/policy"
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 )
@@ -26,7 +27,7 @@ type want struct {
 	IPAM     string
 }
 
-// files are all files but this one. A new one needs its line.
+// files are all files but the tests. A new one needs its line.
 var files = map[string]want{
 	"ib-rail0.conflist":    {"ib-rail0", netconf.ModeDevice, netconf.RDMAAuto, netconf.ByName, "host-local"},
 	"ib-rail1.conflist":    {"ib-rail1", netconf.ModeDevice, netconf.RDMAAuto, netconf.ByName, "host-local"},
@@ -45,7 +46,7 @@ var files = map[string]want{
 }
 
 func TestFiles(t *testing.T) {
-	seen := map[string]bool{"conf_test.go": true}
+	seen := map[string]bool{"conf_test.go": true, "docs_test.go": true}
 	err := filepath.WalkDir(".", func(file string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || seen[file] {
 			return err
@@ -159,27 +160,53 @@ func nadConfig(t *testing.T, text string) string {
 	return config
 }
 
-// TestDocumentation parses the configurations that are printed in the documentation.
+// TestDocumentation parses the configurations that pages print: of the plugin, of the node policy and of the agent.
 func TestDocumentation(t *testing.T) {
-	pages, err := filepath.Glob("../docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	fence := regexp.MustCompile("(?s)```json\n(.*?)```")
-	for _, page := range append(pages, "../README.md") {
-		b, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, block := range fence.FindAllStringSubmatch(string(b), -1) {
-			if !strings.Contains(block[1], `"fabric"`) {
-				continue
+	fence := regexp.MustCompile("(?s)```(json|yaml)\n(.*?)```")
+	parsed := map[string]int{}
+	for page, text := range pages(t) {
+		for _, m := range fence.FindAllStringSubmatch(text, -1) {
+			kind, block := m[1], m[2]
+			var err error
+			switch {
+			case strings.Contains(block, `"fabric"`):
+				kind = "plugin"
+				err = parseAll(plugins(t, block))
+			case kind == "json" && page == "docs/policy.md":
+				kind = "policy"
+				err = loadPolicy(t, block)
+			case kind == "yaml" && strings.Contains(block, "fabrics:\n"):
+				kind = "settings"
+				_, err = settings.Parse([]byte(block))
 			}
-			for _, config := range plugins(t, block[1]) {
-				if _, err := netconf.Parse(config, add); err != nil {
-					t.Errorf("%s: %v in\n%s", page, err, block[1])
-				}
+			parsed[kind]++
+			if err != nil {
+				t.Errorf("%s: %v in\n%s", page, err, block)
 			}
 		}
 	}
+	for _, kind := range []string{"plugin", "policy", "settings"} {
+		if parsed[kind] == 0 {
+			t.Errorf("no page has a configuration of kind %s: %v", kind, parsed)
+		}
+	}
+}
+
+func parseAll(configs [][]byte) error {
+	for _, config := range configs {
+		if _, err := netconf.Parse(config, add); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func loadPolicy(t *testing.T, text string) error {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "policy.json")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		return err
+	}
+	_, err := policy.Load(file)
+	return err
 }
