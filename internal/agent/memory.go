@@ -12,6 +12,7 @@ import (
 
 	"github.com/fabric-cni/fabric-cni/internal/agent/settings"
 	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
+	"github.com/fabric-cni/fabric-cni/internal/atomicfile"
 )
 
 // memory is what an agent that starts again has to know of the one before. It is a file of the state directory: a
@@ -51,10 +52,7 @@ func (l *looker) save() {
 		if old, rerr := os.ReadFile(l.memoryFile()); rerr == nil && bytes.Equal(old, b) {
 			return
 		}
-		tmp := l.memoryFile() + ".tmp"
-		if err = os.WriteFile(tmp, b, 0o600); err == nil {
-			err = os.Rename(tmp, l.memoryFile())
-		}
+		err = atomicfile.File{Path: l.memoryFile(), Mode: 0o600}.Write(b)
 	}
 	if err != nil {
 		l.log.Error("cannot keep what the next agent should know", "error", err)

@@ -10,6 +10,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/fabric-cni/fabric-cni/internal/atomicfile"
 )
 
 // Dirs are the places a file may be in: its path comes from the configuration, and is written as root.
@@ -108,25 +110,12 @@ func Save(path string, d PCI) error {
 	return Write(path, after)
 }
 
-// Write puts a file in place, readable for everybody: seen whole or not at all. It makes the directory.
+// Write puts a file in place, readable for everybody: readers see it whole or not at all. It creates the directory.
 func Write(path string, content []byte) error {
-	if err := os.MkdirAll(
-		filepath.Dir(path),
-		0o755,
-	); err != nil { //nolint:gosec // as Multus makes it: device plugins read here
+	// As Multus creates it: device plugins read in this directory.
+	f := atomicfile.File{Path: path, Mode: 0o644, DirMode: 0o755, Temp: ".fabric-*"}
+	if err := f.Write(content); err != nil {
 		return fmt.Errorf("save device information: %w", err)
-	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".fabric-")
-	if err != nil {
-		return fmt.Errorf("save device information: %w", err)
-	}
-	_, err = tmp.Write(content)
-	err = errors.Join(err, tmp.Chmod(0o644), tmp.Close())
-	if err == nil {
-		err = os.Rename(tmp.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("save device information: %w", err), os.Remove(tmp.Name()))
 	}
 	return nil
 }

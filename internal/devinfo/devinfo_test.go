@@ -42,7 +42,10 @@ func TestMerge(t *testing.T) {
 
 // The path comes from a configuration that anybody may write.
 func TestPlace(t *testing.T) {
-	for _, path := range []string{"/etc/passwd", "/var/run/k8s.cni.cncf.io/devinfo/cni/../../x", "/var/run/k8s.cni.cncf.io/devinfo/cni/", "x/y", "..", ".x", "", "/"} {
+	for _, path := range []string{
+		"/etc/passwd", "/var/run/k8s.cni.cncf.io/devinfo/cni/../../x", "/var/run/k8s.cni.cncf.io/devinfo/cni/",
+		"x/y", "..", ".x", "", "/",
+	} {
 		if err := Save(path, PCI{}); !errors.Is(err, ErrPlace) {
 			t.Errorf("Save(%q): %v", path, err)
 		}
@@ -64,8 +67,8 @@ func TestSaveRemove(t *testing.T) {
 			}
 		}
 		b, err := os.ReadFile(filepath.Join(dir, "net-pod-net1.json"))
-		if want := `{"pci":{"pci-address":"0000:01:00.1","rdma-device":"mlx5_0"},"type":"pci","version":"1.1.0"}`; err != nil ||
-			string(b) != want {
+		want := `{"pci":{"pci-address":"0000:01:00.1","rdma-device":"mlx5_0"},"type":"pci","version":"1.1.0"}`
+		if err != nil || string(b) != want {
 			t.Errorf("got %s, %v", b, err)
 		}
 		for range 2 {

@@ -63,7 +63,7 @@ type Entry struct {
 	Conf     json.RawMessage `json:"conf,omitempty"`     // stdin of the ADD, for a DEL that nobody asked for (GC)
 	Args     string          `json:"args,omitempty"`     // CNI_ARGS
 	Path     string          `json:"path,omitempty"`     // CNI_PATH
-	Tries    int             `json:"tries,omitempty"`    // DELs that brought the device home but could not restore all of it
+	Tries    int             `json:"tries,omitempty"`    // DELs that returned the device but restored only a part
 
 	unknown *extra // what a newer version has written beside all this
 }
@@ -82,8 +82,9 @@ type Child struct {
 	Parent device.Address `json:"parent"`
 	Master string         `json:"master"` // name of the parent on the host
 	PKey   device.PKey    `json:"pkey"`
-	Group  uint32         `json:"group"`            // mark it is created with, the only trait that is there from its first moment
-	HWAddr string         `json:"hwAddr,omitempty"` // known after creation
+	// Group is the interface group that it is created with: the only mark that it bears from its first moment.
+	Group  uint32 `json:"group"`
+	HWAddr string `json:"hwAddr,omitempty"` // known after creation
 }
 
 // Decode reads an entry of any version. It fails when b is not an entry at all.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/fabric-cni/fabric-cni/internal/atomicfile"
 	"github.com/fabric-cni/fabric-cni/internal/failpoint"
 )
 
@@ -106,34 +107,7 @@ func (s Store) Writable() error {
 	return os.Remove(probe)
 }
 
-func writeFile(path string, b []byte) (err error) {
-	f, err := createTemp(path)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(f.Name()))
-		}
-	}()
-	_, werr := f.Write(b)
-	if err := errors.Join(werr, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
-}
-
-// createTemp opens path's temporary, and makes the directory only when it proves missing: it almost never is.
-func createTemp(path string) (*os.File, error) {
-	dir, base := filepath.Split(path)
-	tmp := dir + "." + base // one writer per entry: a temporary left by a kill is overwritten
-	const flags = os.O_WRONLY | os.O_CREATE | os.O_TRUNC
-	f, err := os.OpenFile(tmp, flags, 0o600)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return nil, err
-		}
-		return os.OpenFile(tmp, flags, 0o600)
-	}
-	return f, err
+// writeFile needs no directory entry on disk: the journal ends with the boot. There is one writer per entry.
+func writeFile(path string, b []byte) error {
+	return atomicfile.File{Path: path, Mode: 0o600, DirMode: 0o700, Sync: atomicfile.SyncFile}.Write(b)
 }

@@ -15,16 +15,22 @@ import (
 )
 
 // Find opens a namespace whose path is gone, through another mount of it or a process that still lives in it: for as
-// long as there is one, it keeps its devices. It returns fs.ErrNotExist when there is none. proc is /proc.
+// long as there is one, it keeps its devices. It returns fs.ErrNotExist when there is none, and another error when one
+// may be there that can't be opened. proc is /proc.
 func Find(proc string, id ID) (*NS, error) {
+	var unopened []error
 	for _, candidates := range []func(string, ID) ([]string, error){mounts, processes} {
 		paths, err := candidates(proc, id)
 		if err != nil {
-			return nil, err
+			//nolint:errorlint // a /proc that is missing (fs.ErrNotExist) does not mean that nobody holds the namespace
+			return nil, fmt.Errorf("search for network namespace %d: %v", id.Ino, err)
 		}
 		for _, p := range paths {
 			n, err := Open(p)
 			if err != nil {
+				if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESRCH) { // it ended meanwhile
+					unopened = append(unopened, err)
+				}
 				continue
 			}
 			if n.ID == id {
@@ -32,6 +38,9 @@ func Find(proc string, id ID) (*NS, error) {
 			}
 			n.Close()
 		}
+	}
+	if len(unopened) > 0 {
+		return nil, fmt.Errorf("look at what may hold network namespace %d: %w", id.Ino, errors.Join(unopened...))
 	}
 	return nil, fmt.Errorf("no mount and no process holds network namespace %d: %w", id.Ino, fs.ErrNotExist)
 }

@@ -144,20 +144,11 @@ func (c *call) podOf(e *journal.Entry) (*apply.Side, error) {
 	return c.enter(ns)
 }
 
-// alive tells whether the pod of an attachment still exists.
-func (c *call) alive(e *journal.Entry) bool {
-	if e.BootID != bootID() {
-		return false
-	}
-	if id, err := netns.IDOf(e.NetnsPath); err == nil && id == e.Netns {
-		return true
-	}
-	ns, err := netns.Find("/proc", e.Netns)
-	if err != nil {
-		return !errors.Is(err, fs.ErrNotExist) // a device is taken only from a pod that is known to be dead
-	}
-	ns.Close()
-	return true
+// alive reports whether the pod of an attachment exists, or may exist: a device is taken only from a pod that is known
+// to be dead.
+func (*call) alive(e *journal.Entry) bool {
+	live, err := e.Alive(journal.Witness{})
+	return live || err != nil
 }
 
 // netnsMode returns the RDMA mode; the second value is false without RDMA.
@@ -198,13 +189,7 @@ func (c *call) newEntry(kind journal.Kind) *journal.Entry {
 	}
 }
 
-func bootID() string {
-	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return ""
-	}
-	return string(b[:len(b)-1])
-}
+func bootID() string { return journal.BootID("/proc") }
 
 func elapsed(e *journal.Entry) uint32 {
 	return uint32(max(0, min(time.Since(e.Created)/time.Second, 1<<31)))

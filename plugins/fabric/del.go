@@ -98,7 +98,7 @@ func (c *call) giveBackLocked(e *journal.Entry, d ipam.Delegate) error {
 // owns tells whether the attachment still has what its entry speaks of. After a reboot, or when the device has gone to
 // another attachment, there is nothing of it left on the kernel's side.
 func (c *call) owns(e *journal.Entry) (bool, error) {
-	if e.Claim == "" || e.BootID != bootID() {
+	if e.Claim == "" || e.BeforeBoot(bootID()) {
 		return false, nil
 	}
 	if e.Kind == journal.KindIPoIB {

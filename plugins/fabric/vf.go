@@ -245,9 +245,8 @@ func (c *call) guidInPod(g device.GUID) (string, error) {
 	if err != nil && !errors.Is(err, journal.ErrCorrupt) {
 		return "", err
 	}
-	boot := bootID()
 	for _, e := range entries {
-		if e.Key == c.key || e.BootID != boot {
+		if e.Key == c.key {
 			continue
 		}
 		had := e.VF != nil && e.VF.GUID == g ||

@@ -13,8 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/fabric-cni/fabric-cni/internal/atomicfile"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 )
 
@@ -42,10 +41,7 @@ func (t Target) Install() (changed bool, err error) {
 	if err := t.mayReplace(); err != nil {
 		return false, err
 	}
-	if err := os.MkdirAll(
-		t.BinDir,
-		0o755,
-	); err != nil { //nolint:gosec // the runtime's directory, everybody may look into it (G301)
+	if err := os.MkdirAll(t.BinDir, 0o755); err != nil { //nolint:gosec // others read the directory (G301)
 		return false, fmt.Errorf("make plugin directory: %w", err)
 	}
 	if err := t.sweep(); err != nil {
@@ -130,51 +126,14 @@ func hash(path string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-func (t Target) put() (err error) {
+// put leaves an installed binary that survives a power cut. Two agents may install at the same time, during an upgrade.
+func (t Target) put() error {
 	in, err := os.Open(t.Source)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	tmp, err := os.CreateTemp(t.BinDir, t.tempPrefix())
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(tmp.Name()))
-		}
-	}()
-	_, cerr := io.Copy(tmp, in)
-	if err := errors.Join(cerr, tmp.Chmod(0o755), t.keepLabel(tmp), tmp.Sync(), tmp.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(tmp.Name(), t.Path()); err != nil {
-		return err
-	}
-	return syncDir(t.BinDir)
-}
-
-// keepLabel gives the new file the SELinux label of the one it replaces. A first install keeps what the kernel gave it:
-// the type of the directory.
-func (t Target) keepLabel(tmp *os.File) error {
-	const name = "security.selinux"
-	var label [512]byte
-	n, err := unix.Getxattr(t.Path(), name, label[:])
-	if err != nil {
-		return nil //nolint:nilerr // no file yet, no label, or no SELinux: nothing to keep
-	}
-	if err := unix.Fsetxattr(int(tmp.Fd()), name, label[:n], 0); err != nil {
-		return fmt.Errorf("give %s the SELinux label of the old binary: %w", tmp.Name(), err)
-	}
-	return nil
-}
-
-// syncDir makes a rename survive a power cut.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return atomicfile.File{
+		Path: t.Path(), Mode: 0o755, Temp: t.tempPrefix() + "*", Sync: atomicfile.SyncDir, KeepLabel: true,
+	}.WriteFrom(in)
 }

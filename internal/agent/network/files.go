@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/fabric-cni/fabric-cni/internal/atomicfile"
 )
 
 // filePrefix marks the agent's files. Multus looks for a network by the name in the file, not by the file's.
@@ -39,7 +41,7 @@ func WriteFiles(dir string, configs map[string][]byte, keep func(network string)
 		if old, err := os.ReadFile(file); err == nil && bytes.Equal(old, b) {
 			continue
 		}
-		if err := writeFile(dir, file, b); err != nil {
+		if err := writeFile(file, b); err != nil {
 			return changed, fmt.Errorf("write network configuration %s: %w", file, err)
 		}
 		changed = true
@@ -47,15 +49,8 @@ func WriteFiles(dir string, configs map[string][]byte, keep func(network string)
 	return changed, nil
 }
 
-// writeFile is seen whole or not at all: Multus may read the directory at any moment. The temporary name has no suffix
-// that it would look at.
-func writeFile(dir, file string, b []byte) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // Multus's directory (G301)
-		return err
-	}
-	tmp := file + ".tmp"
-	if err := os.WriteFile(tmp, b, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(tmp, file)
+// writeFile creates the directory, as Multus does. Multus may read it at any moment: it ignores files whose names end
+// like the temporary file's.
+func writeFile(file string, b []byte) error {
+	return atomicfile.File{Path: file, Mode: 0o600, DirMode: 0o755, Temp: filepath.Base(file) + ".tmp"}.Write(b)
 }

@@ -4,15 +4,11 @@
 package repair
 
 import (
-	"cmp"
 	"context"
-	"errors"
-	"io/fs"
 	"log/slog"
 	"time"
 
 	"github.com/fabric-cni/fabric-cni/internal/journal"
-	"github.com/fabric-cni/fabric-cni/internal/netns"
 )
 
 // Loop looks at the journal.
@@ -79,12 +75,9 @@ func (l *Loop) Once(ctx context.Context) []*journal.Entry {
 	dead := map[journal.Key]time.Time{}
 	var out []*journal.Entry
 	for _, e := range entries {
-		live, err := ready[e.ContainerID], error(nil)
-		if !live {
-			live, err = l.alive(e)
-		}
+		live, err := e.Alive(journal.Witness{Proc: l.HostProc, Ready: ready})
 		if err != nil {
-			l.Log.Error("cannot tell whether the pod lives: leaving it alone", "attachment", e.String(), "error", err)
+			l.Log.Error("pod may be alive: nothing is taken from it", "attachment", e.String(), "error", err)
 		}
 		if live || err != nil {
 			continue
@@ -138,29 +131,6 @@ func (l *Loop) sandboxes(ctx context.Context) map[string]bool {
 		l.Log.Info("container runtime tells which pods live", "sandboxes", len(list))
 	}
 	return list
-}
-
-// alive tells whether the attachment's own namespace is there: by what it is, not by where it was, as the path may be
-// another pod's by now.
-func (l *Loop) alive(e *journal.Entry) (bool, error) {
-	ns, err := netns.Open(e.NetnsPath)
-	if err == nil {
-		defer ns.Close()
-		if ns.ID == e.Netns {
-			return true, nil
-		}
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return false, err
-	}
-	ns, err = netns.Find(cmp.Or(l.HostProc, "/proc"), e.Netns)
-	if err == nil {
-		ns.Close()
-		return true, nil
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return false, err
-	}
-	return false, nil
 }
 
 // giveBack calls the plugin where it finds what it finds when the runtime calls it.

@@ -4,14 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/fabric-cni/fabric-cni/internal/journal"
-	"github.com/fabric-cni/fabric-cni/internal/netns"
 )
 
 // attached is one line of list.
@@ -139,22 +137,13 @@ func (a *app) attachments() ([]attached, error) {
 	return out, err
 }
 
-// stateOf looks at the pod of an entry. A pod counts as dead only if its namespace is known to be gone.
+// stateOf looks at the pod of an entry. A pod that may be alive is not reported as dead.
 func stateOf(e *journal.Entry) string {
-	if b, err := os.ReadFile(
-		"/proc/sys/kernel/random/boot_id",
-	); err == nil &&
-		strings.TrimSpace(string(b)) != e.BootID {
+	if e.BeforeBoot(journal.BootID("/proc")) {
 		return stateBefore
 	}
-	if id, err := netns.IDOf(e.NetnsPath); err != nil || id != e.Netns {
-		ns, err := netns.Find("/proc", e.Netns)
-		if errors.Is(err, fs.ErrNotExist) {
-			return stateDead
-		}
-		if err == nil {
-			ns.Close()
-		}
+	if live, err := e.Alive(journal.Witness{}); !live && err == nil {
+		return stateDead
 	}
 	if !e.Attached {
 		return stateBegun

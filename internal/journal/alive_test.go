@@ -1,0 +1,57 @@
+package journal
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/fabric-cni/fabric-cni/internal/netns"
+)
+
+func TestAlive(t *testing.T) {
+	own, err := netns.IDOf("/proc/thread-self/ns/net")
+	must(t, err)
+	boot := BootID("/proc")
+	if boot == "" {
+		t.Fatal("no boot ID")
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	must(t, os.WriteFile(file, nil, 0o600))
+	const here, gone = "/proc/self/ns/net", "/run/netns/gone-since"
+	successor := own
+	successor.Cookie++ // the path and the inode are reused, the cookie is not
+	ready := func(id string, is bool) Witness { return Witness{Ready: map[string]bool{id: is}} }
+	nobody := netns.ID{Dev: own.Dev, Ino: 1, Cookie: 1}
+	for name, tt := range map[string]struct {
+		path string
+		id   netns.ID
+		boot string
+		w    Witness
+		want bool
+		err  bool
+	}{
+		"its path":                          {here, own, boot, Witness{}, true, false},
+		"another path to it":                {gone, own, boot, Witness{}, true, false},
+		"path taken by another":             {here, nobody, boot, Witness{}, false, false},
+		"inode reused":                      {here, successor, boot, Witness{}, false, false},
+		"all gone":                          {gone, nobody, boot, Witness{}, false, false},
+		"mount point left":                  {file, nobody, boot, Witness{}, false, false},
+		"path that can't be looked at":      {file + "/x", nobody, boot, Witness{}, false, true},
+		"processes that can't be looked at": {gone, nobody, boot, Witness{Proc: t.TempDir()}, false, true},
+		"before the boot":                   {here, own, "another", Witness{}, false, false},
+		"boot not recorded":                 {here, own, "", Witness{}, true, false},
+		"boot not recorded, gone":           {gone, nobody, "", Witness{}, false, false},
+		"boot not readable":                 {here, own, "another", Witness{Proc: t.TempDir()}, true, false},
+		"ready":                             {gone, nobody, boot, ready("c1", true), true, false},
+		"not ready, still there":            {here, own, boot, ready("c1", false), true, false},
+		"not ready, gone":                   {gone, nobody, boot, ready("c1", false), false, false},
+		"another is ready":                  {gone, nobody, boot, ready("c2", true), false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := Entry{Key: Key{"c1", "net1"}, NetnsPath: tt.path, Netns: tt.id, BootID: tt.boot}
+			if got, err := e.Alive(tt.w); got != tt.want || (err != nil) != tt.err {
+				t.Errorf("%v, %v, want %v and error %v", got, err, tt.want, tt.err)
+			}
+		})
+	}
+}
