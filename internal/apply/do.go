@@ -20,8 +20,8 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/plan"
 )
 
-// do carries out one step and pushes its undo. Settings of the netdev (names, MTU, addresses, ...) push none: leaving
-// the pod drops or carries them, and Settle compares what has come home with the snapshot, on every way back alike.
+// do carries out one step. Only children and rules push an undo: for the device itself plan.Return decides every way
+// back alike, by comparing what a look finds with the snapshot.
 func (r *Runner) do(ctx context.Context, s plan.Step) error {
 	switch s := s.(type) {
 	case plan.MoveRDMA:
@@ -30,6 +30,8 @@ func (r *Runner) do(ctx context.Context, s plan.Step) error {
 		return r.renameRDMA(s)
 	case plan.AwaitNetdev:
 		return r.awaitNetdev(ctx)
+	case plan.Revive:
+		return r.revive(ctx, &s.HCA)
 	case plan.MoveNetdev:
 		return r.moveNetdev(ctx, s)
 	case plan.CreateChild:
@@ -119,23 +121,13 @@ func (r *Runner) moveRDMA(ctx context.Context, s plan.MoveRDMA) error {
 		return err
 	}
 	r.index = 0
-	moved := false
 	err = r.renumber(ctx, s.HCA.Address, s.To == plan.Pod, func() error {
 		move := func() error { return from.RDMA.Move(s.HCA.Index, to.NS.FD()) }
 		if s.To == plan.Pod {
-			err = move() // the plugin's threads are in the host's namespace
-		} else {
-			err = from.NS.Do(move)
+			return move() // the plugin's threads are in the host's namespace
 		}
-		moved = err == nil
-		return err
+		return from.NS.Do(move)
 	})
-	if moved {
-		r.Undo.Push("move of RDMA device "+s.HCA.Name, func() error {
-			r.index = 0
-			return r.moveBack(s)
-		})
-	}
 	if errors.Is(err, unix.EOPNOTSUPP) {
 		return fmt.Errorf(
 			"%w (the driver of %s can't move between network namespaces, or the system is in shared mode)",
@@ -146,39 +138,16 @@ func (r *Runner) moveRDMA(ctx context.Context, s plan.MoveRDMA) error {
 	return err
 }
 
-func (r *Runner) moveBack(s plan.MoveRDMA) error {
-	if s.To == plan.Pod && r.Pod == nil {
-		return nil // its namespace is gone: the kernel brings it home
-	}
-	to, err := r.side(s.To)
-	if err != nil {
-		return err
-	}
-	if _, err := to.HCA(&s.HCA); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	from, err := r.side(s.To.Other())
-	if err != nil {
-		return err
-	}
-	return r.renumber(context.Background(), s.HCA.Address, false, func() error {
-		return to.NS.Do(func() error { return to.RDMA.Move(s.HCA.Index, from.NS.FD()) })
-	})
-}
-
 func (r *Runner) renameRDMA(s plan.RenameRDMA) error {
 	side, err := r.side(s.In)
 	if err != nil {
 		return err
 	}
-	if err := side.RDMA.Rename(s.HCA.Index, s.To); err != nil {
-		if errors.Is(err, unix.EEXIST) {
-			return fmt.Errorf("%w (another RDMA device has this name; names are unique in the whole system)", err)
-		}
-		return err
+	err = side.RDMA.Rename(s.HCA.Index, s.To)
+	if errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("%w (another RDMA device has this name; names are unique in the whole system)", err)
 	}
-	r.Undo.Push("rename of RDMA device "+s.From, func() error { return side.RDMA.Rename(s.HCA.Index, s.From) })
-	return nil
+	return err
 }
 
 func (r *Runner) awaitNetdev(ctx context.Context) error {
@@ -217,9 +186,6 @@ func (r *Runner) moveNetdev(ctx context.Context, s plan.MoveNetdev) error {
 	}
 	r.index = 0
 	err = side.Link.Set(index, ch)
-	if moved {
-		r.Undo.Push("move of netdev "+s.Netdev.Name, func() error { return r.putBack(s) })
-	}
 	if moved && errors.Is(err, unix.EEXIST) {
 		err = moveDroppingAltNames(side, index, ch)
 	}
@@ -227,32 +193,6 @@ func (r *Runner) moveNetdev(ctx context.Context, s plan.MoveNetdev) error {
 		return r.rename(ctx, s.To, s.Name, ch.Flags)
 	}
 	return err
-}
-
-func (r *Runner) putBack(s plan.MoveNetdev) error {
-	r.index = 0
-	side, index, err := r.locate()
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // Settle says so if it stays away
-	}
-	if err != nil || r.at != s.To {
-		return err // nil: home already
-	}
-	back, err := r.side(s.To.Other())
-	if err != nil {
-		return err
-	}
-	r.index = 0
-	n, err := side.Link.ByIndex(index)
-	if err != nil {
-		return err
-	}
-	if len(n.AltNames) > 0 { // an altname taken on the other side would refuse the move; Settle puts them back
-		if err := side.Link.DelAltNames(index, n.AltNames); err != nil {
-			return err
-		}
-	}
-	return side.Link.Set(index, link.Change{Move: true, NetNS: back.NS.FD(), Name: s.Netdev.Name})
 }
 
 func (r *Runner) createChild(ctx context.Context, s plan.CreateChild) error {

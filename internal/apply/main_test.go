@@ -94,4 +94,10 @@ func (b *bench) take(t *testing.T) {
 	}
 }
 
-func (b *bench) home() Home { return Home{Netdev: b.was, Side: plan.Host} }
+func (b *bench) home() plan.Home { return plan.Home{Netdev: b.was, Side: plan.Host} }
+
+// goHome returns the device.
+func (b *bench) goHome(t *testing.T) error {
+	t.Helper()
+	return b.runner.Return(t.Context(), b.home(), Events{})
+}

@@ -116,7 +116,7 @@ func (b *bench) back(t *testing.T) {
 	if err := b.runner.Undo.Run(); err != nil {
 		t.Error(err)
 	}
-	if err := b.runner.Settle(t.Context(), b.home()); err != nil {
+	if err := b.goHome(t); err != nil {
 		t.Error(err)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -16,15 +15,6 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 	"github.com/fabric-cni/fabric-cni/pkg/plan"
 )
-
-// VFHome is what a virtual function had on the host beyond its faces.
-type VFHome struct {
-	VF     *device.VF
-	Set    []device.VFAttr // what was changed; the rest is not ours to restore
-	Rebind bool            // its driver was, or was to be, rebound for other GUIDs
-	HCA    *device.HCA     // its RDMA device before that, moved or not; nil without one
-	Netdev bool            // it had a netdev
-}
 
 // setVF changes a setting of a VF through its PF.
 func (r *Runner) setVF(s plan.SetVF) error {
@@ -134,74 +124,11 @@ func (r *Runner) awaitFaces(ctx context.Context, s plan.Rebind) error {
 	return err
 }
 
-// settleGUIDs gives a VF its former GUIDs back. That needs no device in its place: binding the driver makes new faces
-// on the host, from wherever the old ones were.
-func (r *Runner) settleGUIDs(ctx context.Context, v *VFHome) error {
-	guids := []device.VFAttr{device.VFNodeGUID, device.VFPortGUID}
-	changed, err := r.restoreVF(
-		ctx,
-		v.VF,
-		slices.DeleteFunc(guids, func(a device.VFAttr) bool { return !slices.Contains(v.Set, a) }),
-	)
-	if err != nil {
-		return err
-	}
-	step := plan.RebindVF(v.VF, v.HCA, nil)
-	step.Netdev = v.Netdev
-	if step.Device.IsZero() {
-		return nil
-	}
-	d, err := r.Host.At(step.Device)
-	if err != nil {
-		return err
-	}
-	whole := (v.HCA == nil || d.HCA != nil && d.HCA.NodeGUID == v.HCA.NodeGUID && d.HCA.Name == v.HCA.Name) &&
-		(!v.Netdev || d.Netdev != nil)
-	if !changed && whole && r.Host.Driver(step.Device) != "" {
-		return nil
-	}
-	return r.Run(ctx, []plan.Step{step})
-}
-
-// restoreVF gives settings back. It tells whether there was anything to do.
-func (r *Runner) restoreVF(ctx context.Context, was *device.VF, set []device.VFAttr) (bool, error) {
-	now, err := r.vfNow(was)
-	if err != nil {
-		return false, err
-	}
-	var errs []error
-	steps := plan.RestoreVF(was, set, now)
-	for _, s := range steps { // one that fails does not stop the rest
-		errs = append(errs, r.Run(ctx, []plan.Step{s}))
-	}
-	return len(steps) > 0, errors.Join(errs...)
-}
-
+// vfNow reads what the PF keeps for a VF.
 func (r *Runner) vfNow(was *device.VF) (*device.VFAttrs, error) {
 	pf, err := r.Host.PF(was)
 	if err != nil {
 		return nil, fmt.Errorf("read the settings of VF %d: %w", was.Index, err)
 	}
 	return r.Host.Link.VF(pf.Index, was.Index)
-}
-
-// settleVF gives the other settings back, when the device has left the pod: it must not see the fabric without its
-// VLAN.
-func (r *Runner) settleVF(ctx context.Context, v *VFHome) error {
-	_, err := r.restoreVF(ctx, v.VF, slices.DeleteFunc(slices.Clone(v.Set), func(a device.VFAttr) bool {
-		return v.Rebind && strings.HasSuffix(string(a), "-guid")
-	}))
-	return err
-}
-
-// settleVFMAC comes after the netdev's own address: see plan.RestoreVF.
-func (r *Runner) settleVFMAC(ctx context.Context, v *VFHome) error {
-	if !slices.Contains(v.Set, device.VFMAC) {
-		return nil
-	}
-	now, err := r.vfNow(v.VF)
-	if err != nil {
-		return err
-	}
-	return r.Run(ctx, plan.RestoreVFMAC(v.VF, now))
 }

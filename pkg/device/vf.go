@@ -1,10 +1,6 @@
 package device
 
-import (
-	"bytes"
-	"net"
-	"strconv"
-)
+import "net"
 
 // VF is a virtual function and what its PF's driver keeps for it: the settings that are made on the PF, in the PF's
 // namespace, whoever has the VF.
@@ -17,7 +13,8 @@ type VF struct {
 	VFAttrs
 }
 
-// VFAttrs are the settings of a VF. What the driver does not tell is nil.
+// VFAttrs are the settings of a VF. What the driver does not report is nil. The journal keeps them as JSON: fields are
+// added, never renamed.
 type VFAttrs struct {
 	MAC       net.HardwareAddr `json:"mac,omitempty"` // all zeros: the administrator has set none
 	VLAN      int              `json:"vlan,omitempty"`
@@ -44,90 +41,3 @@ const (
 	Proto8021Q  uint16 = 0x8100
 	Proto8021AD uint16 = 0x88a8
 )
-
-// VFAttr names one setting of a VF, the ones that go together as one.
-type VFAttr string
-
-// The settings.
-const (
-	VFLinkState VFAttr = "link-state"
-	VFMAC       VFAttr = "mac"
-	VFVLAN      VFAttr = "vlan"
-	VFRate      VFAttr = "rate"
-	VFSpoofChk  VFAttr = "spoofchk"
-	VFTrust     VFAttr = "trust"
-	VFNodeGUID  VFAttr = "node-guid"
-	VFPortGUID  VFAttr = "port-guid"
-)
-
-// Same tells whether one setting is equal in both.
-func (a *VFAttrs) Same(attr VFAttr, b *VFAttrs) bool {
-	switch attr {
-	case VFLinkState:
-		return a.LinkState == b.LinkState
-	case VFMAC:
-		return bytes.Equal(a.MAC, b.MAC)
-	case VFVLAN:
-		return a.VLAN == b.VLAN && a.QoS == b.QoS && (a.VLAN == 0 || a.Proto == b.Proto)
-	case VFRate:
-		return a.MinTxRate == b.MinTxRate && a.MaxTxRate == b.MaxTxRate
-	case VFSpoofChk:
-		return equal(a.SpoofChk, b.SpoofChk)
-	case VFTrust:
-		return equal(a.Trust, b.Trust)
-	case VFNodeGUID:
-		return equal(a.NodeGUID, b.NodeGUID)
-	case VFPortGUID:
-		return equal(a.PortGUID, b.PortGUID)
-	}
-	return false
-}
-
-func equal[T comparable](a, b *T) bool {
-	return a == nil && b == nil || a != nil && b != nil && *a == *b
-}
-
-// Text is a setting as "ip link set PF vf INDEX" spells it.
-func (a *VFAttrs) Text(attr VFAttr) string {
-	onOff := func(word string, b *bool) string {
-		if b != nil && *b {
-			return word + " on"
-		}
-		return word + " off"
-	}
-	guid := func(word string, g *GUID) string {
-		if g == nil {
-			g = new(GUID)
-		}
-		return word + " " + g.String()
-	}
-	switch attr {
-	case VFLinkState:
-		return "state " + name(int(a.LinkState), "auto", "enable", "disable")
-	case VFMAC:
-		return "mac " + a.MAC.String()
-	case VFVLAN:
-		s := "vlan " + strconv.Itoa(a.VLAN) + " qos " + strconv.Itoa(a.QoS)
-		if a.Proto == Proto8021AD {
-			s += " proto 802.1ad"
-		}
-		return s
-	case VFRate:
-		return "max_tx_rate " + strconv.FormatUint(
-			uint64(a.MaxTxRate),
-			10,
-		) + " min_tx_rate " + strconv.FormatUint(
-			uint64(a.MinTxRate),
-			10,
-		)
-	case VFSpoofChk:
-		return onOff("spoofchk", a.SpoofChk)
-	case VFTrust:
-		return onOff("trust", a.Trust)
-	case VFNodeGUID:
-		return guid("node_guid", a.NodeGUID)
-	case VFPortGUID:
-		return guid("port_guid", a.PortGUID)
-	}
-	return string(attr)
-}

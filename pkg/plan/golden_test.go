@@ -2,6 +2,7 @@ package plan
 
 import (
 	"flag"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -31,7 +32,9 @@ func plans() map[string][]Step {
 	mode, umcast := device.ModeConnected, uint16(1)
 	inPod := recreated("net1")
 	inPod.AltNames = []string{"ibs108"}
-	at := func(h *device.HCA, hs Side, n *device.Netdev, ns Side) Where { return Where{h, hs, n, ns} }
+	at := func(h *device.HCA, hs Side, n *device.Netdev, ns Side) Where {
+		return Where{HCA: h, HCASide: hs, Netdev: n, NetdevSide: ns, Done: StageRebind}
+	}
 	podWith := *pod
 	podWith.Addrs = []device.Addr{
 		NewAddr(netip.MustParsePrefix("192.168.10.7/24")),
@@ -42,7 +45,7 @@ func plans() map[string][]Step {
 		device.Rule{Src: netip.MustParsePrefix("10.0.0.0/8"), Table: 9, Priority: 1},
 	)
 
-	return map[string][]Step{
+	out := map[string][]Step{
 		"add-ipoib-exclusive": add(netconf.Config{}, pfHCA, pf, recreated("net1"), dualStack()),
 		"add-ipoib-rdma-name": add(netconf.Config{RDMAName: "mlx5_rail0"}, pfHCA, pf, recreated("net1"), none),
 		"add-ipoib-shared":    add(netconf.Config{MTU: 2044}, nil, pf, moved(pf, "net1"), dualStack()),
@@ -61,14 +64,14 @@ func plans() map[string][]Step {
 			Attach(&netconf.Config{}, "net1", pfHCA, pf),
 			Restore(Pod, moved(pf, "net1"), recreated("net1"), 0)...),
 		"add-ipv6-disabled":      Address(&netconf.Config{}, dualStack(), noIPv6(pod)),
-		"bring-ipoib":            Bring(at(pfHCA, Pod, inPod, Pod), Host, Host, pf),
-		"bring-ipoib-rdma-home":  Bring(at(pfHCA, Host, inPod, Pod), Host, Host, pf),
-		"bring-ipoib-home":       Bring(at(pfHCA, Host, recreated("ib0"), Host), Host, Host, pf),
-		"bring-roce":             Bring(at(vfHCA, Pod, pod, Pod), Host, Host, vf),
-		"bring-roce-netdev-home": Bring(at(vfHCA, Pod, vf, Host), Host, Host, vf),
-		"bring-chained":          Bring(at(pfHCA, Pod, inPod, Pod), Host, Pod, pf),
-		"bring-nothing-found":    Bring(Where{}, Host, Host, pf),
-		"bring-plain":            Bring(at(nil, Host, moved(plain, "net1"), Pod), Host, Host, plain),
+		"bring-ipoib":            bring(at(pfHCA, Pod, inPod, Pod), Host, pf),
+		"bring-ipoib-rdma-home":  bring(at(pfHCA, Host, inPod, Pod), Host, pf),
+		"bring-ipoib-home":       bring(at(pfHCA, Host, recreated("ib0"), Host), Host, pf),
+		"bring-roce":             bring(at(vfHCA, Pod, pod, Pod), Host, vf),
+		"bring-roce-netdev-home": bring(at(vfHCA, Pod, vf, Host), Host, vf),
+		"bring-chained":          bring(at(pfHCA, Pod, inPod, Pod), Pod, pf),
+		"bring-nothing-found":    bring(Where{}, Host, pf),
+		"bring-plain":            bring(at(nil, Host, moved(plain, "net1"), Pod), Host, plain),
 		"restore-recreated":      Restore(Host, pf, recreated("ib0"), 1000),
 		"restore-aged":           Restore(Host, pf, recreated("ib0"), 5000),
 		"restore-same":           Restore(Host, pf, pf, 0),
@@ -78,8 +81,8 @@ func plans() map[string][]Step {
 		"restore-flags":          Restore(Host, vf, flagged(vf), 0),
 		"restore-multipath":      Restore(Host, multipath(vf), down(vf), 0),
 		"restore-order-of-addrs": Restore(Host, manyAddrs(vf), vf, 0),
-		"release":                Release(&podWith, rules),
-		"delete-child":           append(Release(inPod, nil), DeleteChild{In: Pod, Netdev: *inPod}),
+		"release":                ReleaseNetdev(&podWith, rules),
+		"delete-child":           append(ReleaseNetdev(inPod, nil), DeleteChild{In: Pod, Netdev: *inPod}),
 		"add-rail-without-gateway": Address(&netconf.Config{SourceBased: true}, &Addressing{
 			Addrs: []netip.Prefix{
 				netip.MustParsePrefix("10.5.0.1/31"),
@@ -88,6 +91,68 @@ func plans() map[string][]Step {
 			Gateways: make([]netip.Addr, 2),
 			Routes:   []device.Route{{Dst: netip.MustParsePrefix("10.7.0.0/16")}},
 		}, pod),
+	}
+	maps.Copy(out, returns())
+	return out
+}
+
+// bring is the part of the way back that moves the faces.
+func bring(w Where, side Side, was *device.Netdev) []Step {
+	if way := Return(w, Home{HCA: w.HCA, Netdev: was, Side: side}); way.Stage == StageMove {
+		return way.Steps
+	}
+	return nil
+}
+
+// returns are whole ways back, as DEL goes them.
+func returns() map[string][]Step {
+	pf, vf := ipoibPF(), roceVF()
+	pfHCA, vfHCA := hca("mlx5_0", pf.Address), hca("mlx5_4", vf.Address)
+	inPod := recreated("net1")
+	inPod.AltNames, inPod.Addrs = []string{"ibs108"}, []device.Addr{NewAddr(netip.MustParsePrefix("192.168.10.7/24"))}
+	renamed := *pfHCA
+	renamed.Name = "rail0"
+	vfInPod := moved(vf, "net1")
+	vfInPod.HWAddr, vfInPod.MTU = mustMAC("02:00:00:00:00:99"), 1000
+	ether, ib := etherVF(), ibVF()
+	ibHCA := hca("mlx5_4", device.Address{Bus: "pci", Name: "0000:3b:00.2"})
+	etherNow, ibNow := ether.VFAttrs, ib.VFAttrs
+	etherNow.MAC, etherNow.VLAN = mustMAC("02:00:00:00:00:99"), 7
+	ibNow.NodeGUID, ibNow.PortGUID, ibNow.LinkState = new(newGUID), new(newGUID), device.VFLinkEnable
+	guids := &VFHome{
+		VF: ib, Set: []device.VFAttr{device.VFLinkState, device.VFNodeGUID, device.VFPortGUID},
+		Rebind: true, HCA: ibHCA, Netdev: true,
+	}
+	attached := *ibHCA
+	attached.NodeGUID = newGUID
+	rules := RailRules(dualStack(), Table(inPod.Index))
+
+	return map[string][]Step{
+		"return-ipoib": Preview(
+			Where{HCA: &renamed, HCASide: Pod, Netdev: inPod, NetdevSide: Pod, Rules: rules},
+			Home{HCA: pfHCA, Netdev: pf}),
+		"return-chained": Preview(
+			Where{HCA: pfHCA, HCASide: Pod, Netdev: inPod, NetdevSide: Pod},
+			Home{HCA: pfHCA, Netdev: pf, Side: Pod}),
+		"return-vf": Preview(
+			Where{HCA: vfHCA, HCASide: Pod, Netdev: vfInPod, NetdevSide: Pod, VF: &VFNow{VFAttrs: etherNow}},
+			Home{HCA: vfHCA, Netdev: vf, VF: &VFHome{VF: ether, Set: []device.VFAttr{device.VFVLAN, device.VFMAC}}}),
+		"return-vf-guid": Preview(
+			Where{
+				HCA: &attached, HCASide: Pod, Netdev: inPod, NetdevSide: Pod,
+				VF: &VFNow{VFAttrs: ibNow, Faces: true, Driver: "mlx5_core"},
+			},
+			Home{HCA: ibHCA, Attached: &attached, Netdev: pf, VF: guids}),
+		"return-revive": Preview(
+			Where{HCA: pfHCA, Missing: reviveAfter},
+			Home{HCA: pfHCA, Netdev: pf}),
+		"return-orphans": Preview(
+			Where{Netdev: pf, Rules: rules, Others: []device.Netdev{*vfInPod}},
+			Home{Netdev: pf}),
+		"return-child": Preview(
+			Where{Netdev: inPod, NetdevSide: Pod, Rules: rules},
+			Home{Child: true}),
+		"return-lost": Preview(Where{HCA: pfHCA, HCASide: Host, Lost: true}, Home{HCA: pfHCA, Netdev: pf}),
 	}
 }
 
@@ -210,7 +275,7 @@ func TestKinds(t *testing.T) {
 			kinds[s.Kind()] = reflect.TypeOf(s)
 		}
 	}
-	if len(kinds) != 14 {
-		t.Errorf("the plans use %d kinds of steps, want all 14", len(kinds))
+	if len(kinds) != 21 { // each VF setting is a kind of its own
+		t.Errorf("the plans use %d kinds of steps, want all 16 and five settings of VFs", len(kinds))
 	}
 }

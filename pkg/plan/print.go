@@ -31,6 +31,10 @@ func (s AwaitNetdev) String() string {
 	return "# wait for the netdev of " + s.Netdev.Address.String() + " to be recreated, here or in $POD"
 }
 
+func (s Revive) String() string {
+	return "ip netns add $TMP; rdma dev set " + s.HCA.Name + " netns $TMP; ip netns del $TMP"
+}
+
 func (s MoveNetdev) String() string {
 	target := "$POD"
 	if s.To == Host {

@@ -1,273 +1,281 @@
 package plan
 
 import (
-	"bytes"
-	"cmp"
 	"slices"
+	"time"
 
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
-// Where tells on which side the two faces of a device are now. A face that is absent is nil.
+// Home is where a device belongs and what it was like before ADD, as the journal has it.
+type Home struct {
+	HCA      *device.HCA    // belongs on the host, under this name; nil: it was not moved
+	Attached *device.HCA    // the RDMA device as it went into the pod, where ADD has rebound its driver; nil: as HCA
+	Netdev   *device.Netdev // nil: the device has none
+	Side     Side           // of the netdev: the host, or the pod when another plugin has put it there
+	Child    bool           // the netdev is an IPoIB child that ADD has made: it is deleted
+	VF       *VFHome        // nil: no virtual function, or none whose settings were changed
+	Elapsed  uint32         // seconds since the snapshot was taken
+}
+
+// VFHome is what a virtual function had before ADD.
+type VFHome struct {
+	VF     *device.VF
+	Set    []device.VFAttr // what ADD has changed; the rest is not ours to restore
+	Rebind bool            // ADD has rebound the driver for other GUIDs, or was about to
+	HCA    *device.HCA     // its RDMA device, moved or not; nil: none
+	Netdev bool            // it had a netdev
+}
+
+// Where is what a look at a device has found. A face that is absent is nil.
 type Where struct {
-	HCA        *device.HCA
-	HCASide    Side
+	HCA     *device.HCA
+	HCASide Side
+
+	// Netdev has its addresses and routes when it is up and where it belongs, its addresses when it is to be taken out
+	// of the pod.
 	Netdev     *device.Netdev
 	NetdevSide Side
+
+	Rules   []device.Rule   // of the pod
+	Others  []device.Netdev // what else the pod has; read only if the netdev is not in it
+	PodGone bool            // the pod's namespace does not exist any more
+
+	VF   *VFNow // nil: unknown, or no virtual function
+	Lost bool   // the hardware has left the bus or lost its driver: what is missing does not come back
+
+	Missing time.Duration // how long an IPoIB netdev has been missing although its RDMA device is on the host
+	Revived bool          // the kernel was made to recreate it once before
+
+	Done Stage // the last stage that was carried out
 }
 
-// Bring returns the steps that bring a device to a side: the host when it is returned, the pod when an RDMA device is
-// taken from or returned to a netdev that another plugin has put there. rdmaTo is where the RDMA device belongs.
-//
-// RDMA goes first here too: it destroys the netdev in the pod and makes a new one, so that the netdev need not be moved
-// home at all (an IPoIB netdev moved first would be moved for nothing).
-func Bring(w Where, rdmaTo, netdevTo Side, was *device.Netdev) []Step {
-	var steps []Step
-	if w.HCA != nil && w.HCASide != rdmaTo {
-		steps = append(steps, MoveRDMA{HCA: *w.HCA, To: rdmaTo})
-		if was != nil && was.IsIPoIB() {
-			return append(steps, AwaitNetdev{*was}) // where it is now, only another look can tell
+// VFNow is what a virtual function has on the host at present.
+type VFNow struct {
+	device.VFAttrs
+	Faces  bool        // the next three are known
+	Driver string      // bound to it; empty: none
+	HCA    *device.HCA // nil: none on the host
+	Netdev bool        // it has a netdev on the host
+}
+
+// Stage is a part of the way back. Stages follow each other in the order of their numbers.
+type Stage int
+
+// The stages.
+const (
+	// StageRelease takes addresses and rules out of the pod. After it IPAM may give the addresses to somebody else.
+	StageRelease Stage = iota + 1
+	// StageRebind gives a VF its former GUIDs, and binds its driver again for them to count. The new faces are on the
+	// host, wherever the old ones were: nothing is left to be moved.
+	StageRebind
+	// StageRevive makes the kernel recreate an IPoIB netdev.
+	StageRevive
+	// StageMove brings both faces to their sides.
+	StageMove
+	// StagePlace moves a netdev that the kernel has recreated on the other side, and names the RDMA device.
+	StagePlace
+	// StageMTU restores an MTU below which the kernel keeps no IPv6 settings.
+	StageMTU
+	// StageRestore gives back what the snapshot holds.
+	StageRestore
+	// StageVFMAC gives a VF the hardware address that its PF had for it.
+	StageVFMAC
+	// StageHome is the end: nothing is left to do.
+	StageHome
+)
+
+// Way is the next part of the way back.
+type Way struct {
+	Stage Stage
+	Steps []Step
+	// Look says that only another look at the device shows what is left after the steps. Otherwise it is decided by the
+	// same look, with Where.Done set to Stage.
+	Look bool
+	// Await names a face that has to be there before anything else is done: look again until it is.
+	Await string
+	// Lost says that the face named by Await does not come back.
+	Lost bool
+}
+
+// Sequential says that a step is pointless after another one has failed. In the other stages what can't be given back
+// does not stop the rest.
+func (s Stage) Sequential() bool { return s == StageRebind || s.Essential() }
+
+// Essential says that the device is not home if a step fails. A failure in another stage leaves a device that is home,
+// but not as it was.
+func (s Stage) Essential() bool { return s == StageMove || s == StagePlace || s == StageRevive }
+
+// Return decides the whole way back of a device, for DEL and GC, for an ADD that failed and for a repair, from any
+// state that an interrupted call or the kernel can have left. It returns the next part. The caller carries that out,
+// sets Where.Done, looks at the device again if the part says so, and asks again until StageHome. A device that is as it
+// should be needs no steps.
+func Return(w Where, h Home) Way {
+	for s := w.Done + 1; s < StageHome; s++ {
+		if s >= StageMove && s < StageVFMAC {
+			if way, wait := missing(w, h); wait {
+				return way
+			}
+		}
+		if s >= StageMove && h.Side == Pod && w.PodGone {
+			w.Netdev, h.Netdev = nil, nil // there is nowhere to put it
+		}
+		if stages[s] == nil {
+			continue
+		}
+		if steps, look := stages[s](w, h); len(steps) > 0 {
+			return Way{Stage: s, Steps: steps, Look: look}
 		}
 	}
-	if w.Netdev != nil && w.NetdevSide != netdevTo {
-		return append(steps, PutNetdev(w, netdevTo, was)...)
-	}
-	return steps
+	return Way{Stage: StageHome}
 }
 
-// PutNetdev moves a netdev to a side under the name it had. Its altnames have to go before: the kernel takes the
+// stages decide the steps of each stage, and whether only another look shows what is left after them.
+var stages = [StageHome]func(Where, Home) (steps []Step, look bool){
+	StageRelease: release,
+	StageRebind:  rebind,
+	StageMove:    move,
+	StagePlace:   place,
+	StageMTU:     restoreMinMTU,
+	StageRestore: restore,
+	StageVFMAC:   restoreVFMAC,
+}
+
+// reviveAfter is how long an IPoIB netdev may be missing while its RDMA device is on the host: the kernel makes it at
+// the end of the same move. A call that was killed inside the move leaves it missing for good.
+const reviveAfter = time.Second
+
+// missing decides what to do about a face that is not found: the kernel is tearing down the pod's namespace, or between
+// the destruction of an IPoIB netdev and its recreation.
+func missing(w Where, h Home) (Way, bool) {
+	way := Way{Stage: w.Done, Look: true, Lost: w.Lost}
+	switch {
+	case h.HCA != nil && w.HCA == nil:
+		way.Await = "RDMA device " + h.HCA.Name
+	case w.Netdev == nil && h.needsNetdev(w):
+		way.Await = "netdev " + h.Netdev.Name
+	default:
+		return way, false
+	}
+	home := w.HCA != nil && w.HCASide == Host
+	if w.Netdev == nil && h.Netdev != nil && h.Netdev.IsIPoIB() && home && w.Missing >= reviveAfter && !w.Revived {
+		return Way{Stage: StageRevive, Steps: []Step{Revive{*w.HCA}}, Look: true}, true
+	}
+	return way, true
+}
+
+// needsNetdev says whether the netdev has to be there before anything is done. One that the RDMA device's way home will
+// recreate anyway need not, nor one of a pod that is gone if it is for the plugin that put it there; but an IPoIB netdev
+// comes home from such a pod in any case, and has to exist for that plugin to find it.
+func (h *Home) needsNetdev(w Where) bool {
+	if h.Netdev == nil || h.Side == Pod && w.PodGone && !h.Netdev.IsIPoIB() {
+		return false
+	}
+	return !h.Netdev.IsIPoIB() || w.HCA == nil || w.HCASide != Pod
+}
+
+// release is for a netdev that ADD has addressed, not for one of an earlier plugin.
+func release(w Where, h Home) ([]Step, bool) {
+	switch {
+	case h.Side == Pod || w.PodGone:
+		return nil, false
+	case w.Netdev == nil || w.NetdevSide != Pod: // an earlier call has brought it home, and failed half-way
+		return ReleaseOrphans(w.Others, w.Rules), false
+	}
+	return ReleaseNetdev(w.Netdev, w.Rules), false
+}
+
+// rebind needs no device in its place: binding the driver makes new faces on the host.
+func rebind(w Where, h Home) ([]Step, bool) {
+	if h.VF == nil || !h.VF.Rebind || w.VF == nil {
+		return nil, false
+	}
+	guids := slices.DeleteFunc(slices.Clone(h.VF.Set), func(a device.VFAttr) bool { return !a.IsGUID() })
+	steps := RestoreVF(h.VF.VF, guids, &w.VF.VFAttrs)
+	step := RebindVF(h.VF.VF, h.VF.HCA, h.Netdev)
+	step.Netdev = h.VF.Netdev
+	if w.VF.Faces && !step.Device.IsZero() && (len(steps) > 0 || !h.VF.whole(w.VF)) {
+		steps = append(steps, step)
+	}
+	return steps, true
+}
+
+// whole says whether a VF has its driver and the faces that it had before ADD.
+func (h *VFHome) whole(now *VFNow) bool {
+	hca := h.HCA == nil ||
+		now.HCA != nil && now.HCA.NodeGUID == h.HCA.NodeGUID && now.HCA.Name == h.HCA.Name
+	return hca && (!h.Netdev || now.Netdev) && now.Driver != ""
+}
+
+// move brings both faces to their sides. The RDMA device goes first here too: its move destroys an IPoIB netdev and
+// makes a new one, on the host, so that the old one need not be moved at all.
+func move(w Where, h Home) ([]Step, bool) {
+	if h.Child {
+		if w.Netdev == nil {
+			return nil, false
+		}
+		return []Step{DeleteChild{In: w.NetdevSide, Netdev: *w.Netdev}}, false
+	}
+	var steps []Step
+	if w.HCA != nil && w.HCASide != Host {
+		steps = append(steps, MoveRDMA{HCA: *w.HCA, To: Host})
+		if h.Netdev != nil && h.Netdev.IsIPoIB() {
+			return append(steps, AwaitNetdev{*h.Netdev}), true // where it is now, only another look shows
+		}
+	}
+	return append(steps, putNetdev(w, h)...), true
+}
+
+// place follows the move of an RDMA device. Its name may be another device's in the pod, so that it is given back last.
+func place(w Where, h Home) ([]Step, bool) {
+	steps := putNetdev(w, h)
+	look := len(steps) > 0
+	if h.HCA != nil && w.HCA != nil && w.HCA.Name != h.HCA.Name {
+		steps = append(steps, RenameRDMA{In: w.HCASide, HCA: *w.HCA, From: w.HCA.Name, To: h.HCA.Name})
+	}
+	return steps, look
+}
+
+// putNetdev moves a netdev to its side under the name it had. Its altnames have to go before: the kernel takes the
 // netdev's own altnames for taken names, and refuses the move when one of them, which the pod may have chosen, is taken
 // on the other side (net/core/dev.c, __dev_change_net_namespace and dev_change_name). Restore puts the right ones back.
-func PutNetdev(w Where, to Side, was *device.Netdev) []Step {
+func putNetdev(w Where, h Home) []Step {
+	if h.Netdev == nil || w.Netdev == nil || w.NetdevSide == h.Side {
+		return nil
+	}
 	var steps []Step
 	if len(w.Netdev.AltNames) > 0 {
 		steps = append(steps, AltNames{In: w.NetdevSide, Del: w.Netdev.AltNames})
 	}
-	return append(steps, MoveNetdev{Netdev: *w.Netdev, To: to, Name: was.Name})
+	return append(steps, MoveNetdev{Netdev: *w.Netdev, To: h.Side, Name: h.Netdev.Name})
 }
 
-// RestoreMinMTU returns the step that has to come before a netdev is compared with its snapshot: below 1280 bytes, the
-// least that IPv6 works with, the kernel removes all IPv6 settings and rejects new ones (net/ipv6/addrconf.c,
-// addrconf_notify and inet6_validate_link_af).
-func RestoreMinMTU(side Side, was, have *device.Netdev) []Step {
-	const least = 1280
-	if have.MTU >= least || was.MTU < least {
-		return nil
+func restoreMinMTU(w Where, h Home) ([]Step, bool) {
+	if h.Netdev == nil || w.Netdev == nil {
+		return nil, false
 	}
-	return []Step{SetLink{In: side, Attrs: Attrs{MTU: was.MTU}}}
+	return RestoreMinMTU(h.Side, h.Netdev, w.Netdev), true
 }
 
-// Restore returns the steps that give a netdev (have) back everything that its snapshot (was) holds. elapsed is how
-// long ago the snapshot was taken, in seconds: addresses with a lifetime have aged. Addresses and routes that have come
-// since are left alone: they are somebody else's.
-func Restore(side Side, was, have *device.Netdev, elapsed uint32) []Step {
+// restore gives a VF its settings back only when it has left the pod: it must not see the fabric without its VLAN.
+func restore(w Where, h Home) ([]Step, bool) {
 	var steps []Step
-	up := have.Up()
-	if extra := extraNames(was, have); len(extra) > 0 {
-		steps = append(steps, AltNames{In: side, Del: extra})
+	if h.VF != nil && w.VF != nil && !w.Lost {
+		rest := slices.DeleteFunc(slices.Clone(h.VF.Set), func(a device.VFAttr) bool { return h.VF.Rebind && a.IsGUID() })
+		steps = RestoreVF(h.VF.VF, rest, &w.VF.VFAttrs)
 	}
-	// Before 6.2 a netdev that is up can't be renamed, and a link-local address is made when it comes up, by its mode
-	// then.
-	mac := !was.IsIPoIB() && len(was.HWAddr) > 0 &&
-		!bytes.Equal(was.HWAddr, have.HWAddr) // in IPoIB it is a queue pair's
-	if up && (have.Name != was.Name || have.AddrGenMode != was.AddrGenMode || mac) {
-		steps = append(steps, SetLink{In: side, Attrs: Attrs{Mask: device.FlagUp}})
-		up = false
-		have = without(have, isAddr6) // they go with it, as routes do
+	look := slices.ContainsFunc(steps, func(s Step) bool { return s.Kind() == SetVF{Attr: device.VFMAC}.Kind() })
+	if h.Netdev != nil && w.Netdev != nil {
+		steps = append(steps, Restore(h.Side, h.Netdev, w.Netdev, h.Elapsed)...)
 	}
-	if have.Name != was.Name {
-		steps = append(steps, SetLink{In: side, Attrs: Attrs{Name: was.Name}})
-	}
-	if add := missingNames(was.AltNames, &device.Netdev{Name: was.Name, AltNames: have.AltNames}); len(add) > 0 {
-		steps = append(steps, AltNames{In: side, Add: add})
-	}
-	if mac { // alone: a driver that refuses must not hold up the rest
-		steps = append(steps, SetLink{In: side, Attrs: Attrs{HWAddr: was.HWAddr}})
-	}
-	a := restoredAttrs(was, have)
-	if !a.isZero() {
-		steps = append(steps, SetLink{In: side, Attrs: a})
-	}
-	if up != was.Up() { // last: with the settings it comes up with, IPv6 makes its link-local address
-		steps = append(steps, SetLink{In: side, Attrs: Attrs{Flags: was.Flags & device.FlagUp, Mask: device.FlagUp}})
-		if up {
-			have = without(have, isAddr6)
-		}
-	}
-	late := lateAddrs(was, have)
-	for _, a := range slices.Backward(late) {
-		steps = append(steps, DelAddr{In: side, Addr: a})
-	}
-	if len(late) > 0 { // routes go with the addresses they name
-		have = without(have, func(a device.Addr) bool { return hasAddr(late, a) })
-	}
-	steps = append(steps, restoredAddrs(side, was, have, elapsed)...)
-	return append(steps, restoredRoutes(side, was, have)...)
+	return steps, look
 }
 
-func extraNames(was, have *device.Netdev) []string {
-	var out []string
-	for _, n := range have.AltNames {
-		if !slices.Contains(was.AltNames, n) {
-			out = append(out, n)
-		}
+// restoreVFMAC comes after the netdev has its own address back, which a driver refuses to change while the PF has
+// another one for it.
+func restoreVFMAC(w Where, h Home) ([]Step, bool) {
+	if h.VF == nil || w.VF == nil || w.Lost || !slices.Contains(h.VF.Set, device.VFMAC) {
+		return nil, false
 	}
-	return out
-}
-
-func restoredAttrs(was, have *device.Netdev) Attrs {
-	a := Attrs{
-		Alias:   differs(was.Alias, have.Alias),
-		TxQueue: differs(was.TxQueue, have.TxQueue),
-		Group:   differs(was.Group, have.Group),
-	}
-	if len(was.IPv6Conf) > 0 { // else it had no IPv6
-		a.AddrGen = differs(was.AddrGenMode, have.AddrGenMode)
-	}
-	if was.MTU != have.MTU {
-		a.MTU = was.MTU
-	}
-	if was.IPoIB != nil && have.IPoIB != nil {
-		a.Mode = differs(was.IPoIB.Mode, have.IPoIB.Mode)
-		a.Umcast = differs(was.IPoIB.Umcast, have.IPoIB.Umcast)
-		if a.Mode != nil {
-			a.MTU = was.MTU // a new mode brings its own
-		}
-	}
-	const kept = device.FlagPromisc | device.FlagAllMulti | device.FlagNoARP
-	if a.Mask = (was.Flags ^ have.Flags) & kept; a.Mask != 0 {
-		a.Flags = was.Flags & a.Mask
-	}
-	a.IPv4Conf, a.IPv6Conf = confDiff(was, have)
-	return a
-}
-
-const forever = ^uint32(0)
-
-// lateAddrs returns the addresses that are back before an earlier one, which an interrupted return leaves. The first
-// IPv4 address of a subnet is its primary, from which the kernel sends; IPv6 has an order within each scope. A netdev
-// that is renamed with its addresses on it has other IPv4 labels afterwards (net/ipv4/devinet.c, inetdev_changename),
-// so that all of those are late.
-func lateAddrs(was, have *device.Netdev) []device.Addr {
-	var late []device.Addr
-	for i, a := range was.Addrs {
-		if !hasAddr(have.Addrs, a) {
-			continue
-		}
-		missing := func(b device.Addr) bool {
-			return isAddr6(a) == isAddr6(b) && rank(a) == rank(b) && !hasAddr(have.Addrs, b)
-		}
-		earlier := was.Addrs[:i]
-		if isAddr6(a) {
-			earlier = was.Addrs[i+1:] // youngest first, see restoredAddrs
-		}
-		if !isAddr6(a) && have.Name != was.Name || slices.ContainsFunc(earlier, missing) {
-			late = append(late, a)
-		}
-	}
-	return late
-}
-
-// rank is what the kernel keeps the addresses of a netdev in order within: the subnet in IPv4, the scope in IPv6.
-func rank(a device.Addr) any {
-	if isAddr6(a) {
-		return a.Scope
-	}
-	return a.Prefix.Masked()
-}
-
-// without is a netdev that has lost its routes and those addresses.
-func without(n *device.Netdev, lost func(device.Addr) bool) *device.Netdev {
-	left := *n
-	left.Addrs, left.Routes = slices.DeleteFunc(slices.Clone(n.Addrs), lost), nil
-	return &left
-}
-
-func isAddr6(a device.Addr) bool { return a.Prefix.Addr().Is6() }
-
-func hasAddr(list []device.Addr, a device.Addr) bool {
-	return slices.ContainsFunc(list, func(h device.Addr) bool { return h.Prefix == a.Prefix })
-}
-
-// restoredAddrs adds the addresses in the order in which they came: the kernel lists IPv4 with the oldest first, IPv6
-// with the youngest first (net/ipv6/addrconf.c, ipv6_link_dev_addr), and the first is the one it prefers.
-func restoredAddrs(side Side, was, have *device.Netdev, elapsed uint32) []Step {
-	var steps []Step
-	v4 := slices.DeleteFunc(slices.Clone(was.Addrs), isAddr6)
-	v6 := slices.DeleteFunc(slices.Clone(was.Addrs), func(a device.Addr) bool { return !isAddr6(a) })
-	slices.Reverse(v6)
-	for _, a := range append(v4, v6...) {
-		if hasAddr(have.Addrs, a) {
-			continue
-		}
-		if a.Valid != forever {
-			if a.Valid <= elapsed {
-				continue // it has run out meanwhile
-			}
-			a.Valid -= elapsed
-		}
-		if a.Preferred != forever {
-			a.Preferred -= min(a.Preferred, elapsed)
-		}
-		steps = append(steps, AddAddr{In: side, Addr: a})
-	}
-	return steps
-}
-
-func restoredRoutes(side Side, was, have *device.Netdev) []Step {
-	if !was.Up() {
-		return nil // there can't have been any
-	}
-	routes := slices.Clone(was.Routes)
-	slices.SortStableFunc(routes, func(a, b device.Route) int { // a gateway must be reachable before it is named
-		return cmp.Compare(reach(a), reach(b))
-	})
-	var steps []Step
-	for _, r := range routes {
-		if !r.Multipath && !slices.ContainsFunc(have.Routes, func(h device.Route) bool { return sameRoute(h, r) }) {
-			steps = append(steps, AddRoute{In: side, Route: r})
-		}
-	}
-	return steps
-}
-
-func reach(r device.Route) int {
-	if r.Gateway.IsValid() {
-		return 1
-	}
-	return 0
-}
-
-func sameRoute(a, b device.Route) bool {
-	return a.Dst == b.Dst && a.Gateway == b.Gateway && a.Table == b.Table && a.Priority == b.Priority && a.TOS == b.TOS
-}
-
-// Release returns the steps that take our addresses and rules out of the pod before IPAM may give them to somebody
-// else.
-func Release(have *device.Netdev, rules []device.Rule) []Step {
-	var steps []Step
-	for _, r := range rules {
-		if r.Table == Table(have.Index) {
-			steps = append(steps, DelRule{r})
-		}
-	}
-	for _, a := range have.Addrs {
-		if a.Scope != scopeLink {
-			steps = append(steps, DelAddr{In: Pod, Addr: a})
-		}
-	}
-	return steps
-}
-
-// ReleaseOrphans returns the steps that remove rules of ours whose netdev is not in the pod any more: they name a
-// rail's table, and no netdev there has its ifindex.
-func ReleaseOrphans(there []device.Netdev, rules []device.Rule) []Step {
-	var steps []Step
-	for _, r := range rules {
-		if r.Priority == rulePriority && r.Table > Table(0) && r.Src.IsSingleIP() &&
-			!slices.ContainsFunc(there, func(n device.Netdev) bool { return Table(n.Index) == r.Table }) {
-			steps = append(steps, DelRule{r})
-		}
-	}
-	return steps
+	return RestoreVFMAC(h.VF.VF, &w.VF.VFAttrs), false
 }

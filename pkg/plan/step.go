@@ -54,6 +54,10 @@ type RenameRDMA struct {
 // recreates it (the host up to 6.16, the RDMA device's own namespace since 6.17, upstream f1208b05574f).
 type AwaitNetdev struct{ Netdev device.Netdev }
 
+// Revive makes the kernel recreate the IPoIB netdev of an RDMA device that is on the host without one: another move,
+// through a namespace made for it, lets ib_ipoib try again.
+type Revive struct{ HCA device.HCA }
+
 // MoveNetdev moves the netdev to the other side under a new name, in one message.
 type MoveNetdev struct {
 	Netdev device.Netdev
@@ -155,6 +159,7 @@ type Rebind struct {
 func (MoveRDMA) Kind() string    { return "move-rdma" }
 func (RenameRDMA) Kind() string  { return "rename-rdma" }
 func (AwaitNetdev) Kind() string { return "await-netdev" }
+func (Revive) Kind() string      { return "revive-netdev" }
 func (MoveNetdev) Kind() string  { return "move-netdev" }
 func (CreateChild) Kind() string { return "create-child" }
 func (DeleteChild) Kind() string { return "delete-child" }

@@ -160,7 +160,7 @@ func (a *attachment) device(lock *journal.Lock) (*result.Result, error) {
 	}
 	a.lock = lock
 	a.runner.Track(hca, e.Netdev)
-	a.runner.Undo.Push("attachment", func() error { return a.settle(hca, e.Netdev, plan.Host) })
+	a.runner.Undo.Push("attachment", a.giveDeviceBack)
 	if err := a.virtual(ctx); err != nil {
 		return nil, err
 	}
@@ -178,10 +178,11 @@ func (a *attachment) device(lock *journal.Lock) (*result.Result, error) {
 	return a.configure(ctx, e.Netdev)
 }
 
-func (a *attachment) settle(hca *device.HCA, n *device.Netdev, side plan.Side) error {
+// giveDeviceBack is the way back of an ADD that failed.
+func (a *attachment) giveDeviceBack() error {
 	ctx, cancel := bounded(kernelMax)
 	defer cancel()
-	return a.runner.Settle(ctx, apply.Home{HCA: hca, Netdev: n, Side: side, VF: vfHome(a.entry), Taken: taken(a.entry)})
+	return a.runner.Return(ctx, homeOf(a.entry), apply.Events{})
 }
 
 // configure gives the netdev, which is in the pod now, its settings and addresses.

@@ -71,7 +71,7 @@ func (a *attachment) rdma(prev *result.Result) (*result.Result, error) {
 	defer cancel()
 	e := a.entry
 	a.runner.Track(e.HCA, e.Netdev)
-	a.runner.Undo.Push("attachment", func() error { return a.settle(e.HCA, e.Netdev, plan.Pod) })
+	a.runner.Undo.Push("attachment", a.giveDeviceBack)
 	if err := a.runner.Run(ctx, plan.Attach(a.cfg, nameOf(e.Netdev), e.HCA, e.Netdev)); err != nil {
 		return nil, err
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/failpoint"
 	"github.com/fabric-cni/fabric-cni/internal/ipam"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
-	"github.com/fabric-cni/fabric-cni/pkg/device"
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 	"github.com/fabric-cni/fabric-cni/pkg/plan"
 )
@@ -124,42 +123,23 @@ func (c *call) bringHome(e *journal.Entry, release func()) error {
 		}
 		return c.store.RemoveChild(e.Claim, e.Key) // if IPAM fails now, the next call need not wait for a child
 	}
-	var hca *device.HCA
-	if e.MoveRDMA {
-		hca = e.HCA
-	}
-	r.Track(hca, e.Netdev)
-	if t := taken(e); t != nil {
-		r.Track(t, e.Netdev)
-	}
-	side := plan.Host
-	var errs []error
-	if e.Kind == journal.KindRDMA {
-		side = plan.Pod // where the plugin that put it there will look for it
-	} else {
-		errs = append(errs, c.stripPod(r))
-	}
-	release()
 	wait := homeWait
 	if e.VF != nil && e.VF.Rebind {
 		wait = kernelMax // others may be rebinding theirs
 	}
 	ctx, cancel := bounded(wait)
 	defer cancel()
-	err = r.Settle(
-		ctx,
-		apply.Home{HCA: hca, Netdev: e.Netdev, Side: side, VF: vfHome(e), Taken: taken(e), Elapsed: elapsed(e),
-			Gone: func() bool { return c.gone(e, pod == nil) }},
-	)
+	gone := func() bool { return c.gone(e, pod == nil) }
+	err = r.Return(ctx, homeOf(e), apply.Events{Released: release, Gone: gone})
 	if errors.Is(err, apply.ErrGone) {
 		c.log.Warn("device can't be returned", "device", e.Claim, "reason", err)
-		err = nil
+		return nil
 	}
 	var partly *apply.RestoreError
 	if errors.As(err, &partly) {
-		err = c.restoredPartly(e, partly)
+		return c.restoredPartly(e, partly)
 	}
-	return errors.Join(append(errs, err)...)
+	return err
 }
 
 // gone tells that a device which is nowhere to be found does not come back: its hardware has left, or it is a virtual
@@ -182,31 +162,6 @@ func (c *call) restoredPartly(e *journal.Entry, err error) error {
 		return nil
 	}
 	return errors.Join(err, c.store.Save(e))
-}
-
-// stripPod takes the attachment's addresses and rules out of the pod. Rules would stay behind when the netdev leaves.
-func (c *call) stripPod(r *apply.Runner) error {
-	if r.Pod == nil {
-		return nil
-	}
-	w, err := r.Look()
-	if err != nil {
-		return err
-	}
-	ctx, cancel := bounded(kernelMax)
-	defer cancel()
-	if w.Netdev == nil || w.NetdevSide != plan.Pod { // gone home before its rules: an earlier call failed half-way
-		return releaseOrphans(ctx, r)
-	}
-	rules, err := r.Pod.Link.Rules()
-	if err != nil {
-		return err
-	}
-	n := w.Netdev
-	if n.Addrs, err = r.Pod.Link.Addrs(n.Index); err != nil {
-		return err
-	}
-	return r.Run(ctx, plan.Release(n, rules))
 }
 
 // releaseOrphans removes the rules of rails that are not in the pod any more.
@@ -255,15 +210,13 @@ func (c *call) removeChild(r *apply.Runner, e *journal.Entry) error {
 				return err
 			}
 			r.Track(nil, n)
-			var steps []plan.Step
+			w := plan.Where{Netdev: n, NetdevSide: side, PodGone: r.Pod == nil}
 			if side == plan.Pod {
-				rules, err := s.Link.Rules()
-				if err != nil {
+				if w.Rules, err = s.Link.Rules(); err != nil {
 					return err
 				}
-				steps = plan.Release(n, rules)
 			}
-			return r.Run(ctx, append(steps, plan.DeleteChild{In: side, Netdev: *n}))
+			return r.Run(ctx, plan.Preview(w, plan.Home{Child: true}))
 		}
 		if r.Pod != nil { // not in the pod, not on the host: the pod has deleted it, or it never was
 			return releaseOrphans(ctx, r)

@@ -76,25 +76,21 @@ func (c *call) bringFound(claims []string) error {
 	defer cancel()
 	r := &apply.Runner{Host: c.host, Pod: c.pod, EvictName: c.evictName, Renumbering: c.renumbering}
 	r.Track(nil, n)
-	rules, err := c.pod.Link.Rules()
-	if err != nil {
-		return err
-	}
-	release := plan.Release(n, rules)
 	if n.IsIPoIBChild() {
-		return r.Run(ctx, append(release, plan.DeleteChild{In: plan.Pod, Netdev: *n}))
-	}
-	if err := r.Run(ctx, release); err != nil {
-		return err
+		w := plan.Where{Netdev: n, NetdevSide: plan.Pod}
+		if w.Rules, err = c.pod.Link.Rules(); err != nil {
+			return err
+		}
+		return r.Run(ctx, plan.Preview(w, plan.Home{Child: true}))
 	}
 	c.log.Warn("no journal entry: returning what is in the pod", "device", n.Address.String())
-	home := apply.Home{Netdev: guess(n), Side: plan.Host, Gone: func() bool { return !c.host.Present(n.Address) }}
+	home := plan.Home{Netdev: guess(n)}
 	if c.cfg.RDMA != netconf.RDMANone {
 		if home.HCA, err = c.podHCA(n.Address); err != nil {
 			return err
 		}
 	}
-	return r.Settle(ctx, home)
+	return r.Return(ctx, home, apply.Events{Gone: func() bool { return !c.host.Present(n.Address) }})
 }
 
 // mendHome is for a pod that is gone: the kernel has put on the host what was in it, a netdev under its name in the
@@ -111,9 +107,10 @@ func (c *call) mendHome(claims []string, child bool) error {
 		switch {
 		case n != nil && n.IsIPoIBChild():
 			r.Track(nil, n)
-			return r.Run(ctx, []plan.Step{plan.DeleteChild{In: plan.Host, Netdev: *n}})
+			w := plan.Where{Netdev: n, NetdevSide: plan.Host, PodGone: true}
+			return r.Run(ctx, plan.Preview(w, plan.Home{Child: true}))
 		case n != nil && n.Name == c.key.IfName && len(n.AltNames) > 0:
-			return r.Settle(ctx, apply.Home{Netdev: guess(n), Side: plan.Host})
+			return r.Return(ctx, plan.Home{Netdev: guess(n)}, apply.Events{})
 		case n != nil, len(claims) == 0 && !child:
 			return nil
 		}

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"slices"
 
 	"github.com/fabric-cni/fabric-cni/internal/apply"
+	"github.com/fabric-cni/fabric-cni/internal/inventory"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/policy"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
@@ -129,25 +129,23 @@ func (c *call) previewDevice(out *Preview, ips *plan.Addressing) error {
 	}
 	out.Add = append(v.steps(), plan.Attach(c.cfg, c.key.IfName, hca, dev.Netdev)...)
 	if dev.Netdev == nil {
-		out.Del = append(plan.Bring(plan.Where{HCA: hca, HCASide: plan.Pod}, plan.Host, plan.Host, nil), v.back()...)
+		out.Del = plan.Preview(c.after(dev, hca, v, out.Add), v.home(dev, hca))
 		return nil
 	}
 	have := afterMove(dev.Netdev, hca != nil, c.key.IfName)
 	out.Add = append(out.Add, plan.Configure(c.cfg, dev.Netdev, have, v.function())...)
 	out.address(c.cfg, ips, have)
-	there, back := *have, afterMove(dev.Netdev, hca != nil, dev.Netdev.Name)
-	there.AltNames = append(slices.Clone(dev.Netdev.AltNames), dev.Netdev.Name)
-	if c.cfg.MTU != 0 && (hca == nil || !dev.Netdev.IsIPoIB()) {
-		back.MTU = c.cfg.MTU
-	}
-	back.AltNames = nil // taken off for the move
-	where := plan.Where{HCA: hca, HCASide: plan.Pod, Netdev: &there, NetdevSide: plan.Pod}
-	home := plan.Bring(where, plan.Host, plan.Host, dev.Netdev)
-	if v != nil && v.change.Rebind { // that brings it home
-		home = nil
-	}
-	out.Del = append(append(home, v.back()...), plan.Restore(plan.Host, dev.Netdev, back, 0)...)
+	out.Del = plan.Preview(c.after(dev, hca, v, out.Add), v.home(dev, hca))
 	return nil
+}
+
+// after predicts where the device is when ADD has carried out its steps.
+func (c *call) after(dev *inventory.Device, hca *device.HCA, v *virtual, steps []plan.Step) plan.Where {
+	w := plan.Where{HCA: hca, Netdev: dev.Netdev}
+	if v != nil {
+		w.VF = &plan.VFNow{VFAttrs: v.vf.VFAttrs, Faces: true, Driver: v.vf.Driver, HCA: dev.HCA, Netdev: dev.Netdev != nil}
+	}
+	return plan.After(w, steps)
 }
 
 // afterMove is the netdev as a move leaves it: down, without addresses and routes; an IPoIB netdev whose RDMA device
@@ -222,7 +220,6 @@ func (c *call) previewRDMA(out *Preview) error {
 	}
 	out.refuse(c.childlessHCA(dev))
 	out.Add = plan.Attach(c.cfg, nameOf(dev.Netdev), dev.HCA, dev.Netdev)
-	where := plan.Where{HCA: dev.HCA, HCASide: plan.Pod}
 	var was *device.Netdev
 	if dev.Netdev != nil && dev.Netdev.IsIPoIB() { // the move destroys it: a new one gets what it had
 		was = dev.Netdev
@@ -230,9 +227,9 @@ func (c *call) previewRDMA(out *Preview) error {
 			return err
 		}
 		out.Add = append(out.Add, plan.Restore(plan.Pod, was, afterMove(was, true, was.Name), 0)...)
-		where.Netdev, where.NetdevSide = was, plan.Pod
 	}
-	out.Del = plan.Bring(where, plan.Host, plan.Pod, was)
+	where := plan.Where{HCA: dev.HCA, Netdev: was, NetdevSide: plan.Pod}
+	out.Del = plan.Preview(plan.After(where, out.Add), plan.Home{HCA: dev.HCA, Netdev: was, Side: plan.Pod})
 	return nil
 }
 
@@ -262,45 +259,8 @@ func (p Plugin) PreviewDel(e *journal.Entry) (*Preview, error) {
 		}
 		return out, nil
 	}
-	return out, previewReturn(out, e, r)
-}
-
-// previewReturn is bringHome without doing it.
-func previewReturn(out *Preview, e *journal.Entry, r *apply.Runner) error {
-	var hca *device.HCA
-	if e.MoveRDMA {
-		hca = e.HCA
-	}
-	r.Track(hca, e.Netdev)
-	w, err := r.Look()
-	if err != nil {
-		return err
-	}
-	side := plan.Host
-	if e.Kind == journal.KindRDMA {
-		side = plan.Pod
-	}
-	if r.Pod != nil && w.Netdev != nil && w.NetdevSide == plan.Pod && side == plan.Host {
-		rules, err := r.Pod.Link.Rules()
-		if err != nil {
-			return err
-		}
-		if w.Netdev.Addrs, err = r.Pod.Link.Addrs(w.Netdev.Index); err != nil {
-			return err
-		}
-		out.Del = plan.Release(w.Netdev, rules)
-	}
-	out.Del = append(out.Del, plan.Bring(w, plan.Host, side, e.Netdev)...)
-	if e.Netdev != nil && side == plan.Host {
-		back := afterMove(e.Netdev, hca != nil, e.Netdev.Name)
-		switch {
-		case w.Netdev != nil && w.NetdevSide == plan.Host:
-			back = w.Netdev
-		case w.Netdev != nil:
-			back = afterMove(w.Netdev, hca != nil, e.Netdev.Name)
-			back.AltNames = nil // taken off for the move
-		}
-		out.Del = append(out.Del, plan.Restore(plan.Host, e.Netdev, back, elapsed(e))...)
-	}
-	return nil
+	home := homeOf(e)
+	w, err := r.Where(home)
+	out.Del = plan.Preview(w, home)
+	return out, err
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fabric-cni/fabric-cni/internal/apply"
 	"github.com/fabric-cni/fabric-cni/internal/inventory"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
@@ -48,7 +47,7 @@ func (v *virtual) function() *device.VF {
 	return v.vf
 }
 
-// steps are those of ADD, and back is what DEL will do about them.
+// steps are those of ADD.
 func (v *virtual) steps() []plan.Step {
 	if v == nil {
 		return nil
@@ -56,17 +55,10 @@ func (v *virtual) steps() []plan.Step {
 	return v.change.Steps
 }
 
-func (v *virtual) back() []plan.Step {
-	if v == nil {
-		return nil
-	}
-	steps := plan.RestoreVF(v.vf, v.change.Set, &v.change.To)
-	for _, s := range v.change.Steps {
-		if r, ok := s.(plan.Rebind); ok {
-			steps = append(steps, r)
-		}
-	}
-	return steps
+// home is where the device of a configuration belongs.
+func (v *virtual) home(dev *inventory.Device, hca *device.HCA) plan.Home {
+	e := journal.Entry{HCA: dev.HCA, Netdev: dev.Netdev, MoveRDMA: hca != nil, VF: v.record(), Created: time.Now()}
+	return homeOf(&e)
 }
 
 // isUserspace tells a function that belongs to a driver for userspace.
@@ -270,12 +262,24 @@ func (v *virtual) record() *journal.VF {
 	return out
 }
 
-// vfHome is what Settle needs of it.
-func vfHome(e *journal.Entry) *apply.VFHome {
+// homeOf is where the device of an attachment belongs. ADD and DEL return it from the same values.
+func homeOf(e *journal.Entry) plan.Home {
+	h := plan.Home{Netdev: e.Netdev, VF: vfHome(e), Attached: taken(e), Elapsed: elapsed(e)}
+	if e.MoveRDMA {
+		h.HCA = e.HCA
+	}
+	if e.Kind == journal.KindRDMA {
+		h.Side = plan.Pod // where the plugin that put the netdev there will look for it
+	}
+	return h
+}
+
+// vfHome is what a virtual function had before ADD; nil if nothing of it was to be changed.
+func vfHome(e *journal.Entry) *plan.VFHome {
 	if e.VF == nil || len(e.VF.Set) == 0 {
 		return nil
 	}
-	return &apply.VFHome{VF: &e.VF.Was, Set: e.VF.Set, Rebind: e.VF.Rebind, HCA: e.HCA, Netdev: e.Netdev != nil}
+	return &plan.VFHome{VF: &e.VF.Was, Set: e.VF.Set, Rebind: e.VF.Rebind, HCA: e.HCA, Netdev: e.Netdev != nil}
 }
 
 // taken is the RDMA device as it went into the pod.

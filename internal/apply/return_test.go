@@ -18,7 +18,7 @@ import (
 )
 
 // Whatever was set up on the host, and whatever the pod does to the device: it comes home as it was.
-func TestSettle(t *testing.T) {
+func TestReturn(t *testing.T) {
 	tests := map[string]struct {
 		host []string // set up there before
 		pod  []string // done to net1 there
@@ -98,11 +98,11 @@ func TestSettle(t *testing.T) {
 			for _, c := range tt.pod {
 				b.pod.IP(t, strings.Fields(c)...)
 			}
-			if err := b.runner.Settle(t.Context(), b.home()); err != nil {
+			if err := b.goHome(t); err != nil {
 				t.Error(err)
 			}
 			b.same(t)
-			if err := b.runner.Settle(t.Context(), b.home()); err != nil { // a second time there is nothing to do
+			if err := b.goHome(t); err != nil { // a second time there is nothing to do
 				t.Error(err)
 			}
 			b.same(t)
@@ -111,7 +111,7 @@ func TestSettle(t *testing.T) {
 }
 
 // The sysctls of the netdev come home too: a move gives it the defaults of the namespace it goes to.
-func TestSettleConf(t *testing.T) {
+func TestReturnConf(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	conf := map[string]string{
@@ -145,7 +145,7 @@ func TestSettleConf(t *testing.T) {
 	}
 	b.was = b.read(t, b.runner.Host, "v0")
 	b.take(t)
-	if err := b.runner.Settle(t.Context(), b.home()); err != nil {
+	if err := b.goHome(t); err != nil {
 		t.Fatal(err)
 	}
 	for file, want := range conf {
@@ -155,13 +155,13 @@ func TestSettleConf(t *testing.T) {
 	}
 }
 
-func TestSettleIPv6Disabled(t *testing.T) {
+func TestReturnIPv6Disabled(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.host.Sysctl(t, "net/ipv6/conf/v0/disable_ipv6", "1")
 	b.was, b.before = b.read(t, b.runner.Host, "v0"), b.state(t)
 	b.take(t)
-	if err := b.runner.Settle(t.Context(), b.home()); err != nil {
+	if err := b.goHome(t); err != nil {
 		t.Error(err)
 	}
 	b.same(t)
@@ -169,7 +169,7 @@ func TestSettleIPv6Disabled(t *testing.T) {
 
 // With duplicate address detection an address that has come back is tentative for a second or two, and until then no
 // route can name it as its source.
-func TestSettleWaitsForSource(t *testing.T) {
+func TestReturnWaitsForSource(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.host.Sysctl(t, "net/ipv6/conf/v0/accept_dad", "1")
@@ -178,7 +178,7 @@ func TestSettleWaitsForSource(t *testing.T) {
 	b.host.IP(t, "-6", "route", "add", "2001:db8:8::/48", "via", "fe80::9", "src", "2001:db8::1", "dev", "v0")
 	b.was, b.before = b.read(t, b.runner.Host, "v0"), b.state(t)
 	b.take(t)
-	if err := b.runner.Settle(t.Context(), b.home()); err != nil {
+	if err := b.goHome(t); err != nil {
 		t.Error(err)
 	}
 	b.same(t)
@@ -186,7 +186,7 @@ func TestSettleWaitsForSource(t *testing.T) {
 
 // While the device was away somebody has given its name to another one: it comes home all the same, with all but the
 // name, and the error says who has it.
-func TestSettleNameTaken(t *testing.T) {
+func TestReturnNameTaken(t *testing.T) {
 	for name, setup := range map[string][]string{
 		"name":             {"link add v0 type bridge"},
 		"name and pod's":   {"link add v0 type bridge", "link add net1 type bridge"},
@@ -200,7 +200,7 @@ func TestSettleNameTaken(t *testing.T) {
 			for _, c := range setup {
 				b.host.IP(t, strings.Fields(c)...)
 			}
-			err := b.runner.Settle(t.Context(), b.home())
+			err := b.goHome(t)
 			var partly *RestoreError
 			if !errors.As(err, &partly) || !errors.Is(err, ErrNameTaken) {
 				t.Fatalf("got %v", err)
@@ -220,7 +220,7 @@ func TestSettleNameTaken(t *testing.T) {
 					b.host.IP(t, "link", "delete", f[2])
 				}
 			}
-			if err := b.runner.Settle(t.Context(), b.home()); err != nil {
+			if err := b.goHome(t); err != nil {
 				t.Error(err)
 			}
 			b.same(t)
@@ -229,7 +229,7 @@ func TestSettleNameTaken(t *testing.T) {
 }
 
 // Netdevs without a bus address are told apart by what they have: one on the host that looks like the device is not it.
-func TestSettleDoubles(t *testing.T) {
+func TestReturnDoubles(t *testing.T) {
 	for name, double := range map[string]string{
 		"same name":             "link add v0 type veth peer name x",
 		"same name, alt":        "link add y type veth peer name x",
@@ -251,7 +251,7 @@ func TestSettleDoubles(t *testing.T) {
 				b.host.IP(t, "link", "property", "add", "dev", "y", "altname", "v0")
 			}
 			before := b.host.IP(t, "-d", "link", "show", "dev", "x") // names its peer
-			err = b.runner.Settle(t.Context(), b.home())
+			err = b.goHome(t)
 			if strings.Contains(name, "address") && err != nil || err != nil && !errors.Is(err, ErrNameTaken) {
 				t.Errorf("got %v", err)
 			}
@@ -262,7 +262,7 @@ func TestSettleDoubles(t *testing.T) {
 				t.Errorf("the double: -before +after:\n%s", diff)
 			}
 			b.host.IP(t, "link", "delete", "x")
-			if err := b.runner.Settle(t.Context(), b.home()); err != nil {
+			if err := b.goHome(t); err != nil {
 				t.Error(err)
 			}
 			b.same(t)
@@ -271,7 +271,7 @@ func TestSettleDoubles(t *testing.T) {
 }
 
 // A route that can't be made again is told, and stops nothing else.
-func TestSettlePartly(t *testing.T) {
+func TestReturnPartly(t *testing.T) {
 	t.Parallel()
 	b := newBench(
 		t,
@@ -284,7 +284,7 @@ func TestSettlePartly(t *testing.T) {
 	lost := *h.Netdev
 	lost.Addrs = nil // its lifetime has run out
 	h.Netdev = &lost
-	err := b.runner.Settle(t.Context(), h)
+	err := b.runner.Return(t.Context(), h, Events{})
 	var partly *RestoreError
 	if !errors.As(err, &partly) || !strings.Contains(err.Error(), "10.8.0.0/16 via 10.1.0.9") {
 		t.Errorf("got %v", err)
@@ -296,7 +296,7 @@ func TestSettlePartly(t *testing.T) {
 }
 
 // A device that went up and was half restored before the call was killed.
-func TestSettleFromHalfway(t *testing.T) {
+func TestReturnFromHalfway(t *testing.T) {
 	for name, commands := range map[string][]string{
 		"other name, up": {"link set v0 down", "link set v0 name fabric9", "link set fabric9 up", "addr add 2001:db8::1/64 dev fabric9"},
 		"down":           {"link set v0 down"},
@@ -313,7 +313,7 @@ func TestSettleFromHalfway(t *testing.T) {
 			for _, c := range commands {
 				b.host.IP(t, strings.Fields(c)...)
 			}
-			if err := b.runner.Settle(t.Context(), b.home()); err != nil {
+			if err := b.goHome(t); err != nil {
 				t.Error(err)
 			}
 			b.same(t)
@@ -322,34 +322,31 @@ func TestSettleFromHalfway(t *testing.T) {
 }
 
 // A veth dies with its namespace: what can't come back is said after the time that was given.
-func TestSettleLost(t *testing.T) {
+func TestReturnLost(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.take(t)
 	b.pod.IP(t, "link", "delete", "net1")
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if err := b.runner.Settle(
-		ctx,
-		b.home(),
-	); !errors.Is(err, context.DeadlineExceeded) ||
-		!strings.Contains(err.Error(), "netdev v0 has not come back") {
+	err := b.runner.Return(ctx, b.home(), Events{})
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "netdev v0 has not come back") {
 		t.Errorf("got %v", err)
 	}
 	h := b.home()
-	h.Gone = func() bool { return true }
-	if err := b.runner.Settle(t.Context(), h); !errors.Is(err, ErrGone) {
+	gone := Events{Gone: func() bool { return true }}
+	if err := b.runner.Return(t.Context(), h, gone); !errors.Is(err, ErrGone) {
 		t.Errorf("got %v", err)
 	}
 	b.runner.Pod = nil
 	h.Side = plan.Pod // it was for another plugin, in a pod that is gone
-	if err := b.runner.Settle(t.Context(), h); err != nil {
+	if err := b.runner.Return(t.Context(), h, gone); err != nil {
 		t.Error(err)
 	}
 }
 
 // Two devices that have each other's name go home at once, as recreated IPoIB netdevs do.
-func TestSettleSwapped(t *testing.T) {
+func TestReturnSwapped(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, everything...)
 	b.host.Veth(t, "w0", sandbox.New(t), "w1")
@@ -359,8 +356,8 @@ func TestSettleSwapped(t *testing.T) {
 	v.Name, v.AltNames, w.Name = "w0", nil, "v0" // as if they had always been named so
 	b.host.IP(t, "link", "property", "del", "dev", "v0", "altname", "enp59s0", "altname", "rail0")
 	done := make(chan error, 2)
-	go func() { done <- b.runner.Settle(context.Background(), Home{Netdev: &v, Side: plan.Host}) }()
-	go func() { done <- second.Settle(context.Background(), Home{Netdev: w, Side: plan.Host}) }()
+	go func() { done <- b.runner.Return(context.Background(), plan.Home{Netdev: &v}, Events{}) }()
+	go func() { done <- second.Return(context.Background(), plan.Home{Netdev: w}, Events{}) }()
 	for range 2 {
 		if err := <-done; err != nil {
 			t.Error(err)

@@ -1,0 +1,257 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fabric-cni/fabric-cni/pkg/plan"
+)
+
+// ErrGone says that the hardware is not there any more.
+var ErrGone = errors.New("the device has left the bus or lost its driver")
+
+// RestoreError says what could not be given back to a device that is home otherwise: a route through a gateway that is
+// gone, a name that somebody else has taken.
+type RestoreError struct{ Err error }
+
+func (e *RestoreError) Error() string {
+	return "the device is home, but not as it was: " + e.Err.Error()
+}
+
+// Unwrap gives the causes.
+func (e *RestoreError) Unwrap() error { return e.Err }
+
+// Events are what a caller of Return wants to know or knows better.
+type Events struct {
+	// Released is called once, as soon as the pod can't use the addresses any more. Nil: nobody waits for it.
+	Released func()
+	// Gone says whether the hardware has left the bus or lost its driver: then there is nothing to bring home. Nil: it
+	// is there.
+	Gone func() bool
+}
+
+// Return brings a device home and restores everything its snapshot holds: it looks, lets plan.Return decide, carries
+// that out, and looks again, until nothing is left. When the pod's namespace is gone it waits until the kernel has
+// brought the devices back. It returns ErrGone when they can't come, the context's error when they did not, and a
+// RestoreError when they are home with something missing.
+func (r *Runner) Return(ctx context.Context, h plan.Home, on Events) error {
+	return r.journey(h, on).run(ctx)
+}
+
+// Where looks at a device as Return does first. It changes nothing.
+func (r *Runner) Where(h plan.Home) (plan.Where, error) {
+	j := r.journey(h, Events{})
+	err := j.look()
+	return j.where, errors.Join(err, errors.Join(j.strip...), errors.Join(j.missing...))
+}
+
+func (r *Runner) journey(h plan.Home, on Events) *journey {
+	back := &Runner{Host: r.Host, Pod: r.Pod, EvictName: r.EvictName, Renumbering: r.Renumbering}
+	back.Track(h.HCA, h.Netdev)
+	if h.Attached != nil {
+		back.Track(h.Attached, h.Netdev)
+	}
+	return &journey{Runner: back, home: h, on: on}
+}
+
+// journey is one way back.
+type journey struct {
+	*Runner
+	home plan.Home
+	on   Events
+
+	where   plan.Where
+	alone   time.Time // since when the RDMA device is on the host without its IPoIB netdev
+	strip   []error   // what could not be taken out of the pod
+	missing []error   // what could not be given back
+}
+
+func (j *journey) run(ctx context.Context) error {
+	if j.on.Released == nil {
+		j.on.Released = func() {}
+	}
+	released := false
+	defer func() {
+		if !released {
+			j.on.Released()
+		}
+	}()
+	if err := j.look(); err != nil {
+		return err
+	}
+	for {
+		way := plan.Return(j.where, j.home)
+		if way.Stage > plan.StageRelease && !released {
+			released = true
+			j.on.Released()
+		}
+		switch {
+		case way.Stage == plan.StageHome:
+			return j.end(nil)
+		case way.Await != "" && way.Lost:
+			return j.lost()
+		case way.Await != "":
+			if err := j.await(ctx, way.Await); err != nil {
+				return j.end(err)
+			}
+			continue
+		}
+		if err := j.stage(ctx, way); err != nil {
+			return j.end(err)
+		}
+		j.where.Done = way.Stage
+		if way.Look {
+			if err := j.look(); err != nil {
+				return j.end(err)
+			}
+		}
+	}
+}
+
+// stage carries out one part of the way back. It returns an error when the device can't come home.
+func (j *journey) stage(ctx context.Context, way plan.Way) error {
+	if way.Stage == plan.StageRevive {
+		j.where.Revived = true
+	}
+	for _, s := range way.Steps {
+		err := j.Run(ctx, []plan.Step{s})
+		switch {
+		case err == nil:
+		case way.Stage == plan.StageRelease:
+			j.strip = append(j.strip, err)
+		case way.Stage.Essential() && errors.Is(err, ErrNameTaken): // under another name it is home, too
+		case way.Stage.Essential():
+			return err
+		default:
+			j.missing = append(j.missing, err)
+		}
+		if err != nil && way.Stage.Sequential() && !way.Stage.Essential() {
+			return nil
+		}
+	}
+	return nil
+}
+
+// await looks until the missing face is found, or there is something else to do.
+func (j *journey) await(ctx context.Context, face string) error {
+	err := poll(ctx, func() (bool, error) {
+		if err := j.look(); err != nil {
+			return false, err
+		}
+		way := plan.Return(j.where, j.home)
+		return way.Await == "" || way.Lost, nil
+	})
+	if err != nil {
+		return fmt.Errorf("%s has not come back from the pod's network namespace: %w", face, err)
+	}
+	return nil
+}
+
+// lost ends a way back of a device that is not there any more. One whose driver could not be bound again is not gone
+// for good.
+func (j *journey) lost() error {
+	if len(j.strip) > 0 || len(j.missing) > 0 {
+		return j.end(nil)
+	}
+	return ErrGone
+}
+
+// end joins everything that went wrong.
+func (j *journey) end(err error) error {
+	if err == nil && len(j.strip) == 0 && len(j.missing) > 0 {
+		return &RestoreError{errors.Join(j.missing...)}
+	}
+	return errors.Join(errors.Join(j.strip...), errors.Join(j.missing...), err)
+}
+
+// look reads everything that plan.Return goes by.
+func (j *journey) look() error {
+	w, err := j.Look()
+	if err != nil {
+		return err
+	}
+	w.Done, w.Revived, w.PodGone = j.where.Done, j.where.Revived, j.Pod == nil
+	w.Lost = j.on.Gone != nil && j.on.Gone()
+	if w.Done < plan.StageRelease && j.home.Side == plan.Host && j.Pod != nil {
+		if err := j.lookIntoPod(&w); err != nil {
+			j.strip = append(j.strip, err)
+		}
+	}
+	// One that is down has no routes, and adding an address that it has is no error.
+	if n := w.Netdev; n != nil && w.NetdevSide == j.home.Side && n.Up() {
+		side, err := j.side(w.NetdevSide)
+		if err != nil {
+			return err
+		}
+		if err := side.Snapshot(n); err != nil {
+			return err
+		}
+	}
+	if j.home.VF != nil {
+		j.lookAtVF(&w)
+	}
+	if w.HCA == nil || w.HCASide != plan.Host || w.Netdev != nil {
+		j.alone = time.Time{}
+	} else if j.alone.IsZero() {
+		j.alone = time.Now()
+	} else {
+		w.Missing = time.Since(j.alone)
+	}
+	j.where = w
+	return nil
+}
+
+// lookIntoPod reads what has to be taken out of the pod before the device leaves. Rules are read before the netdevs that
+// they may belong to: another attachment's may be on its way in.
+func (j *journey) lookIntoPod(w *plan.Where) (err error) {
+	if w.Rules, err = j.Pod.Link.Rules(); err != nil {
+		return err
+	}
+	if w.Netdev != nil && w.NetdevSide == plan.Pod {
+		w.Netdev.Addrs, err = j.Pod.Link.Addrs(w.Netdev.Index)
+		return err
+	}
+	if len(w.Rules) > 0 {
+		w.Others, err = j.Pod.Link.List("")
+	}
+	return err
+}
+
+// lookAtVF reads what a VF's PF keeps for it, and its faces if its driver may have to be bound again. What can't be read
+// can't be given back.
+func (j *journey) lookAtVF(w *plan.Where) {
+	v := j.home.VF
+	rebind := v.Rebind && w.Done < plan.StageRebind
+	now, err := j.vfNow(v.VF)
+	if err == nil {
+		w.VF = &plan.VFNow{VFAttrs: *now}
+		if rebind {
+			err = j.faces(w.VF)
+		}
+	}
+	if err == nil || w.Lost && !rebind {
+		return
+	}
+	for _, known := range j.missing {
+		if known.Error() == err.Error() {
+			return
+		}
+	}
+	j.missing = append(j.missing, err)
+}
+
+// faces reads what the driver of a VF has made on the host.
+func (j *journey) faces(v *plan.VFNow) error {
+	at := plan.RebindVF(j.home.VF.VF, j.home.VF.HCA, j.home.Netdev).Device
+	if at.IsZero() {
+		return nil
+	}
+	d, err := j.Host.At(at)
+	if err != nil {
+		return err
+	}
+	v.Faces, v.Driver, v.HCA, v.Netdev = true, j.Host.Driver(at), d.HCA, d.Netdev != nil
+	return nil
+}
