@@ -82,7 +82,7 @@ func examples(t *testing.T, known map[string]bool) {
 	}
 }
 
-// The dashboard asks for metrics that the agent has.
+// The dashboard asks for metrics that the agent has, and docs/kubernetes.md lists all of them.
 func TestDashboard(t *testing.T) {
 	b, err := os.ReadFile("grafana/fabric-cni.json")
 	if err != nil {
@@ -103,6 +103,15 @@ func TestDashboard(t *testing.T) {
 	known := map[string]bool{}
 	for d := range descriptions {
 		known[regexp.MustCompile(`fqName: "([^"]+)"`).FindStringSubmatch(d.String())[1]] = true
+	}
+	page, err := os.ReadFile("../docs/kubernetes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range known {
+		if !strings.Contains(string(page), "`"+name+"`") {
+			t.Errorf("docs/kubernetes.md does not have the metric %s", name)
+		}
 	}
 	for _, name := range regexp.MustCompile(`\bfabric_\w+`).FindAllString(string(b), -1) {
 		if !known[strings.TrimSuffix(name, "_bucket")] {
