@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -187,16 +188,10 @@ func TestPagesNames(t *testing.T) {
 func declared(t *testing.T) (packages map[string]map[string]bool, tests []string) {
 	t.Helper()
 	packages = map[string]map[string]bool{}
-	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
-		if err != nil || filepath.Ext(file) != ".go" {
-			if d != nil && d.IsDir() && (d.Name() == "build" || d.Name() == "testdata" || d.Name() == ".git") {
-				return fs.SkipDir
-			}
-			return err
-		}
+	walkGo(t, func(file string) {
 		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
 		if err != nil {
-			return err
+			t.Fatal(err)
 		}
 		names := packages[parsed.Name.Name]
 		if names == nil {
@@ -206,11 +201,7 @@ func declared(t *testing.T) (packages map[string]map[string]bool, tests []string
 		for _, decl := range parsed.Decls {
 			tests = append(tests, declare(names, decl)...)
 		}
-		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	return packages, tests
 }
 
@@ -298,5 +289,55 @@ func TestPagesCodes(t *testing.T) {
 	}
 	if len(codes) < 8 {
 		t.Errorf("%d codes in plugins/fabric/errors.go: are they elsewhere?", len(codes))
+	}
+}
+
+// TestPagesKernelFacts compares the numbers of kernel facts in the code and in pages with docs/kernel.md.
+func TestPagesKernelFacts(t *testing.T) {
+	known := map[string]bool{}
+	for i, m := range regexp.MustCompile(`(?m)^\*\*(\d+)\. `).FindAllStringSubmatch(pages(t)["docs/kernel.md"], -1) {
+		if m[1] != strconv.Itoa(i+1) {
+			t.Errorf("docs/kernel.md: fact %s follows fact %d", m[1], i)
+		}
+		known[m[1]] = true
+	}
+	texts := pages(t)
+	walkGo(t, func(file string) {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts[file] = string(b)
+	})
+	found := 0
+	for file, text := range texts {
+		for _, m := range regexp.MustCompile(`(?:kernel f|\(f)acts? (\d+)`).FindAllStringSubmatch(text, -1) {
+			found++
+			if !known[m[1]] {
+				t.Errorf("%s names kernel fact %s, which docs/kernel.md does not have", file, m[1])
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("nothing names a kernel fact: are they spelt differently?")
+	}
+}
+
+// walkGo calls f for every Go file of the repository.
+func walkGo(t *testing.T, f func(file string)) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && slices.Contains([]string{"bin", "build", "testdata", ".git"}, d.Name()):
+			return fs.SkipDir
+		case filepath.Ext(file) == ".go":
+			f(file)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }

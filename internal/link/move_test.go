@@ -14,8 +14,8 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
-// One message moves, names and brings up (kernel-facts: IFLA_NET_NS_FD with IFLA_IFNAME). What the move itself keeps
-// and drops is what plan builds on.
+// One message moves, names and brings up (kernel fact 3 in docs/kernel.md). What the move itself keeps and drops is what
+// plan builds on.
 func TestMove(t *testing.T) {
 	t.Parallel()
 	host, pod, peer := sandbox.New(t), sandbox.New(t), sandbox.New(t)

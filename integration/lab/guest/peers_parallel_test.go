@@ -38,7 +38,7 @@ func roundsOr(t *testing.T, on612, elsewhere int) int {
 }
 
 // Eight rails added and returned in parallel, in random order: no failure, no swapped name. ib-sriov-cni failed in 20
-// of 80 parallel DELs; a lookup of an RDMA device by dump fails in 6 of 80 (kernel-facts 6a).
+// of 80 parallel DELs; a lookup of an RDMA device by dump fails in 6 of 80 (kernel fact 7 in docs/kernel.md).
 func TestParallelRails(t *testing.T) {
 	Fabric{Num: parallelRails}.Load(t)
 	// Names that are not in the order of the bus, so that the kernel's lowest free name is mostly another device's.

@@ -12,7 +12,7 @@ type countError struct{ got, want int }
 
 func (e countError) Error() string { return fmt.Sprintf("there are %d, want %d", e.got, e.want) }
 
-// udev names what appears on the host, while the plugin moves it on or gives it back its own name (kernel-facts 11).
+// udev names what appears on the host, while the plugin moves it on or gives it back its own name (kernel fact 21).
 func TestPeerUdevRace(t *testing.T) {
 	n := S1(t)
 	Unchanged(t)
