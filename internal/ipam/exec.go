@@ -32,13 +32,24 @@ const (
 	busyWait  = 100 * time.Millisecond
 )
 
-// call runs the plugin once and returns its stdout.
+// call runs the plugin once, built in or as a process, and returns its answer.
 func (d Delegate) call(ctx context.Context, command string, env netconf.Env, conf []byte) ([]byte, error) {
+	env.Command = command
+	b, key := d.builtin()
+	if b != nil {
+		out, err := b.run(ctx, env, conf)
+		if err != nil {
+			return nil, d.wrap(command, err)
+		}
+		return out, nil
+	}
 	path, err := find(d.Type, d.Env.Path)
+	if err != nil && key != "" {
+		err = fmt.Errorf("%w; it is looked for because the built-in %s does not know the key %s", err, d.Type, key)
+	}
 	if err != nil {
 		return nil, err
 	}
-	env.Command = command
 	for try := 1; ; try++ {
 		out, err := d.run(ctx, path, env, conf)
 		if !errors.Is(err, syscall.ETXTBSY) || try == busyTries {
@@ -59,7 +70,8 @@ func (d Delegate) run(ctx context.Context, path string, env netconf.Env, conf []
 	}
 	cmd := exec.CommandContext(ctx, path)
 	cmd.Env = (&invoke.Args{
-		Command: env.Command, ContainerID: env.ContainerID, NetNS: env.Netns, IfName: env.IfName, PluginArgsStr: env.Args, Path: env.Path,
+		Command: env.Command, ContainerID: env.ContainerID, NetNS: env.Netns, IfName: env.IfName,
+		PluginArgsStr: env.Args, Path: env.Path,
 	}).AsEnv()
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(conf), stdout, stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }

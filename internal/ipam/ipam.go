@@ -1,9 +1,11 @@
-// Package ipam hands the addressing of an attachment to an IPAM plugin: an executable that speaks CNI, found in
-// CNI_PATH.
+// Package ipam hands the addressing of an attachment to an IPAM plugin. static and host-local are built in; they give
+// the same answers, and use the same files and locks, as their executables. Every other plugin, and these two if the
+// configuration has a key that the built-in one does not know, is an executable that speaks CNI, found in CNI_PATH.
 //
-// Everything a plugin gets is explicit (stdin, the CNI_* variables); nothing of this process is changed for it, so
-// calls may run side by side, for different attachments too. A plugin is forked from the calling thread and starts in
-// that thread's network namespace: do not call from a thread that is inside a pod.
+// Everything a plugin gets is explicit (the configuration, the CNI_* variables). The environment of this process is not
+// changed, so calls may run side by side, for different attachments too. An executable is forked from the calling
+// thread and starts in that thread's network namespace: do not call from a thread that is inside a pod. What is built
+// in works on files only.
 package ipam
 
 import (
@@ -23,8 +25,8 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 )
 
-// ErrNotStarted is matched by the error of a plugin that could not be run: missing, not executable, or of a name that
-// is no file name. Nothing was reserved.
+// ErrNotStarted is matched by the error of a plugin that could not be executed: missing, not executable, or of a name
+// that is no file name. Nothing was reserved.
 var ErrNotStarted = errors.New("IPAM plugin not started")
 
 // ErrNotSupported is matched by the error of GC when the plugin, or the version of the configuration, has no GC.
@@ -39,18 +41,11 @@ const undoTimeout = 10 * time.Second
 // An error that the plugin itself answered with is found by errors.As with a *types.Error, and keeps its code. All
 // errors name the plugin and the command.
 type Delegate struct {
-	Type   string      // file name of the plugin
+	Type   string      // name of the plugin, which is that of its file
 	Conf   []byte      // the network configuration, as received on stdin
 	Env    netconf.Env // as received; Command is ignored
-	Stderr io.Writer   // gets what the plugin writes to its stderr; nil: os.Stderr
+	Stderr io.Writer   // gets what an executable writes to its stderr; nil: os.Stderr
 }
-
-// NeedsInterface tells a plugin that works through the interface, which has to be up in the pod before ADD. The others
-// can run beside the device work.
-func NeedsInterface(typ string) bool { return typ == "dhcp" }
-
-// RejectsCheck tells a plugin whose CHECK is an error whatever the state is.
-func RejectsCheck(typ string) bool { return typ == "whereabouts" }
 
 // Add reserves the addresses of the attachment. The answer has at least one; Interfaces is empty.
 //
@@ -103,9 +98,9 @@ func (d Delegate) Del(ctx context.Context) error {
 }
 
 // Check asks the plugin whether the attachment still has its addresses. Conf has to hold the prevResult. A plugin that
-// RejectsCheck is not asked.
+// rejects CHECK is not asked.
 func (d Delegate) Check(ctx context.Context) error {
-	if d.Type == "" || RejectsCheck(d.Type) {
+	if d.Type == "" || TypeOf(d.Type).RejectsCheck {
 		return nil
 	}
 	_, err := d.call(ctx, "CHECK", d.Env, d.Conf)
@@ -125,9 +120,9 @@ func (d Delegate) Status(ctx context.Context) error {
 	return err
 }
 
-// GC tells the plugin which attachments of the network are valid; it may free the addresses of all others. Success does
-// not mean that it did: a plugin may accept GC and do nothing (host-local and whereabouts do), so call Del for every
-// attachment that is known to be stale as well. The error matches ErrNotSupported when there is no GC.
+// GC passes the plugin the attachments of the network that are valid; it may free the addresses of all others. Success
+// does not mean that it did: a plugin may accept GC and do nothing (host-local and whereabouts do), so call Del for
+// every attachment that is known to be stale as well. The error matches ErrNotSupported when there is no GC.
 func (d Delegate) GC(ctx context.Context, valid []netconf.Attachment) error {
 	if d.Type == "" {
 		return nil
@@ -143,12 +138,8 @@ func (d Delegate) GC(ctx context.Context, valid []netconf.Attachment) error {
 // a command may do anything, as a script with a default branch does.
 func (d Delegate) call110(ctx context.Context, command string, conf []byte) error {
 	// Filled in for plugins older than VERSION, which want all of them.
-	out, err := d.call(
-		ctx,
-		"VERSION",
-		netconf.Env{ContainerID: "dummy", Netns: "dummy", IfName: "dummy", Path: d.Env.Path},
-		[]byte(`{"cniVersion":"1.1.0"}`),
-	)
+	dummy := netconf.Env{ContainerID: "dummy", Netns: "dummy", IfName: "dummy", Path: d.Env.Path}
+	out, err := d.call(ctx, "VERSION", dummy, []byte(`{"cniVersion":"1.1.0"}`))
 	if unknownCommand(err) {
 		return d.wrap(command, fmt.Errorf("%w: no VERSION either: %w", ErrNotSupported, err))
 	}
@@ -172,13 +163,13 @@ func (d Delegate) call110(ctx context.Context, command string, conf []byte) erro
 	return err
 }
 
-// unknownCommand tells the answer of containernetworking/cni's skel to a command it does not have.
+// unknownCommand reports whether an error is what containernetworking/cni's skel answers to a command it does not have.
 func unknownCommand(err error) bool {
 	var e *types.Error
 	return errors.As(err, &e) && strings.HasPrefix(e.Msg, "unknown CNI_COMMAND")
 }
 
-// confVersion is empty for what is no configuration: the plugin then says what it thinks of it.
+// confVersion is empty for what is no configuration: the plugin reports that itself.
 func confVersion(conf []byte) string {
 	var c struct {
 		CNIVersion string `json:"cniVersion"`

@@ -68,7 +68,8 @@ const one = `echo '{"cniVersion":"1.1.0","ips":[{"address":"10.0.0.2/24"}]}'`
 
 func TestAdd(t *testing.T) {
 	d, dir := script(t, `echo said to stderr >&2
-echo '{"cniVersion":"0.4.0","interfaces":[{"name":"x"}],"ips":[{"version":"4","interface":0,"address":"10.0.0.2/24","gateway":"10.0.0.1"},{"version":"6","address":"fd00::2/64"}],
+echo '{"cniVersion":"0.4.0","interfaces":[{"name":"x"}],"ips":[{"version":"4","interface":0,
+"address":"10.0.0.2/24","gateway":"10.0.0.1"},{"version":"6","address":"fd00::2/64"}],
 "routes":[{"dst":"0.0.0.0/0","gw":"10.0.0.1","mtu":1400,"table":0}],"dns":{"nameservers":["10.0.0.53"]}}'`)
 	t.Setenv("CNI_COMMAND", "DEL") // ours, which the plugin must not see
 	t.Setenv("CNI_CONTAINERID", "other")
@@ -112,7 +113,8 @@ echo '{"cniVersion":"0.4.0","interfaces":[{"name":"x"}],"ips":[{"version":"4","i
 
 func TestFailedAddIsFollowedByDel(t *testing.T) {
 	for _, tc := range []struct{ name, body, err string }{
-		{"CNI error", `echo '{"cniVersion":"1.1.0","code":11,"msg":"try later","details":"lease held"}'; exit 1`, `IPAM plugin "fake": ADD: try later; lease held`},
+		{"CNI error", `echo '{"cniVersion":"1.1.0","code":11,"msg":"try later",` +
+			`"details":"lease held"}'; exit 1`, `IPAM plugin "fake": ADD: try later; lease held`},
 		{"garbage", `echo hello world`, `answered "hello world\n": decode CNI result`},
 		{"silence", `true`, `answered nothing: decode CNI result`},
 		{"null", `echo null`, `answered without an address: "null\n"`},
@@ -191,7 +193,9 @@ func TestChildLeftBehindIsNoFailure(t *testing.T) {
 
 func TestNotStarted(t *testing.T) {
 	d, dir := script(t, one)
-	for name, data := range map[string]string{"plain": "no program", "noshebang": "echo\n", "nointerpreter": "#!/no/such\n"} {
+	for name, data := range map[string]string{
+		"plain": "no program", "noshebang": "echo\n", "nointerpreter": "#!/no/such\n",
+	} {
 		mode := os.FileMode(0o755)
 		if name == "plain" {
 			mode = 0o644
@@ -289,12 +293,13 @@ func TestCheck(t *testing.T) {
 	if err := d.Check(t.Context()); err != nil {
 		t.Errorf("whereabouts was asked: %v", err)
 	}
-	if !NeedsInterface("dhcp") || NeedsInterface("static") {
+	if !TypeOf("dhcp").NeedsInterface || TypeOf("static").NeedsInterface {
 		t.Error("dhcp alone needs the interface")
 	}
 }
 
-const hasGC = `if [ $CNI_COMMAND = VERSION ]; then echo '{"cniVersion":"1.1.0","supportedVersions":["1.0.0","1.1.0"]}'; exit 0; fi
+const hasGC = `if [ $CNI_COMMAND = VERSION ]; then echo '{"cniVersion":"1.1.0","supportedVersions":["1.0.0",` +
+	`"1.1.0"]}'; exit 0; fi
 `
 
 func TestGCAndStatus(t *testing.T) {
@@ -307,11 +312,13 @@ func TestGCAndStatus(t *testing.T) {
 		asked            bool   // whether the command itself reached the plugin
 	}{
 		{name: "supported", body: hasGC, asked: true},
-		{name: "failing", body: hasGC + `echo '{"code":50,"msg":"pool empty"}'; exit 1`, gc: "GC: pool empty", status: "STATUS: pool empty", asked: true},
+		{name: "failing", body: hasGC + `echo '{"code":50,` +
+			`"msg":"pool empty"}'; exit 1`, gc: "GC: pool empty", status: "STATUS: pool empty", asked: true},
 		{name: "old plugin", body: old + "touch harm", gc: "not supported"},
 		{name: "ancient plugin", body: unknown, gc: "not supported"},
 		{name: "old command", body: hasGC + unknown, gc: "not supported", asked: true},
-		{name: "old configuration", body: hasGC + "touch harm", conf: `{"cniVersion":"0.3.1","name":"n"}`, gc: "not supported"},
+		{name: "old configuration", body: hasGC + "touch harm", conf: `{"cniVersion":"0.3.1",` +
+			`"name":"n"}`, gc: "not supported"},
 		{name: "VERSION fails", body: "exit 9", gc: "exit status 9", status: "exit status 9"},
 		{name: "VERSION garbage", body: "echo hi", gc: `VERSION: answered "hi\n"`, status: `VERSION: answered "hi\n"`},
 	} {
@@ -362,7 +369,9 @@ func TestGCAttachments(t *testing.T) {
 		if err := json.Unmarshal(raw, &got); err != nil {
 			t.Fatal(err)
 		}
-		for key, want := range map[string]string{"cni.dev/valid-attachments": tc.want, "cni.dev/attachments": tc.want, "x": "[1.50]", "name": `"n"`} {
+		for key, want := range map[string]string{
+			"cni.dev/valid-attachments": tc.want, "cni.dev/attachments": tc.want, "x": "[1.50]", "name": `"n"`,
+		} {
 			if string(got[key]) != want {
 				t.Errorf("%s: %s, want %s", key, got[key], want)
 			}

@@ -18,16 +18,39 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 )
 
-// plugins builds the IPAM plugins of containernetworking/plugins, in the version that go.mod pins as a tool.
+// plugins returns a directory with the IPAM plugins of containernetworking/plugins, in the version that go.mod pins as
+// a tool.
 func plugins(t *testing.T) string {
 	t.Helper()
-	dir := t.TempDir()
+	dir, err := built()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+var binDir string
+
+var built = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "ipam-")
+	if err != nil {
+		return "", err
+	}
+	binDir = dir
 	const base = "github.com/containernetworking/plugins/plugins/ipam/"
 	out, err := exec.Command("go", "build", "-o", dir, base+"static", base+"host-local").CombinedOutput()
 	if err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
+		return "", fmt.Errorf("go build: %w\n%s", err, out)
 	}
-	return dir
+	return dir, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if binDir != "" {
+		os.RemoveAll(binDir)
+	}
+	os.Exit(code)
 }
 
 func env(path, container, ifname string) netconf.Env {
@@ -51,7 +74,8 @@ func testStatic(t *testing.T, bin, version string) {
 		Stderr: &stderr,
 		Conf: fmt.Appendf(nil, `{"cniVersion":%q,"name":"n","type":"fabric","ipam":{
 		"type":"static","addresses":[{"address":"10.1.2.3/24","gateway":"10.1.2.1"},{"address":"fd00:1::3/64"}],
-		"routes":[{"dst":"10.8.0.0/16","gw":"10.1.2.9","mtu":1400}],"dns":{"nameservers":["10.1.2.53"],"search":["a.example"]}}}`, version),
+		"routes":[{"dst":"10.8.0.0/16","gw":"10.1.2.9","mtu":1400}],
+		"dns":{"nameservers":["10.1.2.53"],"search":["a.example"]}}}`, version),
 	}
 	got, err := d.Add(t.Context())
 	if err != nil {
@@ -91,7 +115,8 @@ func testHostLocal(t *testing.T, bin, version string) {
 		Type: "host-local",
 		Env:  env(bin, "c1", "net1"),
 		Conf: fmt.Appendf(nil, `{"cniVersion":%q,"name":"n","type":"fabric","ipam":{
-		"type":"host-local","dataDir":%q,"ranges":[[{"subnet":"10.4.0.0/29"}],[{"subnet":"fd00:4::/64"}]],"routes":[{"dst":"0.0.0.0/0"}]}}`, version, data),
+		"type":"host-local","dataDir":%q,"ranges":[[{"subnet":"10.4.0.0/29"}],[{"subnet":"fd00:4::/64"}]],
+		"routes":[{"dst":"0.0.0.0/0"}]}}`, version, data),
 	}
 	r, err := d.Add(t.Context())
 	if err != nil {
@@ -133,7 +158,8 @@ func TestHostLocalFailureHoldsNothing(t *testing.T) {
 		Type: "host-local",
 		Env:  env(bin, "c1", "net1"),
 		Conf: fmt.Appendf(nil, `{"cniVersion":"1.0.0","name":"n","type":"fabric","ipam":{
-		"type":"host-local","dataDir":%q,"ranges":[[{"subnet":"10.4.0.0/24"}],[{"subnet":"10.5.0.0/24","rangeStart":"10.5.0.9","rangeEnd":"10.5.0.9"}]]}}`, data),
+		"type":"host-local","dataDir":%q,"ranges":[[{"subnet":"10.4.0.0/24"}],
+		[{"subnet":"10.5.0.0/24","rangeStart":"10.5.0.9","rangeEnd":"10.5.0.9"}]]}}`, data),
 	}
 	if _, err := d.Add(t.Context()); err != nil {
 		t.Fatal(err)

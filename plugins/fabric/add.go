@@ -139,7 +139,7 @@ func (c *call) attach(e *journal.Entry) *attachment {
 	} else {
 		a.err = c.store.Claim(e.Claim, e.Key)
 	}
-	if a.err == nil && !ipam.NeedsInterface(e.IPAM) {
+	if a.err == nil && !ipam.TypeOf(e.IPAM).NeedsInterface {
 		a.ipam = startIPAM(c.delegate())
 	}
 	return a

@@ -17,6 +17,7 @@ func TestPluginBadEnvironment(t *testing.T) {
 		t.Fatal(err)
 	}
 	conf := network(config{"device": "ibs108", "ipam": static("10.0.0.5/24")})
+	executed := network(config{"device": "ibs108", "ipam": config{"type": "elsewhere"}}) // no plugin that is built in
 	for name, c := range map[string]struct {
 		change func(*Call)
 		code   uint
@@ -44,11 +45,15 @@ func TestPluginBadEnvironment(t *testing.T) {
 		"namespace of another kind":  {func(c *Call) { c.Netns = "/proc/1/ns/mnt" }, 4, []string{"CNI_NETNS", "/proc/1/ns/mnt"}},
 		"the host's netns":           {func(c *Call) { c.Netns = "/proc/1/ns/net" }, 8, []string{"CNI_NETNS", "/proc/1/ns/net", "host"}},
 		"no CNI_PATH":                {func(c *Call) { c.Env = []string{"CNI_PATH="} }, 4, []string{"CNI_PATH"}},
-		"CNI_PATH without plugins":   {func(c *Call) { c.Env = []string{"CNI_PATH=/nowhere"} }, 7, []string{`"static"`, "/nowhere"}},
-		"relative CNI_PATH":          {func(c *Call) { c.Env = []string{"CNI_PATH=::bin"} }, 7, []string{`"static"`}},
-		"CNI_ARGS without pairs":     {func(c *Call) { c.Args = "K8S" }, 4, []string{"CNI_ARGS", "K8S", "KEY=VALUE"}},
-		"CNI_ARGS with a bad MAC":    {func(c *Call) { c.Args = "MAC=x" }, 4, []string{"MAC", "x"}},
-		"unknown command":            {func(c *Call) { c.Command = "MEND" }, 4, []string{"CNI_COMMAND", "MEND"}},
+		"CNI_PATH without plugins": {func(c *Call) {
+			c.Config, c.Env = executed, []string{"CNI_PATH=/nowhere"}
+		}, 7, []string{`"elsewhere"`, "/nowhere"}},
+		"relative CNI_PATH": {func(c *Call) {
+			c.Config, c.Env = executed, []string{"CNI_PATH=::bin"}
+		}, 7, []string{`"elsewhere"`}},
+		"CNI_ARGS without pairs":  {func(c *Call) { c.Args = "K8S" }, 4, []string{"CNI_ARGS", "K8S", "KEY=VALUE"}},
+		"CNI_ARGS with a bad MAC": {func(c *Call) { c.Args = "MAC=x" }, 4, []string{"MAC", "x"}},
+		"unknown command":         {func(c *Call) { c.Command = "MEND" }, 4, []string{"CNI_COMMAND", "MEND"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			call := Call{Command: "ADD", ContainerID: "pod", Netns: pod.Path, IfName: "net1", Config: conf}

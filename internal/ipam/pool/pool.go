@@ -50,8 +50,8 @@ func Count(s *netipx.IPSet) int {
 	return n
 }
 
-// Between returns the number of addresses from first to last, both included, at most Max. It is 0 when last comes before
-// first, or when they are of different families.
+// Between returns the number of addresses from first to last, both included, at most Max. It is 0 when last comes
+// before first, or when they are of different families.
 func Between(first, last netip.Addr) int {
 	if first.BitLen() != last.BitLen() || last.Less(first) {
 		return 0

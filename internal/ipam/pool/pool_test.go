@@ -92,7 +92,8 @@ func TestLevelOf(t *testing.T) {
 		given, have int
 		want        pool.Level
 	}{
-		{0, 10, pool.Room}, {8, 10, pool.Room}, {9, 10, pool.NearlyFull}, {10, 10, pool.Full}, {11, 10, pool.Full}, {0, 0, pool.Full},
+		{0, 10, pool.Room}, {8, 10, pool.Room}, {9, 10, pool.NearlyFull}, {10, 10, pool.Full},
+		{11, 10, pool.Full}, {0, 0, pool.Full},
 		{228, 254, pool.Room}, {229, 254, pool.NearlyFull}, {2, 3, pool.Room}, {1932735282, pool.Max, pool.Room},
 		{1932735283, pool.Max, pool.NearlyFull},
 	} {

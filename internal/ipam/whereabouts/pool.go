@@ -42,8 +42,8 @@ func (c *Config) Enough(inCluster, onNode int) error {
 	return nil
 }
 
-// Owns reports whether an IPPool of whereabouts belongs to the range of this network. It decides by the name of the pool,
-// which consists of the network's and the range's, and by its range, which is a part of r with node_slice_size.
+// Owns reports whether an IPPool of whereabouts belongs to the range of this network. It decides by the name of the
+// pool, which consists of the network's and the range's, and by its range, which is a part of r with node_slice_size.
 func (c *Config) Owns(r Range, pool string, of netip.Prefix) bool {
 	if !of.IsValid() || !r.Prefix.Contains(of.Addr()) || of.Bits() < r.Prefix.Bits() {
 		return false

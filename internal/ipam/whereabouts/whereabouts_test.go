@@ -188,8 +188,10 @@ func TestPools(t *testing.T) {
 		{`{"range":"10.0.0.0/24","network_name":"ib"}`, "ib-10.0.0.0-24", "10.0.0.0/24", 254},
 		{`{"range":"10.0.0.0/24","network_name":"ib"}`, "10.0.0.0-24", "10.0.0.0/24", 0},
 		{`{"range":"fd00::/120","network_name":"ib","exclude":["fd00::80/121"]}`, "ib-fd00---120", "fd00::/120", 127},
-		{`{"range":"10.0.0.0/24","network_name":"ib","node_slice_size":"/26"}`, "ib-node-a-10.0.0.64-26", "10.0.0.64/26", 62},
-		{`{"range":"10.0.0.0/24","node_slice_size":"26","exclude":["10.0.0.96/27"]}`, "node-a-10.0.0.64-26", "10.0.0.64/26", 31},
+		{`{"range":"10.0.0.0/24","network_name":"ib",` +
+			`"node_slice_size":"/26"}`, "ib-node-a-10.0.0.64-26", "10.0.0.64/26", 62},
+		{`{"range":"10.0.0.0/24","node_slice_size":"26","exclude":[` +
+			`"10.0.0.96/27"]}`, "node-a-10.0.0.64-26", "10.0.0.64/26", 31},
 	} {
 		c := parse(t, tt.ipam)
 		of := netip.MustParsePrefix(tt.of)

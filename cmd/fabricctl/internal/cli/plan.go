@@ -117,7 +117,7 @@ func (a *app) planAdd(conf []byte, env netconf.Env) error {
 	if env.IfName == "" {
 		env.IfName = "net1"
 	}
-	p, err := fabric.Plugin{StateDir: a.stateDir}.Preview(conf, env, guess)
+	p, err := fabric.Plugin{StateDir: a.stateDir}.Preview(conf, env, fabric.PredictAddresses)
 	if err != nil {
 		return fmt.Errorf("plan: %w", err)
 	}
