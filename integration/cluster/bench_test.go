@@ -64,9 +64,9 @@ func byNodeRange(b *testing.B) string {
 	must(b, err)
 	r := s.Fabrics[0].NodeRanges
 	spec := noderange.Spec{Fabric: "bench", Prefix: r.Prefix, Bits: r.Bits}
-	part, _, err := spec.Take(noderange.Table{"other": "10.200.0.0/24"}, "rig", nil, time.Now())
+	own, _, err := spec.Allocate(noderange.Table{"other": "10.200.0.0/24"}, "rig", nil, time.Now())
 	must(b, err)
-	first, last := spec.Bounds(part)
+	first, last := spec.Bounds(own)
 	text, err := agentnetwork.Config(&s.Fabrics[0], agentnetwork.Here{First: first, Last: last, IPAMDir: partDir})
 	must(b, err)
 	var conf struct{ IPAM json.RawMessage }

@@ -296,7 +296,7 @@ func TestNodeRangesAtOnce(t *testing.T) {
 		for _, n := range names {
 			all.Go(func() {
 				<-start
-				part, err := clients[n].Part(t.Context(), "fabric-system", spec, time.Now)
+				part, err := clients[n].NodeRange(t.Context(), "fabric-system", spec, time.Now)
 				mu.Lock()
 				defer mu.Unlock()
 				if err != nil || owner[part] != "" {

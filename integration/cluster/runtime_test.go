@@ -37,7 +37,7 @@ func TestDeployedAgentAsksAndCounts(t *testing.T) {
 			"logs",
 			"daemonset/fabric-agent",
 		); err == nil &&
-			!strings.Contains(logs, "container runtime tells which pods live") {
+			!strings.Contains(logs, "container runtime answers") {
 			err = textError(logs)
 		}
 		return err

@@ -84,7 +84,10 @@ func TestInstallUninstall(t *testing.T) {
 	if err := p.main(t.Context(), "uninstall", "--force"); err != nil {
 		t.Error(err)
 	}
-	for name, want := range map[string]bool{"bin/fabric": false, "net.d/fabric-agent-a.conf": false, "net.d/other.conf": true, "run/attachments/a@net1": true} {
+	for name, want := range map[string]bool{
+		"bin/fabric": false, "net.d/fabric-agent-a.conf": false, "net.d/other.conf": true,
+		"run/attachments/a@net1": true,
+	} {
 		if _, err := os.Stat(p.path(name)); (err == nil) != want {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -97,20 +100,16 @@ func TestInstallUninstall(t *testing.T) {
 }
 
 func TestUsage(t *testing.T) {
-	for _, args := range [][]string{{}, {"fly"}, {"run"}, {"install", "--what"}, {"install", "now"}, {"run", "--no-cluster", "--interval", "0s"}} {
+	for _, args := range [][]string{
+		{}, {"fly"}, {"run"}, {"install", "--what"}, {"install", "now"}, {"run", "--no-cluster", "--interval", "0s"},
+	} {
 		if err := agent.Main(t.Context(), "v1", args, io.Discard, io.Discard); !errors.Is(err, agent.ErrUsage) {
 			t.Errorf("%v: %v", args, err)
 		}
 	}
 	var out bytes.Buffer
-	if err := agent.Main(
-		t.Context(),
-		"v1",
-		[]string{"version"},
-		&out,
-		io.Discard,
-	); err != nil ||
-		out.String() != "v1\n" {
+	err := agent.Main(t.Context(), "v1", []string{"version"}, &out, io.Discard)
+	if err != nil || out.String() != "v1\n" {
 		t.Errorf("%q, %v", out.String(), err)
 	}
 	if err := agent.Main(t.Context(), "v1", []string{"run", "-h"}, io.Discard, io.Discard); err != nil {
@@ -132,8 +131,8 @@ func get(path string) (int, string) {
 	return res.StatusCode, string(b)
 }
 
-// A node without RDMA and without fabrics: the binary is put in place and kept, the journal is shown, and what is wrong
-// with the settings is said once.
+// A node without RDMA and without fabrics: the binary is installed and kept, and what is wrong with the settings is
+// logged once.
 func TestRun(t *testing.T) {
 	p := newPlace(t)
 	p.write("settings.yaml", "fabrics: [{name: a, match: {rateGb: 1}, mod: shared}]")
@@ -159,10 +158,8 @@ func TestRun(t *testing.T) {
 	if code, _ := get("/healthz"); code != http.StatusOK {
 		t.Errorf("healthz: %d", code)
 	}
-	if _, text := get(
-		"/metrics",
-	); !strings.Contains(text, "\nfabric_ready 0\n") ||
-		!strings.Contains(text, "\nfabric_reinstalled_total 2\n") {
+	_, text := get("/metrics")
+	if !strings.Contains(text, "\nfabric_ready 0\n") || !strings.Contains(text, "\nfabric_reinstalled_total 2\n") {
 		t.Errorf("metrics:\n%s", text)
 	}
 	cancel()
@@ -170,6 +167,6 @@ func TestRun(t *testing.T) {
 		t.Error(err)
 	}
 	if n := strings.Count(p.logs.String(), `unknown field \"mod\"`); n != 1 {
-		t.Errorf("told %d times:\n%s", n, p.logs.String())
+		t.Errorf("logged %d times:\n%s", n, p.logs.String())
 	}
 }

@@ -4,77 +4,93 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
-	"fmt"
+	"errors"
+	"io/fs"
+	"log/slog"
 	"os"
 	"strings"
 	"time"
 
+	"github.com/fabric-cni/fabric-cni/internal/agent/cluster"
+	"github.com/fabric-cni/fabric-cni/internal/agent/install"
+	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/node"
 )
 
 // namespaceFile has the namespace of the pod's service account, where the inventory is published.
 const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// pictureEvery is how often the whole picture of the node is read: it is hundreds of small files on a node with many
-// VFs.
-const pictureEvery = time.Minute
+// inventoryEvery is how often the inventory is read: it is hundreds of small files on a node with many VFs.
+const inventoryEvery = time.Minute
 
-// inventory is what has been published of the node.
-type inventory struct {
-	version string // of the agent
-	looked  time.Time
-	sum     [sha256.Size]byte
-	applied time.Time
+// inventoryReconciler publishes what the node has, for fabricctl generate and fabricctl doctor cluster: when it has
+// changed, and every few minutes.
+type inventoryReconciler struct {
+	cluster *cluster.Client // nil: nothing is published
+	version string          // of the agent
+	node    string          // name of the Node, which need not be the host's
+	plugin  install.Target
+	store   journal.Store
+	log     *slog.Logger
+	now     func() time.Time
+
+	read      time.Time         // when the inventory was last read
+	sum       [sha256.Size]byte // of what was last published
+	published time.Time         // when that was
 }
 
-// publishInventory tells the cluster what the node has, when that has changed and every few minutes: fabricctl generate
-// and fabricctl doctor cluster work with it. Without a service account there is no place for it.
-func (l *looker) publishInventory(ctx context.Context) {
-	i := &l.inventory
-	if l.cluster == nil || !i.looked.IsZero() && l.now().Sub(i.looked) < pictureEvery {
+func (r *inventoryReconciler) reconcile(ctx context.Context) {
+	if r.cluster == nil || !r.read.IsZero() && r.now().Sub(r.read) < inventoryEvery {
 		return
 	}
-	b, err := os.ReadFile(namespaceFile)
-	if err != nil {
-		return // outside of a pod
+	namespace, err := os.ReadFile(namespaceFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return // not in a pod: there is no place for it
 	}
-	i.looked = l.now()
-	p, err := l.picture()
-	if err != nil {
-		l.log.Error("cannot read the node's inventory", "error", err)
-		return
+	r.read = r.now()
+	if err == nil {
+		err = r.publish(ctx, strings.TrimSpace(string(namespace)))
 	}
-	text, err := json.Marshal(p)
 	if err != nil {
-		l.log.Error("cannot encode the node's inventory", "error", err)
-		return
+		r.log.Error("cannot publish the node's inventory", "error", err)
+	}
+}
+
+func (r *inventoryReconciler) publish(ctx context.Context, namespace string) error {
+	inventory, err := r.inventory()
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(inventory)
+	if err != nil {
+		return err
 	}
 	sum := sha256.Sum256(text)
-	if sum == i.sum && l.now().Sub(i.applied) < reapply {
-		return
+	if sum == r.sum && r.now().Sub(r.published) < reapply {
+		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	if err := l.cluster.Inventory(ctx, strings.TrimSpace(string(b)), text); err != nil {
-		l.log.Error("cannot publish the node's inventory", "error", err)
-		return
+	if err := r.cluster.Inventory(ctx, namespace, text); err != nil {
+		return err
 	}
-	if i.applied.IsZero() {
-		l.log.Info("published the node's inventory", "hcas", len(p.Node.HCAs))
+	if r.published.IsZero() {
+		r.log.Info("published the node's inventory", "hcas", len(inventory.Node.HCAs))
 	}
-	i.sum, i.applied = sum, l.now()
+	r.sum, r.published = sum, r.now()
+	return nil
 }
 
-// picture is what fabricctl discover would say on this node.
-func (l *looker) picture() (*node.Published, error) {
-	n, err := node.Open(os.DirFS("/"), l.o.store())
+// inventory is what fabricctl discover prints on this node, and which plugin is installed.
+func (r *inventoryReconciler) inventory() (*node.Published, error) {
+	n, err := node.Open(os.DirFS("/"), r.store)
 	if err != nil {
 		return nil, err
 	}
-	n.Name = l.o.Node // the Node's name need not be the host's
-	p := &node.Published{Agent: l.inventory.version, Node: n}
-	if b, err := os.ReadFile(l.o.target().Path()); err == nil {
-		p.Plugin = fmt.Sprintf("%x", sha256.Sum256(b))
+	n.Name = r.node
+	p := &node.Published{Agent: r.version, Node: n}
+	if sum, err := r.plugin.Sum(); err == nil {
+		p.Plugin = sum
 	}
 	return p, nil
 }

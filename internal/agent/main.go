@@ -1,5 +1,5 @@
-// Package agent is the program fabric-agent: its commands, and the loop that ties together what the packages below it
-// do.
+// Package agent is the program fabric-agent: its commands, and the reconciler, which brings kubelet, Multus and the
+// cluster in line with the settings and the node. reconciler.go has the order of the work; each part of it is a file.
 package agent
 
 import (
@@ -19,8 +19,8 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/policy"
 )
 
-// Options are what the command line says. Paths are those inside the agent's container, where the DaemonSet mounts the
-// node's directories at the same places.
+// Options are the options of the command line. Paths are those in the agent's container, where the DaemonSet mounts
+// the node's directories at the same places.
 type Options struct {
 	Source     string // the CNI binary in the image
 	BinDir     string
@@ -33,7 +33,7 @@ type Options struct {
 	HostProc   string
 	CRISocket  string // on the host
 	Node       string
-	Namespace  string // of the ConfigMaps with the nodes' parts
+	Namespace  string // of the ConfigMaps with the node ranges
 	Kubeconfig string
 	NoCluster  bool
 	Listen     string
@@ -42,24 +42,24 @@ type Options struct {
 	LogLevel   slog.Level
 	Force      bool
 
-	// Survey reads the node's devices; nil: those that the kernel has.
+	// Survey reads the node's devices. Nil: from the kernel.
 	Survey func() ([]survey.Device, error)
 }
 
 const usage = `usage: fabric-agent COMMAND [flag...]
 
-  install     put the CNI binary into --bin-dir, at once and only if it is another
-  run         keep it there, repair, publish, count; until SIGTERM
-  uninstall   remove it; refused while pods have devices (--force)
+  install     copy the CNI binary to --bin-dir, atomically, if it is not there yet
+  run         keep it installed, reclaim devices, publish networks, export metrics; until SIGTERM
+  uninstall   remove it; refused while pods have devices, unless --force is given
   version     print the version
 
 fabric-agent COMMAND -h lists the flags.
 `
 
-// ErrUsage tells a command line that makes no sense.
+// ErrUsage means that the command line is wrong.
 var ErrUsage = errors.New("bad command line")
 
-// Main carries out one command.
+// Main runs one command.
 func Main(ctx context.Context, version string, args []string, stdout, stderr io.Writer) error {
 	if len(args) == 0 {
 		fmt.Fprint(stderr, usage)
@@ -89,63 +89,14 @@ func Main(ctx context.Context, version string, args []string, stdout, stderr io.
 		return nil
 	}
 	fmt.Fprint(stderr, usage)
-	return fmt.Errorf("%w: no command %q", ErrUsage, args[0])
+	return fmt.Errorf("%w: unknown command %q", ErrUsage, args[0])
 }
 
 func parse(args []string, stderr io.Writer) (*Options, error) {
 	o := &Options{}
 	f := flag.NewFlagSet("fabric-agent "+args[0], flag.ContinueOnError)
 	f.SetOutput(stderr)
-	f.StringVar(&o.Source, "source", "/usr/bin/fabric", "the CNI `binary` to install")
-	f.StringVar(&o.BinDir, "bin-dir", "/opt/cni/bin", "the runtime's plugin `directory`")
-	f.StringVar(&o.StateDir, "state-dir", journal.DefaultDir, "the plugin's state `directory`")
-	f.StringVar(&o.Policy, "policy", policy.DefaultPath, "the node policy's `file`")
-	f.StringVar(&o.Settings, "settings", "/etc/fabric-agent/settings.yaml", "the fabrics: a YAML `file`")
-	f.StringVar(
-		&o.ConfDir,
-		"conf-dir",
-		"/etc/cni/multus/net.d",
-		"Multus's `directory` for configurations of this node; empty: write none",
-	)
-	f.StringVar(
-		&o.DeviceDir,
-		"device-plugin-dir",
-		"/var/lib/kubelet/device-plugins",
-		"kubelet's `directory`; empty: no device plugin",
-	)
-	f.StringVar(
-		&o.InfoDir,
-		"device-info-dir",
-		"/var/run/k8s.cni.cncf.io/devinfo/dp",
-		"`directory` for device-info files; empty: write none",
-	)
-	f.StringVar(
-		&o.HostProc,
-		"host-proc",
-		"",
-		"the host's /proc, where the agent runs in a container: shows pods' processes, and leads to the host's files",
-	)
-	f.StringVar(
-		&o.CRISocket,
-		"cri-socket",
-		"",
-		"the container runtime's `socket` on the host; empty: that of containerd, CRI-O, k3s or RKE2, whichever is "+
-			"there",
-	)
-	f.StringVar(&o.Node, "node-name", "", "`name` of the Node")
-	f.StringVar(
-		&o.Namespace,
-		"namespace",
-		"fabric-system",
-		"the agent's `namespace`: the ConfigMaps that nodeRanges need are there",
-	)
-	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "`file`; empty: the pod's service account")
-	f.BoolVar(&o.NoCluster, "no-cluster", false, "talk to no API server: neither definitions nor events")
-	f.StringVar(&o.Listen, "listen", ":9467", "`address` of /healthz, /readyz and /metrics")
-	f.DurationVar(&o.Interval, "interval", 10*time.Second, "between two looks at the node")
-	f.DurationVar(&o.Grace, "grace", time.Minute, "how long a pod has to be dead before its devices are taken home")
-	f.TextVar(&o.LogLevel, "log-level", slog.LevelInfo, "debug, info, warn or error")
-	f.BoolVar(&o.Force, "force", false, "uninstall although pods have devices")
+	o.flags(f)
 	if err := f.Parse(args[1:]); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return nil, err
@@ -153,7 +104,7 @@ func parse(args []string, stderr io.Writer) (*Options, error) {
 		return nil, fmt.Errorf("%w: %w", ErrUsage, err)
 	}
 	if f.NArg() > 0 {
-		return nil, fmt.Errorf("%w: what is %q?", ErrUsage, f.Arg(0))
+		return nil, fmt.Errorf("%w: unexpected argument %q", ErrUsage, f.Arg(0))
 	}
 	if args[0] == "run" && o.Node == "" && !o.NoCluster {
 		return nil, fmt.Errorf("%w: --node-name is missing", ErrUsage)
@@ -161,14 +112,48 @@ func parse(args []string, stderr io.Writer) (*Options, error) {
 	return o, nil
 }
 
+func (o *Options) flags(f *flag.FlagSet) {
+	f.StringVar(&o.Source, "source", "/usr/bin/fabric", "the CNI `binary` to install")
+	f.StringVar(&o.BinDir, "bin-dir", "/opt/cni/bin", "the container runtime's plugin `directory`")
+	f.StringVar(&o.StateDir, "state-dir", journal.DefaultDir, "the plugin's state `directory`")
+	f.StringVar(&o.Policy, "policy", policy.DefaultPath, "`file` with the node policy")
+	f.StringVar(&o.Settings, "settings", "/etc/fabric-agent/settings.yaml", "YAML `file` with the fabrics")
+	f.StringVar(&o.ConfDir, "conf-dir", "/etc/cni/multus/net.d",
+		"Multus's `directory` for network configurations of this node; empty: write none")
+	f.StringVar(&o.DeviceDir, "device-plugin-dir", "/var/lib/kubelet/device-plugins",
+		"kubelet's `directory` for device plugins; empty: no device plugin")
+	f.StringVar(&o.InfoDir, "device-info-dir", "/var/run/k8s.cni.cncf.io/devinfo/dp",
+		"`directory` for device-info files; empty: write none")
+	f.StringVar(&o.HostProc, "host-proc", "",
+		"`directory` where the host's /proc is mounted, if the agent runs in a container: shows the processes of "+
+			"pods, and is the way to the host's files")
+	f.StringVar(&o.CRISocket, "cri-socket", "",
+		"the container runtime's `socket` on the host; empty: the first that exists of containerd, CRI-O, k3s and RKE2")
+	f.StringVar(&o.Node, "node-name", "", "`name` of the Node")
+	f.StringVar(&o.Namespace, "namespace", "fabric-system",
+		"`namespace` of the ConfigMaps in which nodeRanges are allocated")
+	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig `file`; empty: the pod's service account")
+	f.BoolVar(&o.NoCluster, "no-cluster", false,
+		"do not connect to an API server: no NetworkAttachmentDefinitions, no Events, no inventory")
+	f.StringVar(&o.Listen, "listen", ":9467", "`address` of /healthz, /readyz and /metrics")
+	f.DurationVar(&o.Interval, "interval", 10*time.Second, "time between two looks at the node")
+	f.DurationVar(&o.Grace, "grace", time.Minute, "how long a pod must be dead before its devices are reclaimed")
+	f.TextVar(&o.LogLevel, "log-level", slog.LevelInfo, "debug, info, warn or error")
+	f.BoolVar(&o.Force, "force", false, "uninstall although pods have devices")
+}
+
 func (o *Options) store() journal.Store { return journal.Store{Dir: o.StateDir} }
+
+// ipamDir is where host-local records the addresses that it has given of this node's ranges. A reboot ends all pods,
+// and empties it.
+func (o *Options) ipamDir() string { return filepath.Join(o.StateDir, "ipam") }
 
 func (o *Options) target() install.Target {
 	return install.Target{Source: o.Source, BinDir: o.BinDir, Store: o.store()}
 }
 
-// uninstall removes the binary and this node's network configurations. The state stays: it is empty, or somebody's only
-// hope.
+// uninstall removes the binary and this node's network configurations. The state stays: if it is not empty, it is the
+// only record of where devices belong.
 func (o *Options) uninstall(log *slog.Logger) error {
 	if err := o.target().Uninstall(o.Force); err != nil {
 		return err

@@ -17,18 +17,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/fabric-cni/fabric-cni/internal/agent/cluster"
-	"github.com/fabric-cni/fabric-cni/internal/agent/cri"
+	"github.com/fabric-cni/fabric-cni/internal/agent/condition"
 	"github.com/fabric-cni/fabric-cni/internal/agent/deviceplugin"
+	"github.com/fabric-cni/fabric-cni/internal/agent/install"
 	"github.com/fabric-cni/fabric-cni/internal/agent/metrics"
-	"github.com/fabric-cni/fabric-cni/internal/agent/repair"
 	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
-	"github.com/fabric-cni/fabric-cni/internal/journal"
 )
 
-// Run works until ctx ends.
+// Run works until ctx ends: it looks at the node every interval, keeps the binary in place, repairs, and serves probes
+// and metrics.
 func Run(ctx context.Context, o *Options, version string, log *slog.Logger) error {
 	if o.Interval <= 0 || o.Grace < 0 {
-		return fmt.Errorf("%w: --interval and --grace want to be positive", ErrUsage)
+		return fmt.Errorf("%w: --interval and --grace must be positive", ErrUsage)
 	}
 	registry := prometheus.NewRegistry()
 	if err := errors.Join(registry.Register(collectors.NewGoCollector()),
@@ -43,106 +43,79 @@ func Run(ctx context.Context, o *Options, version string, log *slog.Logger) erro
 	if err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
-	l := &looker{o: o, log: log, metrics: m, now: time.Now, applied: map[string]time.Time{}, parts: map[string]part{},
-		inventory: inventory{version: version},
-		trouble:   []string{"the first look at the node is not done"}}
-	l.recall()
+	var client *cluster.Client
 	if !o.NoCluster {
-		c, err := cluster.Dial(o.Kubeconfig, o.Node)
-		if err != nil {
+		if client, err = cluster.Dial(o.Kubeconfig, o.Node); err != nil {
 			return err
 		}
-		defer c.Close()
-		l.cluster = c
+		defer client.Close()
 	}
+	var plugins *deviceplugin.Set
 	if o.DeviceDir != "" {
-		l.set = &deviceplugin.Set{Dir: o.DeviceDir, InfoDir: o.InfoDir, Log: log}
-		defer l.set.Stop()
+		plugins = &deviceplugin.Set{Dir: o.DeviceDir, InfoDir: o.InfoDir, Log: log}
+		defer plugins.Stop()
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.Listen)
 	if err != nil {
 		return fmt.Errorf("listen for probes and Prometheus: %w", err)
 	}
 	log.Info("running", "version", version, "node", o.Node, "listen", listener.Addr().String())
-	return l.all(ctx, listener, registry)
+
+	target := o.target()
+	target.Sums = &install.Sums{} // for all loops that look at the binary
+	r := newReconciler(o, target, client, plugins, m, log)
+	r.inventory.version = version
+	return serve(ctx, listener, handler(registry, r.reporter),
+		func(ctx context.Context) { target.Watch(ctx, o.Interval, m.Reinstalled.Inc, log) },
+		func(ctx context.Context) { repairLoop(o, m, r.reporter, log).Run(ctx, min(o.Interval, time.Minute)) },
+		func(ctx context.Context) { every(ctx, o.Interval, r.reconcile) },
+	)
 }
 
-// all runs the parts side by side. The first that fails for good ends the others.
-func (l *looker) all(ctx context.Context, listener net.Listener, registry *prometheus.Registry) error {
+// serve runs the loops and the HTTP server side by side until ctx ends, or the server fails.
+func serve(ctx context.Context, l net.Listener, h http.Handler, loops ...func(context.Context)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var parts sync.WaitGroup
-	parts.Go(func() { l.o.target().Watch(ctx, l.o.Interval, l.metrics.Installed.Inc, l.log) })
-	parts.Go(func() { l.repairs().Run(ctx, min(l.o.Interval, time.Minute)) })
-	parts.Go(func() {
-		tick := time.NewTicker(l.o.Interval)
-		defer tick.Stop()
-		for ctx.Err() == nil {
-			l.look(ctx)
-			select {
-			case <-ctx.Done():
-			case <-tick.C:
-			}
-		}
-	})
-	server := &http.Server{Handler: l.handler(registry), ReadHeaderTimeout: 10 * time.Second}
-	parts.Go(func() {
+	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
+	var running sync.WaitGroup
+	for _, loop := range loops {
+		running.Go(func() { loop(ctx) })
+	}
+	running.Go(func() {
 		<-ctx.Done()
 		end, stop := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		defer stop()
-		if err := server.Shutdown(end); err != nil {
-			l.log.Debug("connections were still open", "error", err)
-		}
+		_ = server.Shutdown(end) // connections that are still open end with the process
 	})
-	err := server.Serve(listener)
+	err := server.Serve(l)
 	cancel()
-	parts.Wait()
+	running.Wait()
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}
 	return fmt.Errorf("serve probes and Prometheus: %w", err)
 }
 
-func (l *looker) repairs() *repair.Loop {
-	runtime := cri.Runtime{Socket: l.o.CRISocket, HostProc: l.o.HostProc}
-	return &repair.Loop{
-		Store:       l.o.store(),
-		Plugin:      l.o.target().Path(),
-		HostProc:    l.o.HostProc,
-		Grace:       l.o.Grace,
-		CallTimeout: 2 * time.Minute,
-		Sandboxes:   runtime.Sandboxes,
-		Log:         l.log,
-		Now:         time.Now,
-		Done: func(e *journal.Entry, err error) {
-			if err != nil {
-				l.metrics.Failed.WithLabelValues(e.Network).Inc()
-				return
-			}
-			l.metrics.Repaired.WithLabelValues(e.Network).Inc()
-			if l.cluster != nil {
-				l.cluster.Warn(
-					"DeviceRepaired",
-					fmt.Sprintf(
-						"device %s of network %s was left behind by container %s, whose DEL never came: it is home "+
-							"again",
-						e.Claim,
-						e.Network,
-						e.ContainerID,
-					),
-				)
-			}
-		},
+// every calls f at once and then each interval, until ctx ends.
+func every(ctx context.Context, interval time.Duration, f func(context.Context)) {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		f(ctx)
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		}
 	}
 }
 
-func (l *looker) handler(registry *prometheus.Registry) http.Handler {
+func handler(registry *prometheus.Registry, reporter *condition.Reporter) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if trouble := l.ready(); len(trouble) > 0 {
-			http.Error(w, strings.Join(trouble, "\n"), http.StatusServiceUnavailable)
+		if causes := reporter.NotReady(); len(causes) > 0 {
+			http.Error(w, strings.Join(causes, "\n"), http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, "ok")
@@ -150,8 +123,49 @@ func (l *looker) handler(registry *prometheus.Registry) http.Handler {
 	return mux
 }
 
-// cut takes the reason of an Event from its message.
-func cut(text string) (reason, message string) {
-	reason, message, _ = strings.Cut(text, "\x00")
-	return reason, message
+// newReconciler connects the sub-reconcilers. client and plugins may be nil.
+func newReconciler(
+	o *Options, target install.Target, client *cluster.Client, plugins *deviceplugin.Set, m *metrics.Metrics,
+	log *slog.Logger,
+) *reconciler {
+	saved, err := loadState(o.StateDir)
+	if err != nil {
+		log.Error(err.Error())
+	}
+	slow := slowEvery * o.Interval
+	ipamDir := o.ipamDir()
+	ranges := &rangeReconciler{
+		cluster: client, namespace: o.Namespace, log: log, now: time.Now, ranges: map[string]nodeRange{},
+	}
+	capacity := &capacityChecker{cluster: client, log: log, now: time.Now, every: slow}
+	published := map[string]time.Time{}
+	reporter := &condition.Reporter{Log: log, Ready: m.SetReady}
+	if client != nil {
+		reporter.Event = client.Warn
+	}
+	return &reconciler{
+		survey: o.Survey, stateDir: o.StateDir, log: log, metrics: m, reporter: reporter, saved: saved,
+		settings: settingsReconciler{
+			file: o.Settings, saved: saved, capacity: capacity, log: log, fabrics: saved.fabrics(),
+		},
+		ranges: ranges,
+		networks: networkReconciler{
+			cluster: client, confDir: o.ConfDir, binDir: o.BinDir, ipamDir: ipamDir, store: o.store(), ranges: ranges,
+			log: log, now: time.Now, published: published,
+		},
+		devices: deviceReconciler{plugins: plugins, metrics: m, saved: saved, log: log},
+		slow: slowChecks{
+			capacity: capacity,
+			pools:    poolReconciler{cluster: client, ipamDir: ipamDir, ranges: ranges, metrics: m, log: log},
+			prune: pruner{
+				cluster: client, store: o.store(), saved: saved, log: log,
+				removed: func() { clear(published) }, // the fabric may come back
+			},
+			now: time.Now, every: slow,
+		},
+		readiness: readiness{plugin: target, store: o.store(), mode: survey.Mode},
+		inventory: inventoryReconciler{
+			cluster: client, node: o.Node, plugin: target, store: o.store(), log: log, now: time.Now,
+		},
+	}
 }

@@ -1,5 +1,5 @@
-// Package cluster is the agent's side of the API server: it publishes NetworkAttachmentDefinitions and tells people
-// what they should know as Events on the Node.
+// Package cluster is the agent's client of the API server: it publishes NetworkAttachmentDefinitions and the
+// inventory, allocates node ranges, and makes Events on the Node.
 package cluster
 
 import (
@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/tools/record"
 )
 
-// Client speaks for one node.
+// Client acts for one node.
 type Client struct {
 	node     string
 	dynamic  dynamic.Interface
@@ -38,11 +38,11 @@ var definitions = schema.GroupVersionResource{
 	Resource: "network-attachment-definitions",
 }
 
-// fieldManager owns what the agent applies. It is one for all nodes: they apply the same.
+// fieldManager owns the fields that the agent applies. All nodes have the same, because they apply the same.
 const fieldManager = "fabric-agent"
 
-// Dial makes a client from a kubeconfig, or from the pod's service account without one. It does not need the API server
-// to be there.
+// Dial returns a client for the API server of a kubeconfig file, or without one of the pod's service account. It does
+// not connect yet.
 func Dial(kubeconfig, node string) (*Client, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -51,7 +51,7 @@ func Dial(kubeconfig, node string) (*Client, error) {
 	return New(config, node)
 }
 
-// New makes a client.
+// New returns a client for the API server of this configuration.
 func New(config *rest.Config, node string) (*Client, error) {
 	config = rest.AddUserAgent(rest.CopyConfig(config), "fabric-agent")
 	d, err := dynamic.NewForConfig(config)
@@ -76,29 +76,25 @@ func New(config *rest.Config, node string) (*Client, error) {
 		recorder: b.NewRecorder(scheme, corev1.EventSource{Component: "fabric-agent", Host: node})}, nil
 }
 
-// Close sends what is still to be sent.
+// Close sends the Events that are still queued.
 func (c *Client) Close() { c.stop() }
 
-// Warn makes an Event on the Node. Repeated ones are counted, not multiplied, by the recorder. The uid is the node's
-// name, as in kubelet's own events: this is what kubectl describe node looks for.
+// Warn makes an Event on the Node. The recorder counts a repeated Event instead of making another. The uid is the
+// node's name, as in kubelet's own Events: kubectl describe node looks for that.
 func (c *Client) Warn(reason, message string) {
 	c.recorder.Event(&corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: c.node, UID: types.UID(c.node)},
 		corev1.EventTypeWarning, reason, message)
 }
 
-// ConflictError tells that somebody else has changed a field that the agent applies.
+// ConflictError means that somebody else has changed a field that the agent applies.
 type ConflictError struct {
 	Name    string
 	Message string
 }
 
 func (e *ConflictError) Error() string {
-	return fmt.Sprintf(
-		"NetworkAttachmentDefinition %s is not as the settings have it, and is left as it is: %s; remove these "+
-			"edits, or take the fabric out of the settings",
-		e.Name,
-		e.Message,
-	)
+	return fmt.Sprintf("NetworkAttachmentDefinition %s differs from the settings, and is left as it is: %s; revert "+
+		"these edits, or remove the fabric from the settings", e.Name, e.Message)
 }
 
 // Apply publishes a NetworkAttachmentDefinition by server-side apply. It never takes a field from another owner: then
@@ -109,17 +105,8 @@ func (c *Client) Apply(ctx context.Context, object map[string]any) error {
 	if err != nil {
 		return fmt.Errorf("encode NetworkAttachmentDefinition %s: %w", u.GetName(), err)
 	}
-	_, err = c.dynamic.Resource(
-		definitions,
-	).Namespace(
-		u.GetNamespace(),
-	).Patch(
-		ctx,
-		u.GetName(),
-		types.ApplyPatchType,
-		b,
-		metav1.PatchOptions{FieldManager: fieldManager},
-	)
+	_, err = c.dynamic.Resource(definitions).Namespace(u.GetNamespace()).
+		Patch(ctx, u.GetName(), types.ApplyPatchType, b, metav1.PatchOptions{FieldManager: fieldManager})
 	if apierrors.IsConflict(err) {
 		return &ConflictError{u.GetNamespace() + "/" + u.GetName(), err.Error()}
 	}

@@ -15,26 +15,23 @@ import (
 
 var podResource = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 
-// managedBy is the label of a definition that is the agent's.
+// managedBy is the label of a definition that the agents have published.
 const managedBy = "app.kubernetes.io/managed-by"
 
-// KeptError tells why a definition is not removed.
+// KeptError means that a definition is not removed.
 type KeptError struct {
 	Name    string
 	Reason  string
-	Foreign bool // it is somebody else's, and will stay so
+	Foreign bool // it is somebody else's, so that trying again makes no difference
 }
 
 func (e *KeptError) Error() string {
-	return fmt.Sprintf(
-		"NetworkAttachmentDefinition %s is of a fabric that the settings no longer have, and stays: %s",
-		e.Name,
-		e.Reason,
-	)
+	return fmt.Sprintf("NetworkAttachmentDefinition %s stays, though its fabric is no longer in the settings: %s",
+		e.Name, e.Reason)
 }
 
-// Remove removes a NetworkAttachmentDefinition that the agents have published, and nobody else has changed, once no pod
-// asks for it. One that is gone is fine. It returns a KeptError when it must stay.
+// Remove removes a NetworkAttachmentDefinition that the agents have published. It returns a KeptError if somebody else
+// has changed the definition, or a pod asks for it. One that does not exist is no error.
 func (c *Client) Remove(ctx context.Context, namespace, name string) error {
 	full := namespace + "/" + name
 	u, err := c.dynamic.Resource(definitions).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
@@ -63,7 +60,7 @@ func (c *Client) Remove(ctx context.Context, namespace, name string) error {
 	return nil
 }
 
-// foreign says why a definition is not the agent's alone; empty if it is.
+// foreign returns why a definition is not the agents' alone; empty if it is.
 func foreign(u *unstructured.Unstructured) string {
 	if u.GetLabels()[managedBy] != fieldManager {
 		return "it lacks the label " + managedBy + "=" + fieldManager
@@ -76,7 +73,7 @@ func foreign(u *unstructured.Unstructured) string {
 	return ""
 }
 
-// user names a pod whose annotation asks for a network. It looks at all pods; only names and annotations are read.
+// user names a pod whose annotation asks for a network. It lists the metadata of all pods.
 func (c *Client) user(ctx context.Context, namespace, name string) (string, error) {
 	list, err := c.metadata.Resource(podResource).List(ctx, metav1.ListOptions{})
 	if err != nil {

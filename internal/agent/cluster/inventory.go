@@ -14,8 +14,8 @@ import (
 
 var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 
-// Inventory publishes what the node has, a node.Published as JSON, as a ConfigMap of this namespace by server-side
-// apply. It is the agent's alone: edits of others are overwritten.
+// Inventory publishes the node's inventory, a node.Published as JSON, as a ConfigMap in this namespace by server-side
+// apply. The ConfigMap is this agent's alone: edits of others are overwritten.
 func (c *Client) Inventory(ctx context.Context, namespace string, text []byte) error {
 	name := node.PublishedName + c.node
 	b, err := json.Marshal(map[string]any{

@@ -13,8 +13,8 @@ import (
 // Pool is an IPPool of whereabouts.
 type Pool struct {
 	Name      string
-	Range     netip.Prefix // zero when it is none
-	Allocated int          // addresses that are given
+	Range     netip.Prefix // zero if the object has no valid one
+	Allocated int          // number of addresses
 }
 
 var pools = schema.GroupVersionResource{Group: "whereabouts.cni.cncf.io", Version: "v1alpha1", Resource: "ippools"}

@@ -17,21 +17,18 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/agent/noderange"
 )
 
-// rangePrefix begins the name of a ConfigMap that has a fabric's parts.
+// rangePrefix is the beginning of the name of a ConfigMap with a fabric's node ranges.
 const rangePrefix = "fabric-ranges-"
 
-// contention is for as many nodes as start at once: each round one of them wins.
+// contention is for many nodes that start at once: in each round one of them succeeds.
 var contention = wait.Backoff{Steps: 12, Duration: 10 * time.Millisecond, Factor: 1.7, Jitter: 1, Cap: 3 * time.Second}
 
-// Part returns this node's part of a fabric's range, and takes one if it has none. The table is a ConfigMap in the
-// namespace; a change of it that another node was faster than is refused by the API server, and tried again on what
-// that one has left. It returns noderange.ErrExhausted when no part is left.
-func (c *Client) Part(
-	ctx context.Context,
-	namespace string,
-	s noderange.Spec,
-	now func() time.Time,
-) (part netip.Prefix, err error) {
+// NodeRange returns this node's own range of a fabric, and allocates one if it has none. The table of all nodes'
+// ranges is a ConfigMap in the namespace. If another node has changed it meanwhile, the API server refuses the change,
+// and NodeRange tries again with the new table. It returns noderange.ErrExhausted if no range is left.
+func (c *Client) NodeRange(
+	ctx context.Context, namespace string, s noderange.Spec, now func() time.Time,
+) (own netip.Prefix, err error) {
 	name := rangePrefix + s.Fabric
 	var exhausted error
 	err = retry.OnError(contention, raced, func() error {
@@ -40,7 +37,8 @@ func (c *Client) Part(
 			return err
 		}
 		var table noderange.Table
-		part, table, exhausted = s.Take(m.Data, c.node, func() (map[string]bool, error) { return c.nodes(ctx) }, now())
+		nodes := func() (map[string]bool, error) { return c.nodes(ctx) }
+		own, table, exhausted = s.Allocate(m.Data, c.node, nodes, now())
 		if exhausted != nil && !errors.Is(exhausted, noderange.ErrExhausted) {
 			return nil
 		}
@@ -52,32 +50,29 @@ func (c *Client) Part(
 		return err
 	})
 	if err = errors.Join(err, exhausted); err != nil {
-		return netip.Prefix{}, fmt.Errorf("take a part of the addresses in ConfigMap %s/%s: %w", namespace, name, err)
+		return netip.Prefix{}, fmt.Errorf("allocate a node range in ConfigMap %s/%s: %w", namespace, name, err)
 	}
-	return part, nil
+	return own, nil
 }
 
-// raced tells that somebody else was faster.
+// raced returns whether another node has changed the table meanwhile.
 func raced(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
 
-// table reads the ConfigMap, and makes it if it is not there.
+// table reads the ConfigMap, and creates it if it does not exist.
 func (c *Client) table(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error) {
 	m, err := c.core.ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return c.core.ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-			Name: name,
-			Labels: map[string]string{
-				"app.kubernetes.io/managed-by": fieldManager,
-			},
+			Name: name, Labels: map[string]string{managedBy: fieldManager},
 		}}, metav1.CreateOptions{FieldManager: fieldManager})
 	}
 	return m, err
 }
 
-// cached lets the API server answer from its memory: these lists are asked for by every node.
+// cached lets the API server answer from its cache: every node asks for these lists.
 var cached = metav1.ListOptions{ResourceVersion: "0"}
 
-// nodes are the names of all Nodes. It asks for the latest: a part is taken from whoever is not among them.
+// nodes are the names of all Nodes, as of now: a Node that is not among them may lose its range.
 func (c *Client) nodes(ctx context.Context) (map[string]bool, error) {
 	list, err := c.core.Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -90,7 +85,7 @@ func (c *Client) nodes(ctx context.Context) (map[string]bool, error) {
 	return out, nil
 }
 
-// Capacity is how many units of each resource with this prefix all nodes together have.
+// Capacity returns the capacity of all nodes together, by resource, of the resources with this prefix.
 func (c *Client) Capacity(ctx context.Context, prefix string) (map[string]int, error) {
 	list, err := c.core.Nodes().List(ctx, cached)
 	if err != nil {

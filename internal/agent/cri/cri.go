@@ -1,4 +1,4 @@
-// Package cri asks the container runtime which pod sandboxes there are (Kubernetes CRI v1). A sandbox's id is the
+// Package cri asks the container runtime for its pod sandboxes (Kubernetes CRI v1). The id of a sandbox is the
 // container id of CNI.
 package cri
 
@@ -18,19 +18,19 @@ import (
 // Sockets are where runtimes listen: containerd, CRI-O, and the containerd of k3s and RKE2.
 var Sockets = []string{"/run/containerd/containerd.sock", "/run/crio/crio.sock", "/run/k3s/containerd/containerd.sock"}
 
-// ErrNoRuntime tells that no runtime listens at any of the known places.
+// ErrNoRuntime means that none of the known sockets exists.
 var ErrNoRuntime = errors.New("no container runtime found")
 
-// Runtime is the node's.
+// Runtime is the container runtime of a node.
 type Runtime struct {
-	Socket   string // on the node; empty: the first of Sockets that is there
+	Socket   string // on the node; empty: the first of Sockets that exists
 	HostProc string // a /proc of the node, through which its files are seen; empty on the node itself
 }
 
-// maxMessage bounds the list: gRPC's own 4 MiB are too few for a node with thousands of exited sandboxes.
+// maxMessage is in bytes. gRPC's own limit of 4 MiB is too low for a node with thousands of exited sandboxes.
 const maxMessage = 16 << 20
 
-// path is where the socket is to be seen from here.
+// path is the path of the socket in the mount namespace of the agent.
 func (r Runtime) path() (string, error) {
 	list := Sockets
 	if r.Socket != "" {
@@ -47,7 +47,8 @@ func (r Runtime) path() (string, error) {
 	return "", fmt.Errorf("%w: no socket at %s; name it with --cri-socket", ErrNoRuntime, strings.Join(list, ", "))
 }
 
-// Sandboxes returns the ids of all sandboxes, and which of them are ready. It returns ErrNoRuntime when nobody listens.
+// Sandboxes returns the ids of all sandboxes, and which of them are ready. It returns ErrNoRuntime if no socket
+// exists.
 func (r Runtime) Sandboxes(ctx context.Context) (map[string]bool, error) {
 	socket, err := r.path()
 	if err != nil {

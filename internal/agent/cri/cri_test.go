@@ -16,7 +16,9 @@ func TestNoRuntime(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "a.sock"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range []cri.Runtime{{Socket: "/nowhere/containerd.sock"}, {HostProc: dir}, {Socket: filepath.Join(dir, "a.sock")}} {
+	for _, r := range []cri.Runtime{
+		{Socket: "/nowhere/containerd.sock"}, {HostProc: dir}, {Socket: filepath.Join(dir, "a.sock")},
+	} {
 		_, err := r.Sandboxes(t.Context())
 		if !errors.Is(err, cri.ErrNoRuntime) || !strings.Contains(err.Error(), "--cri-socket") {
 			t.Errorf("%+v: %v", r, err)

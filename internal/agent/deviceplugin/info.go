@@ -12,10 +12,10 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/devinfo"
 )
 
-// writer is in each device-info file of ours, so that those of other device plugins are left alone.
+// writer marks the agent's device-info files. Those of other device plugins are not touched.
 const writer = "fabric-agent"
 
-// addInfo adds the file of a unit that is a PCI device. The specification knows no others.
+// addInfo adds the file of a unit that is a PCI device. The specification has no other kind of hardware.
 func addInfo(files map[string][]byte, resource string, u Unit) error {
 	if u.PCI == "" {
 		return nil
@@ -28,7 +28,7 @@ func addInfo(files map[string][]byte, resource string, u Unit) error {
 	return nil
 }
 
-// writeInfos makes the directory hold these files of ours and no others.
+// writeInfos writes these files, and removes the agent's other ones.
 func writeInfos(dir string, files map[string][]byte) error {
 	if dir == "" {
 		return nil

@@ -1,5 +1,5 @@
-// Package deviceplugin tells kubelet which devices a node has (device plugin API v1beta1) and which device files a
-// container needs for the ones it gets. It knows nothing of RDMA: values in, kubelet's messages out.
+// Package deviceplugin reports to kubelet which devices a node has (device plugin API v1beta1), and which device files
+// a container needs for those that it gets. It knows nothing of RDMA: values in, kubelet's messages out.
 package deviceplugin
 
 import (
@@ -27,10 +27,10 @@ type Unit struct {
 	NUMA    int      // -1: unknown
 	Files   []string // device files a container needs for it
 	PCI     string   // for its device-info file; empty without one
-	RDMA    string   // RDMA device, for the same
+	RDMA    string   // RDMA device, for the same file
 }
 
-// server is the plugin of one resource, with a socket of its own.
+// server is the device plugin of one resource, with a socket of its own.
 type server struct {
 	api.UnimplementedDevicePluginServer
 	resource string
@@ -48,10 +48,10 @@ func newServer(resource, dir string, log *slog.Logger) *server {
 
 func (s *server) socket() string { return filepath.Join(s.dir, socketName(s.resource)) }
 
-// socketName is a file name: a resource has a slash.
+// socketName replaces the slash of a resource.
 func socketName(resource string) string { return "fabric-" + flat(resource) + ".sock" }
 
-// update replaces the list, and tells kubelet if it is another.
+// update replaces the list of units, and reports a change to kubelet.
 func (s *server) update(units []Unit) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,8 +74,8 @@ func (s *server) list() ([]Unit, chan struct{}) {
 	return s.units, s.changed
 }
 
-// run serves and registers until ctx ends, and again whenever kubelet has been restarted: it then empties its
-// directory.
+// run serves and registers until ctx ends, and again whenever kubelet has been restarted: kubelet empties its
+// directory when it starts.
 func (s *server) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := s.session(ctx); err != nil && ctx.Err() == nil {
@@ -85,15 +85,15 @@ func (s *server) run(ctx context.Context) {
 	}
 }
 
-// session is one registration: from kubelet's start to its end.
+// session is one registration: it lasts until kubelet is restarted.
 func (s *server) session(ctx context.Context) error {
 	kubelet := filepath.Join(s.dir, "kubelet.sock")
 	before, err := os.Stat(kubelet)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // kubelet is not there yet
+		return nil // kubelet has not started yet
 	}
 	if err != nil {
-		return fmt.Errorf("look for kubelet: %w", err)
+		return fmt.Errorf("find kubelet: %w", err)
 	}
 	if err := os.Remove(s.socket()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove the socket of an earlier run: %w", err)
@@ -130,7 +130,8 @@ func (s *server) session(ctx context.Context) error {
 	return nil
 }
 
-// same tells that the file is the one it was. A new socket may well have the inode of the old one.
+// same returns whether the file is still the same. The inode alone does not show that: a new socket may get the old
+// one's.
 func same(path string, was os.FileInfo) bool {
 	now, err := os.Stat(path)
 	return err == nil && os.SameFile(now, was) && now.ModTime().Equal(was.ModTime())
@@ -166,7 +167,7 @@ func (s *server) GetDevicePluginOptions(context.Context, *api.Empty) (*api.Devic
 	return options(), nil
 }
 
-// ListAndWatch implements the API: the list now, and again at each change.
+// ListAndWatch implements the API: it sends the list at once, and again at each change.
 func (s *server) ListAndWatch(_ *api.Empty, stream grpc.ServerStreamingServer[api.ListAndWatchResponse]) error {
 	for {
 		units, changed := s.list()
@@ -196,8 +197,8 @@ func devices(units []Unit) []*api.Device {
 	return out
 }
 
-// Allocate implements the API. A unit that is not (or no longer) ours is an error, so that kubelet does not start a
-// container that would lack its device.
+// Allocate implements the API. An unknown unit is an error, so that kubelet does not start a container without its
+// device.
 func (s *server) Allocate(_ context.Context, req *api.AllocateRequest) (*api.AllocateResponse, error) {
 	units, _ := s.list()
 	out := &api.AllocateResponse{}

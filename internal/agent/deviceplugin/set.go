@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// Set is the plugins of a node, one for each resource.
+// Set is the device plugins of a node, one for each resource.
 type Set struct {
 	Dir     string // kubelet's: /var/lib/kubelet/device-plugins
 	InfoDir string // of the device-info files: /var/run/k8s.cni.cncf.io/devinfo/dp
@@ -22,12 +22,12 @@ type Set struct {
 type running struct {
 	*server
 	stop    context.CancelFunc
-	missing map[string]bool // units that the last look did not find
+	missing map[string]bool // units that the last update did not have
 }
 
-// Update makes the resources what they are now. A unit that a look did not find stays as it was until the next one
-// misses it too: a device that changes namespace just then is seen on neither side, and kubelet must not take it for
-// lost. A resource that is gone keeps its plugin, with no units, so that kubelet does not hand out what it remembers.
+// Update sets the resources of the node. A unit that is missing once stays as it was until the next update: a device
+// that just then moves to another namespace is found in neither, and kubelet must not take it for lost. A resource
+// that is gone keeps its plugin, with no units, so that kubelet does not hand out the units that it knew.
 func (s *Set) Update(ctx context.Context, resources map[string][]Unit) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,7 +56,7 @@ func (s *Set) Update(ctx context.Context, resources map[string][]Unit) error {
 	return writeInfos(s.InfoDir, infos)
 }
 
-// keep adds what was there before and has been missed only once.
+// keep adds the units of the last update that are missing for the first time.
 func (r *running) keep(units []Unit) []Unit {
 	old, _ := r.list()
 	out := slices.Clone(units)
@@ -73,7 +73,7 @@ func (r *running) keep(units []Unit) []Unit {
 	return out
 }
 
-// Stop ends all plugins and waits for them.
+// Stop ends all plugins, and waits for them.
 func (s *Set) Stop() {
 	s.mu.Lock()
 	for _, r := range s.servers {
@@ -83,5 +83,5 @@ func (s *Set) Stop() {
 	s.wg.Wait()
 }
 
-// flat makes one file name of a resource or an id.
+// flat makes a file name of a resource or an id.
 func flat(s string) string { return strings.ReplaceAll(s, "/", "-") }

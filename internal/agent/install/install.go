@@ -3,11 +3,8 @@
 package install
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -22,21 +19,22 @@ type Target struct {
 	Source string        // the binary in the agent's image
 	BinDir string        // the runtime's plugin directory
 	Store  journal.Store // what the binary will have to read
+	Sums   *Sums         // checksums that are known already; nil: none
 }
 
 // Path is where the binary is installed: under the name of its source.
 func (t Target) Path() string { return filepath.Join(t.BinDir, filepath.Base(t.Source)) }
 
-// tempPrefix marks the temporary files of this package, so that those a kill left behind can be told from anybody
-// else's.
+// tempPrefix marks the temporary files of this package, so that those that a killed installer left behind can be
+// removed.
 func (t Target) tempPrefix() string { return "." + filepath.Base(t.Source) + ".fabric-agent-" }
 
-// ErrNewerState tells that the node's journal was written by a later version.
+// ErrNewerState means that the node's journal was written by a later version.
 var ErrNewerState = errors.New("the journal was written by a newer version")
 
-// Install puts the binary in place at once: temporary file in the same directory, fsync, mode 0755, rename. A rename
-// works while the old binary is being executed, where writing to it would fail with "text file busy". It does nothing
-// when the same binary is there already, and returns whether it changed anything.
+// Install puts the binary in place atomically: temporary file in the same directory, fsync, mode 0755, rename. A
+// rename works while the old binary is being executed; writing to that would fail with "text file busy". Install does
+// nothing if the same binary is there already, and returns whether it changed anything.
 func (t Target) Install() (changed bool, err error) {
 	if err := t.mayReplace(); err != nil {
 		return false, err
@@ -57,26 +55,20 @@ func (t Target) Install() (changed bool, err error) {
 	return true, nil
 }
 
-// mayReplace refuses to leave state to a binary that can't read all of it.
+// mayReplace returns an error if the node has state that this binary cannot read.
 func (t Target) mayReplace() error {
 	newer, err := t.Store.Newer()
 	if err != nil {
 		return err
 	}
 	if len(newer) > 0 {
-		return fmt.Errorf(
-			"install %s: %w (entries %s in %s, this version knows %d): install that version, or delete the pods first",
-			t.Path(),
-			ErrNewerState,
-			strings.Join(newer, ", "),
-			t.Store.Dir,
-			journal.Version,
-		)
+		return fmt.Errorf("install %s: %w (entries %s in %s, this version knows %d): install that version, or delete "+
+			"the pods first", t.Path(), ErrNewerState, strings.Join(newer, ", "), t.Store.Dir, journal.Version)
 	}
 	return nil
 }
 
-// sweep removes temporary files that a killed installer has left.
+// sweep removes temporary files that a killed installer left behind.
 func (t Target) sweep() error {
 	entries, err := os.ReadDir(t.BinDir)
 	if err != nil {
@@ -87,46 +79,37 @@ func (t Target) sweep() error {
 			continue
 		}
 		if err := os.Remove(filepath.Join(t.BinDir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("remove what an installer has left: %w", err)
+			return fmt.Errorf("remove a temporary file of an earlier installer: %w", err)
 		}
 	}
 	return nil
 }
 
-// Same tells whether the installed binary is the source, byte for byte, and can be executed.
+// Sum returns the SHA-256 of the installed binary in hexadecimal.
+func (t Target) Sum() (string, error) { return t.Sums.Of(t.Path()) }
+
+// Same returns whether the installed binary is the source, byte for byte, and executable.
 func (t Target) Same() (bool, error) {
 	st, err := os.Stat(t.Path())
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("look at the installed binary: %w", err)
+		return false, fmt.Errorf("read the installed binary: %w", err)
 	}
 	if !st.Mode().IsRegular() {
-		return false, fmt.Errorf("%s is there and no regular file: remove it", t.Path())
+		return false, fmt.Errorf("%s is no regular file: remove it", t.Path())
 	}
-	want, err := hash(t.Source)
+	want, err := t.Sums.Of(t.Source)
 	if err != nil {
 		return false, err
 	}
-	got, err := hash(t.Path())
+	got, err := t.Sum()
 	return got == want && st.Mode().Perm() == 0o755, err
 }
 
-func hash(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", fmt.Errorf("hash binary: %w", err)
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", fmt.Errorf("hash binary %s: %w", path, err)
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
-}
-
-// put leaves an installed binary that survives a power cut. Two agents may install at the same time, during an upgrade.
+// put leaves an installed binary that survives a power cut. Two agents may install at the same time, during an
+// upgrade.
 func (t Target) put() error {
 	in, err := os.Open(t.Source)
 	if err != nil {

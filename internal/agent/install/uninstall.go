@@ -8,23 +8,19 @@ import (
 	"strings"
 )
 
-// ErrInUse tells that pods still have what only the binary can take home.
+// ErrInUse means that pods still have devices that only the binary can return to the host.
 var ErrInUse = errors.New("attachments remain")
 
-// Uninstall removes the binary. While the journal has attachments it refuses and names them: without the binary nobody
-// brings their devices home. With force it removes it all the same.
+// Uninstall removes the binary. While the journal has attachments it returns ErrInUse and names them: without the
+// binary nothing returns their devices to the host. With force it removes the binary all the same.
 func (t Target) Uninstall(force bool) error {
 	remaining, err := t.remaining()
 	if err != nil && !force {
 		return err
 	}
 	if len(remaining) > 0 && !force {
-		return fmt.Errorf(
-			"uninstall %s: %w: %s; delete these pods first, or use --force and bring the devices home by hand",
-			t.Path(),
-			ErrInUse,
-			strings.Join(remaining, ", "),
-		)
+		return fmt.Errorf("uninstall %s: %w: %s; delete these pods first, or use --force and return the devices by "+
+			"hand", t.Path(), ErrInUse, strings.Join(remaining, ", "))
 	}
 	if err := t.sweep(); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -35,7 +31,7 @@ func (t Target) Uninstall(force bool) error {
 	return nil
 }
 
-// remaining names the attachments of the journal. An entry that can't be read counts as one.
+// remaining describes the attachments in the journal. An entry that cannot be read counts as one.
 func (t Target) remaining() ([]string, error) {
 	entries, err := t.Store.List()
 	var out []string

@@ -17,22 +17,24 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 )
 
-func TestSpool(t *testing.T) {
+func TestCountCalls(t *testing.T) {
 	dir := t.TempDir()
 	r := prometheus.NewRegistry()
-	m, err := metrics.New(
-		r,
-		survey.Node{Sys: os.DirFS(dir), Store: journal.Store{Dir: dir}, Policy: filepath.Join(dir, "policy.json")},
-		slog.New(slog.DiscardHandler),
-	)
+	node := survey.Node{Sys: os.DirFS(dir), Store: journal.Store{Dir: dir}, Policy: filepath.Join(dir, "policy.json")}
+	m, err := metrics.New(r, node, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []calls.Call{{Verb: "ADD", Took: 30 * time.Millisecond}, {Verb: "ADD", Code: 101, Took: 2 * time.Second}, {Verb: "ADD", Code: 101}, {Verb: "DEL", Code: 11}} {
+	for _, c := range []calls.Call{
+		{Verb: "ADD", Took: 30 * time.Millisecond},
+		{Verb: "ADD", Code: 101, Took: 2 * time.Second},
+		{Verb: "ADD", Code: 101},
+		{Verb: "DEL", Code: 11},
+	} {
 		calls.Note(dir, c)
 	}
 	for range 3 {
-		if err := m.Spool(dir); err != nil {
+		if err := m.CountCalls(dir); err != nil {
 			t.Fatal(err)
 		}
 	}

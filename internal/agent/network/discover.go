@@ -1,6 +1,7 @@
 package network
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
@@ -8,9 +9,9 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
-// Discover groups the node's devices into fabrics by themselves: link layer, subnet prefix, subnet manager and rate. It
-// sets the Fabric of each device, and returns what it found. before has the fabrics of an earlier look, by device id: a
-// device whose port has gone down since is still that fabric's, and is told as unhealthy, not as gone.
+// Discover groups the node's devices into fabrics by link layer, subnet prefix, subnet manager and rate. It sets the
+// Fabric of each device, and returns the fabrics. before maps a device id to the device's fabric at an earlier look: a
+// device whose port has gone down since stays in that fabric, as an unhealthy one.
 func Discover(devices []survey.Device, before map[string]string) []topology.Fabric {
 	var ports []topology.Port
 	byName := map[string]*survey.Device{}
@@ -30,23 +31,10 @@ func Discover(devices []survey.Device, before map[string]string) []topology.Fabr
 			if d.Active() { // an idle RoCE port
 				state = device.PortActive
 			}
-			ports = append(
-				ports,
-				topology.Port{
-					Node:      "node",
-					HCA:       d.HCA.Name,
-					Port:      p.Number,
-					Netdev:    d.Netdev,
-					PCI:       pci,
-					LinkLayer: p.LinkLayer,
-					State:     state,
-					Phys:      p.Phys,
-					RateGb:    d.RateGb,
-					Prefix:    d.Prefix,
-					LID:       p.LID,
-					SMLID:     p.SMLID,
-				},
-			)
+			ports = append(ports, topology.Port{
+				Node: "node", HCA: d.HCA.Name, Port: p.Number, Netdev: d.Netdev, PCI: pci, LinkLayer: p.LinkLayer,
+				State: state, Phys: p.Phys, RateGb: d.RateGb, Prefix: d.Prefix, LID: p.LID, SMLID: p.SMLID,
+			})
 		}
 	}
 	found := topology.Group(ports).Fabrics
@@ -60,8 +48,8 @@ func Discover(devices []survey.Device, before map[string]string) []topology.Fabr
 	return found
 }
 
-// Unused says which ports of a discovered fabric nobody can ask for: no settings name it, and no match of another
-// fabric takes them. It is empty when there are none.
+// Unused describes the ports of a discovered fabric that no pod can ask for: the settings do not name the fabric, and
+// no match of another fabric takes them. It is empty if there are none.
 func Unused(f *topology.Fabric, assigned map[string][]survey.Device) string {
 	taken := map[string]bool{}
 	for _, list := range assigned {
@@ -78,9 +66,6 @@ func Unused(f *topology.Fabric, assigned map[string][]survey.Device) string {
 	if len(names) == 0 {
 		return ""
 	}
-	return "the ports " + strings.Join(
-		names,
-		", ",
-	) + " form a fabric (" + f.Reason + "), and no pod can ask for it: put a fabric \"name: " + f.Name +
-		"\" with its addresses into the settings"
+	return fmt.Sprintf("the ports %s form a fabric (%s), and no pod can ask for it: add a fabric \"name: %s\" with "+
+		"its addresses to the settings", strings.Join(names, ", "), f.Reason, f.Name)
 }

@@ -15,8 +15,8 @@ import (
 // filePrefix marks the agent's files. Multus looks for a network by the name in the file, not by the file's.
 const filePrefix = "fabric-agent-"
 
-// WriteFiles makes the directory hold the configurations of these networks, and of the agent's others only those that
-// keep names (nil: none). It returns whether anything changed.
+// WriteFiles makes the directory hold the configurations of these networks. It removes the agent's other files, except
+// those of networks for which keep returns true (nil: none). It returns whether anything changed.
 func WriteFiles(dir string, configs map[string][]byte, keep func(network string) bool) (changed bool, err error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) && len(configs) == 0 {

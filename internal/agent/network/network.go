@@ -1,5 +1,5 @@
 // Package network turns fabrics into what others read: resources for kubelet, NetworkAttachmentDefinitions for the
-// cluster, configuration files for one node. It is pure: settings and devices in, objects and bytes out.
+// cluster, and configuration files for one node. It is pure: settings and devices in, objects and bytes out.
 package network
 
 import (
@@ -18,9 +18,9 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 )
 
-// Assign gives each device to the first fabric it fits, by fabric name. What the node policy keeps on the host is in
-// none. before has the fabrics of an earlier look, by device id: a port that is down tells neither its rate nor its
-// prefix, so its device stays where it was, and is told as unhealthy, not as gone.
+// Assign gives each device to the first fabric that it fits, and returns the devices by fabric name. A device that the
+// node policy keeps on the host is in none. before maps a device id to the device's fabric at an earlier look: a port
+// that is down reports neither its rate nor its prefix, so its device stays in its fabric, as an unhealthy one.
 func Assign(fabrics []settings.Fabric, devices []survey.Device, before map[string]string) map[string][]survey.Device {
 	out := map[string][]survey.Device{}
 	for _, d := range devices {
@@ -39,8 +39,8 @@ func Assign(fabrics []settings.Fabric, devices []survey.Device, before map[strin
 	return out
 }
 
-// fits tells whether all that the match names is so. Prefix and rate of a device in a pod may not be to be seen: it is
-// still the fabric's if everything else fits.
+// fits returns whether a device has everything that the match names. The prefix and rate of a device in a pod may be
+// unknown: then the rest decides.
 func fits(f *settings.Fabric, d *survey.Device) bool {
 	m := f.Match
 	if m.IsZero() {
@@ -55,7 +55,7 @@ func fits(f *settings.Fabric, d *survey.Device) bool {
 	return named(&m, d)
 }
 
-// named tells whether link layer and names fit, which no state of the port changes.
+// named returns whether link layer and names fit. They do not depend on the state of the port.
 func named(m *settings.Match, d *survey.Device) bool {
 	if m.LinkLayer != "" && m.LinkLayer != string(d.LinkLayer()) {
 		return false
@@ -73,7 +73,7 @@ func named(m *settings.Match, d *survey.Device) bool {
 	return false
 }
 
-// Units is what kubelet may hand out of a fabric: the devices, or the shares of each.
+// Units are what kubelet may hand out of a fabric: the devices, or the shares of each.
 func Units(f *settings.Fabric, devices []survey.Device) (out []deviceplugin.Unit) {
 	for _, d := range devices {
 		u := deviceplugin.Unit{ID: d.ID, Healthy: d.Active(), NUMA: d.NUMA, Files: d.Files, RDMA: d.HCA.Name}
@@ -93,17 +93,21 @@ func Units(f *settings.Fabric, devices []survey.Device) (out []deviceplugin.Unit
 	return out
 }
 
-// Here is what a fabric's configuration has of the node at hand.
+// Here is the part of a fabric's configuration that depends on the node.
 type Here struct {
-	Master string // mode shared: the interface that IPoIB children sit on
-	// nodeRanges: the first and last address of the node's part, and the directory in which host-local keeps what it
-	// has given.
-	First, Last netip.Addr
-	IPAMDir     string
+	Master      string     // mode shared: the parent interface of the IPoIB children
+	First, Last netip.Addr // nodeRanges: the bounds of the node's range
+	IPAMDir     string     // nodeRanges: the directory in which host-local records the addresses that it has given
 }
 
-// OfNode tells that a fabric's configuration is a file of each node: the definition has none.
+// OfNode returns whether a fabric's configuration is a file of each node: then its definition has none.
 func OfNode(f *settings.Fabric) bool { return f.Mode == settings.Shared || f.NodeRanges != nil }
+
+// Configurable returns whether a fabric's configuration is a file of each node, and a node with these devices can have
+// one: it has a device, and in mode shared an interface for the children.
+func Configurable(f *settings.Fabric, devices []survey.Device) bool {
+	return OfNode(f) && len(devices) > 0 && (f.Mode != settings.Shared || Master(devices) != "")
+}
 
 // Config is a fabric's network configuration.
 func Config(f *settings.Fabric, h Here) ([]byte, error) {
@@ -115,33 +119,29 @@ func Config(f *settings.Fabric, h Here) ([]byte, error) {
 	}
 	maps.Copy(c, f.Network)
 	if r := f.NodeRanges; r != nil {
-		part := map[string]string{
+		own := map[string]string{
 			"subnet":     r.Prefix.String(),
 			"rangeStart": h.First.String(),
 			"rangeEnd":   h.Last.String(),
 		}
-		c["ipam"] = map[string]any{"type": "host-local", "dataDir": h.IPAMDir, "ranges": [][]map[string]string{{part}}}
+		c["ipam"] = map[string]any{"type": "host-local", "dataDir": h.IPAMDir, "ranges": [][]map[string]string{{own}}}
 	}
 	c["name"] = f.Name
 	return json.MarshalIndent(c, "", "  ")
 }
 
-// Check has the plugin's own parser read what the settings make of a fabric, so that a mistake is told here and not in
-// the events of every pod.
+// Check has the plugin's own parser read the configuration of a fabric, so that a mistake is reported once, and not by
+// every pod.
 func Check(f *settings.Fabric) error {
 	b, err := Config(f, Here{Master: "ib0"})
 	if err != nil {
 		return fmt.Errorf("fabric %q: network: %w", f.Name, err)
 	}
-	if f.Mode == settings.Exclusive { // as Multus will have added it
+	if f.Mode == settings.Exclusive { // Multus adds it to the configuration of a pod
 		b = append([]byte(`{"pciBusID":"0000:00:00.0",`), b[1:]...)
 	}
 	env := netconf.Env{
-		Command:     "ADD",
-		ContainerID: "check",
-		IfName:      "net1",
-		Netns:       "/run/netns/check",
-		Path:        "/opt/cni/bin",
+		Command: "ADD", ContainerID: "check", IfName: "net1", Netns: "/run/netns/check", Path: "/opt/cni/bin",
 	}
 	if _, err := netconf.Parse(b, env); err != nil {
 		return fmt.Errorf("fabric %q: network: %w", f.Name, err)
@@ -149,8 +149,8 @@ func Check(f *settings.Fabric) error {
 	return nil
 }
 
-// Master is the interface on which this node's IPoIB children of a fabric sit: that of its first device that carries
-// traffic, or its first at all.
+// Master is the parent interface of this node's IPoIB children of a fabric: that of the first device that carries
+// traffic, or else the first one. It is empty if no device has an interface.
 func Master(devices []survey.Device) string {
 	name := ""
 	for _, d := range devices {
@@ -174,8 +174,8 @@ const (
 	Owner              = "fabric-agent"
 )
 
-// Definition is a fabric's NetworkAttachmentDefinition: the same on every node. In mode shared and with nodeRanges it
-// has no configuration of its own, so that Multus takes the file of that name on the node.
+// Definition is a fabric's NetworkAttachmentDefinition, which is the same on every node. In mode shared and with
+// nodeRanges it has no configuration, so that Multus takes the file of that name on the node.
 func Definition(f *settings.Fabric) (map[string]any, error) {
 	spec := map[string]any{}
 	if !OfNode(f) {
@@ -197,7 +197,7 @@ func Definition(f *settings.Fabric) (map[string]any, error) {
 	}, nil
 }
 
-// Reason says in which state a device is, for people: "mlx5_0 (0000:3b:00.0) port is Down (Polling)".
+// Reason describes the state of a device: "mlx5_0 (0000:3b:00.0) port is Down (Polling)".
 func Reason(d *survey.Device) string {
 	return fmt.Sprintf("%s (%s) port is %s", d.HCA.Name, strings.TrimPrefix(d.ID, "pci/"), d.State())
 }

@@ -13,16 +13,15 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 )
 
-// Del calls the plugin at this path with the DEL that an attachment missed, as the runtime would have: with the
-// configuration, the arguments and the CNI_PATH of its ADD. CNI_NETNS stays empty: the namespace is gone, and its path
-// may be another pod's. The error is the plugin's own message, if it has one.
+// Del calls the plugin at this path with the DEL that an attachment did not get, as the runtime would have done: with
+// the configuration, the arguments and the CNI_PATH of its ADD. CNI_NETNS is empty: the namespace is gone, and its
+// path may be another pod's. The error is the plugin's own message, if it has one.
 func Del(ctx context.Context, plugin string, e *journal.Entry) error {
 	conf := []byte(e.Conf)
 	if len(conf) == 0 {
 		var err error
-		if conf, err = json.Marshal(
-			map[string]string{"cniVersion": "1.0.0", "name": e.Network, "type": "fabric"},
-		); err != nil {
+		conf, err = json.Marshal(map[string]string{"cniVersion": "1.0.0", "name": e.Network, "type": "fabric"})
+		if err != nil {
 			return fmt.Errorf("encode the configuration of a DEL: %w", err)
 		}
 	}
@@ -37,9 +36,9 @@ func Del(ctx context.Context, plugin string, e *journal.Entry) error {
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	cmd.WaitDelay = time.Second // an IPAM plugin that outlives it may hold the pipes
 	if err := cmd.Run(); err != nil {
-		var said struct{ Msg string }
-		if json.Unmarshal(stdout.Bytes(), &said) == nil && said.Msg != "" {
-			return errors.New(said.Msg)
+		var result struct{ Msg string }
+		if json.Unmarshal(stdout.Bytes(), &result) == nil && result.Msg != "" {
+			return errors.New(result.Msg)
 		}
 		return fmt.Errorf("%s DEL: %w %s", plugin, err, strings.TrimSpace(stderr.String()))
 	}

@@ -8,9 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inHost runs f in the host's mount namespace, as seen through a /proc of the host: there the plugin finds what it
-// finds when the runtime calls it, its IPAM plugin with its files, the pods' namespaces, and a /proc/sys that can be
-// written, which a container that is not privileged does not have. Without such a /proc f runs where the agent is.
+// inHost runs f in the host's mount namespace, which it finds through a mounted /proc of the host. There the plugin
+// finds what it finds when the runtime calls it: its IPAM plugin with its files, the pods' namespaces, and a writable
+// /proc/sys, which a container has only if it is privileged. Without such a /proc, f runs in the agent's own
+// namespace.
 func inHost(proc string, f func() error) error {
 	if proc == "" {
 		return f()

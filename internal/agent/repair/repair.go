@@ -1,5 +1,5 @@
-// Package repair gives back what pods have left: for each journal entry whose network namespace is gone, the plugin is
-// called with the DEL that it missed. Runtimes forget one when Multus is absent, or when they and the node die
+// Package repair reclaims devices that dead pods left behind: for each journal entry whose network namespace is gone,
+// it calls the plugin with the DEL that never came. A DEL is lost when Multus is absent, or when runtime and node fail
 // together.
 package repair
 
@@ -11,37 +11,37 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 )
 
-// Loop looks at the journal.
+// Loop looks for dead pods in the journal.
 type Loop struct {
 	Store  journal.Store
 	Plugin string // path of the installed CNI binary
-	// HostProc is a /proc of the host, in a container; empty on the host itself. It shows the processes of pods (a
-	// namespace whose path is gone lives on with a process), and the way to the host's files.
+	// HostProc is where the host's /proc is mounted, if the program runs in a container. It shows the processes of
+	// pods (a namespace whose path is gone exists as long as a process is in it), and is the way to the host's files.
 	HostProc string
-	// Sandboxes are the container runtime's, by container id: true for those that are ready. Nil, or an error: only the
-	// namespaces tell who lives.
+	// Sandboxes returns the container runtime's sandboxes by container id: true for those that are ready. Nil, or an
+	// error: only the network namespaces count.
 	Sandboxes func(context.Context) (map[string]bool, error)
-	// Grace is how long an attachment has to have been dead before it is touched: the runtime's own DEL is on its way
-	// while a pod is being deleted, and knows more.
+	// Grace is how long a pod must have been dead: while a pod is being deleted, the runtime's own DEL is on its way,
+	// with the pod's namespace.
 	Grace time.Duration
 	// CallTimeout bounds one DEL. The plugin waits 10 s for a lock and 10 s for the kernel, and IPAM takes its time.
 	CallTimeout time.Duration
 	Log         *slog.Logger
 	Now         func() time.Time
 
-	// Done is told of every attempt. Nil: nobody is.
+	// Done is called after each attempt. It may be nil.
 	Done func(e *journal.Entry, err error)
 
 	dead    map[journal.Key]time.Time // since when
 	runtime answer
 }
 
-// answer is what the container runtime did the last time.
+// answer is whether the container runtime answered the last time; zero: it was not asked yet.
 type answer int
 
 const (
 	answers answer = iota + 1
-	mute
+	silent
 )
 
 // Run looks at once and then every interval, until ctx ends.
@@ -58,63 +58,59 @@ func (l *Loop) Run(ctx context.Context, interval time.Duration) {
 	}
 }
 
-// Once looks at every entry, and returns those whose devices it has brought home.
-func (l *Loop) Once(ctx context.Context) []*journal.Entry {
+// Once looks at every entry, and returns those whose devices it has reclaimed.
+func (l *Loop) Once(ctx context.Context) (reclaimed []*journal.Entry) {
 	entries, err := l.Store.List()
 	if err != nil {
-		l.Log.Error(
-			"journal has entries that cannot be read: their devices come home with the pod's own DEL",
-			"error",
-			err,
-		)
+		l.Log.Error("some journal entries cannot be read: only the DEL of these pods returns their devices",
+			"error", err)
 	}
 	ready := map[string]bool{}
 	if len(entries) > 0 {
 		ready = l.sandboxes(ctx)
 	}
 	dead := map[journal.Key]time.Time{}
-	var out []*journal.Entry
 	for _, e := range entries {
-		live, err := e.Alive(journal.Witness{Proc: l.HostProc, Ready: ready})
+		alive, err := e.Alive(journal.Witness{Proc: l.HostProc, Ready: ready})
 		if err != nil {
 			l.Log.Error("pod may be alive: nothing is taken from it", "attachment", e.String(), "error", err)
 		}
-		if live || err != nil {
+		if alive || err != nil {
 			continue
 		}
 		since, known := l.dead[e.Key]
 		if !known {
 			since = l.Now()
 		}
-		dead[e.Key] = since
-		if l.Now().Sub(since) < l.Grace || l.Now().Sub(e.Created) < l.Grace {
+		if l.Now().Sub(since) < l.Grace || l.Now().Sub(e.Created) < l.Grace || !l.reclaim(ctx, e) {
+			dead[e.Key] = since
 			continue
 		}
-		err = l.giveBack(ctx, e)
-		if l.Done != nil {
-			l.Done(e, err)
-		}
-		if err != nil {
-			l.Log.Error("cannot bring a device home", "attachment", e.String(), "device", e.Claim, "error", err)
-			continue
-		}
-		delete(dead, e.Key)
-		out = append(out, e)
-		l.Log.Warn(
-			"brought home what a dead pod had left",
-			"attachment",
-			e.String(),
-			"network",
-			e.Network,
-			"device",
-			e.Claim,
-		)
+		reclaimed = append(reclaimed, e)
 	}
 	l.dead = dead
-	return out
+	return reclaimed
 }
 
-// sandboxes asks the runtime. Whether it answers is told the first time, and when it changes.
+// reclaim returns the device of a dead pod to the host, and reports whether that worked. It calls the plugin in the
+// host's mount namespace.
+func (l *Loop) reclaim(ctx context.Context, e *journal.Entry) bool {
+	ctx, cancel := context.WithTimeout(ctx, l.CallTimeout)
+	defer cancel()
+	err := inHost(l.HostProc, func() error { return Del(ctx, l.Plugin, e) })
+	if l.Done != nil {
+		l.Done(e, err)
+	}
+	if err != nil {
+		l.Log.Error("cannot reclaim a device", "attachment", e.String(), "device", e.Claim, "error", err)
+		return false
+	}
+	l.Log.Warn("reclaimed a device that a dead pod left behind", "attachment", e.String(), "network", e.Network,
+		"device", e.Claim)
+	return true
+}
+
+// sandboxes asks the container runtime. Whether it answers is logged the first time, and when it changes.
 func (l *Loop) sandboxes(ctx context.Context) map[string]bool {
 	if l.Sandboxes == nil {
 		return nil
@@ -123,19 +119,14 @@ func (l *Loop) sandboxes(ctx context.Context) map[string]bool {
 	defer cancel()
 	list, err := l.Sandboxes(ctx)
 	switch {
-	case err != nil && l.runtime != mute:
-		l.runtime = mute
-		l.Log.Warn("container runtime does not answer: only the network namespaces tell which pods live", "error", err)
+	case err != nil && l.runtime != silent:
+		l.runtime = silent
+		l.Log.Warn("container runtime does not answer: a pod counts as alive only while its network namespace exists",
+			"error", err)
 	case err == nil && l.runtime != answers:
 		l.runtime = answers
-		l.Log.Info("container runtime tells which pods live", "sandboxes", len(list))
+		l.Log.Info("container runtime answers: a pod also counts as alive while its sandbox is ready",
+			"sandboxes", len(list))
 	}
 	return list
-}
-
-// giveBack calls the plugin where it finds what it finds when the runtime calls it.
-func (l *Loop) giveBack(ctx context.Context, e *journal.Entry) error {
-	ctx, cancel := context.WithTimeout(ctx, l.CallTimeout)
-	defer cancel()
-	return inHost(l.HostProc, func() error { return Del(ctx, l.Plugin, e) })
 }

@@ -10,16 +10,17 @@ import (
 	"go4.org/netipx"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fabric-cni/fabric-cni/internal/ipam/pool"
 	"github.com/fabric-cni/fabric-cni/internal/ipam/whereabouts"
 )
 
-// NodeRanges cuts a range into parts, one for each node.
+// NodeRanges divides a range into one for each node.
 type NodeRanges struct {
 	Range   string   `json:"range"`   // of the whole fabric, and the subnet of every interface: 10.0.0.0/16
-	PerNode string   `json:"perNode"` // prefix length of a node's part: /26
-	Exclude []string `json:"exclude"` // not to be given: no part has any address of these
-	// Reclaim is how long a Node has to have been gone from the cluster before another one may have its part, if there
-	// is no other left; default 24h. Its pods may outlive its Node.
+	PerNode string   `json:"perNode"` // prefix length of a node's range: /26
+	Exclude []string `json:"exclude"` // not to be given: no node's range has any address of these
+	// Reclaim is how long a Node must have been gone from the cluster before another one may get its range, if there
+	// is no other left; default 24h. Pods may outlive their Node.
 	Reclaim metav1.Duration `json:"reclaim"`
 
 	Prefix  netip.Prefix   `json:"-"`
@@ -27,7 +28,7 @@ type NodeRanges struct {
 	Without []netip.Prefix `json:"-"`
 }
 
-// complete reads the texts.
+// complete parses the texts and fills in the defaults.
 func (r *NodeRanges) complete() (err error) {
 	if r.Prefix, err = netip.ParsePrefix(r.Range); err != nil {
 		return fmt.Errorf("nodeRanges.range %q: want an address with a prefix length, as in 10.0.0.0/16", r.Range)
@@ -36,12 +37,8 @@ func (r *NodeRanges) complete() (err error) {
 	longest := r.Prefix.Addr().BitLen() - 2
 	r.Bits, err = strconv.Atoi(strings.TrimPrefix(r.PerNode, "/"))
 	if err != nil || r.Bits < r.Prefix.Bits() || r.Bits > longest {
-		return fmt.Errorf(
-			"nodeRanges.perNode %q: want a prefix length from /%d, which is that of the range, to /%d",
-			r.PerNode,
-			r.Prefix.Bits(),
-			longest,
-		)
+		return fmt.Errorf("nodeRanges.perNode %q: want a prefix length from /%d, which is that of the range, to /%d",
+			r.PerNode, r.Prefix.Bits(), longest)
 	}
 	r.Without = nil
 	for _, text := range r.Exclude {
@@ -63,7 +60,7 @@ func (r *NodeRanges) complete() (err error) {
 	return nil
 }
 
-// Whereabouts returns the fabric's ipam section if it is one for whereabouts, else nil.
+// Whereabouts returns the fabric's ipam section, or nil if it is not one for whereabouts.
 func (f *Fabric) Whereabouts() (*whereabouts.Config, error) {
 	ipam, _ := f.Network["ipam"].(map[string]any)
 	if ipam["type"] != whereabouts.Type {
@@ -76,21 +73,16 @@ func (f *Fabric) Whereabouts() (*whereabouts.Config, error) {
 	return whereabouts.Parse(b)
 }
 
-// Enough tells whether the addresses of the fabric do for so many interfaces: those of all nodes together, and those of
-// the one at hand.
-func (f *Fabric) Enough(inCluster, onNode int) error {
+// CheckCapacity returns an error if the fabric has too few addresses for so many interfaces: those of all nodes
+// together, and those of one node. Whether every node gets a range of nodeRanges is not known before the last one
+// asks.
+func (f *Fabric) CheckCapacity(inCluster, onNode int) error {
 	if r := f.NodeRanges; r != nil {
-		if have := 1<<min(30, r.Prefix.Addr().BitLen()-r.Bits) - 2; have < onNode {
-			return fmt.Errorf(
-				"fabric %q: nodeRanges.perNode %s has %d addresses to give, and this node needs %d: choose a "+
-					"shorter prefix",
-				f.Name,
-				r.PerNode,
-				have,
-				onNode,
-			)
+		if have := pool.Usable(netip.PrefixFrom(r.Prefix.Addr(), r.Bits)); have < onNode {
+			return fmt.Errorf("fabric %q: nodeRanges.perNode %s has %d addresses to give, and this node needs %d: "+
+				"choose a shorter prefix", f.Name, r.PerNode, have, onNode)
 		}
-		return nil // whether there is a part for every node turns out when the last one asks
+		return nil
 	}
 	c, err := f.Whereabouts()
 	if err == nil && c != nil {
@@ -106,11 +98,11 @@ func (f *Fabric) Enough(inCluster, onNode int) error {
 type span struct {
 	fabric, field string
 	prefix        netip.Prefix
-	free          *netipx.IPSet // what is given of it
+	free          *netipx.IPSet // the addresses of it that may be given
 }
 
-// addresses checks each fabric's, and refuses two fabrics with addresses in common: each has its own pool, and both
-// would hand them out.
+// addresses checks the addresses of each fabric, and refuses two fabrics with addresses in common: each has a pool of
+// its own, and both would give the same address.
 func (s *Settings) addresses() error {
 	var all []span
 	for i := range s.Fabrics {
@@ -122,14 +114,8 @@ func (s *Settings) addresses() error {
 		for _, m := range mine {
 			for _, o := range all {
 				if o.fabric != m.fabric && o.free.Overlaps(m.free) {
-					return fmt.Errorf(
-						"fabric %q: %s %s overlaps %s of fabric %q: both would give out the same addresses",
-						f.Name,
-						m.field,
-						m.prefix,
-						o.prefix,
-						o.fabric,
-					)
+					return fmt.Errorf("fabric %q: %s %s overlaps %s of fabric %q: both would give the same addresses",
+						f.Name, m.field, m.prefix, o.prefix, o.fabric)
 				}
 			}
 		}
@@ -145,7 +131,7 @@ func (f *Fabric) spans() (out []span, err error) {
 			return nil, err
 		}
 		if f.Network["ipam"] != nil {
-			return nil, fmt.Errorf("network.ipam: nodeRanges makes it; give one of both")
+			return nil, fmt.Errorf("network.ipam: nodeRanges sets it; remove one of them")
 		}
 		s, err := set(r.Prefix, r.Without...)
 		return []span{{f.Name, "nodeRanges.range", r.Prefix, s}}, err
@@ -163,10 +149,8 @@ func (f *Fabric) spans() (out []span, err error) {
 	for _, text := range f.subnets() {
 		p, err := netip.ParsePrefix(text)
 		if err != nil {
-			return nil, fmt.Errorf(
-				"network.ipam: subnet %q: want an address with a prefix length, as in 192.168.10.0/24",
-				text,
-			)
+			return nil, fmt.Errorf("network.ipam: subnet %q: want an address with a prefix length, as in "+
+				"192.168.10.0/24", text)
 		}
 		s, err := set(p.Masked())
 		if err != nil {
@@ -186,7 +170,7 @@ func set(p netip.Prefix, without ...netip.Prefix) (*netipx.IPSet, error) {
 	return b.IPSet()
 }
 
-// subnets are those of host-local. Two of one set are alternatives.
+// subnets are those of host-local. Those of one set are alternatives.
 func (f *Fabric) subnets() (out []string) {
 	b, err := json.Marshal(f.Network["ipam"])
 	if err != nil {
@@ -198,7 +182,7 @@ func (f *Fabric) subnets() (out []string) {
 		Ranges [][]struct{ Subnet string }
 	}
 	if json.Unmarshal(b, &ipam) != nil {
-		return nil // the plugin's parser says it better
+		return nil // the plugin's own parser reports it
 	}
 	for _, s := range []string{ipam.Range, ipam.Subnet} {
 		if s != "" {

@@ -1,5 +1,5 @@
-// Package settings is the cluster owner's word on the fabrics: which ports belong to which, how they are handed out,
-// and how their networks look. It is one file, mounted from a ConfigMap, the same on every node.
+// Package settings parses the agent's settings: which ports belong to which fabric, how devices are handed out, and
+// how the fabrics' networks look. They are one file, mounted from a ConfigMap, and the same on every node.
 package settings
 
 import (
@@ -24,14 +24,15 @@ type Settings struct {
 type Fabric struct {
 	Name  string `json:"name"`
 	Match Match  `json:"match"`
-	// Mode is how devices are handed out: "exclusive", one to a pod; "shared", as Shares places on each.
+	// Mode is how devices are handed out: "exclusive", one device to one pod; "shared", one device to Shares pods.
 	Mode      Mode   `json:"mode"`
 	Shares    int    `json:"shares"`    // mode shared: pods on one device; default 8
 	Namespace string `json:"namespace"` // of the NetworkAttachmentDefinition; default "default"
-	// Network is what its configuration has beside what the agent knows: ipam, mtu, routing and so on.
+	// Network is what the network's configuration has in addition to what the agent sets: ipam, mtu, routing and so
+	// on.
 	Network map[string]any `json:"network"`
-	// NodeRanges replaces network.ipam: each node has a part of the range for itself, and no lock of the cluster is
-	// taken.
+	// NodeRanges replaces network.ipam: each node has a range of its own, so that no address needs a lock of the whole
+	// cluster.
 	NodeRanges *NodeRanges `json:"nodeRanges"`
 }
 
@@ -67,7 +68,7 @@ func (f *Fabric) Resource() string { return ResourcePrefix + f.Name }
 // Definition is the namespace/name of the fabric's NetworkAttachmentDefinition.
 func (f *Fabric) Definition() string { return f.Namespace + "/" + f.Name }
 
-// Load reads the file. A file that is not there has no fabrics: the agent still installs and repairs.
+// Load reads the file. Without a file there are no fabrics: the agent still installs and repairs.
 func Load(file string) (*Settings, error) {
 	b, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -83,8 +84,8 @@ func Load(file string) (*Settings, error) {
 	return s, nil
 }
 
-// Parse reads YAML or JSON, fills in the defaults, and refuses what can't work, naming fabric, field and what is
-// allowed.
+// Parse reads YAML or JSON, and fills in the defaults. It refuses what cannot work, with an error that names the
+// fabric, the field and what is allowed.
 func Parse(b []byte) (*Settings, error) {
 	s := &Settings{}
 	if err := yaml.UnmarshalStrict(b, s); err != nil {
@@ -116,7 +117,7 @@ func (f *Fabric) complete() error {
 	}
 	switch {
 	case f.Mode == Exclusive && f.Shares != 0:
-		return fmt.Errorf("shares: only mode shared has them")
+		return fmt.Errorf("shares: allowed in mode shared only")
 	case f.Mode == Shared && f.Shares == 0:
 		f.Shares = 8
 	case f.Shares < 0 || f.Shares > 1000:
@@ -140,7 +141,7 @@ func (m *Match) check() error {
 	return nil
 }
 
-// isLabel tells a name that fits a Kubernetes object, a resource, a file and a CNI network.
+// isLabel returns whether a name can be that of a Kubernetes object, a resource, a file and a CNI network.
 func isLabel(s string) bool {
 	ok := len(s) > 0 && len(s) <= 50 && s[0] != '-' && s[len(s)-1] != '-'
 	for _, c := range s {

@@ -56,45 +56,53 @@ fabrics:
 	}
 }
 
-func TestParseRefuses(t *testing.T) {
-	const match = "match: {rateGb: 1}"
-	for yaml, want := range map[string]string{
-		`fabrics: [{name: a, matches: {}}]`:                             `unknown field "matches"`,
-		`fabrics: 3`:                                                    "cannot unmarshal number",
-		`fabrics: [{name: Ib, ` + match + `}]`:                          `fabric 0 ("Ib"): name: want`,
-		`fabrics: [{name: "", ` + match + `}]`:                          `name: want`,
-		`fabrics: [{name: a, ` + match + `}, {name: a, ` + match + `}]`: `name "a" is taken`,
-		`fabrics: [{name: a, mode: both, ` + match + `}]`: `mode "both": want exclusive or ` +
-			`shared`,
-		`fabrics: [{name: a, shares: 3, ` + match + `}]`:                `shares: only mode shared`,
-		`fabrics: [{name: a, mode: shared, shares: -1, ` + match + `}]`: `shares -1: want 1 to 1000`,
-		`fabrics: [{name: a, match: {linkLayer: IB}}]`: `match.linkLayer "IB": want ` +
-			`InfiniBand or Ethernet`,
-		`fabrics: [{name: a, match: {devices: ["[a"]}}]`: `match.devices: pattern "[a"`,
-		`fabrics: [{name: a, ` + match + `, network: {ipam: {range: 10.0.0.1}}}]`: `subnet "10.0.0.1": want an ` +
-			`address with a prefix length`,
-		`fabrics:
+const match = "match: {rateGb: 1}"
+
+var refusals = []struct{ yaml, want string }{
+	{`fabrics: [{name: a, matches: {}}]`, `unknown field "matches"`},
+	{`fabrics: 3`, "cannot unmarshal number"},
+	{`fabrics: [{name: Ib, ` + match + `}]`, `fabric 0 ("Ib"): name: want`},
+	{`fabrics: [{name: "", ` + match + `}]`, `name: want`},
+	{`fabrics: [{name: a, ` + match + `}, {name: a, ` + match + `}]`, `name "a" is taken`},
+	{`fabrics: [{name: a, mode: both, ` + match + `}]`, `mode "both": want exclusive or shared`},
+	{`fabrics: [{name: a, shares: 3, ` + match + `}]`, `shares: allowed in mode shared only`},
+	{`fabrics: [{name: a, mode: shared, shares: -1, ` + match + `}]`, `shares -1: want 1 to 1000`},
+	{`fabrics: [{name: a, match: {linkLayer: IB}}]`, `match.linkLayer "IB": want InfiniBand or Ethernet`},
+	{`fabrics: [{name: a, match: {devices: ["[a"]}}]`, `match.devices: pattern "[a"`},
+	{`fabrics: [{name: a, ` + match + `, network: {ipam: {range: 10.0.0.1}}}]`,
+		`subnet "10.0.0.1": want an address with a prefix length`},
+	{`fabrics:
 - {name: a, ` + match + `, network: {ipam: {type: whereabouts, range: 10.0.0.0/16}}}
-- {name: b, ` + match + `, network: {ipam: {type: whereabouts, ipRanges: [{range: "fd00::/64"}, {range: ` +
-			`10.0.3.1-10.0.3.9/24}]}}}`: `fabric "b": network.ipam.ipRanges[1].range 10.0.3.0/24 overlaps ` +
-			`10.0.0.0/16 of fabric "a"`,
-		`fabrics:
+- {name: b, ` + match + `, network: {ipam: {type: whereabouts, ipRanges: [{range: "fd00::/64"}, ` +
+		`{range: 10.0.3.1-10.0.3.9/24}]}}}`,
+		`fabric "b": network.ipam.ipRanges[1].range 10.0.3.0/24 overlaps 10.0.0.0/16 of fabric "a"`},
+	{`fabrics:
 - {name: a, ` + match + `, nodeRanges: {range: 10.0.0.0/16, perNode: /26}}
-- {name: b, ` + match + `, network: {ipam: {type: whereabouts, range: 10.0.3.0/24}}}`: `network.ipam.range ` +
-			`10.0.3.0/24 overlaps 10.0.0.0/16 of fabric "a"`,
-		`fabrics: [{name: a, network: {ipam: {type: whereabouts, range: 10.0.0.0/24, exlude: [10.0.0.0/28]}}}]`: `fabric "a": network.ipam: "exlude" is unknown`,
-		`fabrics: [{name: a, nodeRanges: {range: 10.0.0.0, perNode: /26}}]`:                                     `fabric "a": nodeRanges.range "10.0.0.0": want an address with a prefix length`,
-		`fabrics: [{name: a, nodeRanges: {range: 10.0.0.0/16, perNode: /8}}]`:                                   `nodeRanges.perNode "/8": want a prefix length from /16`,
-		`fabrics: [{name: a, nodeRanges: {range: 10.0.0.0/16}}]`:                                                `nodeRanges.perNode "": want`,
-		`fabrics: [{name: a, nodeRanges: {range: 10.0.0.0/16, perNode: /26, exclude: [gateway]}}]`:              `nodeRanges.exclude "gateway": want`,
-		`fabrics: [{name: a, nodeRanges: {range: 10.0.0.0/16, perNode: /26, reclaim: -1h}}]`:                    `nodeRanges.reclaim -1h0m0s: want`,
-		`fabrics: [{name: a, nodeRanges: {range: 10.0.0.0/16, perNode: /26}, network: {ipam: {type: static}}}]`: `network.ipam: nodeRanges makes it`,
-		`fabrics:
+- {name: b, ` + match + `, network: {ipam: {type: whereabouts, range: 10.0.3.0/24}}}`,
+		`network.ipam.range 10.0.3.0/24 overlaps 10.0.0.0/16 of fabric "a"`},
+	{`fabrics: [{name: a, network: {ipam: {type: whereabouts, range: 10.0.0.0/24, exlude: [10.0.0.0/28]}}}]`,
+		`fabric "a": network.ipam: "exlude" is unknown`},
+	{`fabrics: [{name: a, nodeRanges: {range: 10.0.0.0, perNode: /26}}]`,
+		`fabric "a": nodeRanges.range "10.0.0.0": want an address with a prefix length`},
+	{`fabrics: [{name: a, nodeRanges: {range: 10.0.0.0/16, perNode: /8}}]`,
+		`nodeRanges.perNode "/8": want a prefix length from /16`},
+	{`fabrics: [{name: a, nodeRanges: {range: 10.0.0.0/16}}]`, `nodeRanges.perNode "": want`},
+	{`fabrics: [{name: a, nodeRanges: {range: 10.0.0.0/16, perNode: /26, exclude: [gateway]}}]`,
+		`nodeRanges.exclude "gateway": want`},
+	{`fabrics: [{name: a, nodeRanges: {range: 10.0.0.0/16, perNode: /26, reclaim: -1h}}]`,
+		`nodeRanges.reclaim -1h0m0s: want`},
+	{`fabrics: [{name: a, nodeRanges: {range: 10.0.0.0/16, perNode: /26}, network: {ipam: {type: static}}}]`,
+		`network.ipam: nodeRanges sets it`},
+	{`fabrics:
 - {name: a, ` + match + `, network: {ipam: {subnet: "fd00::/64"}}}
-- {name: b, ` + match + `, network: {ipam: {ranges: [[{subnet: "fd00::/80"}]]}}}`: `overlaps fd00::/64 of fabric "a"`,
-	} {
-		if _, err := settings.Parse([]byte(yaml)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", yaml, err, want)
+- {name: b, ` + match + `, network: {ipam: {ranges: [[{subnet: "fd00::/80"}]]}}}`,
+		`overlaps fd00::/64 of fabric "a"`},
+}
+
+func TestParseRefuses(t *testing.T) {
+	for _, tt := range refusals {
+		if _, err := settings.Parse([]byte(tt.yaml)); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want %q", tt.yaml, err, tt.want)
 		}
 	}
 }
@@ -112,7 +120,7 @@ func TestNoOverlap(t *testing.T) {
 	}
 }
 
-func TestEnough(t *testing.T) {
+func TestCheckCapacity(t *testing.T) {
 	s, err := settings.Parse([]byte(`fabrics:
 - {name: a, network: {ipam: {type: whereabouts, range: 10.0.0.0/28}}}
 - {name: b, nodeRanges: {range: 10.0.4.0/24, perNode: /30}}
@@ -125,14 +133,11 @@ func TestEnough(t *testing.T) {
 			`choose a wider range`,
 		`fabric "b": nodeRanges.perNode /30 has 2 addresses to give, and this node needs 4: choose a shorter prefix`,
 		``} {
-		if err := s.Fabrics[i].Enough(
-			16,
-			4,
-		); want != "" && (err == nil || err.Error() != want) ||
-			want == "" && err != nil {
+		err := s.Fabrics[i].CheckCapacity(16, 4)
+		if want != "" && (err == nil || err.Error() != want) || want == "" && err != nil {
 			t.Errorf("%v, want %s", err, want)
 		}
-		if err := s.Fabrics[i].Enough(14, 2); err != nil {
+		if err := s.Fabrics[i].CheckCapacity(14, 2); err != nil {
 			t.Error(err)
 		}
 	}

@@ -1,0 +1,80 @@
+// Package condition describes what the agent has observed on a node as Kubernetes conditions, and reports each change
+// once. A condition is the only form in which one part of the agent tells people that something is wrong.
+package condition
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Condition is one observed aspect of one object. Type, Status, Reason and Message mean what they mean in
+// metav1.Condition.
+type Condition struct {
+	Object  string // what it is about: "fabric/NAME", "device/ID", "pool/NAME RANGE"; empty: the node
+	Type    Type
+	Status  metav1.ConditionStatus
+	Reason  string // one CamelCase word, also the reason of the Event
+	Message string
+}
+
+// key identifies a condition: an object has at most one of each type.
+type key struct {
+	object string
+	name   string
+}
+
+func (c *Condition) key() key { return key{c.Object, c.Type.Name} }
+
+// Fabric names a fabric as the object of a condition.
+func Fabric(name string) string { return "fabric/" + name }
+
+// Device names a device as the object of a condition.
+func Device(id string) string { return "device/" + id }
+
+// Pool names an address pool as the object of a condition.
+func Pool(name, prefix string) string { return "pool/" + name + " " + prefix }
+
+// Node is the object of a condition that concerns the node itself.
+const Node = ""
+
+// Set holds the conditions of one look at the node, in the order in which they were observed. A condition that is not
+// in the set is true. The zero Set is ready to use.
+type Set struct {
+	list []Condition
+}
+
+// Fail adds a condition of this type with status False. A second one of the same type and object replaces the first.
+func (s *Set) Fail(t Type, object, format string, args ...any) {
+	s.add(Condition{
+		Object: object, Type: t, Status: metav1.ConditionFalse, Reason: t.Reason,
+		Message: fmt.Sprintf(format, args...),
+	})
+}
+
+// Merge adds the conditions of another set.
+func (s *Set) Merge(other *Set) {
+	for _, c := range other.list {
+		s.add(c)
+	}
+}
+
+func (s *Set) add(c Condition) {
+	for i := range s.list {
+		if s.list[i].key() == c.key() {
+			s.list[i] = c
+			return
+		}
+	}
+	s.list = append(s.list, c)
+}
+
+// Get returns the condition of this type and object, and whether it is in the set.
+func (s *Set) Get(t Type, object string) (Condition, bool) {
+	for _, c := range s.list {
+		if c.key() == (key{object, t.Name}) {
+			return c, true
+		}
+	}
+	return Condition{}, false
+}

@@ -1,0 +1,83 @@
+package condition_test
+
+import (
+	"bytes"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fabric-cni/fabric-cni/internal/agent/condition"
+)
+
+// A condition is reported once: an Event and a log line when it is new or says something else, a log line when it is
+// resolved.
+func TestReport(t *testing.T) {
+	var log bytes.Buffer
+	var events []string
+	var ready []bool
+	r := &condition.Reporter{
+		Log:   slog.New(slog.NewTextHandler(&log, nil)),
+		Event: func(reason, message string) { events = append(events, reason+": "+message) },
+		Ready: func(ok bool) { ready = append(ready, ok) },
+	}
+	if got := r.NotReady(); len(got) != 1 {
+		t.Errorf("before the first report: %q", got)
+	}
+	report := func(fail func(*condition.Set)) {
+		s := &condition.Set{}
+		fail(s)
+		r.Report(s)
+	}
+	down := func(s *condition.Set) { s.Fail(condition.PortActive, condition.Device("a"), "port is %s", "Down") }
+	report(down)
+	report(down)
+	report(func(s *condition.Set) {
+		s.Fail(condition.PortActive, condition.Device("b"), "port is Down")
+		s.Fail(condition.PortActive, condition.Device("a"), "port is Init")
+		s.Fail(condition.StateWritable, condition.Node, "disk is full")
+		s.Fail(condition.RDMAModeUsable, condition.Node, "mode is shared")
+	})
+	if got, want := r.NotReady(), []string{"disk is full", "mode is shared"}; !slices.Equal(got, want) {
+		t.Errorf("not ready: %q, want %q", got, want)
+	}
+	report(func(*condition.Set) {})
+	if got := r.NotReady(); len(got) != 0 {
+		t.Errorf("not ready: %q", got)
+	}
+	want := []string{
+		"PortDown: port is Down", "PortDown: port is Down", "PortDown: port is Init", "WrongRDMAMode: mode is shared",
+	}
+	if !slices.Equal(events, want) {
+		t.Errorf("%q, want %q", events, want)
+	}
+	if want := []bool{true, true, false, true}; !slices.Equal(ready, want) {
+		t.Errorf("ready %v, want %v", ready, want)
+	}
+	if n := strings.Count(log.String(), `msg="port is Down"`); n != 2 {
+		t.Errorf("logged %d times:\n%s", n, log.String())
+	}
+	if n := strings.Count(log.String(), `msg="resolved: `); n != 4 {
+		t.Errorf("%d are resolved:\n%s", n, log.String())
+	}
+	line := `msg="disk is full" condition=StateWritable status=False reason=StateNotWritable`
+	if !strings.Contains(log.String(), line) {
+		t.Errorf("no %q:\n%s", line, log.String())
+	}
+}
+
+// A set has one condition of a type and object: the last.
+func TestSet(t *testing.T) {
+	a, b := &condition.Set{}, &condition.Set{}
+	a.Fail(condition.PoolAvailable, condition.Pool("p", "10.0.0.0/24"), "nearly")
+	b.Fail(condition.PoolAvailable, condition.Pool("p", "10.0.0.0/24"), "all")
+	b.Fail(condition.PoolAvailable, condition.Pool("q", "10.0.1.0/24"), "all")
+	a.Merge(b)
+	c, ok := a.Get(condition.PoolAvailable, condition.Pool("p", "10.0.0.0/24"))
+	if !ok || c.Message != "all" || c.Status != "False" || c.Reason != "PoolNearlyExhausted" {
+		t.Errorf("%+v, %v", c, ok)
+	}
+	if _, ok := a.Get(condition.PoolAvailable, condition.Pool("q", "10.0.1.0/24")); !ok {
+		t.Error("a merged condition is missing")
+	}
+}

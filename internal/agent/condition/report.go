@@ -1,0 +1,90 @@
+package condition
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+)
+
+// Reporter makes log lines, Events, the readiness of the agent and its metric from conditions. Nothing else in the
+// agent does.
+type Reporter struct {
+	Log *slog.Logger
+	// Event makes a warning Event on the Node. Nil: there is no API server.
+	Event func(reason, message string)
+	// Ready is called with each report: whether pods can be served. It may be nil.
+	Ready func(ready bool)
+
+	mu       sync.Mutex
+	reported map[key]Condition
+	looked   bool     // there was a report
+	notReady []string // messages of the conditions that make the agent not ready
+}
+
+// Report compares the conditions with those of the last report. What is new or has another message becomes a log line
+// and, where the type says so, an Event; what has been resolved becomes a log line.
+func (r *Reporter) Report(s *Set) {
+	now := map[key]Condition{}
+	var notReady []string
+	for _, c := range s.list {
+		now[c.key()] = c
+		if c.Type.Gate {
+			notReady = append(notReady, c.Message)
+		}
+	}
+	r.mu.Lock()
+	before := r.reported
+	r.reported, r.notReady, r.looked = now, notReady, true
+	r.mu.Unlock()
+
+	for _, c := range s.list {
+		if before[c.key()].Message != c.Message {
+			r.changed(c)
+		}
+	}
+	for k, c := range before {
+		if _, still := now[k]; !still {
+			r.Log.Info("resolved: "+c.Message, attributes(c)...)
+		}
+	}
+	if r.Ready != nil {
+		r.Ready(len(notReady) == 0)
+	}
+}
+
+func (r *Reporter) changed(c Condition) {
+	level := slog.LevelInfo
+	if c.Type.Event {
+		level = slog.LevelWarn
+		if r.Event != nil {
+			r.Event(c.Reason, c.Message)
+		}
+	}
+	r.Log.Log(context.Background(), level, c.Message, attributes(c)...)
+}
+
+func attributes(c Condition) []any {
+	out := []any{"condition", c.Type.Name, "status", string(c.Status), "reason", c.Reason}
+	if c.Object != Node {
+		out = append(out, "object", c.Object)
+	}
+	return out
+}
+
+// Happened reports something that is over at once, and so is no condition. The log line is the caller's: it has the
+// details.
+func (r *Reporter) Happened(reason, message string) {
+	if r.Event != nil {
+		r.Event(reason, message)
+	}
+}
+
+// NotReady returns why pods can't be served: one message per cause, none if they can.
+func (r *Reporter) NotReady() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.looked {
+		return []string{"the first look at the node has not finished"}
+	}
+	return r.notReady
+}

@@ -1,0 +1,59 @@
+package agent
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/fabric-cni/fabric-cni/internal/agent/condition"
+	"github.com/fabric-cni/fabric-cni/internal/agent/deviceplugin"
+	"github.com/fabric-cni/fabric-cni/internal/agent/metrics"
+	"github.com/fabric-cni/fabric-cni/internal/agent/network"
+	"github.com/fabric-cni/fabric-cni/internal/topology"
+)
+
+// deviceReconciler reports the devices of each fabric to kubelet and to Prometheus.
+type deviceReconciler struct {
+	plugins *deviceplugin.Set // nil: no device plugin
+	metrics *metrics.Metrics
+	saved   *savedState
+	log     *slog.Logger
+}
+
+func (r *deviceReconciler) reconcile(ctx context.Context, v *view) {
+	resources := map[string][]deviceplugin.Unit{}
+	fabrics := map[string]string{} // device id -> fabric
+	for i := range v.fabrics {
+		f := &v.fabrics[i]
+		devices := v.assigned[f.Name]
+		for j := range devices {
+			d := &devices[j]
+			fabrics[d.ID] = f.Name
+			if !d.Active() {
+				v.conditions.Fail(condition.PortActive, condition.Device(d.ID),
+					"fabric %s: %s", f.Name, network.Reason(d))
+			}
+		}
+		if units := network.Units(f, devices); len(units) > 0 {
+			resources[f.Resource()] = units
+		}
+	}
+	if err := r.saved.setDevices(v.assigned); err != nil {
+		r.log.Error(err.Error())
+	}
+	r.metrics.SetFabrics(fabrics)
+	if r.plugins == nil {
+		return
+	}
+	if err := r.plugins.Update(ctx, resources); err != nil {
+		r.log.Error("cannot report the devices to kubelet", "error", err)
+	}
+}
+
+// reportUnused adds a condition for each discovered fabric with ports that no pod can ask for.
+func reportUnused(discovered []topology.Fabric, v *view) {
+	for i := range discovered {
+		if text := network.Unused(&discovered[i], v.assigned); text != "" {
+			v.conditions.Fail(condition.FabricUsed, condition.Fabric(discovered[i].Name), "%s", text)
+		}
+	}
+}

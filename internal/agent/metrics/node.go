@@ -1,0 +1,146 @@
+package metrics
+
+import (
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
+	"github.com/fabric-cni/fabric-cni/internal/journal"
+)
+
+// nodeMetric is a metric of the journal, read at each scrape.
+type nodeMetric struct {
+	desc *prometheus.Desc
+	read func(journalState) []sample
+}
+
+// deviceMetric is a metric of each device, read at each scrape.
+type deviceMetric struct {
+	desc *prometheus.Desc
+	kind prometheus.ValueType
+	read func(*deviceState) []sample
+}
+
+// sample is one value, and its labels.
+type sample struct {
+	value  float64
+	labels []string
+}
+
+// journalState is the plugin's journal.
+type journalState struct {
+	entries []*journal.Entry
+	err     error
+}
+
+// deviceState is one device, wherever it is now.
+type deviceState struct {
+	*survey.Device
+	fabric    string           // empty: none
+	container string           // empty: it is on the host
+	counters  []survey.Counter // empty if they cannot be read
+}
+
+var nodeMetrics = []nodeMetric{
+	{description("fabric_attachments", "Interfaces that pods have, by network and kind.",
+		"network", "kind"), attachments},
+	{description("fabric_journal_unreadable", "1 if the journal has entries that cannot be read."),
+		func(j journalState) []sample { return []sample{{number(j.err != nil), nil}} }},
+}
+
+var deviceMetrics = []deviceMetric{
+	{description("fabric_port_state", "Logical state of a port: 1 Down, 2 Init, 3 Armed, 4 Active (IBTA).",
+		"device", "hca", "port", "fabric", "container"), prometheus.GaugeValue, portStates},
+	{description("fabric_device_refused", "1 for a device that the node policy keeps on the host.", "device", "hca"),
+		prometheus.GaugeValue, refused},
+	{description("fabric_rdma_counter",
+		"Counter of an RDMA port as the kernel has it, read in the pod that has the device.",
+		"device", "hca", "port", "group", "name", "fabric", "container"), prometheus.CounterValue, counters},
+}
+
+func description(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, labels, nil)
+}
+
+func attachments(j journalState) (out []sample) {
+	type group struct{ network, kind string }
+	count := map[group]int{}
+	for _, e := range j.entries {
+		if e.Attached {
+			count[group{e.Network, string(e.Kind)}]++
+		}
+	}
+	for g, n := range count {
+		out = append(out, sample{float64(n), []string{g.network, g.kind}})
+	}
+	return out
+}
+
+func portStates(d *deviceState) (out []sample) {
+	for _, p := range d.HCA.Ports {
+		labels := []string{d.ID, d.HCA.Name, portNumber(p.Number), d.fabric, d.container}
+		out = append(out, sample{float64(p.State), labels})
+	}
+	return out
+}
+
+func refused(d *deviceState) []sample {
+	return []sample{{number(d.Refused != nil), []string{d.ID, d.HCA.Name}}}
+}
+
+func counters(d *deviceState) (out []sample) {
+	for _, c := range d.counters {
+		labels := []string{d.ID, d.HCA.Name, portNumber(c.Port), c.Group, c.Name, d.fabric, d.container}
+		out = append(out, sample{float64(c.Value), labels})
+	}
+	return out
+}
+
+func portNumber(n uint32) string { return strconv.FormatUint(uint64(n), 10) }
+
+// Describe implements prometheus.Collector.
+func (m *Metrics) Describe(out chan<- *prometheus.Desc) {
+	for _, r := range nodeMetrics {
+		out <- r.desc
+	}
+	for _, r := range deviceMetrics {
+		out <- r.desc
+	}
+}
+
+// Collect implements prometheus.Collector: it reads the node now.
+func (m *Metrics) Collect(out chan<- prometheus.Metric) {
+	entries, err := m.node.Store.List()
+	for _, r := range nodeMetrics {
+		send(out, r.desc, prometheus.GaugeValue, r.read(journalState{entries, err}))
+	}
+	devices, err := m.node.Read()
+	if err != nil {
+		m.log.Warn("metrics lack the devices that cannot be read", "error", err)
+	}
+	for i := range devices {
+		d := m.state(&devices[i])
+		for _, r := range deviceMetrics {
+			send(out, r.desc, r.kind, r.read(d))
+		}
+	}
+}
+
+func (m *Metrics) state(d *survey.Device) *deviceState {
+	s := &deviceState{Device: d, fabric: m.fabric(d.ID)}
+	if d.Holder != nil {
+		s.container = d.Holder.ContainerID
+	}
+	var err error
+	if s.counters, err = m.node.Counters(d); err != nil {
+		m.log.Warn("cannot read the counters of a device", "device", d.ID, "error", err)
+	}
+	return s
+}
+
+func send(out chan<- prometheus.Metric, desc *prometheus.Desc, kind prometheus.ValueType, samples []sample) {
+	for _, s := range samples {
+		out <- prometheus.MustNewConstMetric(desc, kind, s.value, s.labels...)
+	}
+}

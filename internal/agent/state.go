@@ -1,0 +1,95 @@
+package agent
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/fabric-cni/fabric-cni/internal/agent/settings"
+	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
+	"github.com/fabric-cni/fabric-cni/internal/atomicfile"
+)
+
+// stateName is the file in the state directory that holds savedState.
+const stateName = "agent.json"
+
+// savedState is what the next agent on this node must know of this one. The file is in the state directory, which is a
+// tmpfs: a reboot ends all pods, and removes it too.
+type savedState struct {
+	// Settings are the last ones that were accepted.
+	Settings json.RawMessage `json:"settings,omitempty"`
+	// Leaving are the definitions (NAMESPACE/NAME) that are to be removed once no pod asks for them.
+	Leaving []string `json:"leaving,omitempty"`
+	// Devices maps a device id to the fabric that the device was in when its port was last up.
+	Devices map[string]string `json:"devices,omitempty"`
+
+	file string
+}
+
+// loadState reads the state of an earlier agent. If the file cannot be read, it returns an empty state with the error:
+// all of it is found out again, except which definitions were to be removed.
+func loadState(dir string) (*savedState, error) {
+	file := filepath.Join(dir, stateName)
+	b, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &savedState{file: file}, nil
+	}
+	s := &savedState{}
+	if err == nil {
+		err = json.Unmarshal(b, s)
+	}
+	if err != nil {
+		s, err = &savedState{}, fmt.Errorf("read the state of the previous agent %s: %w", file, err)
+	}
+	s.file = file
+	return s, err
+}
+
+// save writes the file atomically, if its content has changed.
+func (s *savedState) save() error {
+	b, err := json.Marshal(s)
+	if err == nil {
+		if old, rerr := os.ReadFile(s.file); rerr == nil && bytes.Equal(old, b) {
+			return nil
+		}
+		err = atomicfile.File{Path: s.file, Mode: 0o600}.Write(b)
+	}
+	if err != nil {
+		return fmt.Errorf("save the state for the next agent: %w", err)
+	}
+	return nil
+}
+
+// fabrics returns the fabrics of the saved settings, none if there are no settings or they are no longer valid.
+func (s *savedState) fabrics() []settings.Fabric {
+	if len(s.Settings) == 0 {
+		return nil
+	}
+	parsed, err := settings.Parse(s.Settings)
+	if err != nil {
+		return nil
+	}
+	return parsed.Fabrics
+}
+
+// setDevices records the fabric of each device whose port is up, and saves the state.
+func (s *savedState) setDevices(assigned map[string][]survey.Device) error {
+	if s.Devices == nil {
+		s.Devices = map[string]string{}
+	}
+	for fabric, devices := range assigned {
+		for i := range devices {
+			if devices[i].Active() {
+				s.Devices[devices[i].ID] = fabric
+			}
+		}
+	}
+	if len(s.Devices) == 0 {
+		return nil
+	}
+	return s.save()
+}
