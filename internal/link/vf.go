@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io/fs"
-	"net"
 
 	"golang.org/x/sys/unix"
 
@@ -12,11 +11,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
-const (
-	extMaskVF  = 1         // RTEXT_FILTER_VF: without it the kernel leaves the VFs out
-	vfMACBytes = 32        // struct ifla_vf_mac, MAX_ADDR_LEN
-	unknown32  = 1<<32 - 1 // what the kernel says for a setting that the driver does not tell (rtnl_fill_vfinfo)
-)
+const extMaskVF = 1 // RTEXT_FILTER_VF: without it the kernel leaves the VFs out
 
 // VF returns the settings of a virtual function, as the driver of its PF, the netdev with this ifindex, has them. It
 // returns fs.ErrNotExist when the PF has no such VF.
@@ -67,54 +62,13 @@ func decodeVFs(b []byte) ([]device.VFAttrs, error) {
 func decodeVF(b []byte, addrLen int) device.VFAttrs {
 	var v device.VFAttrs
 	for a := range nlmsg.Attrs(b) {
-		word := func(i int) uint32 {
-			if w := a.Uint32s(); i < len(w) {
-				return w[i]
+		for _, c := range vfCodecs {
+			if c.reads == a.Type {
+				c.decode(&v, vfValue{a, addrLen})
 			}
-			return unknown32
-		}
-		flag := func() *bool {
-			if w := word(1); w != unknown32 {
-				on := w != 0
-				return &on
-			}
-			return nil
-		}
-		switch a.Type {
-		case unix.IFLA_VF_MAC:
-			if addrLen <= 6 && len(a.Value) >= 4+addrLen { // of an IPoIB netdev it means nothing
-				v.MAC = append(net.HardwareAddr(nil), a.Value[4:4+addrLen]...)
-			}
-		case unix.IFLA_VF_VLAN_LIST:
-			for i := range nlmsg.Attrs(a.Value) {
-				if w := i.Uint32s(); len(w) >= 4 {
-					v.VLAN, v.QoS, v.Proto = int(w[1]), int(w[2]), binary.BigEndian.Uint16(i.Value[12:])
-				}
-			}
-		case unix.IFLA_VF_RATE:
-			v.MinTxRate, v.MaxTxRate = word(1), word(2)
-		case unix.IFLA_VF_SPOOFCHK:
-			v.SpoofChk = flag()
-		case unix.IFLA_VF_TRUST:
-			v.Trust = flag()
-		case unix.IFLA_VF_LINK_STATE:
-			v.LinkState = word(1)
-		case unix.IFLA_VF_IB_NODE_GUID:
-			v.NodeGUID = vfGUID(a.Value)
-		case unix.IFLA_VF_IB_PORT_GUID:
-			v.PortGUID = vfGUID(a.Value)
 		}
 	}
 	return v
-}
-
-// vfGUID reads struct ifla_vf_guid: 64 bits after the VF's number and four bytes of padding.
-func vfGUID(b []byte) *device.GUID {
-	if len(b) < 16 {
-		return nil
-	}
-	g := device.GUID(binary.NativeEndian.Uint64(b[8:]))
-	return &g
 }
 
 // SetVF changes one setting of a virtual function. It fails with unix.EOPNOTSUPP where the PF's driver has none.
@@ -128,53 +82,9 @@ func (c *Conn) SetVF(pf, vf int, attr device.VFAttr, to *device.VFAttrs) error {
 	return nil
 }
 
+// encodeVF writes one setting into an IFLA_VF_INFO.
 func encodeVF(m *nlmsg.Builder, vf uint32, attr device.VFAttr, to *device.VFAttrs) {
-	words := func(typ uint16, w ...uint32) {
-		b := binary.NativeEndian.AppendUint32(nil, vf)
-		for _, x := range w {
-			b = binary.NativeEndian.AppendUint32(b, x)
-		}
-		m.Put(typ, b)
+	if c, ok := vfCodecs[attr]; ok {
+		c.encode(m, binary.NativeEndian.AppendUint32(nil, vf), to)
 	}
-	guid := func(typ uint16, g *device.GUID) {
-		b := append(binary.NativeEndian.AppendUint32(nil, vf), 0, 0, 0, 0)
-		m.Put(typ, binary.NativeEndian.AppendUint64(b, uint64(*g)))
-	}
-	switch attr {
-	case device.VFLinkState:
-		words(unix.IFLA_VF_LINK_STATE, to.LinkState)
-	case device.VFMAC:
-		b := make([]byte, 4+vfMACBytes)
-		binary.NativeEndian.PutUint32(b, vf)
-		copy(b[4:], to.MAC)
-		m.Put(unix.IFLA_VF_MAC, b)
-	case device.VFVLAN:
-		if to.Proto == device.Proto8021AD {
-			m.Nest(unix.IFLA_VF_VLAN_LIST, func(m *nlmsg.Builder) {
-				b := binary.NativeEndian.AppendUint32(nil, vf)
-				b = binary.NativeEndian.AppendUint32(b, uint32(to.VLAN))
-				b = binary.NativeEndian.AppendUint32(b, uint32(to.QoS))
-				m.Put(unix.IFLA_VF_VLAN_INFO, append(binary.BigEndian.AppendUint16(b, to.Proto), 0, 0))
-			})
-			return
-		}
-		words(unix.IFLA_VF_VLAN, uint32(to.VLAN), uint32(to.QoS))
-	case device.VFRate:
-		words(unix.IFLA_VF_RATE, to.MinTxRate, to.MaxTxRate)
-	case device.VFSpoofChk:
-		words(unix.IFLA_VF_SPOOFCHK, number(to.SpoofChk))
-	case device.VFTrust:
-		words(unix.IFLA_VF_TRUST, number(to.Trust))
-	case device.VFNodeGUID:
-		guid(unix.IFLA_VF_IB_NODE_GUID, to.NodeGUID)
-	case device.VFPortGUID:
-		guid(unix.IFLA_VF_IB_PORT_GUID, to.PortGUID)
-	}
-}
-
-func number(b *bool) uint32 {
-	if b != nil && *b {
-		return 1
-	}
-	return 0
 }

@@ -26,8 +26,7 @@ func AttachVF(cfg *netconf.VF, vf *device.VF, hca *device.HCA, netdev *device.Ne
 	c.To = to
 	guid := cfg.GUID != nil && !hasGUIDs(*cfg.GUID, vf, hca, netdev)
 	for _, attr := range asked {
-		isGUID := attr == device.VFNodeGUID || attr == device.VFPortGUID
-		if isGUID && !guid || !isGUID && to.Same(attr, &vf.VFAttrs) {
+		if attr.IsGUID() && !guid || !attr.IsGUID() && to.Same(attr, &vf.VFAttrs) {
 			continue
 		}
 		c.Set = append(c.Set, attr)
@@ -104,47 +103,32 @@ func hasGUIDs(g device.GUID, vf *device.VF, hca *device.HCA, netdev *device.Netd
 	return true
 }
 
-// wantedVF is the settings as they will be, and the list of those that the configuration names.
+// vfOrder is the order in which the settings of a VF are made; they are given back in reverse.
+var vfOrder = []device.VFAttr{
+	device.VFLinkState,
+	device.VFNodeGUID,
+	device.VFPortGUID,
+	device.VFVLAN,
+	device.VFMAC,
+	device.VFRate,
+	device.VFSpoofChk,
+	device.VFTrust,
+}
+
+// wantedVF is the settings as they will be, and the list of those that the configuration names, in order.
 func wantedVF(cfg *netconf.VF, now *device.VFAttrs) (to device.VFAttrs, asked []device.VFAttr) {
 	to = *now
-	if cfg.LinkState != "" {
-		to.LinkState = map[string]uint32{"auto": device.VFLinkAuto, "enable": device.VFLinkEnable, "disable": device.VFLinkDisable}[cfg.LinkState]
-		asked = append(asked, device.VFLinkState)
-	}
-	if cfg.GUID != nil {
-		to.NodeGUID, to.PortGUID = cfg.GUID, cfg.GUID
-		asked = append(asked, device.VFNodeGUID, device.VFPortGUID)
-	}
-	if cfg.VLAN != nil {
-		to.VLAN, to.QoS, to.Proto = *cfg.VLAN, 0, device.Proto8021Q
-		if cfg.VLANQoS != nil {
-			to.QoS = *cfg.VLANQoS
+	named := map[device.VFAttr]bool{}
+	for _, f := range cfg.Asked() {
+		f.Set(&to)
+		for _, attr := range f.Attrs {
+			named[attr] = true
 		}
-		if cfg.VLANProto == "802.1ad" {
-			to.Proto = device.Proto8021AD
+	}
+	for _, attr := range vfOrder {
+		if named[attr] {
+			asked = append(asked, attr)
 		}
-		asked = append(asked, device.VFVLAN)
-	}
-	if cfg.MAC != nil {
-		to.MAC = cfg.MAC
-		asked = append(asked, device.VFMAC)
-	}
-	if cfg.MinTxRate != nil || cfg.MaxTxRate != nil {
-		if cfg.MinTxRate != nil {
-			to.MinTxRate = uint32(*cfg.MinTxRate)
-		}
-		if cfg.MaxTxRate != nil {
-			to.MaxTxRate = uint32(*cfg.MaxTxRate)
-		}
-		asked = append(asked, device.VFRate)
-	}
-	if cfg.SpoofChk != nil {
-		to.SpoofChk = cfg.SpoofChk
-		asked = append(asked, device.VFSpoofChk)
-	}
-	if cfg.Trust != nil {
-		to.Trust = cfg.Trust
-		asked = append(asked, device.VFTrust)
 	}
 	return to, asked
 }

@@ -33,7 +33,7 @@ func ibVF() *device.VF {
 	}
 }
 
-func TestTakeVF(t *testing.T) {
+func TestAttachVF(t *testing.T) {
 	ib := ipoibPF()
 	ib.Address = device.Address{Bus: "pci", Name: "0000:3b:00.2"}
 	ibHCA := hca("mlx5_4", ib.Address)

@@ -148,17 +148,17 @@ func (c *call) noVF(dev *inventory.Device) error {
 
 // fitsVF refuses settings of the other kind of VF.
 func (c *call) fitsVF(vf *device.VF) error {
-	kind, others := "an Ethernet", []string{"guid"}
+	kind, others := "an Ethernet", device.InfiniBandVF
 	if vf.IB {
-		kind, others = "an InfiniBand", []string{"mac", "vlan", "minTxRate, maxTxRate", "spoofchk", "trust"}
+		kind, others = "an InfiniBand", device.EthernetVF
 	}
-	for _, f := range askedVF(&c.cfg.VF) {
-		if slices.Contains(others, f) {
+	for _, f := range c.cfg.VF.Asked() {
+		if f.Attrs[0].Kind() == others {
 			return &failure{
 				code: codeBadConfig,
 				err: fmt.Errorf(
 					"field %q: VF %d of %s is %s one, which has no such setting",
-					f,
+					f.Name,
 					vf.Index,
 					vf.PFName,
 					kind,
@@ -173,16 +173,8 @@ func (c *call) fitsVF(vf *device.VF) error {
 // askedVF names the settings of a VF that a configuration asks for.
 func askedVF(want *netconf.VF) []string {
 	var out []string
-	for _, f := range []struct {
-		name string
-		set  bool
-	}{
-		{"guid", want.GUID != nil}, {"linkState", want.LinkState != ""}, {"mac", want.MAC != nil}, {"vlan", want.VLAN != nil},
-		{"minTxRate, maxTxRate", want.MinTxRate != nil || want.MaxTxRate != nil}, {"spoofchk", want.SpoofChk != nil}, {"trust", want.Trust != nil},
-	} {
-		if f.set {
-			out = append(out, f.name)
-		}
+	for _, f := range want.Asked() {
+		out = append(out, f.Name)
 	}
 	return out
 }
