@@ -23,7 +23,8 @@ export GOFLAGS := $(filter-out -buildvcs=%,$(GOFLAGS)) -buildvcs=false
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build test test-unit test-lab e2e image bench-cluster lint check vuln fuzz bench demo cover clean install
+.PHONY: help build quick test test-full test-unit test-lab e2e image bench-cluster lint check vuln fuzz bench demo cover
+.PHONY: clean install
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
@@ -36,8 +37,22 @@ build: ## static binaries of every program, to bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS) $(ONESHOT)' -o bin/ ./cmd/fabric
 
-test: ## everything: lint, binary, unit and netns tests, short fuzzing, Kubernetes, lab on every kernel
-	@scripts/stages.sh lint check-binary test-unit fuzz-short e2e test-lab
+quick: ## while you work: build, vet, lint and unit tests of what has changed (BASE=commit)
+	@$(SETUP) lint test browser
+	@scripts/quick.sh $(BASE)
+
+# The tests of units have the machine for themselves: some of them measure time. Kubernetes and the lab share the CPUs.
+BEFORE := "fetch lint check-binary fuzz-short" "test-unit"
+
+test: ## the gate: lint, binary, unit and netns tests, short fuzzing, Kubernetes beside the lab on every kernel
+	@$(SETUP) lint test browser
+	@scripts/stages.sh $(BEFORE) "e2e test-lab"
+
+test-full: export FABRIC_LAB_FULL = 1
+test-full: export LAB_TIMEOUT = 8h
+test-full: ## for the night: the gate with every cell on every kernel, no results of earlier runs, and long fuzzing
+	@$(SETUP) lint test browser
+	@scripts/stages.sh $(BEFORE) "e2e test-lab" "fuzz"
 
 test-unit: ## tests that need no lab, with the race detector; as root also those in network namespaces
 	@$(SETUP) test browser
@@ -70,7 +85,12 @@ check: ## the checks no linter has: file length, package names, skips, paths, pa
 	@scripts/check-docs.sh
 	@scripts/check-shell.sh
 
-.PHONY: check-binary fuzz-short
+.PHONY: fetch check-binary fuzz-short
+# One after the other: both install packages where something is missing.
+fetch:
+	@scripts/lab-setup.sh $(KERNELS) igb
+	@scripts/cluster-setup.sh
+
 check-binary: build
 	@scripts/check-binary.sh
 

@@ -2,11 +2,13 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -33,7 +35,19 @@ type report struct {
 	passed, skipped, failed  int
 	packages, failedPackages int
 	skippedTests             []key
+	took                     []duration // of packages, and of tests of the first three levels
 }
+
+type duration struct {
+	key
+	seconds float64
+}
+
+// What is worth a line at the end.
+const (
+	slowPackage = 10.0 // seconds
+	slowTests   = 12   // so many tests, the slowest
+)
 
 func (r *report) read(in io.Reader) error {
 	lines := bufio.NewReader(in)
@@ -74,6 +88,9 @@ func (r *report) take(e event) {
 }
 
 func (r *report) endTest(k key, e event) {
+	if strings.Count(k.test, "/") < maxDepth {
+		r.took = append(r.took, duration{k, e.Elapsed})
+	}
 	switch e.Action {
 	case "pass":
 		r.passed++
@@ -92,6 +109,7 @@ func (r *report) endTest(k key, e event) {
 
 func (r *report) endPackage(k key, e event) {
 	r.packages++
+	r.took = append(r.took, duration{k, e.Elapsed})
 	if e.Action == "fail" {
 		r.failedPackages++
 		r.interrupted(e.Package)
@@ -122,8 +140,25 @@ func (r *report) print(k key) {
 	}
 }
 
+// durations prints how long slow packages and the slowest tests took, the slowest first.
+func (r *report) durations() {
+	slices.SortStableFunc(r.took, func(a, b duration) int { return cmp.Compare(b.seconds, a.seconds) })
+	tests := 0
+	for _, d := range r.took {
+		name := path.Base(d.pkg)
+		if d.test != "" {
+			name += " " + d.test
+			tests++
+		}
+		if d.test == "" && d.seconds >= slowPackage || d.test != "" && d.seconds >= 1 && tests <= slowTests {
+			fmt.Fprintf(r.out, "testreport: seconds: %7.1f s  %s\n", d.seconds, name)
+		}
+	}
+}
+
 // verdict is nil when everything passed. A stream without any package is no success either.
 func (r *report) verdict() error {
+	r.durations()
 	fmt.Fprintf(r.out, "testreport: %d packages, %d tests passed, %d failed, %d skipped\n",
 		r.packages, r.passed, r.failed, r.skipped)
 	switch {

@@ -48,15 +48,32 @@ func TestRun(t *testing.T) {
 	}{
 		{name: "pass", in: stream + closeGood, want: "ok  \tm/pkg/a", wantNot: "chatter"},
 		{name: "pass, verbose", in: stream + closeGood, args: []string{"-v"}, want: "--- PASS: TestGood (0.50s)"},
-		{name: "fail", in: stream + fail + closeBad, wantErr: "1 of 1 packages failed", want: "got 1, want 2", wantNot: "chatter"},
+		{
+			name: "slow", in: strings.ReplaceAll(stream+closeGood, ":0.5}", ":11.5}"),
+			want: "testreport: seconds:    11.5 s  a TestGood\ntestreport: seconds:    11.5 s  a\n",
+		},
+		{name: "quick", in: stream + closeGood, want: "1 tests passed", wantNot: "seconds:"},
+		{
+			name: "fail", in: stream + fail + closeBad,
+			wantErr: "1 of 1 packages failed", want: "got 1, want 2", wantNot: "chatter",
+		},
 		{name: "build error", in: build, wantErr: "1 of 1 packages failed", want: "syntax error"},
 		{name: "timeout", in: stream + hung + closeBad, wantErr: "failed", want: "panic: test timed out"},
 		{name: "cut off", in: stream + hung, wantErr: "no package was tested"},
-		{name: "cut off later", in: stream + closeGood + strings.ReplaceAll(hung, "pkg/a", "pkg/b"), wantErr: "ended before"},
-		{name: "nothing", in: "go: cannot find main module\n", wantErr: "no package was tested", want: "go: cannot find"},
+		{
+			name: "cut off later", in: stream + closeGood + strings.ReplaceAll(hung, "pkg/a", "pkg/b"),
+			wantErr: "ended before",
+		},
+		{
+			name: "nothing", in: "go: cannot find main module\n",
+			wantErr: "no package was tested", want: "go: cannot find",
+		},
 		{name: "skip", in: stream + skip + closeGood, want: "needs root"},
 		{name: "skip in CI", in: stream + skip + closeGood, ci: true, wantErr: "TestSkip: skipped in CI"},
-		{name: "skip in CI, local only", in: stream + skip + closeGood, ci: true, skips: localLine, wantErr: "skipped in CI"},
+		{
+			name: "skip in CI, local only", in: stream + skip + closeGood,
+			ci: true, skips: localLine, wantErr: "skipped in CI",
+		},
 		{name: "skip in CI, allowed", in: stream + skip + closeGood, ci: true, skips: ciLine, want: "1 skipped"},
 		{name: "bad list", in: stream + closeGood, skips: "pkg/a/a_test.go ci\n", wantErr: "and a reason"},
 	} {

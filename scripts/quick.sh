@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# quick.sh [BASE]   builds and vets everything, lints the packages that have changed since BASE, and runs the unit tests
+# of these and of what is made of them. Without the race detector, the lab and Kubernetes: those are make test.
+#
+# BASE is a commit. Without it: where this branch left main; on main itself, where it left origin/main; and if nothing has
+# changed since then, the commit before the last one. Files that are not committed count in any case.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+go=${GO:-go}
+git() { command git -c safe.directory='*' "$@"; }
+
+base() {
+  local ref at
+  for ref in origin/main main; do
+    at=$(git merge-base HEAD "$ref" 2>/dev/null) || continue
+    if [ "$at" != "$(git rev-parse HEAD)" ] || [ -n "$(git status --porcelain)" ]; then
+      echo "$at"
+      return
+    fi
+  done
+  git rev-parse -q --verify 'HEAD~1' || git rev-parse HEAD
+}
+
+summary=()
+# step NAME COMMAND...: runs it, and notes the seconds
+step() {
+  local name=$1 started=$SECONDS
+  shift
+  echo "==> $name"
+  "$@" || { echo "==> $name FAILED after $((SECONDS - started)) s"; exit 1; }
+  summary+=("$(printf '%6d s  %s' $((SECONDS - started)) "$name")")
+}
+
+build() { "$go" build ./... && "$go" build -tags failpoint,labguest ./...; }
+vet() { "$go" vet ./... && "$go" vet -tags failpoint,labguest ./...; }
+checks() { scripts/check-files.sh && scripts/check-skips.sh && scripts/check-paths.sh && scripts/check-shell.sh; }
+unit() { "$go" test -json "$@" | "$go" run ./scripts/testreport; }
+
+since=${1:-$(base)}
+echo "quick: what has changed since $(git log -1 --format='%h %s' "$since")"
+{ read -r -a changed && read -r -a tested; } < <("$go" run ./scripts/affected "$since")
+# Unit tests are those outside of integration/.
+mapfile -t tested < <(printf '%s\n' "${tested[@]}" | grep -v '/integration/' || true)
+dirs=()
+for package in "${changed[@]}"; do dirs+=("./${package#"$("$go" list -m)"/}"); done
+
+step build build
+step vet vet
+step checks checks
+if [ ${#dirs[@]} -gt 0 ]; then step "lint ${#dirs[@]} packages" scripts/lint.sh "${dirs[@]}"; fi
+if [ -n "${tested[*]}" ]; then step "test ${#tested[@]} packages" unit "${tested[@]}"; fi
+echo "==> passed: quick in $SECONDS s"
+printf '%s\n' "${summary[@]}"
