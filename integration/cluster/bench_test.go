@@ -43,7 +43,11 @@ func BenchmarkPods(b *testing.B) {
 	for _, c := range []struct {
 		name, plugin string
 		ipam         func(*testing.B) string
-	}{{"fabric", "fabric", byWhereabouts}, {"host-device", "host-device", byWhereabouts}, {"fabric-noderange", "fabric", byNodeRange}} {
+	}{
+		{"fabric", "fabric", byWhereabouts},
+		{"host-device", "host-device", byWhereabouts},
+		{"fabric-noderange", "fabric", byNodeRange},
+	} {
 		b.Run(fmt.Sprintf("%s/pods=%d", c.name, pods), func(b *testing.B) {
 			for range b.N {
 				benchPods(b, c.plugin, c.ipam(b), pods)
@@ -79,14 +83,8 @@ func byNodeRange(b *testing.B) string {
 // given counts what both IPAM plugins have given.
 func given(b *testing.B) int {
 	b.Helper()
-	out, err := output(
-		"kubectl",
-		"get",
-		"ippools.whereabouts.cni.cncf.io",
-		"-A",
-		"-o",
-		"jsonpath={.items[*].spec.allocations}",
-	)
+	out, err := output("kubectl", "get", "ippools.whereabouts.cni.cncf.io", "-A", "-o",
+		"jsonpath={.items[*].spec.allocations}")
 	must(b, err)
 	files, err := filepath.Glob(filepath.Join(partDir, "bench", "10.200.*"))
 	must(b, err)
@@ -174,15 +172,8 @@ func unique(b *testing.B, want int) {
 		b.Errorf("%d addresses are allocated, want %d", got, want)
 	}
 	var addresses []string
-	out, err := output(
-		"kubectl",
-		"get",
-		"pod",
-		"-l",
-		"bench=pods",
-		"-o",
-		`jsonpath={.items[*].metadata.annotations.k8s\.v1\.cni\.cncf\.io/network-status}`,
-	)
+	out, err := output("kubectl", "get", "pod", "-l", "bench=pods", "-o",
+		`jsonpath={.items[*].metadata.annotations.k8s\.v1\.cni\.cncf\.io/network-status}`)
 	must(b, err)
 	for _, word := range strings.Fields(out) {
 		if strings.HasPrefix(word, `"10.200.`) {
@@ -191,12 +182,8 @@ func unique(b *testing.B, want int) {
 	}
 	slices.Sort(addresses)
 	if len(addresses) != want || len(slices.Compact(addresses)) != want {
-		b.Errorf(
-			"pods have %d addresses, %d different ones, want %d",
-			len(addresses),
-			len(slices.Compact(addresses)),
-			want,
-		)
+		b.Errorf("pods have %d addresses, %d different ones, want %d", len(addresses), len(slices.Compact(addresses)),
+			want)
 	}
 }
 

@@ -14,13 +14,13 @@ import (
 	"time"
 )
 
-// Cluster is the running one: a control plane and one node called rig.
+// Cluster is the running one: a control plane and, but for the half with nodes of the lab, one node called rig.
 type Cluster struct {
-	run       string // directory of this run
+	half      half
+	run       string // directory of this half of the run
 	repo      string
 	cache     string
 	authority *authority // signs certificates of the nodes that come later
-	nodes     *os.File   // the lock of those who have such nodes; nil: not yet
 }
 
 var current *Cluster
@@ -31,7 +31,8 @@ func inside(m *testing.M) (int, error) {
 	if err != nil {
 		return 2, err
 	}
-	c := &Cluster{run: os.Getenv(envRun), repo: os.Getenv(envRoot), cache: cache}
+	c := &Cluster{half: half(os.Getenv(envHalf)), run: os.Getenv(envRun), repo: os.Getenv(envRoot), cache: cache}
+	machine.watch()
 	if err := c.start(); err != nil {
 		return 2, errors.Join(err, c.logs())
 	}
@@ -49,24 +50,12 @@ func (c *Cluster) start() error {
 	if err := enter(c.run, c.cache); err != nil {
 		return err
 	}
-	path := strings.Join(
-		[]string{
-			c.cache + "/bin",
-			c.cache + "/helm",
-			c.cache + "/debroot/usr/sbin",
-			c.cache + "/debroot/usr/bin",
-			"/opt/cni/bin",
-			os.Getenv("PATH"),
-		},
-		":",
-	)
-	if err := errors.Join(
-		os.Setenv("PATH", path),
-		os.Setenv("KUBECONFIG", c.run+"/conf/admin.kubeconfig"),
-	); err != nil {
+	path := strings.Join([]string{c.cache + "/bin", c.cache + "/helm", c.cache + "/debroot/usr/sbin",
+		c.cache + "/debroot/usr/bin", "/opt/cni/bin", os.Getenv("PATH")}, ":")
+	err := errors.Join(os.Setenv("PATH", path), os.Setenv("KUBECONFIG", c.run+"/conf/admin.kubeconfig"))
+	if err != nil {
 		return err
 	}
-	var err error
 	if c.authority, err = pki(c.run + "/pki"); err != nil {
 		return err
 	}
@@ -78,21 +67,28 @@ func (c *Cluster) start() error {
 	if err := c.control(); err != nil {
 		return err
 	}
-	if err := c.node(); err != nil {
+	if _, err := c.box(); err != nil {
 		return err
+	}
+	if c.half == rigHalf {
+		if err := c.node(); err != nil {
+			return err
+		}
 	}
 	if err := c.networks(); err != nil {
 		return err
 	}
-	for what, args := range map[string][]string{
-		"the node is Ready":               {"wait", "--for=condition=Ready", "--timeout=5s", "node/rig"},
-		"pods can have a service account": {"get", "serviceaccount", "default"},
-	} {
-		if err := c.await(what, 2*time.Minute, args...); err != nil {
+	if err := c.await("pods can have a service account", 2*time.Minute,
+		"get", "serviceaccount", "default"); err != nil {
+		return err
+	}
+	if c.half == rigHalf {
+		if err := c.await("the node is Ready", 2*time.Minute,
+			"wait", "--for=condition=Ready", "--timeout=5s", "node/rig"); err != nil {
 			return err
 		}
 	}
-	fmt.Printf("cluster: up in %.0f s\n", time.Since(began).Seconds())
+	fmt.Printf("cluster: %s: up in %.0f s\n", c.half, time.Since(began).Seconds())
 	return nil
 }
 
@@ -135,79 +131,25 @@ func (c *Cluster) control() error {
 	pki, conf := c.run+"/pki/", c.run+"/conf/"
 	const etcd = "http://127.0.0.1:2379"
 	return errors.Join(
-		c.daemon(
-			"etcd",
-			"--data-dir",
-			c.run+"/etcd",
-			"--unsafe-no-fsync",
-			"--listen-client-urls",
-			etcd,
-			"--advertise-client-urls",
-			etcd,
-			"--listen-peer-urls",
-			"http://127.0.0.1:2380",
-		),
-		c.daemon(
-			"kube-apiserver",
-			"--etcd-servers",
-			etcd,
-			"--secure-port",
-			"6443",
-			"--bind-address",
-			"0.0.0.0",
-			"--advertise-address",
-			nodeIP,
-			"--tls-cert-file",
-			pki+"apiserver.crt",
-			"--tls-private-key-file",
-			pki+"apiserver.key",
-			"--client-ca-file",
-			pki+"ca.crt",
-			"--token-auth-file",
-			pki+"tokens.csv",
-			"--kubelet-client-certificate",
-			pki+"kubelet-client.crt",
-			"--kubelet-client-key",
-			pki+"kubelet-client.key",
-			"--kubelet-certificate-authority",
-			pki+"ca.crt",
-			"--service-account-issuer",
-			"https://kubernetes.default.svc",
-			"--service-account-key-file",
-			pki+"sa.pub",
-			"--service-account-signing-key-file",
-			pki+"sa.key",
-			"--service-cluster-ip-range",
-			"10.96.0.0/16",
-			"--kubelet-preferred-address-types",
-			"InternalIP",
-			"--authorization-mode",
-			"Node,RBAC",
-			"--enable-admission-plugins",
-			"NodeRestriction",
-			"--allow-privileged=true",
-		),
-		c.daemon(
-			"kube-controller-manager",
-			"--kubeconfig",
-			conf+"kcm.kubeconfig",
-			"--service-account-private-key-file",
-			pki+"sa.key",
-			"--root-ca-file",
-			pki+"ca.crt",
-			"--use-service-account-credentials",
-			"--leader-elect=false",
-		),
-		c.daemon(
-			"kube-scheduler",
-			"--kubeconfig",
-			conf+"sched.kubeconfig",
-			"--authentication-kubeconfig",
-			conf+"sched.kubeconfig",
-			"--authorization-kubeconfig",
-			conf+"sched.kubeconfig",
-			"--leader-elect=false",
-		),
+		c.daemon("etcd", "--data-dir", c.run+"/etcd", "--unsafe-no-fsync",
+			"--listen-client-urls", etcd, "--advertise-client-urls", etcd,
+			"--listen-peer-urls", "http://127.0.0.1:2380"),
+		c.daemon("kube-apiserver", "--etcd-servers", etcd,
+			"--secure-port", "6443", "--bind-address", "0.0.0.0", "--advertise-address", nodeIP,
+			"--tls-cert-file", pki+"apiserver.crt", "--tls-private-key-file", pki+"apiserver.key",
+			"--client-ca-file", pki+"ca.crt", "--token-auth-file", pki+"tokens.csv",
+			"--kubelet-client-certificate", pki+"kubelet-client.crt", "--kubelet-client-key", pki+"kubelet-client.key",
+			"--kubelet-certificate-authority", pki+"ca.crt",
+			"--service-account-issuer", "https://kubernetes.default.svc",
+			"--service-account-key-file", pki+"sa.pub", "--service-account-signing-key-file", pki+"sa.key",
+			"--service-cluster-ip-range", "10.96.0.0/16", "--kubelet-preferred-address-types", "InternalIP",
+			"--authorization-mode", "Node,RBAC", "--enable-admission-plugins", "NodeRestriction",
+			"--allow-privileged=true"),
+		c.daemon("kube-controller-manager", "--kubeconfig", conf+"kcm.kubeconfig",
+			"--service-account-private-key-file", pki+"sa.key", "--root-ca-file", pki+"ca.crt",
+			"--use-service-account-credentials", "--leader-elect=false"),
+		c.daemon("kube-scheduler", "--kubeconfig", conf+"sched.kubeconfig", "--authentication-kubeconfig",
+			conf+"sched.kubeconfig", "--authorization-kubeconfig", conf+"sched.kubeconfig", "--leader-elect=false"),
 		c.service(),
 		c.await("the API server is ready", 3*time.Minute, "get", "--raw", "/readyz"),
 	)
@@ -280,9 +222,11 @@ resolvConf: ""
 clusterDNS: [10.96.0.10]
 makeIPTablesUtilChains: false
 imageGCHighThresholdPercent: 100
-evictionHard: {memory.available: "0%", nodefs.available: "0%", nodefs.inodesFree: "0%", imagefs.available: "0%", imagefs.inodesFree: "0%"}
+evictionHard: {memory.available: "0%", nodefs.available: "0%", nodefs.inodesFree: "0%",
+  imagefs.available: "0%", imagefs.inodesFree: "0%"}
 fileCheckFrequency: 5s
 syncFrequency: 10s
+nodeStatusUpdateFrequency: 1s # devices that come and go are counted at once
 `
 
 // node starts containerd and kubelet, with the images that pods use.
@@ -296,35 +240,17 @@ func (c *Cluster) node() error {
 	if err := c.daemon("containerd", "--config", containerd); err != nil {
 		return err
 	}
-	if err := poll(
-		"containerd answers",
-		time.Minute,
-		soon,
-		func() error { _, err := output("ctr", "version"); return err },
-	); err != nil {
+	if err := poll("containerd answers", time.Minute, soon, func() error {
+		_, err := output("ctr", "version")
+		return err
+	}); err != nil {
 		return err
 	}
-	box, err := c.box()
-	if err != nil {
+	if err := c.load(filepath.Join(c.run, "box.tar")); err != nil {
 		return err
 	}
-	if err := c.load(box); err != nil {
-		return err
-	}
-	return c.daemon(
-		"kubelet",
-		"--config",
-		kubelet,
-		"--kubeconfig",
-		c.run+"/conf/node.kubeconfig",
-		"--hostname-override",
-		"rig",
-		"--node-ip",
-		nodeIP,
-		"--root-dir",
-		"/var/lib/kubelet",
-		"-v=2",
-	)
+	return c.daemon("kubelet", "--config", kubelet, "--kubeconfig", c.run+"/conf/node.kubeconfig",
+		"--hostname-override", "rig", "--node-ip", nodeIP, "--root-dir", "/var/lib/kubelet", "-v=2")
 }
 
 // load gives an archive to containerd.
@@ -339,17 +265,9 @@ func output(name string, args ...string) (string, error) {
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return string(
-				out,
-			), fmt.Errorf(
-				"%s %s: %w: %s",
-				name,
-				strings.Join(args, " "),
-				err,
-				strings.TrimSpace(stderr.String()),
-			)
+		err = fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
 	}
-	return string(out), nil
+	return string(out), err
 }
 
 // await asks kubectl until it succeeds.
@@ -360,15 +278,19 @@ func (c *Cluster) await(what string, limit time.Duration, args ...string) error 
 // soon is how often this machine's own processes are asked.
 const soon = 200 * time.Millisecond
 
+// poll calls f until it succeeds. The limit is for a quiet machine, see pace.
 func poll(what string, limit, every time.Duration, f func() error) error {
-	deadline := time.Now().Add(limit)
+	began := time.Now()
 	for {
 		err := f()
 		if err == nil {
 			return nil
 		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("waited %s in vain until %s: %w", limit, what, err)
+		if time.Since(began) > machine.scaled(limit) {
+			machine.measure()
+			if waited := time.Since(began); waited > machine.scaled(limit) {
+				return fmt.Errorf("waited %s in vain until %s: %w", waited.Round(time.Second), what, err)
+			}
 		}
 		time.Sleep(every)
 	}

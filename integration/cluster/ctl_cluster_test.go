@@ -16,32 +16,21 @@ func TestCtlDoctorCluster(t *testing.T) {
 	rail(t, "rail0")
 	network(t, "ib", fabricOn("rail0", "ib"))
 	out, _ = ctl(t, 0, "doctor", "cluster", "--all")
-	says(
-		t,
-		"all is well",
-		out,
-		"OK    cluster-crds",
-		"OK    cluster-daemons",
-		"OK    cluster-nad  1 networks",
-		"OK    cluster-ranges",
-		", 0 to look at, 0 wrong",
-	)
+	says(t, "all is well", out, "OK    cluster-crds", "OK    cluster-daemons", "OK    cluster-nad  1 networks",
+		"OK    cluster-ranges", ", 0 to look at, 0 wrong")
 
 	t.Run("resource", func(t *testing.T) {
 		apply(t, `apiVersion: k8s.cni.cncf.io/v1
 kind: NetworkAttachmentDefinition
 metadata: {name: pf, annotations: {k8s.v1.cni.cncf.io/resourceName: fabric.dev/ib-400g}}
-spec: {config: '{"cniVersion":"1.0.0","name":"pf","type":"fabric","ipam":{"type":"whereabouts","range":"198.51.100.0/24"}}'}
+spec:
+  config: '{"cniVersion":"1.0.0","name":"pf","type":"fabric",
+   "ipam":{"type":"whereabouts","range":"198.51.100.0/24"}}'
 `)
 		t.Cleanup(func() { k(t, "delete", "network-attachment-definition", "pf") })
 		out, _ := ctl(t, 3, "doctor", "cluster")
-		says(
-			t,
-			"no resource",
-			out,
-			"FAIL  cluster-nad  default/pf: no node has the resource fabric.dev/ib-400g",
-			"WARN  cluster-ranges",
-		)
+		says(t, "no resource", out, "FAIL  cluster-nad  default/pf: no node has the resource fabric.dev/ib-400g",
+			"WARN  cluster-ranges")
 		offers(t, "rig", "fabric.dev/ib-400g", "4")
 		out, _ = ctl(t, 0, "doctor", "cluster")
 		silent(t, "with the resource", out, "cluster-nad")
@@ -57,38 +46,17 @@ spec: {config: '{"cniVersion":"1.0.0","name":"pf","type":"fabric","ipam":{"type"
 			offers(t, name, "fabric.dev/ib-400g", count)
 		}
 		out, _ := ctl(t, 0, "doctor", "cluster")
-		says(
-			t,
-			"one port less",
-			out,
-			"WARN  cluster-nodes  gpu-3 has 3 of fabric.dev/ib-400g, most nodes with NVIDIA-H20 have 4",
-		)
+		says(t, "one port less", out,
+			"WARN  cluster-nodes  gpu-3 has 3 of fabric.dev/ib-400g, most nodes with NVIDIA-H20 have 4")
 		silent(t, "one port less", out, "gpu-1 has", "gpu-2 has")
 	})
 	t.Run("a node without Multus", func(t *testing.T) {
 		otherNode(t, "gpu-1", "")
-		k(
-			t,
-			"-n",
-			"kube-system",
-			"patch",
-			"daemonset",
-			"kube-multus-ds",
-			"--type=merge",
-			"-p",
-			`{"spec":{"template":{"spec":{"tolerations":[{"operator":"Exists"}]}}}}`,
-		)
+		k(t, "-n", "kube-system", "patch", "daemonset", "kube-multus-ds", "--type=merge", "-p",
+			`{"spec":{"template":{"spec":{"tolerations":[{"operator":"Exists"}]}}}}`)
 		until(t, "it is wanted on two nodes", func() error {
-			n, err := output(
-				"kubectl",
-				"-n",
-				"kube-system",
-				"get",
-				"daemonset",
-				"kube-multus-ds",
-				"-o",
-				"jsonpath={.status.desiredNumberScheduled} {.status.observedGeneration}",
-			)
+			n, err := output("kubectl", "-n", "kube-system", "get", "daemonset", "kube-multus-ds", "-o",
+				"jsonpath={.status.desiredNumberScheduled} {.status.observedGeneration}")
 			if err == nil && n != "2 2" {
 				err = textError(n)
 			}
@@ -139,14 +107,8 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: reader}
 subjects: [{kind: ServiceAccount, name: reader, namespace: default}]
 `)
 	t.Cleanup(func() {
-		k(
-			t,
-			"delete",
-			"clusterrolebinding/reader",
-			"clusterrole/reader",
-			"serviceaccount/reader",
-			"serviceaccount/nobody",
-		)
+		k(t, "delete", "clusterrolebinding/reader", "clusterrole/reader", "serviceaccount/reader",
+			"serviceaccount/nobody")
 	})
 	as := func(who string) []string {
 		file := filepath.Join(t.TempDir(), who)

@@ -60,15 +60,8 @@ func TestCtlGenerate(t *testing.T) {
 	}
 	// What is judged can fail.
 	bad, _ := ctl(t, 0, "generate", "pytorchjob", "-n", "ml", "--root", plant(t, "h20"))
-	if _, err := outputWith(
-		strings.Replace(bad, "pytorchReplicaSpecs", "pytorchReplicas", 1),
-		"kubectl",
-		"apply",
-		"--dry-run=server",
-		"--validate=strict",
-		"-f",
-		"-",
-	); err == nil {
+	if _, err := outputWith(strings.Replace(bad, "pytorchReplicaSpecs", "pytorchReplicas", 1), "kubectl", "apply",
+		"--dry-run=server", "--validate=strict", "-f", "-"); err == nil {
 		t.Error("a PyTorchJob with an unknown field is accepted")
 	}
 }
@@ -77,33 +70,20 @@ func TestCtlGenerate(t *testing.T) {
 // options. Its device is a veth here, named instead of counted.
 func TestCtlGeneratedNetwork(t *testing.T) {
 	rail(t, "rail0")
-	text, _ := ctl(
-		t,
-		0,
-		"generate",
-		"nad",
-		"--root",
-		plant(t, "h20"),
-		"--range",
-		"203.0.113.0/28",
-		"--exclude",
-		"203.0.113.0/30,203.0.113.8/29",
-	)
+	text, _ := ctl(t, 0, "generate", "nad", "--root", plant(t, "h20"), "--range", "203.0.113.0/28", "--exclude",
+		"203.0.113.0/30,203.0.113.8/29")
 	text = strings.Replace(text, `"type": "fabric",`, `"type": "fabric", "device": "rail0",`, 1)
 	text = regexp.MustCompile(`(?m)^.*resourceName:.*\n`).ReplaceAllString(text, "    test: rail\n")
 	apply(t, text)
 	t.Cleanup(func() { k(t, "delete", "network-attachment-definition", "ib-400g") })
 	pod(t, "p1", "ib-400g")
 	ready(t, "p1")
-	if s := status(
-		t,
-		"p1",
-	); len(s) != 2 || len(s[1].IPs) != 1 ||
+	if s := status(t, "p1"); len(s) != 2 || len(s[1].IPs) != 1 ||
 		!slices.Contains([]string{"203.0.113.4", "203.0.113.5", "203.0.113.6", "203.0.113.7"}, s[1].IPs[0]) {
 		t.Errorf("network-status: %+v", s)
 	}
 	says(t, "its own table", k(t, "exec", "p1", "--", "ip", "rule"), "from 203.0.113.")
-	k(t, "delete", "pod", "p1", "--wait", "--timeout=60s")
+	gone(t, "p1")
 	home(t, "rail0")
 	nothingLeft(t)
 }
@@ -124,17 +104,8 @@ func TestCtlInventory(t *testing.T) {
 	says(t, "nothing there", diag, "no usable RDMA port on any node")
 	// The agent may write there and nowhere else.
 	for space, want := range map[string]string{"fabric-system": "yes", "default": "no"} {
-		out, _ := outputWith(
-			"",
-			"kubectl",
-			"-n",
-			space,
-			"auth",
-			"can-i",
-			"patch",
-			"configmaps",
-			"--as=system:serviceaccount:fabric-system:fabric-agent",
-		)
+		out, _ := outputWith("", "kubectl", "-n", space, "auth", "can-i", "patch", "configmaps",
+			"--as=system:serviceaccount:fabric-system:fabric-agent")
 		if strings.TrimSpace(out) != want { // its status is that of the answer
 			t.Errorf("patch configmaps in %s: %q, want %s", space, out, want)
 		}
@@ -148,10 +119,8 @@ func TestCtlInventory(t *testing.T) {
 	})
 	t.Run("kubectl plugin", func(t *testing.T) {
 		dir := t.TempDir()
-		if err := os.Symlink(
-			filepath.Join(current.run, "bin/fabricctl"),
-			filepath.Join(dir, "kubectl-fabric"),
-		); err != nil {
+		if err := os.Symlink(filepath.Join(current.run, "bin/fabricctl"),
+			filepath.Join(dir, "kubectl-fabric")); err != nil {
 			t.Fatal(err)
 		}
 		t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
@@ -184,14 +153,8 @@ func testInventories(t *testing.T) {
 
 	daemonSet(t, "kube-multus-ds", "")
 	out, _ = ctl(t, 0, "doctor", "cluster", "--all")
-	says(
-		t,
-		"one version",
-		out,
-		"OK    cluster-versions  one version on 4 nodes",
-		"OK    cluster-inventory",
-		"WARN  cluster-fabrics  there are the fabrics",
-	)
+	says(t, "one version", out, "OK    cluster-versions  one version on 4 nodes", "OK    cluster-inventory",
+		"WARN  cluster-fabrics  there are the fabrics")
 	silent(t, "retired", out, "retired", "h20")
 	// An update that did not reach one node; a network that names the interface of one kind of node.
 	inventory(t, "a100-2", recordings[1], "v0")
@@ -199,17 +162,8 @@ func testInventories(t *testing.T) {
 	out, _ = ctl(t, 0, "doctor", "cluster")
 	says(t, "skew", out, "WARN  cluster-versions  fabric-agent: e2e on a100, rig, v100; v0 on a100-2",
 		"WARN  cluster-fabrics  default/rail names the interface ibp33s0, which is not on v100")
-	k(
-		t,
-		"-n",
-		"fabric-system",
-		"patch",
-		"configmap",
-		"fabric-inventory-v100",
-		"--type=merge",
-		"-p",
-		`{"data":{"inventory.json":"{"}}`,
-	)
+	k(t, "-n", "fabric-system", "patch", "configmap", "fabric-inventory-v100", "--type=merge", "-p",
+		`{"data":{"inventory.json":"{"}}`)
 	out, _ = ctl(t, 0, "doctor", "cluster")
 	says(t, "broken", out, "WARN  cluster-access  ConfigMap fabric-inventory-v100: inventory.json is not an inventory")
 }
@@ -222,9 +176,7 @@ func inventory(t *testing.T, name, dir, version string) {
 	if err := json.Unmarshal([]byte(out), &d); err != nil {
 		t.Fatal(err)
 	}
-	sum := regexp.MustCompile(
-		`"plugin":"\w+"`,
-	).FindString(
+	sum := regexp.MustCompile(`"plugin":"\w+"`).FindString(
 		k(
 			t,
 			"-n",
@@ -261,23 +213,11 @@ func testBundle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	says(
-		t,
-		"bundle",
-		list,
-		"fabric-support/node.tar.gz",
-		"fabric-support/doctor-host.json",
-		"fabric-support/commands/kubectl_get_nodes_-o_wide.txt",
-	)
-	text, err := output(
-		"tar",
-		"xzOf",
-		file,
-		"fabric-support/commands/kubectl_get_nodes_-o_wide.txt",
-		"fabric-support/plugin.sha256",
-		"fabric-support/commands/kubectl_-n_kube-system_get_daemonsets_-o_wide.txt",
-		"fabric-support/doctor-host.json",
-	)
+	says(t, "bundle", list, "fabric-support/node.tar.gz", "fabric-support/doctor-host.json",
+		"fabric-support/commands/kubectl_get_nodes_-o_wide.txt")
+	text, err := output("tar", "xzOf", file, "fabric-support/commands/kubectl_get_nodes_-o_wide.txt",
+		"fabric-support/plugin.sha256", "fabric-support/commands/kubectl_-n_kube-system_get_daemonsets_-o_wide.txt",
+		"fabric-support/doctor-host.json")
 	if err != nil {
 		t.Fatal(err)
 	}

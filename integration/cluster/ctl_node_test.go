@@ -9,19 +9,8 @@ import (
 // pass it on.
 func inAgent(t *testing.T, n *LabNode, args ...string) string {
 	t.Helper()
-	pod := k(
-		t,
-		"-n",
-		"fabric-system",
-		"get",
-		"pods",
-		"-l",
-		"app.kubernetes.io/name=fabric-agent",
-		"--field-selector",
-		"spec.nodeName="+n.Name,
-		"-o",
-		"jsonpath={.items[0].metadata.name}",
-	)
+	pod := k(t, "-n", "fabric-system", "get", "pods", "-l", "app.kubernetes.io/name=fabric-agent", "--field-selector",
+		"spec.nodeName="+n.Name, "-o", "jsonpath={.items[0].metadata.name}")
 	out, err := outputWith(
 		"",
 		"kubectl",
@@ -36,68 +25,36 @@ func inAgent(t *testing.T, n *LabNode, args ...string) string {
 // about it has the right answer.
 func ctlNode(t *testing.T, n *LabNode) {
 	eventually(t, "the inventory of "+n.Name+" is published", func() error {
-		out, err := output(
-			"kubectl",
-			"-n",
-			"fabric-system",
-			"get",
-			"configmap",
-			"fabric-inventory-"+n.Name,
-			"-o",
-			`jsonpath={.data.inventory\.json}`,
-		)
+		out, err := output("kubectl", "-n", "fabric-system", "get", "configmap", "fabric-inventory-"+n.Name, "-o",
+			`jsonpath={.data.inventory\.json}`)
 		if err == nil && !strings.Contains(out, n.Rails[3].HCA) {
 			err = textError(out)
 		}
 		return err
 	})
 	networks, _ := ctl(t, 0, "generate", "nad", "--cluster", "--range", "10.97.0.0/24")
-	says(
-		t,
-		"generate nad --cluster",
-		networks,
-		"name: "+fabric200+"\n",
-		"resourceName: fabric.dev/"+fabric200,
-		"4 per node",
-		"# Not in any network: "+n.Name+" mlx5_5:1: Down",
-		"mlx5_6:1: Down",
-	)
+	says(t, "generate nad --cluster", networks, "name: "+fabric200+"\n", "resourceName: fabric.dev/"+fabric200,
+		"4 per node", "# Not in any network: "+n.Name+" mlx5_5:1: Down", "mlx5_6:1: Down")
 	table := inAgent(t, n, "discover")
 	says(t, "discover", table, "node "+n.Name, "6 RDMA devices, RDMA mode exclusive", "fabric "+fabric200)
 	for _, r := range n.Rails {
 		says(t, "discover", table, r.HCA, r.Netdev, r.PCI)
 	}
-	says(
-		t,
-		"doctor host",
-		inAgent(t, n, "doctor", "host", "--all"),
-		"WARN  host-port-state  mlx5_5:1",
-		"OK    host-stranded",
-		"OK    host-guid",
-	)
+	says(t, "doctor host", inAgent(t, n, "doctor", "host", "--all"), "WARN  host-port-state  mlx5_5:1",
+		"OK    host-stranded", "OK    host-guid")
 	stage(t, "discovered")
 
 	// The pod as it is generated, but for the image and the node.
 	workload, _ := ctl(t, 0, "generate", "pod", "--cluster", "--gpus", "0", "--image", "localhost/box:e2e")
-	apply(
-		t,
-		strings.Replace(workload, "\nspec:\n", "\nspec:\n  nodeSelector: {kubernetes.io/hostname: "+n.Name+"}\n", 1),
-	)
+	apply(t,
+		strings.Replace(workload, "\nspec:\n", "\nspec:\n  nodeSelector: {kubernetes.io/hostname: "+n.Name+"}\n", 1))
 	t.Cleanup(func() { gone(t, "rdma-test") })
-	podReady(t, "rdma-test")
+	ready(t, "rdma-test")
 	stage(t, "the generated pod is Ready")
 	hasRails(t, n, "rdma-test")
 	out, _ := ctl(t, 0, "doctor", "pod", "--pod", "rdma-test", "--all")
-	says(
-		t,
-		"doctor pod",
-		out,
-		"OK    pod-annotation",
-		"OK    pod-multus",
-		"OK    pod-nad",
-		"OK    pod-count  4 of fabric.dev/"+fabric200,
-		", 0 wrong",
-	)
+	says(t, "doctor pod", out, "OK    pod-annotation", "OK    pod-multus", "OK    pod-nad",
+		"OK    pod-count  4 of fabric.dev/"+fabric200, ", 0 wrong")
 	list := inAgent(t, n, "list")
 	if got := strings.Count(list, "default/rdma-test"); got != 4 || strings.Count(list, "attached") != 4 {
 		t.Errorf("list has %d attachments:\n%s", got, list)

@@ -31,14 +31,8 @@ func ctlWith(t *testing.T, status int, stdin string, env []string, args ...strin
 		t.Fatal(err)
 	}
 	if got := cmd.ProcessState.ExitCode(); got != status {
-		t.Errorf(
-			"fabricctl %s: exit status %d, want %d:\n%s%s",
-			strings.Join(args, " "),
-			got,
-			status,
-			out.String(),
-			diag.String(),
-		)
+		t.Errorf("fabricctl %s: exit status %d, want %d:\n%s%s", strings.Join(args, " "), got, status, out.String(),
+			diag.String())
 	}
 	if strings.Contains(diag.String(), "goroutine ") {
 		t.Errorf("fabricctl %s: %s", strings.Join(args, " "), diag.String())
@@ -118,16 +112,8 @@ spec: {taints: [{key: fabric-test, effect: NoSchedule}]}
 `)
 	t.Cleanup(func() { k(t, "delete", "node", name) })
 	// An empty status has no maps to patch into.
-	k(
-		t,
-		"patch",
-		"node",
-		name,
-		"--subresource=status",
-		"--type=merge",
-		"-p",
-		`{"status":{"capacity":{"cpu":"8"},"allocatable":{"cpu":"8"}}}`,
-	)
+	k(t, "patch", "node", name, "--subresource=status", "--type=merge", "-p",
+		`{"status":{"capacity":{"cpu":"8"},"allocatable":{"cpu":"8"}}}`)
 }
 
 // daemonSet makes one of this name, of pods that sleep.
@@ -146,22 +132,16 @@ spec:
       tolerations: [`+tolerations+`]
       containers: [{name: c, image: "localhost/box:e2e", imagePullPolicy: Never}]
 `)
-	t.Cleanup(func() { k(t, "-n", "kube-system", "delete", "daemonset", name, "--wait", "--timeout=60s") })
-	k(t, "-n", "kube-system", "rollout", "status", "daemonset/"+name, "--timeout=90s")
+	t.Cleanup(func() { removed(t, "-n", "kube-system", "daemonset", name) })
+	rolledOut(t, "kube-system", name)
 }
 
 // established waits until the API server serves a kind. kubectl wait fails on a CRD that has no conditions yet.
 func established(t *testing.T, crd string) {
 	t.Helper()
 	until(t, crd+" is established", func() error {
-		out, err := output(
-			"kubectl",
-			"get",
-			"crd",
-			crd,
-			"-o",
-			`jsonpath={.status.conditions[?(@.type=="Established")].status}`,
-		)
+		out, err := output("kubectl", "get", "crd", crd, "-o",
+			`jsonpath={.status.conditions[?(@.type=="Established")].status}`)
 		if err == nil && out != "True" {
 			err = textError("Established: " + out)
 		}

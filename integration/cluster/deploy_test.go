@@ -18,10 +18,8 @@ import (
 // deploy installs the project as its users do: its image, its kustomization.
 func deploy(t *testing.T) {
 	t.Helper()
-	archive, err := current.image(
-		"localhost/fabric-agent:latest",
-		oci.Agent("amd64", filepath.Join(current.run, "bin"), "e2e"),
-	)
+	archive, err := current.image("localhost/fabric-agent:latest",
+		oci.Agent("amd64", filepath.Join(current.run, "bin"), "e2e"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,51 +27,21 @@ func deploy(t *testing.T) {
 		t.Fatal(err)
 	}
 	k(t, "apply", "-k", filepath.Join(current.repo, "deployments/base"))
-	k(
-		t,
-		"-n",
-		"fabric-system",
-		"patch",
-		"daemonset",
-		"fabric-agent",
-		"--type=json",
-		"-p",
-		`[{"op":"add","path":"/spec/template/spec/containers/0/args/-","value":"--grace=5s"},{"op":"add","path":"/`+
-			`spec/template/spec/containers/0/args/-","value":"--interval=1s"}]`,
-	)
-	t.Cleanup(func() {
-		k(t, "delete", "-k", filepath.Join(current.repo, "deployments/base"), "--wait", "--timeout=60s")
-	})
-	if out, err := output(
-		"kubectl",
-		"-n",
-		"fabric-system",
-		"rollout",
-		"status",
-		"daemonset/fabric-agent",
-		"--timeout=90s",
-	); err != nil {
-		logs, _ := output("kubectl", "-n", "fabric-system", "logs", "daemonset/fabric-agent", "--all-containers")
-		t.Fatalf("%v: %s\n%s\n%s", err, out, k(t, "-n", "fabric-system", "describe", "pods"), logs)
-	}
+	const arg = `{"op":"add","path":"/spec/template/spec/containers/0/args/-","value":`
+	k(t, "-n", "fabric-system", "patch", "daemonset", "fabric-agent", "--type=json",
+		"-p", "["+arg+`"--grace=5s"},`+arg+`"--interval=1s"}]`)
+	t.Cleanup(func() { removed(t, "-k", filepath.Join(current.repo, "deployments/base")) })
+	rolledOut(t, "fabric-system", "fabric-agent")
 }
 
 // settings gives the agent fabrics. kubelet brings a ConfigMap to a running pod only after a minute: the pod is made
 // again.
 func settings(t *testing.T, text string) {
 	t.Helper()
-	apply(
-		t,
-		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: fabric-agent, namespace: fabric-system}\ndata:\n  "+
-			"settings.yaml: |\n    "+
-			strings.ReplaceAll(
-				text,
-				"\n",
-				"\n    ",
-			)+"\n",
-	)
-	k(t, "-n", "fabric-system", "delete", "pod", "-l", "app.kubernetes.io/name=fabric-agent", "--wait")
-	k(t, "-n", "fabric-system", "rollout", "status", "daemonset/fabric-agent", "--timeout=90s")
+	apply(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: fabric-agent, namespace: fabric-system}\n"+
+		"data:\n  settings.yaml: |\n    "+strings.ReplaceAll(text, "\n", "\n    ")+"\n")
+	removed(t, "-n", "fabric-system", "pod", "-l", "app.kubernetes.io/name=fabric-agent")
+	rolledOut(t, "fabric-system", "fabric-agent")
 }
 
 // nodeEvent waits for an Event on the Node.
@@ -86,11 +54,8 @@ func nodeEventOf(t *testing.T, node, reason, text string) {
 	t.Helper()
 	until(t, "an event on node "+node+": "+reason+" "+text, func() error {
 		out, err := output("kubectl", "describe", "node", node)
-		if _, events, ok := strings.Cut(
-			out,
-			"\nEvents:",
-		); err == nil &&
-			(!ok || !strings.Contains(events, reason) || !strings.Contains(events, text)) {
+		_, events, ok := strings.Cut(out, "\nEvents:")
+		if err == nil && (!ok || !strings.Contains(events, reason) || !strings.Contains(events, text)) {
 			err = textError(events)
 		}
 		return err
@@ -157,16 +122,9 @@ func testPublish(t *testing.T) {
 		t.Errorf("%s", y)
 	}
 	// A user's edit stays, and is told.
-	k(
-		t,
-		"patch",
-		"network-attachment-definition",
-		"ib-200g",
-		"--type=merge",
-		"-p",
-		`{"spec":{"config":"{\"type\":\"mine\"}"}}`,
-	)
-	k(t, "-n", "fabric-system", "delete", "pod", "-l", "app.kubernetes.io/name=fabric-agent", "--wait")
+	k(t, "patch", "network-attachment-definition", "ib-200g", "--type=merge",
+		"-p", `{"spec":{"config":"{\"type\":\"mine\"}"}}`)
+	removed(t, "-n", "fabric-system", "pod", "-l", "app.kubernetes.io/name=fabric-agent")
 	nodeEvent(t, "NetworkConflict", "default/ib-200g")
 	if y := get(); !strings.Contains(y, `{"type":"mine"}`) {
 		t.Errorf("the edit is gone:\n%s", y)
@@ -203,7 +161,7 @@ func testRepair(t *testing.T) {
 	if err := os.WriteFile("/opt/cni/bin/multus", []byte("#!/bin/sh\nexit 0\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	k(t, "delete", "pod", "lost", "--wait", "--timeout=60s")
+	gone(t, "lost")
 	until(t, "the pod's namespace is gone", func() error {
 		if _, err := os.Stat(entries[0].NetnsPath); err == nil {
 			return textError("still there")

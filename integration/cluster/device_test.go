@@ -37,10 +37,8 @@ func TestDevicePlugin(t *testing.T) {
 	t.Cleanup(set.Stop)
 	update := func(units ...deviceplugin.Unit) {
 		t.Helper()
-		if err := set.Update(
-			context.WithoutCancel(t.Context()),
-			map[string][]deviceplugin.Unit{resource: units},
-		); err != nil {
+		if err := set.Update(context.WithoutCancel(t.Context()),
+			map[string][]deviceplugin.Unit{resource: units}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -60,9 +58,10 @@ metadata: {name: p1, annotations: {k8s.v1.cni.cncf.io/networks: rig}}
 spec:
   terminationGracePeriodSeconds: 1
   containers:
-  - {name: c, image: "localhost/box:e2e", imagePullPolicy: Never, resources: {requests: {`+resource+`: 1}, limits: {`+resource+`: 1}}}
+  - {name: c, image: "localhost/box:e2e", imagePullPolicy: Never,
+     resources: {requests: {`+resource+`: 1}, limits: {`+resource+`: 1}}}
 `)
-	t.Cleanup(func() { k(t, "delete", "pod", "p1", "--ignore-not-found", "--wait", "--timeout=90s") })
+	t.Cleanup(func() { gone(t, "p1", "--ignore-not-found") })
 	ready(t, "p1")
 	var networks []struct {
 		Info struct {
@@ -86,15 +85,16 @@ metadata: {name: p2}
 spec:
   terminationGracePeriodSeconds: 1
   containers:
-  - {name: c, image: "localhost/box:e2e", imagePullPolicy: Never, resources: {requests: {`+resource+`: 1}, limits: {`+resource+`: 1}}}
+  - {name: c, image: "localhost/box:e2e", imagePullPolicy: Never,
+     resources: {requests: {`+resource+`: 1}, limits: {`+resource+`: 1}}}
 `)
-	t.Cleanup(func() { k(t, "delete", "pod", "p2", "--ignore-not-found", "--wait", "--timeout=90s") })
+	t.Cleanup(func() { gone(t, "p2", "--ignore-not-found") })
 	event(t, "p2", "Insufficient "+resource)
 	down.Healthy = true
 	update(unit, down)
 	counts(t, resource, "2", "2")
 	ready(t, "p2")
-	k(t, "delete", "pod", "p1", "p2", "--wait", "--timeout=60s")
+	gone(t, "p1", "p2")
 	home(t, "rail0")
 	nothingLeft(t)
 }
@@ -104,14 +104,8 @@ func counts(t *testing.T, resource, capacity, allocatable string) {
 	t.Helper()
 	key := strings.ReplaceAll(resource, ".", `\.`)
 	until(t, resource+" has "+capacity+", of them healthy "+allocatable, func() error {
-		out, err := output(
-			"kubectl",
-			"get",
-			"node",
-			"rig",
-			"-o",
-			"jsonpath={.status.capacity."+key+`} {.status.allocatable.`+key+"}",
-		)
+		out, err := output("kubectl", "get", "node", "rig", "-o",
+			"jsonpath={.status.capacity."+key+`} {.status.allocatable.`+key+"}")
 		if err == nil && out != capacity+" "+allocatable {
 			err = textError(out)
 		}

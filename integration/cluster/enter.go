@@ -21,8 +21,8 @@ func enter(run, cache string) error {
 	if err := unix.Sethostname([]byte("rig")); err != nil {
 		return fmt.Errorf("set host name: %w", err)
 	}
-	for _, dir := range []string{"/etc/cni/net.d/multus.d", "/etc/cni/net.d/whereabouts.d", "/etc/cni/multus/net.d", "/opt/cni/bin", "/var/lib/cni",
-		run + "/log", run + "/conf", run + "/pki"} {
+	for _, dir := range []string{"/etc/cni/net.d/multus.d", "/etc/cni/net.d/whereabouts.d", "/etc/cni/multus/net.d",
+		"/opt/cni/bin", "/var/lib/cni", run + "/log", run + "/conf", run + "/pki"} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err
 		}
@@ -56,10 +56,8 @@ func mounts(run string) error {
 	}
 	for _, d := range []string{"etc", "var", "opt"} {
 		upper, work := filepath.Join(run, "overlay", d, "upper"), filepath.Join(run, "overlay", d, "work")
-		list = append(
-			list,
-			mount{"overlay", "/" + d, "overlay", 0, "lowerdir=/" + d + ",upperdir=" + upper + ",workdir=" + work},
-		)
+		list = append(list,
+			mount{"overlay", "/" + d, "overlay", 0, "lowerdir=/" + d + ",upperdir=" + upper + ",workdir=" + work})
 	}
 	list = append(list,
 		mount{"run", "/run", "tmpfs", 0, "mode=0755"},

@@ -28,12 +28,12 @@ func hasTwo(t *testing.T, n *LabNode) {
 func forced(t *testing.T, n *LabNode) {
 	first, second := "first-"+n.Name, "second-"+n.Name
 	railPod(t, first, fabric200, 3, n.Name)
-	podReady(t, first)
+	ready(t, first)
 	railPod(t, second, fabric200, 2, n.Name)
 	event(t, second, "Insufficient fabric.dev/"+fabric200)
 	gone(t, first)
 	stage(t, "first pod is gone")
-	podReady(t, second)
+	ready(t, second)
 	stage(t, "second pod is Ready")
 	hasTwo(t, n)
 	k(t, "delete", "pod", second, "--force", "--grace-period=0")
@@ -43,7 +43,7 @@ func forced(t *testing.T, n *LabNode) {
 func killed(t *testing.T, n *LabNode) {
 	pod := "killed-" + n.Name
 	railPod(t, pod, fabric200, 2, n.Name)
-	podReady(t, pod)
+	ready(t, pod)
 	hasTwo(t, n)
 	stage(t, "pod is Ready")
 	agentKilled(t, n)
@@ -58,18 +58,9 @@ func agentKilled(t *testing.T, n *LabNode) {
 	t.Helper()
 	on(t, n, "kill -9 $(pidof fabric-agent)")
 	eventually(t, "there is another agent", func() error {
-		out, err := output(
-			"kubectl",
-			"-n",
-			"fabric-system",
-			"get",
-			"pod",
-			"--field-selector",
-			"spec.nodeName="+n.Name,
-			"-o",
-			"jsonpath={.items[*].status.containerStatuses[*].restartCount} "+
-				"{.items[*].status.containerStatuses[*].ready}",
-		)
+		out, err := output("kubectl", "-n", "fabric-system", "get", "pod", "--field-selector", "spec.nodeName="+n.Name,
+			"-o", "jsonpath={.items[*].status.containerStatuses[*].restartCount} "+
+				"{.items[*].status.containerStatuses[*].ready}")
 		if err == nil && out != "1 true" {
 			err = textError(out)
 		}
@@ -84,14 +75,8 @@ func offersAll(t *testing.T, n *LabNode) {
 	t.Helper()
 	want := fmt.Sprintf("%d %d", len(n.Rails)+2, len(n.Rails))
 	eventually(t, "all devices are offered: "+want, func() error {
-		out, err := output(
-			"kubectl",
-			"get",
-			"node",
-			n.Name,
-			"-o",
-			`jsonpath={.status.capacity.fabric\.dev/`+fabric200+`} {.status.allocatable.fabric\.dev/`+fabric200+"}",
-		)
+		out, err := output("kubectl", "get", "node", n.Name, "-o",
+			`jsonpath={.status.capacity.fabric\.dev/`+fabric200+`} {.status.allocatable.fabric\.dev/`+fabric200+"}")
 		if err == nil && out != want {
 			err = textError(out)
 		}
@@ -114,7 +99,7 @@ func pauseKilled(t *testing.T, n *LabNode, pod string) {
 		}
 		return err
 	})
-	podReady(t, pod)
+	ready(t, pod)
 	stage(t, "the pod has another sandbox")
 }
 
@@ -135,18 +120,15 @@ func kubeletKilled(t *testing.T, n *LabNode, pod string) {
 func multusAbsent(t *testing.T, n *LabNode) {
 	pod := "lost-" + n.Name
 	railPod(t, pod, fabric200, 2, n.Name)
-	podReady(t, pod)
+	ready(t, pod)
 	stage(t, "pod is Ready")
 	on(t, n, `cd /etc/cni/net.d && mv 00-multus.conf /run/ && mv /opt/cni/bin/multus /run/
 tr -d '\n' </run/00-multus.conf | sed 's/.*"delegates":\[\(.*\)\]}$/\1/' >10-bridge.conflist`)
 	gone(t, pod)
 	nodeEventOf(t, n.Name, "DeviceRepaired", "network "+fabric200)
 	stage(t, "the agent has repaired")
-	on(
-		t,
-		n,
-		"rm /etc/cni/net.d/10-bridge.conflist; mv /run/multus /opt/cni/bin/ && mv /run/00-multus.conf /etc/cni/net.d/",
-	)
+	on(t, n, "rm /etc/cni/net.d/10-bridge.conflist; "+
+		"mv /run/multus /opt/cni/bin/ && mv /run/00-multus.conf /etc/cni/net.d/")
 }
 
 // reboot cuts the power of a node whose pod has all its rails. The node comes up with the journal of its earlier boot,
@@ -154,8 +136,11 @@ tr -d '\n' </run/00-multus.conf | sed 's/.*"delegates":\[\(.*\)\]}$/\1/' >10-bri
 func reboot(t *testing.T, n *LabNode) {
 	pod := "back-" + n.Name
 	railPod(t, pod, fabric200, 4, n.Name)
-	podReady(t, pod)
-	on(t, n, "cp -r "+journal.DefaultDir+" /out/earlier")
+	ready(t, pod)
+	eventually(t, "the journal is copied", func() error { // files come and go in it while it is read
+		_, err := n.Run("rm -rf /out/earlier && cp -r " + journal.DefaultDir + " /out/earlier")
+		return err
+	})
 	if err := n.Reboot(); err != nil {
 		t.Fatal(err)
 	}
@@ -163,14 +148,12 @@ func reboot(t *testing.T, n *LabNode) {
 		t.Fatal(err)
 	}
 	stage(t, "the node is back")
-	offersAll(t, n) // kubelet has none before the agent has told it
+	offersAll(t, n) // kubelet has none before the agent has registered them
 	stage(t, "the agent is back")
-	gone(
-		t,
-		pod,
-	) // it is made again, as controllers do: kubelet has looked at it before the agent had told it the devices
+	// It is made again, as controllers do: kubelet has looked at it before the agent had registered the devices.
+	gone(t, pod)
 	railPod(t, pod, fabric200, 4, n.Name)
-	podReady(t, pod)
+	ready(t, pod)
 	stage(t, "the pod is back")
 	hasRails(t, n, pod)
 	gone(t, pod)

@@ -14,8 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/fabric-cni/fabric-cni/integration/lab"
 	"github.com/fabric-cni/fabric-cni/integration/lab/guest"
 )
@@ -35,6 +33,9 @@ type LabNode struct {
 // Rail is an HCA on a PCI function of a LabNode.
 type Rail struct{ HCA, Netdev, PCI string }
 
+// nodeKernel is what nodes of the lab run.
+const nodeKernel = "6.12"
+
 //go:embed labnode.sh
 var labnodeScript string
 
@@ -51,9 +52,6 @@ func (c *Cluster) Boot(number int, images []string, rails ...Rail) (*LabNode, er
 		ended:   make(chan error, 1),
 	}
 	n.dir = filepath.Join(c.run, n.Name)
-	if err := c.onlyNodes(); err != nil {
-		return nil, err
-	}
 	for i := range n.Rails {
 		n.Rails[i].PCI = fmt.Sprintf("0000:00:%02x.0", firstSlot+i)
 	}
@@ -61,7 +59,10 @@ func (c *Cluster) Boot(number int, images []string, rails ...Rail) (*LabNode, er
 		return nil, err
 	}
 	// The address is the guest's. Here it is one that QEMU listens on, and a connection must not come from it.
-	for _, args := range []string{"addr add IP/32 dev lo", "route replace local IP dev lo src " + nodeIP + " table local"} {
+	for _, args := range []string{
+		"addr add IP/32 dev lo",
+		"route replace local IP dev lo src " + nodeIP + " table local",
+	} {
 		if out, err := exec.Command(
 			"ip",
 			strings.Fields(strings.ReplaceAll(args, "IP", n.IP()))...).CombinedOutput(); err != nil {
@@ -71,28 +72,11 @@ func (c *Cluster) Boot(number int, images []string, rails ...Rail) (*LabNode, er
 	return n, n.powerOn()
 }
 
-// onlyNodes waits until no other process has nodes. Few guests run at once on a machine (lab.Run): two processes with
-// one node each would wait for each other's end before they have their second.
-func (c *Cluster) onlyNodes() error {
-	if c.nodes != nil {
-		return nil
-	}
-	f, err := os.OpenFile(filepath.Join(c.cache, "nodes.lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return err
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
-		return errors.Join(fmt.Errorf("lock %s: %w", f.Name(), err), f.Close())
-	}
-	c.nodes = f // open until the process ends
-	return nil
-}
-
 // IP is the node's address.
 func (n *LabNode) IP() string { return fmt.Sprintf("10.77.%d.1", n.Number) }
 
 func (n *LabNode) powerOn() error {
-	kernel, err := lab.Find("6.12")
+	kernel, err := lab.Find(nodeKernel)
 	if err != nil {
 		return err
 	}
@@ -103,11 +87,8 @@ func (n *LabNode) powerOn() error {
 		"virtio-net-pci,netdev=n0,romfile=",
 	}
 	for i := range n.Rails {
-		devices = append(
-			devices,
-			"-device",
-			fmt.Sprintf("nvme,serial=rail%d,addr=%#x", i, firstSlot+i),
-		) // fakeib drives it as an HCA
+		devices = append(devices, "-device",
+			fmt.Sprintf("nvme,serial=rail%d,addr=%#x", i, firstSlot+i)) // fakeib drives it as an HCA
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	n.cancel = cancel
@@ -180,6 +161,8 @@ func (n *LabNode) files(images []string) error {
 	runDirs := strings.NewReplacer(
 		"address: "+nodeIP,
 		"address: 0.0.0.0",
+		"nodeStatusUpdateFrequency: 1s",
+		"nodeStatusUpdateFrequency: 4s", // emulated CPUs
 		"RUN/containerd",
 		"/var/lib/containerd",
 		"RUN/pki/kubelet",
@@ -187,12 +170,15 @@ func (n *LabNode) files(images []string) error {
 		"RUN",
 		n.cluster.run,
 	)
+	env := fmt.Sprintf("NAME=%s\nNUMBER=%d\nHCAS=%q\nCACHE=%s\nRUN=%s\n",
+		n.Name, n.Number, strings.Join(hcas, " "), n.cluster.cache, n.cluster.run)
+	podNet := fmt.Sprintf("10.244.%d.0/24", n.Number)
 	for file, text := range map[string]string{
-		"env":                                  fmt.Sprintf("NAME=%s\nNUMBER=%d\nHCAS=%q\nCACHE=%s\nRUN=%s\n", n.Name, n.Number, strings.Join(hcas, " "), n.cluster.cache, n.cluster.run),
+		"env":                                  env,
 		"containerd.toml":                      runDirs.Replace(containerdConfig),
 		"kubelet.yaml":                         runDirs.Replace(kubeletConfig),
 		"net.d/whereabouts.d/whereabouts.conf": whereaboutsConf,
-		"net.d/00-multus.conf":                 strings.ReplaceAll(multusConf, "10.244.0.0/24", fmt.Sprintf("10.244.%d.0/24", n.Number)),
+		"net.d/00-multus.conf":                 strings.ReplaceAll(multusConf, "10.244.0.0/24", podNet),
 	} {
 		errs = append(errs, os.WriteFile(filepath.Join(n.dir, file), []byte(text), 0o600))
 	}
@@ -209,8 +195,9 @@ func (n *LabNode) StartKubelet() error {
 		return err
 	}
 	_, err := n.Run(fmt.Sprintf(`. /out/env; export PATH=$CACHE/debroot/usr/sbin:$CACHE/debroot/usr/bin:$PATH
-setsid $CACHE/bin/kubelet --config /out/kubelet.yaml --kubeconfig /out/kubelet.kubeconfig --hostname-override %s --node-ip %s \
-  --node-labels fabric.test/lab=exclusive --root-dir /var/lib/kubelet --housekeeping-interval 30s -v=2 >>/out/kubelet.log 2>&1 </dev/null &
+setsid $CACHE/bin/kubelet --config /out/kubelet.yaml --kubeconfig /out/kubelet.kubeconfig \
+  --hostname-override %s --node-ip %s --node-labels fabric.test/lab=exclusive --root-dir /var/lib/kubelet \
+  --housekeeping-interval 30s -v=2 >>/out/kubelet.log 2>&1 </dev/null &
 echo $! >/run/kubelet.pid`, n.Name, n.IP()))
 	return err
 }
@@ -223,14 +210,8 @@ func (n *LabNode) Ready() error {
 	}
 	want := strings.TrimSpace(boot) + " True"
 	return n.wait("is Ready", 4*time.Minute, func() error {
-		got, err := output(
-			"kubectl",
-			"get",
-			"node",
-			n.Name,
-			"-o",
-			`jsonpath={.status.nodeInfo.bootID} {.status.conditions[?(@.type=="Ready")].status}`,
-		)
+		got, err := output("kubectl", "get", "node", n.Name, "-o",
+			`jsonpath={.status.nodeInfo.bootID} {.status.conditions[?(@.type=="Ready")].status}`)
 		if err == nil && got != want {
 			err = fmt.Errorf("boot and Ready are %q, want %q", got, want)
 		}
@@ -301,7 +282,8 @@ func (n *LabNode) Logs(w io.Writer) {
 		}
 	}
 	out, err := n.Run(
-		`cd /var/log; for log in multus.log pods/fabric-system_*/*/*.log; do echo "==> $log"; tail -n 20 $log | cut -c1-600; done
+		`cd /var/log
+for log in multus.log pods/fabric-system_*/*/*.log; do echo "==> $log"; tail -n 20 $log | cut -c1-600; done
 find /run/fabric-cni -type f; ip -br link; ls -l /sys/class/infiniband; ls /run/netns; dmesg | tail -n 10`,
 	)
 	fmt.Fprintf(w, "%s\n", out)

@@ -13,16 +13,11 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/image/oci"
 )
 
-// patience bounds each wait for something that happens in a guest. Emulated time is slow and uneven.
-const patience = 4 * time.Minute
-
 // images are the archives that nodes of the lab get.
 func images(t *testing.T) []string {
 	t.Helper()
-	agent, err := current.image(
-		"localhost/fabric-agent:latest",
-		oci.Agent("amd64", filepath.Join(current.run, "bin"), "e2e"),
-	)
+	agent, err := current.image("localhost/fabric-agent:latest",
+		oci.Agent("amd64", filepath.Join(current.run, "bin"), "e2e"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,14 +58,6 @@ func on(t *testing.T, n *LabNode, script string) string {
 		t.Fatal(err)
 	}
 	return out
-}
-
-// eventually polls, at leisure: what is asked costs a guest as much as what it is asked about.
-func eventually(t *testing.T, what string, f func() error) {
-	t.Helper()
-	if err := poll(what, patience, time.Second, f); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // state is that of the node without what is none of the plugin's business: the interfaces of the cluster's own network,
@@ -147,15 +134,9 @@ func returned(t *testing.T, n *LabNode, before guest.State) {
 // allocations are the addresses that whereabouts holds for pods of a node (their names end with its), as
 // pool/offset=pod.
 func allocations(n *LabNode) ([]string, error) {
-	out, err := output(
-		"kubectl",
-		"get",
-		"ippools.whereabouts.cni.cncf.io",
-		"-A",
-		"-o",
-		`go-template={{range .items}}{{$pool := .metadata.name}}{{range $at, $a := `+
-			`.spec.allocations}}{{$pool}}/{{$at}}={{$a.podref}} {{end}}{{end}}`,
-	)
+	out, err := output("kubectl", "get", "ippools.whereabouts.cni.cncf.io", "-A", "-o",
+		"go-template={{range .items}}{{$pool := .metadata.name}}"+
+			"{{range $at, $a := .spec.allocations}}{{$pool}}/{{$at}}={{$a.podref}} {{end}}{{end}}")
 	return slices.DeleteFunc(strings.Fields(out), func(a string) bool { return !strings.HasSuffix(a, n.Name) }), err
 }
 
@@ -180,25 +161,6 @@ spec:
     resources: {requests: {fabric.dev/%s: %d}, limits: {fabric.dev/%s: %d}}
 `, name, networks, selector, fabric, rails, fabric, rails))
 	t.Cleanup(func() { gone(t, name) })
-}
-
-// gone deletes a pod, if it is there, and waits for it.
-func gone(t *testing.T, name string) {
-	t.Helper()
-	k(t, "delete", "pod", name, "--ignore-not-found", "--wait", "--timeout="+patience.String())
-}
-
-func podReady(t *testing.T, name string) {
-	t.Helper()
-	if _, err := output(
-		"kubectl",
-		"wait",
-		"--for=condition=Ready",
-		"--timeout="+patience.String(),
-		"pod/"+name,
-	); err != nil {
-		t.Fatalf("%v\n%s", err, k(t, "describe", "pod", name))
-	}
 }
 
 // deployOn installs the project on the nodes of the lab that have this label: its image, its overlay, and the flags
@@ -231,7 +193,7 @@ namePrefix: ` + prefix + "\n"
 		t.Fatal(err)
 	}
 	k(t, "apply", "-k", dir)
-	t.Cleanup(func() { k(t, "delete", "-k", dir, "--ignore-not-found", "--wait", "--timeout="+patience.String()) })
+	t.Cleanup(func() { removed(t, "-k", dir) })
 }
 
 // deployed waits until the agent is Ready on the nodes with this label.
@@ -241,15 +203,5 @@ func deployed(t *testing.T, overlay string) {
 	if overlay == "shared" {
 		namespace, name = "shared-"+namespace, "shared-"+name
 	}
-	if out, err := output(
-		"kubectl",
-		"-n",
-		namespace,
-		"rollout",
-		"status",
-		"daemonset/"+name,
-		"--timeout="+patience.String(),
-	); err != nil {
-		t.Fatalf("%v: %s\n%s", err, out, k(t, "-n", namespace, "describe", "pods"))
-	}
+	rolledOut(t, namespace, name)
 }

@@ -2,29 +2,35 @@ package cluster
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// Environment of the process inside the namespaces.
+// Environment of the processes inside the namespaces.
 const (
-	envRun  = "FABRIC_CLUSTER_RUN"  // directory of this run
+	envRun  = "FABRIC_CLUSTER_RUN"  // directory of this half of the run
 	envRoot = "FABRIC_CLUSTER_REPO" // the repository
+	envHalf = "FABRIC_CLUSTER_HALF" // which half, see there
 )
 
 // Main is for TestMain: it builds what is missing, runs the test binary again inside new namespaces with a cluster in
 // them, and ends with its status. Everything dies with that process, which is the first of its pid namespace.
+//
+// The tests on nodes of the lab have a cluster of their own beside that of the others, see half.
 func Main(m *testing.M) {
+	flag.Parse()
+	if flagValue("test.list") != "" {
+		os.Exit(m.Run())
+	}
 	if os.Getenv(envRun) != "" {
 		status, err := inside(m)
 		if err != nil {
@@ -60,7 +66,12 @@ func outside() (status int, err error) {
 	if err != nil {
 		return 2, err
 	}
-	for _, setup := range [][]string{{"scripts/cluster-setup.sh"}, {"scripts/lab-setup.sh", "6.12"}} {
+	lock, err := alone(cache)
+	if err != nil {
+		return 2, err
+	}
+	defer lock.Close()
+	for _, setup := range [][]string{{"scripts/cluster-setup.sh"}, {"scripts/lab-setup.sh", nodeKernel}} {
 		if err := command(repo, nil, filepath.Join(repo, setup[0]), setup[1:]...); err != nil {
 			return 2, err
 		}
@@ -75,42 +86,35 @@ func outside() (status int, err error) {
 	}
 	defer restoreSysctls(sysctls())
 	defer removeCgroups()
-	runtime.LockOSThread() // Pdeathsig is sent when the thread that started the child ends
-	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
-	cmd.Args[0] = os.Args[0]
-	cmd.Env = append(os.Environ(), envRun+"="+run, envRoot+"="+repo, "FABRIC_CLUSTER="+cache)
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL,
-		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWPID | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC}
-	err = cmd.Run()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) && exit.ExitCode() > 0 {
-		return exit.ExitCode(), nil
+	return halves(repo, cache, run)
+}
+
+// alone waits until no other process runs clusters on this machine: kubelets of two would remove each other's cgroups,
+// and guests of two would wait for each other's end. The lock ends with the file that is returned, or the process.
+func alone(cache string) (*os.File, error) {
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(filepath.Join(cache, "run.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		fmt.Fprintln(os.Stderr, "cluster: waiting for another run on this machine to end:", f.Name())
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
 	}
 	if err != nil {
-		return 2, fmt.Errorf("run the tests in namespaces of their own: %w", err)
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", f.Name(), err), f.Close())
 	}
-	return 0, nil
+	return f, nil
 }
 
 // build makes the project's own programs, static, as they are shipped.
 func build(repo, run string) error {
-	return command(
-		repo,
-		[]string{"CGO_ENABLED=0"},
-		"go",
-		"build",
-		"-trimpath",
-		"-buildvcs=false",
-		"-ldflags",
-		"-s -w -X main.version=e2e",
-		"-o",
-		filepath.Join(run, "bin")+"/",
-		"./cmd/fabric",
-		"./cmd/fabric-agent",
-		"./cmd/fabricctl",
-		"./integration/cluster/nodeagent",
-	)
+	return command(repo, []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-buildvcs=false",
+		"-ldflags", "-s -w -X main.version=e2e", "-o", filepath.Join(run, "bin")+"/",
+		"./cmd/fabric", "./cmd/fabric-agent", "./cmd/fabricctl", "./integration/cluster/nodeagent")
 }
 
 func command(dir string, env []string, name string, args ...string) error {

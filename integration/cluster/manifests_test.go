@@ -84,19 +84,14 @@ func TestChart(t *testing.T) {
 			`"range":"192.168.10.0/24"}}}]`,
 	)
 	dryRun(t, "chart with values", full)
-	for _, want := range []string{"--bin-dir=/var/lib/cni/bin", "type: spc_t", "name: ib\n", "mtu: 4092", "containerPort: 9000"} {
+	for _, want := range []string{"--bin-dir=/var/lib/cni/bin", "type: spc_t", "name: ib\n", "mtu: 4092",
+		"containerPort: 9000"} {
 		if !strings.Contains(full, want) {
 			t.Errorf("%q is missing in\n%s", want, full)
 		}
 	}
 	for _, bad := range []string{"imagee=x", "port=0", "cniBinDir=opt", `fabrics[0].name=IB`} {
-		if out, err := output(
-			"helm",
-			"template",
-			chart,
-			"--set",
-			bad,
-		); err == nil ||
+		if out, err := output("helm", "template", chart, "--set", bad); err == nil ||
 			!strings.Contains(err.Error(), "values don't meet the specifications") {
 			t.Errorf("%s: %v\n%s", bad, err, out)
 		}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/fabric-cni/fabric-cni/internal/image/oci"
 )
@@ -21,16 +22,13 @@ func (c *Cluster) box() (string, error) {
 	}
 	image := oci.Image{
 		Architecture: "amd64",
-		Config:       oci.Config{Entrypoint: []string{"/bin/sleep", "2147483647"}, Env: []string{"PATH=/bin"}},
-		Files: []oci.File{
-			{Path: "/bin"},
-			{Path: "/bin/busybox", Source: busybox},
-			{Path: "/etc"},
-			{Path: "/proc"},
-			{Path: "/sys"},
-			{Path: "/dev"},
-			{Path: "/tmp"},
+		Config: oci.Config{
+			// The first process of a container is not ended by SIGTERM unless it handles it.
+			Entrypoint: []string{"/bin/sh", "-c", "trap 'exit 0' TERM; sleep 2147483647 & wait"},
+			Env:        []string{"PATH=/bin"},
 		},
+		Files: []oci.File{{Path: "/bin"}, {Path: "/bin/busybox", Source: busybox}, {Path: "/etc"}, {Path: "/proc"},
+			{Path: "/sys"}, {Path: "/dev"}, {Path: "/tmp"}},
 	}
 	for _, name := range strings.Fields(list) {
 		if name != "busybox" {
@@ -69,7 +67,8 @@ func (c *Cluster) networks() error {
 	if err := c.apply(all.String()); err != nil {
 		return err
 	}
-	if _, err := output("kubectl", "wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"); err != nil {
+	if err := c.await("the CRDs are established", time.Minute,
+		"wait", "--for=condition=Established", "--timeout=15s", "crd", "--all"); err != nil {
 		return err
 	}
 	for _, who := range []string{"multus", "whereabouts"} {
@@ -108,15 +107,19 @@ func (c *Cluster) token(account string) (string, error) {
 	return strings.TrimSpace(token), err
 }
 
-const whereaboutsConf = `{"datastore":"kubernetes","kubernetes":{"kubeconfig":"/etc/cni/net.d/whereabouts.d/whereabouts.kubeconfig"},
+const whereaboutsConf = `{"datastore":"kubernetes",
+ "kubernetes":{"kubeconfig":"/etc/cni/net.d/whereabouts.d/whereabouts.kubeconfig"},
  "reconciler_cron_expression":"30 4 * * *"}`
 
-const multusConf = `{"cniVersion":"1.0.0","name":"multus-cni-network","type":"multus","logToStderr":false,"logLevel":"debug","logFile":"/var/log/multus.log",
- "kubeconfig":"/etc/cni/net.d/multus.d/multus.kubeconfig","confDir":"/etc/cni/multus/net.d","cniDir":"/var/lib/cni/multus","binDir":"/opt/cni/bin",
+const multusConf = `{"cniVersion":"1.0.0","name":"multus-cni-network","type":"multus",
+ "logToStderr":false,"logLevel":"debug","logFile":"/var/log/multus.log",
+ "kubeconfig":"/etc/cni/net.d/multus.d/multus.kubeconfig","confDir":"/etc/cni/multus/net.d",
+ "cniDir":"/var/lib/cni/multus","binDir":"/opt/cni/bin",
  "delegates":[` + bridgeConf + `]}`
 
 // bridgeConf is the cluster's own network.
-const bridgeConf = `{"cniVersion":"1.0.0","name":"default-cni-network","plugins":[{"type":"bridge","bridge":"cni0","isGateway":true,
+const bridgeConf = `{"cniVersion":"1.0.0","name":"default-cni-network","plugins":[
+ {"type":"bridge","bridge":"cni0","isGateway":true,
   "ipam":{"type":"host-local","ranges":[[{"subnet":"10.244.0.0/24"}]],"routes":[{"dst":"0.0.0.0/0"}]}}]}`
 
 // apply gives YAML to kubectl.

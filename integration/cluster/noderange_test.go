@@ -1,10 +1,8 @@
 package cluster
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -13,203 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabric-cni/fabric-cni/internal/agent"
 	"github.com/fabric-cni/fabric-cni/internal/agent/cluster"
 	"github.com/fabric-cni/fabric-cni/internal/agent/noderange"
-	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
-	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
-// simulated is a cluster with more nodes than there are: each an agent with directories of its own, in front of the
-// real API server with the rights that it has when it is deployed. Their devices are made up.
-type simulated struct {
-	t          *testing.T
-	dir        string
-	kubeconfig string
-	stop       map[string]func()
-}
-
-func newSimulated(t *testing.T) *simulated {
-	t.Helper()
-	s := &simulated{t: t, dir: t.TempDir(), stop: map[string]func(){}}
-	apply(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: fabric-system}\n")
-	t.Cleanup(func() { k(t, "delete", "namespace", "fabric-system", "--wait", "--timeout=90s") })
-	// The rights of the deployment, without its DaemonSet.
-	rights, err := os.ReadFile(filepath.Join(current.repo, "deployments/base/rbac.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	rbac := t.TempDir()
-	for name, text := range map[string]string{"rbac.yaml": string(rights), "kustomization.yaml": "namespace: fabric-system\nresources: [rbac.yaml]\n"} {
-		if err := os.WriteFile(filepath.Join(rbac, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	k(t, "apply", "-k", rbac)
-	t.Cleanup(func() { k(t, "delete", "--ignore-not-found", "-k", rbac) })
-	s.kubeconfig = filepath.Join(s.dir, "kubeconfig")
-	if err := current.kubeconfig(
-		s.kubeconfig,
-		strings.TrimSpace(k(t, "-n", "fabric-system", "create", "token", "fabric-agent")),
-	); err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
-// settings are the same for all.
-func (s *simulated) settings(text string) {
-	s.t.Helper()
-	file := filepath.Join(s.dir, "settings.yaml")
-	if err := os.WriteFile(file+".new", []byte(text), 0o600); err != nil {
-		s.t.Fatal(err)
-	}
-	if err := os.Rename(file+".new", file); err != nil {
-		s.t.Fatal(err)
-	}
-}
-
-// join makes a Node and starts its agent.
-func (s *simulated) join(name string) {
-	s.t.Helper()
-	apply(s.t, "apiVersion: v1\nkind: Node\nmetadata: {name: "+name+"}\n")
-	s.t.Cleanup(func() { k(s.t, "delete", "node", name, "--ignore-not-found") })
-	s.start(name)
-}
-
-// start starts the agent of a node that has four rails.
-func (s *simulated) start(name string) {
-	s.t.Helper()
-	dir := filepath.Join(s.dir, name)
-	if err := os.MkdirAll(filepath.Join(dir, "state"), 0o755); err != nil {
-		s.t.Fatal(err)
-	}
-	var devices []survey.Device
-	for i := range 4 {
-		pci := fmt.Sprintf("0000:%d0:00.0", i+1)
-		devices = append(
-			devices,
-			survey.Device{
-				ID:      pci,
-				Address: device.Address{Bus: "pci", Name: pci},
-				Netdev:  fmt.Sprint("ibs", i),
-				AdminUp: true,
-				NUMA:    -1,
-				RateGb:  200,
-				HCA: device.HCA{
-					Name:  fmt.Sprint("mlx5_", i),
-					Ports: []device.Port{{Number: 1, State: device.PortActive, LinkLayer: device.InfiniBand}},
-				},
-			},
-		)
-	}
-	o := &agent.Options{
-		Source:   filepath.Join(current.run, "bin/fabric"),
-		BinDir:   dir,
-		StateDir: filepath.Join(dir, "state"),
-		ConfDir:  filepath.Join(dir, "net.d"),
-		Settings: filepath.Join(
-			s.dir,
-			"settings.yaml",
-		),
-		Policy:     filepath.Join(dir, "policy.json"),
-		Node:       name,
-		Namespace:  "fabric-system",
-		Kubeconfig: s.kubeconfig,
-		Listen:     "127.0.0.1:0",
-		Interval:   200 * time.Millisecond,
-		Grace:      time.Minute,
-		Survey:     func() ([]survey.Device, error) { return devices, nil },
-	}
-	ctx, cancel := context.WithCancel(s.t.Context())
-	var end sync.WaitGroup
-	end.Go(func() {
-		if err := agent.Run(
-			ctx,
-			o,
-			"test",
-			slog.New(slog.NewTextHandler(s.t.Output(), nil)).With("node", name),
-		); err != nil {
-			s.t.Errorf("%s: %v", name, err)
-		}
-	})
-	s.stop[name] = func() { cancel(); end.Wait(); delete(s.stop, name) }
-	s.t.Cleanup(func() {
-		if f := s.stop[name]; f != nil {
-			f()
-		}
-	})
-}
-
-// leave is the end of a node: no agent, no Node.
-func (s *simulated) leave(name string) {
-	s.t.Helper()
-	s.stop[name]()
-	k(s.t, "delete", "node", name)
-}
-
-// capacity is what a kubelet tells of a fabric's resource.
-func (s *simulated) capacity(node, fabric string, n int) {
-	s.t.Helper()
-	k(
-		s.t,
-		"patch",
-		"node",
-		node,
-		"--subresource=status",
-		"-p",
-		fmt.Sprintf(`{"status":{"capacity":{"fabric.dev/%s":"%d"}}}`, fabric, n),
-	)
-}
-
-func (s *simulated) file(node string) string {
-	return filepath.Join(s.dir, node, "net.d/fabric-agent-ib.conf")
-}
-
-// part waits for the node's configuration, and returns the first address of its part.
-func (s *simulated) part(node string) string {
-	s.t.Helper()
-	var conf struct {
-		IPAM struct {
-			Type   string
-			Ranges [][]struct{ Subnet, RangeStart, RangeEnd string }
-		}
-	}
-	until(s.t, node+" has its part", func() error {
-		b, err := os.ReadFile(s.file(node))
-		if err != nil {
-			return err
-		}
-		return json.Unmarshal(b, &conf)
-	})
-	if conf.IPAM.Type != "host-local" || len(conf.IPAM.Ranges) != 1 || conf.IPAM.Ranges[0][0].Subnet != "10.77.0.0/24" {
-		s.t.Fatalf("%s: %+v", node, conf)
-	}
-	return conf.IPAM.Ranges[0][0].RangeStart
-}
-
-func (s *simulated) event(node, reason, text string) {
-	s.t.Helper()
-	until(s.t, "an event on "+node+": "+reason+" "+text, func() error {
-		out, err := output(
-			"kubectl",
-			"get",
-			"events",
-			"-A",
-			"--field-selector",
-			"involvedObject.name="+node+",reason="+reason,
-			"-o",
-			"jsonpath={.items[*].message}",
-		)
-		if err == nil && !strings.Contains(out, text) {
-			err = textError(out)
-		}
-		return err
-	})
-}
-
-const parted = "fabrics: [{name: ib, match: {rateGb: 200}, nodeRanges: {range: 10.77.0.0/24, perNode: /26, reclaim: " +
-	"5s}}]"
+const parted = "fabrics: [{name: ib, match: {rateGb: 200}, " +
+	"nodeRanges: {range: 10.77.0.0/24, perNode: /26, reclaim: 5s}}]"
 
 // Three nodes that start at once have a part each. One leaves, and its part waits for it; one comes back, and has what
 // it had; a range that is used up is told, and a part whose owner is gone for good is taken.
@@ -229,17 +36,8 @@ func TestNodeRanges(t *testing.T) {
 		}
 		parts[p] = n
 	}
-	if y := k(
-		t,
-		"get",
-		"network-attachment-definition",
-		"ib",
-		"-o",
-		"jsonpath={.spec}",
-	); strings.Contains(
-		y,
-		"config",
-	) {
+	y := k(t, "get", "network-attachment-definition", "ib", "-o", "jsonpath={.spec}")
+	if strings.Contains(y, "config") {
 		t.Errorf("the definition has a configuration, so Multus would not look at the node's: %s", y)
 	}
 	s.event("n1", "IPAMMissing", "lacks the IPAM plugin host-local") // of these directories
@@ -317,24 +115,15 @@ func TestNodeRangesAtOnce(t *testing.T) {
 // fabricRefused gives the agents settings that have too few addresses: those before stay in force, for a new agent too.
 func fabricRefused(t *testing.T, s *simulated) {
 	s.settings(strings.ReplaceAll(parted, "/26", "/30"))
-	s.event(
-		"n1",
-		"SettingsRefused",
-		`fabric "ib": nodeRanges.perNode /30 has 2 addresses to give, and this node needs 4`,
-	)
+	s.event("n1", "SettingsRefused",
+		`fabric "ib": nodeRanges.perNode /30 has 2 addresses to give, and this node needs 4`)
 	s.settings("fabrics: [{name: ib, match: {rateGb: 200}, network: {ipam: {type: whereabouts, range: 10.77.0.0/30}}}]")
-	s.event(
-		"n1",
-		"SettingsRefused",
-		"network.ipam.range 10.77.0.0/30 has 2 addresses to give, and all nodes together need 4",
-	)
+	s.event("n1", "SettingsRefused",
+		"network.ipam.range 10.77.0.0/30 has 2 addresses to give, and all nodes together need 4")
 	s.capacity("n3", "ib", 40)
 	s.settings("fabrics: [{name: ib, match: {rateGb: 200}, network: {ipam: {type: whereabouts, range: 10.77.0.0/27}}}]")
-	s.event(
-		"n1",
-		"SettingsRefused",
-		"network.ipam.range 10.77.0.0/27 has 30 addresses to give, and all nodes together need 40",
-	)
+	s.event("n1", "SettingsRefused",
+		"network.ipam.range 10.77.0.0/27 has 30 addresses to give, and all nodes together need 40")
 	before := s.part("n1")
 	s.stop["n1"]()
 	if err := os.Remove(s.file("n1")); err != nil {
@@ -381,8 +170,8 @@ func podOnPart(t *testing.T, s *simulated) {
 		t.Errorf("the pod has %v, the node's part begins with %s", got, first)
 	}
 	s.settings("fabrics: []")
-	stays(t, "ib")
-	k(t, "delete", "pod", "p1", "--wait", "--timeout=60s")
+	s.stays("ib")
+	gone(t, "p1")
 	until(t, "the definition is gone", func() error {
 		out, err := output("kubectl", "get", "network-attachment-definition", "-o", "name")
 		if err == nil && strings.Contains(out, "/ib\n") {
@@ -397,49 +186,29 @@ func podOnPart(t *testing.T, s *simulated) {
 	nothingLeft(t)
 }
 
-// stays asserts that a definition is not removed while agents look twice: the ones that took notice write it down.
-func stays(t *testing.T, name string) {
-	t.Helper()
-	for end := time.Now().Add(15 * time.Second); time.Now().Before(end); time.Sleep(500 * time.Millisecond) {
-		k(t, "get", "network-attachment-definition", name)
-	}
-}
-
 // A pool that is nearly full is told by an Event and by metrics, from whereabouts's own objects.
 func TestPoolNearlyExhausted(t *testing.T) {
 	s := newSimulated(t)
-	s.settings(
-		"fabrics: [{name: full, match: {devices: [none]}, network: {ipam: {type: whereabouts, range: " +
-			"198.51.100.0/30, network_name: full}}}]",
-	)
+	s.settings("fabrics: [{name: full, match: {devices: [none]}, " +
+		"network: {ipam: {type: whereabouts, range: 198.51.100.0/30, network_name: full}}}]")
 	t.Cleanup(func() { k(t, "delete", "network-attachment-definition", "full", "--ignore-not-found") })
 	var conf []string
 	for i := range 2 {
 		name := fmt.Sprint("rail", i)
 		rail(t, name)
 		conf = append(conf, name)
-		network(
-			t,
-			name,
-			`{"cniVersion":"1.0.0","name":"full","type":"fabric","device":"`+name+`","ipam":{"type":"whereabouts",`+
-				`"range":"198.51.100.0/30","network_name":"full"}}`,
-		)
+		network(t, name, `{"cniVersion":"1.0.0","name":"full","type":"fabric","device":"`+name+`",`+
+			`"ipam":{"type":"whereabouts","range":"198.51.100.0/30","network_name":"full"}}`)
 	}
 	pod(t, "p1", strings.Join(conf, ","))
 	ready(t, "p1")
 	s.join("n1")
-	s.event(
-		"n1",
-		"PoolNearlyExhausted",
-		"fabric full: all the 2 addresses of 198.51.100.0/30 are given (pool full-198.51.100.0-30)",
-	)
+	s.event("n1", "PoolNearlyExhausted",
+		"fabric full: all the 2 addresses of 198.51.100.0/30 are given (pool full-198.51.100.0-30)")
 	s.capacity("n1", "full", 10)
-	s.event(
-		"n1",
-		"RangeTooSmall",
-		"network.ipam.range 198.51.100.0/30 has 2 addresses to give, and all nodes together need 10",
-	)
-	k(t, "delete", "pod", "p1", "--wait", "--timeout=60s")
+	s.event("n1", "RangeTooSmall",
+		"network.ipam.range 198.51.100.0/30 has 2 addresses to give, and all nodes together need 10")
+	gone(t, "p1")
 	home(t, "rail0")
 	home(t, "rail1")
 	nothingLeft(t)

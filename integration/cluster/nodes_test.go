@@ -92,7 +92,7 @@ func fourRails(t *testing.T, nodes ...*LabNode) {
 		railPod(t, "rails-"+n.Name, fabric200, 4, n.Name)
 	}
 	for i, n := range nodes {
-		podReady(t, pods[i])
+		ready(t, pods[i])
 		addresses = append(addresses, hasRails(t, n, pods[i])...)
 	}
 	stage(t, "both pods are Ready")
@@ -100,7 +100,7 @@ func fourRails(t *testing.T, nodes ...*LabNode) {
 	if len(addresses) != 8 || len(slices.Compact(addresses)) != 8 {
 		t.Errorf("addresses: %v", addresses)
 	}
-	k(t, append([]string{"delete", "pod", "--wait", "--timeout=" + patience.String()}, pods...)...)
+	gone(t, pods...)
 	stage(t, "both pods are gone")
 	for _, n := range nodes {
 		returned(t, n, before[n])
@@ -159,7 +159,8 @@ for i in net*; do echo $i $(cat $i/type) $(ip -4 addr show dev $i); done`,
 		}
 	}
 	files := strings.Fields(on(t, n, `ls /sys/class/infiniband | xargs
-for f in /sys/class/infiniband_verbs/uverbs* /sys/class/infiniband_mad/*; do case $(readlink -f $f/device) in */0000:00:1*) basename $f;; esac; done; echo rdma_cm`))
+for f in /sys/class/infiniband_verbs/uverbs* /sys/class/infiniband_mad/*; do
+case $(readlink -f $f/device) in */0000:00:1*) basename $f;; esac; done; echo rdma_cm`))
 	host, files := files[:2], files[2:]
 	if !slices.Equal(host, []string{"mlx5_5", "mlx5_6"}) {
 		t.Errorf("the host sees %v", host)

@@ -6,53 +6,21 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 )
 
-func TestMain(m *testing.M) { Main(m) }
-
-// k runs kubectl, which has to succeed.
-func k(t *testing.T, args ...string) string {
-	t.Helper()
-	out, err := output("kubectl", args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
-}
-
-func apply(t *testing.T, yaml string) {
-	t.Helper()
-	if err := current.apply(yaml); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func until(t *testing.T, what string, f func() error) {
-	t.Helper()
-	if err := poll(what, 3*time.Minute, soon, f); err != nil {
-		t.Fatal(err)
-	}
-}
-
-type textError string
-
-func (e textError) Error() string { return string(e) }
-
 // network makes a NetworkAttachmentDefinition of this configuration, for the test.
 func network(t *testing.T, name, config string) {
 	t.Helper()
-	apply(
-		t,
-		"apiVersion: k8s.cni.cncf.io/v1\nkind: NetworkAttachmentDefinition\nmetadata: {name: "+name+"}\nspec: {config: '"+config+"'}\n",
-	)
+	apply(t, "apiVersion: k8s.cni.cncf.io/v1\nkind: NetworkAttachmentDefinition\nmetadata: {name: "+name+"}\n"+
+		"spec: {config: '"+config+"'}\n")
 	t.Cleanup(func() { k(t, "delete", "network-attachment-definition", name) })
 }
 
 func fabricOn(device, name string) string {
-	return `{"cniVersion":"1.0.0","name":"` + name + `","type":"fabric","device":"` + device + `","ipam":{"type":"whereabouts","range":"198.51.100.0/28"}}`
+	return `{"cniVersion":"1.0.0","name":"` + name + `","type":"fabric","device":"` + device +
+		`","ipam":{"type":"whereabouts","range":"198.51.100.0/28"}}`
 }
 
 // pod creates a pod with these networks, for the test.
@@ -65,14 +33,7 @@ spec:
   terminationGracePeriodSeconds: 1
   containers: [{name: c, image: "localhost/box:e2e", imagePullPolicy: Never}]
 `)
-	t.Cleanup(func() { k(t, "delete", "pod", name, "--ignore-not-found", "--wait", "--timeout=90s") })
-}
-
-func ready(t *testing.T, name string) {
-	t.Helper()
-	if _, err := output("kubectl", "wait", "--for=condition=Ready", "--timeout=90s", "pod/"+name); err != nil {
-		t.Fatalf("%v\n%s", err, k(t, "describe", "pod", name))
-	}
+	t.Cleanup(func() { gone(t, name) })
 }
 
 // rail makes an interface that a pod may have: a veth, as the machine has no other hardware.
@@ -117,14 +78,8 @@ func nothingLeft(t *testing.T) {
 		if len(list) > 0 {
 			return textError("journal: " + list[0].String())
 		}
-		out, err := output(
-			"kubectl",
-			"get",
-			"ippools.whereabouts.cni.cncf.io",
-			"-A",
-			"-o",
-			"jsonpath={.items[*].spec.allocations}",
-		)
+		out, err := output("kubectl", "get", "ippools.whereabouts.cni.cncf.io", "-A",
+			"-o", "jsonpath={.items[*].spec.allocations}")
 		if err == nil && strings.Trim(out, "{} ") != "" {
 			err = textError("allocations: " + out)
 		}
@@ -162,23 +117,14 @@ func TestPodGetsAndReturns(t *testing.T) {
 		!strings.HasPrefix(s[1].IPs[0], "198.51.100.") {
 		t.Errorf("network-status: %+v", s)
 	}
-	if out := k(
-		t,
-		"exec",
-		"p1",
-		"--",
-		"ip",
-		"addr",
-		"show",
-		"net1",
-	); !strings.Contains(out, s[1].IPs[0]+"/28") ||
-		!strings.Contains(out, "mtu 1400") {
+	out := k(t, "exec", "p1", "--", "ip", "addr", "show", "net1")
+	if !strings.Contains(out, s[1].IPs[0]+"/28") || !strings.Contains(out, "mtu 1400") {
 		t.Errorf("in the pod:\n%s", out)
 	}
 	if _, err := output("ip", "link", "show", "rail0"); err == nil {
 		t.Error("rail0 is on the node and in the pod")
 	}
-	k(t, "delete", "pod", "p1", "--wait", "--timeout=60s")
+	gone(t, "p1")
 	home(t, "rail0")
 	nothingLeft(t)
 }
@@ -198,7 +144,7 @@ func TestTwoRails(t *testing.T) {
 	if !slices.Equal(names, []string{"net1", "storage"}) || len(slices.Compact(addresses)) != 2 {
 		t.Errorf("%v %v", names, addresses)
 	}
-	k(t, "delete", "pod", "p1", "--wait", "--timeout=60s")
+	gone(t, "p1")
 	home(t, "rail0")
 	home(t, "rail1")
 	nothingLeft(t)
@@ -212,31 +158,11 @@ func TestSecondPodWaits(t *testing.T) {
 	ready(t, "first")
 	pod(t, "second", "ib")
 	event(t, "second", "is in use by container")
-	k(t, "delete", "pod", "first", "--wait", "--timeout=60s")
+	gone(t, "first")
 	ready(t, "second")
-	k(t, "delete", "pod", "second", "--wait", "--timeout=60s")
+	gone(t, "second")
 	home(t, "rail0")
 	nothingLeft(t)
-}
-
-// event waits for an event of the pod with this text.
-func event(t *testing.T, pod, text string) {
-	t.Helper()
-	until(t, "an event of "+pod+" says "+text, func() error {
-		out, err := output(
-			"kubectl",
-			"get",
-			"events",
-			"--field-selector",
-			"involvedObject.name="+pod,
-			"-o",
-			"jsonpath={.items[*].message}",
-		)
-		if err == nil && !strings.Contains(out, text) {
-			err = textError(out)
-		}
-		return err
-	})
 }
 
 func TestWrongFieldIsNamed(t *testing.T) {
@@ -244,7 +170,7 @@ func TestWrongFieldIsNamed(t *testing.T) {
 	pod(t, "p1", "typo")
 	event(t, "p1", `mut`)
 	event(t, "p1", `mtu`)
-	k(t, "delete", "pod", "p1", "--wait", "--timeout=60s")
+	gone(t, "p1")
 	nothingLeft(t)
 }
 

@@ -27,16 +27,10 @@ func TestDeployedAgentAsksAndCounts(t *testing.T) {
 	event(t, "p2", "mut")
 	counted(t, `fabric_pool_addresses{fabric="pool",pool="198.51.100.0-28",range="198.51.100.0/28"} 14`,
 		`fabric_pool_allocated{fabric="pool",pool="198.51.100.0-28",range="198.51.100.0/28"} 1`)
-	k(t, "delete", "pod", "p1", "p2", "--wait", "--timeout=60s")
+	gone(t, "p1", "p2")
 	logs := ""
 	until(t, "the agent has asked the runtime", func() (err error) {
-		if logs, err = output(
-			"kubectl",
-			"-n",
-			"fabric-system",
-			"logs",
-			"daemonset/fabric-agent",
-		); err == nil &&
+		if logs, err = output("kubectl", "-n", "fabric-system", "logs", "daemonset/fabric-agent"); err == nil &&
 			!strings.Contains(logs, "container runtime answers") {
 			err = textError(logs)
 		}
@@ -45,12 +39,8 @@ func TestDeployedAgentAsksAndCounts(t *testing.T) {
 	if strings.Contains(logs, "does not answer") {
 		t.Errorf("%s", logs)
 	}
-	counted(
-		t,
-		`fabric_cni_duration_seconds_count{verb="ADD"}`,
-		`fabric_cni_duration_seconds_count{verb="DEL"}`,
-		`fabric_cni_errors_total{code="7",verb="ADD"}`,
-	)
+	counted(t, `fabric_cni_duration_seconds_count{verb="ADD"}`, `fabric_cni_duration_seconds_count{verb="DEL"}`,
+		`fabric_cni_errors_total{code="7",verb="ADD"}`)
 	home(t, "rail0")
 	nothingLeft(t)
 }
@@ -86,7 +76,7 @@ func TestSandboxes(t *testing.T) {
 			t.Errorf("%+v: %v, %v, want %s to be ready", r, list, err, id)
 		}
 	}
-	k(t, "delete", "pod", "p1", "--wait", "--timeout=60s")
+	gone(t, "p1")
 	until(t, "the sandbox is gone or not ready", func() error {
 		list, err := cri.Runtime{}.Sandboxes(t.Context())
 		if err == nil && list[id] {

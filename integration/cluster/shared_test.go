@@ -16,14 +16,8 @@ func shareNode(t *testing.T, n *LabNode) {
 	k(t, "label", "node", n.Name, "--overwrite", "fabric.test/lab=shared")
 	deployOn(t, "shared", "shared-")
 	eventually(t, "shares are offered", func() error {
-		out, err := output(
-			"kubectl",
-			"get",
-			"node",
-			n.Name,
-			"-o",
-			`jsonpath={.status.allocatable.fabric\.dev/`+fabricShared+"}",
-		)
+		out, err := output("kubectl", "get", "node", n.Name, "-o",
+			`jsonpath={.status.allocatable.fabric\.dev/`+fabricShared+"}")
 		if err == nil && out != "16" {
 			err = textError(out)
 		}
@@ -43,7 +37,7 @@ func shared(t *testing.T, n *LabNode) {
 	}
 	var addresses []string
 	for _, name := range names {
-		podReady(t, name)
+		ready(t, name)
 		s := status(t, name)
 		if len(s) != 2 || s[1].Interface != "net1" || len(s[1].IPs) != 1 ||
 			!strings.HasPrefix(s[1].IPs[0], "192.168.6") {
@@ -63,6 +57,6 @@ func shared(t *testing.T, n *LabNode) {
 	if out := k(t, "exec", names[0], "--", "ls", "/dev/infiniband"); len(strings.Fields(out)) != 4 {
 		t.Errorf("device files: %s", out) // uverbs, umad, issm of one HCA, and rdma_cm
 	}
-	k(t, append([]string{"delete", "pod", "--wait", "--timeout=" + patience.String()}, names...)...)
+	gone(t, names...)
 	stage(t, "all pods are gone")
 }

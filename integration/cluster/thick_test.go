@@ -27,7 +27,7 @@ func TestThickMultus(t *testing.T) {
 		s[1].IPs[0] == s[2].IPs[0] {
 		t.Errorf("network-status: %+v", s)
 	}
-	k(t, "delete", "pod", "p1", "--wait", "--timeout=60s")
+	gone(t, "p1")
 	home(t, "rail0")
 	home(t, "rail1")
 	nothingLeft(t)
@@ -40,17 +40,16 @@ func thick(t *testing.T) {
 	const bridge = "/etc/cni/net.d/10-bridge.conflist"
 	var image oci.Image
 	image.Architecture = "amd64"
-	for _, dir := range []string{"/etc", "/dev", "/proc", "/sys", "/run", "/tmp", "/opt", "/var", "/usr", "/usr/src", "/usr/src/multus-cni", "/usr/src/multus-cni/bin"} {
+	for _, dir := range []string{"/etc", "/dev", "/proc", "/sys", "/run", "/tmp", "/opt", "/var", "/usr", "/usr/src",
+		"/usr/src/multus-cni", "/usr/src/multus-cni/bin"} {
 		image.Files = append(image.Files, oci.File{Path: dir})
 	}
 	image.Files = append(image.Files, oci.File{Path: "/var/run", Link: "/run"}, // where runtimes tell namespaces to be
 		oci.File{Path: "/etc/passwd", Data: []byte("root:x:0:0:root:/:/\n")}) // the daemon asks who it is
 	dir := filepath.Join(current.cache, "thick")
 	for _, name := range []string{"multus-daemon", "multus-shim", "install_multus", "passthru"} {
-		image.Files = append(
-			image.Files,
-			oci.File{Path: "/usr/src/multus-cni/bin/" + name, Source: filepath.Join(dir, name)},
-		)
+		image.Files = append(image.Files,
+			oci.File{Path: "/usr/src/multus-cni/bin/" + name, Source: filepath.Join(dir, name)})
 	}
 	archive, err := current.image("localhost/multus-thick:e2e", image)
 	if err != nil {
@@ -68,43 +67,18 @@ func thick(t *testing.T) {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			logs, _ := output(
-				"kubectl",
-				"-n",
-				"kube-system",
-				"logs",
-				"daemonset/kube-multus-ds",
-				"--all-containers",
-				"--tail=40",
-			)
+			logs, _ := output("kubectl", "-n", "kube-system", "logs", "daemonset/kube-multus-ds", "--all-containers",
+				"--tail=40")
 			t.Logf("%s\n%s", k(t, "-n", "kube-system", "describe", "pods"), logs)
 		}
-		k(
-			t,
-			"-n",
-			"kube-system",
-			"delete",
-			"daemonset/kube-multus-ds",
-			"configmap/multus-daemon-config",
-			"--cascade=foreground",
-			"--timeout=90s",
-		)
+		removed(t, "-n", "kube-system", "daemonset/kube-multus-ds", "configmap/multus-daemon-config",
+			"--cascade=foreground")
 		if err := errors.Join(os.Rename(away, conf), os.Remove(bridge)); err != nil {
 			t.Error(err)
 		}
 	})
 	apply(t, regexp.MustCompile(`ghcr\.io/\S+`).ReplaceAllString(manifest, "localhost/multus-thick:e2e"))
-	if out, err := output(
-		"kubectl",
-		"-n",
-		"kube-system",
-		"rollout",
-		"status",
-		"daemonset/kube-multus-ds",
-		"--timeout=120s",
-	); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	rolledOut(t, "kube-system", "kube-multus-ds")
 	until(t, "the runtime knows the shim", func() error {
 		return exec.Command("grep", "-q", "multus-shim", conf).Run()
 	})

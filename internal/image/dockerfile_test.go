@@ -70,15 +70,8 @@ func TestDockerfileBuilds(t *testing.T) {
 			copied = append(copied, p)
 		}
 	}
-	cmd := exec.Command(
-		"go",
-		"list",
-		"-deps",
-		"-f",
-		"{{if and .Module .Module.Main}}{{.Dir}}{{end}}",
-		"./cmd/fabric",
-		"./cmd/fabric-agent",
-	)
+	cmd := exec.Command("go", "list", "-deps", "-f", "{{if and .Module .Module.Main}}{{.Dir}}{{end}}", "./cmd/fabric",
+		"./cmd/fabric-agent")
 	cmd.Dir = root
 	out, err := cmd.Output()
 	if err != nil {
@@ -116,15 +109,11 @@ func TestDockerfileImage(t *testing.T) {
 		}
 	}
 	want := oci.Agent("amd64", "bin", "v1")
-	if e := commands[*instructions.EntrypointCommand](
-		image,
-	); len(e) != 1 ||
+	if e := commands[*instructions.EntrypointCommand](image); len(e) != 1 ||
 		!slices.Equal(e[0].CmdLine, want.Config.Entrypoint) {
 		t.Errorf("entrypoint %v, want %v", e, want.Config.Entrypoint)
 	}
-	if e := commands[*instructions.EnvCommand](
-		image,
-	); len(e) != 1 || len(e[0].Env) != 1 ||
+	if e := commands[*instructions.EnvCommand](image); len(e) != 1 || len(e[0].Env) != 1 ||
 		e[0].Env[0].String() != want.Config.Env[0] {
 		t.Errorf("environment %v, want %v", e, want.Config.Env)
 	}

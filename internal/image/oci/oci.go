@@ -102,10 +102,8 @@ func (i *Image) build() (v1.Image, error) {
 		return nil, err
 	}
 	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
-	image, err := mutate.Append(
-		base,
-		mutate.Addendum{Layer: layer, MediaType: types.OCILayer, History: v1.History{Created: epoch}},
-	)
+	image, err := mutate.Append(base,
+		mutate.Addendum{Layer: layer, MediaType: types.OCILayer, History: v1.History{Created: epoch}})
 	if err != nil {
 		return nil, err
 	}

@@ -104,10 +104,7 @@ func TestArchiveIsWhole(t *testing.T) {
 		}
 	}
 	var index descriptor
-	if err := json.Unmarshal(
-		files["index.json"],
-		&index,
-	); err != nil || len(index.Manifests) != 1 ||
+	if err := json.Unmarshal(files["index.json"], &index); err != nil || len(index.Manifests) != 1 ||
 		index.Manifests[0].Digest != digest {
 		t.Fatalf("%+v, %v", index, err)
 	}
@@ -118,11 +115,7 @@ func TestArchiveIsWhole(t *testing.T) {
 }
 
 func TestMissingBinary(t *testing.T) {
-	if _, err := oci.Write(
-		io.Discard,
-		"x:y",
-		oci.Agent("amd64", "/nowhere", "v1"),
-	); err == nil ||
+	if _, err := oci.Write(io.Discard, "x:y", oci.Agent("amd64", "/nowhere", "v1")); err == nil ||
 		!strings.Contains(err.Error(), "/nowhere/fabric") {
 		t.Errorf("%v", err)
 	}

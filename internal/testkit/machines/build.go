@@ -38,7 +38,8 @@ func (m *Machine) Done() *Machine {
 		panic(err)
 	}
 	m.FS[node.LiveFile] = &fstest.MapFile{Data: append(b, '\n'), Mode: 0o644}
-	for _, module := range []string{"ib_core", "ib_ipoib", "ib_uverbs", "mlx5_core", "mlx5_ib", "rdma_cm", "nvidia", "nvidia_peermem"} {
+	for _, module := range []string{"ib_core", "ib_ipoib", "ib_uverbs", "mlx5_core", "mlx5_ib", "rdma_cm", "nvidia",
+		"nvidia_peermem"} {
 		m.File("sys/module/"+module+"/initstate", "live")
 	}
 	m.File("etc/modprobe.d/ib_core.conf", "options ib_core netns_mode=0")
@@ -162,10 +163,8 @@ func (m *Machine) netdev(dir string, h *hca, master string) {
 	m.File(d+"/operstate", map[bool]string{true: "up", false: "down"}[h.state == active])
 	if h.layer == "InfiniBand" {
 		m.File(d+"/type", "32")
-		m.File(
-			d+"/address",
-			fmt.Sprintf("00:00:10:29:fe:80:00:00:00:00:00:00:a0:88:c2:03:00:fa:%02x:%02x", h.serial>>8, h.serial&255),
-		)
+		m.File(d+"/address",
+			fmt.Sprintf("00:00:10:29:fe:80:00:00:00:00:00:00:a0:88:c2:03:00:fa:%02x:%02x", h.serial>>8, h.serial&255))
 	} else {
 		m.File(d+"/type", "1")
 		m.File(d+"/mtu", "9000")
