@@ -64,7 +64,7 @@ test-lab: ## tests on real kernels with simulated HCAs (KERNELS, LAB_RUN=regexp)
 
 image: ## the agent's container image for amd64 and arm64, an OCI archive in build/ (IMAGE, VERSION)
 	@$(SETUP)
-	@scripts/image.sh '$(IMAGE)' '$(VERSION)'
+	@$(GO) run ./internal/image/build -name '$(IMAGE)' -version '$(VERSION)'
 
 e2e: ## a real Kubernetes: pods get their rails through kubelet, Multus and whereabouts (root; E2E_RUN=regexp)
 	@$(SETUP) test

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabric-cni/fabric-cni/internal/image/oci"
+	"github.com/fabric-cni/fabric-cni/internal/image"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 )
 
@@ -19,7 +19,7 @@ import (
 func deploy(t *testing.T) {
 	t.Helper()
 	archive, err := current.image("localhost/fabric-agent:latest",
-		oci.Agent("amd64", filepath.Join(current.run, "bin"), "e2e"))
+		image.Agent("amd64", filepath.Join(current.run, "bin"), "e2e"))
 	if err != nil {
 		t.Fatal(err)
 	}

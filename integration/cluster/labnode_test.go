@@ -10,14 +10,14 @@ import (
 	"time"
 
 	"github.com/fabric-cni/fabric-cni/integration/lab/guest"
-	"github.com/fabric-cni/fabric-cni/internal/image/oci"
+	"github.com/fabric-cni/fabric-cni/internal/image"
 )
 
 // images are the archives that nodes of the lab get.
 func images(t *testing.T) []string {
 	t.Helper()
 	agent, err := current.image("localhost/fabric-agent:latest",
-		oci.Agent("amd64", filepath.Join(current.run, "bin"), "e2e"))
+		image.Agent("amd64", filepath.Join(current.run, "bin"), "e2e"))
 	if err != nil {
 		t.Fatal(err)
 	}

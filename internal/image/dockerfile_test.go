@@ -1,10 +1,10 @@
-package main
+package image_test
 
 import (
 	"bytes"
+	"flag"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -14,64 +14,86 @@ import (
 	"github.com/moby/buildkit/frontend/dockerfile/instructions"
 	"github.com/moby/buildkit/frontend/dockerfile/parser"
 
-	"github.com/fabric-cni/fabric-cni/internal/image/oci"
+	"github.com/fabric-cni/fabric-cni/internal/image"
 )
+
+var update = flag.Bool("update", false, "write the Dockerfile and .dockerignore")
 
 const root = "../.."
 
-func read(t *testing.T, name string) []byte {
+func read(t *testing.T, name string) string {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(root, name))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return b
+	return string(b)
 }
 
-// stages has BuildKit's own parser read the Dockerfile.
-func stages(t *testing.T) (build, image instructions.Stage) {
-	t.Helper()
-	tree, err := parser.Parse(bytes.NewReader(read(t, "Dockerfile")))
+// The Dockerfile is the one that makes the image of make image, with the Go of go.mod.
+func TestDockerfile(t *testing.T) {
+	version := regexp.MustCompile(`(?m)^go (\S+)$`).FindStringSubmatch(read(t, "go.mod"))
+	if version == nil {
+		t.Fatal("go.mod names no Go version")
+	}
+	for name, want := range map[string]string{
+		"Dockerfile": image.Dockerfile(version[1]), ".dockerignore": image.Dockerignore(),
+	} {
+		if *update {
+			if err := os.WriteFile(filepath.Join(root, name), []byte(want), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := read(t, name); got != want {
+			t.Errorf("%s is\n%s\nwant (go test ./internal/image -update writes it)\n%s", name, got, want)
+		}
+	}
+}
+
+// BuildKit's own parser has nothing to say about the Dockerfile. What is copied is there, and is all that the programs
+// are made of.
+func TestDockerfileBuilds(t *testing.T) {
+	tree, err := parser.Parse(strings.NewReader(read(t, "Dockerfile")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, _, err := instructions.Parse(tree.AST, nil)
-	if err != nil || len(list) != 2 {
-		t.Fatalf("%d stages, %v", len(list), err)
+	stages, _, err := instructions.Parse(tree.AST, nil)
+	if err != nil || len(stages) != 2 {
+		t.Fatalf("%d stages, %v", len(stages), err)
 	}
 	for _, w := range tree.Warnings {
 		t.Errorf("line %v: %s", w.Location, w.Short)
 	}
-	return list[0], list[1]
-}
-
-// commands are those of a kind, in a stage.
-func commands[C instructions.Command](s instructions.Stage) (out []C) {
-	for _, c := range s.Commands {
-		if c, ok := c.(C); ok {
-			out = append(out, c)
-		}
-	}
-	return out
-}
-
-// What is copied is there, and is all that the programs are made of; Go is the one of go.mod.
-func TestDockerfileBuilds(t *testing.T) {
-	build, _ := stages(t)
 	var copied []string
-	for _, c := range commands[*instructions.CopyCommand](build) {
-		for _, p := range c.SourcePaths {
-			if _, err := os.Stat(filepath.Join(root, p)); err != nil {
-				t.Error(err)
-			}
-			if !bytes.Contains(read(t, ".dockerignore"), []byte("\n!"+p+"\n")) {
-				t.Errorf(".dockerignore keeps %s from the build", p)
-			}
-			copied = append(copied, p)
+	for _, c := range stages[0].Commands {
+		if c, ok := c.(*instructions.CopyCommand); ok {
+			copied = append(copied, c.SourcePaths...)
 		}
 	}
-	cmd := exec.Command("go", "list", "-deps", "-f", "{{if and .Module .Module.Main}}{{.Dir}}{{end}}", "./cmd/fabric",
-		"./cmd/fabric-agent")
+	for _, p := range copied {
+		if _, err := os.Stat(filepath.Join(root, p)); err != nil {
+			t.Error(err)
+		}
+	}
+	dirs := needed(t)
+	if len(dirs) < 10 {
+		t.Errorf("packages: %v", dirs)
+	}
+	for _, dir := range dirs {
+		if !slices.ContainsFunc(copied, func(c string) bool { return dir == c || strings.HasPrefix(dir, c+"/") }) {
+			t.Errorf("%s is needed and not copied", dir)
+		}
+	}
+}
+
+// needed are the directories of this module that the programs are made of.
+func needed(t *testing.T) (dirs []string) {
+	t.Helper()
+	args := []string{"list", "-deps", "-f", "{{if and .Module .Module.Main}}{{.Dir}}{{end}}"}
+	for _, p := range image.Programs {
+		args = append(args, "./cmd/"+p.Name)
+	}
+	cmd := exec.Command("go", args...)
 	cmd.Dir = root
 	out, err := cmd.Output()
 	if err != nil {
@@ -81,61 +103,30 @@ func TestDockerfileBuilds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dirs := strings.Fields(string(out))
-	if len(dirs) < 10 {
-		t.Errorf("packages: %v", dirs)
+	for _, dir := range bytes.Fields(out) {
+		dirs = append(dirs, strings.TrimPrefix(string(dir), top+"/"))
 	}
-	for _, dir := range dirs {
-		rel := strings.TrimPrefix(dir, top+"/")
-		if !slices.ContainsFunc(copied, func(c string) bool { return rel == c || strings.HasPrefix(rel, c+"/") }) {
-			t.Errorf("%s is needed and not copied", rel)
-		}
-	}
-	_, version, _ := strings.Cut(build.BaseName, ":")
-	if !bytes.Contains(read(t, "go.mod"), []byte("\ngo "+version+"\n")) {
-		t.Errorf("it builds with %s, go.mod wants another", build.BaseName)
-	}
+	return dirs
 }
 
-// The image is the one that make image writes: the same files, the same start.
-func TestDockerfileImage(t *testing.T) {
-	build, image := stages(t)
-	if image.BaseName != "scratch" {
-		t.Errorf("it is based on %s", image.BaseName)
-	}
-	for _, c := range commands[*instructions.CopyCommand](image) {
-		if c.From != build.Name || !slices.Equal(c.SourcePaths, []string{"/out/"}) || c.DestPath != "/" {
-			t.Errorf("%s", c)
+// What make build makes has the same flags.
+func TestMakefileFlags(t *testing.T) {
+	makefile := read(t, "Makefile")
+	value := func(name string) string {
+		m := regexp.MustCompile(`(?m)^` + name + ` *:= (.*)$`).FindStringSubmatch(makefile)
+		if m == nil {
+			t.Fatalf("the Makefile does not set %s", name)
 		}
+		return m[1]
 	}
-	want := oci.Agent("amd64", "bin", "v1")
-	if e := commands[*instructions.EntrypointCommand](image); len(e) != 1 ||
-		!slices.Equal(e[0].CmdLine, want.Config.Entrypoint) {
-		t.Errorf("entrypoint %v, want %v", e, want.Config.Entrypoint)
-	}
-	if e := commands[*instructions.EnvCommand](image); len(e) != 1 || len(e[0].Env) != 1 ||
-		e[0].Env[0].String() != want.Config.Env[0] {
-		t.Errorf("environment %v, want %v", e, want.Config.Env)
-	}
-	var run strings.Builder
-	for _, c := range commands[*instructions.RunCommand](build) {
-		run.WriteString(strings.Join(c.CmdLine, " ") + "\n")
-	}
-	for _, f := range want.Files {
-		wanted := regexp.QuoteMeta("/out" + f.Path)
-		if f.Source != "" {
-			wanted = "(?m)-o /out" + path.Dir(f.Path) + `/( \./cmd/[a-z-]+)* \./cmd/` + path.Base(f.Path) + `(\s|$)`
+	all := value("LDFLAGS")
+	for _, p := range image.Programs {
+		want := all
+		if p.OneShot {
+			want += " " + value("ONESHOT")
 		}
-		if !regexp.MustCompile(wanted).MatchString(run.String()) {
-			t.Errorf("%s is not made: no %q in\n%s", f.Path, wanted, run.String())
-		}
-	}
-	for _, flags := range strings.Split(string(read(t, "scripts/image.sh")), "\n") {
-		if _, rest, ok := strings.Cut(flags, "-ldflags \""); ok {
-			f, _, _ := strings.Cut(rest, "\"")
-			if f = strings.ReplaceAll(f, "$version", "$VERSION"); !strings.Contains(run.String(), f+`"`) {
-				t.Errorf("the programs are built with other flags than %s", f)
-			}
+		if got := p.BuildArgs("$(VERSION)", "bin"); !slices.Contains(got, want) {
+			t.Errorf("%s is built with %v, make build uses %s", p.Name, got, want)
 		}
 	}
 }

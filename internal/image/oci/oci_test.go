@@ -17,16 +17,27 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/image/oci"
 )
 
-// image is the agent's, of two files.
+// of returns an image with every kind of file.
+func of(arch, dir string) oci.Image {
+	return oci.Image{
+		Architecture: arch,
+		Config:       oci.Config{Entrypoint: []string{"/bin/b"}, Labels: map[string]string{"version": "v1"}},
+		Files: []oci.File{
+			{Path: "/run"}, {Path: "/bin"}, {Path: "/bin/a", Source: filepath.Join(dir, "a")},
+			{Path: "/bin/b", Source: filepath.Join(dir, "b")}, {Path: "/bin/c", Link: "b"}, {Path: "/d", Data: []byte("d")},
+		},
+	}
+}
+
 func image(t *testing.T, arch, content string) oci.Image {
 	t.Helper()
 	dir := t.TempDir()
-	for _, name := range []string{"fabric", "fabric-agent", "fabricctl"} {
+	for _, name := range []string{"a", "b"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content+name), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return oci.Agent(arch, dir, "v1")
+	return of(arch, dir)
 }
 
 func write(t *testing.T, images ...oci.Image) (string, []byte) {
@@ -115,8 +126,8 @@ func TestArchiveIsWhole(t *testing.T) {
 }
 
 func TestMissingBinary(t *testing.T) {
-	if _, err := oci.Write(io.Discard, "x:y", oci.Agent("amd64", "/nowhere", "v1")); err == nil ||
-		!strings.Contains(err.Error(), "/nowhere/fabric") {
+	_, err := oci.Write(io.Discard, "x:y", of("amd64", "/nowhere"))
+	if err == nil || !strings.Contains(err.Error(), "/nowhere/a") {
 		t.Errorf("%v", err)
 	}
 }

@@ -1,65 +1,16 @@
-// Command image writes the agent's container image as an OCI archive, without Docker: make image. The same binaries
-// give the same digest.
 package main
 
 import (
 	"debug/buildinfo"
 	"encoding/json"
-	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"github.com/fabric-cni/fabric-cni/internal/image/oci"
 )
 
-func main() {
-	name := flag.String("name", "fabric-agent:latest", "name of the image")
-	out := flag.String("o", "fabric-agent.oci.tar", "archive to write; beside it an SBOM, .spdx.json")
-	version := flag.String("version", "", "version label")
-	flag.Parse()
-	if err := run(*name, *out, *version, flag.Args()); err != nil {
-		fmt.Fprintln(os.Stderr, "image:", err)
-		os.Exit(1)
-	}
-}
-
-// run takes ARCHITECTURE=DIRECTORY arguments, each directory with the binaries.
-func run(name, out, version string, platforms []string) error {
-	var images []oci.Image
-	var binaries []string
-	for _, p := range platforms {
-		arch, dir, ok := strings.Cut(p, "=")
-		if !ok {
-			return fmt.Errorf("%q: want ARCHITECTURE=DIRECTORY", p)
-		}
-		i := oci.Agent(arch, dir, version)
-		images = append(images, i)
-		for _, f := range i.Files {
-			if f.Source != "" {
-				binaries = append(binaries, f.Source)
-			}
-		}
-	}
-	f, err := os.Create(out)
-	if err != nil {
-		return err
-	}
-	digest, err := oci.Write(f, name, images...)
-	if err := errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err := sbom(strings.TrimSuffix(out, ".tar")+".spdx.json", name, digest, binaries); err != nil {
-		return err
-	}
-	fmt.Printf("%s: %s %s\n", out, name, digest)
-	return nil
-}
-
-// sbom lists the modules in the binaries (SPDX 2.3), as the binaries themselves tell them.
+// sbom lists the modules in the binaries (SPDX 2.3), as the binaries themselves list them.
 func sbom(file, name, digest string, binaries []string) error {
 	type pkg struct {
 		ID       string `json:"SPDXID"`
@@ -101,7 +52,7 @@ func sbom(file, name, digest string, binaries []string) error {
 		"packages":          list,
 		"creationInfo": map[string]any{
 			"created":  "1970-01-01T00:00:00Z",
-			"creators": []string{"Tool: fabric-cni/scripts/image"},
+			"creators": []string{"Tool: fabric-cni/internal/image/build"},
 		},
 	}, "", " ")
 	if err != nil {
