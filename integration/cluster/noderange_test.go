@@ -40,7 +40,6 @@ func TestNodeRanges(t *testing.T) {
 	if strings.Contains(y, "config") {
 		t.Errorf("the definition has a configuration, so Multus would not look at the node's: %s", y)
 	}
-	s.event("n1", "IPAMMissing", "lacks the IPAM plugin host-local") // of these directories
 	second := s.part("n2")
 	s.stop["n2"]()
 	if err := os.RemoveAll(filepath.Join(s.dir, "n2")); err != nil {

@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/fabric-cni/fabric-cni/internal/agent/cluster"
@@ -23,7 +20,6 @@ import (
 type networkReconciler struct {
 	cluster *cluster.Client // nil: no definitions
 	confDir string          // Multus's; empty: no files
-	binDir  string          // where the IPAM plugins are
 	ipamDir string          // where host-local keeps the addresses of this node's ranges
 	store   journal.Store
 	ranges  *rangeReconciler
@@ -38,7 +34,7 @@ func (r *networkReconciler) reconcile(ctx context.Context, v *view) {
 	files := map[string][]byte{}
 	for i := range v.fabrics {
 		f := &v.fabrics[i]
-		if b := r.config(f, v.assigned[f.Name], v.conditions); b != nil {
+		if b := r.config(f, v.assigned[f.Name]); b != nil {
 			files[f.Name] = b
 		}
 		if err := r.publish(ctx, f); err != nil {
@@ -49,7 +45,7 @@ func (r *networkReconciler) reconcile(ctx context.Context, v *view) {
 }
 
 // config returns the fabric's configuration for this node; nil: it has none of its own, or cannot have one now.
-func (r *networkReconciler) config(f *settings.Fabric, devices []survey.Device, conditions *condition.Set) []byte {
+func (r *networkReconciler) config(f *settings.Fabric, devices []survey.Device) []byte {
 	if !network.Configurable(f, devices) {
 		return nil
 	}
@@ -60,10 +56,6 @@ func (r *networkReconciler) config(f *settings.Fabric, devices []survey.Device, 
 			return nil
 		}
 		here.First, here.Last = n.bounds()
-		if _, err := os.Stat(filepath.Join(r.binDir, "host-local")); errors.Is(err, fs.ErrNotExist) {
-			conditions.Fail(condition.IPAMAvailable, condition.Node, "fabric %s has nodeRanges, and %s lacks the "+
-				"IPAM plugin host-local: install the reference CNI plugins", f.Name, r.binDir)
-		}
 	}
 	b, err := network.Config(f, here)
 	if err != nil {

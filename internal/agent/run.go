@@ -150,7 +150,7 @@ func newReconciler(
 		},
 		ranges: ranges,
 		networks: networkReconciler{
-			cluster: client, confDir: o.ConfDir, binDir: o.BinDir, ipamDir: ipamDir, store: o.store(), ranges: ranges,
+			cluster: client, confDir: o.ConfDir, ipamDir: ipamDir, store: o.store(), ranges: ranges,
 			log: log, now: time.Now, published: published,
 		},
 		devices: deviceReconciler{plugins: plugins, metrics: m, saved: saved, log: log},

@@ -17,8 +17,6 @@ var (
 	FabricUsed = Type{Name: "FabricUsed", Reason: "FabricUnused", Event: true}
 	// PortActive says that a device of a fabric carries traffic.
 	PortActive = Type{Name: "PortActive", Reason: "PortDown", Event: true}
-	// IPAMAvailable says that the IPAM plugin of a node's own configuration is installed.
-	IPAMAvailable = Type{Name: "IPAMAvailable", Reason: "IPAMMissing", Event: true}
 	// NetworkPublished says that a fabric's NetworkAttachmentDefinition is as the settings have it.
 	NetworkPublished = Type{Name: "NetworkPublished", Reason: "NetworkConflict", Event: true}
 	// NodeRangeAllocated says that this node has addresses of its own in a fabric with nodeRanges.
