@@ -8,6 +8,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/agent/deviceplugin"
 	"github.com/fabric-cni/fabric-cni/internal/agent/metrics"
 	"github.com/fabric-cni/fabric-cni/internal/agent/network"
+	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
 	"github.com/fabric-cni/fabric-cni/internal/topology"
 )
 
@@ -54,6 +55,16 @@ func reportUnused(discovered []topology.Fabric, v *view) {
 	for i := range discovered {
 		if text := network.Unused(&discovered[i], v.assigned); text != "" {
 			v.conditions.Fail(condition.FabricUsed, condition.Fabric(discovered[i].Name), "%s", text)
+		}
+	}
+}
+
+// reportUnmatched adds a condition for each fabric of the settings that has no device here, although the node has some.
+func reportUnmatched(devices []survey.Device, v *view) {
+	for i := range v.fabrics {
+		f := &v.fabrics[i]
+		if text := network.Unmatched(f, devices, v.assigned); text != "" {
+			v.conditions.Fail(condition.FabricMatched, condition.Fabric(f.Name), "fabric %s %s", f.Name, text)
 		}
 	}
 }

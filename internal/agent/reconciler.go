@@ -71,6 +71,7 @@ func (r *reconciler) reconcile(ctx context.Context) {
 	v := &view{fabrics, network.Assign(fabrics, devices, r.saved.Devices), conditions}
 
 	reportUnused(discovered, v)
+	reportUnmatched(devices, v)
 	r.ranges.reconcile(ctx, v)
 	r.networks.reconcile(ctx, v) // before kubelet hands out devices for them
 	r.devices.reconcile(ctx, v)

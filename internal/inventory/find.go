@@ -107,11 +107,21 @@ func (r *Reader) byPath(p string) (*Device, error) {
 }
 
 func (r *Reader) byRDMA(name string) (*Device, error) {
-	a, ok := r.addressOf(path.Join("class/infiniband", name, "device"))
-	if !ok {
-		return nil, fmt.Errorf("find RDMA device %s: %w", name, fs.ErrNotExist)
+	a, err := r.HCAAddress(name)
+	if err != nil {
+		return nil, err
 	}
 	return r.At(a)
+}
+
+// HCAAddress returns the bus address of an RDMA device. It returns fs.ErrNotExist when there is none of that name, or
+// when it has no hardware, like those of rxe and siw.
+func (r *Reader) HCAAddress(name string) (device.Address, error) {
+	a, ok := r.addressOf(path.Join("class/infiniband", name, "device"))
+	if !ok {
+		return a, fmt.Errorf("find RDMA device %s: %w", name, fs.ErrNotExist)
+	}
+	return a, nil
 }
 
 // byGUID matches a node GUID or a port GUID.

@@ -54,6 +54,20 @@ func (e *Entry) Alive(w Witness) (bool, error) {
 	return false, nil
 }
 
+// OpenNetns opens the network namespace of the attachment at its path. It returns fs.ErrNotExist when the namespace is
+// not there, also when another pod's namespace has its path by now. The caller closes it.
+func (e *Entry) OpenNetns() (*netns.NS, error) {
+	ns, err := netns.Open(e.NetnsPath)
+	if err != nil {
+		return nil, err
+	}
+	if ns.ID != e.Netns {
+		ns.Close()
+		return nil, fmt.Errorf("network namespace %s is another one by now: %w", e.NetnsPath, fs.ErrNotExist)
+	}
+	return ns, nil
+}
+
 // BeforeBoot reports whether the entry was written before the boot with this ID. An ID that is not known, here or in
 // the entry, says nothing.
 func (e *Entry) BeforeBoot(id string) bool { return id != "" && e.BootID != "" && e.BootID != id }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/fabric-cni/fabric-cni/internal/netns"
@@ -66,6 +67,23 @@ type Entry struct {
 	Tries    int             `json:"tries,omitempty"`    // DELs that returned the device but restored only a part
 
 	unknown *extra // what a newer version has written beside all this
+}
+
+// Pod is namespace/name of the pod, from the CNI_ARGS of kubelet's runtimes. It is empty if the runtime did not pass them.
+func (e *Entry) Pod() string {
+	var space, name string
+	for pair := range strings.SplitSeq(e.Args, ";") {
+		switch k, v, _ := strings.Cut(pair, "="); k {
+		case "K8S_POD_NAMESPACE":
+			space = v
+		case "K8S_POD_NAME":
+			name = v
+		}
+	}
+	if name == "" {
+		return ""
+	}
+	return space + "/" + name
 }
 
 // VF is what an attachment does to a virtual function.

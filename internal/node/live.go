@@ -14,7 +14,6 @@ import (
 
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/link"
-	"github.com/fabric-cni/fabric-cni/internal/netns"
 	"github.com/fabric-cni/fabric-cni/internal/rdma"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
@@ -91,14 +90,11 @@ func portsInPod(e *journal.Entry) (ports []Port) {
 	if !e.MoveRDMA || e.HCA == nil {
 		return nil
 	}
-	ns, err := netns.Open(e.NetnsPath)
+	ns, err := e.OpenNetns()
 	if err != nil {
 		return nil
 	}
 	defer ns.Close()
-	if ns.ID != e.Netns {
-		return nil
-	}
 	_ = ns.DoWithSys(func(sys fs.FS) error { // without the right to mount a sysfs the journal has to do
 		var problems []string
 		t := tree{sys, &problems}
@@ -161,7 +157,7 @@ func (l *Live) mode() error {
 }
 
 func attachment(e *journal.Entry) Attachment {
-	a := Attachment{Container: e.ContainerID, IfName: e.IfName, Pod: podOf(e.Args), Network: e.Network, Kind: e.Kind,
+	a := Attachment{Container: e.ContainerID, IfName: e.IfName, Pod: e.Pod(), Network: e.Network, Kind: e.Kind,
 		Netns: e.NetnsPath, Claim: e.Claim, Address: e.Address, PCI: e.PCI, MoveRDMA: e.MoveRDMA, HCA: e.HCA}
 	if e.Netdev != nil && e.Kind == journal.KindDevice {
 		a.Netdev = e.Netdev.Name
@@ -170,23 +166,6 @@ func attachment(e *journal.Entry) Attachment {
 		a.Netdev = e.Child.Master
 	}
 	return a
-}
-
-// podOf is namespace/name from CNI_ARGS as kubelet's runtimes pass it.
-func podOf(args string) string {
-	var ns, name string
-	for pair := range strings.SplitSeq(args, ";") {
-		switch k, v, _ := strings.Cut(pair, "="); k {
-		case "K8S_POD_NAMESPACE":
-			ns = v
-		case "K8S_POD_NAME":
-			name = v
-		}
-	}
-	if name == "" {
-		return ""
-	}
-	return ns + "/" + name
 }
 
 // Open reads a recorded tree, or the running machine if root is the root directory and has no LiveFile.

@@ -50,19 +50,19 @@ type HCA struct {
 
 // Port is one port of an HCA.
 type Port struct {
-	Number    uint32           `json:"number"`
-	LinkLayer device.LinkLayer `json:"linkLayer,omitempty"`
-	State     string           `json:"state"`
-	Phys      string           `json:"phys"`
-	RateGb    float64          `json:"rateGb,omitempty"` // Gb/s
-	Rate      string           `json:"rate,omitempty"`   // as the kernel says it: 100 Gb/sec (4X EDR)
-	LID       uint16           `json:"lid,omitempty"`
-	SMLID     uint16           `json:"smLID,omitempty"`
-	GUID      device.GUID      `json:"guid,omitzero"`
-	Prefix    string           `json:"subnetPrefix,omitempty"`
-	PKeys     []string         `json:"pkeys,omitempty"`
-	GIDs      []GID            `json:"gids,omitempty"`
-	Netdev    string           `json:"netdev,omitempty"`
+	Number    uint32              `json:"number"`
+	LinkLayer device.LinkLayer    `json:"linkLayer,omitempty"`
+	State     string              `json:"state"`
+	Phys      string              `json:"phys"`
+	RateGb    float64             `json:"rateGb,omitempty"` // Gb/s
+	Rate      string              `json:"rate,omitempty"`   // as the kernel says it: 100 Gb/sec (4X EDR)
+	LID       uint16              `json:"lid,omitempty"`
+	SMLID     uint16              `json:"smLID,omitempty"`
+	GUID      device.GUID         `json:"guid,omitzero"`
+	Prefix    device.SubnetPrefix `json:"subnetPrefix,omitzero"`
+	PKeys     []string            `json:"pkeys,omitempty"`
+	GIDs      []GID               `json:"gids,omitempty"`
+	Netdev    string              `json:"netdev,omitempty"`
 }
 
 // GID is one used entry of a port's GID table.

@@ -14,12 +14,10 @@ import (
 // port reads one port. Formats: Documentation/ABI/stable/sysfs-class-infiniband of the kernel.
 func (t tree) port(dir, number string) Port {
 	n, _ := strconv.ParseUint(number, 10, 32)
-	p := Port{Number: uint32(n), LinkLayer: device.LinkLayer(t.text(dir, "link_layer")), Rate: t.text(dir, "rate")}
+	p := Port{Number: uint32(n), LinkLayer: device.LinkLayer(t.text(dir, "link_layer")), Prefix: t.prefix(dir)}
+	p.RateGb, p.Rate = t.rate(dir)
 	p.State = device.PortState(leading(t.text(dir, "state"))).String()
 	p.Phys = device.PhysState(leading(t.text(dir, "phys_state"))).String()
-	if gb, _, ok := strings.Cut(p.Rate, " "); ok {
-		p.RateGb, _ = strconv.ParseFloat(gb, 64)
-	}
 	p.LID, p.SMLID = lid(t.text(dir, "lid")), lid(t.text(dir, "sm_lid"))
 	p.gids(t, dir)
 	for _, name := range numeric(t.names(path.Join(dir, "pkeys"))) {
@@ -33,9 +31,8 @@ func (t tree) port(dir, number string) Port {
 // gids reads the used entries of the GID table. Of an InfiniBand port entry 0 is the subnet prefix and the port GUID.
 func (p *Port) gids(t tree, dir string) {
 	for _, name := range numeric(t.names(path.Join(dir, "gids"))) {
-		text := t.text(dir, "gids", name)
-		a, err := netip.ParseAddr(text)
-		if err != nil || a == netip.IPv6Unspecified() {
+		a, ok := gidOf(t.text(dir, "gids", name))
+		if !ok {
 			continue
 		}
 		index, _ := strconv.Atoi(name)
@@ -61,9 +58,14 @@ func (p *Port) gids(t tree, dir string) {
 	}
 }
 
+// gidOf reads an entry of a GID table, and reports whether the entry is used.
+func gidOf(text string) (netip.Addr, bool) {
+	a, err := netip.ParseAddr(text)
+	return a, err == nil && a != netip.IPv6Unspecified()
+}
+
 func (p *Port) add(g GID, b [16]byte) {
 	if g.Index == 0 {
-		p.Prefix = netip.AddrFrom16([16]byte(append(append([]byte{}, b[:8]...), make([]byte, 8)...))).String()
 		p.GUID, _ = device.ParseGUID(hexOf(b[8:]))
 	}
 	if [8]byte(b[8:]) != [8]byte{} {

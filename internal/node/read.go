@@ -90,7 +90,7 @@ func (t tree) hardware(h *HCA, dir string) {
 	}
 	switch {
 	case h.PCI == "": // a platform device
-		h.Driver, h.NUMA = t.target(path.Join(dir, "driver")), t.number(-1, dir, "numa_node")
+		h.Driver, h.NUMA = t.target(path.Join(dir, "driver")), t.numa(dir)
 		return
 	case h.Address.Bus == "auxiliary":
 		h.Kind, h.Parent = "SF", h.PCI
@@ -100,7 +100,7 @@ func (t tree) hardware(h *HCA, dir string) {
 		}
 	}
 	h.Driver = t.target(path.Join(pci, "driver"))
-	h.NUMA = t.number(-1, pci, "numa_node")
+	h.NUMA = t.numa(dir, pci)
 	h.ID = strings.TrimPrefix(t.text(pci, "vendor"), "0x") + ":" + strings.TrimPrefix(t.text(pci, "device"), "0x")
 	h.Model = models[h.ID]
 	h.VFs, h.MaxVFs = t.number(0, pci, "sriov_numvfs"), t.number(0, pci, "sriov_totalvfs")
@@ -192,7 +192,7 @@ func (t tree) gpus() (out []GPU) {
 			continue
 		}
 		g := GPU{Index: len(out), PCI: addr, ID: vendor + ":" + strings.TrimPrefix(t.text(dir, "device"), "0x"),
-			NUMA: t.number(-1, dir, "numa_node"), Path: chain(dir)}
+			NUMA: t.numa(dir), Path: chain(dir)}
 		g.Model = models[g.ID]
 		out = append(out, g)
 	}

@@ -15,7 +15,7 @@ import (
 type key struct {
 	layer  device.LinkLayer
 	rate   float64
-	prefix string
+	prefix device.SubnetPrefix
 	sm     uint16
 }
 
@@ -156,7 +156,7 @@ func why(k key, all []key, names []string) string {
 		}
 		var differ []string
 		if o.prefix != k.prefix {
-			differ = append(differ, "subnet prefix "+o.prefix)
+			differ = append(differ, "subnet prefix "+o.prefix.String())
 		}
 		if o.sm != k.sm {
 			differ = append(differ, "subnet manager at LID "+strconv.Itoa(int(o.sm)))

@@ -25,7 +25,7 @@ func ib(node, hca, pci string, rate float64, lid, sm uint16) Port {
 		State:     device.PortActive,
 		Phys:      device.PhysLinkUp,
 		RateGb:    rate,
-		Prefix:    "fe80::",
+		Prefix:    device.DefaultSubnetPrefix,
 		LID:       lid,
 		SMLID:     sm,
 	}

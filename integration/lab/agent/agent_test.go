@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,6 +22,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/agent/settings"
 	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/internal/policy"
 )
 
 func TestMain(m *testing.M) { guest.Main(m) }
@@ -32,7 +34,7 @@ func attach(pod *guest.Pod, command, device string) guest.Call {
 
 func look(t *testing.T) map[string]survey.Device {
 	t.Helper()
-	list, err := survey.System().Read()
+	list, err := system().Read()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,6 +43,11 @@ func look(t *testing.T) map[string]survey.Device {
 		out[d.HCA.Name] = d
 	}
 	return out
+}
+
+// system is the guest.
+func system() survey.Node {
+	return survey.Node{Sys: os.DirFS("/sys"), Store: journal.Store{Dir: journal.DefaultDir}, Policy: policy.DefaultPath}
 }
 
 func TestAgentSurvey(t *testing.T) {
@@ -83,7 +90,7 @@ func TestAgentSurvey(t *testing.T) {
 	}
 	if in.Prefix != before["mlx5_0"].Prefix || in.RateGb != before["mlx5_0"].RateGb || in.RateGb == 0 {
 		t.Errorf(
-			"in the pod prefix %q and rate %v, on the host %q and %v",
+			"in the pod prefix %v and rate %v, on the host %v and %v",
 			in.Prefix,
 			in.RateGb,
 			before["mlx5_0"].Prefix,
@@ -150,7 +157,7 @@ func TestAgentMetrics(t *testing.T) {
 	pod := guest.NewPod(t, "pod")
 	attach(pod, "ADD", "ibs112").Must(t)
 	r := prometheus.NewRegistry()
-	if _, err := metrics.New(r, survey.System(), slog.New(slog.NewTextHandler(t.Output(), nil))); err != nil {
+	if _, err := metrics.New(r, system(), slog.New(slog.NewTextHandler(t.Output(), nil))); err != nil {
 		t.Fatal(err)
 	}
 	families, err := r.Gather()

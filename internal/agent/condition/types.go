@@ -15,6 +15,8 @@ var (
 	SettingsAccepted = Type{Name: "SettingsAccepted", Reason: "SettingsRefused", Event: true}
 	// FabricUsed says that pods can ask for all ports of a discovered fabric.
 	FabricUsed = Type{Name: "FabricUsed", Reason: "FabricUnused", Event: true}
+	// FabricMatched says that a fabric of the settings has devices on a node that has any.
+	FabricMatched = Type{Name: "FabricMatched", Reason: "FabricUnmatched", Event: true}
 	// PortActive says that a device of a fabric carries traffic.
 	PortActive = Type{Name: "PortActive", Reason: "PortDown", Event: true}
 	// NetworkPublished says that a fabric's NetworkAttachmentDefinition is as the settings have it.

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
-	"path"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -17,61 +15,6 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 )
-
-// Assign gives each device to the first fabric that it fits, and returns the devices by fabric name. A device that the
-// node policy keeps on the host is in none. before maps a device id to the device's fabric at an earlier look: a port
-// that is down reports neither its rate nor its prefix, so its device stays in its fabric, as an unhealthy one.
-func Assign(fabrics []settings.Fabric, devices []survey.Device, before map[string]string) map[string][]survey.Device {
-	out := map[string][]survey.Device{}
-	for _, d := range devices {
-		if d.Refused != nil {
-			continue
-		}
-		was := func(f settings.Fabric) bool { return !d.Active() && f.Name == before[d.ID] && named(&f.Match, &d) }
-		i := slices.IndexFunc(fabrics, was)
-		if i < 0 {
-			i = slices.IndexFunc(fabrics, func(f settings.Fabric) bool { return fits(&f, &d) })
-		}
-		if i >= 0 {
-			out[fabrics[i].Name] = append(out[fabrics[i].Name], d)
-		}
-	}
-	return out
-}
-
-// fits returns whether a device has everything that the match names. The prefix and rate of a device in a pod may be
-// unknown: then the rest decides.
-func fits(f *settings.Fabric, d *survey.Device) bool {
-	m := f.Match
-	if m.IsZero() {
-		return d.Fabric == f.Name
-	}
-	if m.SubnetPrefix != "" && d.Prefix != m.SubnetPrefix && (d.Prefix != "" || !d.InPod()) {
-		return false
-	}
-	if m.RateGb != 0 && d.RateGb != m.RateGb && (d.RateGb != 0 || !d.InPod()) {
-		return false
-	}
-	return named(&m, d)
-}
-
-// named returns whether link layer and names fit. They do not depend on the state of the port.
-func named(m *settings.Match, d *survey.Device) bool {
-	if m.LinkLayer != "" && m.LinkLayer != string(d.LinkLayer()) {
-		return false
-	}
-	if len(m.Devices) == 0 {
-		return true
-	}
-	for _, pattern := range m.Devices {
-		for _, name := range d.Names() {
-			if ok, err := path.Match(pattern, name); ok && err == nil {
-				return true
-			}
-		}
-	}
-	return false
-}
 
 // Units are what kubelet may hand out of a fabric: the devices, or the shares of each.
 func Units(f *settings.Fabric, devices []survey.Device) (out []deviceplugin.Unit) {

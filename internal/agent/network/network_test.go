@@ -28,7 +28,7 @@ func hca(pci, name, netdev string, state device.PortState) survey.Device {
 		AdminUp: true,
 		NUMA:    1,
 		RateGb:  200,
-		Prefix:  "fe80:0000:0000:0000",
+		Prefix:  device.DefaultSubnetPrefix,
 		Files:   []string{"/dev/infiniband/uverbs0"},
 		HCA: device.HCA{
 			Name:  name,
@@ -60,7 +60,7 @@ func node() []survey.Device {
 
 func TestAssign(t *testing.T) {
 	inPod := hca("0000:d8:00.0", "mlx5_5", "ibs114", device.PortActive)
-	inPod.Holder, inPod.RateGb, inPod.Prefix = &journal.Entry{MoveRDMA: true}, 0, ""
+	inPod.Holder, inPod.RateGb, inPod.Prefix = &journal.Entry{MoveRDMA: true}, 0, 0
 	devices := append(node(), inPod)
 	for name, tt := range map[string]struct {
 		match settings.Match
@@ -72,7 +72,7 @@ func TestAssign(t *testing.T) {
 		"names":   {settings.Match{Devices: []string{"ibs1?0", "mlx5_4"}}, "mlx5_3 mlx5_4"},
 		"address": {settings.Match{Devices: []string{"0000:5e:*"}}, "mlx5_3"},
 		"both":    {settings.Match{Devices: []string{"ibs*"}, RateGb: 100}, "mlx5_4 mlx5_5"},
-		"prefix":  {settings.Match{SubnetPrefix: "fe80:0000:0000:0001"}, "mlx5_5"},
+		"prefix":  {settings.Match{SubnetPrefix: device.DefaultSubnetPrefix + 1}, "mlx5_5"},
 	} {
 		got := network.Assign(
 			[]settings.Fabric{
@@ -114,7 +114,7 @@ func TestAssignDown(t *testing.T) {
 		"it is up, and really new": {device.PortActive, "fast", "slow"},
 	} {
 		d := hca("0000:3b:00.0", "mlx5_0", "ibs108", tt.state)
-		d.RateGb, d.Prefix = 10, ""
+		d.RateGb, d.Prefix = 10, 0
 		if got := network.Assign(
 			fabrics,
 			[]survey.Device{d},

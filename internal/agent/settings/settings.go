@@ -7,12 +7,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path"
+	"regexp"
 	"strings"
 
 	"sigs.k8s.io/yaml"
-
-	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
 // Settings is the whole file.
@@ -45,20 +43,6 @@ const (
 	Shared    Mode = "shared"
 )
 
-// Match picks a node's HCAs. What is empty does not count; all that is not must fit. One that is empty as a whole
-// leaves it to discovery: the HCAs of the fabric that is found under that name.
-type Match struct {
-	LinkLayer    string   `json:"linkLayer"`    // "InfiniBand", "Ethernet"
-	SubnetPrefix string   `json:"subnetPrefix"` // upper half of GID 0: fe80:0000:0000:0000
-	RateGb       float64  `json:"rateGb"`       // Gb/s of port 1
-	Devices      []string `json:"devices"`      // patterns: PCI address, RDMA device, netdev or altname
-}
-
-// IsZero tells that discovery decides.
-func (m *Match) IsZero() bool {
-	return m.LinkLayer == "" && m.SubnetPrefix == "" && m.RateGb == 0 && len(m.Devices) == 0
-}
-
 // ResourcePrefix is the domain of the resources.
 const ResourcePrefix = "fabric.dev/"
 
@@ -67,6 +51,9 @@ func (f *Fabric) Resource() string { return ResourcePrefix + f.Name }
 
 // Definition is the namespace/name of the fabric's NetworkAttachmentDefinition.
 func (f *Fabric) Definition() string { return f.Namespace + "/" + f.Name }
+
+// barePrefix finds a subnet prefix that ends like a key of YAML, as fabricctl discover prints it.
+var barePrefix = regexp.MustCompile(`(?m)subnetPrefix:[ \t]+([0-9A-Fa-f:]*::)[ \t\r]*(?:#.*)?$`)
 
 // Load reads the file. Without a file there are no fabrics: the agent still installs and repairs.
 func Load(file string) (*Settings, error) {
@@ -89,7 +76,12 @@ func Load(file string) (*Settings, error) {
 func Parse(b []byte) (*Settings, error) {
 	s := &Settings{}
 	if err := yaml.UnmarshalStrict(b, s); err != nil {
-		return nil, errors.New(strings.TrimPrefix(err.Error(), "error unmarshaling JSON: while decoding JSON: json: "))
+		text := strings.TrimPrefix(err.Error(), "error unmarshaling JSON: while decoding JSON: ")
+		text = strings.TrimPrefix(text, "json: ")
+		if bare := barePrefix.FindSubmatch(b); bare != nil {
+			text += fmt.Sprintf("; YAML wants quotes around a value that ends with a colon: subnetPrefix: %q", bare[1])
+		}
+		return nil, errors.New(text)
 	}
 	seen := map[string]bool{}
 	for i := range s.Fabrics {
@@ -129,19 +121,7 @@ func (f *Fabric) complete() error {
 	return f.Match.check()
 }
 
-func (m *Match) check() error {
-	if l := device.LinkLayer(m.LinkLayer); l != "" && l != device.InfiniBand && l != device.Ethernet {
-		return fmt.Errorf("match.linkLayer %q: want InfiniBand or Ethernet", m.LinkLayer)
-	}
-	for _, p := range m.Devices {
-		if _, err := path.Match(p, ""); err != nil {
-			return fmt.Errorf("match.devices: pattern %q: %w", p, err)
-		}
-	}
-	return nil
-}
-
-// isLabel returns whether a name can be that of a Kubernetes object, a resource, a file and a CNI network.
+// isLabel reports whether a name fits a Kubernetes object, a resource, a file and a CNI network.
 func isLabel(s string) bool {
 	ok := len(s) > 0 && len(s) <= 50 && s[0] != '-' && s[len(s)-1] != '-'
 	for _, c := range s {

@@ -10,18 +10,17 @@ import (
 
 	"github.com/fabric-cni/fabric-cni/internal/inventory"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
-	"github.com/fabric-cni/fabric-cni/internal/netns"
 	"github.com/fabric-cni/fabric-cni/internal/rdma"
 )
 
 // hold marks the device that an attachment has, and adds it if it is not on the host.
-func (n Node) hold(list []Device, e *journal.Entry, r *inventory.Reader) []Device {
+func (n Node) hold(list []Device, e *journal.Entry, r *inventory.Reader) ([]Device, error) {
 	if e.HCA == nil || e.Kind == journal.KindIPoIB {
-		return list
+		return list, nil
 	}
 	owner, ok, err := n.Store.Owner(e.Claim)
 	if err != nil || !ok || owner != e.Key { // a late entry: the device is home, or another attachment's
-		return list
+		return list, err
 	}
 	address := e.HCA.Address
 	if address.IsZero() {
@@ -29,18 +28,20 @@ func (n Node) hold(list []Device, e *journal.Entry, r *inventory.Reader) []Devic
 	}
 	if i := slices.IndexFunc(list, func(d Device) bool { return d.Address == address }); i >= 0 {
 		list[i].Holder = e
-		return list
+		return list, nil
 	}
 	if !r.Present(address) { // pulled out while the pod had it
-		return list
+		return list, nil
 	}
 	d := Device{Address: address, HCA: *e.HCA, Holder: e}
 	d.HCA.Ports = slices.Clone(e.HCA.Ports)
 	if e.Netdev != nil && e.Kind == journal.KindDevice {
 		d.Netdev, d.AltNames = e.Netdev.Name, e.Netdev.AltNames
 	}
-	n.complete(&d, e.PCI)
-	if ns, err := pod(e); err == nil { // else as it was when it left, and the pod will soon be gone
+	if err := n.complete(&d, r, e.PCI); err != nil {
+		return list, err
+	}
+	if ns, err := e.OpenNetns(); err == nil { // else as it was when it left, and the pod will soon be gone
 		defer ns.Close()
 		_ = ns.Do(func() error { return now(&d) })
 		_ = ns.DoWithSys(func(sys fs.FS) error {
@@ -48,7 +49,7 @@ func (n Node) hold(list []Device, e *journal.Entry, r *inventory.Reader) []Devic
 			return nil
 		})
 	}
-	return append(list, d)
+	return append(list, d), nil
 }
 
 // now reads the port states of a device in the namespace of the calling thread.
@@ -69,20 +70,6 @@ func now(d *Device) error {
 	return nil
 }
 
-// pod opens the network namespace of an attachment. It returns fs.ErrNotExist when that is gone, also when another
-// pod's is at its path now.
-func pod(e *journal.Entry) (*netns.NS, error) {
-	ns, err := netns.Open(e.NetnsPath)
-	if err != nil {
-		return nil, err
-	}
-	if ns.ID != e.Netns {
-		ns.Close()
-		return nil, fs.ErrNotExist
-	}
-	return ns, nil
-}
-
 // Counter is one counter of one port, as sysfs has it.
 type Counter struct {
 	Port  uint32
@@ -96,7 +83,7 @@ func (n Node) Counters(d *Device) ([]Counter, error) {
 	if !d.InPod() {
 		return counters(n.Sys, d), nil
 	}
-	ns, err := pod(d.Holder)
+	ns, err := d.Holder.OpenNetns()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

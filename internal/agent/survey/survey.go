@@ -1,5 +1,6 @@
-// Package survey reads what the agent reports of a node: its HCAs with their ports, device files, NUMA nodes and
-// counters, those that are in pods included. It changes nothing.
+// Package survey is the agent's view of a node: its HCAs with their ports, device files, NUMA nodes and counters, those
+// that are in pods included. It is read every few seconds, so it has only what the agent decides by, from the functions
+// that internal/inventory and internal/node have for each of these facts. It changes nothing.
 package survey
 
 import (
@@ -7,15 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/fabric-cni/fabric-cni/internal/inventory"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/link"
+	"github.com/fabric-cni/fabric-cni/internal/node"
 	"github.com/fabric-cni/fabric-cni/internal/policy"
 	"github.com/fabric-cni/fabric-cni/internal/rdma"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
@@ -25,23 +23,23 @@ import (
 type Device struct {
 	ID       string // what kubelet and Multus know it by: the PCI address, or bus/name without one
 	Address  device.Address
-	HCA      device.HCA // with port states; those of a device in a pod as its namespace tells them
+	HCA      device.HCA // with port states; those of a device in a pod are read in its namespace
 	Netdev   string     // name on the host; empty without a netdev
 	AltNames []string
-	AdminUp  bool     // its netdev on the host is up
-	NUMA     int      // NUMA node; -1 where the kernel does not say
-	Files    []string // device files of exactly this HCA
-	Prefix   string   // subnet prefix: the upper 8 bytes of GID 0, fe80:0000:0000:0000; InfiniBand only, empty when it is unknown
-	RateGb   float64  // Gb/s of port 1
-	Fabric   string   // as discovered; empty: in none
+	AdminUp  bool                // its netdev on the host is up
+	NUMA     int                 // NUMA node; -1 if the firmware does not report one
+	Files    []string            // device files of exactly this HCA
+	Prefix   device.SubnetPrefix // of port 1; InfiniBand only, zero when it is unknown
+	RateGb   float64             // Gb/s of port 1
+	Fabric   string              // as discovered; empty: in none
 	Holder   *journal.Entry
 	Refused  error // why the node policy keeps it on the host; nil when it does not
 }
 
-// InPod tells that the RDMA device is in a pod's namespace.
+// InPod reports whether the RDMA device is in a pod's namespace.
 func (d *Device) InPod() bool { return d.Holder != nil && d.Holder.MoveRDMA }
 
-// Active tells that a port carries traffic. A RoCE port is Down as long as its netdev is down, as that of an idle VF
+// Active reports whether a port carries traffic. A RoCE port is Down as long as its netdev is down, as that of an idle VF
 // is; it comes up with it in the pod.
 func (d *Device) Active() bool {
 	for _, p := range d.HCA.Ports {
@@ -64,7 +62,7 @@ func (d *Device) State() string {
 	return fmt.Sprintf("%s (%s)", p.State, p.Phys)
 }
 
-// LinkLayer is what the device speaks.
+// LinkLayer is that of the first port; empty if there is none.
 func (d *Device) LinkLayer() device.LinkLayer {
 	if len(d.HCA.Ports) == 0 {
 		return ""
@@ -81,14 +79,14 @@ func (d *Device) Names() []string {
 	return out
 }
 
-// Node is the place to read.
+// Node is where to read.
 type Node struct {
 	Sys    fs.FS         // the host's /sys
 	Store  journal.Store // which attachment has which device
 	Policy string        // path of the node policy
 }
 
-// ErrNoRDMA tells that the node's kernel has no RDMA at all.
+// ErrNoRDMA is returned when the node's kernel has no RDMA at all.
 var ErrNoRDMA = rdma.ErrNoRDMA
 
 // Mode is the node's RDMA network namespace mode. It returns ErrNoRDMA where there is none.
@@ -134,7 +132,9 @@ func (n Node) Read() ([]Device, error) {
 		}
 	}
 	for _, e := range entries {
-		out = n.hold(out, e, reader)
+		if out, err = n.hold(out, e, reader); err != nil {
+			errs = append(errs, err)
+		}
 	}
 	slices.SortFunc(out, func(a, b Device) int { return cmp.Compare(a.ID, b.ID) })
 	return out, errors.Join(errs...)
@@ -154,29 +154,19 @@ func (n Node) dial() (*inventory.Reader, func(), error) {
 }
 
 func (n Node) onHost(r *inventory.Reader, rules *policy.Policy, name string) (*Device, error) {
-	target, err := fs.ReadLink(n.Sys, path.Join("class/infiniband", name, "device"))
-	if err != nil {
-		return nil, fmt.Errorf("find the hardware of RDMA device %s: %w", name, err)
-	}
-	bus, err := fs.ReadLink(n.Sys, path.Join("class/infiniband", name, "device", "subsystem"))
-	if err != nil {
-		return nil, fmt.Errorf("find the hardware of RDMA device %s: %w", name, err)
-	}
-	found, err := r.At(device.Address{Bus: path.Base(bus), Name: path.Base(target)})
-	if errors.Is(
-		err,
-		inventory.ErrAmbiguous,
-	) { // two netdevs on one HCA: one function, two ports. The plugin refuses it too.
-		return nil, fmt.Errorf("RDMA device %s: %w", name, err)
-	}
+	address, err := r.HCAAddress(name)
 	if err != nil {
 		return nil, err
+	}
+	found, err := r.At(address)
+	if err != nil { // also two netdevs on one HCA, one function with two ports: the plugin refuses it, too
+		return nil, fmt.Errorf("RDMA device %s: %w", name, err)
 	}
 	if found.HCA == nil { // it is on the function that carries the device with the netdev, like the RDMA device of a bond
 		if found.HCA, err = r.HCANamed(name); err != nil {
 			return nil, err
 		}
-		found.HCA.Address = device.Address{Bus: path.Base(bus), Name: path.Base(target)}
+		found.HCA.Address = address
 	}
 	if err := r.RDMA.Ports(found.HCA); err != nil {
 		return nil, err
@@ -194,76 +184,38 @@ func (n Node) onHost(r *inventory.Reader, rules *policy.Policy, name string) (*D
 	}
 	d.Refused = rules.Move(policy.Device{Address: found.Address, PCI: found.PCI, Netdev: found.Netdev, HCA: found.HCA})
 	d.place(n.Sys)
-	n.complete(d, found.PCI)
-	return d, nil
+	return d, n.complete(d, r, found.PCI)
 }
 
-// complete fills in what sysfs tells of the hardware, wherever its RDMA device is.
-func (n Node) complete(d *Device, pci string) {
+// complete fills in what sysfs has of the hardware, wherever its RDMA device is.
+func (n Node) complete(d *Device, r *inventory.Reader, pci string) (err error) {
 	d.ID = d.Address.String()
 	if d.Address.Bus == "pci" {
 		d.ID = d.Address.Name
 	}
-	d.NUMA = -1
-	for _, dir := range []string{sysDevice(d.Address), path.Join("bus/pci/devices", pci)} {
-		if v, err := strconv.Atoi(n.text(path.Join(dir, "numa_node"))); err == nil && v >= 0 {
-			d.NUMA = v
-			break
-		}
-	}
-	d.Files = n.files(d.Address)
+	d.NUMA = node.NUMA(n.Sys, d.Address, pci)
+	d.Files, err = n.files(r, d.Address)
+	return err
 }
 
-func sysDevice(a device.Address) string { return path.Join("bus", a.Bus, "devices", a.Name) }
-
-// files lists the device files of the hardware. Their sysfs classes know no network namespaces: they are found also
-// while the RDMA device is in a pod. rdma_cm is one for the whole node, and useless for verbs without the others.
-func (n Node) files(a device.Address) []string {
-	var out []string
-	for _, class := range []string{"infiniband_verbs", "infiniband_mad"} {
-		entries, err := fs.ReadDir(n.Sys, path.Join("class", class))
-		if err != nil {
-			continue
-		}
-		for _, e := range entries {
-			target, err := fs.ReadLink(n.Sys, path.Join("class", class, e.Name(), "device"))
-			if err == nil && path.Base(target) == a.Name {
-				out = append(out, "/dev/infiniband/"+e.Name())
-			}
-		}
+// files lists the device files of the hardware, also while the RDMA device is in a pod. rdma_cm is one for the whole
+// node, and useless for verbs without the others.
+func (n Node) files(r *inventory.Reader, a device.Address) ([]string, error) {
+	chars, err := r.Chars(a)
+	if len(chars) == 0 {
+		return nil, err
 	}
-	if len(out) > 0 {
-		if _, err := fs.Stat(n.Sys, "class/misc/rdma_cm"); err == nil {
-			out = append(out, "/dev/infiniband/rdma_cm")
-		}
+	if _, err := fs.Stat(n.Sys, "class/misc/rdma_cm"); err == nil {
+		chars = append(chars, "rdma_cm")
 	}
-	slices.Sort(out)
-	return out
+	for i := range chars {
+		chars[i] = "/dev/infiniband/" + chars[i]
+	}
+	slices.Sort(chars)
+	return chars, nil
 }
 
-// place reads from the /sys of the device's namespace what tells to which fabric it belongs.
+// place reads from the /sys of the device's namespace what says to which fabric its first port belongs.
 func (d *Device) place(sys fs.FS) {
-	port := path.Join("class/infiniband", d.HCA.Name, "ports/1")
-	if gid := text(sys, path.Join(port, "gids/0")); d.LinkLayer() == device.InfiniBand && len(gid) >= 19 {
-		d.Prefix = gid[:19]
-	}
-	word, _, _ := strings.Cut(text(sys, path.Join(port, "rate")), " ") // 200 Gb/sec (4X HDR)
-	if v, err := strconv.ParseFloat(word, 64); err == nil {
-		d.RateGb = v
-	}
-}
-
-func (n Node) text(file string) string { return text(n.Sys, file) }
-
-func text(sys fs.FS, file string) string {
-	b, err := fs.ReadFile(sys, file)
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(b))
-}
-
-// System is the node as the agent's own container sees it.
-func System() Node {
-	return Node{Sys: os.DirFS("/sys"), Store: journal.Store{Dir: journal.DefaultDir}, Policy: policy.DefaultPath}
+	d.Prefix, d.RateGb = node.PortPrefix(sys, d.HCA.Name, 1), node.PortRate(sys, d.HCA.Name, 1)
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -112,7 +111,7 @@ func (a *app) attachments() ([]attached, error) {
 	out := []attached{}
 	for _, e := range entries {
 		l := attached{
-			Pod:       podOf(e.Args),
+			Pod:       e.Pod(),
 			Container: e.ContainerID,
 			IfName:    e.IfName,
 			Network:   e.Network,
@@ -149,21 +148,4 @@ func stateOf(e *journal.Entry) string {
 		return stateBegun
 	}
 	return stateAttached
-}
-
-// podOf is namespace/name from CNI_ARGS, as kubelet's runtimes pass it.
-func podOf(args string) string {
-	var space, name string
-	for pair := range strings.SplitSeq(args, ";") {
-		switch k, v, _ := strings.Cut(pair, "="); k {
-		case "K8S_POD_NAMESPACE":
-			space = v
-		case "K8S_POD_NAME":
-			name = v
-		}
-	}
-	if name == "" {
-		return ""
-	}
-	return space + "/" + name
 }

@@ -1,0 +1,141 @@
+package network
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/fabric-cni/fabric-cni/internal/agent/settings"
+	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
+)
+
+// Assign gives each device to the first fabric that it fits, and returns the devices by fabric name. A device that the
+// node policy keeps on the host is in none. before maps a device id to the device's fabric at an earlier look: a port
+// that is down reports neither its rate nor its prefix, so its device stays in its fabric, as an unhealthy one.
+func Assign(fabrics []settings.Fabric, devices []survey.Device, before map[string]string) map[string][]survey.Device {
+	out := map[string][]survey.Device{}
+	for _, d := range devices {
+		if d.Refused != nil {
+			continue
+		}
+		was := func(f settings.Fabric) bool { return !d.Active() && f.Name == before[d.ID] && named(&f.Match, &d) }
+		i := slices.IndexFunc(fabrics, was)
+		if i < 0 {
+			i = slices.IndexFunc(fabrics, func(f settings.Fabric) bool { return fits(&f, &d) })
+		}
+		if i >= 0 {
+			out[fabrics[i].Name] = append(out[fabrics[i].Name], d)
+		}
+	}
+	return out
+}
+
+// fits reports whether the device has all that the match names.
+func fits(f *settings.Fabric, d *survey.Device) bool {
+	if f.Match.IsZero() {
+		return d.Fabric == f.Name
+	}
+	return len(misfits(&f.Match, d)) == 0
+}
+
+// misfits lists what the match names and the device does not have, for people. Prefix and rate of a device in a pod may
+// not be visible: it is still the fabric's if everything else fits.
+func misfits(m *settings.Match, d *survey.Device) (out []string) {
+	if l := string(d.LinkLayer()); m.LinkLayer != "" && m.LinkLayer != l {
+		out = append(out, "it is "+cmp.Or(l, "of no known link layer")+", not "+m.LinkLayer)
+	}
+	if m.SubnetPrefix != 0 && d.Prefix != m.SubnetPrefix && (d.Prefix != 0 || !d.InPod()) {
+		has := "it has no subnet prefix"
+		if d.Prefix != 0 {
+			has = "its subnet prefix is " + d.Prefix.String()
+		}
+		out = append(out, has+", not "+m.SubnetPrefix.String())
+	}
+	if m.RateGb != 0 && d.RateGb != m.RateGb && (d.RateGb != 0 || !d.InPod()) {
+		out = append(out, "its rate is "+rate(d.RateGb)+" Gb/s, not "+rate(m.RateGb))
+	}
+	if !matchesName(m, d) {
+		out = append(out, "none of its names "+strings.Join(d.Names(), ", ")+" fits "+strings.Join(m.Devices, ", "))
+	}
+	return out
+}
+
+func rate(gb float64) string { return strconv.FormatFloat(gb, 'f', -1, 64) }
+
+// named reports whether link layer and names fit, which no state of the port changes.
+func named(m *settings.Match, d *survey.Device) bool {
+	return (m.LinkLayer == "" || m.LinkLayer == string(d.LinkLayer())) && matchesName(m, d)
+}
+
+func matchesName(m *settings.Match, d *survey.Device) bool {
+	if len(m.Devices) == 0 {
+		return true
+	}
+	for _, pattern := range m.Devices {
+		for _, name := range d.Names() {
+			if ok, err := path.Match(pattern, name); ok && err == nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Unmatched says that a fabric of the settings has no device on this node, which device comes nearest, and what keeps
+// it out. It is empty if the fabric has devices, or if the node has none at all: then there is nothing to compare.
+func Unmatched(f *settings.Fabric, devices []survey.Device, assigned map[string][]survey.Device) string {
+	if len(assigned[f.Name]) > 0 || len(devices) == 0 {
+		return ""
+	}
+	if f.Match.IsZero() {
+		found := map[string]bool{}
+		for i := range devices {
+			if name := devices[i].Fabric; name != "" {
+				found[name] = true
+			}
+		}
+		nearest := "none is discovered here"
+		if len(found) > 0 {
+			nearest = "the discovered ones are " + strings.Join(slices.Sorted(maps.Keys(found)), ", ")
+		}
+		return "has no match, and no fabric of its name is discovered on this node: " + nearest
+	}
+	d := slices.MinFunc(devices, func(a, b survey.Device) int {
+		return cmp.Or(
+			cmp.Compare(len(misfits(&f.Match, &a)), len(misfits(&f.Match, &b))),
+			cmp.Compare(distance(&f.Match, &a), distance(&f.Match, &b)),
+		)
+	})
+	return fmt.Sprintf("matches no device of this node: the nearest one is %s (%s), but %s",
+		d.HCA.Name, d.ID, strings.Join(obstacles(f, &d, assigned), ", and "))
+}
+
+// obstacles is why a device is not the fabric's.
+func obstacles(f *settings.Fabric, d *survey.Device, assigned map[string][]survey.Device) []string {
+	out := misfits(&f.Match, d)
+	if len(out) > 0 && !d.Active() {
+		out = append(out, "its port is "+d.State()+", which hides its rate and prefix")
+	}
+	if d.Refused != nil {
+		out = append(out, "the node policy keeps it on the host: "+d.Refused.Error())
+	}
+	for _, name := range slices.Sorted(maps.Keys(assigned)) {
+		if slices.ContainsFunc(assigned[name], func(a survey.Device) bool { return a.ID == d.ID }) {
+			out = append(out, "fabric "+name+" takes precedence")
+		}
+	}
+	return out
+}
+
+// distance is how far the rate of a device is from the one that the match names.
+func distance(m *settings.Match, d *survey.Device) float64 {
+	if m.RateGb == 0 {
+		return 0
+	}
+	return math.Abs(d.RateGb - m.RateGb)
+}
