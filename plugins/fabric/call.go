@@ -7,11 +7,9 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
-	"golang.org/x/sys/unix"
 
 	"github.com/fabric-cni/fabric-cni/internal/apply"
 	"github.com/fabric-cni/fabric-cni/internal/inventory"
@@ -21,7 +19,6 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/netns"
 	"github.com/fabric-cni/fabric-cni/internal/policy"
 	"github.com/fabric-cni/fabric-cni/internal/rdma"
-	"github.com/fabric-cni/fabric-cni/pkg/device"
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 )
 
@@ -32,7 +29,8 @@ const (
 	homeWait  = 10 * time.Second // for the kernel to bring devices home from a namespace that is gone
 )
 
-// call is one invocation of the plugin.
+// call is one invocation of the plugin: its configuration and what it has opened. What each verb does with it is in the
+// file of the verb: add.go, del.go, check.go, status.go, gc.go.
 type call struct {
 	Plugin
 	cfg   *netconf.Config
@@ -46,6 +44,15 @@ type call struct {
 	pod     *apply.Side
 	rules   *policy.Policy
 	closers []func() error
+}
+
+func (p Plugin) newCall(cfg *netconf.Config, env netconf.Env) *call {
+	return &call{
+		Plugin: p, cfg: cfg, env: env,
+		key:   journal.Key{ContainerID: env.ContainerID, IfName: env.IfName},
+		store: journal.Store{Dir: p.StateDir},
+		log:   slog.New(slog.DiscardHandler),
+	}
 }
 
 func (c *call) close() {
@@ -146,31 +153,19 @@ func (c *call) podOf(e *journal.Entry) (*apply.Side, error) {
 
 // alive reports whether the pod of an attachment exists, or may exist: a device is taken only from a pod that is known
 // to be dead.
-func (*call) alive(e *journal.Entry) bool {
+func alive(e *journal.Entry) bool {
 	live, err := e.Alive(journal.Witness{})
 	return live || err != nil
 }
 
-// netnsMode returns the RDMA mode; the second value is false without RDMA.
-func (c *call) netnsMode() (device.NetnsMode, bool, error) {
-	if c.host.RDMA == nil {
-		return 0, false, nil
-	}
-	m, err := c.host.RDMA.NetnsMode()
-	if errors.Is(err, rdma.ErrNoRDMA) {
-		c.host.RDMA = nil
-		return 0, false, nil
-	}
-	return m, err == nil, err
-}
-
+// policy is the node's policy, read once.
 func (c *call) policy() (*policy.Policy, error) {
 	if c.rules != nil {
 		return c.rules, nil
 	}
 	p, err := policy.Load(c.Policy)
 	if err != nil {
-		return nil, &failure{code: codeRefused, err: err, todo: "mend the file; until then no device is moved"}
+		return nil, err
 	}
 	c.rules = p
 	return p, nil
@@ -181,12 +176,14 @@ func (c *call) delegate() ipam.Delegate {
 	return ipam.Delegate{Type: c.cfg.IPAM.Type, Conf: c.cfg.Raw, Env: c.env, Stderr: c.Stderr}
 }
 
-func (c *call) newEntry(kind journal.Kind) *journal.Entry {
-	return &journal.Entry{
-		Key: c.key, Network: c.cfg.Name, Kind: kind, Created: time.Now().UTC(), BootID: bootID(),
-		NetnsPath: c.env.Netns, Netns: c.pod.NS.ID,
-		IPAM: c.cfg.IPAM.Type, Conf: c.cfg.Raw, Args: c.env.Args, Path: c.env.Path,
+// delegateOf is the IPAM plugin of an attachment as its ADD had it.
+func (c *call) delegateOf(e *journal.Entry) ipam.Delegate {
+	path := c.env.Path
+	if path == "" {
+		path = e.Path
 	}
+	return ipam.Delegate{Type: e.IPAM, Conf: e.Conf, Stderr: c.Stderr, Env: netconf.Env{
+		ContainerID: e.ContainerID, IfName: e.IfName, Netns: e.NetnsPath, Args: e.Args, Path: path}}
 }
 
 func bootID() string { return journal.BootID("/proc") }
@@ -198,62 +195,4 @@ func elapsed(e *journal.Entry) uint32 {
 // bounded is a context for work that must be finished even if the call's own time has run out.
 func bounded(d time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), d)
-}
-
-// openLog opens the log that the configuration asks for, as far as the node's owner lets it: the path comes from a
-// NetworkAttachmentDefinition and is opened as root.
-func (c *call) openLog() {
-	level := map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "error": slog.LevelError}
-	l, ok := level[c.cfg.LogLevel]
-	if !ok {
-		l = slog.LevelWarn
-	}
-	out := c.Stderr
-	var refused error
-	if file := c.cfg.LogFile; file != "" {
-		f, err := c.openLogFile(file)
-		if refused = err; err == nil {
-			out = f
-			c.closers = append(c.closers, f.Close)
-		}
-	}
-	c.log = slog.New(
-		slog.NewTextHandler(out, &slog.HandlerOptions{Level: l}),
-	).With(
-		"container",
-		c.key.ContainerID,
-		"ifname",
-		c.key.IfName,
-	)
-	if refused != nil {
-		c.log.Warn("log goes to stderr", "reason", refused)
-	}
-}
-
-func (c *call) openLogFile(file string) (*os.File, error) {
-	p, err := c.policy()
-	if err != nil {
-		return nil, err
-	}
-	if err := p.LogFile(file); err != nil {
-		return nil, err
-	}
-	if strings.HasPrefix(file, c.StateDir+"/") {
-		return nil, fmt.Errorf("%s is in the plugin's own state", file)
-	}
-	// No symbolic link on the whole way: /tmp is everybody's. The kernel has this since 5.6.
-	fd, err := unix.Openat2(unix.AT_FDCWD, file, &unix.OpenHow{
-		Flags:   unix.O_WRONLY | unix.O_APPEND | unix.O_CREAT | unix.O_NONBLOCK | unix.O_CLOEXEC,
-		Mode:    0o600,
-		Resolve: unix.RESOLVE_NO_SYMLINKS,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", file, err)
-	}
-	f := os.NewFile(uintptr(fd), file)
-	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
-		f.Close()
-		return nil, fmt.Errorf("%s is no regular file", file)
-	}
-	return f, nil
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/plan"
 )
 
-// check compares what is there with the journal and the prevResult, and lists every difference.
-func (c *call) check() error {
+// check is the verb CHECK: it compares what is there with the journal and the prevResult, and lists every difference.
+func check(c *call) error {
 	c.doing = fmt.Sprintf("confirm %s of container %s", c.key.IfName, c.key.ContainerID)
 	if err := c.openHost(); err != nil {
 		return err
@@ -26,12 +26,12 @@ func (c *call) check() error {
 		if c.cfg.Mode == "rdma" {
 			return nil // shared mode: nothing was moved, nothing is recorded
 		}
-		return &failure{code: codeNoDevice, err: errors.New("the journal has no such attachment"), todo: "call ADD"}
+		return &failure{code: codeNoDevice, err: errors.New("the journal has no such attachment"), hint: "call ADD"}
 	}
 	if err != nil {
 		return err
 	}
-	problems, err := c.compare(e)
+	problems, err := compare(c, e)
 	if err != nil {
 		return err
 	}
@@ -48,7 +48,8 @@ func (c *call) check() error {
 	return c.delegate().Check(context.Background())
 }
 
-func (c *call) compare(e *journal.Entry) ([]plan.Problem, error) {
+// compare reads what the pod has, and returns its differences from what the attachment should be.
+func compare(c *call, e *journal.Entry) ([]plan.Problem, error) {
 	now := plan.Now{NetnsOK: e.Netns == c.pod.NS.ID, IfName: c.key.IfName}
 	n, err := c.pod.Link.ByName(c.key.IfName)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -65,7 +66,7 @@ func (c *call) compare(e *journal.Entry) ([]plan.Problem, error) {
 	}
 	if e.MoveRDMA {
 		was := e.HCA
-		if t := taken(e); t != nil {
+		if t := attachedHCA(e); t != nil {
 			was = t
 		}
 		h, err := c.pod.HCA(was)
@@ -82,9 +83,9 @@ func (c *call) compare(e *journal.Entry) ([]plan.Problem, error) {
 		want.PKey = e.Child.PKey
 	}
 	if c.cfg.PrevResult != nil && e.Kind != journal.KindRDMA {
-		prev, err := result.Parse(c.cfg.PrevResult, c.cfg.CNIVersion)
+		prev, err := c.prevResult()
 		if err != nil {
-			return nil, &failure{code: codeBadConfig, err: fmt.Errorf("field \"prevResult\": %w", err)}
+			return nil, err
 		}
 		if x, ok := prev.Expect(c.key.IfName, c.env.Netns); ok {
 			want.IP = addressing(&result.Result{Addresses: x.Addresses, Routes: x.Routes})

@@ -12,11 +12,11 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/failpoint"
 	"github.com/fabric-cni/fabric-cni/internal/ipam"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
-	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 	"github.com/fabric-cni/fabric-cni/pkg/plan"
 )
 
-func (c *call) del() error {
+// del is the verb DEL: everything that the attachment has is returned.
+func del(c *call) error {
 	c.doing = fmt.Sprintf("return %s of container %s", c.key.IfName, c.key.ContainerID)
 	if err := c.openHost(); err != nil {
 		return err
@@ -25,32 +25,23 @@ func (c *call) del() error {
 	e, err := c.store.Load(c.key)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, journal.ErrCorrupt):
-		return c.delWithout()
+		return newUnjournaled(c).run()
 	case err != nil:
 		return err
 	}
 	d := c.delegate()
 	if d.Type == "" || e.Kind == journal.KindRDMA { // the configuration may have changed since ADD
-		d = c.staleDelegate(e)
+		d = c.delegateOf(e)
 	}
-	return c.giveBack(e, d)
+	return returner{c}.giveBack(e, d)
 }
 
-// staleDelegate is the IPAM plugin of an attachment as its ADD had it.
-func (c *call) staleDelegate(e *journal.Entry) ipam.Delegate {
-	return ipam.Delegate{Type: e.IPAM, Conf: e.Conf, Stderr: c.Stderr, Env: netconf.Env{
-		ContainerID: e.ContainerID, IfName: e.IfName, Netns: e.NetnsPath, Args: e.Args, Path: c.pathOr(e)}}
-}
-
-func (c *call) pathOr(e *journal.Entry) string {
-	if c.env.Path != "" {
-		return c.env.Path
-	}
-	return e.Path
-}
+// returner returns what attachments have, as their journal entries say: for DEL, for GC, and for an ADD that needs what
+// a dead pod has left.
+type returner struct{ *call }
 
 // giveBack returns everything an attachment holds: device, child, addresses, claim and entry.
-func (c *call) giveBack(e *journal.Entry, d ipam.Delegate) error {
+func (c returner) giveBack(e *journal.Entry, d ipam.Delegate) error {
 	if e.Claim == "" { // nothing was taken
 		return c.giveBackLocked(e, d)
 	}
@@ -66,7 +57,7 @@ func (c *call) giveBack(e *journal.Entry, d ipam.Delegate) error {
 
 // giveBackLocked is giveBack for a caller that holds the device's lock. What fails does not stop the rest: whoever
 // calls again finds less to do. The entry stays until nothing is left.
-func (c *call) giveBackLocked(e *journal.Entry, d ipam.Delegate) error {
+func (c returner) giveBackLocked(e *journal.Entry, d ipam.Delegate) error {
 	ours, err := c.owns(e)
 	if err != nil {
 		return err
@@ -94,9 +85,9 @@ func (c *call) giveBackLocked(e *journal.Entry, d ipam.Delegate) error {
 	return c.forget(e)
 }
 
-// owns tells whether the attachment still has what its entry speaks of. After a reboot, or when the device has gone to
+// owns says whether the attachment still has what its entry speaks of. After a reboot, or when the device has gone to
 // another attachment, there is nothing of it left on the kernel's side.
-func (c *call) owns(e *journal.Entry) (bool, error) {
+func (c returner) owns(e *journal.Entry) (bool, error) {
 	if e.Claim == "" || e.BeforeBoot(bootID()) {
 		return false, nil
 	}
@@ -109,13 +100,14 @@ func (c *call) owns(e *journal.Entry) (bool, error) {
 
 // bringHome returns the device or removes the child. release is called exactly once, as soon as the pod can't use the
 // addresses any more: IPAM works while the device moves.
-func (c *call) bringHome(e *journal.Entry, release func()) error {
+func (c returner) bringHome(e *journal.Entry, release func()) error {
 	pod, err := c.podOf(e)
 	if err != nil {
 		release()
 		return err
 	}
-	r := &apply.Runner{Host: c.host, Pod: pod, EvictName: c.evictName, Renumbering: c.renumbering}
+	runner := c.runner(pod)
+	r := &runner
 	if e.Kind == journal.KindIPoIB {
 		defer release()
 		if err := c.removeChild(r, e); err != nil {
@@ -142,9 +134,9 @@ func (c *call) bringHome(e *journal.Entry, release func()) error {
 	return err
 }
 
-// gone tells that a device which is nowhere to be found does not come back: its hardware has left, or it is a virtual
+// gone says that a device which is nowhere to be found does not come back: its hardware has left, or it is a virtual
 // one, which the kernel deletes with the namespace it is in (net/core/dev.c, default_device_exit_batch).
-func (c *call) gone(e *journal.Entry, pod bool) bool {
+func (c returner) gone(e *journal.Entry, pod bool) bool {
 	if e.Address.IsZero() {
 		return pod && e.Netdev != nil && e.Netdev.Kind != ""
 	}
@@ -155,7 +147,7 @@ func (c *call) gone(e *journal.Entry, pod bool) bool {
 // each time; a cause that does not pass must not keep the pod Terminating for ever.
 const maxTries = 3
 
-func (c *call) restoredPartly(e *journal.Entry, err error) error {
+func (c returner) restoredPartly(e *journal.Entry, err error) error {
 	e.Tries++
 	if e.Tries >= maxTries {
 		c.log.Error("giving up after repeated tries", "device", e.Claim, "reason", err)
@@ -182,7 +174,7 @@ const unsureWait = 3 * time.Second
 
 // removeChild deletes the child wherever it is. When the pod's namespace is gone the kernel has put it on the host, or
 // is about to.
-func (c *call) removeChild(r *apply.Runner, e *journal.Entry) error {
+func (c returner) removeChild(r *apply.Runner, e *journal.Entry) error {
 	users, err := c.store.Children(e.Claim)
 	if err != nil {
 		return err

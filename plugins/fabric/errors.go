@@ -4,14 +4,15 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/fabric-cni/fabric-cni/internal/apply"
+	"github.com/fabric-cni/fabric-cni/internal/attach"
 	"github.com/fabric-cni/fabric-cni/internal/inventory"
 	"github.com/fabric-cni/fabric-cni/internal/ipam"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
-	"github.com/fabric-cni/fabric-cni/internal/policy"
 	"github.com/fabric-cni/fabric-cni/internal/rdma"
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 )
@@ -31,34 +32,59 @@ const (
 	codeBadConfig = types.ErrInvalidNetworkConfig
 )
 
-// failure is an error whose code and cure are known where it happens.
+// codeOf is the code of each reason why an attachment is refused.
+var codeOf = map[attach.Reason]uint{
+	attach.NoDevice:  codeNoDevice,
+	attach.InUse:     codeInUse,
+	attach.PortDown:  codePortDown,
+	attach.RDMAMode:  codeRDMAMode,
+	attach.Forbidden: codeRefused,
+	attach.NameTaken: codeBadEnv,
+	attach.BadConfig: codeBadConfig,
+	attach.NotYet:    codeTryAgain,
+}
+
+// failure is an error whose code and remedy are known where it happens.
 type failure struct {
 	code uint
 	err  error
-	todo string // what to do, in one clause
+	hint string // what to do, in one clause
 }
 
 func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
+// refused is the error of an ADD that is refused.
+func refused(r *attach.Refusal) error {
+	return &failure{code: codeOf[r.Reason], err: errors.New(r.Message), hint: r.Hint}
+}
+
+// typed gives an error its CNI code and the form users see. doing completes "could not ...".
+func typed(doing string, err error) *types.Error {
+	code, hint := classify(err)
+	msg := "fabric: could not " + doing + ": " + strings.ReplaceAll(err.Error(), "\n", "; ")
+	if hint != "" {
+		msg += "; " + hint
+	}
+	return &types.Error{Code: code, Msg: msg}
+}
+
 // classify finds the code of an error, and what to do about it.
-func classify(err error) (code uint, todo string) {
+func classify(err error) (code uint, hint string) {
 	var f *failure
 	var conf *netconf.Error
 	var step *apply.StepError
 	var path *fs.PathError
-	var said *types.Error
+	var answer *types.Error
 	switch {
 	case errors.As(err, &f):
-		return f.code, f.todo
+		return f.code, f.hint
 	case errors.As(err, &conf):
 		return conf.Code, ""
-	case errors.As(err, &said) && said.Code != 0: // the IPAM plugin's code; its words are in the message
-		return said.Code, ""
+	case errors.As(err, &answer) && answer.Code != 0: // the IPAM plugin's code; its words are in the message
+		return answer.Code, ""
 	case errors.Is(err, journal.ErrBusy):
 		return codeTryAgain, "try again"
-	case errors.Is(err, policy.ErrRefused):
-		return codeRefused, "the node's owner can allow it in " + policy.DefaultPath
 	case errors.Is(err, inventory.ErrAmbiguous):
 		return codeBadConfig, ""
 	case errors.As(err, &step):

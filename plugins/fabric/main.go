@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/skel"
@@ -36,12 +35,7 @@ const maxStdin = 1 << 20
 
 // Main answers one CNI call from the environment and standard input, and returns the exit status.
 func (p Plugin) Main() int {
-	if p.StateDir == "" {
-		p.StateDir = journal.DefaultDir
-	}
-	if p.Policy == "" {
-		p.Policy = policy.DefaultPath
-	}
+	p = p.withDefaults()
 	began := time.Now()
 	err := p.main()
 	c := calls.Call{Verb: p.Command, Took: time.Since(began)}
@@ -58,6 +52,17 @@ func (p Plugin) Main() int {
 	return 0
 }
 
+// withDefaults fills in where the plugin works unless it was said otherwise.
+func (p Plugin) withDefaults() Plugin {
+	if p.StateDir == "" {
+		p.StateDir = journal.DefaultDir
+	}
+	if p.Policy == "" {
+		p.Policy = policy.DefaultPath
+	}
+	return p
+}
+
 func (p Plugin) main() *types.Error {
 	if p.Command != "VERSION" && p.Command != "" {
 		if err := limitStdin(); err != nil {
@@ -65,11 +70,11 @@ func (p Plugin) main() *types.Error {
 		}
 	}
 	return skel.PluginMainFuncsWithError(skel.CNIFuncs{
-		Add:    p.verb((*call).add),
-		Del:    p.verb((*call).del),
-		Check:  p.verb((*call).check),
-		GC:     p.verb((*call).gc),
-		Status: p.verb((*call).status),
+		Add:    p.verb(add),
+		Del:    p.verb(del),
+		Check:  p.verb(check),
+		GC:     p.verb(gc),
+		Status: p.verb(status),
 	}, version.PluginSupports("0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"), "CNI plugin fabric "+p.Version)
 }
 
@@ -80,14 +85,8 @@ func limitStdin() *types.Error {
 		return types.NewError(types.ErrIOFailure, fmt.Sprintf("fabric: could not read standard input: %v", err), "")
 	}
 	if len(b) > maxStdin {
-		return types.NewError(
-			types.ErrDecodingFailure,
-			fmt.Sprintf(
-				"fabric: could not read the configuration: standard input is longer than %d bytes",
-				maxStdin,
-			),
-			"",
-		)
+		const msg = "fabric: could not read the configuration: standard input is longer than %d bytes"
+		return types.NewError(types.ErrDecodingFailure, fmt.Sprintf(msg, maxStdin), "")
 	}
 	fd, err := unix.MemfdCreate("stdin", unix.MFD_CLOEXEC)
 	if err != nil {
@@ -106,11 +105,8 @@ func (p Plugin) verb(handle func(*call) error) func(*skel.CmdArgs) error {
 	return func(args *skel.CmdArgs) (err error) {
 		defer func() {
 			if r := recover(); r != nil {
-				err = types.NewError(
-					types.ErrInternal,
-					fmt.Sprintf("fabric: internal error: %v; please report it", r),
-					"",
-				)
+				msg := fmt.Sprintf("fabric: internal error: %v; please report it", r)
+				err = types.NewError(types.ErrInternal, msg, "")
 			}
 		}()
 		env := netconf.Env{Command: p.Command, ContainerID: args.ContainerID, Netns: args.Netns,
@@ -119,8 +115,7 @@ func (p Plugin) verb(handle func(*call) error) func(*skel.CmdArgs) error {
 		if err != nil {
 			return typed("read the configuration", err)
 		}
-		c := &call{Plugin: p, cfg: cfg, env: env, key: journal.Key{ContainerID: env.ContainerID, IfName: env.IfName},
-			store: journal.Store{Dir: p.StateDir}}
+		c := p.newCall(cfg, env)
 		defer c.close()
 		c.openLog()
 		for _, f := range cfg.Ignored {
@@ -135,16 +130,6 @@ func (p Plugin) verb(handle func(*call) error) func(*skel.CmdArgs) error {
 		}
 		return nil
 	}
-}
-
-// typed gives an error its CNI code and the form users see.
-func typed(doing string, err error) *types.Error {
-	code, todo := classify(err)
-	msg := "fabric: could not " + doing + ": " + strings.ReplaceAll(err.Error(), "\n", "; ")
-	if todo != "" {
-		msg += "; " + todo
-	}
-	return &types.Error{Code: code, Msg: msg}
 }
 
 // print writes a result without mixing it with anything else.

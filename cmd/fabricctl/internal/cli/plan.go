@@ -22,10 +22,11 @@ func (a *app) plan() *cobra.Command {
 		Use:   "plan --netns PATH [-f CONF]",
 		Short: "Print what ADD or DEL would do, as ip and rdma commands, and do nothing",
 		Long: `plan prints, for a network configuration (-f), what ADD would do to the device and what the DEL after it would do; without
--f, what DEL would do for the attachments that the network namespace has now. It asks the same questions as the plugin,
-in the same order, and prints why ADD would be refused, if it would. The IPAM plugin is not asked: the addresses of static
-and host-local are those that it would give now, others are missing in the plan. In mode rdma the earlier plugin of the chain
-has to have done its part, and its result has to be in the configuration (prevResult), unless that names the device.
+-f, what DEL would do for the attachments that the network namespace has now. It decides as ADD does: where ADD would be
+refused, the reasons are printed with the error code, the one that ADD would return first, and the exit status is 3. What
+a dead pod has left is reported as a warning: ADD returns it to the host first. The IPAM plugin is not executed: the addresses
+of static and host-local are those that it would give now, others are missing in the plan. In mode rdma the earlier plugin of
+the chain has to have done its part, and its result has to be in the configuration (prevResult), unless that names the device.
 
 CONF is what a NetworkAttachmentDefinition has in spec.config, or a conflist: then its plugins of type fabric count.`,
 		Example: `  fabricctl plan --netns /run/netns/pod-a -f conf/ib-rail0.conflist
@@ -117,13 +118,19 @@ func (a *app) planAdd(conf []byte, env netconf.Env) error {
 	if env.IfName == "" {
 		env.IfName = "net1"
 	}
-	p, err := fabric.Plugin{StateDir: a.stateDir}.Preview(conf, env, fabric.PredictAddresses)
+	p, err := fabric.Plugin{StateDir: a.stateDir}.Plan(conf, env)
 	if err != nil {
 		return fmt.Errorf("plan: %w", err)
 	}
-	fmt.Fprintf(a.stdout, "# device %s; POD is %s\n# ADD\n", p.Device, env.Netns)
+	if p.Device != "" {
+		fmt.Fprintf(a.stdout, "# device %s; POD is %s\n", p.Device, env.Netns)
+	}
+	fmt.Fprintln(a.stdout, "# ADD")
 	for _, r := range p.Refused {
 		fmt.Fprintf(a.stdout, "# refused: %s\n", r)
+	}
+	for _, w := range p.Warnings {
+		fmt.Fprintf(a.stdout, "# warning: %s\n", w)
 	}
 	fmt.Fprint(a.stdout, plan.Print(p.Add))
 	if p.IPAM != "" {
@@ -132,7 +139,9 @@ func (a *app) planAdd(conf []byte, env netconf.Env) error {
 	if p.Tables {
 		fmt.Fprintln(a.stdout, "# tables are numbered 20000 + the index that the interface has in the pod")
 	}
-	fmt.Fprintf(a.stdout, "# DEL\n%s", plan.Print(p.Del))
+	if len(p.Del) > 0 {
+		fmt.Fprintf(a.stdout, "# DEL\n%s", plan.Print(p.Del))
+	}
 	if len(p.Refused) > 0 {
 		return errFinding
 	}
@@ -151,29 +160,18 @@ func (a *app) planDel(ns, ifName string) error {
 			continue
 		}
 		found = true
-		p, derr := fabric.Plugin{StateDir: a.stateDir}.PreviewDel(l.entry)
+		p, derr := fabric.Plugin{StateDir: a.stateDir}.PlanDel(l.entry)
 		if derr != nil {
 			return errors.Join(err, fmt.Errorf("plan %s: %w", l.IfName, derr))
 		}
-		fmt.Fprintf(
-			a.stdout,
-			"# DEL %s of %s: device %s; POD is %s\n%s",
-			l.IfName,
-			l.who(),
-			strings.TrimPrefix(p.Device, "netdev/"),
-			ns,
-			plan.Print(p.Del),
-		)
+		fmt.Fprintf(a.stdout, "# DEL %s of %s: device %s; POD is %s\n%s",
+			l.IfName, l.who(), strings.TrimPrefix(p.Device, "netdev/"), ns, plan.Print(p.Del))
 		if p.IPAM != "" {
 			fmt.Fprintf(a.stdout, "# the IPAM plugin %s gets its DEL\n", p.IPAM)
 		}
 	}
 	if !found && err == nil {
-		fmt.Fprintf(
-			a.stdout,
-			"# no attachment has its interface in %s; for a plan of ADD name a configuration (-f)\n",
-			ns,
-		)
+		fmt.Fprintf(a.stdout, "# no attachment has its interface in %s; for a plan of ADD name a configuration (-f)\n", ns)
 	}
 	return err
 }

@@ -1,0 +1,331 @@
+package attach
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/fabric-cni/fabric-cni/pkg/device"
+	"github.com/fabric-cni/fabric-cni/pkg/netconf"
+	"github.com/fabric-cni/fabric-cni/pkg/plan"
+)
+
+// Decision is the answer: whether the device can be attached, and what has to be done.
+type Decision struct {
+	// Refusals are all reasons against it, the one that counts first. ADD ends with the first.
+	Refusals []*Refusal
+	// Warnings are for people: what is unusual, but no reason against it.
+	Warnings []string
+	// Reclaims are attachments that have left something behind and that nobody will return: ADD returns what they
+	// have, and asks again. Where the device itself is among it, nothing more is known yet, and Attachment is nil.
+	Reclaims []Owner
+	// Attachment is what has to be done. It is nil while it can't be known: without a device.
+	*Attachment
+}
+
+// Decide decides.
+func Decide(f *Facts) *Decision {
+	d := &decider{Facts: f}
+	if d.earlier() && d.found() && d.owner() {
+		switch d.Config.Mode {
+		case netconf.ModeIPoIB:
+			d.child()
+		case netconf.ModeRDMA:
+			d.chained()
+		default:
+			d.device()
+		}
+	}
+	return &d.decision
+}
+
+// decider is one decision in the making. Its methods that return a bool say whether the rest can be judged.
+type decider struct {
+	*Facts
+	decision Decision
+}
+
+// refuse notes a reason against the attachment. nil is none.
+func (d *decider) refuse(r *Refusal) {
+	if r != nil {
+		d.decision.Refusals = append(d.decision.Refusals, r)
+	}
+}
+
+func (d *decider) reclaim(o *Owner, what string) {
+	d.decision.Reclaims = append(d.decision.Reclaims, *o)
+	of := fmt.Sprintf("container %s (%s), whose pod is gone", o.ContainerID, o.IfName)
+	if o.Self {
+		of = "an earlier ADD of this attachment"
+	}
+	d.decision.Warnings = append(d.decision.Warnings, what+" is returned to the host first, from "+of)
+}
+
+// earlier looks at what the journal has of this very attachment. One that is alive and complete is an error: the
+// runtime has to call DEL first.
+func (d *decider) earlier() bool {
+	if e := d.Earlier; e != nil {
+		if e.Alive && e.Unreadable == nil {
+			d.refuse(inUse(e))
+			return false
+		}
+		d.reclaim(e, "what is left")
+		return false
+	}
+	if d.Pod && d.NameTaken != "" && d.Config.Mode != netconf.ModeRDMA {
+		d.refuse(&Refusal{
+			Reason:  NameTaken,
+			Message: fmt.Sprintf("CNI_IFNAME %s: the pod has an interface of this name (%s)", d.IfName, d.NameTaken),
+			Hint:    "choose another one, as in the annotation's NETWORK@INTERFACE",
+		})
+	}
+	return true
+}
+
+// found judges whether there is a device to look at.
+func (d *decider) found() bool {
+	switch {
+	case d.Device != nil:
+		return true
+	case d.Unselected && !d.Pod:
+		// STATUS of a network whose device is known only with a pod: what can be said without one.
+	case d.Unselected && d.Missing == nil:
+		d.refuse(&Refusal{
+			Reason: BadConfig,
+			Message: fmt.Sprintf("the device can't be derived: the prevResult has %d interfaces in the pod",
+				d.Chained.Interfaces),
+			Hint: "name it: deviceID, rdmaDevice or guid",
+		})
+		return false
+	case d.Chained.NoHardware != "":
+		d.refuse(&Refusal{
+			Reason:  NoDevice,
+			Message: fmt.Sprintf("interface %s in the pod is no hardware: it has no RDMA device", d.Chained.NoHardware),
+		})
+		return false
+	case d.Ambiguous:
+		d.refuse(&Refusal{Reason: BadConfig, Message: d.Missing.Error()})
+		return false
+	case d.Holder != nil && d.Holder.reclaimable():
+		d.reclaim(d.Holder, "device "+d.Holder.Claim)
+	case d.Holder != nil:
+		d.refuse(inUse(d.Holder))
+	default:
+		d.refuse(d.noDevice())
+	}
+	d.refusePolicyErr()
+	if d.Config.Mode != netconf.ModeIPoIB {
+		d.refuse(d.noSubsystem())
+		d.refuse(rdmaMode(d.Config.RDMA, d.NetnsMode, d.RDMA, "the RDMA device"))
+	}
+	return false
+}
+
+func (d *decider) noDevice() *Refusal {
+	if d.Config.Mode == netconf.ModeIPoIB && !d.IPoIBLoaded {
+		return &Refusal{
+			Reason:  NoDevice,
+			Message: fmt.Sprintf("master %q: module ib_ipoib is not loaded", d.Config.Master),
+			Hint:    "load it with: modprobe ib_ipoib",
+		}
+	}
+	msg := fmt.Sprintf("no such device on this host: %v", d.Missing)
+	if field, value := Selected(d.Config); field != "" {
+		msg = fmt.Sprintf("%s %q: %s", field, value, msg)
+	}
+	return &Refusal{
+		Reason:  NoDevice,
+		Message: msg,
+		Hint:    "see what is there with: fabricctl discover, or ip -d link; rdma link",
+	}
+}
+
+// Selected is the field that names the device, and its value; empty where the device is derived from the prevResult.
+func Selected(c *netconf.Config) (field, value string) {
+	if c.Selector.Kind == netconf.ByNothing && c.Master != "" {
+		return "master", c.Master
+	}
+	return c.Selector.Field, c.Selector.Value
+}
+
+func inUse(o *Owner) *Refusal {
+	if o.Unreadable != nil {
+		return &Refusal{
+			Reason: InUse,
+			Message: fmt.Sprintf("device %s belongs to %s/%s, whose journal entry can't be read: %v",
+				o.Claim, o.ContainerID, o.IfName, o.Unreadable),
+			Hint:    "DEL of that attachment returns it",
+			Passing: true,
+		}
+	}
+	return &Refusal{
+		Reason: InUse,
+		Message: fmt.Sprintf("device %s is in use by container %s as %s (network %s, network namespace %s)",
+			o.Claim, o.ContainerID, o.IfName, o.Network, o.NetnsPath),
+		Hint:    "it is free again when that pod is deleted",
+		Passing: true,
+	}
+}
+
+// reclaimable says whether the attachment has nobody left who will return what it has. What can't be read is left
+// alone: a device is taken only from a pod that is known to be dead.
+func (o *Owner) reclaimable() bool { return o.Unreadable == nil && (o.Self || !o.Alive) }
+
+// owner judges whether the device is free.
+func (d *decider) owner() bool {
+	switch {
+	case d.Owner == nil:
+		return true
+	case d.Owner.reclaimable():
+		d.reclaim(d.Owner, "device "+d.Device.Claim)
+		return false
+	}
+	d.refuse(inUse(d.Owner))
+	return true
+}
+
+// device judges mode device: the whole device goes into the pod.
+func (d *decider) device() {
+	dev := d.Device
+	d.decision.Attachment = &Attachment{Device: dev, IfName: d.IfName, Config: d.Config}
+	if dev.Netdev == nil && dev.HCA == nil && !slices.Contains(userspace, dev.Driver) {
+		d.refuse(&Refusal{
+			Reason:  NoDevice,
+			Message: fmt.Sprintf("device %s has neither a netdev nor an RDMA device on the host", dev.Address),
+			Hint:    "look where it is: bound to another driver, or moved by another tool",
+		})
+		return
+	}
+	d.policy(true)
+	d.rdma()
+	d.vf()
+	if !d.decision.AwaitPort {
+		d.refuse(JudgePort(d.Config, dev.HCA, dev.Netdev))
+	}
+	d.childless()
+	if d.decision.MoveRDMA && len(d.Siblings) > 0 {
+		d.refuse(&Refusal{
+			Reason: InUse,
+			Message: fmt.Sprintf("RDMA device %s carries %s as well as %s: moving it would take both",
+				dev.HCA.Name, strings.Join(d.Siblings, ", "), dev.Netdev.Name),
+			Hint: "use IPoIB children (\"mode\": \"ipoib\") or shared RDMA mode on a device with two ports",
+		})
+	}
+}
+
+// child judges mode ipoib: an IPoIB child is created in the pod, its parent stays.
+func (d *decider) child() {
+	parent := d.Device.Netdev
+	wrong := ""
+	switch {
+	case parent == nil || !parent.IsIPoIB():
+		wrong = "is no IPoIB interface"
+	case parent.Parent != 0:
+		wrong = "is an IPoIB child itself, and a child can't have children"
+	}
+	if wrong != "" {
+		parents := "(none on this host)"
+		if len(d.Parents) > 0 {
+			parents = strings.Join(d.Parents, " ")
+		}
+		d.refuse(&Refusal{
+			Reason: BadConfig,
+			Message: fmt.Sprintf("field \"master\": value %q is not allowed: %s %s",
+				d.Config.Master, nameOf(parent), wrong),
+			Hint: "name an IPoIB parent, one of: " + parents,
+		})
+		return
+	}
+	d.policy(false)
+	d.refuse(JudgePort(d.Config, d.Device.HCA, parent))
+	pkey := d.Config.PKey
+	if pkey == 0 {
+		pkey = parent.IPoIB.PKey
+	}
+	d.partition(pkey)
+	d.decision.Attachment = newChild(d.Facts, pkey)
+}
+
+// partition refuses a PKey that the port does not have: the child would never get carrier. In the pod of an exclusive
+// system the partitions can't be read: the kernel's own check has to do.
+func (d *decider) partition(pkey device.PKey) {
+	same := func(k device.PKey) bool { return k|device.FullMember == pkey|device.FullMember }
+	if pkey == d.Device.Netdev.IPoIB.PKey || !d.PKeysKnown || slices.ContainsFunc(d.PKeys, same) {
+		return
+	}
+	d.refuse(&Refusal{
+		Reason: PortDown,
+		Message: fmt.Sprintf("field \"pkey\": value %s: %s port 1 is not a member of this partition, it has %v",
+			pkey, d.Device.HCA.Name, d.PKeys),
+		Hint: "add the port's GUID to the partition at the subnet manager",
+	})
+}
+
+// chained judges mode rdma: the RDMA device follows a netdev that an earlier plugin of the chain has put into the pod.
+func (d *decider) chained() {
+	dev := d.Device
+	a := &Attachment{Device: dev, IfName: d.IfName, Config: d.Config}
+	d.decision.Attachment = a
+	moves := false // a netdev of the host, on which the node may depend
+	if dev.Netdev != nil && dev.Side == plan.Host && d.Pod {
+		if dev.isIPoIB() {
+			d.refuse(&Refusal{
+				Reason: InUse,
+				Message: fmt.Sprintf("the IPoIB interface %s of %s is on the host: moving the RDMA device alone "+
+					"would destroy it", dev.Netdev.Name, dev.Address),
+				Hint: "move both with \"mode\": \"device\"",
+			})
+		}
+		moves = true
+	}
+	d.policy(moves)
+	d.rdma()
+	d.refuse(JudgePort(d.Config, dev.HCA, dev.Netdev))
+	if dev.HCA == nil {
+		d.refuse(&Refusal{
+			Reason:  NoDevice,
+			Message: fmt.Sprintf("device %s has no RDMA device on the host", dev.Claim),
+			Hint:    "load its RDMA driver, or leave this plugin out of the chain",
+		})
+		return
+	}
+	if a.MoveRDMA {
+		d.childless()
+	}
+}
+
+func (d *decider) refusePolicyErr() {
+	if d.PolicyErr != nil {
+		d.refuse(&Refusal{
+			Reason:  Forbidden,
+			Message: d.PolicyErr.Error(),
+			Hint:    "fix the policy file; until then no device is moved",
+		})
+	}
+}
+
+// policy asks the node policy whether the device may be moved, or used where it is.
+func (d *decider) policy(moves bool) {
+	if d.Policy == nil {
+		d.refusePolicyErr()
+		return
+	}
+	err := d.Policy.Use(d.Device.policy())
+	if moves {
+		err = d.Policy.Move(d.Device.policy())
+	}
+	if err != nil {
+		d.refuse(&Refusal{
+			Reason:  Forbidden,
+			Message: err.Error(),
+			Hint:    "the node's owner can allow it in " + policyPath,
+		})
+	}
+}
+
+func nameOf(n *device.Netdev) string {
+	if n == nil {
+		return "it"
+	}
+	return n.Name
+}

@@ -1,0 +1,101 @@
+// Package attach decides whether a device can be attached to a pod, and what has to be done for it: facts in, decision
+// out. It is pure: it reads nothing and has no clock. The CNI plugin gathers the facts and carries the decision out,
+// its STATUS asks it whether an ADD could be served, and "fabricctl plan" prints it.
+package attach
+
+import (
+	"github.com/fabric-cni/fabric-cni/internal/policy"
+	"github.com/fabric-cni/fabric-cni/pkg/device"
+	"github.com/fabric-cni/fabric-cni/pkg/netconf"
+	"github.com/fabric-cni/fabric-cni/pkg/plan"
+)
+
+// Facts is everything that the decision depends on. Whoever gathers them makes no judgement: a fact that does not
+// apply to the configuration is left zero.
+type Facts struct {
+	Config     *netconf.Config
+	IfName     string // of the interface in the pod
+	ChildGroup uint32 // device group that an IPoIB child is created with
+
+	// The pod. STATUS has none: what depends on it is not judged then.
+	Pod       bool
+	Earlier   *Owner // attachment of this very container and interface that the journal has; nil without one
+	NameTaken string // interface in the pod that has IfName as its name or altname; empty without one
+
+	// The node.
+	Policy      *policy.Policy
+	PolicyErr   error            // the policy can't be read
+	RDMA        bool             // the kernel has the RDMA subsystem
+	NetnsMode   device.NetnsMode // of the RDMA subsystem
+	IPoIBLoaded bool             // the module ib_ipoib is loaded
+	Parents     []string         // IPoIB parents on the host, for hints
+
+	// The device that the configuration selects.
+	Unselected bool  // the configuration names none: only STATUS and mode rdma may do so
+	Chained    Chain // mode rdma
+	Device     *Device
+	Missing    error  // why Device is nil
+	Ambiguous  bool   // Missing, because the selector fits several devices
+	Holder     *Owner // attachment that has the missing device; nil: the journal knows of none
+
+	// What is known of Device.
+	Owner      *Owner        // attachment that the device belongs to, nil: free
+	VF         *device.VF    // nil: no virtual function
+	GUIDHolder string        // who has the GUID that the configuration asks for; empty: nobody
+	VFOwners   []VFOwner     // attachments that have VFs of this PF
+	Children   []Child       // IPoIB children of its netdev
+	Siblings   []string      // other netdevs that its RDMA device carries
+	PKeys      []device.PKey // partitions of the port, if PKeysKnown
+	PKeysKnown bool
+}
+
+// Device is a device with both its faces.
+type Device struct {
+	Claim   string         // its name in the journal: the bus address, or netdev/NAME
+	Address device.Address // zero for a virtual netdev
+	PCI     string         // PCI address, empty without one
+	Driver  string         // bound to it, empty for none
+	Netdev  *device.Netdev // with addresses and routes; nil without one
+	Side    plan.Side      // of Netdev: mode rdma finds it in the pod
+	HCA     *device.HCA    // with its ports; nil without one on the host
+}
+
+// userspace are the drivers that give a function to a program in userspace: it has no netdev and no RDMA device then.
+var userspace = []string{"vfio-pci", "uio_pci_generic", "igb_uio"}
+
+func (d *Device) policy() policy.Device {
+	return policy.Device{Address: d.Address, PCI: d.PCI, Netdev: d.Netdev, HCA: d.HCA}
+}
+
+// isIPoIB says whether the device has an IPoIB netdev, which a move of the RDMA device destroys.
+func (d *Device) isIPoIB() bool { return d.Netdev != nil && d.Netdev.IsIPoIB() }
+
+// Owner is an attachment that has a device, as the journal knows it.
+type Owner struct {
+	ContainerID, IfName string
+	Network             string
+	NetnsPath           string
+	Claim               string // the device
+	Alive               bool   // its pod may still exist
+	Self                bool   // it is the attachment that is to be made
+	Unreadable          error  // its journal entry is damaged; only ContainerID, IfName and Claim are known
+}
+
+// VFOwner is an attachment that has a virtual function of the PF.
+type VFOwner struct {
+	VF    string // PCI address
+	Owner Owner
+}
+
+// Child is an IPoIB child of the device's netdev: the journal knows its owner, or it is the host's own.
+type Child struct {
+	Owner  *Owner
+	Netdev string // its name on the host; empty if it is elsewhere
+}
+
+// Chain is what mode rdma has found in the pod, where an earlier plugin of the chain has put the netdev.
+type Chain struct {
+	Interfaces int       // of the prevResult that are in the pod; the device is derived from the only one
+	NoHardware string    // interface in the pod that no device is behind; empty without one
+	Side       plan.Side // where the netdev of the device was found
+}

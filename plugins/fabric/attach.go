@@ -1,0 +1,363 @@
+package fabric
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/fabric-cni/fabric-cni/internal/apply"
+	"github.com/fabric-cni/fabric-cni/internal/attach"
+	"github.com/fabric-cni/fabric-cni/internal/ipam"
+	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/internal/result"
+	"github.com/fabric-cni/fabric-cni/pkg/device"
+	"github.com/fabric-cni/fabric-cni/pkg/netconf"
+	"github.com/fabric-cni/fabric-cni/pkg/plan"
+)
+
+// portWait bounds the wait for the subnet manager to see a new GUID.
+const portWait = 5 * time.Second
+
+// attachment is one ADD between its first write and its result: it carries a decision out.
+type attachment struct {
+	*call
+	*attach.Attachment
+	entry  *journal.Entry
+	runner apply.Runner
+	lock   *journal.Lock
+	ipam   *pendingIPAM
+}
+
+func newAttachment(c *call, d *attach.Decision, lock *journal.Lock) *attachment {
+	return &attachment{
+		call: c, Attachment: d.Attachment, entry: c.newEntry(d), runner: c.runner(c.pod), lock: lock,
+	}
+}
+
+// run attaches, or takes everything back.
+func (a *attachment) run() (*result.Result, error) {
+	if a.entry.Kind == journal.KindRDMA && !a.MoveRDMA { // shared mode: the pod sees the RDMA device already
+		prev, err := a.prevResult()
+		if err != nil {
+			return nil, err
+		}
+		a.entry.Attached = true // so that DEL knows that there is nothing to return
+		return result.Extend(prev, result.Interface{}, nil, netconf.DNS{}), a.store.Save(a.entry)
+	}
+	if err := a.begin(); err != nil {
+		return a.finish(nil, err)
+	}
+	ctx, cancel := bounded(kernelMax)
+	defer cancel()
+	switch a.entry.Kind {
+	case journal.KindIPoIB:
+		return a.finish(a.child(ctx))
+	case journal.KindRDMA:
+		return a.finish(a.rdma(ctx))
+	}
+	return a.finish(a.device(ctx))
+}
+
+// begin makes the intent durable before anything changes; then the device is ours.
+func (a *attachment) begin() error {
+	e := a.entry
+	if err := a.store.Save(e); err != nil {
+		return err
+	}
+	var err error
+	if e.Kind == journal.KindIPoIB {
+		err = a.store.AddChild(e.Claim, e.Key)
+	} else {
+		err = a.store.Claim(e.Claim, e.Key)
+	}
+	if err == nil && !ipam.TypeOf(e.IPAM).NeedsInterface {
+		a.ipam = startIPAM(a.delegate())
+	}
+	return err
+}
+
+// device moves the device into the pod and configures it. The lock is not held while IPAM is awaited: from the claim
+// on, the journal is the ownership.
+func (a *attachment) device(ctx context.Context) (*result.Result, error) {
+	e, hca := a.entry, a.HCA()
+	a.runner.Track(hca, e.Netdev)
+	a.runner.Undo.Push("attachment", a.giveDeviceBack)
+	if err := a.prepare(ctx); err != nil {
+		return nil, err
+	}
+	now := hca
+	if t := attachedHCA(e); t != nil {
+		now = t
+		a.runner.Track(now, e.Netdev)
+	}
+	if err := a.runner.Run(ctx, a.Attach(now)); err != nil {
+		return nil, err
+	}
+	a.lock.Unlock()
+	if e.Netdev != nil {
+		return a.configure(ctx)
+	}
+	ips, err := a.addresses()
+	if err != nil {
+		return nil, err
+	}
+	var iface result.Interface
+	if e.HCA == nil { // with a driver for userspace: nothing is in the pod, but it has the function
+		iface = result.Interface{Name: a.key.IfName, MAC: a.cfg.VF.MAC.String(), PCIID: e.PCI}
+	}
+	return a.result(iface, ips)
+}
+
+// prepare changes the settings of a VF. When that has made new faces, they are what goes into the pod; the journal has
+// them before they move.
+func (a *attachment) prepare(ctx context.Context) error {
+	e := a.entry
+	if len(a.Prepare()) == 0 {
+		return nil
+	}
+	if err := a.runner.Run(ctx, a.Prepare()); err != nil {
+		return err
+	}
+	if a.Change.Rebind {
+		dev, err := a.host.At(e.Address)
+		if err != nil {
+			return fmt.Errorf("find the device after its driver was bound again: %w", err)
+		}
+		e.VF.HCA = dev.HCA
+		if err := a.store.Save(e); err != nil {
+			return err
+		}
+	}
+	return a.portUp(ctx)
+}
+
+// portUp waits for a port whose GUID or link state was still to be set when ADD decided.
+func (a *attachment) portUp(ctx context.Context) error {
+	if !a.AwaitPort || a.entry.HCA == nil || !attach.NeedsPorts(a.cfg) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, portWait)
+	defer cancel()
+	for {
+		dev, err := a.host.At(a.entry.Address)
+		if err == nil && dev.HCA != nil {
+			err = a.host.RDMA.Ports(dev.HCA)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if err == nil {
+			down := attach.JudgePort(a.cfg, dev.HCA, dev.Netdev)
+			if down == nil {
+				return nil
+			}
+			err = refused(down)
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// child creates an IPoIB child in the pod. The master stays on the host; its lock is held until the child is recorded
+// and made, so that nobody moves the master meanwhile.
+func (a *attachment) child(ctx context.Context) (*result.Result, error) {
+	if err := a.runner.Run(ctx, a.Attach(nil)); err != nil {
+		return nil, err
+	}
+	a.lock.Unlock()
+	have, err := a.runner.Current()
+	if err != nil {
+		return nil, err
+	}
+	a.entry.Child.HWAddr = have.HWAddr.String()
+	return a.configure(ctx)
+}
+
+// rdma moves the RDMA device of a netdev that an earlier plugin of the chain has put into the pod. On InfiniBand the
+// move destroys that netdev: the new one gets everything the earlier plugin gave it.
+func (a *attachment) rdma(ctx context.Context) (*result.Result, error) {
+	prev, err := a.prevResult()
+	if err != nil {
+		return nil, err
+	}
+	e := a.entry
+	a.runner.Track(e.HCA, e.Netdev)
+	a.runner.Undo.Push("attachment", a.giveDeviceBack)
+	if err := a.runner.Run(ctx, a.Attach(e.HCA)); err != nil {
+		return nil, err
+	}
+	var iface result.Interface
+	if e.Netdev != nil {
+		have, err := a.runner.Current()
+		if err != nil {
+			return nil, err
+		}
+		if err := a.pod.Snapshot(have); err != nil {
+			return nil, err
+		}
+		if err := a.runner.Run(ctx, a.Configure(have)); err != nil {
+			return nil, err
+		}
+		if have, err = a.runner.Current(); err != nil {
+			return nil, err
+		}
+		if prev != nil { // its hardware address has a new QPN
+			iface = result.Interface{
+				Name:    have.Name,
+				MAC:     have.HWAddr.String(),
+				Sandbox: sandboxOf(prev, have.Name, a.env.Netns),
+			}
+		}
+	}
+	return result.Extend(prev, iface, nil, netconf.DNS{}), nil
+}
+
+func sandboxOf(prev *result.Result, name, netns string) string {
+	if x, ok := prev.Expect(name, netns); ok {
+		return x.Interface.Sandbox
+	}
+	return netns
+}
+
+// configure gives the netdev, which is in the pod now, its settings and addresses.
+func (a *attachment) configure(ctx context.Context) (*result.Result, error) {
+	have, err := a.runner.Current()
+	if err != nil {
+		return nil, err
+	}
+	steps := a.Configure(have)
+	if err := a.runner.Run(ctx, steps); err != nil {
+		return nil, err
+	}
+	ips, err := a.addresses()
+	if err != nil {
+		return nil, err
+	}
+	if len(steps) > 0 {
+		if have, err = a.runner.Current(); err != nil {
+			return nil, err
+		}
+	}
+	for _, s := range a.Address(addressing(ips), have) {
+		err := a.runner.Run(ctx, []plan.Step{s})
+		if _, ok := s.(plan.Announce); ok && err != nil {
+			a.log.Warn("the new address was not announced to the neighbours", "reason", err)
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return a.result(result.Interface{
+		Name:    have.Name,
+		MAC:     have.HWAddr.String(),
+		MTU:     have.MTU,
+		Sandbox: a.env.Netns,
+		PCIID:   a.entry.PCI,
+	}, ips)
+}
+
+// addresses waits for IPAM, or calls it now when it needed the interface.
+func (a *attachment) addresses() (*result.Result, error) {
+	if a.ipam == nil {
+		a.ipam = startIPAM(a.delegate())
+	}
+	return a.ipam.wait()
+}
+
+func (a *attachment) result(iface result.Interface, ips *result.Result) (*result.Result, error) {
+	prev, err := a.prevResult()
+	if err != nil {
+		return nil, err
+	}
+	return result.Extend(prev, iface, ips, a.cfg.DNS), nil
+}
+
+// giveDeviceBack is the way back of an ADD that failed.
+func (a *attachment) giveDeviceBack() error {
+	ctx, cancel := bounded(kernelMax)
+	defer cancel()
+	return a.runner.Return(ctx, homeOf(a.entry), apply.Events{})
+}
+
+// finish commits, or takes everything back. The entry goes only when nothing is left of the attachment.
+func (a *attachment) finish(res *result.Result, err error) (*result.Result, error) {
+	if err == nil {
+		a.entry.Attached = true
+		if err = a.store.Save(a.entry); err == nil {
+			a.runner.Undo.Release()
+			a.describe(a.entry)
+			return res, nil
+		}
+	}
+	errs := []error{err}
+	if a.ipam != nil {
+		if _, ierr := a.ipam.wait(); ierr == nil {
+			if derr := a.delegate().Del(context.Background()); derr != nil {
+				errs = append(errs, derr)
+			}
+		} else if !errors.Is(err, ierr) {
+			errs = append(errs, ierr)
+		}
+	}
+	defer a.relock().Unlock()
+	undone := a.runner.Undo.Run()
+	if undone == nil {
+		undone = a.forget(a.entry)
+	}
+	if undone != nil {
+		errs = append(errs, undone)
+	}
+	return nil, errors.Join(errs...)
+}
+
+// relock takes the device's lock again for the way back, unless it is held still: without it another call could take
+// the device for idle. If it is not to be had, the way back has to do without.
+func (a *attachment) relock() *journal.Lock {
+	if a.entry.Kind == journal.KindIPoIB || a.lock.Held() {
+		return nil
+	}
+	ctx, cancel := bounded(lockWait)
+	defer cancel()
+	lock, err := a.store.Lock(ctx, a.entry.Claim)
+	if err != nil {
+		a.log.Warn("undoing without the device's lock", "reason", err)
+	}
+	return lock
+}
+
+// homeOf is where the device of an attachment belongs. ADD and DEL return it from the same values.
+func homeOf(e *journal.Entry) plan.Home {
+	h := plan.Home{
+		Netdev: e.Netdev, VF: vfHome(e), Attached: attachedHCA(e), Elapsed: elapsed(e),
+		Child: e.Kind == journal.KindIPoIB,
+	}
+	if e.MoveRDMA {
+		h.HCA = e.HCA
+	}
+	if e.Kind == journal.KindRDMA {
+		h.Side = plan.Pod // where the plugin that put the netdev there will look for it
+	}
+	return h
+}
+
+// vfHome is what a virtual function had before ADD; nil if nothing of it was to be changed.
+func vfHome(e *journal.Entry) *plan.VFHome {
+	if e.VF == nil || len(e.VF.Set) == 0 {
+		return nil
+	}
+	return &plan.VFHome{VF: &e.VF.Was, Set: e.VF.Set, Rebind: e.VF.Rebind, HCA: e.HCA, Netdev: e.Netdev != nil}
+}
+
+// attachedHCA is the RDMA device as it went into the pod, if its driver was bound again before; nil otherwise.
+func attachedHCA(e *journal.Entry) *device.HCA {
+	if e.VF == nil || !e.MoveRDMA {
+		return nil
+	}
+	return e.VF.HCA
+}

@@ -1,0 +1,72 @@
+package fabric
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/fabric-cni/fabric-cni/internal/apply"
+	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/pkg/device"
+)
+
+// runner carries steps out between the host and a pod, which is nil when it is gone.
+func (c *call) runner(pod *apply.Side) apply.Runner {
+	return apply.Runner{Host: c.host, Pod: pod, EvictName: c.evictName, Renumbering: c.renumbering}
+}
+
+// renumberWait bounds the wait for other calls that move RDMA devices or rebind drivers: one at a time.
+const renumberWait = 20 * time.Second
+
+// renumberLock is the name under which numbers of character devices are given out. No device is named so.
+const renumberLock = "numbers"
+
+// renumbering is apply.Runner's Renumbering.
+func (c *call) renumbering(ctx context.Context) (func(), error) {
+	ctx, cancel := context.WithTimeout(ctx, renumberWait)
+	defer cancel()
+	lock, err := c.store.Lock(ctx, renumberLock)
+	if err != nil {
+		return nil, err
+	}
+	return lock.Unlock, nil
+}
+
+// evictName is apply.Runner's EvictName. The holder's lock is not waited for: the call that has it frees the name by
+// itself, and may be waiting for ours.
+func (c *call) evictName(holder *device.Netdev, act func() error) (bool, error) {
+	claim := holder.Address.String()
+	owner, ok, err := c.store.Owner(claim)
+	if err != nil || !ok {
+		return false, nil
+	}
+	e, err := c.store.Load(owner)
+	if err != nil || e.Netdev == nil || e.Netdev.Name == holder.Name {
+		return false, nil
+	}
+	at, cancel := context.WithCancel(context.Background())
+	cancel()
+	lock, err := c.store.Lock(at, claim)
+	if errors.Is(err, journal.ErrBusy) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer lock.Unlock()
+	return true, act()
+}
+
+// forget removes every trace of an attachment. The claim goes first: an entry without a claim touches no device.
+func (c *call) forget(e *journal.Entry) error {
+	var err error
+	if e.Kind == journal.KindIPoIB {
+		err = c.store.RemoveChild(e.Claim, e.Key)
+	} else if e.Claim != "" {
+		err = c.store.Disclaim(e.Claim, e.Key)
+	}
+	if err != nil {
+		return err
+	}
+	return c.store.Remove(e.Key)
+}
