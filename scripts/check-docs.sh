@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# check-docs.sh   every link, path, make target, command of fabricctl and Go name that a page names exists (conf/docs_test.go).
+# check-docs.sh   every link, path, make target, command of fabricctl and Go name that a page names exists
+# (conf/docs_test.go).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

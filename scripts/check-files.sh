@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# check-files.sh   no Go file over 400 lines (generated ones aside), no package whose name says nothing.
+# check-files.sh   no Go file over 400 lines (generated ones aside), no package whose name says nothing, and no line of
+# a shell script or workflow over 120 columns. golangci-lint holds the lines of Go files.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,4 +22,14 @@ while IFS= read -r file; do
     status=1
   fi
 done <<<"$files"
+
+# A line that can't be broken says why in a comment: `# long: REASON`.
+scripts=$(git -c safe.directory='*' ls-files --cached --others --exclude-standard -- '*.sh' .ci/run '.github/*.yml')
+while IFS= read -r file; do
+  [ -f "$file" ] || continue
+  if grep -nHE '^.{121,}' "$file" | grep -vE '# long: [^ ]'; then
+    echo "$file: lines of 120 columns at most"
+    status=1
+  fi
+done <<<"$scripts"
 exit $status

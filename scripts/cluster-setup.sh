@@ -10,8 +10,9 @@
 #   perftest/ ib_write_bw and ib_write_lat with their libraries, unpacked
 #   jobs/     the CRD of PyTorchJob, to judge what fabricctl generates
 #   debroot/  containerd, runc and busybox, unpacked and not installed
-# Each part is made under a temporary name and renamed when complete, and is made again only when its go.mod or its sources have
-# changed, or the function below that makes it. A warm run uses no network. The first one compiles Kubernetes, some 8 minutes on two cores.
+# Each part is made under a temporary name and renamed when complete, and is made again only when its go.mod or its
+# sources have changed, or the function below that makes it. A warm run uses no network. The first one compiles
+# Kubernetes, some 8 minutes on two cores.
 set -euo pipefail
 
 here=$(dirname "$(readlink -f "$0")")
@@ -54,7 +55,7 @@ build_bin() {
   local v version=k8s.io/component-base/version component
   cd "$src/kube"
   v=$("$go" list -m -f '{{.Version}}' k8s.io/kubernetes)
-  "$go" build -ldflags "-s -w -X $version.gitVersion=$v -X $version.gitMajor=1 -X $version.gitMinor=$(cut -d. -f2 <<<"$v") -X $version.gitTreeState=clean" -o "$1/kubeall" .
+  "$go" build -ldflags "-s -w -X $version.gitVersion=$v -X $version.gitMajor=1 -X $version.gitMinor=$(cut -d. -f2 <<<"$v") -X $version.gitTreeState=clean" -o "$1/kubeall" . # long: part hashes what it builds by
   for component in etcd kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl; do
     ln -s kubeall "$1/$component"
   done
@@ -98,7 +99,7 @@ build_crds() {
 # shellcheck disable=SC2317
 build_jobs() {
   cd "$1"
-  cp "$("$go" mod download -json github.com/kubeflow/training-operator@v1.8.1 | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')/manifests/base/crds/kubeflow.org_pytorchjobs.yaml" .
+  cp "$("$go" mod download -json github.com/kubeflow/training-operator@v1.8.1 | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')/manifests/base/crds/kubeflow.org_pytorchjobs.yaml" . # long: part hashes what it builds by
   chmod -R u+w .
 }
 
@@ -114,7 +115,10 @@ build_debroot() {
 # shellcheck disable=SC2317
 build_perftest() {
   cd "$1"
-  fetch() { apt-get -o APT::Sandbox::User=root download perftest ibverbs-providers libibverbs1 librdmacm1 libibumad3 libnl-3-200 libnl-route-3-200 libpci3 libudev1 zlib1g; }
+  fetch() {
+    apt-get -o APT::Sandbox::User=root download perftest ibverbs-providers libibverbs1 librdmacm1 libibumad3 \
+      libnl-3-200 libnl-route-3-200 libpci3 libudev1 zlib1g
+  }
   fetch || { apt-get update && fetch; }
   for deb in *.deb; do dpkg-deb -x "$deb" .; done
   rm -- *.deb

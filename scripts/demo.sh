@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # demo.sh [--yes] [--down DEVICE] DEVICE... [-- DEVICE...]   gives pods their rails, and the host its devices back.
 #
-# The DEVICEs before -- (netdevs, four at most) go to pod-a, those behind it to pod-b, and the pods ping each other over each
-# pair. --down names a device whose port is not Active, to show what happens then. `make demo` runs this in a virtual
-# machine; on a host with real HCAs run it as root. There it takes these devices from the host for a few seconds: whoever
-# uses them loses them meanwhile, so it asks first (--yes: it does not).
+# The DEVICEs before -- (netdevs, four at most) go to pod-a, those behind it to pod-b, and the pods ping each other
+# over each pair. --down names a device whose port is not Active, to show what happens then. `make demo` runs this in
+# a virtual machine; on a host with real HCAs run it as root. There it takes these devices from the host for a few
+# seconds: whoever uses them loses them meanwhile, so it asks first (--yes: it does not).
 #
-# Needs: root, iproute2, ping; Go, to build what it runs, unless $FABRIC_BIN is a directory with fabric, cnitool and host-local.
+# Needs: root, iproute2, ping; Go, to build what it runs, unless $FABRIC_BIN is a directory with fabric, cnitool and
+# host-local.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -36,11 +37,13 @@ refused() {
   if run "$@"; then die "that should have been refused"; fi
 }
 
-# state: what the host may lose, a line each. ifindexes, queue pair numbers (bytes 2 to 12 of an IPoIB address) and what is
-# left of a lifetime are new each time by nature.
+# state: what the host may lose, a line each. ifindexes, queue pair numbers (bytes 2 to 12 of an IPoIB address) and
+# what is left of a lifetime are new each time by nature.
 state() {
   local family
-  ip -details address | awk '/^[0-9]+: / { dev = $2; sub(/[:@].*/, "", dev); sub(/^[0-9]+: /, "") } { sub(/^ */, ""); print dev ": " $0 }'
+  ip -details address | awk '
+    /^[0-9]+: / { dev = $2; sub(/[:@].*/, "", dev); sub(/^[0-9]+: /, "") }
+    { sub(/^ */, ""); print dev ": " $0 }'
   for family in -4 -6; do
     ip "$family" route show table all | sed "s/^/route $family: /"
     ip "$family" rule show | sed "s/^/rule $family: /"
@@ -49,7 +52,8 @@ state() {
   find /dev/infiniband -mindepth 1 2>/dev/null || true
 }
 sorted_state() {
-  state | sed -E 's#link/infiniband ([0-9a-f]{2}):([0-9a-f]{2}:){11}#link/infiniband \1:QPN:#; s/(_lft|expires) [0-9]+sec/\1 .../g' | sort
+  state | sed -E 's#link/infiniband ([0-9a-f]{2}):([0-9a-f]{2}:){11}#link/infiniband \1:QPN:#
+    s/(_lft|expires) [0-9]+sec/\1 .../g' | sort
 }
 
 # networks POD DEVICE...: has cnitool read ib-rail0 to ib-railN for these devices: in conf itself if it has them
@@ -63,7 +67,8 @@ networks() {
   done
   if [ "$NETCONFPATH" != conf ]; then
     mkdir "$NETCONFPATH"
-    run "i=0; for dev in $*; do sed \"s/\\\"ibs[0-9]*\\\"/\\\"\$dev\\\"/\" conf/ib-rail\$i.conflist >$NETCONFPATH/ib-rail\$i.conflist; i=\$((i+1)); done"
+    run "i=0; for dev in $*; do sed \"s/\\\"ibs[0-9]*\\\"/\\\"\$dev\\\"/\" conf/ib-rail\$i.conflist" \
+      ">$NETCONFPATH/ib-rail\$i.conflist; i=\$((i+1)); done"
   fi
   printf '\n   %s# export CNI_PATH=%s NETCONFPATH=%s%s\n' "$bold" "$CNI_PATH" "$NETCONFPATH" "$off"
 }
@@ -74,7 +79,8 @@ cleanup() {
   local status=$? pod i
   for pod in pod-a pod-b; do
     for i in 0 1 2 3; do
-      [ ! -e "$tmp/$pod.$i" ] || NETCONFPATH=$(cat "$tmp/$pod.$i") CNI_IFNAME=net$((i + 1)) cnitool del "ib-rail$i" "/run/netns/$pod" || true
+      [ -e "$tmp/$pod.$i" ] || continue
+      NETCONFPATH=$(cat "$tmp/$pod.$i") CNI_IFNAME=net$((i + 1)) cnitool del "ib-rail$i" "/run/netns/$pod" || true
     done
     [ ! -e "$tmp/$pod.netns" ] || ip netns delete "$pod" || true
   done
@@ -91,7 +97,8 @@ attach() { # POD DEVICE...: one rail per device
   for ((i = 0; i < $#; i++)); do echo "$NETCONFPATH" >"$tmp/$pod.$i"; done
   run "CNI_IFNAME=net1 cnitool add ib-rail0 /run/netns/$pod"
   if [ $# -gt 1 ]; then
-    run "for i in $(range $# | cut -d' ' -f2-); do CNI_IFNAME=net\$((i+1)) cnitool add ib-rail\$i /run/netns/$pod >/dev/null; done"
+    run "for i in $(range $# | cut -d' ' -f2-); do" \
+      "CNI_IFNAME=net\$((i+1)) cnitool add ib-rail\$i /run/netns/$pod >/dev/null; done"
   fi
 }
 
@@ -142,7 +149,8 @@ prepare() {
   for pod in pod-a pod-b; do [ ! -e "/run/netns/$pod" ] || die "network namespace $pod is there already"; done
   if [ -z "${FABRIC_BIN:-}" ]; then
     make --no-print-directory build
-    CGO_ENABLED=0 go build -o bin/ github.com/containernetworking/cni/cnitool github.com/containernetworking/plugins/plugins/ipam/host-local
+    CGO_ENABLED=0 go build -o bin/ github.com/containernetworking/cni/cnitool \
+      github.com/containernetworking/plugins/plugins/ipam/host-local
     FABRIC_BIN=$PWD/bin
   fi
   if [ -z "$yes" ]; then
@@ -155,14 +163,16 @@ prepare() {
 }
 
 show_pod_a() {
-  say "What the pod sees" "Its own rails${exclusive:+ and their RDMA devices, and no others}. The name on the host is there as altname."
+  say "What the pod sees" \
+    "Its own rails${exclusive:+ and their RDMA devices, and no others}. The name on the host is there as altname."
   run "ip netns exec pod-a ip address"
   run "ip netns exec pod-a rdma link"
   run "ip netns exec pod-a ls /sys/class/infiniband"
   run "ip netns exec pod-a ip rule"
   say "What is left on the host"
   run "rdma link"
-  run "for i in $(range ${#a[@]}); do CNI_IFNAME=net\$((i+1)) cnitool check ib-rail\$i /run/netns/pod-a; done; echo as promised"
+  run "for i in $(range ${#a[@]}); do" \
+    "CNI_IFNAME=net\$((i+1)) cnitool check ib-rail\$i /run/netns/pod-a; done; echo as promised"
 }
 
 refusals() {
@@ -173,7 +183,8 @@ refusals() {
 }
 
 verdict() {
-  say "The host, before and after" "Names, altnames, MTU, modes, addresses, routes of all tables, rules, RDMA devices, device files."
+  say "The host, before and after" \
+    "Names, altnames, MTU, modes, addresses, routes of all tables, rules, RDMA devices, device files."
   # carriers and link-local addresses come back a moment after their devices
   for _ in $(seq 50); do
     sorted_state >"$tmp/after"
@@ -196,9 +207,11 @@ run "ip -brief address"
 if rdma system | grep -q 'netns exclusive'; then
   exclusive=yes
 else
-  echo "   RDMA devices are shared between network namespaces here, so only the interfaces move. See docs/troubleshooting.md."
+  echo "   RDMA devices are shared between network namespaces here, so only the interfaces move." \
+    "See docs/troubleshooting.md."
 fi
-say "A pod, ${#a[@]} rail(s)" "One network per rail. Each ADD moves a device${exclusive:+, interface and RDMA device,} into the pod and addresses it."
+say "A pod, ${#a[@]} rail(s)" \
+  "One network per rail. Each ADD moves a device${exclusive:+, netdev and RDMA device,} into the pod and addresses it."
 run "cat conf/ib-rail0.conflist"
 attach pod-a "${a[@]}"
 show_pod_a

@@ -5,7 +5,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 duration=${1:?usage: fuzz.sh DURATION}
-targets=$(grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' cmd internal pkg plugins | sed 's/:func /:/' | sort || true)
+targets=$(grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' cmd internal pkg plugins |
+  sed 's/:func /:/' | sort || true)
 if [ -z "$targets" ]; then
   echo "fuzz: no fuzz targets"
   exit 0

@@ -1,5 +1,6 @@
 #!/bin/bash
-# lab-setup.sh [--update] [6.1|6.12|next|igb ...]   prepares kernels for integration/lab on a Debian 12 machine; needs root.
+# lab-setup.sh [--update] [6.1|6.12|next|igb ...]   prepares kernels for integration/lab on a Debian 12 machine; needs
+# root.
 #
 # Per kernel it leaves $FABRIC_LAB/guest/SERIES -> store/SERIES-HASH with vmlinux, initrd.cpio (fakeib included) and
 # release. Kernels and headers are extracted, never installed. Without arguments: all three.
@@ -19,7 +20,9 @@ export DEBIAN_FRONTEND=noninteractive LC_ALL=C
 
 die() { echo "lab-setup: $*" >&2; exit 1; }
 
-inputs_hash() { cat "$fakeib/fakeib.c" "$fakeib/Makefile" "$here/lab-initrd.sh" /bin/busybox "$1/release" | sha256sum | cut -c1-12; }
+inputs_hash() {
+  cat "$fakeib/fakeib.c" "$fakeib/Makefile" "$here/lab-initrd.sh" /bin/busybox "$1/release" | sha256sum | cut -c1-12
+}
 
 # is_ready SERIES: its guest files were made from the present sources
 is_ready() {
@@ -111,7 +114,8 @@ make_chroot() {
   # images of 7.x come in several packages; older ones in one
   mkdir "$tmp/debs"
   for deb in "$img" "linux-base-$version-amd64" "linux-binary-$version-amd64" "linux-modules-$version-amd64"; do
-    in_ns chroot "$tmp" sh -c "cd /debs && apt-get -o APT::Sandbox::User=root download -qq -t trixie-backports $deb" || true
+    in_ns chroot "$tmp" sh -c \
+      "cd /debs && apt-get -o APT::Sandbox::User=root download -qq -t trixie-backports $deb" || true
   done
   ls "$tmp"/debs/linux-image-*.deb >/dev/null 2>&1 || die "cannot download $img, see $log"
   chroot "$tmp" apt-get clean
@@ -154,7 +158,8 @@ build_module() {
   if [ "$1" = next ]; then
     rm -rf "$chroot/fakeib"; cp -r "$3/mod" "$chroot/fakeib"
     # objtool reads /proc
-    in_ns sh -c "mount -t proc proc $chroot/proc && chroot $chroot make -s -C /fakeib KDIR=/lib/modules/$release/build" ||
+    in_ns sh -c "mount -t proc proc $chroot/proc &&
+      chroot $chroot make -s -C /fakeib KDIR=/lib/modules/$release/build" ||
       die "fakeib does not build for $release, see $log"
     cp "$chroot/fakeib/fakeib.ko" "$3/fakeib.ko"
   else
@@ -168,8 +173,9 @@ build_module() {
 }
 
 # ---- a newer QEMU ----
-# Beside the installed one, from the packages of bookworm-backports; the libraries are bookworm's, which the installed one
-# has brought. The package lists are in a directory of their own: nothing of it touches the system's apt configuration.
+# Beside the installed one, from the packages of bookworm-backports; the libraries are bookworm's, which the installed
+# one has brought. The package lists are in a directory of their own: nothing of it touches the system's apt
+# configuration.
 qemu=$lab/qemu
 fetch_qemu() {
   local tmp=$qemu.tmp apt
@@ -185,17 +191,21 @@ fetch_qemu() {
   rm -rf "$tmp"/{lists,cache,debs,sources.list}
   cat >"$tmp/bin/qemu" <<QEMU
 #!/bin/sh
-exec "$qemu/root/usr/bin/qemu-system-x86_64" -L "$qemu/root/usr/share/qemu" -L "$qemu/root/usr/share/seabios" -L /usr/lib/ipxe/qemu "\$@"
+exec "$qemu/root/usr/bin/qemu-system-x86_64" -L "$qemu/root/usr/share/qemu" \\
+  -L "$qemu/root/usr/share/seabios" -L /usr/lib/ipxe/qemu "\$@"
 QEMU
   chmod 755 "$tmp/bin/qemu"
   if ldd "$tmp/root/usr/bin/qemu-system-x86_64" | grep -q 'not found'; then
     apt_update
-    apt-get install -y -qq --no-install-recommends libaio1 libbpf1 libcapstone4 libfdt1 libfuse3-3 libgnutls30 libibverbs1 libjpeg62-turbo \
-      libnuma1 libpixman-1-0 libpmem1 libpng16-16 librdmacm1 libsasl2-2 libseccomp2 libslirp0 liburing2 libvdeplug2 >>"$log" 2>&1 ||
+    apt-get install -y -qq --no-install-recommends libaio1 libbpf1 libcapstone4 libfdt1 libfuse3-3 libgnutls30 \
+      libibverbs1 libjpeg62-turbo \
+      libnuma1 libpixman-1-0 libpmem1 libpng16-16 librdmacm1 libsasl2-2 libseccomp2 libslirp0 liburing2 \
+      libvdeplug2 >>"$log" 2>&1 ||
       die "cannot install the libraries of QEMU, see $log"
   fi
   rm -rf "$qemu"; mv "$tmp" "$qemu"
-  "$qemu/bin/qemu" -device igb,help >/dev/null 2>>"$log" || die "the QEMU of bookworm-backports does not run or has no igb, see $log"
+  "$qemu/bin/qemu" -device igb,help >/dev/null 2>>"$log" ||
+    die "the QEMU of bookworm-backports does not run or has no igb, see $log"
 }
 
 prepare() {

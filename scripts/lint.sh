@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# lint.sh [PACKAGE...]   runs golangci-lint over every package, or these: as shipped, and with the build tags of the lab.
+# lint.sh [PACKAGE...]   runs golangci-lint over every package, or these: as shipped, and with the build tags of the
+# lab.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

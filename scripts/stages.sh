@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# stages.sh GROUP...   makes the targets of each GROUP ("lint test-unit") side by side, and the groups one after the other.
+# stages.sh GROUP...   makes the targets of each GROUP ("lint test-unit") side by side, and the groups one after the
+# other.
 #
 # The output of a target goes to build/stages/TARGET.log and is printed as a whole when the target ends; once a minute a
 # line says what is still running. The first target that fails ends the others, with all their processes. At the end:

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# test-unit.sh [go test flag...]   runs every test that needs no lab: plain Go tests, and tests in real network namespaces
-# of this machine (as root). With the race detector where there is a C compiler. Fuzz seeds run as ordinary tests.
+# test-unit.sh [go test flag...]   runs every test that needs no lab: plain Go tests, and tests in real network
+# namespaces of this machine (as root). With the race detector where there is a C compiler. Fuzz seeds run as ordinary
+# tests.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,8 +17,8 @@ if [ "$(id -u)" -ne 0 ]; then
   echo "test-unit: not root: the tests that need network namespaces are skipped"
 fi
 
-# Not integration/: those tests run in the lab (make test-lab). Failpoints only exist in binaries built with their tag, so
-# the tests run once as shipped and once, for the packages that know failpoints, with them.
+# Not integration/: those tests run in the lab (make test-lab). Failpoints only exist in binaries built with their
+# tag, so the tests run once as shipped and once, for the packages that know failpoints, with them.
 list=$($go list ./...)
 mapfile -t packages < <(grep -v /integration/ <<<"$list")
 mapfile -t tagged < <(grep -rlE --include='*.go' '^//go:build .*\bfailpoint\b' cmd internal pkg plugins 2>/dev/null |

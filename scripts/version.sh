@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Prints the version that goes into the binaries: the last tag, and how far the tree is from it. A tree without tags gives
-# its commit, a tree without git (a source archive) gives v0.0.0-unknown.
+# Prints the version that goes into the binaries: the last tag, and how far the tree is from it. A tree without tags
+# gives its commit, a tree without git (a source archive) gives v0.0.0-unknown.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

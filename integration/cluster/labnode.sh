@@ -19,7 +19,9 @@ ip route add default via 10.0.2.2
 
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
 mkdir /sys/fs/cgroup/init # a group with controllers for others may have no process of its own
-while read -r pid; do echo "$pid" >/sys/fs/cgroup/init/cgroup.procs 2>/dev/null || true; done </sys/fs/cgroup/cgroup.procs
+while read -r pid; do
+  echo "$pid" >/sys/fs/cgroup/init/cgroup.procs 2>/dev/null || true
+done </sys/fs/cgroup/cgroup.procs
 tr ' ' '\n' </sys/fs/cgroup/cgroup.controllers |
   while read -r controller; do echo "+$controller" >/sys/fs/cgroup/cgroup.subtree_control; done
 
@@ -46,7 +48,8 @@ modprobe ib_core
 modprobe -a ib_uverbs ib_umad rdma_ucm ib_ipoib veth bridge
 names=mlx5_5,mlx5_6
 for hca in $HCAS; do names=$names,${hca%=*}; done
-modprobe fakeib num=2 state=1,1 pci=1 "lid=$((NUMBER * 256))" "names=$names" # nodes of one fabric: all LIDs and GUIDs differ
+# All LIDs and GUIDs of the nodes of one fabric differ.
+modprobe fakeib num=2 state=1,1 pci=1 "lid=$((NUMBER * 256))" "names=$names"
 for hca in $HCAS mlx5_5=ibs116 mlx5_6=ibs118; do
   device=${hca%=*} netdev=${hca#*=}
   was=$(ls "/sys/class/infiniband/$device/device/net")
