@@ -4,16 +4,15 @@ import (
 	"context"
 	"log/slog"
 	"net/netip"
-	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/fabric-cni/fabric-cni/internal/agent/cluster"
 	"github.com/fabric-cni/fabric-cni/internal/agent/condition"
 	"github.com/fabric-cni/fabric-cni/internal/agent/metrics"
 	"github.com/fabric-cni/fabric-cni/internal/agent/settings"
+	"github.com/fabric-cni/fabric-cni/internal/ipam/hostlocal"
 	"github.com/fabric-cni/fabric-cni/internal/ipam/pool"
-	"github.com/fabric-cni/fabric-cni/internal/ipam/whereabouts"
+	"github.com/fabric-cni/fabric-cni/internal/ipam/ranges"
 )
 
 // poolReconciler shows how many addresses the pools of the fabrics have left: IPPools of whereabouts, and this node's
@@ -57,31 +56,17 @@ func (r *poolReconciler) nodeRanges() (out []poolUsage) {
 		}
 		out = append(out, poolUsage{
 			fabric: fabric, name: "of this node", prefix: n.prefix,
-			allocated: r.allocated(fabric), capacity: spec(fabric, &n.settings).Capacity(n.prefix),
+			allocated: hostlocal.Given(filepath.Join(r.ipamDir, fabric)), capacity: spec(fabric, &n.settings).Capacity(n.prefix),
 		})
 	}
 	return out
 }
 
-// allocated counts the addresses that host-local has given on this node: it keeps a file for each.
-func (r *poolReconciler) allocated(fabric string) (n int) {
-	entries, err := os.ReadDir(filepath.Join(r.ipamDir, fabric))
-	if err != nil {
-		return 0 // none yet
-	}
-	for _, e := range entries {
-		if _, err := netip.ParseAddr(strings.ReplaceAll(e.Name(), "_", ":")); err == nil {
-			n++
-		}
-	}
-	return n
-}
-
 // whereabouts are the IPPools of the fabrics that have that IPAM plugin.
 func (r *poolReconciler) whereabouts(ctx context.Context, fabrics []settings.Fabric) (out []poolUsage) {
-	configs := map[string]*whereabouts.Config{}
+	configs := map[string]*ranges.Section{}
 	for i := range fabrics {
-		if c, err := fabrics[i].Whereabouts(); err == nil && c != nil {
+		if c, err := fabrics[i].IPAM(); err == nil && c.HasPools() {
 			configs[fabrics[i].Name] = c
 		}
 	}
@@ -102,12 +87,10 @@ func (r *poolReconciler) whereabouts(ctx context.Context, fabrics []settings.Fab
 }
 
 // poolsOf are the IPPools that belong to one fabric.
-func poolsOf(fabric string, c *whereabouts.Config, list []cluster.Pool) (out []poolUsage) {
-	for _, r := range c.Ranges {
-		for _, p := range list {
-			if c.Owns(r, p.Name, p.Range) {
-				out = append(out, poolUsage{fabric, p.Name, p.Range, p.Allocated, c.Capacity(r, p.Range)})
-			}
+func poolsOf(fabric string, c *ranges.Section, list []cluster.Pool) (out []poolUsage) {
+	for _, p := range list {
+		if capacity, ok := c.PoolCapacity(p.Name, p.Range); ok {
+			out = append(out, poolUsage{fabric, p.Name, p.Range, p.Allocated, capacity})
 		}
 	}
 	return out

@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/fabric-cni/fabric-cni/internal/ipam/hostlocal"
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 )
 
@@ -209,7 +210,7 @@ func TestLockedDirectory(t *testing.T) {
 	if r, err := d.Add(t.Context()); err != nil || r.Addresses[0].Prefix != netip.MustParsePrefix("10.4.0.2/24") {
 		t.Errorf("%+v, %v", r, err)
 	}
-	if n := held(t, data); n != 1 {
+	if n := hostlocal.Given(filepath.Join(data, "n")); n != 1 || n != held(t, data) {
 		t.Errorf("%d addresses held, want 1: a call that gave up must not reserve one later", n)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fabric-cni/fabric-cni/internal/ipam/pool"
-	"github.com/fabric-cni/fabric-cni/internal/ipam/whereabouts"
+	"github.com/fabric-cni/fabric-cni/internal/ipam/ranges"
 )
 
 // NodeRanges divides a range into one for each node.
@@ -60,17 +60,13 @@ func (r *NodeRanges) complete() (err error) {
 	return nil
 }
 
-// Whereabouts returns the fabric's ipam section, or nil if it is not one for whereabouts.
-func (f *Fabric) Whereabouts() (*whereabouts.Config, error) {
-	ipam, _ := f.Network["ipam"].(map[string]any)
-	if ipam["type"] != whereabouts.Type {
-		return nil, nil //nolint:nilnil // another IPAM plugin's
-	}
-	b, err := json.Marshal(ipam)
+// IPAM returns the fabric's ipam section. Errors begin with "ipam".
+func (f *Fabric) IPAM() (*ranges.Section, error) {
+	b, err := json.Marshal(f.Network["ipam"])
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("ipam: %w", err)
 	}
-	return whereabouts.Parse(b)
+	return ranges.Read(b)
 }
 
 // CheckCapacity returns an error if the fabric has too few addresses for so many interfaces: those of all nodes
@@ -84,9 +80,9 @@ func (f *Fabric) CheckCapacity(inCluster, onNode int) error {
 		}
 		return nil
 	}
-	c, err := f.Whereabouts()
-	if err == nil && c != nil {
-		err = c.Enough(inCluster, onNode)
+	section, err := f.IPAM()
+	if err == nil {
+		err = section.CheckCapacity(inCluster, onNode)
 	}
 	if err != nil {
 		return fmt.Errorf("fabric %q: network.%w", f.Name, err)
@@ -124,7 +120,7 @@ func (s *Settings) addresses() error {
 	return nil
 }
 
-// spans are the ranges of nodeRanges, whereabouts (range, ipRanges) and host-local (subnet, ranges).
+// spans are the ranges of nodeRanges or of the ipam section.
 func (f *Fabric) spans() (out []span, err error) {
 	if r := f.NodeRanges; r != nil {
 		if err := r.complete(); err != nil {
@@ -136,27 +132,12 @@ func (f *Fabric) spans() (out []span, err error) {
 		s, err := set(r.Prefix, r.Without...)
 		return []span{{f.Name, "nodeRanges.range", r.Prefix, s}}, err
 	}
-	c, err := f.Whereabouts()
+	section, err := f.IPAM()
 	if err != nil {
 		return nil, fmt.Errorf("network.%w", err)
 	}
-	if c != nil {
-		for _, r := range c.Ranges {
-			out = append(out, span{f.Name, "network." + r.Field, r.Prefix, r.Free})
-		}
-		return out, nil
-	}
-	for _, text := range f.subnets() {
-		p, err := netip.ParsePrefix(text)
-		if err != nil {
-			return nil, fmt.Errorf("network.ipam: subnet %q: want an address with a prefix length, as in "+
-				"192.168.10.0/24", text)
-		}
-		s, err := set(p.Masked())
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, span{f.Name, "network.ipam: subnet", p.Masked(), s})
+	for _, r := range section.Ranges {
+		out = append(out, span{f.Name, "network." + r.Field, r.Prefix, r.Free})
 	}
 	return out, nil
 }
@@ -168,33 +149,4 @@ func set(p netip.Prefix, without ...netip.Prefix) (*netipx.IPSet, error) {
 		b.RemovePrefix(w)
 	}
 	return b.IPSet()
-}
-
-// subnets are those of host-local. Those of one set are alternatives.
-func (f *Fabric) subnets() (out []string) {
-	b, err := json.Marshal(f.Network["ipam"])
-	if err != nil {
-		return nil
-	}
-	var ipam struct {
-		Range  string
-		Subnet string
-		Ranges [][]struct{ Subnet string }
-	}
-	if json.Unmarshal(b, &ipam) != nil {
-		return nil // the plugin's own parser reports it
-	}
-	for _, s := range []string{ipam.Range, ipam.Subnet} {
-		if s != "" {
-			out = append(out, s)
-		}
-	}
-	for _, set := range ipam.Ranges {
-		for _, r := range set {
-			if r.Subnet != "" {
-				out = append(out, r.Subnet)
-			}
-		}
-	}
-	return out
 }

@@ -195,6 +195,21 @@ func (c *IPAMConfig) dns() (dns types.DNS, err error) {
 	return dns, lines.Err()
 }
 
+// Given returns how many addresses are given of a network, whose directory this is: each has a file. A directory that
+// does not exist has none.
+func Given(dir string) (n int) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return 0
+	}
+	for _, e := range entries {
+		if net.ParseIP(e.Name()) != nil {
+			n++
+		}
+	}
+	return n
+}
+
 // view is the directory of a network, read only.
 type view string
 
