@@ -3,8 +3,25 @@ package device
 import (
 	"bytes"
 	"fmt"
+	"net"
 	"slices"
 )
+
+// VFAttrs are the settings of a VF. What the driver does not report is nil. The journal keeps them as JSON: fields are
+// added, never renamed.
+type VFAttrs struct {
+	MAC       net.HardwareAddr `json:"mac,omitempty"` // all zeros: the administrator has set none
+	VLAN      int              `json:"vlan,omitempty"`
+	QoS       int              `json:"qos,omitempty"`
+	Proto     uint16           `json:"proto,omitempty"`     // EtherType: 0x8100, 0x88a8
+	MinTxRate uint32           `json:"minTxRate,omitempty"` // Mb/s; 0: none
+	MaxTxRate uint32           `json:"maxTxRate,omitempty"` // Mb/s; 0: no limit
+	LinkState uint32           `json:"linkState"`           // IFLA_VF_LINK_STATE_*
+	SpoofChk  *bool            `json:"spoofchk,omitempty"`
+	Trust     *bool            `json:"trust,omitempty"`
+	NodeGUID  *GUID            `json:"nodeGUID,omitempty"` // 0: not set
+	PortGUID  *GUID            `json:"portGUID,omitempty"`
+}
 
 // VFAttr names one setting of a VF, the ones that go together as one.
 type VFAttr string
@@ -41,8 +58,11 @@ type vfAttr struct {
 	text func(a *VFAttrs) string
 }
 
-// vfAttrs is the table of settings. A new one is a field of VFAttrs and a row here, its codec in internal/link, and its
-// place in the order in pkg/plan.
+// vfAttrs is the table of settings, in the order in which they are made; they are given back in reverse. The link's state
+// and the GUIDs come first, as the port needs time to come up with them; the VLAN before the address, so that the address
+// is never seen in a network that is not the pod's; the checks that may refuse an address after it.
+//
+// A new setting is a field of VFAttrs and a row here, its codec in internal/link, and what asks for it in pkg/netconf.
 var vfAttrs = []vfAttr{
 	{
 		VFLinkState, AnyVF,
@@ -50,12 +70,8 @@ var vfAttrs = []vfAttr{
 		func(to, from *VFAttrs) { to.LinkState = from.LinkState },
 		func(a *VFAttrs) string { return "state " + name(int(a.LinkState), "auto", "enable", "disable") },
 	},
-	{
-		VFMAC, EthernetVF,
-		func(a, b *VFAttrs) bool { return bytes.Equal(a.MAC, b.MAC) },
-		func(to, from *VFAttrs) { to.MAC = from.MAC },
-		func(a *VFAttrs) string { return "mac " + a.MAC.String() },
-	},
+	guid(VFNodeGUID, "node_guid", func(a *VFAttrs) **GUID { return &a.NodeGUID }),
+	guid(VFPortGUID, "port_guid", func(a *VFAttrs) **GUID { return &a.PortGUID }),
 	{
 		VFVLAN, EthernetVF,
 		func(a, b *VFAttrs) bool {
@@ -65,6 +81,12 @@ var vfAttrs = []vfAttr{
 		vlanText,
 	},
 	{
+		VFMAC, EthernetVF,
+		func(a, b *VFAttrs) bool { return bytes.Equal(a.MAC, b.MAC) },
+		func(to, from *VFAttrs) { to.MAC = from.MAC },
+		func(a *VFAttrs) string { return "mac " + a.MAC.String() },
+	},
+	{
 		VFRate, EthernetVF,
 		func(a, b *VFAttrs) bool { return a.MinTxRate == b.MinTxRate && a.MaxTxRate == b.MaxTxRate },
 		func(to, from *VFAttrs) { to.MinTxRate, to.MaxTxRate = from.MinTxRate, from.MaxTxRate },
@@ -72,8 +94,6 @@ var vfAttrs = []vfAttr{
 	},
 	onOff(VFSpoofChk, "spoofchk", func(a *VFAttrs) **bool { return &a.SpoofChk }),
 	onOff(VFTrust, "trust", func(a *VFAttrs) **bool { return &a.Trust }),
-	guid(VFNodeGUID, "node_guid", func(a *VFAttrs) **GUID { return &a.NodeGUID }),
-	guid(VFPortGUID, "port_guid", func(a *VFAttrs) **GUID { return &a.PortGUID }),
 }
 
 // onOff is the row of a setting that an Ethernet VF has on or off.
@@ -131,7 +151,7 @@ func (attr VFAttr) row() vfAttr {
 	return unknown
 }
 
-// VFAttrNames lists all settings.
+// VFAttrNames lists all settings, in the order in which they are made.
 func VFAttrNames() []VFAttr {
 	out := make([]VFAttr, len(vfAttrs))
 	for i, r := range vfAttrs {

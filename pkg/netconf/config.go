@@ -94,31 +94,6 @@ type Config struct {
 	Raw []byte // stdin as received: what the IPAM plugin gets
 }
 
-// VF holds the attributes of a virtual function. A nil pointer means: leave it as it is.
-type VF struct {
-	GUID              *device.GUID // node and port GUID: runtimeConfig.infinibandGUID, args.cni.guid, or "guid" beside another selector
-	LinkState         string       // "auto", "enable", "disable"; empty: as it is
-	MAC               net.HardwareAddr
-	VLAN              *int   // 0 to 4094
-	VLANQoS           *int   // 0 to 7
-	VLANProto         string // "802.1q", "802.1ad"
-	MinTxRate         *int   // Mb/s
-	MaxTxRate         *int   // Mb/s
-	SpoofChk          *bool
-	Trust             *bool
-	IBKubernetes      bool   // ibKubernetesEnabled: refuse until ib-kubernetes has configured the partition
-	IBKubernetesState string // args.cni["mellanox.infiniband.app"]
-	VFIO              bool   // vfioPciMode
-}
-
-// IsZero tells that no attribute is set.
-func (v VF) IsZero() bool {
-	return v.GUID == nil && v.LinkState == "" && v.MAC == nil && v.VLAN == nil && v.VLANQoS == nil && v.VLANProto == "" &&
-		v.MinTxRate == nil && v.MaxTxRate == nil && v.SpoofChk == nil && v.Trust == nil &&
-		!v.IBKubernetes && v.IBKubernetesState == "" &&
-		!v.VFIO
-}
-
 // IPAM names the delegate. Its own configuration stays in Config.Raw.
 type IPAM struct {
 	Type string // empty: no addresses

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -82,7 +83,7 @@ func broken(c *Config, cmd string) error {
 		"mtu":      c.MTU == 0 || 68 <= c.MTU && c.MTU <= 65520,
 		"vlan":     in(c.VF.VLAN, 0, 4094) && in(c.VF.VLANQoS, 0, 7) && (c.VF.VLAN == nil) == (c.VF.VLANProto == ""),
 		"rates":    in(c.VF.MinTxRate, 0, 1<<31-1) && in(c.VF.MaxTxRate, 0, 1<<31-1),
-		"VF mode":  c.Mode == ModeDevice || c.VF.IsZero(),
+		"VF mode":  c.Mode == ModeDevice || reflect.DeepEqual(c.VF, VF{}),
 		"VF GUID":  c.VF.GUID == nil || !c.VF.GUID.IsUnset(),
 		"master":   (c.Mode == ModeIPoIB || c.Master == "") && (c.Master == "" || isName(c.Master)),
 		"pkey":     c.PKey == 0 || c.Mode == ModeIPoIB && c.PKey&0x7fff != 0,

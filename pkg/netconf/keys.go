@@ -12,11 +12,17 @@ const (
 	ignored              // of a peer, without a meaning here: any case, listed in Config.Ignored
 )
 
-// fields are the top-level fields, the order is the one in which suggestions are preferred.
-var fields = []struct {
+// field is a top-level field.
+type field struct {
 	name string
 	kind kind
-}{
+}
+
+// fields are the top-level fields, the order is the one in which suggestions are preferred.
+var fields = append(otherFields, vfKeys()...)
+
+// otherFields are those that are not in the table of a VF's settings.
+var otherFields = []field{
 	{"mode", ours},
 	{"rdma", ours},
 	{"rdmaName", ours},
@@ -25,9 +31,6 @@ var fields = []struct {
 	{"umcast", ours},
 	{"allowDown", ours},
 	{"routing", ours},
-	{"linkState", ours},
-	{"minTxRate", ours},
-	{"maxTxRate", ours},
 
 	{"deviceID", peer},
 	{"pciBusID", peer},
@@ -35,25 +38,10 @@ var fields = []struct {
 	{"hwaddr", peer},
 	{"kernelpath", peer},
 	{"master", peer},
-	{
-		"guid",
-		peer,
-	},
+	{"guid", peer},
 	{"pkey", peer},
 	{"mtu", peer},
-	{"mac", peer},
-	{"vlan", peer},
-	{"vlanQoS", peer},
-	{"vlanProto", peer},
-	{"min_tx_rate", peer},
-	{"max_tx_rate", peer},
-	{"spoofchk", peer},
-	{"trust", peer},
-	{"link_state", peer},
-	{
-		"rdmaIsolation",
-		peer,
-	},
+	{"rdmaIsolation", peer},
 	{"ibKubernetesEnabled", peer},
 	{"vfioPciMode", peer},
 	{"logLevel", peer},
@@ -68,10 +56,7 @@ var fields = []struct {
 	{"runtimeConfig", envelope},
 	{"capabilities", envelope},
 	{"prevResult", envelope},
-	{
-		"disableCheck",
-		envelope,
-	},
+	{"disableCheck", envelope},
 	{"disableGC", envelope},
 	{"loadOnlyInlinedPlugins", envelope},
 	{"resourceName", envelope},

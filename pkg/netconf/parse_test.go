@@ -2,6 +2,7 @@ package netconf
 
 import (
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -185,7 +186,7 @@ func TestPrecedence(t *testing.T) {
 	}
 	// A chain gets the same CNI_ARGS and args.cni in each plugin: they are no error where they mean nothing.
 	got = parse(t, `"mode":"rdma","rdmaDevice":"mlx5_0","args":{"cni":{"guid":"no GUID"}}`, with)
-	if !got.VF.IsZero() || !slices.Equal(got.Ignored, []string{"CNI_ARGS MAC"}) {
+	if !reflect.DeepEqual(got.VF, VF{}) || !slices.Equal(got.Ignored, []string{"CNI_ARGS MAC"}) {
 		t.Errorf("mode rdma: %+v, %q", got.VF, got.Ignored)
 	}
 }
@@ -263,17 +264,22 @@ func TestAttachments(t *testing.T) {
 	}
 }
 
-func TestIsZero(t *testing.T) {
-	if !(VF{}).IsZero() {
-		t.Error("a zero VF")
-	}
+func TestAsked(t *testing.T) {
 	guid := device.GUID(1)
-	for _, vf := range []VF{
-		{GUID: &guid}, {LinkState: "auto"}, {MAC: mustMAC("02:00:00:00:00:01")}, {VLAN: new(0)}, {VLANQoS: new(0)}, {VLANProto: "802.1q"},
-		{MinTxRate: new(0)}, {MaxTxRate: new(0)}, {SpoofChk: new(false)}, {Trust: new(false)}, {IBKubernetes: true}, {IBKubernetesState: "x"}, {VFIO: true},
+	for want, vf := range map[string]VF{
+		"": {}, "guid": {GUID: &guid}, "linkState": {LinkState: "auto"}, "mac": {MAC: mustMAC("02:00:00:00:00:01")},
+		"vlan": {VLAN: new(0)}, "spoofchk": {SpoofChk: new(false)}, "trust": {Trust: new(false)},
+		"minTxRate, maxTxRate": {MinTxRate: new(0)},
 	} {
-		if vf.IsZero() {
-			t.Errorf("%+v", vf)
+		var got []string
+		for _, f := range vf.Asked() {
+			got = append(got, f.Name)
 		}
+		if strings.Join(got, "; ") != want {
+			t.Errorf("%+v asks for %q, want %q", vf, got, want)
+		}
+	}
+	if asked := (&VF{MaxTxRate: new(0)}).Asked(); len(asked) != 1 {
+		t.Errorf("a maximal rate asks for %v", asked)
 	}
 }

@@ -8,38 +8,31 @@ const wantGUID = "8 bytes as 00:02:c9:03:00:fa:00:10, not all zeros or all ones"
 // mode is known.
 func (p *parser) attributes() {
 	vf := &p.cfg.VF
-	written := func(set bool, v value) {
-		if set {
-			p.vf = append(p.vf, v)
-		}
+	for i := range vfFields {
+		vfFields[i].read(p, vf)
 	}
-	v := p.get("linkState", "link_state")
-	vf.LinkState = p.choice(v, false, "auto", "enable", "disable")
-	written(vf.LinkState != "", v)
-
-	v = p.get("spoofchk")
-	vf.SpoofChk = p.onOff(v)
-	written(vf.SpoofChk != nil, v)
-	v = p.get("trust")
-	vf.Trust = p.onOff(v)
-	written(vf.Trust != nil, v)
-
-	v = p.get("ibKubernetesEnabled")
-	b := p.boolean(v)
+	f := p.get("ibKubernetesEnabled")
+	b := p.boolean(f)
 	vf.IBKubernetes = b != nil && *b
-	written(vf.IBKubernetes, v)
-	v = p.get("vfioPciMode")
-	b = p.boolean(v)
+	p.askedBy(f, vf.IBKubernetes)
+	f = p.get("vfioPciMode")
+	b = p.boolean(f)
 	vf.VFIO = b != nil && *b
-	written(vf.VFIO, v)
+	p.askedBy(f, vf.VFIO)
+}
 
-	p.mac(written)
-	p.vlan(written)
-	p.rates(written)
+// askedBy records a field that asks for an attribute of a VF.
+func (p *parser) askedBy(f value, asked bool) {
+	if asked {
+		p.vf = append(p.vf, f)
+	}
+}
 
-	v = p.find(p.runtime, "infinibandGUID")
-	vf.GUID = p.guid(v)
-	written(vf.GUID != nil, v)
+// runtimeGUID reads the GUID that the runtime passes.
+func (p *parser) runtimeGUID(vf *VF) {
+	f := p.find(p.runtime, "infinibandGUID")
+	vf.GUID = p.guid(f)
+	p.askedBy(f, vf.GUID != nil)
 }
 
 // guid reads a GUID that a port can have.
@@ -58,7 +51,7 @@ func (p *parser) guid(v value) *device.GUID {
 
 // mac reads the MAC address: of the pod's request before the network's. CNI_ARGS are not counted as written: a runtime
 // gives them to each plugin of a chain.
-func (p *parser) mac(written func(bool, value)) {
+func (p *parser) mac(vf *VF) {
 	for _, v := range []value{p.get("mac"), p.find(p.runtime, "mac")} {
 		s, ok := p.text(v, wantMAC)
 		if !ok {
@@ -69,25 +62,25 @@ func (p *parser) mac(written func(bool, value)) {
 			p.fail(notAllowed(v, wantMAC))
 			continue
 		}
-		if p.cfg.VF.MAC = mac; v.path == "mac" && p.cni.mac != nil {
-			p.cfg.VF.MAC = p.cni.mac
+		if vf.MAC = mac; v.path == "mac" && p.cni.mac != nil {
+			vf.MAC = p.cni.mac
 		}
-		written(true, v)
+		p.askedBy(v, true)
 	}
-	if p.cfg.VF.MAC == nil {
-		p.cfg.VF.MAC = p.cni.mac
+	if vf.MAC == nil {
+		vf.MAC = p.cni.mac
 	}
 }
 
 // vlan follows the rules of sriov-cni: QoS and protocol come with an id, and the id 0 (no VLAN) with neither.
-func (p *parser) vlan(written func(bool, value)) {
+func (p *parser) vlan(vf *VF) {
 	idField, qosField, protoField := p.get("vlan"), p.get("vlanQoS"), p.get("vlanProto")
 	id := p.whole(idField, 0, 4094, ", 0 for none")
 	qos := p.whole(qosField, 0, 7, "")
 	proto := p.choice(protoField, true, "802.1q", "802.1ad")
-	written(id != nil, idField)
-	written(qos != nil, qosField)
-	written(proto != "", protoField)
+	p.askedBy(idField, id != nil)
+	p.askedBy(qosField, qos != nil)
+	p.askedBy(protoField, proto != "")
 
 	if id == nil {
 		if qos != nil {
@@ -112,22 +105,22 @@ func (p *parser) vlan(written func(bool, value)) {
 	if proto == "" {
 		proto = "802.1q"
 	}
-	p.cfg.VF.VLAN, p.cfg.VF.VLANQoS, p.cfg.VF.VLANProto = id, qos, proto
+	vf.VLAN, vf.VLANQoS, vf.VLANProto = id, qos, proto
 }
 
 // rates reads the limits of the transmit rate in Mb/s; 0 is no limit.
-func (p *parser) rates(written func(bool, value)) {
+func (p *parser) rates(vf *VF) {
 	const highest = 1<<31 - 1 // the driver gets 32 bits (struct ifla_vf_rate)
 	lowField, highField := p.get("minTxRate", "min_tx_rate"), p.get("maxTxRate", "max_tx_rate")
 	low := p.whole(lowField, 0, highest, " Mb/s")
 	high := p.whole(highField, 0, highest, " Mb/s, 0 for no limit")
-	written(low != nil, lowField)
-	written(high != nil, highField)
+	p.askedBy(lowField, low != nil)
+	p.askedBy(highField, high != nil)
 	if low != nil && high != nil && *high != 0 && *low > *high {
 		p.fail(notAllowed(lowField, `at most "`+highField.path+`", which is `+shown(highField.raw)))
 		return
 	}
-	p.cfg.VF.MinTxRate, p.cfg.VF.MaxTxRate = low, high
+	vf.MinTxRate, vf.MaxTxRate = low, high
 }
 
 // podAttributes completes the attributes with what is only read where a VF is configured: the pod's args.cni reach each

@@ -103,18 +103,6 @@ func hasGUIDs(g device.GUID, vf *device.VF, hca *device.HCA, netdev *device.Netd
 	return true
 }
 
-// vfOrder is the order in which the settings of a VF are made; they are given back in reverse.
-var vfOrder = []device.VFAttr{
-	device.VFLinkState,
-	device.VFNodeGUID,
-	device.VFPortGUID,
-	device.VFVLAN,
-	device.VFMAC,
-	device.VFRate,
-	device.VFSpoofChk,
-	device.VFTrust,
-}
-
 // wantedVF is the settings as they will be, and the list of those that the configuration names, in order.
 func wantedVF(cfg *netconf.VF, now *device.VFAttrs) (to device.VFAttrs, asked []device.VFAttr) {
 	to = *now
@@ -125,7 +113,7 @@ func wantedVF(cfg *netconf.VF, now *device.VFAttrs) (to device.VFAttrs, asked []
 			named[attr] = true
 		}
 	}
-	for _, attr := range vfOrder {
+	for _, attr := range device.VFAttrNames() {
 		if named[attr] {
 			asked = append(asked, attr)
 		}

@@ -5,14 +5,24 @@ import (
 	"testing"
 
 	"github.com/fabric-cni/fabric-cni/pkg/device"
+	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 )
 
-// Every setting of a VF has its place in the order: one that is missing would never be made.
+// A configuration that asks for everything gets every setting, in the order of the table.
 func TestOrderHasEverySetting(t *testing.T) {
-	want, got := device.VFAttrNames(), slices.Clone(vfOrder)
-	slices.Sort(want)
-	slices.Sort(got)
-	if !slices.Equal(want, got) {
-		t.Errorf("the order has %v, the table %v", got, want)
+	cfg := netconf.VF{
+		GUID: new(device.GUID(1)), LinkState: "auto", MAC: []byte{2, 0, 0, 0, 0, 1}, VLAN: new(7),
+		MaxTxRate: new(100), SpoofChk: new(true), Trust: new(true),
+	}
+	_, asked := wantedVF(&cfg, &device.VFAttrs{})
+	if want := device.VFAttrNames(); !slices.Equal(want, asked) {
+		t.Errorf("the steps set %v, the table has %v", asked, want)
+	}
+	want := []device.VFAttr{
+		device.VFLinkState, device.VFNodeGUID, device.VFPortGUID, device.VFVLAN, device.VFMAC, device.VFRate,
+		device.VFSpoofChk, device.VFTrust,
+	}
+	if !slices.Equal(want, asked) {
+		t.Errorf("the order is %v, want %v", asked, want)
 	}
 }
