@@ -23,16 +23,19 @@ type Build struct {
 	OneShot bool // with make build's settings for a process that lives for milliseconds
 }
 
-// Binaries are what guest tests find in $FABRIC_BIN_DIR. The foreign plugins come from the versions in go.mod, which
-// keeps them as tools.
+// Binaries are what every guest test finds in $FABRIC_BIN_DIR. What a suite has besides is in Suite.Tools. A test can't
+// use another one: its result is cached by the content of these. The foreign plugins come from the versions in go.mod,
+// which keeps them as tools.
 var Binaries = []Build{
 	{Name: "fabric", Package: "./cmd/fabric", Tags: "failpoint"},
-	{Name: "fabricctl", Package: "./cmd/fabricctl"},
 	{Name: "cnitool", Package: "github.com/containernetworking/cni/cnitool"},
 	{Name: "static", Package: "github.com/containernetworking/plugins/plugins/ipam/static"},
 	{Name: "host-local", Package: "github.com/containernetworking/plugins/plugins/ipam/host-local"},
 	{Name: "host-device", Package: "github.com/containernetworking/plugins/plugins/main/host-device"},
 }
+
+// tools are what some suites have besides Binaries.
+var tools = []Build{{Name: "fabricctl", Package: "./cmd/fabricctl"}}
 
 // TempDir creates a directory that guests can see, for binaries and results, and removes what killed runs left there.
 func TempDir(prefix string) (string, error) {
@@ -75,7 +78,8 @@ func (b Build) make(ctx context.Context, root, dir string) error {
 	if b.Test {
 		args = []string{"test", "-c"}
 	}
-	args = append(args, "-trimpath", "-o", filepath.Join(dir, b.Name))
+	// The same source gives the same binary in every directory and commit: results are cached by its content.
+	args = append(args, "-trimpath", "-buildvcs=false", "-o", filepath.Join(dir, b.Name))
 	if flags := b.ldflags(); flags != "" {
 		args = append(args, "-ldflags", flags)
 	}

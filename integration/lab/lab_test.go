@@ -1,6 +1,8 @@
 package lab
 
 import (
+	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,7 +13,17 @@ import (
 	"time"
 )
 
-// TestLab runs every guest test on every kernel: TestLab/<kernel>/<suite>/<guest test>.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	// Guests are bounded by their slots. A suite that waits for its guests must not hold up the report of another.
+	if err := flag.Set("test.parallel", "100"); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
+
+// TestLab runs every guest test on every kernel: TestLab/<kernel>/<suite>/<guest test>. The results come in the order
+// in which guests finish the tests.
 func TestLab(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs minutes")
@@ -20,160 +32,151 @@ func TestLab(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bin := buildAll(t)
-	t.Cleanup(func() { matrixLines.log(t) })
+	r := newLabRun(t, kernels)
+	finished := make(chan struct{})
+	go func() {
+		defer close(finished)
+		r.run(t)
+	}()
+	t.Cleanup(func() {
+		<-finished
+		r.finish(t)
+	})
 	for _, k := range kernels {
 		t.Run(k.String(), func(t *testing.T) {
 			t.Parallel()
 			for _, s := range Suites {
-				if !s.wants(k) {
+				results, ok := r.results[suiteOn{k.Series, s.Name}]
+				if !ok {
 					continue
 				}
-				shards := deal(bin.tests[s.Name], s.Shards)
-				for i, tests := range shards {
-					name := s.Name
-					if len(shards) > 1 {
-						name = fmt.Sprintf("%s-%d", s.Name, i+1)
+				t.Run(s.Name, func(t *testing.T) {
+					t.Parallel()
+					for range cap(results) {
+						res := <-results
+						t.Run(res.work.name(), func(t *testing.T) { report(t, res) })
 					}
-					t.Run(name, func(t *testing.T) {
-						t.Parallel()
-						runSuite(t, k, s, bin, tests)
-					})
-				}
+				})
 			}
 		})
 	}
 }
 
-// binaries are what was built for the guests.
-type binaries struct {
-	dir   string
-	tests map[string][]string // suite -> top-level tests, after $FABRIC_LAB_RUN
+type suiteOn struct{ series, suite string }
+
+// labRun is one run of TestLab.
+type labRun struct {
+	crew    *crew
+	all     []*work
+	results map[suiteOn]chan *result // with room for all of a suite
+	done    []*result
+	began   time.Time
 }
 
-func testBinary(pkg string) string {
-	return strings.ReplaceAll(strings.Trim(pkg, "./"), "/", "-") + ".test"
-}
-
-func buildAll(t *testing.T) binaries {
+func newLabRun(t *testing.T, kernels []Kernel) *labRun {
 	t.Helper()
-	dir, err := TempDir("bin-")
+	bin := buildAll(t)
+	top, rest, _ := strings.Cut(os.Getenv("FABRIC_LAB_RUN"), "/")
+	r := &labRun{results: make(map[suiteOn]chan *result), began: time.Now()}
+	expected, err := readDurations()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	builds := slices.Clone(Binaries)
-	var packages []string
-	for _, s := range Suites {
-		if pkg := s.pkg(); !slices.Contains(packages, pkg) {
-			packages = append(packages, pkg)
-			builds = append(builds, Build{Name: testBinary(pkg), Package: pkg, Tags: "labguest,failpoint", Test: true})
+	for _, k := range kernels {
+		for _, s := range Suites {
+			if !s.wants(k) {
+				continue
+			}
+			n := len(r.all)
+			for _, test := range chosenTests(t, bin, s, top) {
+				works, err := s.works(k, test)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, w := range works {
+					w.expected = expected.of(w)
+				}
+				r.all = append(r.all, works...)
+			}
+			if len(r.all) > n {
+				r.results[suiteOn{k.Series, s.Name}] = make(chan *result, len(r.all)-n)
+			}
 		}
 	}
-	if err := Make(t.Context(), dir, builds); err != nil {
+	r.crew = &crew{bin: bin, rest: rest, verbose: os.Getenv("FABRIC_LAB_VERBOSE") != "", keys: make(map[*work]string)}
+	if r.crew.results, err = openResults(); err != nil {
 		t.Fatal(err)
 	}
-	b := binaries{dir: dir, tests: make(map[string][]string)}
-	for _, pkg := range packages {
-		// Suites are checked against all tests, not only against those chosen.
-		all := listTests(t, filepath.Join(dir, testBinary(pkg)), ".")
-		if _, err := assign(Suites, pkg, all); err != nil {
-			t.Error(err)
-		}
-		top, _, _ := strings.Cut(os.Getenv("FABRIC_LAB_RUN"), "/")
-		if top == "" {
-			top = "." // an empty list pattern would run the tests
-		}
-		chosen, _ := assign(Suites, pkg, listTests(t, filepath.Join(dir, testBinary(pkg)), top))
-		for suite, tests := range chosen {
-			b.tests[suite] = tests
-		}
-	}
-	return b
+	r.key(t, kernels)
+	return r
 }
 
-func listTests(t *testing.T, binary, pattern string) []string {
+// key computes the keys of all work for the cache of results.
+func (r *labRun) key(t *testing.T, kernels []Kernel) {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), binary, "-test.list", pattern).CombinedOutput()
-	if err != nil {
-		t.Fatalf("list tests of %s: %v\n%s", binary, err, out)
-	}
-	return slices.DeleteFunc(strings.Fields(string(out)), func(s string) bool { return !strings.HasPrefix(s, "Test") })
-}
-
-func runSuite(t *testing.T, k Kernel, s Suite, bin binaries, tests []string) {
-	out, err := TempDir("out-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	timeout := s.Timeout
-	if timeout == 0 {
-		timeout = 10 * time.Minute
-	}
-	_, rest, _ := strings.Cut(os.Getenv("FABRIC_LAB_RUN"), "/")
-	// The test binary gives up before the guest is killed: its goroutines say more than the end of a console.
-	command := fmt.Sprintf("exec %s/%s -test.v=test2json -test.timeout=%s -test.run='%s'\n",
-		bin.dir, testBinary(s.pkg()), timeout*8/10, pattern(tests, rest))
-	spec := Spec{
-		Script: fmt.Sprintf(
-			"export FABRIC_BIN_DIR=%s FABRIC_LAB_SERIES=%s FABRIC_LAB_ROUNDS=%s FABRIC_LAB_FULL=%s\n%s",
-			bin.dir,
-			k.Series,
-			os.Getenv("FABRIC_LAB_ROUNDS"),
-			os.Getenv("FABRIC_LAB_FULL"),
-			command,
-		),
-		OutDir:  out,
-		Append:  s.Append,
-		Devices: s.Devices,
-		NewQEMU: s.NewQEMU,
-		Timeout: timeout,
-	}
-	if os.Getenv("FABRIC_LAB_VERBOSE") != "" {
-		spec.Output, spec.Console = os.Stderr, os.Stderr
-	}
-	res, runErr := Run(t.Context(), k, spec)
-	t.Logf(
-		"kernel %s: boot %.1fs, total %.1fs, attempt %d",
-		k.Release,
-		res.Boot.Seconds(),
-		res.Total.Seconds(),
-		res.Attempts,
-	)
-
-	matrixLines.add(t, out)
-
-	output, err := os.ReadFile(filepath.Join(out, "output"))
-	if err != nil && runErr == nil {
-		t.Fatal(err)
-	}
-	guestTests, other, err := ParseTests(t.Context(), output)
-	if err != nil {
-		t.Error(err)
-	}
-	for _, name := range tests {
-		i := slices.IndexFunc(guestTests, func(g *GuestTest) bool { return g.Name == name })
-		if i < 0 {
-			t.Errorf("guest test %s did not start", name)
-			continue
-		}
-		t.Run(name, func(t *testing.T) { replay(t, guestTests[i], slices.Contains(s.AllowSkip, name)) })
-	}
-	if runErr != nil {
-		t.Error(runErr)
-	}
-	if res.Status != 0 && !t.Failed() {
-		t.Errorf("guest tests exit with status %d", res.Status)
-	}
-	if t.Failed() {
-		t.Logf("results are in %s\n%s", out, other)
-		if runErr == nil { // which tells it
-			t.Logf("end of the kernel log:\n%s", tail(filepath.Join(out, "dmesg")))
-		}
+	if r.crew.results == nil {
 		return
 	}
-	if err := os.RemoveAll(out); err != nil {
-		t.Error(err)
+	accel := "tcg"
+	if len(kernels) > 0 && kvmWorks(t.Context(), kernels[0]) {
+		accel = "kvm"
+	}
+	keys, err := newKeys(t.Context(), accel)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range r.all {
+		if r.crew.keys[w], err = keys.of(t.Context(), w, r.crew.bin); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// run delivers the result of all work, that of what has passed before at once.
+func (r *labRun) run(t *testing.T) {
+	deliveries := make(chan *result, len(r.all))
+	r.crew.deliver = func(res *result) {
+		deliveries <- res
+		r.results[suiteOn{res.work.kernel.Series, res.work.suite.Name}] <- res
+	}
+	r.crew.trouble = func(ran []*result, err error) {
+		var names []string
+		for _, res := range ran {
+			names = append(names, res.work.id())
+		}
+		t.Errorf("a guest that ran %v: %v", names, err)
+	}
+	var todo []*work
+	for _, w := range r.all {
+		if p := r.crew.results.find(r.crew.keys[w], time.Now()); p != nil {
+			r.crew.deliver(&result{work: w, cached: p, matrix: p.Matrix})
+			continue
+		}
+		todo = append(todo, w)
+	}
+	r.crew.queue = newQueue(todo)
+	r.crew.run(context.WithoutCancel(t.Context())) // guests still power off when the last test has ended
+	close(deliveries)
+	for res := range deliveries {
+		r.done = append(r.done, res)
+	}
+}
+
+// report reports a result as if the guest test had run here.
+func report(t *testing.T, r *result) {
+	if r.cached != nil {
+		t.Logf("cached: passed on %s in %.1fs", r.cached.Time.Format(time.DateTime), r.cached.Seconds)
+		return
+	}
+	if r.problem != "" {
+		t.Error(r.problem)
+	}
+	if r.test != nil {
+		replay(t, r.test, slices.Contains(r.work.suite.AllowSkip, r.work.test))
+	}
+	if t.Failed() {
+		t.Logf("results are in %s\n%s", r.dir, r.other)
+		t.Logf("the kernel logged meanwhile:\n%s", r.dmesg)
 	}
 }
 
@@ -195,5 +198,79 @@ func replay(t *testing.T, g *GuestTest, maySkip bool) {
 		t.Fail()
 	default:
 		t.Error("did not finish in the guest")
+	}
+}
+
+// buildAll builds what the guests run.
+func buildAll(t *testing.T) binaries {
+	t.Helper()
+	dir, err := TempDir("bin-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	b := binaries{dir: dir}
+	if err := b.make(t.Context(), Suites); err != nil {
+		t.Fatal(err)
+	}
+	for _, pkg := range packages(Suites) {
+		// Suites are checked against all tests, not only against those chosen.
+		if _, err := assign(Suites, pkg, listTests(t, filepath.Join(dir, testBinary(pkg)), ".")); err != nil {
+			t.Error(err)
+		}
+	}
+	return b
+}
+
+// chosenTests returns the tests of a suite whose names match.
+func chosenTests(t *testing.T, b binaries, s Suite, match string) []string {
+	t.Helper()
+	if match == "" {
+		match = "." // an empty list pattern would run the tests
+	}
+	chosen, err := assign(Suites, s.pkg(), listTests(t, b.test(s), match))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return chosen[s.Name]
+}
+
+func listTests(t *testing.T, binary, pattern string) []string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), binary, "-test.list", pattern).CombinedOutput()
+	if err != nil {
+		t.Fatalf("list tests of %s: %v\n%s", binary, err, out)
+	}
+	return slices.DeleteFunc(strings.Fields(string(out)), func(s string) bool { return !strings.HasPrefix(s, "Test") })
+}
+
+// finish remembers what the tests took, and prints the tables, also to the file $FABRIC_LAB_SUMMARY.
+func (r *labRun) finish(t *testing.T) {
+	t.Helper()
+	expected, err := readDurations()
+	if err != nil {
+		t.Error(err)
+	}
+	for _, res := range r.done {
+		if res.ok() && r.crew.rest == "" {
+			expected[res.work.id()] = float64(int(res.seconds*10)) / 10
+		}
+	}
+	if err := expected.write(); err != nil {
+		t.Error(err)
+	}
+	var table matrixTable
+	for _, res := range r.done {
+		table.add(t, res.matrix)
+	}
+	if r.crew.rest == "" && !t.Failed() {
+		table.complete(t)
+	}
+	text := table.text() + summary(r.done, r.crew.guests, time.Since(r.began))
+	t.Log("\n" + text)
+	if file := os.Getenv("FABRIC_LAB_SUMMARY"); file != "" {
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Error(fmt.Errorf("write summary: %w", err))
+		}
 	}
 }

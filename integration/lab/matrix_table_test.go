@@ -1,76 +1,102 @@
 package lab
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 )
 
-// matrixTable gathers the lines that the guests of the fault matrix leave with their results.
-type matrixTable struct {
-	mu    sync.Mutex
-	lines []string
+// matrixRow is a line that a guest of the fault matrix leaves with its results.
+type matrixRow struct {
+	kernel, mode, op, fault string
+	all, cells, passed      int // all: the cells of the row, of which a guest may have run a piece
+	seconds                 float64
 }
 
-// matrixLines is the table of this run of TestLab.
-var matrixLines matrixTable
-
-// add takes the lines of one guest, of which most have none.
-func (m *matrixTable) add(t *testing.T, out string) {
-	t.Helper()
-	data, err := os.ReadFile(filepath.Join(out, "matrix"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return
-	}
-	if err != nil {
-		t.Error(err)
-		return
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.lines = append(m.lines, strings.Split(strings.TrimSpace(string(data)), "\n")...)
+func parseRow(line string) (r matrixRow, err error) {
+	_, err = fmt.Sscanf(line, "MATRIX kernel=%s mode=%s op=%s fault=%s all=%d cells=%d passed=%d seconds=%f",
+		&r.kernel, &r.mode, &r.op, &r.fault, &r.all, &r.cells, &r.passed, &r.seconds)
+	return r, err
 }
 
-// log prints the whole table and a total for each kernel.
-func (m *matrixTable) log(t *testing.T) {
+func (r matrixRow) String() string {
+	return fmt.Sprintf("MATRIX kernel=%s mode=%s op=%s fault=%s cells=%d passed=%d seconds=%.1f",
+		r.kernel, r.mode, r.op, r.fault, r.cells, r.passed, r.seconds)
+}
+
+// matrixTable is the whole matrix, the pieces of each row put together.
+type matrixTable struct{ rows []matrixRow }
+
+func (m *matrixTable) add(t *testing.T, lines []string) {
 	t.Helper()
-	if len(m.lines) == 0 {
-		return
-	}
-	slices.Sort(m.lines)
-	type sum struct {
-		cells, passed int
-		seconds       float64
-	}
-	total := make(map[string]*sum)
-	var kernels []string
-	for _, line := range m.lines {
-		var kernel, mode, op, fault string
-		var s sum
-		if _, err := fmt.Sscanf(line, "MATRIX kernel=%s mode=%s op=%s fault=%s cells=%d passed=%d seconds=%f",
-			&kernel, &mode, &op, &fault, &s.cells, &s.passed, &s.seconds); err != nil {
+	for _, line := range lines {
+		r, err := parseRow(line)
+		if err != nil {
 			t.Errorf("line %q of the matrix: %v", line, err)
 			continue
 		}
-		if total[kernel] == nil {
-			total[kernel] = &sum{}
-			kernels = append(kernels, kernel)
+		i := slices.IndexFunc(m.rows, func(o matrixRow) bool {
+			return o.kernel == r.kernel && o.mode == r.mode && o.op == r.op && o.fault == r.fault
+		})
+		if i < 0 {
+			m.rows = append(m.rows, r)
+			continue
 		}
-		k := total[kernel]
-		k.cells, k.passed, k.seconds = k.cells+s.cells, k.passed+s.passed, k.seconds+s.seconds
+		have := &m.rows[i]
+		if have.all != r.all {
+			t.Errorf("pieces of one row of the matrix count its cells differently: %s, %s", have, r)
+		}
+		have.cells, have.passed, have.seconds = have.cells+r.cells, have.passed+r.passed, have.seconds+r.seconds
 	}
+}
+
+// complete wants every cell of each row to have run in one of its pieces.
+func (m *matrixTable) complete(t *testing.T) {
+	t.Helper()
+	for _, r := range m.rows {
+		if r.cells != r.all {
+			t.Errorf("%d cells of a row of the matrix ran, want %d: %s", r.cells, r.all, r)
+		}
+	}
+}
+
+// text is the table and a total for each kernel.
+func (m *matrixTable) text() string {
+	var lines, kernels []string
+	total := make(map[string]matrixRow)
+	for _, r := range m.rows {
+		lines = append(lines, r.String()+"\n")
+		if !slices.Contains(kernels, r.kernel) {
+			kernels = append(kernels, r.kernel)
+		}
+		s := total[r.kernel]
+		s.cells, s.passed, s.seconds = s.cells+r.cells, s.passed+r.passed, s.seconds+r.seconds
+		total[r.kernel] = s
+	}
+	slices.Sort(lines)
 	for _, k := range kernels {
 		s := total[k]
-		m.lines = append(
-			m.lines,
-			fmt.Sprintf("MATRIX total kernel=%s cells=%d passed=%d seconds=%.0f", k, s.cells, s.passed, s.seconds),
-		)
+		lines = append(lines,
+			fmt.Sprintf("MATRIX total kernel=%s cells=%d passed=%d seconds=%.0f\n", k, s.cells, s.passed, s.seconds))
 	}
-	t.Log("\n" + strings.Join(m.lines, "\n"))
+	return strings.Join(lines, "")
+}
+
+func TestMatrixTable(t *testing.T) {
+	var m matrixTable
+	m.add(t, []string{
+		"MATRIX kernel=6.12 mode=a op=ADD fault=kill all=5 cells=3 passed=3 seconds=1.5",
+		"MATRIX kernel=6.1 mode=a op=ADD fault=kill all=4 cells=4 passed=3 seconds=1.0",
+	})
+	m.add(t, []string{"MATRIX kernel=6.12 mode=a op=ADD fault=kill all=5 cells=2 passed=2 seconds=1.0"})
+	m.complete(t)
+	const want = `MATRIX kernel=6.1 mode=a op=ADD fault=kill cells=4 passed=3 seconds=1.0
+MATRIX kernel=6.12 mode=a op=ADD fault=kill cells=5 passed=5 seconds=2.5
+MATRIX total kernel=6.12 cells=5 passed=5 seconds=2
+MATRIX total kernel=6.1 cells=4 passed=3 seconds=1
+`
+	if got := m.text(); got != want {
+		t.Errorf("the table is\n%swant\n%s", got, want)
+	}
 }

@@ -5,30 +5,33 @@ import (
 	"strings"
 )
 
+// kernelArgs are on the command line of every guest's kernel.
+const kernelArgs = "console=ttyS0 panic=-1 quiet loglevel=4 mitigations=off nokaslr random.trust_cpu=on tsc=reliable " +
+	"no_timer_check"
+
 // qemuArgs returns QEMU's command line for a guest that shares out as its /out.
 //
 // One virtual CPU on purpose: with two, emulation now and then loses the race of the kernel's text patching (an int3
 // oops in one boot of about twelve). The kernel starts by its PVH note, see lab-setup.sh.
-func qemuArgs(k Kernel, spec Spec, out string) []string {
+func qemuArgs(k Kernel, spec Spec, out string, kvm bool) []string {
 	memory := spec.MemoryMiB
 	if memory == 0 {
 		memory = 1024
 	}
-	cmdline := []string{
-		"console=ttyS0", "panic=-1", "quiet", "loglevel=4", "mitigations=off", "nokaslr",
-		"random.trust_cpu=on", "tsc=reliable", "no_timer_check",
-	}
-	accel := []string{"tcg,thread=multi"}
-	if spec.Counted { // idle time is skipped: waiting for this machine's disk takes the guest no time, or a lot
+	accel, cpu := []string{"tcg,thread=multi"}, "max"
+	switch {
+	case spec.Counted: // idle time is skipped: waiting for this machine's disk takes the guest no time, or a lot
 		accel = []string{"tcg,thread=single", "-icount", "shift=1,sleep=off"}
+	case kvm:
+		accel, cpu = []string{"kvm"}, "host"
 	}
 	args := append([]string{"-accel"}, accel...)
 	args = append(args,
-		"-nodefaults", "-no-user-config", "-M", "q35", "-cpu", "max", "-smp", "1",
+		"-nodefaults", "-no-user-config", "-M", "q35", "-cpu", cpu, "-smp", "1",
 		"-m", fmt.Sprint(memory),
 		"-display", "none", "-serial", "stdio", "-monitor", "none", "-no-reboot",
 		"-kernel", k.Image, "-initrd", k.Initrd,
-		"-append", strings.Join(append(cmdline, spec.Append...), " "),
+		"-append", strings.Join(append([]string{kernelArgs}, spec.Append...), " "),
 		"-object", "rng-random,id=rng,filename=/dev/urandom", "-device", "virtio-rng-pci,rng=rng",
 	)
 	args = append(args, share("root", "/", true)...)

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,6 +33,8 @@ type Spec struct {
 	Timeout   time.Duration // of one attempt, from power on to power off; 0: 5 minutes
 	Output    io.Writer     // receives the script's output while it runs; nil: only the file "output" in OutDir
 	Console   io.Writer     // receives the guest's console while it runs; nil: only the file "console" in OutDir
+
+	started func() // called when the script has started and the guest's clock is right
 }
 
 // Result is what a finished guest left.
@@ -40,6 +43,7 @@ type Result struct {
 	Attempts int           // 2 if the first guest never finished; a guest with a wrong clock does not count
 	Boot     time.Duration // power on until the script started
 	Total    time.Duration // of the last attempt
+	CPU      time.Duration // of this machine, used by the last attempt
 	OutDir   string        // "" if it was temporary
 	Dmesg    string
 }
@@ -77,7 +81,7 @@ var errClock = fmt.Errorf("%w: its clock goes too fast, this machine was too bus
 // Run boots k and runs spec.Script in it. A guest that never finishes is tried once more. A script's exit status is
 // not an error; a guest that does not finish, and a kernel log with a BUG, WARNING or leak, are (*GuestError).
 func Run(ctx context.Context, k Kernel, spec Spec) (Result, error) {
-	free, err := takeSlot(ctx)
+	free, err := takeSlot(ctx, false)
 	if err != nil {
 		return Result{}, err
 	}
@@ -132,7 +136,8 @@ func Run(ctx context.Context, k Kernel, spec Spec) (Result, error) {
 }
 
 // runScript is what init continues with. The exit status is written last: a guest without it did not finish.
-const runScript = `export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TERM=dumb FABRIC_LAB_GUEST=1
+const runScript = `export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TERM=dumb
+export FABRIC_LAB_GUEST=1
 hostname labguest
 cd /out
 echo "@@ script $(cut -d' ' -f1 /proc/uptime)"
@@ -161,11 +166,14 @@ func boot(ctx context.Context, k Kernel, spec Spec, out string) (Result, error) 
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var clockErr error
+	accelerated := kvmWorks(ctx, k)
 	begin := time.Now()
 	console.onStart = func(uptime time.Duration) {
 		if wall := time.Since(begin); !spec.Counted && tooFast(uptime, wall) {
 			clockErr = fmt.Errorf("%w: up for %s after %s", errClock, uptime, wall.Round(10*time.Millisecond))
 			cancel()
+		} else if spec.started != nil {
+			spec.started()
 		}
 	}
 	// A guest that gets stuck while booting is not worth the whole timeout.
@@ -177,9 +185,10 @@ func boot(ctx context.Context, k Kernel, spec Spec, out string) (Result, error) 
 	defer watchdog.Stop()
 
 	stopTail := follow(filepath.Join(out, "output"), spec.Output)
-	qemuErr := qemu(ctx, spec.NewQEMU, qemuArgs(k, spec, out), console)
+	var res Result
+	qemuErr := qemu(ctx, qemuProgram(spec.NewQEMU), qemuArgs(k, spec, out, accelerated), console, &res.CPU)
 	stopTail()
-	res := Result{Total: time.Since(begin)}
+	res.Total = time.Since(begin)
 	if started := console.Started(); !started.IsZero() {
 		res.Boot = started.Sub(begin)
 	}
@@ -217,15 +226,16 @@ func prepareOut(out, script string) error {
 	return nil
 }
 
-// qemu runs QEMU until the guest powers off or ctx ends, and never leaves it behind.
-func qemu(ctx context.Context, newer bool, args []string, console io.Writer) error {
-	program := os.Getenv("FABRIC_LAB_QEMU")
-	switch {
-	case newer:
-		program = filepath.Join(Cache(), "qemu", "bin", "qemu")
-	case program == "":
-		program = "qemu-system-x86_64"
+// qemuProgram returns the QEMU to run: $FABRIC_LAB_QEMU, the installed one, or that of "lab-setup.sh igb".
+func qemuProgram(newer bool) string {
+	if newer {
+		return filepath.Join(Cache(), "qemu", "bin", "qemu")
 	}
+	return cmp.Or(os.Getenv("FABRIC_LAB_QEMU"), "qemu-system-x86_64")
+}
+
+// qemu runs QEMU until the guest powers off or ctx ends, and never leaves it behind. It sets used to the CPU time.
+func qemu(ctx context.Context, program string, args []string, console io.Writer, used *time.Duration) error {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Stdout, cmd.Stderr = console, console
 	cmd.WaitDelay = 10 * time.Second
@@ -233,7 +243,11 @@ func qemu(ctx context.Context, newer bool, args []string, console io.Writer) err
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if err := cmd.Run(); err != nil {
+	err := cmd.Run()
+	if cmd.ProcessState != nil {
+		*used = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	}
+	if err != nil {
 		if ctx.Err() != nil {
 			return fmt.Errorf("killed: %w", ctx.Err())
 		}

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Suite is a set of guest tests that need the same machine. Each of its shards is one guest per kernel.
+// Suite is a set of guest tests that need the same machine. Suites with equal machines share their guests.
 type Suite struct {
 	Name      string
 	Package   string        // of the guest tests; "": ./integration/lab/guest
@@ -17,9 +17,17 @@ type Suite struct {
 	Devices   []string      // QEMU arguments
 	NewQEMU   bool          // see Spec
 	Series    []string      // kernels it is for; none: all
-	Shards    int           // guests over which the tests are dealt; 0: 1
-	Timeout   time.Duration // of a guest; 0: 10 minutes
+	Deal      []Deal        // tests that are dealt to several guests
+	Tools     []string      // programs in $FABRIC_BIN_DIR besides Binaries
+	Timeout   time.Duration // of a test, or a piece of one; 0: 10 minutes
 	AllowSkip []string      // top-level tests that may skip: any other skip is a failure
+}
+
+// Deal makes pieces of a test, each of which a guest runs by itself. The test runs those of its cells or rounds that
+// belong to $FABRIC_LAB_PIECE.
+type Deal struct {
+	Run    string // regular expression: top-level tests
+	Pieces int
 }
 
 // exclusive is how a node gets exclusive RDMA namespaces: like "options ib_core netns_mode=0" in modprobe.d.
@@ -40,8 +48,9 @@ var Suites = []Suite{
 		Devices: VirtioNet(1),
 	},
 	{
-		Name: "shared",
-		Run:  `^TestShared`,
+		Name:    "shared",
+		Run:     `^TestShared`,
+		Devices: VirtioNet(1),
 	},
 	{
 		Name:    "ether",
@@ -52,6 +61,7 @@ var Suites = []Suite{
 	{
 		Name:    "vf",
 		Run:     `^TestVF`,
+		Deal:    []Deal{{Run: `^TestVFParallel$`, Pieces: 3}},
 		Append:  append([]string{"intel_iommu=on"}, exclusive...), // vfio-pci wants an IOMMU
 		Devices: append([]string{"-device", "intel-iommu"}, SRIOV(8)...),
 		Timeout: 15 * time.Minute,
@@ -60,6 +70,7 @@ var Suites = []Suite{
 		Name:    "vf-matrix",
 		Series:  on612,
 		Run:     `^TestMatrixVF`,
+		Deal:    []Deal{{Run: `.`, Pieces: 2}},
 		Append:  exclusive,
 		Devices: SRIOV(2),
 		Timeout: 15 * time.Minute,
@@ -68,6 +79,7 @@ var Suites = []Suite{
 		Name:    "igb-matrix",
 		Series:  on612,
 		Run:     `^TestMatrixIGB`,
+		Deal:    []Deal{{Run: `.`, Pieces: 2}},
 		Append:  exclusive,
 		Devices: append(VirtioNet(1), IGB()...),
 		NewQEMU: true,
@@ -89,6 +101,7 @@ var Suites = []Suite{
 	{
 		// The tool for people, on the node of story S1.
 		Name:    "ctl",
+		Tools:   []string{"fabricctl"},
 		Series:  []string{"6.12", "next"},
 		Run:     `^TestCtl`,
 		Append:  exclusive,
@@ -101,7 +114,6 @@ var Suites = []Suite{
 		Run:     `^TestPeer`,
 		Append:  exclusive,
 		Devices: VirtioNet(1),
-		Shards:  2,
 		Timeout: 15 * time.Minute,
 	},
 	{
@@ -110,16 +122,17 @@ var Suites = []Suite{
 		Run:     `^TestPlugin`,
 		Append:  exclusive,
 		Devices: VirtioNet(1),
-		Shards:  2,
 		Timeout: 15 * time.Minute,
 	},
 	{
-		// One test, as long as it takes; see $FABRIC_LAB_ROUNDS.
+		// See $FABRIC_LAB_ROUNDS.
 		Name:    "parallel",
 		Series:  on612,
 		Run:     `^TestParallel`,
 		Append:  exclusive,
-		Timeout: 25 * time.Minute,
+		Devices: VirtioNet(1),
+		Deal:    []Deal{{Run: `Rails`, Pieces: 4}},
+		Timeout: 15 * time.Minute,
 	},
 	{
 		Name:    "agent",
@@ -181,14 +194,30 @@ func assign(suites []Suite, pkg string, tests []string) (map[string][]string, er
 	return assigned, errors.Join(errs...)
 }
 
-// deal splits tests over n guests, in turn, so that long neighbours do not end up in one.
-func deal(tests []string, n int) [][]string {
-	n = min(max(n, 1), len(tests))
-	shards := make([][]string, n)
-	for i, test := range tests {
-		shards[i%n] = append(shards[i%n], test)
+// works returns the work of a suite's test on a kernel: one, or its pieces.
+func (s Suite) works(k Kernel, test string) ([]*work, error) {
+	pieces := 1
+	for _, d := range s.Deal {
+		match, err := regexp.MatchString(d.Run, test)
+		if err != nil {
+			return nil, fmt.Errorf("suite %s: %w", s.Name, err)
+		}
+		if match {
+			pieces = d.Pieces
+		}
 	}
-	return shards
+	var all []*work
+	for i := range pieces {
+		all = append(all, &work{kernel: k, suite: s, test: test, piece: i + 1, pieces: pieces})
+	}
+	return all, nil
+}
+
+func (s Suite) timeout() time.Duration {
+	if s.Timeout != 0 {
+		return s.Timeout
+	}
+	return 10 * time.Minute
 }
 
 // pattern returns a -test.run expression for exactly these top-level tests; rest is that of their subtests.

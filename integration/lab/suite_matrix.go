@@ -2,15 +2,14 @@ package lab
 
 import "time"
 
-// The fault matrix: every mode of the plugin is stopped at every point, in every way. Emulation makes it long, so it is
-// dealt to several guests.
+// The fault matrix: every mode of the plugin is stopped at every point, in every way.
 var (
 	matrix = Suite{
 		Name:    "matrix",
 		Run:     `^TestMatrixExclusive`,
 		Append:  exclusive,
 		Devices: append(VirtioNet(2), E1000e(2)...),
-		Shards:  3,
+		Deal:    []Deal{{Run: `IPoIB(Add|Del)$`, Pieces: 2}},
 		Timeout: 20 * time.Minute,
 	}
 	matrixShared = Suite{

@@ -51,23 +51,10 @@ func TestAssign(t *testing.T) {
 	}
 }
 
-func TestDeal(t *testing.T) {
-	tests := []string{"A", "B", "C", "D", "E"}
-	for n, want := range map[int][][]string{
-		0: {{"A", "B", "C", "D", "E"}}, 1: {{"A", "B", "C", "D", "E"}}, 2: {{"A", "C", "E"}, {"B", "D"}},
-		9: {{"A"}, {"B"}, {"C"}, {"D"}, {"E"}},
-	} {
-		if diff := cmp.Diff(want, deal(tests, n)); diff != "" {
-			t.Errorf("%d shards: %s", n, diff)
-		}
-	}
-	if got := deal(nil, 3); len(got) != 0 {
-		t.Errorf("no tests give shards %v", got)
-	}
-}
-
 func TestKernelName(t *testing.T) {
-	for release, want := range map[string]string{"6.1.0-56-amd64": "6.1", "6.12.117+deb12-amd64": "6.12", "7.2.12+deb13-amd64": "7.2"} {
+	for release, want := range map[string]string{
+		"6.1.0-56-amd64": "6.1", "6.12.117+deb12-amd64": "6.12", "7.2.12+deb13-amd64": "7.2",
+	} {
 		if got := (Kernel{Release: release}).String(); got != want {
 			t.Errorf("%s is %q, want %q", release, got, want)
 		}

@@ -39,7 +39,7 @@ type Fabric struct {
 // Load replaces whatever fabric the guest has by f. It is not removed when the test ends: the next one replaces it.
 func (f Fabric) Load(t testing.TB) {
 	t.Helper()
-	s1Ready = nil
+	forgetS1()
 	Unload(t)
 	args := []string{"fakeib", fmt.Sprintf("num=%d", f.Num)}
 	add := func(name string, n int, value func(i int) string) {

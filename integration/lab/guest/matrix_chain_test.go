@@ -3,6 +3,7 @@
 package guest
 
 import (
+	"os"
 	"testing"
 
 	"github.com/vishvananda/netlink"
@@ -15,7 +16,7 @@ type mover struct {
 }
 
 var (
-	etherMover = &mover{"eno2", func(t testing.TB) { etherHost(t, "52:54:00:00:02:01", "eno2") }}
+	etherMover = &mover{"eno2", func(t testing.TB) { etherNetdev(t, "52:54:00:00:02:01", "eno2") }}
 	ipoibMover = &mover{"ib1", func(t testing.TB) {
 		host := Host(t)
 		var name string
@@ -26,10 +27,9 @@ var (
 			}
 			return err
 		})
-		commands(
-			t,
-			[][]string{{"ip", "link", "set", name, "down"}, {"ip", "link", "set", name, "name", "ib1", "mtu", "2044"}},
-		)
+		commands(t, [][]string{
+			{"ip", "link", "set", name, "down"}, {"ip", "link", "set", name, "name", "ib1", "mtu", "2044"},
+		})
 		noDAD(t, "ib1")
 	}}
 )
@@ -54,17 +54,14 @@ func (m *mover) give(t testing.TB, pod *Pod) map[string]any {
 // settleIn configures a netdev in the calling thread's network namespace. It has no link-local address, which would
 // come some time later.
 func settleIn(name string) error {
-	for _, c := range [][]string{
-		{"sysctl", "-qw", "net.ipv6.conf." + name + ".addr_gen_mode=1"},
+	if err := os.WriteFile("/proc/sys/net/ipv6/conf/"+name+"/addr_gen_mode", []byte("1\n"), 0o644); err != nil {
+		return err
+	}
+	return commandsHere([][]string{
 		{"ip", "link", "set", name, "mtu", "1400", "up"},
 		{"ip", "address", "add", "10.60.0.2/24", "dev", name},
 		{"ip", "route", "add", "10.61.0.0/16", "via", "10.60.0.254", "dev", name},
-	} {
-		if err := run(c[0], c[1:]...); err != nil {
-			return err
-		}
-	}
-	return nil
+	})
 }
 
 // takeBack makes the host what it was. The pod may be gone.

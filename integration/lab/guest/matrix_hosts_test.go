@@ -17,10 +17,9 @@ func railHost(t testing.TB) {
 	t.Helper()
 	freshHost(t)
 	Fabric{Num: 2}.Load(t)
-	commands(
-		t,
-		[][]string{{"ip", "link", "set", "ib0", "name", "ibs108"}, {"ip", "link", "set", "ib1", "name", "ibs110"}},
-	)
+	commands(t, [][]string{
+		{"ip", "link", "set", "ib0", "name", "ibs108"}, {"ip", "link", "set", "ib1", "name", "ibs110"},
+	})
 	settings(t, map[string]string{
 		"/sys/class/net/ibs110/mode":                      "connected",
 		"/proc/sys/net/ipv4/conf/ibs108/arp_ignore":       "1",
@@ -61,7 +60,7 @@ func settings(t testing.TB, values map[string]string) {
 // freshHost removes what an earlier mode, or a cell that failed, has left.
 func freshHost(t testing.TB) {
 	t.Helper()
-	s1Ready = nil
+	forgetS1()
 	commands(t, [][]string{
 		{"ip", "rule", "flush"}, {"ip", "rule", "add", "table", "main", "priority", "32766"},
 		{"ip", "rule", "add", "table", "default", "priority", "32767"},
@@ -110,16 +109,23 @@ func etherHost(t testing.TB, mac, name string) {
 	t.Helper()
 	Modprobe(t, "virtio_net")
 	Modprobe(t, "e1000e")
+	etherNetdev(t, mac, name)
+}
+
+// etherNetdev is etherHost for a card whose driver is there.
+func etherNetdev(t testing.TB, mac, name string) {
+	t.Helper()
 	var l netlink.Link
 	Until(t, "the card "+mac+" is on the host", func() (err error) { l, err = byMAC(mac); return err })
 	a := l.Attrs()
-	commands(t, [][]string{{"ip", "link", "set", a.Name, "down"}, {"ip", "address", "flush", "dev", a.Name}})
+	list := [][]string{{"ip", "link", "set", a.Name, "down"}, {"ip", "address", "flush", "dev", a.Name}}
 	for _, alt := range a.AltNames { // the name to be may be among them
-		commands(t, [][]string{{"ip", "link", "property", "del", "dev", a.Name, "altname", alt}})
+		list = append(list, []string{"ip", "link", "property", "del", "dev", a.Name, "altname", alt})
 	}
 	if a.Name != name {
-		commands(t, [][]string{{"ip", "link", "set", a.Name, "name", name}})
+		list = append(list, []string{"ip", "link", "set", a.Name, "name", name})
 	}
+	commands(t, list)
 	n := strings.TrimPrefix(name, "eno") // a subnet for each: two cards can't have the same route
 	// No link-local address: it comes with the carrier, for which an e1000e takes two seconds.
 	settings(t, map[string]string{

@@ -5,8 +5,6 @@ package guest
 import (
 	"fmt"
 	"os"
-	"slices"
-	"strings"
 	"testing"
 )
 
@@ -19,35 +17,8 @@ type mode struct {
 	earlier *mover
 }
 
-// fault is a column of the matrix.
-type fault struct {
-	name string
-	what Fault
-	gone bool // the pod's network namespace is deleted afterwards
-}
-
-var faults = []fault{
-	{name: "error", what: FaultError},
-	{name: "kill", what: FaultKill},
-	{name: "kill+netns", what: FaultKill, gone: true},
-}
-
-// faultsHere are the faults of this kernel. All of them on 6.12: elsewhere those whose outcome is the kernel's doing,
-// as the machine is emulated. FABRIC_LAB_FULL=1 has all of them everywhere.
-func faultsHere() []fault {
-	names := map[string][]string{"6.1": {"kill"}, "next": {"kill", "kill+netns"}}[os.Getenv("FABRIC_LAB_SERIES")]
-	if names == nil || os.Getenv("FABRIC_LAB_FULL") != "" {
-		return faults
-	}
-	return slices.DeleteFunc(slices.Clone(faults), func(f fault) bool { return !slices.Contains(names, f.name) })
-}
-
-// The operations a fault strikes.
-const (
-	opAdd  = "ADD"
-	opDel  = "DEL"
-	opGone = "DEL-gone" // DEL that finds the network namespace deleted
-)
+// full reports whether every cell of the matrix is wanted: FABRIC_LAB_FULL=1.
+func full() bool { return os.Getenv("FABRIC_LAB_FULL") != "" }
 
 // rig runs the cells of one mode on one host.
 type rig struct {
@@ -103,27 +74,28 @@ func runMatrix(t *testing.T, m mode, op string) {
 	if len(points) == 0 {
 		t.Fatal("the plugin passed no failpoint: is it built with the tag failpoint?")
 	}
-	for _, f := range faultsHere() {
-		if op == opGone && f.gone {
-			continue // it is gone before
-		}
-		row := startRow(m.name, op, f.name)
-		for _, p := range points {
-			name := f.name + "_" + strings.ReplaceAll(p, "/", "-")
-			ok := t.Run(name, func(t *testing.T) {
-				if op == opAdd {
-					r.faultedAdd(t, p, f)
-				} else {
-					r.faultedDel(t, p, f, op == opGone)
-				}
-			})
-			row.count(ok)
-			if !ok {
-				r.set(t) // the next cell starts from a host that is right
-			}
-		}
-		row.report(t)
+	part, err := thisPiece()
+	if err != nil {
+		t.Fatal(err)
 	}
+	all := cellsOf(points, op, faultsOf(op, os.Getenv("FABRIC_LAB_SERIES"), full()), full())
+	mine := part.cells(all)
+	table := newRows(m.name, op, all)
+	for _, c := range mine {
+		row := table.begin(c.fault.name)
+		ok := t.Run(c.name(), func(t *testing.T) {
+			if op == opAdd {
+				r.faultedAdd(t, c.point, c.fault)
+			} else {
+				r.faultedDel(t, c.point, c.fault, op == opGone)
+			}
+		})
+		row.count(ok)
+		if !ok {
+			r.set(t) // the next cell starts from a host that is right
+		}
+	}
+	table.report(t)
 }
 
 // points returns the failpoints of an operation without a fault.
@@ -155,9 +127,9 @@ func (r *rig) faultedAdd(t *testing.T, point string, f fault) {
 	s := r.sandbox(t)
 	out := RunWithFault(t, s.call("ADD"), point, f.what)
 	if f.what == FaultError {
-		switch announcing := strings.Contains(point, "/announce"); {
+		switch announcing := ofAnnounce(point); {
 		case out.Failed() && announcing:
-			t.Errorf("neighbours that can't be told failed the ADD: %s", out)
+			t.Errorf("an announcement that failed has failed the ADD: %s", out)
 		case !out.Failed() && !announcing:
 			t.Errorf("ADD succeeded in spite of the error: %s", out)
 		case out.Failed():

@@ -130,7 +130,9 @@ func parseKind(l *Link, data []byte) error {
 		return err
 	}
 	l.IPoIB = make(map[string]uint16)
-	for kind, name := range map[uint16]string{nl.IFLA_IPOIB_PKEY: "pkey", nl.IFLA_IPOIB_MODE: "mode", nl.IFLA_IPOIB_UMCAST: "umcast"} {
+	for kind, name := range map[uint16]string{
+		nl.IFLA_IPOIB_PKEY: "pkey", nl.IFLA_IPOIB_MODE: "mode", nl.IFLA_IPOIB_UMCAST: "umcast",
+	} {
 		if v := ipoib[kind]; len(v) >= 2 {
 			l.IPoIB[name] = binary.NativeEndian.Uint16(v)
 		}

@@ -136,7 +136,7 @@ func TestSnapshotSeesEachChange(t *testing.T) {
 				return err
 			})
 			if c.undo == "" {
-				s1Ready = nil
+				forgetS1()
 				return
 			}
 			shell(t, c.undo)
@@ -162,7 +162,7 @@ func TestSnapshotIgnoresLocks(t *testing.T) {
 // TestSnapshotIsStable: setting the node up a second time gives the same state, so a difference means a change.
 func TestSnapshotIsStable(t *testing.T) {
 	first := S1(t).Pristine
-	s1Ready = nil
+	forgetS1()
 	second := S1(t).Pristine
 	// The kernel counts RDMA devices up for ever.
 	for _, s := range []State{first, second} {
@@ -171,7 +171,7 @@ func TestSnapshotIsStable(t *testing.T) {
 			s.RDMA[name] = d
 		}
 	}
-	s1Ready = nil
+	forgetS1()
 	if diff := Diff(first, second); diff != "" {
 		t.Errorf("two equal hosts differ:\n%s", diff)
 	}

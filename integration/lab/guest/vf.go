@@ -102,7 +102,7 @@ func VFs(t testing.TB, n int) []SRIOVFunction {
 // VFHost is a host with a PF, ibpf, and n VFs, ibv0 and on, of which the first has something to lose.
 func VFHost(t testing.TB, n int, f Fabric) []SRIOVFunction {
 	t.Helper()
-	s1Ready = nil
+	forgetS1()
 	f.SRIOV = true
 	f.Load(t)
 	pf, err := filepath.Glob("/sys/bus/pci/drivers/fakeib/*/net/*")

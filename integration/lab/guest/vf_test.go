@@ -321,7 +321,6 @@ func TestVFDeviceInfo(t *testing.T) {
 
 // A subfunction, by its name on the auxiliary bus as a device plugin gives it.
 func TestVFSubfunction(t *testing.T) {
-	s1Ready = nil
 	Fabric{SFs: 2}.Load(t)
 	commands(
 		t,
