@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -34,23 +33,43 @@ func (s Store) Lock(ctx context.Context, claim string) (*Lock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open lock of %s: %w", claim, err)
 	}
-	// flock can't be waited for with a bound: try, and back off up to the time a move takes.
-	waited := false
-	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return &Lock{f, waited}, nil
+	fd := int(f.Fd())
+	if err = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err == nil {
+		return &Lock{f, false}, nil
+	}
+	if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", claim, err), f.Close())
+	}
+	if ctx.Err() != nil {
+		return nil, errors.Join(busy(ctx, claim), f.Close())
+	}
+	// flock has no bound of its own. The kernel wakes the waiter at once, where polling would leave the lock unused for
+	// some milliseconds at each hand-over: with many calls at once that adds up.
+	got := make(chan error)
+	go func() {
+		err := unix.Flock(fd, unix.LOCK_EX)
+		for errors.Is(err, unix.EINTR) {
+			err = unix.Flock(fd, unix.LOCK_EX)
 		}
-		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
+		select {
+		case got <- err:
+		case <-ctx.Done(): // nobody waits any more
+			f.Close()
+		}
+	}()
+	select {
+	case err := <-got:
+		if err != nil {
 			return nil, errors.Join(fmt.Errorf("lock %s: %w", claim, err), f.Close())
 		}
-		waited = true
-		select {
-		case <-ctx.Done():
-			return nil, errors.Join(fmt.Errorf("%w: another call holds %s: %w", ErrBusy, claim, ctx.Err()), f.Close())
-		case <-time.After(pause):
-		}
+		return &Lock{f, true}, nil
+	case <-ctx.Done():
+		return nil, busy(ctx, claim)
 	}
+}
+
+func busy(ctx context.Context, claim string) error {
+	return fmt.Errorf("%w: another call holds %s: %w", ErrBusy, claim, ctx.Err())
 }
 
 // Held tells whether the lock has not been given back yet.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fabric-cni/fabric-cni/internal/apply"
 	"github.com/fabric-cni/fabric-cni/internal/attach"
+	"github.com/fabric-cni/fabric-cni/internal/inventory"
 	"github.com/fabric-cni/fabric-cni/internal/ipam"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/result"
@@ -120,9 +121,10 @@ func (a *attachment) prepare(ctx context.Context) error {
 	if err := a.runner.Run(ctx, a.Prepare()); err != nil {
 		return err
 	}
+	var dev *inventory.Device
 	if a.Change.Rebind {
-		dev, err := a.host.At(e.Address)
-		if err != nil {
+		var err error
+		if dev, err = a.host.At(e.Address); err != nil {
 			return fmt.Errorf("find the device after its driver was bound again: %w", err)
 		}
 		e.VF.HCA = dev.HCA
@@ -130,18 +132,22 @@ func (a *attachment) prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	return a.portUp(ctx)
+	return a.portUp(ctx, dev)
 }
 
-// portUp waits for a port whose GUID or link state was still to be set when ADD decided.
-func (a *attachment) portUp(ctx context.Context) error {
+// portUp waits for a port whose GUID or link state was still to be set when ADD decided. dev is the device if it has
+// just been looked up, else nil.
+func (a *attachment) portUp(ctx context.Context, dev *inventory.Device) error {
 	if !a.AwaitPort || a.entry.HCA == nil || !attach.NeedsPorts(a.cfg) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, portWait)
 	defer cancel()
-	for {
-		dev, err := a.host.At(a.entry.Address)
+	for pause := time.Millisecond; ; pause = min(2*pause, 10*time.Millisecond) {
+		var err error
+		if dev == nil {
+			dev, err = a.host.At(a.entry.Address)
+		}
 		if err == nil && dev.HCA != nil {
 			err = a.host.RDMA.Ports(dev.HCA)
 		}
@@ -158,7 +164,8 @@ func (a *attachment) portUp(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return err
-		case <-time.After(10 * time.Millisecond):
+		case <-time.After(pause):
+			dev = nil
 		}
 	}
 }
