@@ -17,13 +17,15 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
-func (a *app) discover() *cobra.Command {
+func discoverCommand(a *app) *cobra.Command {
+	d := &discoverer{app: a}
 	var format, record string
 	c := &cobra.Command{
 		Use:   "discover",
 		Short: "Show HCAs, ports, interfaces, GPUs, and which ports belong together",
-		Long: `discover shows in one table what ibdev2netdev, ibstat, mst status, lspci and nvidia-smi topo tell one by one, groups the
-ports into fabrics and rails, and says why. It reads sysfs and netlink, needs no other program, and changes nothing.
+		Long: `discover shows in one table what ibdev2netdev, ibstat, mst status, lspci and nvidia-smi topo tell one by
+one, groups the ports into fabrics and rails, and says why. It reads sysfs and netlink, needs no other
+program, and changes nothing.
 
 With --record it writes what it has read to a file, which --root of any command reads on another machine. The file has
 names, addresses and GUIDs of the node, and what doctor host asks for.`,
@@ -38,24 +40,23 @@ names, addresses and GUIDs of the node, and what doctor host asks for.`,
 				return err
 			}
 			if record != "" {
-				return a.record(record)
+				return d.record(record)
 			}
 			n, err := a.node()
 			if err != nil {
 				return err
 			}
-			return a.show(n, format)
+			return d.print(n, format)
 		},
 	}
 	c.Flags().StringVarP(&format, "output", "o", "table", "table, wide, json, yaml, svg or html")
-	c.Flags().StringVar(
-		&record,
-		"record",
-		"",
-		"write what was read to this file (tar.gz) instead; - for standard output",
-	)
+	c.Flags().StringVar(&record, "record", "",
+		"write what was read to this file (tar.gz) instead; - for standard output")
 	return c
 }
+
+// discoverer is the work of discover.
+type discoverer struct{ *app }
 
 // discovery is the output of discover as JSON and YAML.
 type discovery struct {
@@ -63,12 +64,13 @@ type discovery struct {
 	topology.Fabrics
 }
 
-func (a *app) record(name string) error {
-	tree, err := a.tree()
+// record writes a recording of the machine, with what doctor host reads.
+func (d *discoverer) record(name string) error {
+	tree, err := d.tree()
 	if err != nil {
 		return err
 	}
-	r, n, err := node.Record(tree, a.store())
+	r, n, err := node.Record(tree, d.store())
 	if err != nil {
 		return err
 	}
@@ -77,103 +79,61 @@ func (a *app) record(name string) error {
 	if _, err := r.WriteTo(&b); err != nil {
 		return err
 	}
-	if err := a.write(name, b.Bytes()); err != nil {
+	if err := d.write(name, b.Bytes()); err != nil {
 		return err
 	}
-	fmt.Fprintf(
-		a.stderr,
-		"recorded node %s: %d RDMA devices, %d GPUs, %d bytes\n",
-		n.Name,
-		len(n.HCAs),
-		len(n.GPUs),
-		b.Len(),
-	)
+	fmt.Fprintf(d.stderr, "recorded node %s: %d RDMA devices, %d GPUs, %d bytes\n",
+		n.Name, len(n.HCAs), len(n.GPUs), b.Len())
 	return nil
 }
 
-func (a *app) show(n *node.Node, format string) error {
+// print prints the machine.
+func (d *discoverer) print(n *node.Node, format string) error {
 	f := n.Fabrics()
 	switch format {
 	case "json", "yaml":
-		return a.structured(format, discovery{n, f})
+		return d.structured(format, discovery{n, f})
 	case "svg":
-		return draw.SVG(a.stdout, n, f)
+		return draw.SVG(d.stdout, n, f)
 	case "html":
-		return draw.HTML(a.stdout, n, f)
+		return draw.HTML(d.stdout, n, f)
 	}
-	a.table(n, f, format == "wide")
+	d.table(n, f, format == "wide")
 	for _, p := range n.Problems {
-		fmt.Fprintln(a.stderr, "warning:", p)
+		fmt.Fprintln(d.stderr, "warning:", p)
 	}
 	return nil
 }
 
-func (a *app) table(n *node.Node, f topology.Fabrics, wide bool) {
-	fmt.Fprintf(
-		a.stdout,
-		"node %s, %s, RDMA mode %s, %s\n\n",
-		n.Name,
-		count(len(n.HCAs), "RDMA device"),
-		cmp.Or(n.RDMAMode, "unknown"),
-		count(len(n.GPUs), "GPU"),
-	)
+func (d *discoverer) table(n *node.Node, f topology.Fabrics, wide bool) {
+	fmt.Fprintf(d.stdout, "node %s, %s, RDMA mode %s, %s\n\n", n.Name, count(len(n.HCAs), "RDMA device"),
+		cmp.Or(n.RDMAMode, "unknown"), count(len(n.GPUs), "GPU"))
 	if len(n.HCAs) == 0 {
-		fmt.Fprintln(
-			a.stdout,
-			"no RDMA device: no such hardware, its driver is not loaded (modprobe mlx5_ib), or all are in pods",
-		)
+		fmt.Fprintln(d.stdout,
+			"no RDMA device: no such hardware, its driver is not loaded (modprobe mlx5_ib), or all are in pods")
 		return
 	}
-	head := []string{"HCA", "PORT", "NETDEV", "LINK", "STATE", "RATE", "PCI", "NUMA", "GPUS", "RAIL", "POD"}
+	t := newTable("HCA", "PORT", "NETDEV", "LINK", "STATE", "RATE", "PCI", "NUMA", "GPUS", "RAIL", "POD")
 	if wide {
-		head = append(
-			head,
-			"PHYS",
-			"MTU",
-			"LID",
-			"SMLID",
-			"PORT-GUID",
-			"PREFIX",
-			"PKEYS",
-			"ID",
-			"MODEL",
-			"FIRMWARE",
-			"KIND",
-			"PARENT",
-			"BOND",
-			"DRIVER",
-			"PCIE",
-			"ALTNAMES",
-		)
+		t.header = append(t.header, "PHYS", "MTU", "LID", "SMLID", "PORT-GUID", "PREFIX", "PKEYS", "ID", "MODEL",
+			"FIRMWARE", "KIND", "PARENT", "BOND", "DRIVER", "PCIE", "ALTNAMES")
 	}
-	t := newTable(head...)
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
 		if len(h.Ports) == 0 {
 			h.Ports = []node.Port{{}}
 		}
 		for _, p := range h.Ports {
-			row := []any{
-				h.Name,
-				p.Number,
-				p.Netdev,
-				linkLayer(p.LinkLayer),
-				state(&p),
-				rate(&p),
-				h.PCI,
-				number(h.NUMA),
-				gpus(h.GPUs),
-				railOf(f, h.Name, p.Number),
-				h.InPod,
-			}
+			row := []any{h.Name, p.Number, p.Netdev, linkLayer(p.LinkLayer), state(&p), rate(&p), h.PCI, number(h.NUMA),
+				gpus(h.GPUs), railOf(f, h.Name, p.Number), h.InPod}
 			if wide {
 				row = append(row, wideCells(n, h, &p)...)
 			}
 			t.add(row...)
 		}
 	}
-	t.print(a.stdout, a.terminal)
-	a.fabrics(f)
+	t.print(d.stdout, d.terminal)
+	d.fabrics(f)
 }
 
 func wideCells(n *node.Node, h *node.HCA, p *node.Port) []any {
@@ -189,52 +149,33 @@ func wideCells(n *node.Node, h *node.HCA, p *node.Port) []any {
 	if h.Slower != "" {
 		pcie += " (of " + h.Slower + ")"
 	}
-	return []any{
-		p.Phys,
-		mtu,
-		nonzero(p.LID),
-		nonzero(p.SMLID),
-		guid,
-		p.Prefix,
-		strings.Join(p.PKeys, ","),
-		h.ID,
-		h.Model,
-		h.Firmware,
-		h.Kind,
-		h.Parent,
-		h.Bond,
-		h.Driver,
-		pcie,
-		alt,
-	}
+	return []any{p.Phys, mtu, nonzero(p.LID), nonzero(p.SMLID), guid, p.Prefix, strings.Join(p.PKeys, ","), h.ID,
+		h.Model, h.Firmware, h.Kind, h.Parent, h.Bond, h.Driver, pcie, alt}
 }
 
-func (a *app) fabrics(f topology.Fabrics) {
+func (d *discoverer) fabrics(f topology.Fabrics) {
 	for _, f := range f.Fabrics {
-		fmt.Fprintf(a.stdout, "\nfabric %s: %s\n", f.Name, f.Reason)
+		fmt.Fprintf(d.stdout, "\nfabric %s: %s\n", f.Name, f.Reason)
 		for _, r := range f.Rails {
 			var names []string
 			for _, p := range r.Ports {
 				names = append(names, p.Name())
 			}
-			fmt.Fprintf(a.stdout, "  rail %d  %s  (%s)\n", r.Index, strings.Join(names, " "), r.Reason)
+			fmt.Fprintf(d.stdout, "  rail %d  %s  (%s)\n", r.Index, strings.Join(names, " "), r.Reason)
 		}
 		if f.Planes {
-			fmt.Fprintln(
-				a.stdout,
-				"  planes: the rails are subnets of their own; unless they are routed, pairing two of them ends in "+
-					"a timeout",
-			)
+			fmt.Fprintln(d.stdout, "  planes: the rails are subnets of their own; unless they are routed, pairing "+
+				"two of them ends in a timeout")
 		}
 		for _, w := range f.Warnings {
-			fmt.Fprintln(a.stdout, "  warning:", w)
+			fmt.Fprintln(d.stdout, "  warning:", w)
 		}
 	}
 	if len(f.Left) > 0 {
-		fmt.Fprintln(a.stdout, "\nin no fabric:")
+		fmt.Fprintln(d.stdout, "\nin no fabric:")
 	}
 	for _, l := range f.Left {
-		fmt.Fprintf(a.stdout, "  %s  %s\n", l.Port.Name(), l.Reason)
+		fmt.Fprintf(d.stdout, "  %s  %s\n", l.Port.Name(), l.Reason)
 	}
 }
 

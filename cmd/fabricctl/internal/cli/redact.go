@@ -2,6 +2,9 @@ package cli
 
 import "regexp"
 
+// secretNames are parts of the names of fields and variables with secrets.
+const secretNames = "password|passwd|secret|token|api[_-]?key|credential|(?:client-)?key-data|authorization"
+
 // secrets are what must not leave the node, wherever it turns up: values of fields and variables that are called so,
 // bearer and JSON web tokens, private keys, passwords in URLs.
 var secrets = []struct {
@@ -11,12 +14,8 @@ var secrets = []struct {
 	{regexp.MustCompile(`(?is)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?-----END [A-Z ]*PRIVATE KEY-----`), "REDACTED KEY"},
 	{regexp.MustCompile(`eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*`), "REDACTED TOKEN"},
 	{regexp.MustCompile(`(?i)(bearer|basic)\s+[\w.~+/=-]{8,}`), "$1 REDACTED"},
-	{
-		regexp.MustCompile(
-			`(?i)("?[\w.-]*(?:password|passwd|secret|token|api[_-]?key|credential|(?:client-)?key-data|authorization)[\w.-]*"?\s*[:=]\s*)("(?:[^"\\]|\\.)*"|[^\s,;}]+)`,
-		),
-		`$1"REDACTED"`,
-	},
+	{regexp.MustCompile(`(?i)("?[\w.-]*(?:` + secretNames + `)[\w.-]*"?\s*[:=]\s*)("(?:[^"\\]|\\.)*"|[^\s,;}]+)`),
+		`$1"REDACTED"`},
 	{regexp.MustCompile(`(\w+://[^/\s:@]+:)[^@\s/]+@`), "${1}REDACTED@"},
 }
 

@@ -1,22 +1,10 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 	"unicode/utf8"
-
-	"sigs.k8s.io/yaml"
-)
-
-// Colours of a terminal, by what they mean.
-const (
-	good  = "\x1b[32m"
-	bad   = "\x1b[31m"
-	warn  = "\x1b[33m"
-	dim   = "\x1b[2m"
-	plain = "\x1b[0m"
 )
 
 // cell is one field of a table, with its colour.
@@ -81,21 +69,4 @@ func (t *table) print(w io.Writer, colours bool) {
 		b.WriteByte('\n')
 	}
 	fmt.Fprint(w, b.String())
-}
-
-// structured writes a value as JSON or YAML.
-func (a *app) structured(format string, v any) error {
-	b, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		return err
-	}
-	if format == "yaml" {
-		if b, err = yaml.JSONToYAML(b); err != nil {
-			return err
-		}
-		_, err = a.stdout.Write(b)
-		return err
-	}
-	_, err = fmt.Fprintln(a.stdout, string(b))
-	return err
 }

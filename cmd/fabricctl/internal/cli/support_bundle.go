@@ -22,7 +22,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/policy"
 )
 
-// commands are run for the bundle, if they are there.
+// commands are run for the bundle. One that is not installed leaves an error in its file.
 var commands = [][]string{
 	{"uname", "-a"},
 	{"ip", "-details", "-statistics", "link", "show"},
@@ -48,19 +48,19 @@ var clusterCommands = [][]string{
 	{"kubectl", "get", "events", "-A", "--field-selector", "type=Warning"},
 }
 
-func (a *app) bundle() *cobra.Command {
+func supportBundleCommand(a *app) *cobra.Command {
 	var file string
-	var cluster bool
+	b := &bundle{app: a, pack: pack{files: map[string][]byte{}}}
 	c := &cobra.Command{
 		Use:   "support-bundle",
 		Short: "Pack everything a maintainer would ask for into one file, without secrets",
-		Long: `support-bundle writes a tar.gz with a recording of the node, what discover, doctor host and list say, the plugin's journal,
-node policy and checksum, the kernel's log and the state of interfaces, routes and RDMA devices. Passwords, tokens and keys
-are removed from every file. It has names, addresses and GUIDs of the node: look through it before you send it.`,
+		Long: `support-bundle writes a tar.gz with a recording of the node, what discover, doctor host and list say, the
+plugin's journal, node policy and checksum, the kernel's log and the state of interfaces, routes and RDMA
+devices. Passwords, tokens and keys are removed from every file. It has names, addresses and GUIDs of the
+node: look through it before you send it.`,
 		Args: argsBetween(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			b := &pack{files: map[string][]byte{}}
-			a.collect(cmd.Context(), b, cmd.Root().Version, cluster)
+			b.collect(cmd.Context())
 			out, err := b.bytes()
 			if err != nil {
 				return err
@@ -68,33 +68,88 @@ are removed from every file. It has names, addresses and GUIDs of the node: look
 			if err := a.write(file, out); err != nil {
 				return err
 			}
-			fmt.Fprintf(
-				a.stderr,
-				"wrote %s: %d files, %d bytes; it has names, addresses and GUIDs of this node\n",
-				file,
-				len(b.names),
-				len(out),
-			)
+			fmt.Fprintf(a.stderr, "wrote %s: %d files, %d bytes; it has names, addresses and GUIDs of this node\n",
+				file, len(b.names), len(out))
 			return nil
 		},
 	}
 	c.Flags().StringVarP(&file, "file", "f", "fabric-support.tar.gz", "where to write it; - for standard output")
-	c.Flags().BoolVar(
-		&cluster,
-		"cluster",
-		false,
-		"also networks, nodes, address pools and events of the cluster, through kubectl",
-	)
+	c.Flags().BoolVar(&b.cluster, "cluster", false,
+		"also networks, nodes, address pools and events of the cluster, through kubectl")
 	return c
 }
 
-// pack is the files of a bundle, in the order they came.
+// bundle collects the files. It goes on past whatever fails: a bundle is made when something is broken.
+type bundle struct {
+	*app
+	pack
+	cluster bool
+}
+
+func (b *bundle) collect(ctx context.Context) {
+	b.add("version.txt", []byte("fabricctl "+b.version+"\n"), nil)
+	b.collectNode()
+	list, err := b.attachments()
+	b.addJSON("attachments.json", list, err)
+	var entries []json.RawMessage
+	for _, l := range list {
+		e, err := l.entry.Encode()
+		if err == nil {
+			entries = append(entries, e)
+		}
+	}
+	b.addJSON("journal.json", entries, nil)
+	text, err := os.ReadFile(policy.DefaultPath)
+	b.add("policy.json", text, err)
+	text, err = os.ReadFile(installed)
+	if err == nil {
+		text = fmt.Appendf(nil, "%x  %s\n", sha256.Sum256(text), installed)
+	}
+	b.add("plugin.sha256", text, err)
+	for _, c := range commands {
+		b.addOutput(ctx, c)
+	}
+	if b.cluster {
+		for _, c := range clusterCommands {
+			b.addOutput(ctx, c)
+		}
+	}
+}
+
+func (b *bundle) collectNode() {
+	tree, err := b.tree()
+	if err != nil {
+		b.add("node.txt", nil, err)
+		return
+	}
+	r, n, err := node.Record(tree, b.store())
+	if err != nil {
+		b.add("node.txt", nil, err)
+		return
+	}
+	h, err := b.host()
+	if err == nil {
+		b.addJSON("doctor-host.json", doctor.CheckHost(h), nil)
+	}
+	doctor.CollectHost(r, n)
+	b.addJSON("discover.json", discovery{n, n.Fabrics()}, err)
+	var rec bytes.Buffer
+	if _, err = r.WriteTo(&rec); err != nil {
+		b.add("node.txt", nil, err)
+		return
+	}
+	// A recording has files of sysfs and no configuration: nothing has to be removed from it.
+	b.names = append(b.names, "node.tar.gz")
+	b.files["node.tar.gz"] = rec.Bytes()
+}
+
+// pack holds the files of a bundle, in the order in which they were added.
 type pack struct {
 	names []string
 	files map[string][]byte
 }
 
-// add puts a file in, without secrets. An error takes the place of what could not be had.
+// add adds a file without its secrets. An error is written to the end of the file.
 func (p *pack) add(name string, b []byte, err error) {
 	if err != nil {
 		b = append(append(b, '\n'), []byte("error: "+err.Error()+"\n")...)
@@ -136,69 +191,10 @@ func (p *pack) bytes() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// collect goes on past whatever fails: a bundle is made when something is broken.
-func (a *app) collect(ctx context.Context, p *pack, version string, cluster bool) {
-	p.add("version.txt", []byte("fabricctl "+version+"\n"), nil)
-	a.collectNode(p)
-	list, err := a.attachments()
-	p.addJSON("attachments.json", list, err)
-	var entries []json.RawMessage
-	for _, l := range list {
-		b, err := l.entry.Encode()
-		if err == nil {
-			entries = append(entries, b)
-		}
-	}
-	p.addJSON("journal.json", entries, nil)
-	b, err := os.ReadFile(policy.DefaultPath)
-	p.add("policy.json", b, err)
-	for _, bin := range []string{"/opt/cni/bin/fabric"} {
-		b, err := os.ReadFile(bin)
-		if err == nil {
-			b = fmt.Appendf(nil, "%x  %s\n", sha256.Sum256(b), bin)
-		}
-		p.add("plugin.sha256", b, err)
-	}
-	all := commands
-	if cluster {
-		all = append(append([][]string{}, commands...), clusterCommands...)
-	}
-	for _, c := range all {
-		out, err := output(ctx, c)
-		p.add("commands/"+strings.NewReplacer("/", "_", " ", "_").Replace(strings.Join(c, " "))+".txt", out, err)
-	}
-}
-
-func (a *app) collectNode(p *pack) {
-	tree, err := a.tree()
-	if err != nil {
-		p.add("node.txt", nil, err)
-		return
-	}
-	r, n, err := node.Record(tree, a.store())
-	if err != nil {
-		p.add("node.txt", nil, err)
-		return
-	}
-	h, err := a.host()
-	if err == nil {
-		p.addJSON("doctor-host.json", doctor.CheckHost(h), nil)
-	}
-	doctor.CollectHost(r, n)
-	p.addJSON("discover.json", discovery{n, n.Fabrics()}, err)
-	var rec bytes.Buffer
-	_, err = r.WriteTo(&rec)
-	if err != nil {
-		p.add("node.txt", nil, err)
-		return
-	}
-	p.names = append(p.names, "node.tar.gz") // is compressed: has files of sysfs and no configuration
-	p.files["node.tar.gz"] = rec.Bytes()
-}
-
-// output runs one command, for a few seconds.
-func output(ctx context.Context, args []string) ([]byte, error) {
+// addOutput adds what a command prints within a few seconds.
+func (p *pack) addOutput(ctx context.Context, args []string) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	return exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput()
+	out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput()
+	p.add("commands/"+strings.NewReplacer("/", "_", " ", "_").Replace(strings.Join(args, " "))+".txt", out, err)
 }

@@ -1,0 +1,92 @@
+package cli
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fabric-cni/fabric-cni/internal/doctor"
+	"github.com/fabric-cni/fabric-cni/internal/node"
+	"github.com/fabric-cni/fabric-cni/internal/policy"
+)
+
+func doctorHostCommand(a *app) *cobra.Command {
+	out := findings{console: &a.console}
+	c := &cobra.Command{
+		Use: "host",
+		Short: "Check the node: modules, RDMA mode, ports, names, MTU, PCIe, containerd, Multus, " +
+			"devices that dead pods left behind",
+		Long: "doctor host prints what is wrong, worst first; with --all also what is in order. Exit status 3 if " +
+			"anything fails.",
+		Args: argsBetween(0, 0),
+		RunE: func(*cobra.Command, []string) error {
+			if err := out.check(); err != nil {
+				return err
+			}
+			h, err := a.host()
+			if err != nil {
+				return err
+			}
+			return out.print(doctor.CheckHost(h))
+		},
+	}
+	out.flags(c)
+	return c
+}
+
+// host collects what doctor host checks. The attachments, the node policy and the plugin are those of the running
+// machine only.
+func (a *app) host() (*doctor.Host, error) {
+	tree, err := a.tree()
+	if err != nil {
+		return nil, err
+	}
+	n, err := node.Open(tree, a.store())
+	if err != nil {
+		return nil, err
+	}
+	h := doctor.CollectHost(tree, n)
+	if a.root != "/" {
+		return h, nil
+	}
+	list, err := a.attachments()
+	if err != nil {
+		n.Problems = append(n.Problems, strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	for _, l := range list {
+		if l.State == stateDead || l.State == stateBefore {
+			h.Stranded = append(h.Stranded,
+				fmt.Sprintf("%s of %s: device %s, state %s", l.IfName, l.who(), l.Device, l.State))
+		}
+	}
+	_, h.PolicyErr = policy.Load(policy.DefaultPath)
+	if b, err := os.ReadFile(installed); err == nil {
+		h.PluginSum = fmt.Sprintf("(sha256 %x)", sha256.Sum256(b))
+		h.Version, h.PluginVersion = a.version, pluginVersion(installed)
+	}
+	return h, nil
+}
+
+// installed is where the plugin is installed.
+const installed = "/opt/cni/bin/fabric"
+
+// pluginVersion runs a plugin without a command, which makes it print its name and version. It returns "" if the
+// plugin prints anything else.
+func pluginVersion(path string) string {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path)
+	cmd.Env = []string{"PATH=/nowhere"}
+	out, err := cmd.CombinedOutput()
+	line, _, _ := strings.Cut(string(out), "\n")
+	if v, ok := strings.CutPrefix(line, "CNI plugin fabric "); ok && err == nil {
+		return strings.TrimSpace(v)
+	}
+	return ""
+}

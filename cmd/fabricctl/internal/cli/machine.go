@@ -1,0 +1,58 @@
+package cli
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/internal/node"
+)
+
+// machine is the node to look at: the running one, or a recording.
+type machine struct {
+	root     string // "/", another root directory, or a recording (tar.gz)
+	stateDir string // where the plugin keeps its journal
+}
+
+// running refuses a recording, for commands that need the running machine.
+func (m *machine) running(what string) error {
+	if m.root != "/" {
+		return fmt.Errorf("%w: %s is about the running machine, and --root is %s", errUsage, what, m.root)
+	}
+	return nil
+}
+
+// tree is the file system of the machine.
+func (m *machine) tree() (fs.FS, error) { return openTree(m.root) }
+
+func openTree(root string) (fs.FS, error) {
+	st, err := os.Stat(root)
+	if err != nil {
+		return nil, fmt.Errorf("--root: %w", err)
+	}
+	if st.IsDir() {
+		return os.DirFS(root), nil
+	}
+	f, err := os.Open(root)
+	if err != nil {
+		return nil, fmt.Errorf("--root: %w", err)
+	}
+	defer f.Close()
+	tree, err := node.Unpack(f)
+	if err != nil {
+		return nil, fmt.Errorf("--root %s: %w", root, err)
+	}
+	return tree, nil
+}
+
+func (m *machine) store() journal.Store { return journal.Store{Dir: m.stateDir} }
+
+// node reads the machine.
+func (m *machine) node() (*node.Node, error) {
+	tree, err := m.tree()
+	if err != nil {
+		return nil, err
+	}
+	return node.Open(tree, m.store())
+}

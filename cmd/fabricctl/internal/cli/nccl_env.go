@@ -1,0 +1,61 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/nccl"
+)
+
+func ncclEnvCommand(a *app) *cobra.Command {
+	pod := podRef{machine: &a.machine}
+	var format string
+	c := &cobra.Command{
+		Use:   "nccl-env",
+		Short: "Print the environment for NCCL, UCX and Open MPI, with a reason per line",
+		Long: `nccl-env works the variables out from what is there: ports in rail order, the GID index where it is
+needed, and nothing by habit. Exit status 3 if there is no usable port.`,
+		Example: `  eval "$(fabricctl nccl-env)"
+  fabricctl nccl-env -o nccl.conf >/etc/nccl.conf`,
+		Args: argsBetween(0, 0),
+		RunE: func(*cobra.Command, []string) error {
+			if err := oneOf("output", format, append(nccl.Formats, "json", "yaml")...); err != nil {
+				return err
+			}
+			p, err := pod.collect()
+			if err != nil {
+				return err
+			}
+			n, closed := p.Openable()
+			vars, notes := nccl.Env(n)
+			if len(closed) > 0 {
+				notes = append(notes,
+					"visible, but without a character device in the container: "+strings.Join(closed, ", "))
+			}
+			return printVars(&a.console, format, vars, notes)
+		},
+	}
+	pod.flags(c)
+	c.Flags().StringVarP(&format, "output", "o", "export", strings.Join(nccl.Formats, ", ")+", json or yaml")
+	return c
+}
+
+func printVars(out *console, format string, vars []nccl.Var, notes []string) error {
+	if format == "json" || format == "yaml" {
+		err := out.structured(format, struct {
+			Vars  []nccl.Var `json:"vars"`
+			Notes []string   `json:"notes,omitempty"`
+		}{vars, notes})
+		if err != nil {
+			return err
+		}
+	} else {
+		fmt.Fprint(out.stdout, nccl.Print(format, vars, notes))
+	}
+	if len(vars) == 0 {
+		return errFinding
+	}
+	return nil
+}
