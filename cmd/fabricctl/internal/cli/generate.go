@@ -12,7 +12,7 @@ import (
 )
 
 func generateCommand(a *app) *cobra.Command {
-	g := &generation{from: sources{}}
+	g := &generation{}
 	c := &cobra.Command{
 		Use:   "generate KIND [RECORDING...]",
 		Short: "Write networks, device plugin configurations and workloads, ready to apply",
