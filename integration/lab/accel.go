@@ -68,7 +68,8 @@ func probeKVM(ctx context.Context, k Kernel) bool {
 	var used time.Duration
 	err := qemu(ctx, qemuProgram(false), []string{
 		"-accel", "kvm", "-cpu", "host", "-nodefaults", "-no-user-config", "-M", "q35", "-m", "512",
-		"-display", "none", "-serial", "stdio", "-monitor", "none", "-no-reboot", "-kernel", k.Image, "-initrd", k.Initrd,
+		"-display", "none", "-serial", "stdio", "-monitor", "none", "-no-reboot",
+		"-kernel", k.Image, "-initrd", k.Initrd,
 		"-append", "console=ttyS0 panic=-1 quiet rdinit=/bin/busybox -- echo " + kvmMark,
 	}, &console, &used)
 	return err == nil && strings.Contains(console.String(), kvmMark)

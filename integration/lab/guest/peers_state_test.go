@@ -12,7 +12,9 @@ import (
 
 // rdma-cni saves its state after the move: a kill in between strands the device, and DEL says success.
 func TestPeerKilledBeforeStateIsSaved(t *testing.T) {
-	for _, point := range []string{"journal/claim", "before/move-rdma", "after/move-rdma", "after/await-netdev", "after/move-netdev", "after/add-address"} {
+	for _, point := range []string{
+		"journal/claim", "before/move-rdma", "after/move-rdma", "after/await-netdev", "after/move-netdev", "after/add-address",
+	} {
 		t.Run(filepath.Base(filepath.Dir(point))+" "+filepath.Base(point), func(t *testing.T) {
 			S1(t)
 			Unchanged(t)
@@ -127,7 +129,9 @@ func TestPeerNetnsGone(t *testing.T) {
 
 // host-device skips IPAM DEL when CNI_NETNS is empty, and fails when DEL comes twice.
 func TestPeerEmptyNetns(t *testing.T) {
-	for name, fields := range map[string]config{"device": {"device": "ibs108"}, "ipoib": {"mode": "ipoib", "master": "ibs108"}} {
+	for name, fields := range map[string]config{
+		"device": {"device": "ibs108"}, "ipoib": {"mode": "ipoib", "master": "ibs108"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			S1(t)
 			Unchanged(t)

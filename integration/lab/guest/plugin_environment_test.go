@@ -23,12 +23,14 @@ func TestPluginBadEnvironment(t *testing.T) {
 		code   uint
 		words  []string
 	}{
-		"container id that climbs":   {func(c *Call) { c.ContainerID = "../../etc/x" }, 4, []string{"../../etc/x"}},
-		"container id with a slash":  {func(c *Call) { c.ContainerID = "a/b" }, 4, []string{"a/b"}},
-		"container id with a dot":    {func(c *Call) { c.ContainerID = ".." }, 4, []string{".."}},
-		"container id with an at":    {func(c *Call) { c.ContainerID = "a@b" }, 4, []string{"a@b"}},
-		"no container id":            {func(c *Call) { c.ContainerID = "" }, 4, []string{"CNI_CONTAINERID"}},
-		"long container id":          {func(c *Call) { c.ContainerID = longName }, 4, []string{"CNI_CONTAINERID", "200"}},
+		"container id that climbs":  {func(c *Call) { c.ContainerID = "../../etc/x" }, 4, []string{"../../etc/x"}},
+		"container id with a slash": {func(c *Call) { c.ContainerID = "a/b" }, 4, []string{"a/b"}},
+		"container id with a dot":   {func(c *Call) { c.ContainerID = ".." }, 4, []string{".."}},
+		"container id with an at":   {func(c *Call) { c.ContainerID = "a@b" }, 4, []string{"a@b"}},
+		"no container id":           {func(c *Call) { c.ContainerID = "" }, 4, []string{"CNI_CONTAINERID"}},
+		"long container id": {
+			func(c *Call) { c.ContainerID = longName }, 4, []string{"CNI_CONTAINERID", "200"},
+		},
 		"no interface name":          {func(c *Call) { c.IfName = "" }, 4, []string{"CNI_IFNAME"}},
 		"interface name that climbs": {func(c *Call) { c.IfName = "../x" }, 4, nil},
 		"interface name of dots":     {func(c *Call) { c.IfName = ".." }, 4, nil},
@@ -38,13 +40,23 @@ func TestPluginBadEnvironment(t *testing.T) {
 		"interface name lo":          {func(c *Call) { c.IfName = "lo" }, 4, []string{"CNI_IFNAME", "lo"}},
 		"interface name all":         {func(c *Call) { c.IfName = "all" }, 4, []string{"CNI_IFNAME", "all"}},
 		"no netns":                   {func(c *Call) { c.Netns = "" }, 4, []string{"CNI_NETNS"}},
-		"relative netns":             {func(c *Call) { c.Netns = "run/netns/pod" }, 4, []string{"CNI_NETNS", "absolute"}},
-		"netns that is not there":    {func(c *Call) { c.Netns = "/run/netns/none" }, 4, []string{"CNI_NETNS", "/run/netns/none"}},
-		"netns that is a file":       {func(c *Call) { c.Netns = "/tmp/no-netns" }, 4, []string{"CNI_NETNS", "/tmp/no-netns"}},
-		"netns that is a directory":  {func(c *Call) { c.Netns = "/tmp" }, 4, []string{"CNI_NETNS", "/tmp"}},
-		"namespace of another kind":  {func(c *Call) { c.Netns = "/proc/1/ns/mnt" }, 4, []string{"CNI_NETNS", "/proc/1/ns/mnt"}},
-		"the host's netns":           {func(c *Call) { c.Netns = "/proc/1/ns/net" }, 8, []string{"CNI_NETNS", "/proc/1/ns/net", "host"}},
-		"no CNI_PATH":                {func(c *Call) { c.Env = []string{"CNI_PATH="} }, 4, []string{"CNI_PATH"}},
+		"relative netns": {
+			func(c *Call) { c.Netns = "run/netns/pod" }, 4, []string{"CNI_NETNS", "absolute"},
+		},
+		"netns that is not there": {
+			func(c *Call) { c.Netns = "/run/netns/none" }, 4, []string{"CNI_NETNS", "/run/netns/none"},
+		},
+		"netns that is a file": {
+			func(c *Call) { c.Netns = "/tmp/no-netns" }, 4, []string{"CNI_NETNS", "/tmp/no-netns"},
+		},
+		"netns that is a directory": {func(c *Call) { c.Netns = "/tmp" }, 4, []string{"CNI_NETNS", "/tmp"}},
+		"namespace of another kind": {
+			func(c *Call) { c.Netns = "/proc/1/ns/mnt" }, 4, []string{"CNI_NETNS", "/proc/1/ns/mnt"},
+		},
+		"the host's netns": {
+			func(c *Call) { c.Netns = "/proc/1/ns/net" }, 8, []string{"CNI_NETNS", "/proc/1/ns/net", "host"},
+		},
+		"no CNI_PATH": {func(c *Call) { c.Env = []string{"CNI_PATH="} }, 4, []string{"CNI_PATH"}},
 		"CNI_PATH without plugins": {func(c *Call) {
 			c.Config, c.Env = executed, []string{"CNI_PATH=/nowhere"}
 		}, 7, []string{`"elsewhere"`, "/nowhere"}},

@@ -18,15 +18,27 @@ func TestPluginChildSettings(t *testing.T) {
 		mtu    int
 		umcast uint16
 	}{
-		"all from the master":    {config{"master": "ibs108"}, 0xffff, netlink.IPOIB_MODE_DATAGRAM, 4092, 0},
-		"by altname":             {config{"master": "rail0"}, 0xffff, netlink.IPOIB_MODE_DATAGRAM, 4092, 0},
-		"mode from the master":   {config{"master": "ibs110"}, 0xffff, netlink.IPOIB_MODE_CONNECTED, 2000, 0},
-		"other partition":        {config{"master": "ibs108", "pkey": "0x8002"}, 0x8002, netlink.IPOIB_MODE_DATAGRAM, 4092, 0},
-		"partition as a number":  {config{"master": "ibs108", "pkey": 0x8003}, 0x8003, netlink.IPOIB_MODE_DATAGRAM, 4092, 0},
-		"without the member bit": {config{"master": "ibs108", "pkey": "0x1"}, 0x8001, netlink.IPOIB_MODE_DATAGRAM, 4092, 0},
-		"own mode and MTU":       {config{"master": "ibs108", "ipoibMode": "connected", "mtu": 9000}, 0xffff, netlink.IPOIB_MODE_CONNECTED, 9000, 0},
-		"datagram on connected":  {config{"master": "ibs110", "ipoibMode": "datagram"}, 0xffff, netlink.IPOIB_MODE_DATAGRAM, 2000, 0},
-		"umcast":                 {config{"master": "ibs114", "umcast": true, "mtu": 1500}, 0xffff, netlink.IPOIB_MODE_DATAGRAM, 1500, 1},
+		"all from the master":  {config{"master": "ibs108"}, 0xffff, netlink.IPOIB_MODE_DATAGRAM, 4092, 0},
+		"by altname":           {config{"master": "rail0"}, 0xffff, netlink.IPOIB_MODE_DATAGRAM, 4092, 0},
+		"mode from the master": {config{"master": "ibs110"}, 0xffff, netlink.IPOIB_MODE_CONNECTED, 2000, 0},
+		"other partition": {
+			config{"master": "ibs108", "pkey": "0x8002"}, 0x8002, netlink.IPOIB_MODE_DATAGRAM, 4092, 0,
+		},
+		"partition as a number": {
+			config{"master": "ibs108", "pkey": 0x8003}, 0x8003, netlink.IPOIB_MODE_DATAGRAM, 4092, 0,
+		},
+		"without the member bit": {
+			config{"master": "ibs108", "pkey": "0x1"}, 0x8001, netlink.IPOIB_MODE_DATAGRAM, 4092, 0,
+		},
+		"own mode and MTU": {
+			config{"master": "ibs108", "ipoibMode": "connected", "mtu": 9000}, 0xffff, netlink.IPOIB_MODE_CONNECTED, 9000, 0,
+		},
+		"datagram on connected": {
+			config{"master": "ibs110", "ipoibMode": "datagram"}, 0xffff, netlink.IPOIB_MODE_DATAGRAM, 2000, 0,
+		},
+		"umcast": {
+			config{"master": "ibs114", "umcast": true, "mtu": 1500}, 0xffff, netlink.IPOIB_MODE_DATAGRAM, 1500, 1,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			S1(t)
@@ -75,15 +87,23 @@ func TestPluginChildRefused(t *testing.T) {
 		code   uint
 		words  []string
 	}{
-		"partition the port is not in": {config{"master": "ibs108", "pkey": "0x8abc"}, 102, []string{"pkey", "0x8abc", "mlx5_0 port 1", "0x8001"}},
-		"PKey 0":                       {config{"master": "ibs108", "pkey": "0x0000"}, 7, []string{"pkey", "0x0000", "0x0001"}},
-		"too large a PKey":             {config{"master": "ibs108", "pkey": "0x10000"}, 7, []string{"pkey", "0x10000"}},
-		"child of a child":             {config{"master": "kid"}, 7, []string{"master", "kid", "child", "ibs114"}},
-		"not IPoIB":                    {config{"master": "bond0"}, 7, []string{"master", "bond0", "IPoIB", "ibs108"}},
-		"no master":                    {config{}, 7, []string{"master", "missing"}},
-		"a mode that is none":          {config{"master": "ibs108", "ipoibMode": "fast"}, 7, []string{"ipoibMode", "fast", "datagram, connected"}},
-		"MTU of another mode":          {config{"master": "ibs108", "mtu": 60000}, 105, []string{"mtu"}},
-		"exclusive":                    {config{"master": "ibs108", "rdma": "exclusive"}, 7, []string{"rdma", "exclusive"}},
+		"partition the port is not in": {
+			config{"master": "ibs108", "pkey": "0x8abc"}, 102, []string{"pkey", "0x8abc", "mlx5_0 port 1", "0x8001"},
+		},
+		"PKey 0": {
+			config{"master": "ibs108", "pkey": "0x0000"}, 7, []string{"pkey", "0x0000", "0x0001"},
+		},
+		"too large a PKey": {config{"master": "ibs108", "pkey": "0x10000"}, 7, []string{"pkey", "0x10000"}},
+		"child of a child": {config{"master": "kid"}, 7, []string{"master", "kid", "child", "ibs114"}},
+		"not IPoIB":        {config{"master": "bond0"}, 7, []string{"master", "bond0", "IPoIB", "ibs108"}},
+		"no master":        {config{}, 7, []string{"master", "missing"}},
+		"a mode that is none": {
+			config{"master": "ibs108", "ipoibMode": "fast"}, 7, []string{"ipoibMode", "fast", "datagram, connected"},
+		},
+		"MTU of another mode": {config{"master": "ibs108", "mtu": 60000}, 105, []string{"mtu"}},
+		"exclusive": {
+			config{"master": "ibs108", "rdma": "exclusive"}, 7, []string{"rdma", "exclusive"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.fields["mode"] = "ipoib"

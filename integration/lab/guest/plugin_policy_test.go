@@ -42,13 +42,21 @@ ip address add fd99::1/64 dev d2 nodad; ip -6 route add default via fd99::2 dev 
 		"bridge port":            {config{"device": "d1"}, "", []string{"d1", "bridge"}},
 		"VRF member":             {config{"device": "d3"}, "", []string{"d3", "VRF"}},
 		"loopback":               {config{"device": "lo"}, "", []string{"lo", "loopback"}},
-		"node address":           {config{"device": "ibs108"}, `{"nodeAddresses": ["10.8.0.1"]}`, []string{"ibs108", "10.8.0.1"}},
-		"not in the list":        {config{"device": "ibs108"}, `{"devices": ["ibs11*", "mlx5_7"]}`, []string{"ibs108", "ibs11*"}},
-		"master not in the list": {config{"mode": "ipoib", "master": "ibs108"}, `{"devices": ["ibs11*"]}`, []string{"ibs108"}},
-		"broken file":            {config{"device": "ibs108"}, `{"devices": [`, []string{"policy.json"}},
-		"unknown field":          {config{"device": "ibs108"}, `{"device": ["ibs108"]}`, []string{"policy.json", "device"}},
-		"bad pattern":            {config{"device": "ibs108"}, `{"devices": ["[ib"]}`, []string{"policy.json", "[ib"}},
-		"more behind it":         {config{"device": "ibs108"}, `{} {"devices": ["x"]}`, []string{"policy.json"}},
+		"node address": {
+			config{"device": "ibs108"}, `{"nodeAddresses": ["10.8.0.1"]}`, []string{"ibs108", "10.8.0.1"},
+		},
+		"not in the list": {
+			config{"device": "ibs108"}, `{"devices": ["ibs11*", "mlx5_7"]}`, []string{"ibs108", "ibs11*"},
+		},
+		"master not in the list": {
+			config{"mode": "ipoib", "master": "ibs108"}, `{"devices": ["ibs11*"]}`, []string{"ibs108"},
+		},
+		"broken file": {config{"device": "ibs108"}, `{"devices": [`, []string{"policy.json"}},
+		"unknown field": {
+			config{"device": "ibs108"}, `{"device": ["ibs108"]}`, []string{"policy.json", "device"},
+		},
+		"bad pattern":    {config{"device": "ibs108"}, `{"devices": ["[ib"]}`, []string{"policy.json", "[ib"}},
+		"more behind it": {config{"device": "ibs108"}, `{} {"devices": ["x"]}`, []string{"policy.json"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.policy != "" {
@@ -111,7 +119,9 @@ func TestPluginLogFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	for link, target := range map[string]string{dir + "/link": "/etc/cni/victim", dir + "/dir": "/etc/cni", dir + "/fifo": ""} {
+	for link, target := range map[string]string{
+		dir + "/link": "/etc/cni/victim", dir + "/dir": "/etc/cni", dir + "/fifo": "",
+	} {
 		if target == "" {
 			shell(t, "mkfifo "+link)
 		} else if err := os.Symlink(target, link); err != nil {

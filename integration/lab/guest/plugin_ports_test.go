@@ -21,7 +21,9 @@ func TestPluginPortStates(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			SetStates(t, 4, 4, c.state, 4, 1, 1)
 			words := append([]string{"mlx5_4 port 1", "allowDown"}, c.words...)
-			for _, fields := range []config{{"device": "ibs112"}, {"mode": "ipoib", "master": "ibs112", "rdma": "shared"}} {
+			for _, fields := range []config{
+				{"device": "ibs112"}, {"mode": "ipoib", "master": "ibs112", "rdma": "shared"},
+			} {
 				a := interfaceOf(pod, "net1", network(fields))
 				wantError(t, a.call("ADD").Exec(t), 102, words...)
 				a.del(t)

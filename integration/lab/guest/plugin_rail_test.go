@@ -67,7 +67,9 @@ func TestPluginRailsOnOneSubnet(t *testing.T) {
 		}
 	}
 	for i := range 2 {
-		for _, to := range []string{"10.0.0.3 from 10.0.0.%d", "10.99.0.1 from 10.0.0.%d", "fd00::3 from fd00::%d", "fd99::1 from fd00::%d"} {
+		for _, to := range []string{
+			"10.0.0.3 from 10.0.0.%d", "10.99.0.1 from 10.0.0.%d", "fd00::3 from fd00::%d", "fd99::1 from fd00::%d",
+		} {
 			route := pod.sh(t, "ip route get "+fmt.Sprintf(to, i+1))
 			if !containsAll(route, fmt.Sprintf("dev net%d ", i+1)) {
 				t.Errorf("route of rail %d: %s", i+1, route)

@@ -99,9 +99,11 @@ func TestPluginSelectorsThatAreWrong(t *testing.T) {
 		fields config
 		words  []string
 	}{
-		"ambiguous":     {config{"hwaddr": strings.TrimSpace(string(mac))}, []string{"more than one", "d1", "d2"}},
-		"none":          {config{}, []string{"deviceID", "device", "hwaddr", "kernelpath", "rdmaDevice", "guid"}},
-		"two":           {config{"device": "ibs108", "hwaddr": "02:00:00:00:00:01"}, []string{"hwaddr", "device", "one selector"}},
+		"ambiguous": {config{"hwaddr": strings.TrimSpace(string(mac))}, []string{"more than one", "d1", "d2"}},
+		"none":      {config{}, []string{"deviceID", "device", "hwaddr", "kernelpath", "rdmaDevice", "guid"}},
+		"two": {
+			config{"device": "ibs108", "hwaddr": "02:00:00:00:00:01"}, []string{"hwaddr", "device", "one selector"},
+		},
 		"address":       {config{"deviceID": "3b:00"}, []string{"deviceID", "3b:00", "0000:3b:00.2"}},
 		"number":        {config{"deviceID": "7"}, []string{"RDMA shared device plugin"}},
 		"path":          {config{"kernelpath": "/sys/devices/../../etc"}, []string{"kernelpath", "/sys/devices/"}},
@@ -129,8 +131,10 @@ func TestPluginDeviceInUse(t *testing.T) {
 	pod := NewPod(t, "pod")
 	hw := owner.pod.link(t, "net7").Attrs().HardwareAddr
 	for name, fields := range map[string]config{
-		"by address": {"deviceID": "platform/fakeib.0"}, "by name": {"device": "ibs108"}, "by altname": {"device": "rail0"},
-		"by RDMA device": {"rdmaDevice": "mlx5_0"}, "by GUID": {"guid": guidOf(hw)}, "by hardware address": {"hwaddr": guidOf(hw)},
+		"by address": {
+			"deviceID": "platform/fakeib.0"}, "by name": {"device": "ibs108"}, "by altname": {"device": "rail0"},
+		"by RDMA device": {
+			"rdmaDevice": "mlx5_0"}, "by GUID": {"guid": guidOf(hw)}, "by hardware address": {"hwaddr": guidOf(hw)},
 		"by path": {"kernelpath": "/sys/devices/platform/fakeib.0"}, "as master": {"mode": "ipoib", "master": "ibs108"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -152,7 +156,9 @@ func TestPluginDeviceInUse(t *testing.T) {
 
 // The owner's pod died and nobody called DEL: the device is taken back, its address freed, and ADD succeeds.
 func TestPluginDeviceOfDeadOwner(t *testing.T) {
-	for name, fields := range map[string]config{"by address": {"deviceID": "platform/fakeib.0"}, "by name": {"device": "ibs108"}, "by RDMA device": {"rdmaDevice": "mlx5_0"}} {
+	for name, fields := range map[string]config{
+		"by address": {"deviceID": "platform/fakeib.0"}, "by name": {"device": "ibs108"}, "by RDMA device": {"rdmaDevice": "mlx5_0"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			S1(t)
 			Unchanged(t)

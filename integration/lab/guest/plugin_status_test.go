@@ -54,8 +54,10 @@ echo '{"code":50,"msg":"pool is empty"}'; exit 1`,
 			"shared"}},
 		"IPAM that is ready":     {config{"ipam": hostLocal("10.0.0.0/24")}, "", 0, nil},
 		"IPAM that is not there": {config{"ipam": config{"type": "nowhere"}}, "", 50, []string{`"nowhere"`, BinDir()}},
-		"IPAM that is not ready": {config{"ipam": config{"type": "odd"}}, broken, 50, []string{`"odd"`, "pool is empty"}},
-		"bad configuration":      {config{"mtu": 5}, "", 7, []string{"mtu", "5", "68 to 65520"}},
+		"IPAM that is not ready": {
+			config{"ipam": config{"type": "odd"}}, broken, 50, []string{`"odd"`, "pool is empty"},
+		},
+		"bad configuration": {config{"mtu": 5}, "", 7, []string{"mtu", "5", "68 to 65520"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out := readiness(t, c.fields, c.path)

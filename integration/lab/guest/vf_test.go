@@ -174,12 +174,18 @@ func TestVFRefused(t *testing.T) {
 		code  uint
 		words []string
 	}{
-		"vlan on InfiniBand":     {vfConf(vfs[0], "", config{"vlan": 7}), 7, []string{"vlan", "InfiniBand"}},
-		"mac on InfiniBand":      {vfConf(vfs[0], "", config{"mac": "02:00:00:00:00:01"}), 7, []string{"mac", "InfiniBand"}},
-		"rates on InfiniBand":    {vfConf(vfs[0], "", config{"max_tx_rate": 7}), 7, []string{"TxRate", "InfiniBand"}},
-		"GUID on a PF":           {vfConf(pf, guidA, nil), 7, []string{"guid", "virtual function"}},
-		"link state on a PF":     {vfConf(pf, "", config{"link_state": "enable"}), 7, []string{"linkState", "virtual function"}},
-		"vfio with a netdev":     {vfConf(vfs[0], "", config{"vfioPciMode": true}), 7, []string{"vfioPciMode", "fakeib"}},
+		"vlan on InfiniBand": {vfConf(vfs[0], "", config{"vlan": 7}), 7, []string{"vlan", "InfiniBand"}},
+		"mac on InfiniBand": {
+			vfConf(vfs[0], "", config{"mac": "02:00:00:00:00:01"}), 7, []string{"mac", "InfiniBand"},
+		},
+		"rates on InfiniBand": {vfConf(vfs[0], "", config{"max_tx_rate": 7}), 7, []string{"TxRate", "InfiniBand"}},
+		"GUID on a PF":        {vfConf(pf, guidA, nil), 7, []string{"guid", "virtual function"}},
+		"link state on a PF": {
+			vfConf(pf, "", config{"link_state": "enable"}), 7, []string{"linkState", "virtual function"},
+		},
+		"vfio with a netdev": {
+			vfConf(vfs[0], "", config{"vfioPciMode": true}), 7, []string{"vfioPciMode", "fakeib"},
+		},
 		"GUID that nobody takes": {vfConf(vfs[0], "ff:ff:ff:ff:ff:ff:ff:ff", nil), 7, []string{"infinibandGUID"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -243,7 +249,9 @@ func TestVFUserspace(t *testing.T) {
 	)
 	before := Snapshot(t)
 	pod := NewPod(t, "pod")
-	for name, fields := range map[string]config{"told": {"vfioPciMode": true, "link_state": "enable"}, "seen": {"link_state": "enable"}} {
+	for name, fields := range map[string]config{
+		"told": {"vfioPciMode": true, "link_state": "enable"}, "seen": {"link_state": "enable"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			a := interfaceOf(pod, "net1", vfConf(vfs[1], guidA, fields))
 			out := a.add(t)
