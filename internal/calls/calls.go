@@ -1,5 +1,5 @@
-// Package calls is how the agent learns how long the plugin's calls took and how they ended: the plugin appends a line
-// per call to a file, the agent takes the file away and counts. A call never fails for it, and never waits.
+// Package calls passes to the agent how long the plugin's calls took and how they ended: the plugin appends a line per
+// call to a file, and the agent takes the file away and counts. A call never fails because of it, and never waits.
 package calls
 
 import (
@@ -27,16 +27,15 @@ const maxSize = 1 << 20
 
 // Call is one call of the plugin.
 type Call struct {
-	Verb string        // ADD, DEL, CHECK, STATUS or GC
-	Code uint          // of its error; 0: it went well
+	Verb string        // ADD, DEL, CHECK, STATUS, GC; or Other
+	Code uint          // of its error; 0: it succeeded
 	Took time.Duration // wall time
 }
 
-// Note appends a call to the file in the state directory. What goes wrong is nobody's business: it is not counted then.
-// Lines are shorter than PIPE_BUF and written at once to a file opened to append, so those of calls side by side do not
-// mix.
+// Note appends a call to the file in the state directory. A call that can't be written is not counted. Lines are shorter
+// than PIPE_BUF and written at once to a file opened to append, so those of calls side by side do not mix.
 func Note(dir string, c Call) {
-	if !isVerb(c.Verb) {
+	if c.Verb = counted(c.Verb); c.Verb == "" {
 		return
 	}
 	fd, err := unix.Open(
@@ -83,20 +82,31 @@ func Take(dir string) (out []Call, err error) {
 func parse(b []byte) (out []Call) {
 	for line := range bytes.Lines(b) {
 		w := strings.Fields(string(line))
-		if len(w) != 3 || !isVerb(w[0]) {
+		if len(w) != 3 {
 			continue
 		}
+		verb := counted(w[0])
 		code, err := strconv.ParseUint(w[1], 10, 32)
 		us, uerr := strconv.ParseInt(w[2], 10, 64)
-		if err == nil && uerr == nil && us >= 0 {
-			out = append(out, Call{w[0], uint(code), time.Duration(us) * time.Microsecond})
+		if verb != "" && err == nil && uerr == nil && us >= 0 {
+			out = append(out, Call{verb, uint(code), time.Duration(us) * time.Microsecond})
 		}
 	}
 	return out
 }
 
-// isVerb says whether calls of a verb are counted: by its form, so that a new verb is counted, too. VERSION does nothing.
-func isVerb(s string) bool {
+// Other stands for a verb that is none by its form: the runtime is broken.
+const Other = "other"
+
+// counted is the verb that a call is counted as; empty: it is not counted. VERSION, and a start without any verb, do
+// nothing. Any other verb is counted by its name, so that a new one needs no change here.
+func counted(verb string) string {
 	const longest = 16
-	return s != "VERSION" && s != "" && len(s) <= longest && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == ""
+	switch {
+	case verb == "VERSION", verb == "":
+		return ""
+	case len(verb) > longest, strings.Trim(verb, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "":
+		return Other
+	}
+	return verb
 }

@@ -3,10 +3,13 @@ package calls_test
 import (
 	"os"
 	"path/filepath"
+	"reflect"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fabric-cni/fabric-cni/internal/calls"
@@ -113,13 +116,37 @@ func TestNothingGoesWrong(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, calls.File)); err != nil {
 		t.Fatal(err)
 	}
-	text := "ADD 0 5\nnonsense\nADD -1 5\nADD 0 -5\nVERSION 0 1\n\x00\nADD 0 5 6\nDEL 7 9\nADD 0"
+	text := "ADD 0 5\nnonsense\nADD -1 5\nADD 0 -5\nVERSION 0 1\n\x00\nADD 0 5 6\nDEL 7 9\nNEWER 3 2\nADD 0"
 	if err := os.WriteFile(filepath.Join(dir, calls.File), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	take(t, dir)
-	want := []calls.Call{{Verb: "ADD", Took: 5 * time.Microsecond}, {Verb: "DEL", Code: 7, Took: 9 * time.Microsecond}}
+	want := []calls.Call{
+		{Verb: "ADD", Took: 5 * time.Microsecond},
+		{Verb: "DEL", Code: 7, Took: 9 * time.Microsecond},
+		{Verb: "NEWER", Code: 3, Took: 2 * time.Microsecond},
+	}
 	if d := cmp.Diff(want, take(t, dir)); d != "" {
+		t.Error(d)
+	}
+}
+
+// Each verb that a plugin can have is counted under its own name; what is no verb is counted as Other.
+func TestVerbs(t *testing.T) {
+	dir := t.TempDir()
+	var want []calls.Call
+	for f := range reflect.TypeFor[skel.CNIFuncs]().Fields() {
+		want = append(want, calls.Call{Verb: strings.ToUpper(f.Name), Took: time.Millisecond})
+	}
+	for _, c := range want {
+		calls.Note(dir, c)
+	}
+	for _, verb := range []string{"VERSION", "", "add verb"} {
+		calls.Note(dir, calls.Call{Verb: verb, Code: 4})
+	}
+	want = append(want, calls.Call{Verb: calls.Other, Code: 4})
+	take(t, dir)
+	if d := cmp.Diff(want, take(t, dir)); d != "" || len(want) < 6 {
 		t.Error(d)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/fabric-cni/fabric-cni/internal/ipam/pool"
 	"github.com/fabric-cni/fabric-cni/internal/node"
 )
 
@@ -237,20 +238,21 @@ func clusterRanges(c *Cluster) (out []Finding) {
 	return pass(out, "cluster-ranges", fmt.Sprintf("%d ranges", len(all)))
 }
 
+// clusterPools finds pools of whereabouts that are nearly full, as the agent does (internal/ipam/pool).
 func clusterPools(c *Cluster) (out []Finding) {
 	for _, p := range c.Pools.Items {
 		r, err := netip.ParsePrefix(p.Spec.Range)
 		if err != nil {
 			continue
 		}
-		have := 1<<min(r.Addr().BitLen()-r.Bits(), 30) - 2
-		used := len(p.Spec.Allocations)
+		have, used := pool.Usable(r), len(p.Spec.Allocations)
 		text := fmt.Sprintf("%s: %d of %d addresses are given", p.Spec.Range, used, have)
-		switch {
-		case used >= have:
-			out = append(out, finding("cluster-pools", Fail, text))
-		case used*10 >= have*8:
+		switch pool.LevelOf(used, have) {
+		case pool.Room:
+		case pool.NearlyFull:
 			out = append(out, finding("cluster-pools", Warn, text))
+		case pool.Full:
+			out = append(out, finding("cluster-pools", Fail, text))
 		}
 	}
 	if len(c.Pools.Items) == 0 {

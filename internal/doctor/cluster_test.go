@@ -81,11 +81,10 @@ func TestCheckCluster(t *testing.T) {
 				nad(t, "bad", "", `{"type":"macvlan","ipam":{"type":"whereabouts","range":"10.1"}}`), nad(t, "from-to", "", `{"type":"macvlan","ipam":{"type":"whereabouts","range":"10.9.0.1-10.9.0.5/24"}}`))
 		}, "WARN cluster-ranges ml/ib (10.1.0.0/28) and ml/wide (10.1.0.0/24) overlap\nFAIL cluster-ranges ml/bad: " +
 			"range 10.1 is no prefix\n"},
-		{"pools", func(c *Cluster) {
-			for i := range 14 {
-				c.Pools.Items[0].Spec.Allocations[string(rune('a'+i))] = nil
-			}
-		}, "FAIL cluster-pools 10.1.0.0/28: 15 of 14 addresses are given\n"},
+		{"pool with room", give(11), ""},
+		{"pool nearly full", give(12), "WARN cluster-pools 10.1.0.0/28: 13 of 14 addresses are given\n"},
+		{"pool full", give(13), "FAIL cluster-pools 10.1.0.0/28: 14 of 14 addresses are given\n"},
+		{"pools", give(14), "FAIL cluster-pools 10.1.0.0/28: 15 of 14 addresses are given\n"},
 		{"nodes", func(c *Cluster) { c.Nodes.Items[2].Status.Allocatable["nvidia.com/ib_400g"] = "3" },
 			"WARN cluster-nodes g3 has 3 of nvidia.com/ib_400g, most nodes with H20 have 4\n"},
 	} {
@@ -93,6 +92,15 @@ func TestCheckCluster(t *testing.T) {
 		c.spoil(p)
 		if d := cmp.Diff(c.want, text(CheckCluster(p))); d != "" {
 			t.Errorf("%s (-want +got):\n%s", c.name, d)
+		}
+	}
+}
+
+// give gives so many more addresses of the first pool.
+func give(n int) func(*Cluster) {
+	return func(c *Cluster) {
+		for i := range n {
+			c.Pools.Items[0].Spec.Allocations[string(rune('a'+i))] = nil
 		}
 	}
 }

@@ -5,7 +5,6 @@ package doctor
 import (
 	"cmp"
 	"slices"
-	"strings"
 )
 
 // Status is how bad a finding is.
@@ -62,29 +61,4 @@ func Worst(list []Finding) Status {
 func Sort(list []Finding) {
 	rank := map[Status]int{Fail: 0, Warn: 1, OK: 2}
 	slices.SortStableFunc(list, func(a, b Finding) int { return cmp.Compare(rank[a.Status], rank[b.Status]) })
-}
-
-// Markdown is docs/doctor.md: every id with its cause and cure, and every message that is recognised.
-func Markdown() string {
-	var b strings.Builder
-	b.WriteString("# What fabricctl doctor says\n\n" +
-		"Written by `go test ./internal/doctor -update`; do not edit. `fabricctl doctor host` and `fabricctl doctor " +
-		"pod` print the ids below with\n" +
-		"the evidence; `fabricctl doctor explain \"<log line>\"` recognises the messages of the second half.\n\n## " +
-		"Checks\n")
-	for _, c := range Checks {
-		b.WriteString(
-			"\n### " + c.ID + "\n\n" + c.Title + ".\n\n- **Cause:** " + c.Cause + "\n- **Cure:** " + c.Cure + "\n",
-		)
-	}
-	b.WriteString("\n## Messages\n")
-	for _, m := range Messages {
-		b.WriteString(
-			"\n### " + m.ID + "\n\n" + m.Title + ".\n\n```\n" + strings.Join(
-				m.Examples,
-				"\n",
-			) + "\n```\n\n- **Cause:** " + m.Cause + "\n- **Cure:** " + m.Cure + "\n",
-		)
-	}
-	return b.String()
 }

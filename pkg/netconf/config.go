@@ -1,5 +1,11 @@
 // Package netconf turns what the runtime hands to the plugin (the JSON on stdin and the CNI_* environment) into a
 // validated Config. It does no I/O: the same bytes give the same Config on every machine.
+//
+// # Stability
+//
+// Other programs may import this package to check configurations before the plugin sees them. What it accepts is the
+// interface of the plugin: a configuration that is accepted stays accepted, with the same meaning, for all later versions
+// of one major version. Go names may change with a minor version before 1.0, and are then in CHANGELOG.md.
 package netconf
 
 import (

@@ -1,5 +1,10 @@
 // Package plan decides what has to be done, and in which order. It is pure: values in, steps out, no kernel, no disk,
 // no clock. The ordering facts of the kernel live here, each with its reason.
+//
+// # Stability
+//
+// Other programs may import this package to print what the plugin would do. They can't carry a plan out with it. Steps,
+// their order and their text follow the kernel, and change with any version: compare plans of one version only.
 package plan
 
 import (

@@ -6,10 +6,12 @@ import (
 	"net/netip"
 
 	"go4.org/netipx"
+
+	"github.com/fabric-cni/fabric-cni/internal/ipam/pool"
 )
 
-// ranges gives each network its addresses, and refuses a range that is too small: whereabouts would say so only when
-// the last pods start.
+// ranges gives each network its addresses, and refuses a range that is too small: whereabouts would report it only
+// when the last pods start.
 func ranges(list []Network, o *Options) error {
 	parts, err := split(o.Range, len(list))
 	if err != nil {
@@ -23,16 +25,10 @@ func ranges(list []Network, o *Options) error {
 				n.Exclude = append(n.Exclude, e)
 			}
 		}
-		n.Have = usable(n.Range, n.Exclude)
+		n.Have = pool.Usable(n.Range, n.Exclude...)
 		if n.Have < n.Need {
-			return fmt.Errorf(
-				"network %s: range %s has %d addresses to give, %d are needed (nodes times rails); choose a wider "+
-					"--range",
-				n.Name,
-				n.Range,
-				n.Have,
-				n.Need,
-			)
+			return fmt.Errorf("network %s: range %s has %d addresses to give, %d are needed (nodes times rails); "+
+				"choose a wider --range", n.Name, n.Range, n.Have, n.Need)
 		}
 	}
 	return nil
@@ -56,41 +52,3 @@ func split(p netip.Prefix, n int) ([]netip.Prefix, error) {
 	}
 	return out, nil
 }
-
-// usable counts the addresses of a range that whereabouts gives: without network and broadcast address, and what is
-// excluded. Prefixes are disjoint, or one is in the other: of those only the larger counts.
-func usable(p netip.Prefix, exclude []netip.Prefix) int {
-	first := p.Masked().Addr()
-	last := netipx.PrefixLastIP(p)
-	n := count(p) - 2
-	for i, e := range exclude {
-		e = e.Masked()
-		if e.Bits() <= p.Bits() && e.Contains(first) {
-			return 0
-		}
-		inOther := func(j int, o netip.Prefix) bool {
-			return j != i && o.Contains(e.Addr()) && (o.Bits() < e.Bits() || o.Bits() == e.Bits() && j < i)
-		}
-		if !p.Contains(e.Addr()) || anyOf(exclude, inOther) {
-			continue
-		}
-		n -= count(e)
-		for _, edge := range []netip.Addr{first, last} { // is not given anyhow
-			if e.Contains(edge) {
-				n++
-			}
-		}
-	}
-	return max(n, 0)
-}
-
-func anyOf(list []netip.Prefix, f func(int, netip.Prefix) bool) bool {
-	for i, p := range list {
-		if f(i, p) {
-			return true
-		}
-	}
-	return false
-}
-
-func count(p netip.Prefix) int { return 1 << min(p.Addr().BitLen()-p.Bits(), 30) }

@@ -2,7 +2,6 @@ package generate
 
 import (
 	"encoding/json"
-	"net/netip"
 	"strings"
 	"testing"
 
@@ -78,26 +77,6 @@ func TestVFNetworksAreValid(t *testing.T) {
 			); err != nil {
 				t.Errorf("%s: %v\n%s", machine, err, b)
 			}
-		}
-	}
-}
-
-// What is not given anyhow, or excluded twice, counts once.
-func TestUsable(t *testing.T) {
-	for _, c := range []struct {
-		in, exclude string
-		want        int
-	}{
-		{"10.0.0.0/28", "", 14}, {"10.0.0.0/28", "10.0.0.4/30", 10}, {"10.0.0.0/28", "10.0.0.0/30 10.0.0.8/29", 4}, {"10.0.0.0/28", "10.0.0.0/28", 0},
-		{"10.0.0.0/28", "10.0.0.0/24", 0}, {"10.0.0.0/28", "10.0.0.4/30 10.0.0.5/32 10.0.0.4/30", 10}, {"10.0.0.0/28", "10.0.1.0/30", 14},
-		{"10.0.0.0/28", "10.0.0.15/32", 14}, {"255.255.255.0/24", "255.255.255.128/25", 127}, {"fd00::/64", "fd00::/65", 1<<30 - 2 - 1<<30 + 1},
-	} {
-		var exclude []netip.Prefix
-		for _, e := range strings.Fields(c.exclude) {
-			exclude = append(exclude, netip.MustParsePrefix(e))
-		}
-		if got := usable(netip.MustParsePrefix(c.in), exclude); got != max(c.want, 0) {
-			t.Errorf("%s without %s: %d, want %d", c.in, c.exclude, got, c.want)
 		}
 	}
 }
