@@ -57,7 +57,7 @@ func run(ctx context.Context, args []string) error {
 
 // compile builds a program for an architecture.
 func compile(ctx context.Context, p image.Program, arch, version, dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return err
 	}
 	cmd := exec.CommandContext(ctx, "go", p.BuildArgs(version, dir)...)

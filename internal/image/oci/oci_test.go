@@ -24,7 +24,8 @@ func of(arch, dir string) oci.Image {
 		Config:       oci.Config{Entrypoint: []string{"/bin/b"}, Labels: map[string]string{"version": "v1"}},
 		Files: []oci.File{
 			{Path: "/run"}, {Path: "/bin"}, {Path: "/bin/a", Source: filepath.Join(dir, "a")},
-			{Path: "/bin/b", Source: filepath.Join(dir, "b")}, {Path: "/bin/c", Link: "b"}, {Path: "/d", Data: []byte("d")},
+			{Path: "/bin/b", Source: filepath.Join(dir, "b")}, {Path: "/bin/c", Link: "b"},
+			{Path: "/d", Data: []byte("d")},
 		},
 	}
 }
