@@ -1,6 +1,7 @@
-// Command bench measures the plugin on a lab kernel, beside the least that the kernel's work costs and beside
-// containernetworking/plugins, and prints ratios next to their targets. A target that is missed does not fail the run:
-// the machine's load decides too much. What runs in the guest is in inguest.
+// Command bench measures the plugin on a lab kernel, beside the least that the kernel's work costs, beside
+// containernetworking/plugins and beside stand-ins for ib-sriov-cni and ipoib-cni, and prints ratios next to their
+// targets. A target that is missed does not fail the run: the machine's load decides too much. What runs in the guest is
+// in inguest.
 package main
 
 import (
@@ -35,6 +36,7 @@ var binaries = []lab.Build{
 	{Name: "fabric", Package: "./cmd/fabric", Release: true, OneShot: true},
 	{Name: "inguest", Package: "./integration/lab/bench/inguest", Release: true},
 	{Name: "floor", Package: "./integration/lab/bench/floor", Release: true},
+	{Name: "peer", Package: "./integration/lab/bench/peer", Release: true},
 	{Name: "trivial", Package: "./integration/lab/bench/trivial", Release: true},
 	{Name: "static", Package: "github.com/containernetworking/plugins/plugins/ipam/static", Release: true},
 	{Name: "host-device", Package: "github.com/containernetworking/plugins/plugins/main/host-device", Release: true},
@@ -58,7 +60,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		&o.groups,
 		"groups",
 		".*",
-		"regular `expression`: which of version ipoib netdev child journal rails vf shared",
+		"regular `expression`: which of version ipoib netdev child journal rails vf guid guids shared",
 	)
 	flags.StringVar(&o.plugin, "plugin", "", "`build` of the plugin to measure instead of one made here")
 	flags.StringVar(&o.previous, "previous", "", "another `build` of the plugin to measure beside this one")
@@ -99,7 +101,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		devices []string
 	}{
 		{"version|ipoib|netdev|child|journal|rails", []string{"ib_core.netns_mode=0"}, lab.VirtioNet(1)}, // exclusive
-		{"vf", []string{"ib_core.netns_mode=0"}, append(lab.VirtioNet(1), lab.SRIOV(4)...)},
+		{"vf|guid|guids", []string{"ib_core.netns_mode=0"}, append(lab.VirtioNet(1), lab.SRIOV(8)...)},
 		{"shared", nil, lab.VirtioNet(1)},
 	} {
 		if err := boot(

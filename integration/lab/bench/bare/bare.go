@@ -113,9 +113,16 @@ func (s *Space) Set(index int, to *Space, name string) error {
 
 // Child creates an IPoIB child right in another namespace, up.
 func (s *Space) Child(parent int, to *Space, name string, pkey uint16) error {
+	return s.child(parent, to, name, pkey)
+}
+
+// child creates it in the namespace of the parent if to is nil.
+func (s *Space) child(parent int, to *Space, name string, pkey uint16) error {
 	req, _ := s.newLink(unix.NLM_F_ACK | unix.NLM_F_CREATE | unix.NLM_F_EXCL)
 	req.AddData(nl.NewRtAttr(unix.IFLA_LINK, nl.Uint32Attr(uint32(parent))))
-	req.AddData(nl.NewRtAttr(unix.IFLA_NET_NS_FD, nl.Uint32Attr(uint32(to.fd))))
+	if to != nil {
+		req.AddData(nl.NewRtAttr(unix.IFLA_NET_NS_FD, nl.Uint32Attr(uint32(to.fd))))
+	}
 	req.AddData(nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(name)))
 	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
 	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("ipoib"))

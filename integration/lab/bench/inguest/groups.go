@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 
 	"github.com/fabric-cni/fabric-cni/integration/lab/bench/bare"
 )
@@ -20,23 +22,81 @@ func (b *bench) groups() []group {
 		{"version", append(b.versions("fabric", "previous"), b.versions("trivial")...), nil},
 		{"ipoib", b.beside(first, first, conf(first), b.hostDevice(first)), b.reset},
 		{"netdev", b.beside(netdev, netdev, conf(netdev), b.hostDevice(netdev)), b.reset},
-		{"child", b.beside(child, child, childConf(child), ipCommands(child)), b.reset},
+		{"child", append(b.beside(child, child, childConf(child), ipCommands(child)),
+			b.peer(bare.Peer{Job: child}, "ipoib-cni")), b.reset},
 		{"journal", b.journal(first), b.reset},
 		{"rails", append(b.fourRails("fabric", "previous"), b.fourFloors()...), b.reset},
-		{"vf", b.functions(), b.reset},
+		{"vf", b.function(), b.reset},
+		{"guid", b.functionWithGUID(), b.reset},
+		{"guids", b.functionsAtOnce(), b.reset},
 		{"shared", b.beside(first, shared(first), conf(first), b.hostDevice(first)), b.reset},
 	}
 }
 
-// functions measures a VF as it is, and with a GUID of the pod's, for which its driver is bound again in ADD and in
-// DEL.
-func (b *bench) functions() []contestant {
-	j := b.function()
-	guid := conf(j)[:len(conf(j))-1] + `,"guid":"00:11:22:33:44:55:66:77","linkState":"enable"}`
-	return append(
-		b.beside(j, j, conf(j), b.hostDevice(j)),
-		b.attachment("fabric-guid", "fabric", "bench-guid", j.Pod, guid),
-	)
+// function measures a VF as it is.
+func (b *bench) function() []contestant {
+	j := b.vf(0)
+	return append(b.beside(j, j, conf(j), b.hostDevice(j)), b.ibSRIOV(0, false))
+}
+
+// functionWithGUID measures a VF with a GUID of the pod's: its driver is bound again in ADD and in DEL.
+func (b *bench) functionWithGUID() []contestant {
+	var out []contestant
+	for _, p := range b.built("fabric", "previous") {
+		out = append(out, b.attachment(p, p, "bench-guid-"+p, b.vf(0).Pod, guidConf(b.vf(0), 0)))
+	}
+	return append(out, b.ibSRIOV(0, true))
+}
+
+// functionsAtOnce measures all VFs of a PF together, each with a GUID.
+func (b *bench) functionsAtOnce() []contestant {
+	var out []contestant
+	for _, p := range b.built("fabric", "previous") {
+		var list []contestant
+		for i := range b.vfs {
+			list = append(list, b.attachment("", p, "bench-guids-"+p, b.vf(i).Pod, guidConf(b.vf(i), i)))
+		}
+		out = append(out, parallel(p, list))
+	}
+	var list []contestant
+	for i := range b.vfs {
+		list = append(list, b.ibSRIOV(i, true))
+	}
+	return append(out, parallel("ib-sriov", list))
+}
+
+func guidConf(j bare.Job, i int) string {
+	c := conf(j)
+	return fmt.Sprintf(`%s,"guid":"00:11:22:33:44:55:66:%02x","linkState":"enable"}`, c[:len(c)-1], i)
+}
+
+// ibSRIOV is what ib-sriov-cni does for a VF.
+func (b *bench) ibSRIOV(i int, withGUID bool) contestant {
+	p := bare.Peer{Job: b.vf(i), VF: i, State: fmt.Sprintf("/run/bench-peer-%d", i), Lock: "/run/bench-peer.lock"}
+	if withGUID {
+		p.PF = pfName
+	}
+	return b.peer(p, "ib-sriov")
+}
+
+// peer is a stand-in for another plugin, see bare.Peer.
+func (b *bench) peer(p bare.Peer, name string) contestant {
+	call := func(verb string) func() error {
+		return func() error {
+			job, err := json.Marshal(p)
+			if err != nil {
+				return fmt.Errorf("encode job: %w", err)
+			}
+			cmd := exec.Command(filepath.Join(b.bin, "peer"), b.bin, string(job))
+			cmd.Env = cniEnv(b.bin, verb, "bench-peer", p.Pod)
+			cmd.Stdin = strings.NewReader(conf(p.Job))
+			if out, err := cmd.CombinedOutput(); err != nil {
+				return fmt.Errorf("%s: %s: %w: %s", name, verb, err, out)
+			}
+			return nil
+		}
+	}
+	return contestant{name: name, add: call("ADD"), del: call("DEL")}
 }
 
 // beside returns the plugin and everything that it is compared with for one device. least is the kernel's part of it.
@@ -121,8 +181,8 @@ func (b *bench) floorExec(verb string, j bare.Job) error {
 	return command(filepath.Join(b.bin, "floor"), verb, j.Mode, j.Netns, j.Host, j.Pod, j.Address, j.Bus, j.HCA)
 }
 
-// floorThenIPAM is what a plugin could cost that did nothing by itself: timed as one, because on a busy machine two
-// short operations lose less than a long one.
+// floorThenIPAM is what a plugin could cost that did nothing by itself and executed its IPAM plugin: timed as one,
+// because on a busy machine two short operations lose less than a long one. fabric executes none for static.
 func (b *bench) floorThenIPAM(j bare.Job) contestant {
 	floor, ipam := b.floorOnce(j), b.ipam(j)
 	both := func(first, second func() error) func() error {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -18,8 +19,8 @@ import (
 // node is this guest as a host with four rails and two network cards.
 type node struct {
 	bin string
-	nic string // a plain netdev, on virtio
-	vf  string // PCI address of a virtual function; "" if the guest has no such PF
+	nic string   // a plain netdev, on virtio
+	vfs []string // PCI addresses of the virtual functions; none if the guest has no such PF
 }
 
 const (
@@ -36,14 +37,15 @@ func rail(i int) bare.Job {
 
 func (n *node) setUp() error {
 	for _, c := range [][]string{
-		{"modprobe", "virtio_net"}, {"modprobe", "ib_ipoib"}, {"modprobe", "fakeib", fmt.Sprintf("num=%d", rails), "pci=1", "pkeys=0xffff,0x8001"},
+		{"modprobe", "virtio_net"}, {"modprobe", "ib_ipoib"},
+		{"modprobe", "fakeib", fmt.Sprintf("num=%d", rails), "pci=1", "pkeys=0xffff,0x8001"},
 		{"ip", "netns", "add", filepath.Base(pod)}, {"ip", "-n", filepath.Base(pod), "link", "set", "lo", "up"},
 	} {
 		if err := command(c[0], c[1:]...); err != nil {
 			return err
 		}
 	}
-	if err := n.makeVF(); err != nil {
+	if err := n.makeVFs(); err != nil {
 		return err
 	}
 	links, err := netlink.LinkList()
@@ -70,46 +72,69 @@ func (n *node) setUp() error {
 	return n.reset()
 }
 
-// makeVF makes a virtual function where the guest has a PF that fakeib drives: ibv0 on ibpf.
-func (n *node) makeVF() error {
-	pfs, err := filepath.Glob("/sys/bus/pci/drivers/fakeib/*/sriov_numvfs")
+// makeVFs makes all virtual functions of the PF that fakeib drives, if the guest has one: ibv0 and on, of ibpf.
+func (n *node) makeVFs() error {
+	pfs, err := filepath.Glob("/sys/bus/pci/drivers/fakeib/*/sriov_totalvfs")
 	if err != nil || len(pfs) == 0 {
 		return err
 	}
-	if err := os.WriteFile(pfs[0], []byte("1"), 0o200); err != nil {
-		return fmt.Errorf("make a VF: %w", err)
-	}
 	dir := filepath.Dir(pfs[0])
-	for from, to := range map[string]string{dir: "ibpf", dir + "/virtfn0": vfName} {
-		found, err := filepath.Glob(from + "/net/*")
-		if err != nil || len(found) != 1 {
-			return fmt.Errorf("netdevs of %s: %v, %w", from, found, err)
-		}
-		if err := command("ip", "link", "set", filepath.Base(found[0]), "name", to, "up"); err != nil {
+	total, err := os.ReadFile(pfs[0])
+	if err != nil {
+		return fmt.Errorf("find the number of VFs: %w", err)
+	}
+	count, err := strconv.Atoi(strings.TrimSpace(string(total)))
+	if err != nil {
+		return fmt.Errorf("number of VFs: %w", err)
+	}
+	if err := os.WriteFile(dir+"/sriov_numvfs", []byte(strconv.Itoa(count)), 0o200); err != nil {
+		return fmt.Errorf("make VFs: %w", err)
+	}
+	if err := rename(dir, pfName); err != nil {
+		return err
+	}
+	for i := range count {
+		link := fmt.Sprintf("%s/virtfn%d", dir, i)
+		if err := rename(link, fmt.Sprint(vfName, i)); err != nil {
 			return err
 		}
+		target, err := os.Readlink(link)
+		if err != nil {
+			return fmt.Errorf("find VF %d: %w", i, err)
+		}
+		n.vfs = append(n.vfs, filepath.Base(target))
 	}
-	target, err := os.Readlink(dir + "/virtfn0")
-	if err != nil {
-		return fmt.Errorf("find the VF: %w", err)
-	}
-	n.vf = filepath.Base(target)
 	return nil
 }
 
-const vfName = "ibv0"
+// rename names the netdev of a PCI function, and sets it up.
+func rename(function, name string) error {
+	found, err := filepath.Glob(function + "/net/*")
+	if err != nil || len(found) != 1 {
+		return fmt.Errorf("netdevs of %s: %v, %w", function, found, err)
+	}
+	return command("ip", "link", "set", filepath.Base(found[0]), "name", name, "up")
+}
 
-// function is the job of the VF. Its HCA comes after those of the rails and of its PF.
-func (n *node) function() bare.Job {
-	return bare.Job{
+const (
+	pfName = "ibpf"
+	vfName = "ibv" // and a number
+)
+
+// vf is the job of a VF. HCAs of VFs come after those of the rails and of the PF.
+func (n *node) vf(i int) bare.Job {
+	j := bare.Job{
 		Mode:    "ipoib",
 		Netns:   pod,
-		Host:    vfName,
-		Pod:     "net9",
-		Address: "10.9.9.5/24",
-		Bus:     n.vf,
-		HCA:     fmt.Sprintf("mlx5_%d", rails+1),
+		Host:    fmt.Sprint(vfName, i),
+		Pod:     fmt.Sprint("vf", i),
+		Address: fmt.Sprintf("10.10.%d.5/24", i),
+		HCA:     fmt.Sprintf("mlx5_%d", rails+1+i),
 	}
+	if i < len(n.vfs) { // groups of VFs are measured only in the guest that has some
+		j.Bus = n.vfs[i]
+	}
+	return j
 }
 
 // reset sets every netdev up, as it is on a node in use: some contestants leave it down. It fails when one is missing
@@ -119,8 +144,8 @@ func (n *node) reset() error {
 	for i := range rails {
 		names = append(names, rail(i).Host)
 	}
-	if n.vf != "" {
-		names = append(names, vfName)
+	for i := range n.vfs {
+		names = append(names, fmt.Sprint(vfName, i))
 	}
 	for _, name := range names {
 		l, err := netlink.LinkByName(name)
