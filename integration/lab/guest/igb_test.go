@@ -140,7 +140,8 @@ func TestIGBMAC(t *testing.T) {
 		args string
 	}{
 		{
-			config{"deviceID": vfs[0].PCI, "mac": "02:00:00:00:00:03", "runtimeConfig": config{"mac": macPod}}, "MAC=02:00:00:00:00:02",
+			config{"deviceID": vfs[0].PCI, "mac": "02:00:00:00:00:03", "runtimeConfig": config{"mac": macPod}},
+			"MAC=02:00:00:00:00:02",
 		},
 		{config{"deviceID": vfs[0].PCI, "mac": "02:00:00:00:00:03"}, "MAC=" + macPod},
 		{config{"deviceID": vfs[0].PCI, "mac": macPod}, ""},

@@ -13,7 +13,8 @@ import (
 // rdma-cni saves its state after the move: a kill in between strands the device, and DEL says success.
 func TestPeerKilledBeforeStateIsSaved(t *testing.T) {
 	for _, point := range []string{
-		"journal/claim", "before/move-rdma", "after/move-rdma", "after/await-netdev", "after/move-netdev", "after/add-address",
+		"journal/claim", "before/move-rdma", "after/move-rdma", "after/await-netdev", "after/move-netdev",
+		"after/add-address",
 	} {
 		t.Run(filepath.Base(filepath.Dir(point))+" "+filepath.Base(point), func(t *testing.T) {
 			S1(t)

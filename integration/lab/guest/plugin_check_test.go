@@ -23,10 +23,12 @@ func TestPluginCheck(t *testing.T) {
 	for _, c := range []struct{ what, do, undo, line string }{
 		{"MTU", "ip link set net1 mtu 1500", "ip link set net1 mtu 2000", "mtu: want 2000, got 1500"},
 		{
-			"address", "ip address del fd00::5/64 dev net1", "ip address add fd00::5/64 dev net1 nodad", "address: want fd00::5/64, got missing",
+			"address", "ip address del fd00::5/64 dev net1", "ip address add fd00::5/64 dev net1 nodad",
+			"address: want fd00::5/64, got missing",
 		},
 		{
-			"route", "ip route del 10.77.0.0/16 table main", "ip route add 10.77.0.0/16 via 10.0.0.1", "route: want 10.77.0.0/16 via 10.0.0.1, got missing",
+			"route", "ip route del 10.77.0.0/16 table main", "ip route add 10.77.0.0/16 via 10.0.0.1",
+			"route: want 10.77.0.0/16 via 10.0.0.1, got missing",
 		},
 		{"rule", "ip rule del from 10.0.0.5", "", "rule: want from 10.0.0.5/32"},
 		{"sysctl", "echo 0 >/proc/sys/net/ipv4/conf/net1/arp_ignore", "echo 1 >/proc/sys/net/ipv4/conf/net1/" +

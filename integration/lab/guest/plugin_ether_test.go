@@ -111,8 +111,11 @@ func TestEtherPluginComesBack(t *testing.T) {
 		loseable(t, name, i)
 		before := Snapshot(t)
 		for what, change := range map[string]string{
-			"renamed": "ip link set net1 down; ip link set net1 name other", "alias": "ip link set net1 alias x", "altnames": "ip link property del dev net1 altname " + name,
-			"altname of another": "ip link property add dev net1 altname " + other, "hardware address": "ip link set net1 address 02:00:00:00:00:99", "dead": "", "VLAN on it": "ip link add link net1 name net1.5 type vlan id 5",
+			"renamed": "ip link set net1 down; ip link set net1 name other", "alias": "ip link set net1 alias x",
+			"altnames":           "ip link property del dev net1 altname " + name,
+			"altname of another": "ip link property add dev net1 altname " + other,
+			"hardware address":   "ip link set net1 address 02:00:00:00:00:99", "dead": "",
+			"VLAN on it":     "ip link add link net1 name net1.5 type vlan id 5",
 			"bridge over it": "ip link add br9 type bridge; ip link set net1 master br9",
 		} {
 			t.Run(name+" "+what, func(t *testing.T) {

@@ -32,10 +32,12 @@ func TestPluginBadConfiguration(t *testing.T) {
 			`{` + good + `,"_comment":"` + strings.Repeat("x", 1<<20) + `"}`, 6, []string{"1048576"},
 		},
 		"too deep": {
-			`{` + good + `,"_x":` + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + `}`, 6, []string{"64 levels"},
+			`{` + good + `,"_x":` + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + `}`, 6,
+			[]string{"64 levels"},
 		},
 		"deep": {
-			`{` + good + `,"_x":` + strings.Repeat(`{"a":`, 70) + "1" + strings.Repeat("}", 70) + `}`, 6, []string{"64 levels"},
+			`{` + good + `,"_x":` + strings.Repeat(`{"a":`, 70) + "1" + strings.Repeat("}", 70) + `}`, 6,
+			[]string{"64 levels"},
 		},
 		"twice":             {`{` + good + `,"mtu":1500,"mtu":9000}`, 6, []string{"mtu", "1500", "9000", "twice"}},
 		"unknown field":     {`{` + good + `,"mtuu":1500}`, 7, []string{`"mtuu"`, "unknown", `"mtu"`}},

@@ -31,7 +31,8 @@ func TestPluginChildSettings(t *testing.T) {
 			config{"master": "ibs108", "pkey": "0x1"}, 0x8001, netlink.IPOIB_MODE_DATAGRAM, 4092, 0,
 		},
 		"own mode and MTU": {
-			config{"master": "ibs108", "ipoibMode": "connected", "mtu": 9000}, 0xffff, netlink.IPOIB_MODE_CONNECTED, 9000, 0,
+			config{"master": "ibs108", "ipoibMode": "connected", "mtu": 9000}, 0xffff, netlink.IPOIB_MODE_CONNECTED,
+			9000, 0,
 		},
 		"datagram on connected": {
 			config{"master": "ibs110", "ipoibMode": "datagram"}, 0xffff, netlink.IPOIB_MODE_DATAGRAM, 2000, 0,

@@ -93,7 +93,8 @@ func TestPluginFamilies(t *testing.T) {
 	Unchanged(t)
 	pod := NewPod(t, "pod")
 	for name, addresses := range map[string][]string{
-		"none": nil, "IPv4": {"10.0.0.5/24"}, "IPv6": {"fd00::5/64"}, "both": {"10.0.0.5/24", "fd00::5/64"}, "a host": {"10.0.0.5/32"},
+		"none": nil, "IPv4": {"10.0.0.5/24"}, "IPv6": {"fd00::5/64"}, "both": {"10.0.0.5/24", "fd00::5/64"},
+		"a host": {"10.0.0.5/32"},
 		"point to point": {
 			"10.0.0.5/31"}, "several": {"10.0.0.5/24", "10.0.0.6/24", "10.1.0.5/24", "fd00::5/64", "fd00::6/64"},
 	} {

@@ -157,7 +157,8 @@ func TestPluginDeviceInUse(t *testing.T) {
 // The owner's pod died and nobody called DEL: the device is taken back, its address freed, and ADD succeeds.
 func TestPluginDeviceOfDeadOwner(t *testing.T) {
 	for name, fields := range map[string]config{
-		"by address": {"deviceID": "platform/fakeib.0"}, "by name": {"device": "ibs108"}, "by RDMA device": {"rdmaDevice": "mlx5_0"},
+		"by address": {"deviceID": "platform/fakeib.0"}, "by name": {"device": "ibs108"},
+		"by RDMA device": {"rdmaDevice": "mlx5_0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			S1(t)
