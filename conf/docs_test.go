@@ -249,13 +249,14 @@ func declare(names map[string]bool, decl ast.Decl) (tests []string) {
 // docs/configuration.md.
 func TestPagesFields(t *testing.T) {
 	text := pages(t)["docs/configuration.md"]
+	row := regexp.MustCompile(`(?:\{|vfOnOff\()"(\w+)", (?:(?:ours|peer|envelope)\}|device)`)
 	found := 0
 	for _, file := range []string{"keys.go", "vffield.go"} {
 		b, err := os.ReadFile(root + "pkg/netconf/" + file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range regexp.MustCompile(`\{"(\w+)", (?:ours|peer|envelope)\}`).FindAllStringSubmatch(string(b), -1) {
+		for _, m := range row.FindAllStringSubmatch(string(b), -1) {
 			found++
 			if !regexp.MustCompile("`" + m[1] + `\b`).MatchString(text) {
 				t.Errorf("docs/configuration.md does not have the field %s", m[1])
