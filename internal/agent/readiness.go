@@ -6,10 +6,13 @@ import (
 
 	"github.com/fabric-cni/fabric-cni/internal/agent/condition"
 	"github.com/fabric-cni/fabric-cni/internal/agent/install"
+	"github.com/fabric-cni/fabric-cni/internal/agent/network"
 	"github.com/fabric-cni/fabric-cni/internal/agent/settings"
 	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
+	"github.com/fabric-cni/fabric-cni/internal/attach"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
+	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 )
 
 // readiness checks whether the plugin can serve pods on this node.
@@ -54,11 +57,9 @@ func (r *readiness) checkMode(v *view) {
 	v.conditions.Fail(t, condition.Node, "%v", err)
 }
 
-const modeCure = "put options ib_core netns_mode=0 into /etc/modprobe.d and reboot"
-
 // checkModeOf returns an error for a fabric that the node's mode does not fit, and whether ADD succeeds all the same.
-// A whole device in shared mode leaves its RDMA device on the host, where every pod sees it: an error where the
-// network asks for more, and otherwise not what a fabric of mode exclusive promises.
+// What ADD refuses is decided in package attach. A whole device in shared mode is not refused, but its RDMA device
+// stays on the host, where every pod sees it: a fabric of mode exclusive promises more.
 func checkModeOf(
 	fabrics []settings.Fabric, assigned map[string][]survey.Device, mode device.NetnsMode,
 ) (usable bool, err error) {
@@ -67,19 +68,17 @@ func checkModeOf(
 		if len(assigned[f.Name]) == 0 {
 			continue
 		}
-		want := f.Network["rdma"]
-		switch {
-		case mode == device.NetnsExclusive && want == "shared":
-			return false, fmt.Errorf("fabric %s has \"rdma\": \"shared\", but the node's RDMA network namespace mode "+
-				"is exclusive: remove options ib_core netns_mode=0 from /etc/modprobe.d and reboot", f.Name)
-		case f.Mode != settings.Exclusive || mode != device.NetnsShared:
-		case want == "exclusive":
-			return false, fmt.Errorf("fabric %s wants RDMA devices moved, but the node's RDMA network namespace mode "+
-				"is shared: %s", f.Name, modeCure)
-		case want == nil || want == "auto":
+		config, perr := network.Parse(f)
+		if perr != nil {
+			return false, perr
+		}
+		if r := attach.JudgeMode(config.RDMA, mode, true, "the RDMA device"); r != nil {
+			return false, fmt.Errorf("fabric %s: %s; %s", f.Name, r.Message, r.Hint)
+		}
+		if f.Mode == settings.Exclusive && mode == device.NetnsShared && config.RDMA == netconf.RDMAAuto {
 			err = fmt.Errorf("fabric %s hands out whole devices, but the node's RDMA network namespace mode is "+
-				"shared: their RDMA devices stay on the host, where every pod sees them; %s, or put \"rdma\": "+
-				"\"shared\" into its network if that is what you want", f.Name, modeCure)
+				"shared: their RDMA devices stay on the host, where every pod sees them; put options ib_core "+
+				"netns_mode=0 into /etc/modprobe.d and reboot, or put \"rdma\": \"shared\" into its network if that is what you want", f.Name)
 		}
 	}
 	return true, err

@@ -163,11 +163,11 @@ func TestCheckMode(t *testing.T) {
 		usable   bool
 		want     string
 	}{
-		{settings.Exclusive, "exclusive", device.NetnsShared, here, false, "wants RDMA devices moved"},
+		{settings.Exclusive, "exclusive", device.NetnsShared, here, false, `"rdma" is "exclusive", but the system's`},
 		{settings.Exclusive, nil, device.NetnsShared, here, true, "hands out whole devices"},
 		{settings.Exclusive, "auto", device.NetnsShared, here, true, "hands out whole devices"},
 		{settings.Exclusive, "shared", device.NetnsShared, here, true, ""},
-		{settings.Exclusive, "shared", device.NetnsExclusive, here, false, "is exclusive"},
+		{settings.Exclusive, "shared", device.NetnsExclusive, here, false, "mode is exclusive"},
 		{settings.Exclusive, "exclusive", device.NetnsExclusive, here, true, ""},
 		{settings.Exclusive, "exclusive", device.NetnsShared, nil, true, ""},
 		{settings.Shared, nil, device.NetnsShared, here, true, ""},

@@ -116,7 +116,7 @@ func (d *decider) found() bool {
 	d.refusePolicyErr()
 	if d.Config.Mode != netconf.ModeIPoIB {
 		d.refuse(d.noSubsystem())
-		d.refuse(rdmaMode(d.Config.RDMA, d.NetnsMode, d.RDMA, "the RDMA device"))
+		d.refuse(JudgeMode(d.Config.RDMA, d.NetnsMode, d.RDMA, "the RDMA device"))
 	}
 	return false
 }

@@ -45,15 +45,16 @@ func (d *decider) rdma() {
 		})
 		return
 	}
-	if r := rdmaMode(want, d.NetnsMode, d.RDMA, dev.HCA.Name); r != nil {
+	if r := JudgeMode(want, d.NetnsMode, d.RDMA, dev.HCA.Name); r != nil {
 		d.refuse(r)
 		return
 	}
 	d.decision.MoveRDMA = d.NetnsMode == device.NetnsExclusive
 }
 
-// rdmaMode judges whether what the configuration wants of the RDMA device fits the system's network namespace mode.
-func rdmaMode(want netconf.RDMAPolicy, mode device.NetnsMode, present bool, hca string) *Refusal {
+// JudgeMode refuses a configuration whose wish for the RDMA device does not fit the system's network namespace mode.
+// present says whether the kernel has RDMA; without it there is no mode. hca names the RDMA device in the message.
+func JudgeMode(want netconf.RDMAPolicy, mode device.NetnsMode, present bool, hca string) *Refusal {
 	switch {
 	case present && want == netconf.RDMAExclusive && mode == device.NetnsShared:
 		return &Refusal{

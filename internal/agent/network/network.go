@@ -73,12 +73,19 @@ func Config(f *settings.Fabric, h Here) ([]byte, error) {
 	return json.MarshalIndent(c, "", "  ")
 }
 
-// Check has the plugin's own parser read the configuration of a fabric, so that a mistake is reported once, and not by
-// every pod.
+// Check returns an error if the plugin would refuse the configuration of a fabric, so that a mistake is reported once,
+// and not by every pod.
 func Check(f *settings.Fabric) error {
+	_, err := Parse(f)
+	return err
+}
+
+// Parse has the plugin's own parser read the configuration of a fabric, as an ADD would have it. What depends on the
+// node is made up.
+func Parse(f *settings.Fabric) (*netconf.Config, error) {
 	b, err := Config(f, Here{Master: "ib0"})
 	if err != nil {
-		return fmt.Errorf("fabric %q: network: %w", f.Name, err)
+		return nil, fmt.Errorf("fabric %q: network: %w", f.Name, err)
 	}
 	if f.Mode == settings.Exclusive { // Multus adds it to the configuration of a pod
 		b = append([]byte(`{"pciBusID":"0000:00:00.0",`), b[1:]...)
@@ -86,10 +93,11 @@ func Check(f *settings.Fabric) error {
 	env := netconf.Env{
 		Command: "ADD", ContainerID: "check", IfName: "net1", Netns: "/run/netns/check", Path: "/opt/cni/bin",
 	}
-	if _, err := netconf.Parse(b, env); err != nil {
-		return fmt.Errorf("fabric %q: network: %w", f.Name, err)
+	c, err := netconf.Parse(b, env)
+	if err != nil {
+		return nil, fmt.Errorf("fabric %q: network: %w", f.Name, err)
 	}
-	return nil
+	return c, nil
 }
 
 // Master is the parent interface of this node's IPoIB children of a fabric: that of the first device that carries

@@ -76,8 +76,8 @@ func NearestRate(gb float64) float64 {
 	return best
 }
 
-// checkPattern refuses patterns that no name of a device fits. PCI addresses are in lower case and with their domain; no
-// name is empty or has white space.
+// checkPattern refuses patterns that no name of a device fits. PCI addresses are in lower case and with their domain;
+// no name is empty or has white space.
 func checkPattern(p string) error {
 	if _, err := path.Match(p, ""); err != nil {
 		return err
