@@ -56,7 +56,8 @@ func (r *poolReconciler) nodeRanges() (out []poolUsage) {
 		}
 		out = append(out, poolUsage{
 			fabric: fabric, name: "of this node", prefix: n.prefix,
-			allocated: hostlocal.Given(filepath.Join(r.ipamDir, fabric)), capacity: spec(fabric, &n.settings).Capacity(n.prefix),
+			allocated: hostlocal.Given(filepath.Join(r.ipamDir, fabric)),
+			capacity:  spec(fabric, &n.settings).Capacity(n.prefix),
 		})
 	}
 	return out
