@@ -1,4 +1,4 @@
-// Package announce tells the neighbours of an interface which hardware address its IP addresses have now: a gratuitous
+// Package announce sends neighbours the hardware address that an interface's IP addresses have now: a gratuitous
 // ARP request for IPv4, an unsolicited neighbour advertisement for IPv6. Without it, whoever talked to the previous
 // owner of an address goes on sending to that one's hardware address until its neighbour entry is found unreachable. On
 // IPoIB that concerns also an address that stays with its device, whose queue pair number, and with it the hardware

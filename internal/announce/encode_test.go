@@ -75,7 +75,10 @@ func TestNeighUse(t *testing.T) {
 
 func TestSplit(t *testing.T) {
 	var in []netip.Prefix
-	for _, s := range []string{"10.0.0.1/8", "10.1.0.1/16", "192.168.0.1/24", "192.168.0.2/24", "192.168.1.1/32", "192.168.1.2/32", "fd00::1/64", "fd00::2/64"} {
+	for _, s := range []string{
+		"10.0.0.1/8", "10.1.0.1/16", "192.168.0.1/24", "192.168.0.2/24", "192.168.1.1/32", "192.168.1.2/32",
+		"fd00::1/64", "fd00::2/64",
+	} {
 		in = append(in, netip.MustParsePrefix(s))
 	}
 	asked, sent, v6 := split(in)

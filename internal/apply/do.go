@@ -129,11 +129,8 @@ func (r *Runner) moveRDMA(ctx context.Context, s plan.MoveRDMA) error {
 		return from.NS.Do(move)
 	})
 	if errors.Is(err, unix.EOPNOTSUPP) {
-		return fmt.Errorf(
-			"%w (the driver of %s can't move between network namespaces, or the system is in shared mode)",
-			err,
-			s.HCA.Name,
-		)
+		return fmt.Errorf("%w (the driver of %s can't move between network namespaces, "+
+			"or the system is in shared mode)", err, s.HCA.Name)
 	}
 	return err
 }

@@ -21,7 +21,7 @@ import (
 // IPoIB netdev the lowest free ib%d, which can be another device's name, until its own call renames it.
 const renameWait = 2 * time.Second
 
-// ErrNameTaken tells that another device has the name and keeps it.
+// ErrNameTaken says that another device has the name and keeps it.
 var ErrNameTaken = errors.New("the name is taken")
 
 func (r *Runner) setLink(ctx context.Context, s plan.SetLink) error {

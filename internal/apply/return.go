@@ -203,8 +203,8 @@ func (j *journey) look() error {
 	return nil
 }
 
-// lookIntoPod reads what has to be taken out of the pod before the device leaves. Rules are read before the netdevs that
-// they may belong to: another attachment's may be on its way in.
+// lookIntoPod reads what has to be taken out of the pod before the device leaves. Rules are read before the netdevs
+// that they may belong to: another attachment's may be on its way in.
 func (j *journey) lookIntoPod(w *plan.Where) (err error) {
 	if w.Rules, err = j.Pod.Link.Rules(); err != nil {
 		return err
@@ -219,8 +219,8 @@ func (j *journey) lookIntoPod(w *plan.Where) (err error) {
 	return err
 }
 
-// lookAtVF reads what a VF's PF keeps for it, and its faces if its driver may have to be bound again. What can't be read
-// can't be given back.
+// lookAtVF reads what a VF's PF keeps for it, and its faces if its driver may have to be bound again. What can't be
+// read can't be given back.
 func (j *journey) lookAtVF(w *plan.Where) {
 	v := j.home.VF
 	rebind := v.Rebind && w.Done < plan.StageRebind

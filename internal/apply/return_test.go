@@ -228,7 +228,8 @@ func TestReturnNameTaken(t *testing.T) {
 	}
 }
 
-// Netdevs without a bus address are told apart by what they have: one on the host that looks like the device is not it.
+// Netdevs without a bus address are distinguished by what they have: one on the host that looks like the device is not
+// it.
 func TestReturnDoubles(t *testing.T) {
 	for name, double := range map[string]string{
 		"same name":             "link add v0 type veth peer name x",
@@ -270,7 +271,7 @@ func TestReturnDoubles(t *testing.T) {
 	}
 }
 
-// A route that can't be made again is told, and stops nothing else.
+// A route that can't be made again is reported, and stops nothing else.
 func TestReturnPartly(t *testing.T) {
 	t.Parallel()
 	b := newBench(
@@ -298,14 +299,19 @@ func TestReturnPartly(t *testing.T) {
 // A device that went up and was half restored before the call was killed.
 func TestReturnFromHalfway(t *testing.T) {
 	for name, commands := range map[string][]string{
-		"other name, up": {"link set v0 down", "link set v0 name fabric9", "link set fabric9 up", "addr add 2001:db8::1/64 dev fabric9"},
-		"down":           {"link set v0 down"},
+		"other name, up": {
+			"link set v0 down", "link set v0 name fabric9", "link set fabric9 up",
+			"addr add 2001:db8::1/64 dev fabric9",
+		},
+		"down": {"link set v0 down"},
 		"primary lost": {"addr del 10.1.0.1/24 dev v0", "addr del 10.3.0.1/24 dev v0", "addr add 10.1.0.2/24 " +
 			"dev v0 label v0:two"},
-		"addresses lost":      {"addr flush dev v0"},
-		"route lost":          {"route del 10.8.0.0/16", "-6 route del 2001:db8:8::/48"},
-		"altname added":       {"link property add dev v0 altname extra"},
-		"its own name is alt": {"link set v0 down", "link set v0 name x", "link property add dev x altname v0", "link set x up"},
+		"addresses lost": {"addr flush dev v0"},
+		"route lost":     {"route del 10.8.0.0/16", "-6 route del 2001:db8:8::/48"},
+		"altname added":  {"link property add dev v0 altname extra"},
+		"its own name is alt": {
+			"link set v0 down", "link set v0 name x", "link property add dev x altname v0", "link set x up",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -48,12 +48,12 @@ type Runner struct {
 	index int
 }
 
-// Track tells the runner which device the steps are about.
+// Track sets the device that the steps are about.
 func (r *Runner) Track(hca *device.HCA, netdev *device.Netdev) {
 	r.hca, r.netdev, r.index = hca, netdev, 0
 }
 
-// Found tells the runner where the netdev is, when the caller has just looked.
+// Found notes where the netdev is, when the caller has just looked.
 func (r *Runner) Found(side plan.Side, n *device.Netdev) { r.at, r.index = side, n.Index }
 
 // Run carries out the steps in order and stops at the first failure, which names the step as a command. What was done
@@ -70,7 +70,7 @@ func (r *Runner) Run(ctx context.Context, steps []plan.Step) error {
 	return nil
 }
 
-// StepError tells which step failed.
+// StepError says which step failed.
 type StepError struct {
 	Step plan.Step
 	Err  error
@@ -173,12 +173,8 @@ func (r *Runner) look() error {
 		r.Found(s, n)
 		return nil
 	}
-	return fmt.Errorf(
-		"netdev %s of %s is neither on the host nor in the pod: %w",
-		r.netdev.Name,
-		r.netdev.Address,
-		fs.ErrNotExist,
-	)
+	return fmt.Errorf("netdev %s of %s is neither on the host nor in the pod: %w",
+		r.netdev.Name, r.netdev.Address, fs.ErrNotExist)
 }
 
 // on checks that the netdev is on the side a step was planned for.

@@ -83,10 +83,11 @@ func TestEachStepFails(t *testing.T) {
 			b := newBench(t, everything...)
 			podBefore := b.pod.State(t)
 			b.take(t)
-			for _, s := range []plan.Step{plan.AddAddr{In: plan.Pod, Addr: plan.NewAddr(src)}, plan.AddRule{Rule: device.Rule{Src: src, Table: 20002, Priority: 20000}}} {
-				if err := b.runner.Run(t.Context(), []plan.Step{s}); err != nil {
-					t.Fatal(err)
-				}
+			if err := b.runner.Run(t.Context(), []plan.Step{
+				plan.AddAddr{In: plan.Pod, Addr: plan.NewAddr(src)},
+				plan.AddRule{Rule: device.Rule{Src: src, Table: 20002, Priority: 20000}},
+			}); err != nil {
+				t.Fatal(err)
 			}
 			b.runner.Undo.Push("attachment", func() error { return nil })
 			step := tt.step(b)

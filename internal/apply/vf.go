@@ -20,10 +20,8 @@ import (
 func (r *Runner) setVF(s plan.SetVF) error {
 	pf, err := r.Host.PF(&s.VF)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf(
-			"%w (a VF is configured through its PF's netdev: is that in a pod, or its driver not loaded?)",
-			err,
-		)
+		return fmt.Errorf("%w (a VF is configured through its PF's netdev: is that in a pod, "+
+			"or its driver not loaded?)", err)
 	}
 	if err != nil {
 		return err
@@ -42,7 +40,7 @@ func (r *Runner) setVF(s plan.SetVF) error {
 	return err
 }
 
-// noGUID tells whether a step takes a GUID away, and returns the other spelling of that.
+// noGUID says whether a step takes a GUID away, and returns the other spelling of that.
 func noGUID(s plan.SetVF) (device.VFAttrs, bool) {
 	none := ^device.GUID(0)
 	to := s.To
@@ -107,12 +105,8 @@ func (r *Runner) awaitFaces(ctx context.Context, s plan.Rebind) error {
 		case s.HCA != nil && d.HCA.Name != s.HCA.Name:
 			err := r.Host.RDMA.Rename(d.HCA.Index, s.HCA.Name)
 			if errors.Is(err, unix.EEXIST) {
-				return false, fmt.Errorf(
-					"rename RDMA device %s to %s: %w (another one has taken the name meanwhile)",
-					d.HCA.Name,
-					s.HCA.Name,
-					err,
-				)
+				return false, fmt.Errorf("rename RDMA device %s to %s: %w (another one has taken the name meanwhile)",
+					d.HCA.Name, s.HCA.Name, err)
 			}
 			return err == nil, err
 		}

@@ -13,8 +13,8 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
-// VF tells which virtual function of which PF a device is, with the settings that the PF has for it. It returns nil for
-// a device that is none. Where the PF has no netdev on the host, the settings are unknown: VF.VFAttrs is zero.
+// VF returns which virtual function of which PF a device is, with the settings that the PF has for it. It returns nil
+// for a device that is none. Where the PF has no netdev on the host, the settings are unknown: VF.VFAttrs is zero.
 func (r *Reader) VF(d *Device) (*device.VF, error) {
 	if d.PCI == "" {
 		return nil, nil
@@ -120,8 +120,8 @@ func (r *Reader) Chars(a device.Address) ([]string, error) {
 	return out, nil
 }
 
-// GUIDHolder tells what on the host has a GUID, or will have it when its driver is next bound: an RDMA device (one that
-// is not at the address except), or a VF of a PF that is not v. It returns "" when nothing has.
+// GUIDHolder returns what on the host has a GUID, or will have it when its driver is next bound: an RDMA device (one
+// that is not at the address except), or a VF of a PF that is not v. It returns "" when nothing has.
 func (r *Reader) GUIDHolder(g device.GUID, except device.Address, v *device.VF) (string, error) {
 	entries, err := fs.ReadDir(r.Sys, "class/infiniband")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -81,7 +81,7 @@ func ours(n *device.Netdev) shown {
 	return s
 }
 
-// known keeps the flags that ours can tell.
+// known keeps the flags that ours can report.
 func known(s shown) shown {
 	s.Flags = slices.DeleteFunc(s.Flags, func(f string) bool {
 		for _, k := range flagNames {

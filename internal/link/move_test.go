@@ -21,7 +21,8 @@ func TestMove(t *testing.T) {
 	host, pod, peer := sandbox.New(t), sandbox.New(t), sandbox.New(t)
 	host.Veth(t, "v0", peer, "v1")
 	for _, cmd := range [][]string{
-		{"link", "set", "v0", "mtu", "4092", "alias", "rail", "group", "6"}, {"link", "property", "add", "dev", "v0", "altname", longName},
+		{"link", "set", "v0", "mtu", "4092", "alias", "rail", "group", "6"},
+		{"link", "property", "add", "dev", "v0", "altname", longName},
 		{"addr", "add", "10.1.0.1/24", "dev", "v0"}, {"addr", "add", "2001:db8::1/64", "dev", "v0"},
 		{"route", "add", "10.2.0.0/16", "via", "10.1.0.9", "dev", "v0"},
 	} {

@@ -157,7 +157,7 @@ func TestNexthopObject(t *testing.T) {
 	}
 }
 
-// A route over several netdevs is told, so that the default route of a node is seen, but not made again.
+// A route over several netdevs is reported, so that the default route of a node is seen, but not made again.
 func TestMultipath(t *testing.T) {
 	t.Parallel()
 	n := sandbox.New(t)

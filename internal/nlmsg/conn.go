@@ -81,7 +81,7 @@ func (c *Conn) Get(typ uint16, body []byte) ([]byte, error) {
 	return r[0], nil
 }
 
-// Dump lists. The kernel tells when the list changed underneath (NLM_F_DUMP_INTR): such a dump is taken again.
+// Dump lists. The kernel reports when the list changed underneath (NLM_F_DUMP_INTR): such a dump is taken again.
 func (c *Conn) Dump(typ uint16, body []byte) ([][]byte, error) {
 	const tries = 16
 	for range tries {

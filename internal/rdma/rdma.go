@@ -36,7 +36,7 @@ const (
 	attrNetnsFD     = 68
 )
 
-// ErrNoRDMA tells that the kernel has no RDMA subsystem, or that its module is not loaded.
+// ErrNoRDMA says that the kernel has no RDMA subsystem, or that its module is not loaded.
 var ErrNoRDMA = errors.New("the kernel has no RDMA subsystem: module ib_core is not loaded")
 
 // Conn speaks nldev in one network namespace. It is not safe for concurrent use.
@@ -57,7 +57,7 @@ func Dial() (*Conn, error) {
 // Close releases the socket.
 func (c *Conn) Close() error { return c.nl.Close() }
 
-// NetnsMode tells how RDMA devices relate to network namespaces. It returns ErrNoRDMA when nobody answers.
+// NetnsMode returns how RDMA devices relate to network namespaces. It returns ErrNoRDMA when nobody answers.
 func (c *Conn) NetnsMode() (device.NetnsMode, error) {
 	b, err := c.nl.Get(client|cmdSysGet, nil)
 	if errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.EPROTONOSUPPORT) {
@@ -129,7 +129,7 @@ func (c *Conn) Rename(index uint32, name string) error {
 }
 
 // Move puts the HCA into the namespace behind fd. The calling thread must be in the namespace the HCA is in now, else
-// ENODEV; EOPNOTSUPP tells a shared system or a driver that can't be moved.
+// ENODEV; EOPNOTSUPP means a shared system or a driver that can't be moved.
 func (c *Conn) Move(index uint32, fd int) error {
 	m := nlmsg.Body(nil).Uint32(attrDevIndex, index).Uint32(attrNetnsFD, uint32(fd))
 	if _, err := c.nl.Do(client|cmdSet, 0, m.Bytes()); err != nil {

@@ -12,7 +12,7 @@ type Address struct {
 	Name string `json:"name,omitempty"` // "0000:3b:00.2", "mlx5_core.sf.4", "virtio3"
 }
 
-// IsZero tells that there is no bus address, as for a veth or a dummy.
+// IsZero says that there is no bus address, as for a veth or a dummy.
 func (a Address) IsZero() bool { return a == Address{} }
 
 // String is "bus/name", the form used in messages and in the journal's file names (with the slash replaced).
@@ -78,14 +78,14 @@ func pciAddress(s string) (string, bool) {
 	return strings.ToLower(s), true
 }
 
-// isAuxiliary tells module.name.id, as drivers/base/auxiliary.c composes it.
+// isAuxiliary recognises module.name.id, as drivers/base/auxiliary.c composes it.
 func isAuxiliary(s string) bool {
 	module, rest, _ := strings.Cut(s, ".")
 	name, id, _ := strings.Cut(rest, ".")
 	return allOf(module, isWord) && allOf(name, isWord) && allOf(id, isDigit)
 }
 
-// allOf tells that s has bytes and that each of them is in the class.
+// allOf says that s has bytes and that each of them is in the class.
 func allOf(s string, class func(byte) bool) bool {
 	for i := range len(s) {
 		if !class(s[i]) {

@@ -26,9 +26,11 @@ func TestParseAddress(t *testing.T) {
 		}
 	}
 	for _, in := range []string{
-		"", "3", "eth0", "0000:3b:20.0", "0000:3b:00.8", "0000:3b:00", "000:3b:00.0", "000000000:3b:00.0", "0000:3b:0g.0",
+		"", "3", "eth0", "0000:3b:20.0", "0000:3b:00.8", "0000:3b:00", "000:3b:00.0", "000000000:3b:00.0",
+		"0000:3b:0g.0",
 		"0000:3b-00.0", "0000:3b:00,0", "a:b", "mlx5_core.sf", "mlx5_core.sf.x", "mlx5_core..4", ".sf.4", "a.b.1.2",
-		"../../etc", "pci/..", "pci/../x", "pci/eth0", "/x", "virtio/", "virtio/.x", "virtio/a/b", "vir tio/x", "3b:00.2\n",
+		"../../etc", "pci/..", "pci/../x", "pci/eth0", "/x", "virtio/", "virtio/.x", "virtio/a/b", "vir tio/x",
+		"3b:00.2\n",
 		"virtio/" + strings.Repeat("x", 200), "0000:3b:00.2 ", "\xff\xfe:00.0",
 	} {
 		if got, err := ParseAddress(in); err == nil {
@@ -45,7 +47,8 @@ func TestParseAddress(t *testing.T) {
 func TestParseGUID(t *testing.T) {
 	const want GUID = 0x0002c90300fa0010
 	for _, in := range []string{
-		"00:02:c9:03:00:fa:00:10", "00:02:C9:03:00:FA:00:10", "0002:c903:00fa:0010", "0002c90300fa0010", "0x0002c90300fa0010",
+		"00:02:c9:03:00:fa:00:10", "00:02:C9:03:00:FA:00:10", "0002:c903:00fa:0010", "0002c90300fa0010",
+		"0x0002c90300fa0010",
 	} {
 		if got, err := ParseGUID(in); err != nil || got != want {
 			t.Errorf("ParseGUID(%q) = %v, %v", in, got, err)
@@ -54,7 +57,10 @@ func TestParseGUID(t *testing.T) {
 	if want.String() != "00:02:c9:03:00:fa:00:10" {
 		t.Errorf("String: %s", want)
 	}
-	for _, in := range []string{"", "0x", "1", "00:02:c9:03:00:fa:00", "00:02:c9:03:00:fa:00:10:11", "0:2:c9:3:0:fa:0:10", "zz02c90300fa0010", "00:02:c903:00:fa:00:10", "::::::::"} {
+	for _, in := range []string{
+		"", "0x", "1", "00:02:c9:03:00:fa:00", "00:02:c9:03:00:fa:00:10:11", "0:2:c9:3:0:fa:0:10",
+		"zz02c90300fa0010", "00:02:c903:00:fa:00:10", "::::::::",
+	} {
 		if got, err := ParseGUID(in); err == nil {
 			t.Errorf("ParseGUID(%q) = %v; want an error", in, got)
 		}
@@ -94,7 +100,10 @@ func TestGUIDOf(t *testing.T) {
 }
 
 func TestParsePKey(t *testing.T) {
-	for in, want := range map[string]PKey{"0x8001": 0x8001, "0x1": 0x8001, "0X5": 0x8005, "32769": 0x8001, "1": 0x8001, "0x7fff": 0xffff, "0xFFFF": 0xffff, "010": 0x800a} {
+	for in, want := range map[string]PKey{
+		"0x8001": 0x8001, "0x1": 0x8001, "0X5": 0x8005, "32769": 0x8001, "1": 0x8001,
+		"0x7fff": 0xffff, "0xFFFF": 0xffff, "010": 0x800a,
+	} {
 		got, err := ParsePKey(in)
 		if err != nil || got != want {
 			t.Errorf("ParsePKey(%q) = %v, %v; want %v", in, got, err, want)
@@ -103,7 +112,9 @@ func TestParsePKey(t *testing.T) {
 			t.Errorf("ParsePKey(%q) = %v, %v; want it back", got.String(), again, err)
 		}
 	}
-	for _, in := range []string{"", "0", "0x0", "0x8000", "32768", "65536", "0x10001", "-1", "0x", "0b1", "0o7", "0x80_01", "abc", "1.5", "+1 "} {
+	for _, in := range []string{
+		"", "0", "0x0", "0x8000", "32768", "65536", "0x10001", "-1", "0x", "0b1", "0o7", "0x80_01", "abc", "1.5", "+1 ",
+	} {
 		if got, err := ParsePKey(in); err == nil {
 			t.Errorf("ParsePKey(%q) = %v; want an error", in, got)
 		}

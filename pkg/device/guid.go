@@ -25,7 +25,7 @@ func (g GUID) String() string {
 	return b.String()
 }
 
-// IsUnset tells a GUID that no subnet manager accepts: zero, or all ones.
+// IsUnset recognises a GUID that no subnet manager accepts: zero, or all ones.
 func (g GUID) IsUnset() bool { return g == 0 || g == ^GUID(0) }
 
 // MarshalText writes the GUID as String does.

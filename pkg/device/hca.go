@@ -18,7 +18,7 @@ func (m NetnsMode) String() string {
 
 // HCA is the RDMA face of a device: one ib_device of the kernel.
 type HCA struct {
-	Index    uint32  `json:"index"` // the kernel's index: kept when the device moves or is renamed, new when the driver is rebound
+	Index    uint32  `json:"index"` // the kernel's: kept by moves and renames, new when the driver is rebound
 	Name     string  `json:"name"`
 	NodeGUID GUID    `json:"nodeGUID"`
 	Address  Address `json:"address,omitzero"`
@@ -42,7 +42,7 @@ type Port struct {
 	LID       uint16    `json:"lid,omitempty"`   // 0: no subnet manager has assigned one
 	SMLID     uint16    `json:"smLID,omitempty"` // 0: no subnet manager is known
 	LinkLayer LinkLayer `json:"linkLayer,omitempty"`
-	Netdev    uint32    `json:"netdev,omitempty"` // ifindex of a RoCE port's netdev, where the kernel tells it
+	Netdev    uint32    `json:"netdev,omitempty"` // ifindex of a RoCE port's netdev, where the kernel reports it
 }
 
 // PortState is the logical state of a port (IBTA 1.4, section 14.2.5.6, PortInfo:PortState).

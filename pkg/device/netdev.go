@@ -30,7 +30,7 @@ type Netdev struct {
 	Carrier  bool   `json:"carrier,omitempty"`
 	Group    uint32 `json:"group,omitempty"`
 	Master   int    `json:"master,omitempty"` // ifindex of the bond, bridge or VRF it is enslaved to
-	Parent   int    `json:"parent,omitempty"` // IFLA_LINK: ifindex of the parent of an IPoIB child, in the parent's namespace
+	Parent   int    `json:"parent,omitempty"` // IFLA_LINK: ifindex of an IPoIB child's parent, in its namespace
 	ParentIn *int   `json:"-"`                // IFLA_LINK_NETNSID when the parent is in another namespace
 
 	Address Address `json:"address,omitzero"` // the bus address of the hardware behind it
@@ -66,16 +66,16 @@ const (
 	FlagAllMulti uint32 = 0x200
 )
 
-// Up tells whether the administrator has it up.
+// Up says whether the administrator has it up.
 func (n *Netdev) Up() bool { return n.Flags&FlagUp != 0 }
 
-// IsIPoIB tells a netdev of InfiniBand link type.
+// IsIPoIB recognises a netdev of InfiniBand link type.
 func (n *Netdev) IsIPoIB() bool { return n.ARPType == 32 }
 
-// IsIPoIBChild tells an IPoIB netdev created on top of another one.
+// IsIPoIBChild recognises an IPoIB netdev created on top of another one.
 func (n *Netdev) IsIPoIBChild() bool { return n.IsIPoIB() && n.Parent != 0 }
 
-// Named tells whether name is the netdev's name or one of its altnames.
+// Named says whether name is the netdev's name or one of its altnames.
 func (n *Netdev) Named(name string) bool { return n.Name == name || slices.Contains(n.AltNames, name) }
 
 // Addr is an address on a netdev.
@@ -106,9 +106,9 @@ type Route struct {
 	Flags    uint32       `json:"flags,omitempty"` // RTNH_F_ONLINK
 	MTU      uint32       `json:"mtu,omitempty"`
 	AdvMSS   uint32       `json:"advmss,omitempty"`
-	// Multipath tells a route that has other ways beside this netdev. It is not this netdev's to restore.
+	// Multipath marks a route that has other ways beside this netdev. It is not this netdev's to restore.
 	Multipath bool   `json:"multipath,omitempty"`
-	Raw       []byte `json:"raw,omitempty"` // the whole RTM_NEWROUTE payload, replayed on return so that nothing is lost
+	Raw       []byte `json:"raw,omitempty"` // the whole RTM_NEWROUTE payload, replayed on return
 }
 
 // String is the route as `ip route` spells it, without its netdev.

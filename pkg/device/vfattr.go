@@ -58,9 +58,8 @@ type vfAttr struct {
 	text func(a *VFAttrs) string
 }
 
-// vfAttrs is the table of settings, in the order in which they are made; they are given back in reverse. The link's state
-// and the GUIDs come first, as the port needs time to come up with them; the VLAN before the address, so that the address
-// is never seen in a network that is not the pod's; the checks that may refuse an address after it.
+// vfAttrs is the table of settings, in the order in which they are made; they are given back in reverse. What plan does
+// between them, rebinding the driver for GUIDs and setting the VF's own MAC address, has its reasons there.
 //
 // A new setting is a field of VFAttrs and a row here, its codec in internal/link, and what asks for it in pkg/netconf.
 var vfAttrs = []vfAttr{

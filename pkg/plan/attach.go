@@ -63,7 +63,7 @@ func Configure(cfg *netconf.Config, was, have *device.Netdev, vf *device.VF) []S
 		steps = append(steps, SetLink{In: Pod, Attrs: a})
 	}
 	if was != nil {
-		// The host's name comes last: where the journal is lost, this tells it from its altnames.
+		// The host's name comes last: where the journal is lost, this is how it is recognised.
 		if add := missingNames(append(slices.Clone(was.AltNames), was.Name), have); len(add) > 0 {
 			steps = append(steps, AltNames{In: Pod, Add: add})
 		}
@@ -102,15 +102,13 @@ func (a *Addressing) gateway(like netip.Addr) netip.Addr {
 	return netip.Addr{}
 }
 
-// Address returns the steps that put addresses, routes and rules on the netdev in the pod, and tell the neighbours.
+// Address returns the steps that put addresses, routes and rules on the netdev in the pod, and announce the addresses.
 func Address(cfg *netconf.Config, ip *Addressing, have *device.Netdev) []Step {
 	var steps []Step
 	var addrs []device.Addr
 	if slices.ContainsFunc(ip.Addrs, isIPv6) && len(have.IPv6Conf) > disableIPv6 && have.IPv6Conf[disableIPv6] != 0 {
-		steps = append(
-			steps,
-			SetLink{In: Pod, Attrs: Attrs{IPv6Conf: map[string]int32{"disable_ipv6": 0}}},
-		) // the runtime's default for IPv4-only pods
+		// That is the runtime's default for IPv4-only pods.
+		steps = append(steps, SetLink{In: Pod, Attrs: Attrs{IPv6Conf: map[string]int32{"disable_ipv6": 0}}})
 	}
 	for _, p := range ip.Addrs {
 		a := NewAddr(p)
@@ -240,10 +238,8 @@ func RailRoutes(ip *Addressing, table uint32) []device.Route {
 func RailRules(ip *Addressing, table uint32) []device.Rule {
 	var out []device.Rule
 	for _, p := range ip.Addrs {
-		out = append(
-			out,
-			device.Rule{Src: netip.PrefixFrom(p.Addr(), p.Addr().BitLen()), Table: table, Priority: rulePriority},
-		)
+		src := netip.PrefixFrom(p.Addr(), p.Addr().BitLen())
+		out = append(out, device.Rule{Src: src, Table: table, Priority: rulePriority})
 	}
 	return out
 }
@@ -273,7 +269,7 @@ func missingNames(want []string, have *device.Netdev) []string {
 }
 
 func (a *Attrs) isZero() bool {
-	return a.Name == "" && a.HWAddr == nil && a.Alias == nil && a.MTU == 0 && a.TxQueue == nil && a.Group == nil && a.Mask == 0 &&
-		a.Mode == nil && a.Umcast == nil && a.AddrGen == nil && len(a.IPv4Conf) == 0 &&
-		len(a.IPv6Conf) == 0
+	return a.Name == "" && a.HWAddr == nil && a.Alias == nil && a.MTU == 0 && a.TxQueue == nil && a.Group == nil &&
+		a.Mask == 0 && a.Mode == nil && a.Umcast == nil && a.AddrGen == nil &&
+		len(a.IPv4Conf) == 0 && len(a.IPv6Conf) == 0
 }

@@ -64,7 +64,7 @@ func Check(sourceBased bool, want Want, now Now) []Problem {
 	if n == nil {
 		return append(out, Problem{"interface", now.IfName, "none of this name in the pod"})
 	}
-	if !want.Address.IsZero() && !n.Address.IsZero() { // before 5.14 the kernel does not tell it in a pod
+	if !want.Address.IsZero() && !n.Address.IsZero() { // before 5.14 the kernel does not report it in a pod
 		add("device", want.Address, n.Address)
 	}
 	if n.Name != now.IfName {

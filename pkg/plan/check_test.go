@@ -63,7 +63,7 @@ func TestCheck(t *testing.T) {
 			func(w *Want, _ *Now) { w.Address.Name = "0000:3b:00.5" },
 			[]Problem{{"device", "pci/0000:3b:00.5", "pci/0000:3b:00.4"}},
 		},
-		"kernel tells no address": {func(_ *Want, n *Now) { n.Netdev.Address = device.Address{} }, nil},
+		"kernel reports no address": {func(_ *Want, n *Now) { n.Netdev.Address = device.Address{} }, nil},
 		"found by altname": {
 			func(_ *Want, n *Now) { n.Netdev.Name, n.Netdev.AltNames = "eth7", []string{"net1"} },
 			[]Problem{{"interface name", "net1", "eth7"}},
@@ -141,7 +141,8 @@ func TestCheck(t *testing.T) {
 
 func TestNewAddr(t *testing.T) {
 	for in, want := range map[string]string{
-		"10.1.2.3/24": "10.1.2.255", "10.1.2.3/30": "10.1.2.3", "10.1.2.3/31": "invalid IP", "10.1.2.3/32": "invalid IP",
+		"10.1.2.3/24": "10.1.2.255", "10.1.2.3/30": "10.1.2.3",
+		"10.1.2.3/31": "invalid IP", "10.1.2.3/32": "invalid IP",
 		"10.1.2.3/0": "255.255.255.255", "10.1.130.3/17": "10.1.255.255", "2001:db8::1/64": "invalid IP",
 	} {
 		if got := NewAddr(netip.MustParsePrefix(in)).Broadcast.String(); got != want {

@@ -192,7 +192,8 @@ func multipath(n *device.Netdev) *device.Netdev {
 
 func manyAddrs(n *device.Netdev) *device.Netdev {
 	out := *n
-	for _, s := range []string{"10.1.0.1/24", "10.1.0.2/24", "2001:db8::2/64", "2001:db8::1/64"} { // as the kernel lists them
+	// As the kernel lists them.
+	for _, s := range []string{"10.1.0.1/24", "10.1.0.2/24", "2001:db8::2/64", "2001:db8::1/64"} {
 		out.Addrs = append(out.Addrs, device.Addr{Prefix: netip.MustParsePrefix(s), Valid: forever, Preferred: forever})
 	}
 	return &out

@@ -133,7 +133,7 @@ func afterStep(n *device.Netdev, s Step) {
 	case AddAddr:
 		n.Addrs = append(slices.Clone(n.Addrs), s.Addr)
 	case DelAddr:
-		n.Addrs = slices.DeleteFunc(slices.Clone(n.Addrs), func(a device.Addr) bool { return a.Prefix == s.Addr.Prefix })
+		n.Addrs = without(n, func(a device.Addr) bool { return a.Prefix == s.Addr.Prefix }).Addrs
 	case AddRoute:
 		n.Routes = append(slices.Clone(n.Routes), s.Route)
 	}

@@ -6,8 +6,8 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
-// ReleaseNetdev returns the steps that take our addresses and rules out of the pod before IPAM may give them to somebody
-// else. Rules do not leave with the netdev.
+// ReleaseNetdev returns the steps that take our addresses and rules out of the pod before IPAM may give them to
+// somebody else. Rules do not leave with the netdev.
 func ReleaseNetdev(have *device.Netdev, rules []device.Rule) []Step {
 	var steps []Step
 	for _, r := range rules {

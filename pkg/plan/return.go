@@ -108,8 +108,8 @@ func (s Stage) Essential() bool { return s == StageMove || s == StagePlace || s 
 
 // Return decides the whole way back of a device, for DEL and GC, for an ADD that failed and for a repair, from any
 // state that an interrupted call or the kernel can have left. It returns the next part. The caller carries that out,
-// sets Where.Done, looks at the device again if the part says so, and asks again until StageHome. A device that is as it
-// should be needs no steps.
+// sets Where.Done, looks at the device again if the part says so, and asks again until StageHome. A device that is as
+// it should be needs no steps.
 func Return(w Where, h Home) Way {
 	for s := w.Done + 1; s < StageHome; s++ {
 		if s >= StageMove && s < StageVFMAC {
@@ -164,9 +164,9 @@ func missing(w Where, h Home) (Way, bool) {
 	return way, true
 }
 
-// needsNetdev says whether the netdev has to be there before anything is done. One that the RDMA device's way home will
-// recreate anyway need not, nor one of a pod that is gone if it is for the plugin that put it there; but an IPoIB netdev
-// comes home from such a pod in any case, and has to exist for that plugin to find it.
+// needsNetdev says whether the netdev has to be there before anything is done. One that the RDMA device's way home
+// will recreate anyway need not, nor one of a pod that is gone if it is for the plugin that put it there; but an IPoIB
+// netdev comes home from such a pod in any case, and has to exist for that plugin to find it.
 func (h *Home) needsNetdev(w Where) bool {
 	if h.Netdev == nil || h.Side == Pod && w.PodGone && !h.Netdev.IsIPoIB() {
 		return false
@@ -261,8 +261,8 @@ func restoreMinMTU(w Where, h Home) ([]Step, bool) {
 func restore(w Where, h Home) ([]Step, bool) {
 	var steps []Step
 	if h.VF != nil && w.VF != nil && !w.Lost {
-		rest := slices.DeleteFunc(slices.Clone(h.VF.Set), func(a device.VFAttr) bool { return h.VF.Rebind && a.IsGUID() })
-		steps = RestoreVF(h.VF.VF, rest, &w.VF.VFAttrs)
+		done := func(a device.VFAttr) bool { return h.VF.Rebind && a.IsGUID() }
+		steps = RestoreVF(h.VF.VF, slices.DeleteFunc(slices.Clone(h.VF.Set), done), &w.VF.VFAttrs)
 	}
 	look := slices.ContainsFunc(steps, func(s Step) bool { return s.Kind() == SetVF{Attr: device.VFMAC}.Kind() })
 	if h.Netdev != nil && w.Netdev != nil {

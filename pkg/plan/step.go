@@ -140,7 +140,7 @@ type AddRule struct{ Rule device.Rule }
 // DelRule removes one.
 type DelRule struct{ Rule device.Rule }
 
-// Announce tells the neighbours the netdev's new addresses: gratuitous ARP and unsolicited NA.
+// Announce sends the netdev's new addresses to the neighbours: gratuitous ARP and unsolicited NA.
 type Announce struct{ Addrs []device.Addr }
 
 // SetVF changes one setting of a virtual function, through its PF.

@@ -72,10 +72,7 @@ var ipv6Conf = []struct {
 	index int
 	name  string
 }{
-	{
-		0,
-		"forwarding",
-	},
+	{0, "forwarding"},
 	{1, "hop_limit"},
 	{3, "accept_ra"},
 	{4, "accept_redirects"},

@@ -15,8 +15,9 @@ type VFChange struct {
 	Rebind bool            // the driver has to be bound again for the GUIDs to count
 }
 
-// AttachVF returns the steps that give a VF what the configuration asks for. They come before the VF moves: the settings
-// are made on the PF, which stays, and the driver finds the new GUIDs only when it is bound, which happens on the host.
+// AttachVF returns the steps that give a VF what the configuration asks for. They come before the VF moves: the
+// settings are made on the PF, which stays, and the driver finds the new GUIDs only when it is bound, which happens on
+// the host.
 //
 // hca and netdev are the VF's faces, nil for one that has none (vfio-pci). The driver is rebound only when a GUID
 // really changes: that takes seconds on real hardware and renames what it touches.
@@ -87,7 +88,7 @@ func vfRef(vf *device.VF) device.VF {
 	return device.VF{PF: vf.PF, PFName: vf.PFName, Index: vf.Index}
 }
 
-// hasGUIDs tells whether a VF has the GUID already: its faces have it, or, where it has none, its PF keeps it.
+// hasGUIDs says whether a VF has the GUID already: its faces have it, or, where it has none, its PF keeps it.
 func hasGUIDs(g device.GUID, vf *device.VF, hca *device.HCA, netdev *device.Netdev) bool {
 	if hca == nil && netdev == nil {
 		return vf.NodeGUID != nil && *vf.NodeGUID == g && vf.PortGUID != nil && *vf.PortGUID == g
@@ -121,8 +122,8 @@ func wantedVF(cfg *netconf.VF, now *device.VFAttrs) (to device.VFAttrs, asked []
 	return to, asked
 }
 
-// RestoreVF returns the steps that give a VF back those of its settings that were changed: set, of which now are the
-// present values. In the opposite order: what was set last goes first.
+// RestoreVF returns the steps that give a VF back those of its settings that were changed (set), of which now has the
+// present values. The order is reversed: what was set last goes first.
 func RestoreVF(was *device.VF, set []device.VFAttr, now *device.VFAttrs) []Step {
 	var steps []Step
 	for _, attr := range slices.Backward(set) {
@@ -130,7 +131,7 @@ func RestoreVF(was *device.VF, set []device.VFAttr, now *device.VFAttrs) []Step 
 			continue
 		}
 		step := SetVF{VF: vfRef(was), Attr: attr, To: was.VFAttrs}
-		if attr == device.VFMAC { // the driver of the VF may then have its own address back, which the PF's would forbid
+		if attr == device.VFMAC { // then the VF's netdev may have its own address back, which the PF's would forbid
 			step = noMAC(was)
 		}
 		steps = append(steps, step)
@@ -147,7 +148,7 @@ func RestoreVFMAC(was *device.VF, now *device.VFAttrs) []Step {
 	return []Step{SetVF{VF: vfRef(was), Attr: device.VFMAC, To: was.VFAttrs}}
 }
 
-// notify makes the kernel tell the neighbours whenever an Ethernet VF comes up again
+// notify makes the kernel announce an Ethernet VF whenever it comes up again
 // (Documentation/networking/ip-sysctl.rst: arp_notify, ndisc_notify).
 func notify(a *Attrs, have *device.Netdev) {
 	if a.IPv4Conf == nil {
