@@ -335,3 +335,21 @@ func walkGo(t *testing.T, f func(file string)) {
 		t.Fatal(err)
 	}
 }
+
+// TestPagesEvents looks up the reason of every Event of the agent in docs/kubernetes.md.
+func TestPagesEvents(t *testing.T) {
+	b, err := os.ReadFile(root + "internal/agent/condition/types.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := pages(t)["docs/kubernetes.md"]
+	reasons := regexp.MustCompile(`Reason: "(\w+)", Event: true`).FindAllStringSubmatch(string(b), -1)
+	for _, m := range reasons {
+		if !strings.Contains(text, "`"+m[1]+"`") {
+			t.Errorf("docs/kubernetes.md does not have the Event %s", m[1])
+		}
+	}
+	if len(reasons) < 8 {
+		t.Errorf("%d reasons in internal/agent/condition/types.go: are they elsewhere?", len(reasons))
+	}
+}

@@ -130,7 +130,7 @@ func TestCtlInventory(t *testing.T) {
 	t.Run("bundle", testBundle)
 }
 
-// Nodes as the agent would publish them, of recorded machines: the two kinds of story S2.
+// Nodes as the agent would publish them, of recorded machines: two kinds, V100 and A100, in two fabrics.
 func testInventories(t *testing.T) {
 	var recordings []string
 	for _, name := range []string{"a100", "a100-2", "v100"} { // in the order of the cluster's

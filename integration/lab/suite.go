@@ -99,7 +99,7 @@ var Suites = []Suite{
 		Devices: SRIOV(8),
 	},
 	{
-		// The tool for people, on the node of story S1.
+		// The tool for people, on the node S1.
 		Name:    "ctl",
 		Tools:   []string{"fabricctl"},
 		Series:  []string{"6.12", "next"},

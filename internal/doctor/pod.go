@@ -39,7 +39,7 @@ func CheckPod(p *Pod) (out []Finding) {
 	return out
 }
 
-// podInterface is the first story: verbs devices and no interface.
+// podInterface explains a pod that has verbs devices and no interface.
 func podInterface(p *Pod) []Finding {
 	var names []string
 	for _, d := range p.Node.Netdevs {

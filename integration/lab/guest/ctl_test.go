@@ -40,7 +40,7 @@ func ctl(t *testing.T, status int, args ...string) string {
 	return stdout.String()
 }
 
-// What the node of story S1 looks like to people, with one rail in a pod.
+// What the node S1 looks like to people, with one rail in a pod.
 func TestCtlLooks(t *testing.T) {
 	n := S1(t)
 	Unchanged(t)

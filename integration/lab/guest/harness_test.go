@@ -115,7 +115,7 @@ func TestHarnessUdev(t *testing.T) {
 	mustLink(t, host, "ib1") // it was there before udev
 }
 
-// The node of story S1 survives a take and return that restores nothing only as a difference.
+// The node S1 survives a take and return that restores nothing only as a difference.
 func TestHarnessNodeIsRepaired(t *testing.T) {
 	n := S1(t)
 	pod := NewPod(t, "pod")

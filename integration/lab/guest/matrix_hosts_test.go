@@ -11,7 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// railHost is the node of story S1 reduced to two rails: a snapshot of it is cheap, and all that its first rail can
+// railHost is the node S1 reduced to two rails: a snapshot of it is cheap, and all that its first rail can
 // lose is there.
 func railHost(t testing.TB) {
 	t.Helper()

@@ -32,7 +32,7 @@ type Node struct {
 	Pristine State  // right after set-up
 }
 
-// s1 is story S1: four ACTIVE rails, two Down ones, and an Ethernet bond.
+// s1 is the node that most tests run on: four ACTIVE rails, two Down ones, and an Ethernet bond.
 var s1 = Node{
 	Rails: []Rail{
 		{"fakeib.0", "mlx5_0", "ibs108", true},

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Each line changes one thing of the node of story S1: a snapshot that does not see it would let a plugin lose it.
+// Each line changes one thing of the node S1: a snapshot that does not see it would let a plugin lose it.
 // An empty undo stands for setting the node up again.
 var changes = []struct{ what, do, undo string }{
 	{"name", "ip link set ibs118 name other", "ip link set other name ibs118"},
