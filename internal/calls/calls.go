@@ -32,8 +32,8 @@ type Call struct {
 	Took time.Duration // wall time
 }
 
-// Note appends a call to the file in the state directory. A call that can't be written is not counted. Lines are shorter
-// than PIPE_BUF and written at once to a file opened to append, so those of calls side by side do not mix.
+// Note appends a call to the file in the state directory. A call that can't be written is not counted. Lines are
+// shorter than PIPE_BUF and written at once to a file opened to append, so those of calls side by side do not mix.
 func Note(dir string, c Call) {
 	if c.Verb = counted(c.Verb); c.Verb == "" {
 		return

@@ -73,7 +73,8 @@ func CheckCluster(c *Cluster) (out []Finding) {
 	for _, m := range c.Missing {
 		out = append(out, finding("cluster-access", Warn, m))
 	}
-	for _, check := range []func(*Cluster) []Finding{clusterCRDs, clusterDaemons, clusterNADs, clusterRanges, clusterPools, clusterNodes, clusterFabrics, clusterGUIDs, clusterInventory, clusterVersions} {
+	for _, check := range []func(*Cluster) []Finding{clusterCRDs, clusterDaemons, clusterNADs, clusterRanges,
+		clusterPools, clusterNodes, clusterFabrics, clusterGUIDs, clusterInventory, clusterVersions} {
 		out = append(out, check(c)...)
 	}
 	return out
@@ -181,11 +182,14 @@ func clusterNADs(c *Cluster) (out []Finding) {
 			continue
 		}
 		resource := n.Metadata.Annotations[resourceAnnotation]
-		named := conf.Master + conf.DeviceID + conf.PCIBusID + conf.Device + conf.HWAddr + conf.KernelPath + conf.RDMADevice + conf.GUID
+		named := conf.Master + conf.DeviceID + conf.PCIBusID + conf.Device + conf.HWAddr + conf.KernelPath +
+			conf.RDMADevice + conf.GUID
 		switch {
-		case resource == "" && named == "" && slices.Contains([]string{"fabric", "sriov", "ib-sriov", "host-device"}, conf.Type):
+		case resource == "" && named == "" &&
+			slices.Contains([]string{"fabric", "sriov", "ib-sriov", "host-device"}, conf.Type):
 			out = append(out, finding("cluster-nad", Fail, name+" has neither a resourceName nor a device"))
-		case resource != "" && !slices.ContainsFunc(c.Nodes.Items, func(n ClusterNode) bool { return n.count(resource) > 0 }):
+		case resource != "" &&
+			!slices.ContainsFunc(c.Nodes.Items, func(n ClusterNode) bool { return n.count(resource) > 0 }):
 			out = append(out, finding("cluster-nad", Fail, name+": no node has the resource "+resource))
 		}
 	}

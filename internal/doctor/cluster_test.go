@@ -8,14 +8,19 @@ import (
 )
 
 const (
-	clusterDS = `{"items":[{"metadata":{"name":"kube-multus-ds","namespace":"kube-system"},"status":{"desiredNumberScheduled":3,"numberReady":3,"updatedNumberScheduled":3}},
+	clusterDS = `{"items":[{"metadata":{"name":"kube-multus-ds","namespace":"kube-system"},
+"status":{"desiredNumberScheduled":3,"numberReady":3,"updatedNumberScheduled":3}},
  {"metadata":{"name":"calico-node","namespace":"kube-system"},"status":{"desiredNumberScheduled":3,"numberReady":1}}]}`
 	clusterNode3 = `{"items":[
- {"metadata":{"name":"g1","labels":{"nvidia.com/gpu.product":"H20"}},"status":{"allocatable":{"cpu":"64","memory":"1Ti","nvidia.com/ib_400g":"4","nvidia.com/gpu":"8"}}},
- {"metadata":{"name":"g2","labels":{"nvidia.com/gpu.product":"H20"}},"status":{"allocatable":{"cpu":"63","memory":"2Ti","nvidia.com/ib_400g":"4","nvidia.com/gpu":"8"}}},
- {"metadata":{"name":"g3","labels":{"nvidia.com/gpu.product":"H20"}},"status":{"allocatable":{"cpu":"64","memory":"1Ti","nvidia.com/ib_400g":"4","nvidia.com/gpu":"8"}}},
+ {"metadata":{"name":"g1","labels":{"nvidia.com/gpu.product":"H20"}},"status":{"allocatable":{"cpu":"64",
+"memory":"1Ti","nvidia.com/ib_400g":"4","nvidia.com/gpu":"8"}}},
+ {"metadata":{"name":"g2","labels":{"nvidia.com/gpu.product":"H20"}},"status":{"allocatable":{"cpu":"63",
+"memory":"2Ti","nvidia.com/ib_400g":"4","nvidia.com/gpu":"8"}}},
+ {"metadata":{"name":"g3","labels":{"nvidia.com/gpu.product":"H20"}},"status":{"allocatable":{"cpu":"64",
+"memory":"1Ti","nvidia.com/ib_400g":"4","nvidia.com/gpu":"8"}}},
  {"metadata":{"name":"cp"},"status":{"allocatable":{"cpu":"4"}}}]}`
-	clusterNAD = `{"items":[{"metadata":{"name":"ib","namespace":"ml","annotations":{"k8s.v1.cni.cncf.io/resourceName":"nvidia.com/ib_400g"}},
+	clusterNAD = `{"items":[{"metadata":{"name":"ib","namespace":"ml",
+"annotations":{"k8s.v1.cni.cncf.io/resourceName":"nvidia.com/ib_400g"}},
   "spec":{"config":"{\"type\":\"fabric\",\"ipam\":{\"type\":\"whereabouts\",\"range\":\"10.1.0.0/28\"}}"}}]}`
 )
 
@@ -70,7 +75,9 @@ func TestCheckCluster(t *testing.T) {
 		{"skew", func(c *Cluster) { c.DaemonSets.Items[0].Status.Updated = 1 }, "WARN cluster-daemons " +
 			"kube-system/kube-multus-ds has its new version on 1 of 3 nodes\n"},
 		{"networks", func(c *Cluster) {
-			c.NADs.Items = append(c.NADs.Items, nad(t, "broken", "", "{"), nad(t, "bare", "", `{"plugins":[{"type":"fabric"}]}`), nad(t, "named", "", `{"type":"fabric","device":"ibs108"}`),
+			c.NADs.Items = append(c.NADs.Items, nad(t, "broken", "", "{"),
+				nad(t, "bare", "", `{"plugins":[{"type":"fabric"}]}`),
+				nad(t, "named", "", `{"type":"fabric","device":"ibs108"}`),
 				nad(t, "nowhere", "nvidia.com/none", `{"type":"fabric"}`), nad(t, "macvlan", "", `{"type":"macvlan"}`))
 		}, "FAIL cluster-nad ml/broken: spec.config is no JSON: unexpected end of JSON input\nFAIL cluster-nad " +
 			"ml/bare has neither a resourceName nor a device\nFAIL cluster-nad ml/nowhere: no node has the resource " +
@@ -78,7 +85,9 @@ func TestCheckCluster(t *testing.T) {
 		{"ranges", func(c *Cluster) {
 			c.NADs.Items = append(c.NADs.Items, nad(t, "wide", "", `{"type":"macvlan","ipam":{"type":"whereabouts",`+
 				`"range":"10.1.0.0/24"}}`),
-				nad(t, "bad", "", `{"type":"macvlan","ipam":{"type":"whereabouts","range":"10.1"}}`), nad(t, "from-to", "", `{"type":"macvlan","ipam":{"type":"whereabouts","range":"10.9.0.1-10.9.0.5/24"}}`))
+				nad(t, "bad", "", `{"type":"macvlan","ipam":{"type":"whereabouts","range":"10.1"}}`),
+				nad(t, "from-to", "",
+					`{"type":"macvlan","ipam":{"type":"whereabouts","range":"10.9.0.1-10.9.0.5/24"}}`))
 		}, "WARN cluster-ranges ml/ib (10.1.0.0/28) and ml/wide (10.1.0.0/24) overlap\nFAIL cluster-ranges ml/bad: " +
 			"range 10.1 is no prefix\n"},
 		{"pool with room", give(11), ""},

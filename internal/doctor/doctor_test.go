@@ -61,7 +61,8 @@ func TestExplain(t *testing.T) {
 			}
 		}
 	}
-	for _, quiet := range []string{"", "NCCL INFO NET/IB : Using [0]mlx5_0:1/IB", "all is well", "status=0 opcode=1 vendor err 0"} {
+	for _, quiet := range []string{"", "NCCL INFO NET/IB : Using [0]mlx5_0:1/IB", "all is well",
+		"status=0 opcode=1 vendor err 0"} {
 		if got := Explain(quiet); len(got) != 0 {
 			t.Errorf("%q: %v", quiet, got)
 		}
@@ -121,7 +122,8 @@ func TestCheckHost(t *testing.T) {
 			h.Node.Netdev("xgbe3").Addrs = h.Node.Netdev("xgbe2").Addrs
 		}, `WARN host-modules not loaded: ib_uverbs, rdma_cm
 WARN host-rdma-mode the mode is exclusive, no netns_mode in modprobe.d
-WARN host-subnets roce-200g: node roce has xgbe2, xgbe3 in one subnet, 192.168.10.0/24: traffic of all leaves through one of them; give each rail its own subnet, or set "routing": {"sourceBased": true}
+WARN host-subnets roce-200g: node roce has xgbe2, xgbe3 in one subnet, 192.168.10.0/24: traffic of all leaves ` +
+			`through one of them; give each rail its own subnet, or set "routing": {"sourceBased": true}
 WARN host-mtu roce-200g: MTU 1500: xgbe3; 9000: xgbe2 xgbe4 xgbe5
 WARN host-pcie mlx5_2 (0000:23:00.0) runs at 16 x8 of 32 x16
 WARN host-gpudirect 8 GPUs, nvidia_peermem is not loaded

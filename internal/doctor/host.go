@@ -15,8 +15,9 @@ import (
 func CheckHost(h *Host) (out []Finding) {
 	f := h.Node.Fabrics()
 	for _, check := range []func(*Host, topology.Fabrics) []Finding{
-		hostDevices, hostModules, hostMode, hostInitramfs, hostPorts, hostVFs, hostGUIDs, hostNames, hostSubnets, hostMTU, hostBond, hostPCIe,
-		hostACS, hostGPUDirect, hostIOMMU, hostMemlock, hostPlugin, hostVersion, hostOrder, hostStranded, hostPolicy, hostProblems,
+		hostDevices, hostModules, hostMode, hostInitramfs, hostPorts, hostVFs, hostGUIDs, hostNames, hostSubnets,
+		hostMTU, hostBond, hostPCIe, hostACS, hostGPUDirect, hostIOMMU, hostMemlock, hostPlugin, hostVersion, hostOrder,
+		hostStranded, hostPolicy, hostProblems,
 	} {
 		out = append(out, check(h, f)...)
 	}
@@ -73,7 +74,8 @@ func hostMode(h *Host, _ topology.Fabrics) []Finding {
 	if mode == "" {
 		return nil
 	}
-	next := map[string]string{"0": "exclusive", "1": "shared", "": "shared"}[h.ModeConf] // the kernel's default is shared
+	// Shared is the kernel's default.
+	next := map[string]string{"0": "exclusive", "1": "shared", "": "shared"}[h.ModeConf]
 	where := "no netns_mode in modprobe.d"
 	if h.ModeConf != "" {
 		where = "netns_mode=" + h.ModeConf + " in " + h.ModeFile

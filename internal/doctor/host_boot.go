@@ -20,7 +20,8 @@ func (h *Host) initramfs(root fs.FS) {
 	if err != nil {
 		return
 	}
-	for _, name := range []string{"initrd.img-" + h.Node.Kernel, "initramfs-" + h.Node.Kernel + ".img", "initrd-" + h.Node.Kernel} {
+	for _, name := range []string{"initrd.img-" + h.Node.Kernel, "initramfs-" + h.Node.Kernel + ".img", "initrd-" +
+		h.Node.Kernel} {
 		image, err := fs.Stat(root, path.Join("boot", name))
 		if err != nil {
 			continue
@@ -53,7 +54,8 @@ func hostGUIDs(h *Host, _ topology.Fabrics) (out []Finding) {
 			}
 		}
 	}
-	for _, g := range slices.SortedFunc(maps.Keys(ports), func(a, b device.GUID) int { return strings.Compare(a.String(), b.String()) }) {
+	for _, g := range slices.SortedFunc(maps.Keys(ports),
+		func(a, b device.GUID) int { return strings.Compare(a.String(), b.String()) }) {
 		if len(ports[g]) > 1 {
 			out = append(
 				out,

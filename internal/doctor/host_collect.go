@@ -25,10 +25,11 @@ type Host struct {
 	Stranded  []string // attachments whose pod is gone, in words
 	PolicyErr error
 
-	InitramfsOld  bool              // ModeFile was written after Initramfs
-	ACS           map[string]uint16 // control registers of bridges between GPUs and HCAs, by address; those that could be read
-	PluginVersion string            // of /opt/cni/bin/fabric; empty: not known, as in a recording
-	Version       string            // of the program that asks; empty: do not compare
+	InitramfsOld bool // ModeFile was written after Initramfs
+	// ACS has the control registers of bridges between GPUs and HCAs, by address; those that could be read
+	ACS           map[string]uint16
+	PluginVersion string // of /opt/cni/bin/fabric; empty: not known, as in a recording
+	Version       string // of the program that asks; empty: do not compare
 }
 
 var modules = []string{
@@ -50,7 +51,8 @@ func CollectHost(root fs.FS, n *node.Node) *Host {
 			h.Modules[m] = true
 		}
 	}
-	for _, dir := range []string{"lib/modprobe.d", "usr/lib/modprobe.d", "run/modprobe.d", "etc/modprobe.d"} { // the last one wins
+	// The last one wins.
+	for _, dir := range []string{"lib/modprobe.d", "usr/lib/modprobe.d", "run/modprobe.d", "etc/modprobe.d"} {
 		for _, name := range list(root, dir) {
 			if !strings.HasSuffix(name, ".conf") {
 				continue

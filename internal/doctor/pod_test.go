@@ -39,11 +39,13 @@ func TestCheckPod(t *testing.T) {
 		spoil func(p *Pod)
 		want  string
 	}{
-		{"in order", []string{"NCCL_IB_HCA==mlx5_2,mlx5_3", "NCCL_IB_GID_INDEX=3", "NCCL_SOCKET_IFNAME=bond0", "OMPI_MCA_coll_hcoll_enable=0"}, nil, ""},
+		{"in order", []string{"NCCL_IB_HCA==mlx5_2,mlx5_3", "NCCL_IB_GID_INDEX=3", "NCCL_SOCKET_IFNAME=bond0",
+			"OMPI_MCA_coll_hcoll_enable=0"}, nil, ""},
 		{"no interface", nil, func(p *Pod) { p.Node.Netdevs = nil },
 			"FAIL pod-interface 4 verbs devices in /dev/infiniband, no interface of RDMA hardware\n"},
 		{"only the cluster's own interface", nil, func(p *Pod) {
-			p.Node.Netdevs = []node.Netdev{{Name: "eth0", Type: 1, PCI: "0000:00:03.0", Address: device.Address{Bus: "pci", Name: "0000:00:03.0"}}}
+			p.Node.Netdevs = []node.Netdev{{Name: "eth0", Type: 1, PCI: "0000:00:03.0",
+				Address: device.Address{Bus: "pci", Name: "0000:00:03.0"}}}
 			noNetdevs(p)
 		},
 			"FAIL pod-interface 4 verbs devices in /dev/infiniband, no interface of RDMA hardware\n"},
@@ -52,7 +54,8 @@ func TestCheckPod(t *testing.T) {
 				"/dev/infiniband has no uverbs device\n"},
 		{"HCA that can't be opened", nil, func(p *Pod) { p.Uverbs = p.Uverbs[1:] }, "WARN pod-usable mlx5_2 is " +
 			"visible, /dev/infiniband/uverbs0 is not there\n"},
-		{"character device of another", nil, func(p *Pod) { p.Uverbs = append(p.Uverbs, "uverbs9") }, "WARN pod-foreign /dev/infiniband/uverbs9 belongs to no HCA of the pod\n"},
+		{"character device of another", nil, func(p *Pod) { p.Uverbs = append(p.Uverbs, "uverbs9") },
+			"WARN pod-foreign /dev/infiniband/uverbs9 belongs to no HCA of the pod\n"},
 		{"memlock", nil, func(p *Pod) { p.Memlock = 65536 }, "FAIL pod-memlock locked memory is limited to 65536 " +
 			"bytes, and the capability IPC_LOCK is missing\n"},
 		{"memlock lifted", nil, func(p *Pod) { p.Memlock, p.IPCLock = 65536, true }, ""},
@@ -64,15 +67,18 @@ func TestCheckPod(t *testing.T) {
 		}, "FAIL pod-gids mlx5_2: the GID table is empty\nWARN pod-gids mlx5_3: only link-local GIDs\n" +
 			"FAIL pod-gid-index NCCL_IB_GID_INDEX=3, and mlx5_2 has no such entry\nFAIL pod-gid-index " +
 			"NCCL_IB_GID_INDEX=3, and mlx5_3 has no such entry\n"},
-		{"GID index of the wrong kind", []string{"NCCL_IB_GID_INDEX=2"}, func(p *Pod) { p.Node.HCAs = p.Node.HCAs[1:2] },
+		{"GID index of the wrong kind", []string{"NCCL_IB_GID_INDEX=2"},
+			func(p *Pod) { p.Node.HCAs = p.Node.HCAs[1:2] },
 			"WARN pod-gid-index NCCL_IB_GID_INDEX=2 is ::ffff:192.168.10.11 of type IB/RoCE v1 on mlx5_2\n"},
-		{"variables", []string{"NCCL_IB_HCA==mlx5_7", "UCX_NET_DEVICES=mlx5_2:1,mlx5_8:1", "NCCL_SOCKET_IFNAME=ibs108", "NCCL_IB_DISABLE=1", "NCCL_IB_GID_INDEX=x"},
+		{"variables", []string{"NCCL_IB_HCA==mlx5_7", "UCX_NET_DEVICES=mlx5_2:1,mlx5_8:1", "NCCL_SOCKET_IFNAME=ibs108",
+			"NCCL_IB_DISABLE=1", "NCCL_IB_GID_INDEX=x"},
 			func(p *Pod) { p.HCOLL = true },
 			"FAIL pod-gid-index NCCL_IB_GID_INDEX=x is no number\nFAIL pod-env-hca NCCL_IB_HCA==mlx5_7: not in the " +
 				"pod: mlx5_7\nFAIL pod-env-hca UCX_NET_DEVICES=mlx5_2:1,mlx5_8:1: not in the pod: mlx5_8\n" +
 				"FAIL pod-env-socket NCCL_SOCKET_IFNAME=ibs108 fits no interface of the pod\nFAIL pod-env-off " +
 				"NCCL_IB_DISABLE=1\nWARN pod-hcoll the image has HCOLL, and OMPI_MCA_coll_hcoll_enable is not set\n"},
-		{"one subnet", nil, func(p *Pod) { p.Node.Netdev("xgbe3").Addrs = p.Node.Netdev("xgbe2").Addrs }, "WARN pod-subnets node roce has xgbe2, xgbe3 in one subnet"},
+		{"one subnet", nil, func(p *Pod) { p.Node.Netdev("xgbe3").Addrs = p.Node.Netdev("xgbe2").Addrs },
+			"WARN pod-subnets node roce has xgbe2, xgbe3 in one subnet"},
 		{"one subnet, source-based", nil, func(p *Pod) {
 			p.Node.Netdev("xgbe3").Addrs = p.Node.Netdev("xgbe2").Addrs
 			p.ARPIgnore = map[string]int{"xgbe2": 1, "xgbe3": 1, "xgbe4": 1, "xgbe5": 1}

@@ -17,20 +17,26 @@ func TestStories(t *testing.T) {
 		{"NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0", "log-tcp", "eth0", "NCCL_NET=IB"},
 		// Two fabrics in one cluster.
 		{"Couldn't allocate MR", "log-mr", "memory limit", "IPC_LOCK"},
-		{"NCCL WARN Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory", "log-mr", "memlock", "IPC_LOCK"},
+		{"NCCL WARN Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory", "log-mr", "memlock",
+			"IPC_LOCK"},
 		{"segfault in NCCL", "log-segfault", "IPC_LOCK", "IPC_LOCK"},
 		{"[gpu-0:00042] Signal: Segmentation fault (11)", "log-segfault", "IPC_LOCK", "IPC_LOCK"},
-		{"python[4242]: segfault at 8 ip 00007f1 sp 00007f2 error 4 in libnccl.so.2.18.5", "log-segfault", "IPC_LOCK", "IPC_LOCK"},
+		{"python[4242]: segfault at 8 ip 00007f1 sp 00007f2 error 4 in libnccl.so.2.18.5", "log-segfault", "IPC_LOCK",
+			"IPC_LOCK"},
 		{"Port number 1 state is Down", "log-port-down", "no link", "Active"},
 		{"IB device mlx5_bond_0 not found", "log-no-such-device", "Ethernet bond (RoCE)", "fabricctl discover"},
 		// NCCL's choice of device: two planes were paired.
-		{"ibv_modify_qp failed with 110 Connection timed out, ... curr state INIT, next state RTR, local GID index 3", "log-qp-timeout", "two planes", "NCCL_IB_HCA"},
+		{"ibv_modify_qp failed with 110 Connection timed out, ... curr state INIT, next state RTR, local GID index 3",
+			"log-qp-timeout", "two planes", "NCCL_IB_HCA"},
 		// The MPIJob that hangs: what Open MPI prints about HCOLL before it stands still.
 		{"[LOG_CAT_MLB] Failed to grow mlb dynamic memory manager", "log-hcoll", "HCOLL", "-mca coll_hcoll_enable 0"},
-		{"[LOG_CAT_P2P] UCX returned connect error: Destination is unreachable", "log-hcoll", "HCOLL", "-mca btl tcp,self"},
-		{"[train-0:00089] Error: coll_hcoll_module.c:310 - mca_coll_hcoll_comm_query() Hcol library init failed", "log-hcoll", "hang", "-mca coll_hcoll_enable 0"},
+		{"[LOG_CAT_P2P] UCX returned connect error: Destination is unreachable", "log-hcoll", "HCOLL",
+			"-mca btl tcp,self"},
+		{"[train-0:00089] Error: coll_hcoll_module.c:310 - mca_coll_hcoll_comm_query() Hcol library init failed",
+			"log-hcoll", "hang", "-mca coll_hcoll_enable 0"},
 	} {
-		for _, log := range []string{c.line, "some noise\n" + c.line + "\nand more\n", strings.ReplaceAll(c.line, "'", "’"), "\x1b[31m" + c.line + "\x1b[0m"} {
+		for _, log := range []string{c.line, "some noise\n" + c.line + "\nand more\n",
+			strings.ReplaceAll(c.line, "'", "’"), "\x1b[31m" + c.line + "\x1b[0m"} {
 			got := Explain(log)
 			i := slices.IndexFunc(got, func(e Explanation) bool { return e.ID == c.id })
 			switch {

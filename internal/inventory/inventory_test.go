@@ -97,7 +97,8 @@ func withFile(t *testing.T, tree fs.FS, file, content string) fs.FS {
 
 func TestRepresentor(t *testing.T) {
 	for port, want := range map[string]bool{
-		"": false, "p0": false, "p1": false, "pf0vf3": true, "pf0sf1": true, "pf0": true, "c1pf0vf0": true, "c1pf0sf2": true, "cable": false,
+		"": false, "p0": false, "p1": false, "pf0vf3": true, "pf0sf1": true, "pf0": true, "c1pf0vf0": true,
+		"c1pf0sf2": true, "cable": false,
 	} {
 		if got := representor(&device.Netdev{PortName: port}); got != want {
 			t.Errorf("%q: %v", port, got)
@@ -191,7 +192,8 @@ func TestFind(t *testing.T) {
 
 func TestGUIDs(t *testing.T) {
 	r, _ := plant(t, "mlx5-pf-vf")
-	for g, want := range map[device.GUID]bool{0x0002c90300fa0010: true, 0x0002c90300fa0011: true, 0x0002c90300fa0012: false} {
+	for g, want := range map[device.GUID]bool{0x0002c90300fa0010: true, 0x0002c90300fa0011: true,
+		0x0002c90300fa0012: false} {
 		if got := r.hasGUID("class/infiniband/mlx5_0", g); got != want {
 			t.Errorf("%s: %v", g, got)
 		}

@@ -69,7 +69,8 @@ type Entry struct {
 	unknown *extra // what a newer version has written beside all this
 }
 
-// Pod is namespace/name of the pod, from the CNI_ARGS of kubelet's runtimes. It is empty if the runtime did not pass them.
+// Pod is namespace/name of the pod, from the CNI_ARGS of kubelet's runtimes. It is empty if the runtime did not pass
+// them.
 func (e *Entry) Pod() string {
 	var space, name string
 	for pair := range strings.SplitSeq(e.Args, ";") {

@@ -80,7 +80,8 @@ func TestPlatformDevice(t *testing.T) {
 			dir+"infiniband/fakeib0/ports/1/state = 4: ACTIVE\n"+dir+"infiniband/fakeib0/ports/1/rate = 100 Gb/sec "+
 			"(4X EDR)\n"+
 			dir+"infiniband/fakeib0/ports/1/gids/0 = fe80:0000:0000:0000:0002:c903:00fa:0010\n"+
-			"class/net/a-child -> ../../devices/platform/fakeib.0/net/a-child\n"+dir+"net/a-child/parent = ib0\n"+dir+"net/a-child/type = 32\n"+
+			"class/net/a-child -> ../../devices/platform/fakeib.0/net/a-child\n"+dir+"net/a-child/parent = ib0\n"+
+			dir+"net/a-child/type = 32\n"+
 			dir+"net/a-child/device -> ../../../fakeib.0\n"+dir+"net/a-child/address = "+
 			"80:00:02:09:fe:80:00:00:00:00:00:00:00:02:c9:03:00:fa:00:10\n"+
 			dir+"net/ib0/type = 32\n"+dir+"net/ib0/address = "+

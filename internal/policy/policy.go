@@ -24,12 +24,14 @@ const DefaultPath = "/etc/cni/fabric.d/policy.json"
 // Policy is the file's content. The lists hold patterns (path.Match) for bus addresses, PCI addresses, netdev names,
 // altnames and RDMA device names.
 type Policy struct {
-	Devices           []string     `json:"devices"`           // the only devices that may be used; empty: all
-	AllowDefaultRoute []string     `json:"allowDefaultRoute"` // may be moved although they carry the default route
-	AllowNodeAddress  []string     `json:"allowNodeAddress"`  // ... although they carry the node's address
-	AllowEnslaved     []string     `json:"allowEnslaved"`     // ... although they are part of a bond, bridge or VRF
-	NodeAddresses     []netip.Addr `json:"nodeAddresses"`     // addresses the node is known by, beside that of the default route
-	LogDirs           []string     `json:"logDirs"`           // where a configuration may have its log file; default /var/log, /run, /tmp
+	Devices           []string `json:"devices"`           // the only devices that may be used; empty: all
+	AllowDefaultRoute []string `json:"allowDefaultRoute"` // may be moved although they carry the default route
+	AllowNodeAddress  []string `json:"allowNodeAddress"`  // ... although they carry the node's address
+	AllowEnslaved     []string `json:"allowEnslaved"`     // ... although they are part of a bond, bridge or VRF
+	// NodeAddresses are addresses the node is known by, beside that of the default route
+	NodeAddresses []netip.Addr `json:"nodeAddresses"`
+	// LogDirs are where a configuration may have its log file; default /var/log, /run, /tmp
+	LogDirs []string `json:"logDirs"`
 }
 
 // Load reads the policy. No file is an empty policy; a file that can't be read or understood is an error: what the

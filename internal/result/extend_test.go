@@ -44,27 +44,33 @@ func TestExtend(t *testing.T) {
 			r.DNS.Nameservers = append(r.DNS.Nameservers, "10.7.0.53")
 			return r
 		}},
-		{"seen later", full(), Interface{Name: "ib0", Sandbox: podNetns, MTU: 2044}, nil, netconf.DNS{}, func() *Result {
-			r := full()
-			r.Interfaces[1].MTU = 2044
-			return r
-		}},
-		{"fills what is missing", full(), Interface{Name: "vhost0", Sandbox: podNetns, MAC: "02:00:00:00:00:07", PCIID: "0000:3b:00.7"}, nil, netconf.DNS{},
+		{"seen later", full(), Interface{Name: "ib0", Sandbox: podNetns, MTU: 2044}, nil, netconf.DNS{},
+			func() *Result {
+				r := full()
+				r.Interfaces[1].MTU = 2044
+				return r
+			}},
+		{"fills what is missing", full(),
+			Interface{Name: "vhost0", Sandbox: podNetns, MAC: "02:00:00:00:00:07",
+				PCIID: "0000:3b:00.7"}, nil, netconf.DNS{},
 			func() *Result {
 				r := full()
 				r.Interfaces[2].MAC, r.Interfaces[2].PCIID = "02:00:00:00:00:07", "0000:3b:00.7"
 				return r
 			}},
-		{"same name on the host is another", full(), Interface{Name: "veth12", Sandbox: podNetns}, nil, netconf.DNS{}, func() *Result {
-			r := full()
-			r.Interfaces = append(r.Interfaces, Interface{Name: "veth12", Sandbox: podNetns})
-			return r
-		}},
+		{"same name on the host is another", full(), Interface{Name: "veth12", Sandbox: podNetns}, nil, netconf.DNS{},
+			func() *Result {
+				r := full()
+				r.Interfaces = append(r.Interfaces, Interface{Name: "veth12", Sandbox: podNetns})
+				return r
+			}},
 		{"nothing twice", full(), Interface{Name: "ib0", Sandbox: podNetns}, &Result{
 			Addresses: []Address{{Prefix: prefix("10.1.2.3/24"), Gateway: addr("10.1.2.1"), Interface: NoInterface}},
 			Routes: []Route{
-				{Dst: prefix("fd00:2::/48"), Gateway: addr("fd00:1::1"), MTU: 2044, AdvMSS: 1984, Priority: 7, Table: ptr(100), Scope: ptr(0)},
-				{Dst: prefix("fd00:2::/48"), Gateway: addr("fd00:1::1"), MTU: 2044, AdvMSS: 1984, Priority: 7, Table: ptr(101), Scope: ptr(0)},
+				{Dst: prefix("fd00:2::/48"), Gateway: addr("fd00:1::1"), MTU: 2044, AdvMSS: 1984, Priority: 7,
+					Table: ptr(100), Scope: ptr(0)},
+				{Dst: prefix("fd00:2::/48"), Gateway: addr("fd00:1::1"), MTU: 2044, AdvMSS: 1984, Priority: 7,
+					Table: ptr(101), Scope: ptr(0)},
 			},
 		}, netconf.DNS{}, func() *Result {
 			r := full()
@@ -128,7 +134,9 @@ func TestExpect(t *testing.T) {
 		{"no addresses, no routes", "vhost0", podNetns, full(), true, Expected{full().Interfaces[2], nil, nil}},
 		{"on the host", "veth12", podNetns, full(), false, Expected{}},
 		{"unknown", "net7", podNetns, full(), false, Expected{}},
-		{"ambiguous", "a", "/n/3", &Result{Interfaces: []Interface{{Name: "a", Sandbox: "/n/1"}, {Name: "a", Sandbox: "/n/2"}}}, false, Expected{}},
+		{"ambiguous", "a", "/n/3",
+			&Result{Interfaces: []Interface{{Name: "a", Sandbox: "/n/1"},
+				{Name: "a", Sandbox: "/n/2"}}}, false, Expected{}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got, found := tc.in.Expect(tc.iface, tc.sandbox)

@@ -129,10 +129,12 @@ func TestParse(t *testing.T) {
 		want               *Result
 		err                string
 	}{
-		{name: "version of the configuration", raw: `{"ips":[{"version":"4","address":"10.0.0.1/8"}]}`, version: "0.3.1",
-			want: &Result{Addresses: []Address{{prefix("10.0.0.1/8"), netip.Addr{}, NoInterface}}}},
+		{name: "version of the configuration", raw: `{"ips":[{"version":"4","address":"10.0.0.1/8"}]}`,
+			version: "0.3.1",
+			want:    &Result{Addresses: []Address{{prefix("10.0.0.1/8"), netip.Addr{}, NoInterface}}}},
 		{name: "no version at all", raw: `{}`, err: `CNI version ""`},
-		{name: "version too old", raw: `{"cniVersion":"0.2.0","ip4":{"ip":"10.0.0.1/8"}}`, version: "0.3.1", err: `CNI version "0.2.0"`},
+		{name: "version too old", raw: `{"cniVersion":"0.2.0","ip4":{"ip":"10.0.0.1/8"}}`, version: "0.3.1",
+			err: `CNI version "0.2.0"`},
 		{name: "null", raw: `null`, version: "1.0.0", want: &Result{}},
 		{name: "mapped IPv4", raw: `{"cniVersion":"1.0.0","ips":[{"address":"::ffff:10.0.0.1/104",` +
 			`"gateway":"::ffff:10.0.0.2"}]}`,
@@ -148,7 +150,8 @@ func TestParse(t *testing.T) {
 			want: &Result{Addresses: []Address{{prefix("10.0.0.1/8"), netip.Addr{}, NoInterface}}}},
 		{name: "gateway of another family", raw: `{"cniVersion":"1.0.0","ips":[{"address":"10.0.0.1/8",` +
 			`"gateway":"fd00::1"}]}`, err: "another family"},
-		{name: "address without a length", raw: `{"cniVersion":"1.0.0","ips":[{"address":"10.0.0.1"}]}`, err: "10.0.0.1"},
+		{name: "address without a length", raw: `{"cniVersion":"1.0.0","ips":[{"address":"10.0.0.1"}]}`,
+			err: "10.0.0.1"},
 		{name: "no address", raw: `{"cniVersion":"1.0.0","ips":[{}]}`, err: "ips[0]: address"},
 		{name: "no destination", raw: `{"cniVersion":"1.0.0","routes":[{"gw":"10.0.0.1"}]}`, err: "routes[0].dst"},
 		{name: "null interface", raw: `{"cniVersion":"0.4.0","interfaces":[null]}`, err: "interfaces[0] is null"},

@@ -93,7 +93,8 @@ func TestGroup(t *testing.T) {
 	}{
 		{"nothing", nil, "", ""},
 		{"two fabrics in one cluster", []Port{
-			ib("v1", "mlx5_0", "0000:3b:00.0", 100, 4, 3), ib("v1", "mlx5_1", "0000:3b:00.1", 100, 5, 3), ib("v2", "mlx5_0", "0000:3b:00.0", 100, 6, 3), ib("v2", "mlx5_1", "0000:3b:00.1", 100, 7, 3),
+			ib("v1", "mlx5_0", "0000:3b:00.0", 100, 4, 3), ib("v1", "mlx5_1", "0000:3b:00.1", 100, 5, 3),
+			ib("v2", "mlx5_0", "0000:3b:00.0", 100, 6, 3), ib("v2", "mlx5_1", "0000:3b:00.1", 100, 7, 3),
 			ib("a1", "mlx5_0", "0000:21:00.0", 200, 4, 7), down(ib("a1", "mlx5_1", "0000:61:00.0", 200, 0, 7)),
 			down(ib("a2", "mlx5_0", "0000:21:00.0", 200, 0, 7)), ib("a2", "mlx5_1", "0000:61:00.0", 200, 5, 7), bond,
 		}, `ib-200g 0(a1/mlx5_0 a2/mlx5_1)
@@ -102,21 +103,31 @@ left a1/mlx5_1: Down (physical state Polling): no peer answers: cable, transceiv
 left a1/mlx5_bond_0: part of bond bond0: it carries the node's own traffic (storage, bootstrap); no rail of its own
 left a2/mlx5_0: Down (physical state Polling): no peer answers: cable, transceiver or switch port
 `, ""},
-		{"one rate, two subnet managers", []Port{ib("n1", "mlx5_0", "0000:01:00.0", 400, 4, 1), ib("n1", "mlx5_1", "0000:02:00.0", 400, 4, 9)},
+		{"one rate, two subnet managers",
+			[]Port{ib("n1", "mlx5_0", "0000:01:00.0", 400, 4, 1), ib("n1", "mlx5_1", "0000:02:00.0", 400, 4, 9)},
 			"ib-400g-a 0(n1/mlx5_0)\nib-400g-b 0(n1/mlx5_1)\n", ""},
-		{"a LID twice", []Port{ib("n1", "mlx5_0", "0000:01:00.0", 400, 4, 1), ib("n1", "mlx5_1", "0000:02:00.0", 400, 4, 1)},
+		{"a LID twice", []Port{ib("n1", "mlx5_0", "0000:01:00.0", 400, 4, 1),
+			ib("n1", "mlx5_1", "0000:02:00.0", 400, 4, 1)},
 			"ib-400g* 0(n1/mlx5_0) 1(n1/mlx5_1)\n", "LID 4 is on n1 mlx5_0:1 and on n1 mlx5_1:1"},
 		{"a port that is down does not shift the rails behind it", []Port{
-			ib("n1", "mlx5_0", "0000:01:00.0", 400, 1, 1), ib("n1", "mlx5_1", "0000:02:00.0", 400, 2, 1), ib("n1", "mlx5_2", "0000:03:00.0", 400, 3, 1),
-			ib("n2", "mlx5_0", "0000:01:00.0", 400, 4, 1), down(ib("n2", "mlx5_1", "0000:02:00.0", 400, 5, 1)), ib("n2", "mlx5_2", "0000:03:00.0", 400, 6, 1),
+			ib("n1", "mlx5_0", "0000:01:00.0", 400, 1, 1), ib("n1", "mlx5_1", "0000:02:00.0", 400, 2, 1),
+			ib("n1", "mlx5_2", "0000:03:00.0", 400, 3, 1),
+			ib("n2", "mlx5_0", "0000:01:00.0", 400, 4, 1),
+			down(ib("n2", "mlx5_1", "0000:02:00.0", 400, 5, 1)), ib("n2", "mlx5_2", "0000:03:00.0", 400, 6, 1),
 		}, "ib-400g 0(n1/mlx5_0 n2/mlx5_0) 1(n1/mlx5_1) 2(n1/mlx5_2 n2/mlx5_2)\nleft n2/mlx5_1: Down (physical " +
 			"state Polling): no peer answers: cable, transceiver or switch port\n", ""},
-		{"planes by subnet", []Port{eth("r1", "mlx5_2", "0000:23:00.0", "192.168.10.1/24"), eth("r1", "mlx5_3", "0000:43:00.0", "192.168.9.1/24"),
-			eth("r2", "mlx5_4", "0000:23:00.0", "192.168.10.2/24"), eth("r2", "mlx5_9", "0000:43:00.0", "192.168.9.2/24")},
+		{"planes by subnet", []Port{eth("r1", "mlx5_2", "0000:23:00.0", "192.168.10.1/24"),
+			eth("r1", "mlx5_3", "0000:43:00.0", "192.168.9.1/24"),
+			eth("r2", "mlx5_4", "0000:23:00.0", "192.168.10.2/24"),
+			eth("r2", "mlx5_9", "0000:43:00.0", "192.168.9.2/24")},
 			"roce-200g* 0(r1/mlx5_3 r2/mlx5_9) 1(r1/mlx5_2 r2/mlx5_4)\n", ""},
-		{"two rails in one subnet", []Port{eth("r1", "mlx5_2", "0000:23:00.0", "192.168.10.1/24"), eth("r1", "mlx5_3", "0000:43:00.0", "192.168.10.2/24")},
+		{"two rails in one subnet",
+			[]Port{eth("r1", "mlx5_2", "0000:23:00.0", "192.168.10.1/24"),
+				eth("r1", "mlx5_3", "0000:43:00.0", "192.168.10.2/24")},
 			"roce-200g 0(r1/mlx5_2) 1(r1/mlx5_3)\n", "node r1 has mlx5_2:1, mlx5_3:1 in one subnet, 192.168.10.0/24"},
-		{"a VF is in its PF's rail", []Port{vf, eth("r1", "mlx5_2", "0000:23:00.0", "192.168.10.1/24"), eth("r1", "mlx5_3", "0000:43:00.0", "192.168.11.1/24")},
+		{"a VF is in its PF's rail",
+			[]Port{vf, eth("r1", "mlx5_2", "0000:23:00.0", "192.168.10.1/24"),
+				eth("r1", "mlx5_3", "0000:43:00.0", "192.168.11.1/24")},
 			"roce-200g 0(r1/mlx5_2 r1/mlx5_8) 1(r1/mlx5_3)\n", "1 of 3 ports have no IP address"},
 	} {
 		got := Group(c.ports)

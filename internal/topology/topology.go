@@ -11,26 +11,27 @@ import (
 
 // Port is one port of one node, with what decides where it belongs.
 type Port struct {
-	Node      string              `json:"node"`
-	HCA       string              `json:"hca"`  // name of the RDMA device: mlx5_0
-	Port      uint32              `json:"port"` // from 1
-	Netdev    string              `json:"netdev,omitempty"`
-	PCI       string              `json:"pci,omitempty"`    // of the function, or of the one an SF sits on
-	Slot      string              `json:"slot,omitempty"`   // PCI address of the PF: the same for its VFs and SFs
-	Kind      string              `json:"kind,omitempty"`   // PF, VF or SF
-	Device    string              `json:"device,omitempty"` // vendor:device in hex without 0x: 15b3:1021
-	LinkLayer device.LinkLayer    `json:"linkLayer,omitempty"`
-	State     device.PortState    `json:"-"`
-	Phys      device.PhysState    `json:"-"`
-	RateGb    float64             `json:"rateGb,omitempty"`      // Gb/s; of a port that is down the kernel's guess, not used
-	Prefix    device.SubnetPrefix `json:"subnetPrefix,omitzero"` // upper 8 bytes of GID 0; InfiniBand only
-	LID       uint16              `json:"lid,omitempty"`         // 0: none assigned
-	SMLID     uint16              `json:"smLID,omitempty"`       // 0: no subnet manager known
-	GUID      device.GUID         `json:"guid,omitzero"`
-	Addrs     []netip.Prefix      `json:"addrs,omitempty"`   // of the netdev; link-local ones are not looked at
-	Bond      string              `json:"bond,omitempty"`    // the bond the netdev is, or is part of
-	Primary   bool                `json:"primary,omitempty"` // carries the node's default route
-	InPod     string              `json:"inPod,omitempty"`   // where it is now, if not on the host
+	Node      string           `json:"node"`
+	HCA       string           `json:"hca"`  // name of the RDMA device: mlx5_0
+	Port      uint32           `json:"port"` // from 1
+	Netdev    string           `json:"netdev,omitempty"`
+	PCI       string           `json:"pci,omitempty"`    // of the function, or of the one an SF sits on
+	Slot      string           `json:"slot,omitempty"`   // PCI address of the PF: the same for its VFs and SFs
+	Kind      string           `json:"kind,omitempty"`   // PF, VF or SF
+	Device    string           `json:"device,omitempty"` // vendor:device in hex without 0x: 15b3:1021
+	LinkLayer device.LinkLayer `json:"linkLayer,omitempty"`
+	State     device.PortState `json:"-"`
+	Phys      device.PhysState `json:"-"`
+	// RateGb is in Gb/s. That of a port that is down is the kernel's guess, and is not used.
+	RateGb  float64             `json:"rateGb,omitempty"`
+	Prefix  device.SubnetPrefix `json:"subnetPrefix,omitzero"` // upper 8 bytes of GID 0; InfiniBand only
+	LID     uint16              `json:"lid,omitempty"`         // 0: none assigned
+	SMLID   uint16              `json:"smLID,omitempty"`       // 0: no subnet manager known
+	GUID    device.GUID         `json:"guid,omitzero"`
+	Addrs   []netip.Prefix      `json:"addrs,omitempty"`   // of the netdev; link-local ones are not looked at
+	Bond    string              `json:"bond,omitempty"`    // the bond the netdev is, or is part of
+	Primary bool                `json:"primary,omitempty"` // carries the node's default route
+	InPod   string              `json:"inPod,omitempty"`   // where it is now, if not on the host
 }
 
 // Name is the port as NCCL and UCX spell it, mlx5_0:1.
@@ -38,7 +39,8 @@ func (p *Port) Name() string { return p.HCA + ":" + utoa(p.Port) }
 
 // Fabric is a set of ports that can reach each other at one rate.
 type Fabric struct {
-	Name      string              `json:"name"` // ib-200g, roce-400g; with -a, -b where several would be called the same
+	// Name is ib-200g or roce-400g; with -a, -b where several would be called the same
+	Name      string              `json:"name"`
 	LinkLayer device.LinkLayer    `json:"linkLayer"`
 	RateGb    float64             `json:"rateGb"` // Gb/s of each port
 	Prefix    device.SubnetPrefix `json:"subnetPrefix,omitzero"`

@@ -10,8 +10,8 @@ import (
 )
 
 // SubnetPrefix is the prefix of an InfiniBand subnet: the upper 8 bytes of the GIDs of all its ports (IBTA 1.4, section
-// 4.1.1). The subnet manager sets it; sysfs shows it in GID 0 of a port. The value is in host order. Zero: not known, or
-// the port is not an InfiniBand port.
+// 4.1.1). The subnet manager sets it; sysfs shows it in GID 0 of a port. The value is in host order. Zero: not known,
+// or the port is not an InfiniBand port.
 type SubnetPrefix uint64
 
 // DefaultSubnetPrefix is what subnet managers set if nobody configures another one: fe80::.

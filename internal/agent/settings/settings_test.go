@@ -113,16 +113,20 @@ func TestSubnetPrefix(t *testing.T) {
 	for _, text := range []string{
 		"fe80::", "fe80:0000:0000:0000", `"fe80::/64"`, "0xfe80000000000000", `"0xfe80000000000000"`, "FE80::",
 	} {
-		s, err := settings.Parse([]byte("fabrics: [{name: a, match: {linkLayer: InfiniBand, subnetPrefix: " + text + "}}]"))
+		s, err := settings.Parse([]byte("fabrics: [{name: a, match: {linkLayer: InfiniBand, subnetPrefix: " + text +
+			"}}]"))
 		if err != nil || s.Fabrics[0].Match.SubnetPrefix != device.DefaultSubnetPrefix {
 			t.Errorf("%s: %v, %+v", text, err, s)
 		}
 	}
-	_, err := settings.Parse([]byte("fabrics:\n- name: a\n  match:\n    subnetPrefix: fe80::  # of discover\n    rateGb: 200\n"))
-	if err == nil || !strings.Contains(err.Error(), `quotes around a value that ends with a colon: subnetPrefix: "fe80::"`) {
+	const bare = "fabrics:\n- name: a\n  match:\n    subnetPrefix: fe80::  # of discover\n    rateGb: 200\n"
+	_, err := settings.Parse([]byte(bare))
+	if err == nil || !strings.Contains(err.Error(),
+		`quotes around a value that ends with a colon: subnetPrefix: "fe80::"`) {
 		t.Errorf("without quotes: %v", err)
 	}
-	s, err := settings.Parse([]byte(`fabrics: [{name: a, match: {subnetPrefix: "", rateGb: 56}}]`)) // as an older agent saved it
+	// as an older agent saved it
+	s, err := settings.Parse([]byte(`fabrics: [{name: a, match: {subnetPrefix: "", rateGb: 56}}]`))
 	if err != nil || s.Fabrics[0].Match.SubnetPrefix != 0 {
 		t.Errorf("empty: %v, %+v", err, s)
 	}
@@ -134,14 +138,14 @@ func TestMatchesNothing(t *testing.T) {
 		"{subnetPrefix: fe80::1}": `subnet prefix "fe80::1": that is a GID: its subnet prefix is fe80::`,
 		"{subnetPrefix: fe80}":    `subnet prefix "fe80": want the upper 8 bytes of GID 0, as in fe80::`,
 		`{subnetPrefix: "::"}`:    "no subnet has it; the default of subnet managers is fe80::",
-		"{linkLayer: Ethernet, subnetPrefix: fe80::}": "match.subnetPrefix fe80::: Ethernet ports have none; remove it, " +
-			"or write linkLayer: InfiniBand",
+		"{linkLayer: Ethernet, subnetPrefix: fe80::}": "match.subnetPrefix fe80::: Ethernet ports " +
+			"have none; remove it, or write linkLayer: InfiniBand",
 		"{rateGb: 201}":           "match.rateGb 201: no link has this rate; the nearest one is 200",
 		"{rateGb: 1}":             "the nearest one is 2.5",
 		"{rateGb: -200}":          "the nearest one is 2.5",
 		"{rateGb: 99.9}":          "the nearest one is 100",
 		"{rateGb: 9000}":          "the nearest one is 2400",
-		"{linkLayer: infiniband}": `match.linkLayer "infiniband": want InfiniBand or Ethernet; the nearest one is InfiniBand`,
+		"{linkLayer: infiniband}": `"infiniband": want InfiniBand or Ethernet; the nearest one is InfiniBand`,
 		"{linkLayer: IB}":         "the nearest one is InfiniBand",
 		"{linkLayer: RoCE}":       "the nearest one is Ethernet",
 		"{linkLayer: ethernet}":   "the nearest one is Ethernet",
@@ -161,8 +165,10 @@ func TestMatchesNothing(t *testing.T) {
 		}
 	}
 	for _, match := range []string{
-		"{rateGb: 2.5}", "{rateGb: 10}", "{rateGb: 40}", "{rateGb: 56}", "{rateGb: 100}", "{rateGb: 200}", "{rateGb: 400}",
-		"{rateGb: 800}", "{rateGb: 1600}", `{devices: ["0000:3b:00.0", "pci/0000:3b:00.0", "0000:3b:*", "mlx5_*", "*"]}`,
+		"{rateGb: 2.5}", "{rateGb: 10}", "{rateGb: 40}", "{rateGb: 56}", "{rateGb: 100}", "{rateGb: 200}",
+		"{rateGb: 400}",
+		"{rateGb: 800}", "{rateGb: 1600}",
+		`{devices: ["0000:3b:00.0", "pci/0000:3b:00.0", "0000:3b:*", "mlx5_*", "*"]}`,
 		`{devices: ["ib?[0-3]", "auxiliary/mlx5_core.sf.4", "mlx5_core.sf.4", "platform/fakeib.0", "*:3b:00.0"]}`,
 	} {
 		if _, err := settings.Parse([]byte("fabrics: [{name: a, match: " + match + "}]")); err != nil {

@@ -39,8 +39,8 @@ type Device struct {
 // InPod reports whether the RDMA device is in a pod's namespace.
 func (d *Device) InPod() bool { return d.Holder != nil && d.Holder.MoveRDMA }
 
-// Active reports whether a port carries traffic. A RoCE port is Down as long as its netdev is down, as that of an idle VF
-// is; it comes up with it in the pod.
+// Active reports whether a port carries traffic. A RoCE port is Down as long as its netdev is down, as that of an idle
+// VF is; it comes up with it in the pod.
 func (d *Device) Active() bool {
 	for _, p := range d.HCA.Ports {
 		if p.State == device.PortActive || p.LinkLayer == device.Ethernet && d.Netdev != "" && !d.AdminUp {
@@ -162,7 +162,8 @@ func (n Node) onHost(r *inventory.Reader, rules *policy.Policy, name string) (*D
 	if err != nil { // also two netdevs on one HCA, one function with two ports: the plugin refuses it, too
 		return nil, fmt.Errorf("RDMA device %s: %w", name, err)
 	}
-	if found.HCA == nil { // it is on the function that carries the device with the netdev, like the RDMA device of a bond
+	// it is on the function that carries the device with the netdev, like the RDMA device of a bond
+	if found.HCA == nil {
 		if found.HCA, err = r.HCANamed(name); err != nil {
 			return nil, err
 		}

@@ -28,7 +28,8 @@ import (
 const look = `<script>
 addEventListener('load', () => {
   const bad = [], box = e => e.getBoundingClientRect();
-  const inside = (a, b) => a.left >= b.left - 1 && a.right <= b.right + 1 && a.top >= b.top - 1 && a.bottom <= b.bottom + 1;
+  const inside = (a, b) => a.left >= b.left - 1 && a.right <= b.right + 1 && a.top >= b.top - 1 &&
+    a.bottom <= b.bottom + 1;
   const cross = (a, b) => a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1;
   document.querySelectorAll('svg').forEach(svg => svg.querySelectorAll('text').forEach(t => {
     if (!inside(box(t), box(svg))) bad.push('outside: ' + t.textContent);
@@ -37,11 +38,13 @@ addEventListener('load', () => {
     const texts = [...g.querySelectorAll('text')], rects = [...g.querySelectorAll('rect')];
     texts.forEach((t, i) => {
       if (!inside(box(t), box(rects[0]))) bad.push('over its card: ' + t.textContent);
-      texts.slice(i + 1).forEach(o => { if (cross(box(t), box(o))) bad.push('on top of each other: ' + t.textContent + ' / ' + o.textContent); });
+      texts.slice(i + 1).forEach(o => { if (cross(box(t), box(o))) bad.push('on top of each other: ' + t.textContent +
+        ' / ' + o.textContent); });
     });
   });
   if (document.documentElement.scrollWidth > innerWidth) bad.push('page wider than the window');
-  document.title = 'LOOK ' + document.querySelectorAll('g.card').length + ' ' + document.querySelectorAll('rect.badge').length + ' ' +
+  document.title = 'LOOK ' + document.querySelectorAll('g.card').length + ' ' +
+    document.querySelectorAll('rect.badge').length + ' ' +
     document.querySelectorAll('table tr').length + ' [' + bad.join(' | ') + ']';
 });</script>`
 

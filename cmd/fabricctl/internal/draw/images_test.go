@@ -73,7 +73,10 @@ func TestImages(t *testing.T) {
 		page   string
 		window string
 		height int
-	}{"discover-h20.png": {picture.String(), "1240,700", 700}, "verify-report.png": {report.String(), "1240,640", 640}} {
+	}{
+		"discover-h20.png":  {picture.String(), "1240,700", 700},
+		"verify-report.png": {report.String(), "1240,640", 640},
+	} {
 		file := filepath.Join(root, "docs/images", name)
 		if *update {
 			browser(t)

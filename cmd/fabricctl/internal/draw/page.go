@@ -11,8 +11,10 @@ import (
 
 // style is that of every page: readable on a screen of any size and on paper.
 const style = `body{font:15px/1.5 system-ui,sans-serif;margin:24px;color:#1a1a1a;background:#fff}
-table{border-collapse:collapse;margin:8px 0 24px}th,td{border:1px solid #d9dee3;padding:4px 10px;text-align:left;vertical-align:top}
-th{background:#f4f6f8}h1{font-size:22px}h2{font-size:17px}.down{color:#b3261e;font-weight:600}.active{color:#1b5e20}.note{color:#555}
+table{border-collapse:collapse;margin:8px 0 24px}
+th,td{border:1px solid #d9dee3;padding:4px 10px;text-align:left;vertical-align:top}
+th{background:#f4f6f8}h1{font-size:22px}h2{font-size:17px}.down{color:#b3261e;font-weight:600}.active{color:#1b5e20}
+.note{color:#555}
 svg{max-width:100%;height:auto}.wide{overflow-x:auto}.wide td,.wide th{white-space:nowrap}`
 
 var nodePage = template.Must(template.New("node").Parse(`<!DOCTYPE html>
@@ -20,11 +22,16 @@ var nodePage = template.Must(template.New("node").Parse(`<!DOCTYPE html>
 <title>{{.Node.Name}}: RDMA fabrics</title><style>{{.Style}}</style></head><body>
 {{.Picture}}
 <h2>Ports</h2>
-<div class="wide"><table><tr><th>HCA</th><th>port</th><th>interface</th><th>link</th><th>state</th><th>physical</th><th>rate</th><th>LID</th><th>PCI</th><th>model</th><th>firmware</th><th>kind</th><th>bond</th><th>pod</th></tr>
-{{range $h := .Node.HCAs}}{{range .Ports}}<tr><td>{{$h.Name}}</td><td>{{.Number}}</td><td>{{.Netdev}}</td><td>{{.LinkLayer}}</td><td class="{{if .Active}}active{{else}}down{{end}}">{{.State}}</td><td>{{.Phys}}</td><td>{{.Rate}}</td><td>{{.LID}}</td><td>{{$h.PCI}}</td><td>{{$h.Model}}</td><td>{{$h.Firmware}}</td><td>{{$h.Kind}}</td><td>{{$h.Bond}}</td><td>{{$h.InPod}}</td></tr>
+<div class="wide"><table><tr><th>HCA</th><th>port</th><th>interface</th><th>link</th><th>state</th><th>physical</th>
+<th>rate</th><th>LID</th><th>PCI</th><th>model</th><th>firmware</th><th>kind</th><th>bond</th><th>pod</th></tr>
+{{range $h := .Node.HCAs}}{{range .Ports}}<tr><td>{{$h.Name}}</td><td>{{.Number}}</td><td>{{.Netdev}}</td>
+<td>{{.LinkLayer}}</td><td class="{{if .Active}}active{{else}}down{{end}}">{{.State}}</td><td>{{.Phys}}</td>
+<td>{{.Rate}}</td><td>{{.LID}}</td><td>{{$h.PCI}}</td><td>{{$h.Model}}</td><td>{{$h.Firmware}}</td><td>{{$h.Kind}}</td>
+<td>{{$h.Bond}}</td><td>{{$h.InPod}}</td></tr>
 {{end}}{{end}}</table></div>
 <h2>Fabrics</h2>
-{{range .Fabrics.Fabrics}}<p><b>{{.Name}}</b>: {{.Reason}}{{if .Planes}}; the rails do not reach each other{{end}}</p><ul>
+{{range .Fabrics.Fabrics}}<p><b>{{.Name}}</b>: {{.Reason}}{{if .Planes}}; the rails do not reach each other{{end}}</p>
+<ul>
 {{range .Rails}}<li>rail {{.Index}}: {{range .Ports}}{{.Name}} {{end}}<span class="note">({{.Reason}})</span></li>
 {{end}}</ul>{{range .Warnings}}<p class="down">{{.}}</p>
 {{end}}{{else}}<p>none</p>

@@ -25,16 +25,24 @@ type heat struct {
 var reportPage = template.Must(template.New("report").Parse(`<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>fabricctl verify</title><style>{{.Style}}
-.map td{width:84px;text-align:center}.map th{white-space:nowrap}.all td:nth-child(-n+6){white-space:nowrap}</style></head><body>
+.map td{width:84px;text-align:center}.map th{white-space:nowrap}.all td:nth-child(-n+6){white-space:nowrap}
+</style></head><body>
 <h1>Bandwidth between pods: {{.Worst}}</h1>
-<p class="note">Part of the slower port's rate, averages of ib_write_bw; from 90 % on a path is good. A field without a figure was reached by ping only.</p>
+<p class="note">Part of the slower port's rate, averages of ib_write_bw; from 90 % on a path is good. A field without
+a figure was reached by ping only.</p>
 {{range .Maps}}<h2>Rail {{.Rail}}</h2>
 {{$names := .Names}}<table class="map"><tr><th></th>{{range .Names}}<th>{{.}}</th>{{end}}</tr>
-{{range $i, $row := .Rows}}<tr><th>{{index $names $i}}</th>{{range $row}}<td style="background:{{.Colour}}" title="{{.Title}}">{{.Text}}</td>{{end}}</tr>
+{{range $i, $row := .Rows}}<tr><th>{{index $names $i}}</th>
+{{range $row}}<td style="background:{{.Colour}}" title="{{.Title}}">{{.Text}}</td>{{end}}</tr>
 {{end}}</table>
 {{end}}<h2>All results</h2>
-<table class="all"><tr><th>round</th><th>from</th><th>to</th><th>rail</th><th>HCA</th><th>ping</th><th>GID</th><th>Gb/s</th><th>of</th><th>latency, us</th><th>verdict</th><th>what it says</th></tr>
-{{range .Results}}<tr><td>{{.Round}}</td><td>{{.A}}</td><td>{{.B}}</td><td>{{.Rail}}</td><td>{{.HCA}}</td><td>{{.Ping}}</td><td>{{.GID}}</td><td>{{with .Bandwidth}}{{printf "%.1f" .AverageGb}}{{end}}</td><td>{{.RateGb}}</td><td>{{with .Latency}}{{.Typical}}{{end}}</td><td class="{{if eq .Verdict "good"}}active{{else if ne .Verdict "skipped"}}down{{end}}">{{.Verdict}}</td><td>{{.Text}}</td></tr>
+<table class="all"><tr><th>round</th><th>from</th><th>to</th><th>rail</th><th>HCA</th><th>ping</th><th>GID</th>
+<th>Gb/s</th><th>of</th><th>latency, us</th><th>verdict</th><th>what it says</th></tr>
+{{range .Results}}<tr><td>{{.Round}}</td><td>{{.A}}</td><td>{{.B}}</td><td>{{.Rail}}</td><td>{{.HCA}}</td>
+<td>{{.Ping}}</td><td>{{.GID}}</td><td>{{with .Bandwidth}}{{printf "%.1f" .AverageGb}}{{end}}</td><td>{{.RateGb}}</td>
+<td>{{with .Latency}}{{.Typical}}{{end}}</td>
+<td class="{{if eq .Verdict "good"}}active{{else if ne .Verdict "skipped"}}down{{end}}">{{.Verdict}}</td>
+<td>{{.Text}}</td></tr>
 {{end}}</table></body></html>
 `))
 

@@ -101,7 +101,8 @@ func layout(n *node.Node) []numa {
 		p.gpus = append(p.gpus, &n.GPUs[i])
 	}
 	byNUMA := map[int]*numa{}
-	for _, k := range slices.SortedFunc(maps.Keys(at), func(a, b key) int { return cmp.Or(cmp.Compare(a.numa, b.numa), cmp.Compare(a.root, b.root)) }) {
+	byPlace := func(a, b key) int { return cmp.Or(cmp.Compare(a.numa, b.numa), cmp.Compare(a.root, b.root)) }
+	for _, k := range slices.SortedFunc(maps.Keys(at), byPlace) {
 		if byNUMA[k.numa] == nil {
 			byNUMA[k.numa] = &numa{id: k.numa}
 		}

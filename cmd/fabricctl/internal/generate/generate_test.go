@@ -66,7 +66,8 @@ func documents(t *testing.T, text string) (out []map[string]any) {
 func TestGolden(t *testing.T) {
 	cluster := []string{"v100", "a100", "a100-2"}
 	for _, kind := range Kinds {
-		for name, nodes := range map[string][]string{"h20": {"h20"}, "roce": {"roce"}, "gb200": {"gb200"}, "cluster": cluster} {
+		for name, nodes := range map[string][]string{"h20": {"h20"}, "roce": {"roce"}, "gb200": {"gb200"},
+			"cluster": cluster} {
 			if name == "gb200" && kind != "device-plugin" && kind != "perftest-pods" {
 				continue
 			}
@@ -151,10 +152,17 @@ func TestRefuses(t *testing.T) {
 		"no ports": {[]string{"plain"}, func(*Options) {}, "no usable RDMA port"},
 		"no such fabric": {[]string{"h20"}, func(o *Options) { o.Fabric = "ib-1g" }, `no fabric "ib-1g": there are ` +
 			`ib-400g`},
-		"too small":      {[]string{"h20"}, func(o *Options) { o.Range, o.Nodes = netip.MustParsePrefix("10.0.0.0/27"), 16 }, "range 10.0.0.0/27 has 30 addresses to give, 64 are needed"},
-		"can't be split": {[]string{"roce"}, func(o *Options) { o.Range = netip.MustParsePrefix("10.0.0.0/30") }, "too small to be shared out to 4"},
-		"all excluded":   {[]string{"h20"}, func(o *Options) { o.Exclude = []netip.Prefix{netip.MustParsePrefix("192.168.0.0/16")} }, "has 0 addresses"},
-		"no range":       {[]string{"h20"}, func(o *Options) { o.Range = netip.Prefix{} }, "range is missing"},
+		"too small": {[]string{"h20"},
+			func(o *Options) {
+				o.Range, o.Nodes = netip.MustParsePrefix("10.0.0.0/27"),
+					16
+			}, "range 10.0.0.0/27 has 30 addresses to give, 64 are needed"},
+		"can't be split": {[]string{"roce"}, func(o *Options) { o.Range = netip.MustParsePrefix("10.0.0.0/30") },
+			"too small to be shared out to 4"},
+		"all excluded": {[]string{"h20"},
+			func(o *Options) { o.Exclude = []netip.Prefix{netip.MustParsePrefix("192.168.0.0/16")} },
+			"has 0 addresses"},
+		"no range": {[]string{"h20"}, func(o *Options) { o.Range = netip.Prefix{} }, "range is missing"},
 	} {
 		o := options()
 		c.set(&o)

@@ -84,7 +84,8 @@ func rails(ctx context.Context, e *End, want []string) (out []rail, err error) {
 const script = `d=$(ls "/sys/class/net/$1/device/infiniband" 2>/dev/null | head -n 1); [ -n "$d" ] || exit 0
 cd "/sys/class/infiniband/$d/ports/1" || exit 0
 echo "hca $d"; echo "layer $(cat link_layer)"; echo "rate $(cat rate)"
-for g in gids/*; do n=${g##*/}; a=$(cat "$g" 2>/dev/null); case $a in *:0000:0000:0000:0000|'') continue;; esac; echo "gid $n $a $(cat "gid_attrs/types/$n" 2>/dev/null)"; done`
+for g in gids/*; do n=${g##*/}; a=$(cat "$g" 2>/dev/null); case $a in *:0000:0000:0000:0000|'') continue;; esac
+	echo "gid $n $a $(cat "gid_attrs/types/$n" 2>/dev/null)"; done`
 
 // verbs looks for the RDMA device. A network namespace alone has no sysfs of its own: then there is none.
 func (r *rail) verbs(ctx context.Context, e *End) {

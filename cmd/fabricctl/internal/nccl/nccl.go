@@ -208,7 +208,8 @@ func pkey(n *node.Node, ports []topology.Port) []Var {
 				{
 					"NCCL_IB_PKEY",
 					strconv.Itoa(i),
-					"entry 0 of " + p.Name() + " is " + table[0] + ", a limited membership; " + table[i] + " is a full one",
+					"entry 0 of " + p.Name() + " is " + table[0] + ", a limited membership; " + table[i] +
+						" is a full one",
 				},
 			}
 		}

@@ -73,7 +73,8 @@ func TestJudge(t *testing.T) {
 		want      Verdict
 		text      string
 	}{
-		{90, 100, Good, "good"}, {89.9, 100, Slow, "MTU"}, {49, 100, Slow, "half"}, {12, 100, Slow, "lossy"}, {50, 0, Skipped, "unknown"},
+		{90, 100, Good, "good"}, {89.9, 100, Slow, "MTU"}, {49, 100, Slow, "half"}, {12, 100, Slow, "lossy"}, {50, 0,
+			Skipped, "unknown"},
 	} {
 		if v, text := Judge(c.avg, c.rate); v != c.want || !strings.Contains(text, c.text) {
 			t.Errorf("%v of %v: %s %q", c.avg, c.rate, v, text)
