@@ -108,6 +108,22 @@ var Suites = []Suite{
 		Devices: VirtioNet(1),
 	},
 	{
+		// The same, on a node with virtual functions.
+		Name:    "ctl-vf",
+		Tools:   []string{"fabricctl"},
+		Series:  on612,
+		Run:     `^TestToolVF`,
+		Append:  exclusive,
+		Devices: SRIOV(8),
+	},
+	{
+		// The same, in shared mode.
+		Name:   "ctl-shared",
+		Tools:  []string{"fabricctl"},
+		Series: on612,
+		Run:    `^TestToolShared`,
+	},
+	{
 		// What goes wrong in other plugins.
 		Name:    "peers",
 		Series:  on612,

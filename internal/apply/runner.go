@@ -85,6 +85,9 @@ func (r *Runner) step(ctx context.Context, s plan.Step) error {
 	if err := failpoint.Hit("before/" + s.Kind()); err != nil {
 		return err
 	}
+	if err := failpoint.Step(s); err != nil {
+		return err
+	}
 	if err := r.do(ctx, s); err != nil {
 		return err
 	}

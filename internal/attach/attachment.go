@@ -70,9 +70,10 @@ func (a *Attachment) Netdev() *device.Netdev {
 
 func (a *Attachment) chained() bool { return a.Config.Mode == netconf.ModeRDMA }
 
-// recreated says whether the netdev in the pod is a new one: a child, or an IPoIB netdev whose RDMA device has moved.
+// recreated says whether the netdev in the pod is a new one: a child, or an IPoIB netdev whose RDMA device has moved or
+// whose driver was bound again.
 func (a *Attachment) recreated() bool {
-	return a.Child != nil || a.MoveRDMA && a.Netdev() != nil && a.Netdev().IsIPoIB()
+	return a.Child != nil || (a.MoveRDMA || a.Change.Rebind) && a.Netdev() != nil && a.Netdev().IsIPoIB()
 }
 
 // Prepare returns the steps on the host, before anything moves: the settings of a VF.

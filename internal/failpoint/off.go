@@ -4,5 +4,10 @@
 // built with the tag failpoint: a released binary can't be steered by its environment.
 package failpoint
 
+import "fmt"
+
 // Hit is passed on the way through a named point.
 func Hit(string) error { return nil }
+
+// Step is called with each step that is about to be carried out.
+func Step(fmt.Stringer) error { return nil }

@@ -15,7 +15,7 @@ import (
 
 // The environment of a test: FABRIC_FAILPOINT=point:action, where action is error or kill, and
 // FABRIC_FAILPOINT_TRACE=file, to which the name of every point passed is appended. A point passed more than once is
-// numbered from the second time on: point#2.
+// numbered from the second time on: point#2. To FABRIC_FAILPOINT_STEPS=file every step is appended as it is printed.
 var (
 	mu     sync.Mutex
 	passed = map[string]int{}
@@ -29,13 +29,8 @@ func Hit(point string) error {
 	if n := passed[point]; n > 1 {
 		point = fmt.Sprintf("%s#%d", point, n)
 	}
-	if file := os.Getenv("FABRIC_FAILPOINT_TRACE"); file != "" {
-		f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintln(f, point)
-		f.Close()
+	if err := note("FABRIC_FAILPOINT_TRACE", point); err != nil {
+		return err
 	}
 	want, action, _ := strings.Cut(os.Getenv("FABRIC_FAILPOINT"), ":")
 	if want != point {
@@ -46,4 +41,25 @@ func Hit(point string) error {
 		select {}
 	}
 	return fmt.Errorf("failpoint %s", point)
+}
+
+// Step is called with each step that is about to be carried out.
+func Step(s fmt.Stringer) error {
+	mu.Lock()
+	defer mu.Unlock()
+	return note("FABRIC_FAILPOINT_STEPS", s.String())
+}
+
+// note appends a line to the file that a variable names.
+func note(variable, line string) error {
+	file := os.Getenv(variable)
+	if file == "" {
+		return nil
+	}
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(f, line)
+	return f.Close()
 }

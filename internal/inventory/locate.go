@@ -125,7 +125,9 @@ func (r *Reader) Child(pkey device.PKey, group uint32, hwaddr string) (*device.N
 	}
 	for i := range list {
 		n := &list[i]
-		if n.Parent == 0 || n.IPoIB == nil || n.IPoIB.PKey|device.FullMember != pkey|device.FullMember {
+		// That it has a parent is not always shown: the kernel omits a parent whose ifindex on the host is the
+		// child's own in the pod (net/core/rtnetlink.c, nla_put_iflink).
+		if n.IPoIB == nil || n.IPoIB.PKey|device.FullMember != pkey|device.FullMember {
 			continue
 		}
 		if n.Group == group || hwaddr != "" && n.HWAddr.String() == hwaddr {

@@ -85,7 +85,7 @@ func (u *unjournaled) bringFound() error {
 	runner := u.runner(u.pod)
 	r := &runner
 	r.Track(nil, n)
-	if n.IsIPoIBChild() {
+	if u.isChild(n) {
 		w := plan.Where{Netdev: n, NetdevSide: plan.Pod}
 		if w.Rules, err = u.pod.Link.Rules(); err != nil {
 			return err
@@ -177,7 +177,7 @@ func (u *unjournaled) ownsInterface(n *device.Netdev) (bool, error) {
 			return false, nil
 		}
 	}
-	if n.IsIPoIBChild() {
+	if u.isChild(n) {
 		return u.cfg.Mode == netconf.ModeIPoIB, nil
 	}
 	// A chained configuration without a prevResult (DEL below spec 0.4.0) looks like one of mode device: the interface
@@ -191,6 +191,12 @@ func (u *unjournaled) ownsInterface(n *device.Netdev) (bool, error) {
 		was.PCI = d.PCI
 	}
 	return !n.Address.IsZero() && selects(s, "", was), nil
+}
+
+// isChild says whether an interface in the pod is an IPoIB child: one that shows its parent, or has the group of this
+// attachment's (see inventory.Reader.Child).
+func (u *unjournaled) isChild(n *device.Netdev) bool {
+	return n.IsIPoIBChild() || n.IsIPoIB() && n.Group == childGroup(u.key)
 }
 
 // likelySnapshot is what the host is likely to have had: the last altname in the pod is the host's name, as

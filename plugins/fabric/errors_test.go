@@ -1,6 +1,7 @@
 package fabric_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -14,6 +15,7 @@ var refusedAdds = map[string]struct {
 	edit      func(*call)
 	code      uint
 	want      string
+	late      bool // only the kernel or the IPAM plugin finds out
 }{
 	"no such device":  {edit: conf1(`"device":"v9"`), code: 100, want: `device "v9": no such device`},
 	"no such address": {edit: conf1(`"deviceID":"0000:99:00.0"`), code: 100, want: "0000:99:00.0"},
@@ -76,12 +78,14 @@ var refusedAdds = map[string]struct {
 		host: []string{"link add link v0 name mv0 type macvlan"},
 		edit: conf1(`"device":"mv0","mtu":9000`),
 		code: 105,
+		late: true,
 		want: "mtu 9000",
 	},
-	"no IPAM plugin": {edit: conf1(`"device":"v0","ipam":{"type":"nowhere"}`), code: 7, want: "nowhere"},
+	"no IPAM plugin": {edit: conf1(`"device":"v0","ipam":{"type":"nowhere"}`), code: 7, want: "nowhere", late: true},
 	"IPAM fails": {
 		edit: conf1(`"device":"v0","ipam":{"type":"static","addresses":[{"address":"nonsense"}]}`),
 		want: "nonsense",
+		late: true,
 	},
 	"route refused": {
 		edit: conf1(
@@ -89,12 +93,13 @@ var refusedAdds = map[string]struct {
 				`"routes":[{"dst":"10.9.0.0/16","gw":"10.6.0.1"}]}`,
 		),
 		code: 105,
+		late: true,
 		want: "10.9.0.0/16 via 10.6.0.1",
 	},
 }
 
-// Each way an ADD can be refused has its code and says what is the matter, and leaves host, pod and journal alone. The
-// DEL that a runtime sends after it succeeds.
+// Each way an ADD can be refused has its code, which plan prints as well, and says what is the matter, and leaves host,
+// pod and journal alone. The DEL that a runtime sends after it succeeds.
 func TestAddRefused(t *testing.T) {
 	for name, tt := range refusedAdds {
 		t.Run(name, func(t *testing.T) {
@@ -111,10 +116,15 @@ func TestAddRefused(t *testing.T) {
 			if tt.edit != nil {
 				tt.edit(&c)
 			}
+			planned, _ := n.plan(c)
 			a := n.run(t, c)
 			if a.ok || tt.code != 0 && a.Code != tt.code || !strings.Contains(a.Msg, tt.want) ||
 				strings.Contains(a.Msg, "internal error") {
 				t.Errorf("answer %+v, want %d %q", a, tt.code, tt.want)
+			}
+			refusal := fmt.Sprintf("# ADD\n# refused: code %d: ", a.Code)
+			if !tt.late && !strings.Contains(planned, refusal) {
+				t.Errorf("ADD ends with code %d, plan has %s", a.Code, planned)
 			}
 			n.same(t, "after ADD")
 			if diff := cmp.Diff(podBefore, n.pod.State(t)); diff != "" {

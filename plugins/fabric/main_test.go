@@ -40,6 +40,7 @@ func build() (func(), error) {
 		"-o",
 		dir,
 		"../../cmd/fabric",
+		"../../cmd/fabricctl",
 		ipam+"static",
 		ipam+"host-local",
 	)
@@ -96,20 +97,7 @@ type answer struct {
 // run executes the plugin in the host's namespaces. /run/fabric-cni and /etc/cni are those of the node.
 func (n *node) run(t *testing.T, c call) answer {
 	t.Helper()
-	script := `mount --bind "$1" /run/fabric-cni && mount --bind "$2" /etc/cni && exec "$3"`
-	cmd := exec.Command(
-		"ip",
-		"netns",
-		"exec",
-		n.host.Name,
-		"sh",
-		"-ec",
-		script,
-		"sh",
-		n.state,
-		n.etc,
-		filepath.Join(os.Getenv(binDir), "fabric"),
-	)
+	cmd := n.command("fabric")
 	cmd.Env = append(
 		os.Environ(),
 		"CNI_COMMAND="+c.command,
@@ -130,6 +118,22 @@ func (n *node) run(t *testing.T, c call) answer {
 		}
 	}
 	return a
+}
+
+// command is a program of ours, on the node.
+func (n *node) command(program string, args ...string) *exec.Cmd {
+	const script = `mount --bind "$1" /run/fabric-cni && mount --bind "$2" /etc/cni && shift 2 && exec "$@"`
+	all := []string{"netns", "exec", n.host.Name, "sh", "-ec", script, "sh", n.state, n.etc,
+		filepath.Join(os.Getenv(binDir), program)}
+	return exec.Command("ip", append(all, args...)...)
+}
+
+// plan is what fabricctl plan prints for an ADD.
+func (n *node) plan(c call) (stdout string, err error) {
+	cmd := n.command("fabricctl", "plan", "--netns", c.netns, "--ifname", c.ifName, "--container", c.id, "-f", "-")
+	cmd.Stdin = strings.NewReader(c.conf)
+	b, err := cmd.Output()
+	return string(b), err
 }
 
 // must runs a call that has to succeed.

@@ -41,9 +41,9 @@ func (a *app) list() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List the attachments on this node: which pod has which device",
-		Long: `list reads the plugin's journal. STATE is "attached"; "begun" while an ADD is at work or when one was killed; "dead"
-when the pod's network namespace is gone and DEL has not come yet; "before" when the node was rebooted since. What is
-dead or from before, repair gives back.`,
+		Long: `list reads the plugin's journal. STATE is "attached"; "begun" while an ADD is at work or when one was
+killed; "dead" when the pod's network namespace is gone and DEL has not come yet; "before" when the node was
+rebooted since. repair returns what is dead or from before.`,
 		Args: argsBetween(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			if err := oneOf("output", format, "table", "wide", "json", "yaml"); err != nil {

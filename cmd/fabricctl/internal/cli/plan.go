@@ -21,12 +21,13 @@ func (a *app) plan() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "plan --netns PATH [-f CONF]",
 		Short: "Print what ADD or DEL would do, as ip and rdma commands, and do nothing",
-		Long: `plan prints, for a network configuration (-f), what ADD would do to the device and what the DEL after it would do; without
--f, what DEL would do for the attachments that the network namespace has now. It decides as ADD does: where ADD would be
-refused, the reasons are printed with the error code, the one that ADD would return first, and the exit status is 3. What
-a dead pod has left is reported as a warning: ADD returns it to the host first. The IPAM plugin is not executed: the addresses
-of static and host-local are those that it would give now, others are missing in the plan. In mode rdma the earlier plugin of
-the chain has to have done its part, and its result has to be in the configuration (prevResult), unless that names the device.
+		Long: `plan prints, for a network configuration (-f), what ADD would do to the device and what the DEL after
+it would do; without -f, what DEL would do for the attachments that the network namespace has now. It decides as ADD
+does: where ADD would be refused, the reasons are printed with the error code, the one that ADD would return first,
+and the exit status is 3. What a dead pod has left is reported as a warning: ADD returns it to the host first. The
+IPAM plugin is not executed: the addresses of static and host-local are those that it would give now, others are
+missing in the plan. In mode rdma the earlier plugin of the chain has to have done its part, and its result has to
+be in the configuration (prevResult), unless that names the device.
 
 CONF is what a NetworkAttachmentDefinition has in spec.config, or a conflist: then its plugins of type fabric count.`,
 		Example: `  fabricctl plan --netns /run/netns/pod-a -f conf/ib-rail0.conflist
@@ -75,10 +76,7 @@ func (a *app) confs(name string) ([][]byte, error) {
 		Plugins    []map[string]json.RawMessage `json:"plugins"`
 		PrevResult json.RawMessage              `json:"prevResult"`
 	}
-	if err := json.Unmarshal(b, &list); err != nil {
-		return nil, fmt.Errorf("read %s: %w", name, err)
-	}
-	if list.Plugins == nil {
+	if json.Unmarshal(b, &list) != nil || list.Plugins == nil { // no list: the plan says what is wrong
 		return [][]byte{b}, nil
 	}
 	var out [][]byte
@@ -171,7 +169,8 @@ func (a *app) planDel(ns, ifName string) error {
 		}
 	}
 	if !found && err == nil {
-		fmt.Fprintf(a.stdout, "# no attachment has its interface in %s; for a plan of ADD name a configuration (-f)\n", ns)
+		const none = "# no attachment has its interface in %s; for a plan of ADD name a configuration (-f)\n"
+		fmt.Fprintf(a.stdout, none, ns)
 	}
 	return err
 }

@@ -19,12 +19,12 @@ func (a *app) repair() *cobra.Command {
 	var plugin string
 	c := &cobra.Command{
 		Use:   "repair",
-		Short: "Give back what pods that are gone have left behind",
-		Long: `repair calls the plugin's own DEL for every attachment whose pod's network namespace is gone, or that is from before the
-last boot: devices come home with their names, addresses and routes, and IPAM gets its addresses back. It never touches
-an attachment whose pod is alive, nor one whose ADD is at work.
+		Short: "Return what pods that are gone have left behind",
+		Long: `repair calls the plugin's own DEL for every attachment whose pod's network namespace is gone, or that
+is from before the last boot: devices come back to the host with their names, addresses and routes, and IPAM gets
+its addresses back. It never touches an attachment whose pod is alive, nor one whose ADD is at work.
 
-Exit status 3 tells that something could not be given back; calling it again is harmless.`,
+Exit status 3 means that something could not be returned; calling it again is harmless.`,
 		Example: "  fabricctl repair --dry-run",
 		Args:    argsBetween(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
