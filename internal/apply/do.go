@@ -111,6 +111,7 @@ func ignore(err error, errno unix.Errno) error {
 }
 
 // moveRDMA sends from a thread in the namespace the device is in: the kernel compares the thread's, not the socket's.
+// See kernel fact 6 in docs/kernel.md.
 func (r *Runner) moveRDMA(ctx context.Context, s plan.MoveRDMA) error {
 	from, err := r.side(s.To.Other())
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 // (drivers/infiniband/ulp/ipoib/ipoib_main.c, ipoib_set_mode; up to 7.2). The MTU changes too.
 //
 // A PKey child made by rtnetlink has no such file (ipoib_vlan.c, __ipoib_vlan_add): for it there is no other way.
+// See kernel fact 20.
 func (r *Runner) setMode(ctx context.Context, side *Side, index int, mode uint16) error {
 	text := []byte("datagram\n")
 	if mode == device.ModeConnected {

@@ -15,6 +15,7 @@ import (
 // registered at once each can get the other's. So that happens one at a time on the whole node.
 //
 // A device plugin has given the pod /dev/infiniband/uverbsN before ADD. forPod wants the same numbers as before.
+// See kernel fact 11 in docs/kernel.md.
 func (r *Runner) renumber(ctx context.Context, at device.Address, forPod bool, f func() error) error {
 	if r.Renumbering != nil {
 		done, err := r.Renumbering(ctx)

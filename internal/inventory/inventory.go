@@ -166,7 +166,7 @@ func (r *Reader) hcaIn(dir string, a device.Address) (*device.HCA, error) {
 }
 
 // HCANamed returns an RDMA device by name. The kernel has only a dump for this, which can miss a device while another
-// one moves: it is asked again before "not there" is believed.
+// one moves: it is asked again before "not there" is believed. See kernel fact 7 in docs/kernel.md.
 func (r *Reader) HCANamed(name string) (*device.HCA, error) {
 	if r.RDMA == nil {
 		return nil, rdma.ErrNoRDMA

@@ -89,7 +89,7 @@ func (c *Conn) ByIndex(index uint32) (*device.HCA, error) {
 
 // List returns the HCAs of the namespace, without their ports' states. The kernel's dump can skip a device while
 // another one changes namespace, with no error (drivers/infiniband/core/nldev.c numbers by position): a caller that
-// misses one asks again.
+// misses one asks again. See kernel fact 7 in docs/kernel.md.
 func (c *Conn) List() ([]device.HCA, error) {
 	msgs, err := c.nl.Dump(client|cmdGet, nil)
 	if errors.Is(err, unix.ECONNREFUSED) {

@@ -14,6 +14,7 @@ import (
 // The RDMA device goes first: its move destroys the IPoIB netdev, in whatever namespace, and makes a new one, on the
 // host up to Linux 6.16 and in the pod since 6.17. The new netdev is then moved and named in one message: one grace
 // period, no moment under a wrong name in the pod, nothing for udev to race with.
+// See kernel facts 1 to 4 in docs/kernel.md.
 func Attach(cfg *netconf.Config, ifName string, hca *device.HCA, netdev *device.Netdev) []Step {
 	var steps []Step
 	if hca != nil {

@@ -29,7 +29,7 @@ func Restore(side Side, was, have *device.Netdev, elapsed uint32) []Step {
 		steps = append(steps, AltNames{In: side, Del: extra})
 	}
 	// Before 6.2 a netdev that is up can't be renamed, and a link-local address is made when it comes up, by its mode
-	// then.
+	// then. See kernel facts 13 and 15.
 	mac := !was.IsIPoIB() && len(was.HWAddr) > 0 &&
 		!bytes.Equal(was.HWAddr, have.HWAddr) // in IPoIB it is a queue pair's
 	if up && (have.Name != was.Name || have.AddrGenMode != was.AddrGenMode || mac) {

@@ -239,6 +239,7 @@ func place(w Where, h Home) ([]Step, bool) {
 // putNetdev moves a netdev to its side under the name it had. Its altnames have to go before: the kernel takes the
 // netdev's own altnames for taken names, and refuses the move when one of them, which the pod may have chosen, is taken
 // on the other side (net/core/dev.c, __dev_change_net_namespace and dev_change_name). Restore puts the right ones back.
+// See kernel fact 14.
 func putNetdev(w Where, h Home) []Step {
 	if h.Netdev == nil || w.Netdev == nil || w.NetdevSide == h.Side {
 		return nil
