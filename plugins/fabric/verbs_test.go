@@ -146,6 +146,16 @@ func TestStatus(t *testing.T) {
 			code: 50,
 			want: "nowhere",
 		},
+		"no such device": {conf: confOf("1.1.0", `"device":"v9"`), code: 50, want: `device "v9": no such device`},
+		"forbidden":      {conf: conf(), policy: `{"devices":["ens*"]}`, code: 50, want: "not among its devices"},
+		"enslaved":       {conf: conf(), spoil: enslaved, code: 50, want: "bond, bridge or VRF"},
+		"setting of a VF": {
+			conf: conf(`"vlan":5`),
+			code: 50,
+			want: "vlan",
+		},
+		"in a pod":        {conf: conf(), spoil: attachedToPod},
+		"no selector":     {conf: confOf("1.1.0", static)},
 		"state directory": {conf: conf(), spoil: stateIsFile, code: 51, want: "/run/fabric-cni"},
 	}
 	for name, tt := range tests {
@@ -165,6 +175,14 @@ func TestStatus(t *testing.T) {
 		})
 	}
 }
+
+func enslaved(t *testing.T, n *node) {
+	n.host.IP(t, "link", "add", "b0", "type", "bridge")
+	n.host.IP(t, "link", "set", "v0", "master", "b0")
+}
+
+// attachedToPod gives the device to a pod: that is no reason against the next one.
+func attachedToPod(t *testing.T, n *node) { n.must(t, n.call("ADD", conf())) }
 
 // stateIsFile puts a file where the attachments are to be: not even root can write below it.
 func stateIsFile(t *testing.T, n *node) {
