@@ -77,9 +77,9 @@ func checkModeOf(
 		}
 		if f.Mode == settings.Exclusive && mode == device.NetnsShared && config.RDMA == netconf.RDMAAuto {
 			err = fmt.Errorf("fabric %s hands out whole devices, but the node's RDMA network namespace mode is shared: "+
-				"their RDMA devices stay on the host, where every pod sees them; put options ib_core netns_mode=0 into "+
-				"/etc/modprobe.d and reboot, or put \"rdma\": \"shared\" into its network if that is what you want",
-				f.Name)
+				"their RDMA devices stay on the host, where every pod sees them; put options ib_core netns_mode=0 "+
+				"into /etc/modprobe.d and reboot, or put \"rdma\": \"shared\" into its network if that is what you "+
+				"want", f.Name)
 		}
 	}
 	return true, err

@@ -1,6 +1,6 @@
-// Package survey is the agent's view of a node: its HCAs with their ports, device files, NUMA nodes and counters, those
-// that are in pods included. It is read every few seconds, so it has only what the agent decides by, from the functions
-// that internal/inventory and internal/node have for each of these facts. It changes nothing.
+// Package survey is the agent's view of a node: its HCAs with their ports, device files, NUMA nodes and counters,
+// those that are in pods included. It is read every few seconds, so it has only what the agent decides by, from the
+// functions that internal/inventory and internal/node have for each of these facts. It changes nothing.
 package survey
 
 import (
