@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
@@ -47,7 +48,7 @@ func (d Delegate) builtin() (b *builtin, key string) {
 	if json.Unmarshal(d.Conf, &conf) != nil {
 		return b, "" // it reports the error
 	}
-	if key = unknownKey(conf.IPAM, b.section, "ipam"); key != "" {
+	if key = unknownKey(conf.IPAM, reflect.TypeOf(b.section), "ipam"); key != "" {
 		return nil, key
 	}
 	return b, ""
@@ -97,8 +98,16 @@ func (b *builtin) run(ctx context.Context, env netconf.Env, conf []byte) (stdout
 	return nil, types.NewError(types.ErrInternal, err.Error(), "")
 }
 
-// since is the CNI version that brought a command which the first one did not have.
-var since = map[string]string{"CHECK": "0.4.0", "GC": "1.1.0", "STATUS": "1.1.0"}
+// since returns the CNI version that brought a command, "" for those of the first one.
+func since(command string) string {
+	switch command {
+	case "CHECK":
+		return "0.4.0"
+	case "GC", "STATUS":
+		return "1.1.0"
+	}
+	return ""
+}
 
 // validate checks what skel, the CNI library's main function, checks before it calls a plugin, with the same answers.
 func validate(env netconf.Env, text []byte) error {
@@ -122,7 +131,7 @@ func validate(env netconf.Env, text []byte) error {
 	if err != nil {
 		return types.NewError(types.ErrDecodingFailure, err.Error(), "")
 	}
-	if first := since[env.Command]; first != "" {
+	if first := since(env.Command); first != "" {
 		if ok, err := version.GreaterThanOrEqualTo(v, first); err != nil {
 			return types.NewError(types.ErrDecodingFailure, err.Error(), "")
 		} else if !ok {

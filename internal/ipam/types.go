@@ -2,7 +2,6 @@ package ipam
 
 import (
 	"context"
-	"reflect"
 
 	current "github.com/containernetworking/cni/pkg/types/100"
 
@@ -13,6 +12,7 @@ import (
 
 // Type is what is known of an IPAM plugin by its name. The zero value is right for one that nothing is known of.
 type Type struct {
+	Name string // of the plugin
 	// NeedsInterface is set for a plugin that works through the interface, which has to be up in the pod before ADD.
 	// The others run while the device moves.
 	NeedsInterface bool
@@ -24,9 +24,9 @@ type Type struct {
 
 // builtin is a plugin that needs no process.
 type builtin struct {
-	// section is what the plugin decodes the section ipam into. A configuration with any other key goes to the
+	// section points to what the plugin decodes the section ipam into. A configuration with any other key goes to the
 	// executable, which may be a newer release that knows the key.
-	section reflect.Type
+	section any
 	add     func(_ context.Context, _ netconf.Env, conf []byte) (r *current.Result, confVersion string, err error)
 	check   func(_ context.Context, _ netconf.Env, conf []byte) error
 	del     func(_ context.Context, _ netconf.Env, conf []byte) error
@@ -36,18 +36,26 @@ type builtin struct {
 // known has a row for each IPAM plugin that differs from an unknown one. Which ranges a configuration has, and how full
 // they are, is a question of the agent and of fabricctl: package ranges has the rows for that, because the libraries it
 // needs are too large for the CNI binary.
-var known = map[string]Type{
-	"dhcp":        {NeedsInterface: true},
-	"whereabouts": {RejectsCheck: true},
-	"static": {builtin: &builtin{
-		section: reflect.TypeFor[static.IPAMConfig](),
+// It is a list and not a map, so that the linker lays it out: a map would be filled at each start of the CNI binary.
+var known = [...]Type{
+	{Name: "dhcp", NeedsInterface: true},
+	{Name: "whereabouts", RejectsCheck: true},
+	{Name: "static", builtin: &builtin{
+		section: (*static.IPAMConfig)(nil),
 		add:     static.Add, check: static.Check, del: static.Del, predict: static.Predict,
 	}},
-	"host-local": {builtin: &builtin{
-		section: reflect.TypeFor[hostlocal.IPAMConfig](),
+	{Name: "host-local", builtin: &builtin{
+		section: (*hostlocal.IPAMConfig)(nil),
 		add:     hostlocal.Add, check: hostlocal.Check, del: hostlocal.Del, predict: hostlocal.Predict,
 	}},
 }
 
 // TypeOf returns what is known of an IPAM plugin.
-func TypeOf(name string) Type { return known[name] }
+func TypeOf(name string) Type {
+	for _, t := range known {
+		if t.Name == name {
+			return t
+		}
+	}
+	return Type{Name: name}
+}

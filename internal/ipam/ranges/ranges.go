@@ -40,7 +40,7 @@ func Read(section []byte) (*Section, error) {
 		Type string `json:"type"`
 	}
 	if json.Unmarshal(section, &c) != nil {
-		return &Section{}, nil // the parser of the network reports it
+		return &Section{}, nil //nolint:nilerr // the parser of the network reports it
 	}
 	if read := types[c.Type]; read != nil {
 		return read(section)
@@ -89,8 +89,8 @@ func byWhereabouts(section []byte) (*Section, error) {
 	return s, nil
 }
 
-// bySubnets reads the fields range and subnet and the list ranges, as host-local and many others have them. A section of
-// another shape has no ranges that are known here.
+// bySubnets reads the fields range and subnet and the list ranges, as host-local and many others have them. A section
+// of another shape has no ranges that are known here.
 func bySubnets(section []byte) (*Section, error) {
 	type one struct{ Subnet string }
 	var c struct {
@@ -99,7 +99,7 @@ func bySubnets(section []byte) (*Section, error) {
 		Ranges [][]one
 	}
 	if json.Unmarshal(section, &c) != nil {
-		return &Section{}, nil // the plugin reports it
+		return &Section{}, nil //nolint:nilerr // the plugin reports it
 	}
 	sets := append([][]one{{{c.Range}, {c.Subnet}}}, c.Ranges...)
 	s := &Section{}

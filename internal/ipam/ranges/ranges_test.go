@@ -23,7 +23,7 @@ func TestRead(t *testing.T) {
 		`{"type":"host-local","ranges":5}`:       "",
 		`null`:                                   "",
 		`5`:                                      "",
-		`{"type":"host-local","subnet":"x"}`:     `error: ipam: subnet "x": want an address with a prefix`,
+		`{"type":"host-local","subnet":"x"}`:     `error: ipam: subnet "x": want an address`,
 		`{"type":"whereabouts","range":"x"}`:     `error: ipam.range "x": want an address with a prefix`,
 		`{"type":"whereabouts","range":"10.0.0.0/24","subnt":1}`: `error: ipam: "subnt" is unknown`,
 	} {
