@@ -73,7 +73,7 @@ func Writer(file []byte) string {
 	return f.Writer
 }
 
-// ErrPlace tells that a path is not one for such files.
+// ErrPlace means that a path is not one for such files.
 var ErrPlace = errors.New("not a file of the directory for device information")
 
 // check returns the path, which may be a bare name, in the directory it belongs to.

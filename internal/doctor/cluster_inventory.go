@@ -153,12 +153,12 @@ func clusterFabrics(c *Cluster) (out []Finding) {
 	return pass(out, "cluster-fabrics", cmp.Or(strings.Join(names, ", "), "no node has an Active port"))
 }
 
-// has tells whether a device that is in a pod now has this name on the host.
+// has reports whether a device that is in a pod now has this name on the host.
 func has(n *node.Node, netdev string) bool {
 	return slices.ContainsFunc(n.Ports(), func(p topology.Port) bool { return p.Netdev == netdev })
 }
 
-// rail tells whether the network gives a pod a device of a fabric.
+// rail reports whether the network gives a pod a device of a fabric.
 func (n *NAD) rail() bool {
 	c, err := n.conf()
 	return err == nil && slices.Contains(railTypes, c.Type)

@@ -31,8 +31,8 @@ func (h *Host) initramfs(root fs.FS) {
 	}
 }
 
-// hostInitramfs tells whether the mode survives a boot: ib_core may be loaded from the initramfs, with the options that
-// are in there.
+// hostInitramfs reports whether the mode survives a boot: ib_core may be loaded from the initramfs, with the options
+// that are in there.
 func hostInitramfs(h *Host, _ topology.Fabrics) []Finding {
 	switch {
 	case h.Initramfs == "" || h.Node.RDMAMode == "":

@@ -165,7 +165,7 @@ func (r *Reader) hasGUID(dir string, g device.GUID) bool {
 	return false
 }
 
-// HasPKey tells whether a port's table holds the PKey, and what it holds otherwise. Without it an IPoIB child never
+// HasPKey reports whether a port's table holds the PKey, and what it holds otherwise. Without it an IPoIB child never
 // gets carrier. Full and limited membership of one partition both count.
 func (r *Reader) HasPKey(hca string, port uint32, p device.PKey) (ok bool, held []device.PKey, err error) {
 	dir := path.Join("class/infiniband", hca, "ports", fmt.Sprint(port), "pkeys")

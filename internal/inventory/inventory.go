@@ -37,7 +37,7 @@ func (d *Device) Claim() string {
 	return d.Address.String()
 }
 
-// ErrAmbiguous tells that a selector fits several devices.
+// ErrAmbiguous means that a selector fits several devices.
 var ErrAmbiguous = errors.New("more than one device fits")
 
 // sysDevice is the directory of a device in sysfs.
@@ -221,7 +221,7 @@ func (r *Reader) pciOf(dir string, a device.Address) string {
 	return ""
 }
 
-// Present tells whether the bus still has the device, and a driver bound to it.
+// Present reports whether the bus still has the device, and a driver bound to it.
 func (r *Reader) Present(a device.Address) bool {
 	if a.IsZero() {
 		return true

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrBusy tells that a lock was not to be had in time.
+// ErrBusy means that a lock was not to be had in time.
 var ErrBusy = errors.New("device busy")
 
 // Lock is held by the process until Unlock, or until it dies.
@@ -72,7 +72,7 @@ func busy(ctx context.Context, claim string) error {
 	return fmt.Errorf("%w: another call holds %s: %w", ErrBusy, claim, ctx.Err())
 }
 
-// Held tells whether the lock has not been given back yet.
+// Held reports whether the lock has not been given back yet.
 func (l *Lock) Held() bool { return l != nil && l.f != nil }
 
 // Unlock gives the lock back. The file stays: removing it would let two processes hold different files.

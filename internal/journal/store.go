@@ -28,7 +28,7 @@ func (s Store) entryPath(k Key) string { return filepath.Join(s.Dir, "attachment
 // Load reads an entry. It returns fs.ErrNotExist when there is none, and ErrCorrupt when it can't be decoded.
 func (s Store) Load(k Key) (*Entry, error) { return s.load(s.entryPath(k)) }
 
-// ErrCorrupt tells that an entry is there and makes no sense.
+// ErrCorrupt means that an entry is there and makes no sense.
 var ErrCorrupt = errors.New("journal entry is corrupt")
 
 func (s Store) load(path string) (*Entry, error) {
@@ -98,7 +98,7 @@ func (s Store) List() ([]*Entry, error) {
 	return out, errors.Join(errs...)
 }
 
-// Writable tells whether entries can be written.
+// Writable reports whether entries can be written.
 func (s Store) Writable() error {
 	probe := filepath.Join(s.Dir, "attachments", ".probe")
 	if err := writeFile(probe, nil); err != nil {

@@ -169,5 +169,5 @@ func (p *Port) phys() device.PhysState {
 	return device.PhysNop
 }
 
-// Active tells whether the port carries traffic.
+// Active reports whether the port carries traffic.
 func (p *Port) Active() bool { return p.State == device.PortActive.String() }

@@ -78,10 +78,10 @@ type Device struct {
 	HCA     *device.HCA
 }
 
-// ErrRefused tells that the policy forbids it.
+// ErrRefused means that the policy forbids it.
 var ErrRefused = errors.New("refused by node policy")
 
-// Use tells whether the device may be used at all, as the master of IPoIB children too.
+// Use reports whether the device may be used at all, as the master of IPoIB children too.
 func (p *Policy) Use(d Device) error {
 	if len(p.Devices) > 0 && !match(p.Devices, d) {
 		return fmt.Errorf("%w: %s is not among its devices %v", ErrRefused, d.name(), p.Devices)
@@ -89,7 +89,7 @@ func (p *Policy) Use(d Device) error {
 	return nil
 }
 
-// Move tells whether the device may leave the host.
+// Move reports whether the device may leave the host.
 func (p *Policy) Move(d Device) error {
 	if err := p.Use(d); err != nil || d.Netdev == nil {
 		return err
@@ -117,7 +117,7 @@ func isDefault(r device.Route) bool {
 	return r.Dst.Bits() == 0 && r.Table == main
 }
 
-// LogFile tells whether a configuration may have its log there: the file is opened as root.
+// LogFile reports whether a configuration may have its log there: the file is opened as root.
 func (p *Policy) LogFile(file string) error {
 	dirs := p.LogDirs
 	if len(dirs) == 0 {

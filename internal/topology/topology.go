@@ -45,8 +45,8 @@ type Fabric struct {
 	RateGb    float64             `json:"rateGb"` // Gb/s of each port
 	Prefix    device.SubnetPrefix `json:"subnetPrefix,omitzero"`
 	SMLID     uint16              `json:"smLID,omitempty"`
-	// Planes tells that the rails are subnets of their own: unless somebody routes between them, which can't be seen
-	// from a node, pairing ports of two rails ends in a timeout.
+	// Planes reports whether the rails are subnets of their own: unless somebody routes between them, which can't be
+	// seen from a node, pairing ports of two rails ends in a timeout.
 	Planes   bool     `json:"planes"`
 	Reason   string   `json:"reason"`
 	Warnings []string `json:"warnings,omitempty"`
