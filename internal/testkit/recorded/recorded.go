@@ -37,7 +37,8 @@ func Entries() (map[string][]byte, error) {
 var ids = [][]string{
 	{"containerID"}, {"ifName"}, {"network"}, {"created"}, {"bootID"}, {"netnsPath"}, {"netns"},
 	{"hca", "index"},
-	{"netdev", "index"}, {"netdev", "hwAddr"}, {"netdev", "permAddr"}, {"netdev", "peer"}, {"netdev", "parent"},
+	{"netdev", "index"}, {"netdev", "hwAddr"}, {"netdev", "permAddr"}, {"netdev", "parent"},
+	{"netdev", "txQueue"}, // of IPoIB it is the kernel's default: 256 up to 6.12, 1000 in 7.3
 	{"child", "group"}, {"child", "hwAddr"},
 	{"vf", "hca", "index"},
 	{"conf"}, {"path"},
