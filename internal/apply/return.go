@@ -197,7 +197,7 @@ func (j *journey) look() error {
 	} else if j.alone.IsZero() {
 		j.alone = time.Now()
 	} else {
-		w.Missing = time.Since(j.alone)
+		w.Missing = time.Since(j.alone).Milliseconds()
 	}
 	j.where = w
 	return nil

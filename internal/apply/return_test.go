@@ -17,80 +17,81 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/plan"
 )
 
+var returnTests = map[string]struct {
+	host []string // set up there before
+	pod  []string // done to net1 there
+}{
+	"plain":                 {nil, nil},
+	"everything":            {everything, nil},
+	"down":                  {[]string{"link set v0 down", "addr add 10.1.0.1/24 dev v0"}, nil},
+	"down, pod's is down":   {[]string{"link set v0 down"}, []string{"link set net1 down"}},
+	"down with IPv6":        {[]string{"link set v0 down", "addr add 2001:db8::1/64 dev v0"}, nil},
+	"renamed in the pod":    {everything, []string{"link set net1 down", "link set net1 name other"}},
+	"named home in the pod": {everything, []string{"link set net1 down", "link set net1 name v0"}},
+	"altnames taken away": {
+		everything,
+		[]string{"link property del dev net1 altname enp59s0", "link property del dev net1 altname rail0"},
+	},
+	"altnames of the pod": {
+		everything,
+		[]string{"link property add dev net1 altname v0 altname mine altname other"},
+	},
+	"altname of another": {
+		append(slices.Clone(everything), "link add eth9 type bridge"),
+		[]string{"link property add dev net1 altname eth9"},
+	},
+	"name of another": {
+		append(slices.Clone(everything), "link add eth9 type bridge"),
+		[]string{"link set net1 down", "link set net1 name eth9"},
+	},
+	"settings of the pod": {
+		everything,
+		[]string{
+			"link set net1 mtu 1500 alias mine txqueuelen 5 group 9 promisc off allmulticast on arp off " +
+				"addrgenmode random",
+		},
+	},
+	"below the MTU of IPv6": {everything, []string{"link set net1 mtu 1000"}},
+	"below it on the host": {
+		[]string{"link set v0 mtu 1000", "addr add 10.1.0.1/24 dev v0"},
+		[]string{"link set net1 mtu 1500"},
+	},
+	"addresses of the pod": {
+		everything,
+		[]string{
+			"addr add 10.77.0.1/24 dev net1",
+			"addr add 2001:db8:77::1/64 dev net1",
+			"route add 10.78.0.0/16 dev net1",
+		},
+	},
+	"IPv6 source": {
+		[]string{
+			"addr add 2001:db8::1/64 dev v0",
+			"-6 route add 2001:db8:8::/48 via 2001:db8::9 src 2001:db8::1 dev v0",
+		},
+		nil,
+	},
+	"deprecated": {
+		[]string{"addr add 10.1.0.1/24 preferred_lft 0 dev v0", "addr add 2001:db8::1/64 preferred_lft 0 dev v0"},
+		nil,
+	},
+	"peer and label": {
+		[]string{"addr add 10.1.0.1 peer 10.9.0.2/32 dev v0", "addr add 10.2.0.1/24 label v0:x dev v0"},
+		nil,
+	},
+	"gateway behind a gateway": {
+		[]string{
+			"addr add 10.1.0.1/24 dev v0",
+			"route add 10.3.0.0/16 dev v0",
+			"route add 10.9.0.0/16 via 10.3.0.1 dev v0",
+		},
+		nil,
+	},
+}
+
 // Whatever was set up on the host, and whatever the pod does to the device: it comes home as it was.
 func TestReturn(t *testing.T) {
-	tests := map[string]struct {
-		host []string // set up there before
-		pod  []string // done to net1 there
-	}{
-		"plain":                 {nil, nil},
-		"everything":            {everything, nil},
-		"down":                  {[]string{"link set v0 down", "addr add 10.1.0.1/24 dev v0"}, nil},
-		"down, pod's is down":   {[]string{"link set v0 down"}, []string{"link set net1 down"}},
-		"down with IPv6":        {[]string{"link set v0 down", "addr add 2001:db8::1/64 dev v0"}, nil},
-		"renamed in the pod":    {everything, []string{"link set net1 down", "link set net1 name other"}},
-		"named home in the pod": {everything, []string{"link set net1 down", "link set net1 name v0"}},
-		"altnames taken away": {
-			everything,
-			[]string{"link property del dev net1 altname enp59s0", "link property del dev net1 altname rail0"},
-		},
-		"altnames of the pod": {
-			everything,
-			[]string{"link property add dev net1 altname v0 altname mine altname other"},
-		},
-		"altname of another": {
-			append(slices.Clone(everything), "link add eth9 type bridge"),
-			[]string{"link property add dev net1 altname eth9"},
-		},
-		"name of another": {
-			append(slices.Clone(everything), "link add eth9 type bridge"),
-			[]string{"link set net1 down", "link set net1 name eth9"},
-		},
-		"settings of the pod": {
-			everything,
-			[]string{
-				"link set net1 mtu 1500 alias mine txqueuelen 5 group 9 promisc off allmulticast on arp off " +
-					"addrgenmode random",
-			},
-		},
-		"below the MTU of IPv6": {everything, []string{"link set net1 mtu 1000"}},
-		"below it on the host": {
-			[]string{"link set v0 mtu 1000", "addr add 10.1.0.1/24 dev v0"},
-			[]string{"link set net1 mtu 1500"},
-		},
-		"addresses of the pod": {
-			everything,
-			[]string{
-				"addr add 10.77.0.1/24 dev net1",
-				"addr add 2001:db8:77::1/64 dev net1",
-				"route add 10.78.0.0/16 dev net1",
-			},
-		},
-		"IPv6 source": {
-			[]string{
-				"addr add 2001:db8::1/64 dev v0",
-				"-6 route add 2001:db8:8::/48 via 2001:db8::9 src 2001:db8::1 dev v0",
-			},
-			nil,
-		},
-		"deprecated": {
-			[]string{"addr add 10.1.0.1/24 preferred_lft 0 dev v0", "addr add 2001:db8::1/64 preferred_lft 0 dev v0"},
-			nil,
-		},
-		"peer and label": {
-			[]string{"addr add 10.1.0.1 peer 10.9.0.2/32 dev v0", "addr add 10.2.0.1/24 label v0:x dev v0"},
-			nil,
-		},
-		"gateway behind a gateway": {
-			[]string{
-				"addr add 10.1.0.1/24 dev v0",
-				"route add 10.3.0.0/16 dev v0",
-				"route add 10.9.0.0/16 via 10.3.0.1 dev v0",
-			},
-			nil,
-		},
-	}
-	for name, tt := range tests {
+	for name, tt := range returnTests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, tt.host...)

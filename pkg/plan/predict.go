@@ -126,7 +126,7 @@ func afterStep(n *device.Netdev, s Step) {
 	case AwaitNetdev:
 		n.Name = s.Netdev.Name // unless another device has it
 	case SetLink:
-		s.Attrs.on(n)
+		s.on(n)
 	case AltNames:
 		left := slices.DeleteFunc(slices.Clone(n.AltNames), func(a string) bool { return slices.Contains(s.Del, a) })
 		n.AltNames = append(left, s.Add...)

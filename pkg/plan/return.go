@@ -2,7 +2,6 @@ package plan
 
 import (
 	"slices"
-	"time"
 
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
@@ -44,8 +43,8 @@ type Where struct {
 	VF   *VFNow // nil: unknown, or no virtual function
 	Lost bool   // the hardware has left the bus or lost its driver: what is missing does not come back
 
-	Missing time.Duration // how long an IPoIB netdev has been missing although its RDMA device is on the host
-	Revived bool          // the kernel was made to recreate it once before
+	Missing int64 // milliseconds for which an IPoIB netdev has been missing although its RDMA device is on the host
+	Revived bool  // the kernel was made to recreate it once before
 
 	Done Stage // the last stage that was carried out
 }
@@ -141,9 +140,9 @@ var stages = [StageHome]func(Where, Home) (steps []Step, look bool){
 	StageVFMAC:   restoreVFMAC,
 }
 
-// reviveAfter is how long an IPoIB netdev may be missing while its RDMA device is on the host: the kernel makes it at
-// the end of the same move. A call that was killed inside the move leaves it missing for good.
-const reviveAfter = time.Second
+// reviveAfter is how many milliseconds an IPoIB netdev may be missing while its RDMA device is on the host: the kernel
+// makes it at the end of the same move. A call that was killed inside the move leaves it missing for good.
+const reviveAfter = 1000
 
 // missing decides what to do about a face that is not found: the kernel is tearing down the pod's namespace, or between
 // the destruction of an IPoIB netdev and its recreation.
