@@ -33,6 +33,19 @@ func ibVF() *device.VF {
 	}
 }
 
+// allOfEthernet asks for everything that an Ethernet VF has.
+var allOfEthernet = netconf.VF{
+	LinkState: "enable",
+	MAC:       []byte{2, 0, 0, 0, 0, 1},
+	VLAN:      new(1000),
+	VLANQoS:   new(4),
+	VLANProto: "802.1ad",
+	MinTxRate: new(100),
+	MaxTxRate: new(200),
+	SpoofChk:  new(false),
+	Trust:     new(true),
+}
+
 func TestAttachVF(t *testing.T) {
 	ib := ipoibPF()
 	ib.Address = device.Address{Bus: "pci", Name: "0000:3b:00.2"}
@@ -53,17 +66,7 @@ func TestAttachVF(t *testing.T) {
 	}{
 		"nothing asked": {vf: etherVF(), netdev: ether},
 		"everything of Ethernet": {
-			cfg: netconf.VF{
-				LinkState: "enable",
-				MAC:       []byte{2, 0, 0, 0, 0, 1},
-				VLAN:      new(1000),
-				VLANQoS:   new(4),
-				VLANProto: "802.1ad",
-				MinTxRate: new(100),
-				MaxTxRate: new(200),
-				SpoofChk:  new(false),
-				Trust:     new(true),
-			},
+			cfg:    allOfEthernet,
 			vf:     etherVF(),
 			netdev: ether,
 			want: []string{
@@ -80,12 +83,8 @@ func TestAttachVF(t *testing.T) {
 		},
 		"as it is": {
 			cfg: netconf.VF{
-				LinkState: "auto",
-				MAC:       []byte{2, 0, 0, 0, 0, 9},
-				VLAN:      new(0),
-				MaxTxRate: new(500),
-				SpoofChk:  new(true),
-				Trust:     new(false),
+				LinkState: "auto", MAC: []byte{2, 0, 0, 0, 0, 9}, VLAN: new(0), MaxTxRate: new(500),
+				SpoofChk: new(true), Trust: new(false),
 			},
 			vf:     etherVF(),
 			netdev: ether,
