@@ -146,7 +146,7 @@ func (n *node) must(t *testing.T, c call) answer {
 	return a
 }
 
-// same tells that the host is as it was, and that nothing is on file.
+// same checks that the host is as it was, and that nothing is on file.
 func (n *node) same(t *testing.T, when string) {
 	t.Helper()
 	var diff string
