@@ -36,8 +36,8 @@ func explains(t *testing.T, pod string, ids ...string) {
 	says(t, "the events of "+pod, out, ids...)
 }
 
-// A pod without its interfaces, seen from the host: which step is missing, on pods that kubelet, Multus and whereabouts have
-// worked on.
+// A pod without its interfaces, seen from the host: which step is missing, on pods that kubelet, Multus and whereabouts
+// have worked on.
 func TestCtlDoctorPod(t *testing.T) {
 	const resource = "fabric.dev/ib-400g"
 	rail(t, "rail0")

@@ -76,7 +76,8 @@ func checkModeOf(
 			return false, fmt.Errorf("fabric %s: %s; %s", f.Name, r.Message, r.Hint)
 		}
 		if f.Mode == settings.Exclusive && mode == device.NetnsShared && config.RDMA == netconf.RDMAAuto {
-			err = fmt.Errorf("fabric %s hands out whole devices, but the node's RDMA network namespace mode is shared: "+
+			err = fmt.Errorf("fabric %s hands out whole devices, but the node's RDMA network namespace mode is "+
+				"shared: "+
 				"their RDMA devices stay on the host, where every pod sees them; put options ib_core netns_mode=0 "+
 				"into /etc/modprobe.d and reboot, or put \"rdma\": \"shared\" into its network if that is what you "+
 				"want", f.Name)

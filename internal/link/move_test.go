@@ -14,8 +14,8 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
-// One message moves, names and brings up (kernel fact 3 in docs/kernel.md). What the move itself keeps and drops is what
-// plan builds on.
+// One message moves, names and brings up (kernel fact 3 in docs/kernel.md). What the move itself keeps and drops is
+// what plan builds on.
 func TestMove(t *testing.T) {
 	t.Parallel()
 	host, pod, peer := sandbox.New(t), sandbox.New(t), sandbox.New(t)
@@ -72,9 +72,7 @@ func TestMoveRefused(t *testing.T) {
 		moved  bool // although it was refused
 	}{
 		"target name taken": {
-			[][]string{
-				{"link", "add", "net1", "type", "bridge"},
-			},
+			[][]string{{"link", "add", "net1", "type", "bridge"}},
 			nil,
 			link.Change{Name: "net1"},
 			true, // moved first, renamed then
@@ -98,9 +96,7 @@ func TestMoveRefused(t *testing.T) {
 			true,
 		},
 		"own altname taken": {
-			[][]string{
-				{"link", "add", "eth0", "type", "bridge"},
-			},
+			[][]string{{"link", "add", "eth0", "type", "bridge"}},
 			[][]string{{"link", "property", "add", "dev", "v0", "altname", "eth0"}},
 			link.Change{Name: "net1"},
 			false,

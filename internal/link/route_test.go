@@ -30,53 +30,55 @@ func routes(t *testing.T, n sandbox.Netns) string {
 	return strings.Join(out, "\n")
 }
 
+// comingBack are routes as ip takes them.
+var comingBack = map[string][]string{
+	"gateway":     {"10.8.0.0/16 via 10.1.0.9"},
+	"link":        {"10.8.0.0/16"},
+	"default":     {"default via 10.1.0.9 metric 900"},
+	"source":      {"10.8.0.0/16 via 10.1.0.9 src 10.1.0.2"},
+	"on-link":     {"10.8.0.0/16 via 192.0.2.1 onlink"},
+	"metrics":     {"10.8.0.0/16 mtu 1400 advmss 1300 window 9000 initcwnd 20 quickack 1 rto_min 5ms"},
+	"locked mtu":  {"10.8.0.0/16 mtu lock 1400"},
+	"congestion":  {"10.8.0.0/16 congctl cubic"},
+	"features":    {"10.8.0.0/16 features ecn"},
+	"table":       {"10.8.0.0/16 via 10.1.0.9 table 100"},
+	"large table": {"10.8.0.0/16 table 4000000000", "default via 10.1.0.9 table 20003"},
+	"tos":         {"10.8.0.0/16 tos 0x10"},
+	"metric":      {"10.8.0.0/16 metric 5", "10.8.0.0/16 via 10.1.0.9 metric 6"},
+	"protocol": {
+		"10.8.0.0/16 proto static",
+		"10.9.0.0/16 proto bgp via 10.1.0.9",
+		"10.7.0.0/16 proto dhcp",
+	},
+	"scope":            {"10.8.0.0/16 scope link", "10.9.0.1/32 scope host"},
+	"gateway of IPv6":  {"10.8.0.0/16 via inet6 fe80::9"},
+	"encapsulated":     {"10.8.0.0/16 encap ip id 7 dst 10.1.0.9 ttl 3"},
+	"local":            {"local 10.8.0.0/16"},
+	"IPv6 gateway":     {"-6 2001:db8:8::/48 via 2001:db8::9"},
+	"IPv6 link-local":  {"-6 2001:db8:8::/48 via fe80::9"},
+	"IPv6 link":        {"-6 2001:db8:8::/48"},
+	"IPv6 default":     {"-6 default via 2001:db8::9 metric 900"},
+	"IPv6 source":      {"-6 2001:db8:8::/48 src 2001:db8::1"},
+	"IPv6 on-link":     {"-6 2001:db8:8::/48 via 2001:db8:9::1 onlink"},
+	"IPv6 metrics":     {"-6 2001:db8:8::/48 mtu 1400 advmss 1300 hoplimit 9"},
+	"IPv6 table":       {"-6 2001:db8:8::/48 via 2001:db8::9 table 4000000000"},
+	"IPv6 metric":      {"-6 2001:db8:8::/48 metric 5", "-6 2001:db8:8::/48 via 2001:db8::9 metric 6"},
+	"IPv6 preference":  {"-6 2001:db8:8::/48 via fe80::9 pref high", "-6 2001:db8:7::/48 via fe80::9 pref low"},
+	"IPv6 protocol":    {"-6 2001:db8:8::/48 proto static"},
+	"IPv6 from":        {"-6 2001:db8:8::/48 from 2001:db8:1::/48 via 2001:db8::9"},
+	"IPv6 host":        {"-6 2001:db8:8::1/128"},
+	"via a link route": {"10.8.0.0/16", "10.9.0.0/16 via 10.8.0.1"},
+	"both":             {"10.8.0.0/16 via 10.1.0.9", "-6 2001:db8:8::/48 via 2001:db8::9"},
+	"several gateways": {
+		"-6 2001:db8:8::/48 metric 7 via 2001:db8::9",
+		"-6 2001:db8:8::/48 metric 8 via 2001:db8::8",
+	},
+	"IPv6 encapsulated": {"-6 2001:db8:8::/48 encap ip6 id 7 dst 2001:db8::9"},
+}
+
 // Every route that ip can make is read and made again, such that ip shows no difference.
 func TestRoutesComeBack(t *testing.T) {
-	tests := map[string][]string{
-		"gateway":     {"10.8.0.0/16 via 10.1.0.9"},
-		"link":        {"10.8.0.0/16"},
-		"default":     {"default via 10.1.0.9 metric 900"},
-		"source":      {"10.8.0.0/16 via 10.1.0.9 src 10.1.0.2"},
-		"on-link":     {"10.8.0.0/16 via 192.0.2.1 onlink"},
-		"metrics":     {"10.8.0.0/16 mtu 1400 advmss 1300 window 9000 initcwnd 20 quickack 1 rto_min 5ms"},
-		"locked mtu":  {"10.8.0.0/16 mtu lock 1400"},
-		"congestion":  {"10.8.0.0/16 congctl cubic"},
-		"features":    {"10.8.0.0/16 features ecn"},
-		"table":       {"10.8.0.0/16 via 10.1.0.9 table 100"},
-		"large table": {"10.8.0.0/16 table 4000000000", "default via 10.1.0.9 table 20003"},
-		"tos":         {"10.8.0.0/16 tos 0x10"},
-		"metric":      {"10.8.0.0/16 metric 5", "10.8.0.0/16 via 10.1.0.9 metric 6"},
-		"protocol": {
-			"10.8.0.0/16 proto static",
-			"10.9.0.0/16 proto bgp via 10.1.0.9",
-			"10.7.0.0/16 proto dhcp",
-		},
-		"scope":            {"10.8.0.0/16 scope link", "10.9.0.1/32 scope host"},
-		"gateway of IPv6":  {"10.8.0.0/16 via inet6 fe80::9"},
-		"encapsulated":     {"10.8.0.0/16 encap ip id 7 dst 10.1.0.9 ttl 3"},
-		"local":            {"local 10.8.0.0/16"},
-		"IPv6 gateway":     {"-6 2001:db8:8::/48 via 2001:db8::9"},
-		"IPv6 link-local":  {"-6 2001:db8:8::/48 via fe80::9"},
-		"IPv6 link":        {"-6 2001:db8:8::/48"},
-		"IPv6 default":     {"-6 default via 2001:db8::9 metric 900"},
-		"IPv6 source":      {"-6 2001:db8:8::/48 src 2001:db8::1"},
-		"IPv6 on-link":     {"-6 2001:db8:8::/48 via 2001:db8:9::1 onlink"},
-		"IPv6 metrics":     {"-6 2001:db8:8::/48 mtu 1400 advmss 1300 hoplimit 9"},
-		"IPv6 table":       {"-6 2001:db8:8::/48 via 2001:db8::9 table 4000000000"},
-		"IPv6 metric":      {"-6 2001:db8:8::/48 metric 5", "-6 2001:db8:8::/48 via 2001:db8::9 metric 6"},
-		"IPv6 preference":  {"-6 2001:db8:8::/48 via fe80::9 pref high", "-6 2001:db8:7::/48 via fe80::9 pref low"},
-		"IPv6 protocol":    {"-6 2001:db8:8::/48 proto static"},
-		"IPv6 from":        {"-6 2001:db8:8::/48 from 2001:db8:1::/48 via 2001:db8::9"},
-		"IPv6 host":        {"-6 2001:db8:8::1/128"},
-		"via a link route": {"10.8.0.0/16", "10.9.0.0/16 via 10.8.0.1"},
-		"both":             {"10.8.0.0/16 via 10.1.0.9", "-6 2001:db8:8::/48 via 2001:db8::9"},
-		"several gateways": {
-			"-6 2001:db8:8::/48 metric 7 via 2001:db8::9",
-			"-6 2001:db8:8::/48 metric 8 via 2001:db8::8",
-		},
-		"IPv6 encapsulated": {"-6 2001:db8:8::/48 encap ip6 id 7 dst 2001:db8::9"},
-	}
-	for name, list := range tests {
+	for name, list := range comingBack {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n, peer := sandbox.New(t), sandbox.New(t)

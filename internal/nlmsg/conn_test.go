@@ -101,11 +101,7 @@ func TestTake(t *testing.T) {
 		"answer":            {false, false, message(16, 0, 1, one), state{true, false, []string{"one."}}, 0},
 		"answer before ack": {false, true, message(16, 0, 1, one), state{false, false, []string{"one."}}, 0},
 		"part of a dump": {
-			true,
-			false,
-			message(16, unix.NLM_F_MULTI, 1, one),
-			state{false, false, []string{"one."}},
-			0,
+			true, false, message(16, unix.NLM_F_MULTI, 1, one), state{false, false, []string{"one."}}, 0,
 		},
 		"end of a dump": {
 			true,

@@ -8,6 +8,13 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 )
 
+// laterMTU is the full result with an MTU that a later plugin has seen.
+func laterMTU() *Result {
+	r := full()
+	r.Interfaces[1].MTU = 2044
+	return r
+}
+
 func TestExtend(t *testing.T) {
 	net1 := Interface{Name: "net1", MAC: "02:00:00:00:00:09", MTU: 1500, Sandbox: podNetns, PCIID: "0000:3b:00.3"}
 	ipam := &Result{
@@ -44,12 +51,7 @@ func TestExtend(t *testing.T) {
 			r.DNS.Nameservers = append(r.DNS.Nameservers, "10.7.0.53")
 			return r
 		}},
-		{"seen later", full(), Interface{Name: "ib0", Sandbox: podNetns, MTU: 2044}, nil, netconf.DNS{},
-			func() *Result {
-				r := full()
-				r.Interfaces[1].MTU = 2044
-				return r
-			}},
+		{"seen later", full(), Interface{Name: "ib0", Sandbox: podNetns, MTU: 2044}, nil, netconf.DNS{}, laterMTU},
 		{"fills what is missing", full(),
 			Interface{Name: "vhost0", Sandbox: podNetns, MAC: "02:00:00:00:00:07",
 				PCIID: "0000:3b:00.7"}, nil, netconf.DNS{},

@@ -42,13 +42,13 @@ func ParseSubnetPrefix(s string) (SubnetPrefix, error) {
 		return 0, fmt.Errorf("subnet prefix %q: %w", s, err)
 	}
 	if p == 0 {
-		return 0, fmt.Errorf("subnet prefix %q: no subnet has it; the default of subnet managers is fe80::", s)
+		return 0, fmt.Errorf("subnet prefix %q: no subnet has it; fe80:: is the default of subnet managers", s)
 	}
 	return p, nil
 }
 
 func parsePrefix(s string) (SubnetPrefix, error) {
-	const example = "want the upper 8 bytes of GID 0, as in fe80::"
+	const example = "want the upper 8 bytes of GID 0, such as fe80:: by default"
 	if digits := strings.TrimPrefix(s, "0x"); len(digits) == 16 && !strings.Contains(digits, ":") {
 		v, err := strconv.ParseUint(digits, 16, 64)
 		if err != nil {

@@ -36,7 +36,7 @@ func TestSubnetPrefix(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"":                     "want the upper 8 bytes of GID 0, as in fe80::",
+		"":                     "want the upper 8 bytes of GID 0, such as fe80:: by default",
 		"fe80":                 "want the upper 8 bytes",
 		"fe80:0000:0000":       "want the upper 8 bytes",
 		"fe80::%ib0":           "want the upper 8 bytes",
@@ -46,7 +46,7 @@ func TestSubnetPrefix(t *testing.T) {
 		"fe80::/10":            "has 10 bits: want 64",
 		"fe80::2:c903:fa:10":   "that is a GID: its subnet prefix is fe80::",
 		"fec0:0:0:1::1":        "that is a GID: its subnet prefix is fec0:0:0:1::",
-		"::":                   "no subnet has it; the default of subnet managers is fe80::",
+		"::":                   "no subnet has it; fe80:: is the default of subnet managers",
 		"0000:0000:0000:0000":  "no subnet has it",
 		"fe80:0000:0000:0000:": "want the upper 8 bytes",
 	} {

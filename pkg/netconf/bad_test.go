@@ -203,8 +203,10 @@ func TestUndecodable(t *testing.T) {
 
 func TestUnknownFields(t *testing.T) {
 	for key, near := range map[string]string{
-		"mtuu": "mtu", "rdma_name": "rdmaName", "RdmaName": "rdmaName", "linkstate": "linkState", "devcie": "device", "MODE": "mode",
-		"pkeys": "pkey", "vlan_qos": "vlanQoS", "minTxrate": "minTxRate", "gateway": "", "plugins": "", "é": "", strings.Repeat("k", 10000): "",
+		"mtuu": "mtu", "rdma_name": "rdmaName", "RdmaName": "rdmaName", "linkstate": "linkState",
+		"devcie": "device", "MODE": "mode",
+		"pkeys": "pkey", "vlan_qos": "vlanQoS", "minTxrate": "minTxRate", "gateway": "", "plugins": "", "é": "",
+		strings.Repeat("k", 10000): "",
 	} {
 		wantError(
 			t,

@@ -4,8 +4,8 @@
 // # Stability
 //
 // Other programs may import this package to check configurations before the plugin sees them. What it accepts is the
-// interface of the plugin: a configuration that is accepted stays accepted, with the same meaning, for all later versions
-// of one major version. Go names may change with a minor version before 1.0, and are then in CHANGELOG.md.
+// interface of the plugin: a configuration that is accepted stays accepted, with the same meaning, for all later
+// versions of one major version. Go names may change with a minor version before 1.0, and are then in CHANGELOG.md.
 package netconf
 
 import (

@@ -88,12 +88,15 @@ func broken(c *Config, cmd string) error {
 		"master":   (c.Mode == ModeIPoIB || c.Master == "") && (c.Master == "" || isName(c.Master)),
 		"pkey":     c.PKey == 0 || c.Mode == ModeIPoIB && c.PKey&0x7fff != 0,
 		"rdmaName": c.RDMAName == "" || isRDMAName(c.RDMAName) && c.Mode != ModeIPoIB,
-		"selector": set <= 1 && (c.Selector.Kind == ByNothing) == (c.Selector.Value == "") && (c.Mode != ModeIPoIB || c.Selector.Kind == ByNothing),
-		"needed":   cmd != "ADD" || c.Selector.Kind != ByNothing || c.Master != "" || c.Mode == ModeRDMA && c.PrevResult != nil,
-		"path":     c.Selector.Kind != ByKernelPath || strings.HasPrefix(filepath.Clean(c.Selector.Value), "/sys/devices/"),
-		"gc":       (cmd == "GC") == (c.ValidAttachments != nil),
-		"log":      c.LogFile == "" || filepath.IsAbs(c.LogFile),
-		"prev":     c.PrevResult == nil || c.PrevResult[0] == '{',
+		"selector": set <= 1 && (c.Selector.Kind == ByNothing) == (c.Selector.Value == "") &&
+			(c.Mode != ModeIPoIB || c.Selector.Kind == ByNothing),
+		"needed": cmd != "ADD" || c.Selector.Kind != ByNothing || c.Master != "" || c.Mode == ModeRDMA &&
+			c.PrevResult != nil,
+		"path": c.Selector.Kind != ByKernelPath ||
+			strings.HasPrefix(filepath.Clean(c.Selector.Value), "/sys/devices/"),
+		"gc":   (cmd == "GC") == (c.ValidAttachments != nil),
+		"log":  c.LogFile == "" || filepath.IsAbs(c.LogFile),
+		"prev": c.PrevResult == nil || c.PrevResult[0] == '{',
 	} {
 		if !ok {
 			return fmt.Errorf("%s of %+v", what, c)

@@ -61,12 +61,15 @@ func TestEnv(t *testing.T) {
 		c.change(&env)
 		wantError(t, good, env, CodeEnvironment, c.field, c.part)
 	}
-	for _, env := range []Env{{Command: "GC"}, {Command: "STATUS"}, {Command: "DEL", ContainerID: "c", IfName: "net1"}, {Command: "CHECK", ContainerID: "c", IfName: "net1", Netns: "/n"}} {
+	for _, env := range []Env{{Command: "GC"}, {Command: "STATUS"},
+		{Command: "DEL", ContainerID: "c", IfName: "net1"},
+		{Command: "CHECK", ContainerID: "c", IfName: "net1", Netns: "/n"}} {
 		if _, err := Parse([]byte(conf(`"cni.dev/valid-attachments":null`)), env); err != nil {
 			t.Errorf("%+v: %v", env, err)
 		}
 	}
-	for _, hostile := range []Env{{Command: "DEL", ContainerID: "../c", IfName: "net1"}, {Command: "DEL", ContainerID: "c", IfName: "../net1"}} {
+	for _, hostile := range []Env{{Command: "DEL", ContainerID: "../c", IfName: "net1"},
+		{Command: "DEL", ContainerID: "c", IfName: "../net1"}} {
 		wantError(t, good, hostile, CodeEnvironment)
 	}
 }
@@ -109,7 +112,8 @@ func TestSelector(t *testing.T) {
 		kind  SelectorKind
 		field string
 	}{
-		{`"runtimeConfig":{"deviceID":"0000:3b:00.2"},"deviceID":"0000:3b:00.3","pciBusID":"0000:3b:00.4"`, ByAddress, "runtimeConfig.deviceID"},
+		{`"runtimeConfig":{"deviceID":"0000:3b:00.2"},"deviceID":"0000:3b:00.3","pciBusID":"0000:3b:00.4"`,
+			ByAddress, "runtimeConfig.deviceID"},
 		{`"deviceID":"0000:3b:00.3","pciBusID":"0000:3b:00.4"`, ByAddress, "deviceID"},
 		{`"deviceID":"","pciBusID":"0000:3b:00.4"`, ByAddress, "pciBusID"},
 		{`"rdmaDevice":"mlx5_0","deviceID":"0000:3b:00.3"`, ByRDMADevice, "rdmaDevice"},
@@ -164,7 +168,8 @@ func TestPrecedence(t *testing.T) {
 	short := func(n string) string { return `"00000000000000` + n + `"` }
 	all := `"device":"d","guid":` + short("03") + `,"args":{"cni":{"guid":` + short("02") + `}}`
 	for extra, want := range map[string]device.GUID{
-		all + `,"runtimeConfig":{"infinibandGUID":` + short("01") + `}`: 1, all: 2, `"device":"d","guid":` + short("03"): 3,
+		all + `,"runtimeConfig":{"infinibandGUID":` + short("01") + `}`: 1, all: 2,
+		`"device":"d","guid":` + short("03"): 3,
 	} {
 		if got := parse(t, extra, envADD); got.VF.GUID == nil || *got.VF.GUID != want {
 			t.Errorf("%s: %v, want %v", extra, got.VF.GUID, want)
@@ -215,8 +220,12 @@ func TestRDMAPolicy(t *testing.T) {
 
 // TestLenient gives DEL and GC a configuration full of mistakes: what is good in it is kept.
 func TestLenient(t *testing.T) {
-	broken := `"mode":"devcie","deviceID":"nonsense","device":7,"mtu":"big","vlan":9999,"vlanQoS":3,"link_state":"up","trust":"on","typo":1,
-		"rdma":[],"routing":{"x":1,"sourceBased":true},"runtimeConfig":5,"args":"x","dns":3,"logFile":"rel","guid":"0","min_tx_rate":5,"max_tx_rate":1,
+	broken := `"mode":"devcie","deviceID":"nonsense","device":7,"mtu":"big","vlan":9999,"vlanQoS":3,` +
+		`"link_state":"up","trust":"on",` +
+		`"typo":1,
+		"rdma":[],"routing":{"x":1,"sourceBased":true},"runtimeConfig":5,"args":"x","dns":3,"logFile":"rel",` +
+		`"guid":"0",` +
+		`"min_tx_rate":5,"max_tx_rate":1,
 		"ipam":{"type":"whereabouts"},"cniVersion":7,"prevResult":3,"cni.dev/valid-attachments":[]`
 	for _, name := range []string{"DEL", "GC"} {
 		env := command(name)
@@ -256,7 +265,8 @@ func TestAttachments(t *testing.T) {
 			t.Errorf("%s: %v", list, c.ValidAttachments)
 		}
 	}
-	for _, list := range []string{`"mtu":1`, `"cni.dev/valid-attachments":{}`, `"cni.dev/valid-attachments":["c"]`, `"cni.dev/valid-attachments":[{"containerID":5,"ifname":"net1"}]`} {
+	for _, list := range []string{`"mtu":1`, `"cni.dev/valid-attachments":{}`, `"cni.dev/valid-attachments":["c"]`,
+		`"cni.dev/valid-attachments":[{"containerID":5,"ifname":"net1"}]`} {
 		wantError(t, conf(list), gc, CodeConfig, "cni.dev/valid-attachments", "containerID")
 	}
 	if c := parse(t, `"device":"d","cni.dev/valid-attachments":5`, envADD); c.ValidAttachments != nil {

@@ -121,7 +121,8 @@ func noSelector(m Mode) *Error {
 // choose reads the value of the selector that counts.
 func (p *parser) choose(kind SelectorKind, v value) {
 	allowed := map[SelectorKind]string{
-		ByAddress: wantAddress, ByName: wantName, ByHWAddr: wantHWAddr, ByKernelPath: wantKernel, ByRDMADevice: wantRDMA, ByGUID: wantGUID,
+		ByAddress: wantAddress, ByName: wantName, ByHWAddr: wantHWAddr, ByKernelPath: wantKernel,
+		ByRDMADevice: wantRDMA, ByGUID: wantGUID,
 	}[kind]
 	s, ok := p.text(v, allowed)
 	if !ok {

@@ -8,8 +8,9 @@ import (
 
 // VF holds the attributes of a virtual function. A nil pointer means: leave it as it is.
 type VF struct {
-	GUID      *device.GUID // node and port GUID: runtimeConfig.infinibandGUID, args.cni.guid, or "guid" beside another selector
-	LinkState string       // "auto", "enable", "disable"; empty: as it is
+	// GUID is the node and port GUID: runtimeConfig.infinibandGUID, args.cni.guid, or "guid" beside another selector.
+	GUID      *device.GUID
+	LinkState string // "auto", "enable", "disable"; empty: as it is
 	MAC       net.HardwareAddr
 	VLAN      *int   // 0 to 4094
 	VLANQoS   *int   // 0 to 7

@@ -1,7 +1,7 @@
 // Command bench measures the plugin on a lab kernel, beside the least that the kernel's work costs, beside
 // containernetworking/plugins and beside stand-ins for ib-sriov-cni and ipoib-cni, and prints ratios next to their
-// targets. A target that is missed does not fail the run: the machine's load decides too much. What runs in the guest is
-// in inguest.
+// targets. A target that is missed does not fail the run: the machine's load decides too much. What runs in the guest
+// is in inguest.
 package main
 
 import (

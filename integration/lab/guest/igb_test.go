@@ -65,7 +65,8 @@ func igbVFs(t testing.TB, n int, roce bool) []SRIOVFunction {
 	}
 	shell(
 		t,
-		`echo 1 >/proc/sys/net/ipv6/conf/env0/addr_gen_mode; ip link set env0 alias "storage VF" mtu 1400; ip link property add dev env0 altname enp2s0v0
+		`echo 1 >/proc/sys/net/ipv6/conf/env0/addr_gen_mode
+ip link set env0 alias "storage VF" mtu 1400; ip link property add dev env0 altname enp2s0v0
 ip link set env0 up; ip address add 10.40.0.1/24 dev env0; ip route add 10.41.0.0/16 via 10.40.0.254 dev env0 metric 9`,
 	)
 	for _, l := range []string{"enp", "env0"} { // without a carrier IPv6 has no routes yet

@@ -49,7 +49,8 @@ func (m *mover) give(t testing.TB, pod *Pod) map[string]any {
 		t.Fatal(err)
 	}
 	// With the carrier IPv6 gets its multicast route. A pod that is recorded before would have one too many afterwards.
-	Until(t, "the earlier plugin's interface is up", func() error { return pod.Do(func() error { return isUp("net1") }) })
+	Until(t, "the earlier plugin's interface is up",
+		func() error { return pod.Do(func() error { return isUp("net1") }) })
 	return map[string]any{"cniVersion": "1.1.0", "interfaces": []map[string]any{{"name": "net1", "sandbox": pod.Path}},
 		"ips": []map[string]any{{"address": "10.60.0.2/24", "interface": 0}}}
 }

@@ -63,7 +63,8 @@ func TestPeerIPAMDelFails(t *testing.T) {
 	a.path = plugins(
 		t,
 		map[string]string{
-			"odd": `[ $CNI_COMMAND = DEL ] && [ -e ` + broken + ` ] && { echo '{"code":11,"msg":"database away"}'; exit 1; }
+			"odd": `[ $CNI_COMMAND = DEL ] && [ -e ` + broken + ` ] &&
+{ echo '{"code":11,"msg":"database away"}'; exit 1; }
 echo '{"cniVersion":"1.1.0","ips":[{"address":"10.0.0.5/24"}]}'`,
 		},
 	)

@@ -40,7 +40,8 @@ func planned(t *testing.T, a *attachment) (steps, refusals []string) {
 		case isRefusal:
 			code, _, _ = strings.Cut(code, ":")
 			refusals = append(refusals, code)
-		case strings.HasPrefix(line, "# then "), strings.HasPrefix(line, "# tables "), strings.HasPrefix(line, "# warning"):
+		case strings.HasPrefix(line, "# then "), strings.HasPrefix(line, "# tables "),
+			strings.HasPrefix(line, "# warning"):
 		default:
 			steps = append(steps, line)
 		}
@@ -110,7 +111,8 @@ func TestCtlPlanIsCarriedOut(t *testing.T) {
 	Unchanged(t)
 	ips := static("10.0.0.1/24 via 10.0.0.254", "fd00::1/64")
 	for name, fields := range map[string]config{
-		"everything":       {"device": "ibs108", "rdmaName": "rail", "mtu": 2000, "routing": config{"sourceBased": true}, "ipam": ips},
+		"everything": {"device": "ibs108", "rdmaName": "rail", "mtu": 2000,
+			"routing": config{"sourceBased": true}, "ipam": ips},
 		"as it is":         {"device": "ibs108"},
 		"connected":        {"device": "ibs110", "ipam": ips},
 		"umcast":           {"device": "ibs112", "ipam": ips},
@@ -118,13 +120,16 @@ func TestCtlPlanIsCarriedOut(t *testing.T) {
 		"port down":        {"device": "ibs118", "allowDown": true},
 		"child":            {"mode": "ipoib", "master": "ibs108", "ipam": ips},
 		"child, connected": {"mode": "ipoib", "master": "ibs110", "ipam": ips},
-		"child, settings":  {"mode": "ipoib", "master": "ibs110", "ipoibMode": "datagram", "umcast": true, "mtu": 1500, "pkey": "0x8001"},
-		"child, rail":      {"mode": "ipoib", "master": "ibs112", "ipoibMode": "connected", "routing": config{"sourceBased": true}, "ipam": ips},
-		"plain":            {"device": "d1", "ipam": ips},
-		"plain, settings":  {"device": "d1", "mtu": 1400, "mac": "02:00:00:00:00:17", "routing": config{"sourceBased": true}, "ipam": ips},
-		"host-local":       {"device": "d1", "ipam": hostLocal("10.9.0.0/24")},
-		"IPv6 is off":      {"device": "ibs108", "ipam": static("fd00::1/64")},
-		"by RDMA device":   {"rdmaDevice": "mlx5_4"},
+		"child, settings": {"mode": "ipoib", "master": "ibs110", "ipoibMode": "datagram", "umcast": true,
+			"mtu": 1500, "pkey": "0x8001"},
+		"child, rail": {"mode": "ipoib", "master": "ibs112", "ipoibMode": "connected",
+			"routing": config{"sourceBased": true}, "ipam": ips},
+		"plain": {"device": "d1", "ipam": ips},
+		"plain, settings": {"device": "d1", "mtu": 1400, "mac": "02:00:00:00:00:17",
+			"routing": config{"sourceBased": true}, "ipam": ips},
+		"host-local":     {"device": "d1", "ipam": hostLocal("10.9.0.0/24")},
+		"IPv6 is off":    {"device": "ibs108", "ipam": static("fd00::1/64")},
+		"by RDMA device": {"rdmaDevice": "mlx5_4"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := NewPod(t, "pod")

@@ -31,8 +31,10 @@ func loseable(t *testing.T, name string, i int) {
 	shell(
 		t,
 		fmt.Sprintf(
-			`ip link set %[1]s mtu 1400 txqueuelen 77 alias 'card %[2]d' up; ip link property add dev %[1]s altname card%[2]d
-ip address replace 10.7%[2]d.0.1/24 dev %[1]s; ip -6 address replace fd7%[2]d::1/64 dev %[1]s nodad; ip route replace 10.9%[2]d.0.0/16 via 10.7%[2]d.0.2 metric 5
+			`ip link set %[1]s mtu 1400 txqueuelen 77 alias 'card %[2]d' up
+ip link property add dev %[1]s altname card%[2]d
+ip address replace 10.7%[2]d.0.1/24 dev %[1]s; ip -6 address replace fd7%[2]d::1/64 dev %[1]s nodad
+ip route replace 10.9%[2]d.0.0/16 via 10.7%[2]d.0.2 metric 5
 echo 1 >/proc/sys/net/ipv4/conf/%[1]s/arp_ignore`,
 			name,
 			i,

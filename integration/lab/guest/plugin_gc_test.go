@@ -91,7 +91,8 @@ func TestPluginGCReportsAll(t *testing.T) {
 	path := plugins(
 		t,
 		map[string]string{
-			"odd": `[ -e ` + broken + ` ] && [ $CNI_CONTAINERID != stale1 ] && [ $CNI_COMMAND = DEL ] && { echo "{\"code\":11,\"msg\":\"no luck with $CNI_CONTAINERID\"}"; exit 1; }
+			"odd": `[ -e ` + broken + ` ] && [ $CNI_CONTAINERID != stale1 ] && [ $CNI_COMMAND = DEL ] &&
+{ echo "{\"code\":11,\"msg\":\"no luck with $CNI_CONTAINERID\"}"; exit 1; }
 [ $CNI_COMMAND = VERSION ] && echo '{"cniVersion":"1.0.0","supportedVersions":["1.0.0"]}'
 [ $CNI_COMMAND = ADD ] && echo '{"cniVersion":"1.0.0","ips":[{"address":"10.0.0.5/24"}]}'
 exit 0`,

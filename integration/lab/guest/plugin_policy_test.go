@@ -16,8 +16,10 @@ func TestPluginPolicyRefuses(t *testing.T) {
 	Modprobe(t, "vrf")
 	shell(
 		t,
-		`ip link add br9 type bridge; ip link add d1 type dummy; ip link set d1 master br9; ip link add d2 type dummy; ip link set d2 up
-ip address add fd99::1/64 dev d2 nodad; ip -6 route add default via fd99::2 dev d2; ip link add vrf9 type vrf table 9; ip link add d3 type dummy; ip link set d3 master vrf9`,
+		`ip link add br9 type bridge; ip link add d1 type dummy; ip link set d1 master br9
+ip link add d2 type dummy; ip link set d2 up
+ip address add fd99::1/64 dev d2 nodad; ip -6 route add default via fd99::2 dev d2
+ip link add vrf9 type vrf table 9; ip link add d3 type dummy; ip link set d3 master vrf9`,
 	)
 	t.Cleanup(func() { shell(t, "for i in d1 d2 d3 br9 vrf9; do ip link del $i; done") })
 	Unchanged(t)

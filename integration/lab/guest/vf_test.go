@@ -241,11 +241,13 @@ func TestVFUserspace(t *testing.T) {
 	dev := "/sys/bus/pci/devices/" + vfs[1].PCI
 	shell(
 		t,
-		"echo vfio-pci >"+dev+"/driver_override; echo "+vfs[1].PCI+" >"+dev+"/driver/unbind; echo "+vfs[1].PCI+" >/sys/bus/pci/drivers/vfio-pci/bind",
+		"echo vfio-pci >"+dev+"/driver_override; echo "+vfs[1].PCI+" >"+dev+"/driver/unbind; "+
+			"echo "+vfs[1].PCI+" >/sys/bus/pci/drivers/vfio-pci/bind",
 	)
 	defer shell(
 		t,
-		"echo >"+dev+"/driver_override; echo "+vfs[1].PCI+" >/sys/bus/pci/drivers/vfio-pci/unbind; echo "+vfs[1].PCI+" >/sys/bus/pci/drivers/fakeib/bind",
+		"echo >"+dev+"/driver_override; echo "+vfs[1].PCI+" >/sys/bus/pci/drivers/vfio-pci/unbind; "+
+			"echo "+vfs[1].PCI+" >/sys/bus/pci/drivers/fakeib/bind",
 	)
 	before := Snapshot(t)
 	pod := NewPod(t, "pod")

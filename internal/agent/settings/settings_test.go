@@ -136,8 +136,8 @@ func TestSubnetPrefix(t *testing.T) {
 func TestMatchesNothing(t *testing.T) {
 	for match, want := range map[string]string{
 		"{subnetPrefix: fe80::1}": `subnet prefix "fe80::1": that is a GID: its subnet prefix is fe80::`,
-		"{subnetPrefix: fe80}":    `subnet prefix "fe80": want the upper 8 bytes of GID 0, as in fe80::`,
-		`{subnetPrefix: "::"}`:    "no subnet has it; the default of subnet managers is fe80::",
+		"{subnetPrefix: fe80}":    `subnet prefix "fe80": want the upper 8 bytes of GID 0, such as fe80:: by default`,
+		`{subnetPrefix: "::"}`:    "no subnet has it; fe80:: is the default of subnet managers",
 		"{linkLayer: Ethernet, subnetPrefix: fe80::}": "match.subnetPrefix fe80::: Ethernet ports " +
 			"have none; remove it, or write linkLayer: InfiniBand",
 		"{rateGb: 201}":           "match.rateGb 201: no link has this rate; the nearest one is 200",

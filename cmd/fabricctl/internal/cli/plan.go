@@ -76,7 +76,8 @@ func (a *app) confs(name string) ([][]byte, error) {
 		Plugins    []map[string]json.RawMessage `json:"plugins"`
 		PrevResult json.RawMessage              `json:"prevResult"`
 	}
-	if json.Unmarshal(b, &list) != nil || list.Plugins == nil { // no list: the plan says what is wrong
+	isList := json.Unmarshal(b, &list) == nil && list.Plugins != nil
+	if !isList { // the plan says what is wrong
 		return [][]byte{b}, nil
 	}
 	var out [][]byte
