@@ -5,9 +5,11 @@ package guest
 import (
 	"fmt"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // mover does what host-device does to a netdev: it is the plugin before ours in a chain.
@@ -55,13 +57,27 @@ func (m *mover) give(t testing.TB, pod *Pod) map[string]any {
 		"ips": []map[string]any{{"address": "10.60.0.2/24", "interface": 0}}}
 }
 
-// isUp says that an IPoIB netdev has its carrier, and that IPv6 knows it. Others are not waited for.
+// isUp says that IPv6 has seen the carrier of a netdev: with it comes the multicast route. The operational state does not
+// show that: it is set some time after the carrier has changed, and may be that of the time before the move.
 func isUp(name string) error {
 	l, err := netlink.LinkByName(name)
-	if err == nil && l.Type() == "ipoib" && l.Attrs().OperState != netlink.OperUp {
-		err = fmt.Errorf("%s is %s", name, l.Attrs().OperState)
+	if err != nil {
+		return err
 	}
-	return err
+	routes, err := dump(func() ([]netlink.Route, error) {
+		local := &netlink.Route{Table: unix.RT_TABLE_LOCAL}
+		return netlink.RouteListFiltered(netlink.FAMILY_V6, local, netlink.RT_FILTER_TABLE)
+	})
+	if err != nil {
+		return err
+	}
+	multicast := func(r netlink.Route) bool {
+		return r.LinkIndex == l.Attrs().Index && r.Dst != nil && r.Dst.String() == "ff00::/8"
+	}
+	if !slices.ContainsFunc(routes, multicast) {
+		return fmt.Errorf("%s has no multicast route", name)
+	}
+	return nil
 }
 
 // settleIn configures a netdev in the calling thread's network namespace. It has no link-local address, which would

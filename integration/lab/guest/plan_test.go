@@ -167,7 +167,7 @@ func TestSharedChildWithIndexOfItsParent(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		pod := NewPod(t, fmt.Sprintf("pod-%t", lost))
 		for i := 2; i < index; i++ { // one after the other is used up
-			pod.sh(t, "ip link add d type dummy; ip link del d")
+			pod.sh(t, "ip link add name spare type dummy; ip link del spare")
 		}
 		a := interfaceOf(pod, "net1", network(config{"mode": "ipoib", "master": "ib0"}))
 		a.add(t)
