@@ -57,8 +57,8 @@ func (m *mover) give(t testing.TB, pod *Pod) map[string]any {
 		"ips": []map[string]any{{"address": "10.60.0.2/24", "interface": 0}}}
 }
 
-// isUp says that IPv6 has seen the carrier of a netdev: with it comes the multicast route. The operational state does not
-// show that: it is set some time after the carrier has changed, and may be that of the time before the move.
+// isUp says that IPv6 has seen the carrier of a netdev: with it comes the multicast route. The operational state does
+// not show that: it is set some time after the carrier has changed, and may be that of the time before the move.
 func isUp(name string) error {
 	l, err := netlink.LinkByName(name)
 	if err != nil {
