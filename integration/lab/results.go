@@ -19,6 +19,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/fabric-cni/fabric-cni/internal/atomicfile"
 )
 
 // The bounds of the cache of results. A pass that is older runs again.
@@ -83,22 +85,9 @@ func (c *resultCache) store(key string, p pass) error {
 	return replaceFile(filepath.Join(c.dir, key), data)
 }
 
-// replaceFile writes a file as a whole: a reader finds the old content or the new one.
+// replaceFile writes a file of the cache as a whole. Several runs on a machine may write the same one.
 func replaceFile(path string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-")
-	if err != nil {
-		return fmt.Errorf("create file: %w", err)
-	}
-	_, err = f.Write(data)
-	err = errors.Join(err, f.Chmod(0o644), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return nil
+	return atomicfile.File{Path: path, Mode: 0o644, Temp: ".new-*"}.Write(data)
 }
 
 // removeOldest removes entries of dir that were written longer than age ago, and the oldest beyond count.

@@ -1,11 +1,9 @@
 package attach
 
 import (
-	"flag"
 	"fmt"
 	"maps"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,10 +11,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/fabric-cni/fabric-cni/internal/testkit/golden"
 	"github.com/fabric-cni/fabric-cni/pkg/plan"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 // shown is a decision as text: what is against it, what is unusual, what is reclaimed, and what would be done.
 func shown(d *Decision) string {
@@ -53,18 +50,7 @@ func TestDecide(t *testing.T) {
 			edit(f)
 			got := shown(Decide(f))
 			file := filepath.Join("testdata", strings.ReplaceAll(name, " ", "-")+".golden")
-			if *update {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("-want +got (go test -update writes it):\n%s", diff)
-			}
+			golden.Check(t, file, got)
 		})
 	}
 }

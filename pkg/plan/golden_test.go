@@ -1,10 +1,8 @@
 package plan
 
 import (
-	"flag"
 	"maps"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"reflect"
 	"testing"
@@ -12,11 +10,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/fabric-cni/fabric-cni/internal/testkit/golden"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 // plans are all the plans of testdata: name of the file to steps.
 func plans() map[string][]Step {
@@ -204,18 +201,7 @@ func TestGolden(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join("testdata", name+".golden")
 			got := Print(steps)
-			if *update {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("-want +got (go test -update writes it):\n%s", diff)
-			}
+			golden.Check(t, file, got)
 		})
 	}
 }

@@ -2,23 +2,19 @@ package generate
 
 import (
 	"encoding/json"
-	"flag"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/node"
+	"github.com/fabric-cni/fabric-cni/internal/testkit/golden"
 	"github.com/fabric-cni/fabric-cni/internal/testkit/machines"
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 func open(t *testing.T, names ...string) (out []*node.Node) {
 	t.Helper()
@@ -100,18 +96,7 @@ func check(t *testing.T, kind, name string, nodes []string, o Options) {
 		}
 	}
 	file := filepath.Join("testdata", kind+"-"+name+".golden")
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(string(want), got); d != "" {
-		t.Errorf("%s %s (-want +got):\n%s", kind, name, d)
-	}
+	golden.Check(t, file, got)
 }
 
 // The plugin takes every network that is generated, with the device that Multus adds.
