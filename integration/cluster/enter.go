@@ -8,6 +8,9 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fabric-cni/fabric-cni/internal/policy"
+	"github.com/fabric-cni/fabric-cni/internal/testkit/sandbox"
 )
 
 // nodeIP is the node's address on its own bridge.
@@ -22,10 +25,14 @@ func enter(run, cache string) error {
 		return fmt.Errorf("set host name: %w", err)
 	}
 	for _, dir := range []string{"/etc/cni/net.d/multus.d", "/etc/cni/net.d/whereabouts.d", "/etc/cni/multus/net.d",
-		"/opt/cni/bin", "/var/lib/cni", run + "/log", run + "/conf", run + "/pki"} {
+		"/etc/cni/fabric.d", "/opt/cni/bin", "/var/lib/cni", run + "/log", run + "/conf", run + "/pki"} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err
 		}
+	}
+	// rails of the tests are veths: the machine has no other hardware
+	if err := os.WriteFile(policy.DefaultPath, []byte(sandbox.AllowVirtual), 0o644); err != nil {
+		return err
 	}
 	script := strings.Join([]string{
 		"cp -a " + cache + "/cnibin/. /opt/cni/bin/",

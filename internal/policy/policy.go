@@ -28,10 +28,32 @@ type Policy struct {
 	AllowDefaultRoute []string `json:"allowDefaultRoute"` // may be moved although they carry the default route
 	AllowNodeAddress  []string `json:"allowNodeAddress"`  // ... although they carry the node's address
 	AllowEnslaved     []string `json:"allowEnslaved"`     // ... although they are part of a bond, bridge or VRF
+	AllowVirtual      Patterns `json:"allowVirtual"`      // ... although no hardware is behind them
 	// NodeAddresses are addresses the node is known by, beside that of the default route
 	NodeAddresses []netip.Addr `json:"nodeAddresses"`
 	// LogDirs are where a configuration may have its log file; default /var/log, /run, /tmp
 	LogDirs []string `json:"logDirs"`
+}
+
+// Patterns are a list of patterns. In JSON true is all devices, false is none.
+type Patterns []string
+
+// UnmarshalJSON reads true, false or a list.
+func (p *Patterns) UnmarshalJSON(b []byte) error {
+	switch string(b) {
+	case "true":
+		*p = Patterns{"*"} // each interface has a name that it matches: names have no slash
+		return nil
+	case "false":
+		*p = nil
+		return nil
+	}
+	var list []string
+	if err := json.Unmarshal(b, &list); err != nil {
+		return fmt.Errorf("want true or a list of patterns: %w", err)
+	}
+	*p = list
+	return nil
 }
 
 // Load reads the policy. No file is an empty policy; a file that can't be read or understood is an error: what the
@@ -60,7 +82,8 @@ func parse(file string, b []byte) (*Policy, error) {
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("node policy %s: want one object, and nothing after it", file)
 	}
-	for _, list := range [][]string{p.Devices, p.AllowDefaultRoute, p.AllowNodeAddress, p.AllowEnslaved} {
+	for _, list := range [][]string{p.Devices, p.AllowDefaultRoute, p.AllowNodeAddress, p.AllowEnslaved,
+		p.AllowVirtual} {
 		for _, pat := range list {
 			if _, err := path.Match(pat, ""); err != nil {
 				return nil, fmt.Errorf("node policy %s: pattern %q: %w", file, pat, err)

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -140,6 +141,9 @@ func TestParseFailsClosed(t *testing.T) {
 		"bad address":       `{"nodeAddresses":["10.1.0"]}`,
 		"list":              `[]`,
 		"cut off":           `{"devices":["ens1f0"]`,
+		"virtual, a name":   `{"allowVirtual":"v0"}`,
+		"virtual, a number": `{"allowVirtual":1}`,
+		"virtual, pattern":  `{"allowVirtual":["[v"]}`,
 		"more after it":     `{"devices":["ens1f0"]}{"devices":[]}`,
 		"brace too many":    `{"devices":["ens1f0"]}}`,
 	} {
@@ -191,6 +195,19 @@ func TestLogFile(t *testing.T) {
 		err := (&Policy{LogDirs: tt.dirs}).LogFile(tt.file)
 		if (err == nil) != tt.ok || err != nil && !errors.Is(err, ErrRefused) {
 			t.Errorf("%s with %v: %v", tt.file, tt.dirs, err)
+		}
+	}
+}
+
+// "allowVirtual" is true for all, or a list.
+func TestPatterns(t *testing.T) {
+	for in, want := range map[string][]string{
+		`{}`: nil, `{"allowVirtual":false}`: nil, `{"allowVirtual":null}`: nil, `{"allowVirtual":[]}`: {},
+		`{"allowVirtual":true}`: {"*"}, `{"allowVirtual":["v0","dum*"]}`: {"v0", "dum*"},
+	} {
+		p, err := parse("policy.json", []byte(in))
+		if err != nil || !slices.Equal(p.AllowVirtual, want) {
+			t.Errorf("%s: %v, %v", in, p, err)
 		}
 	}
 }

@@ -68,7 +68,7 @@ var refusedAdds = map[string]struct {
 		want: "bond, bridge or VRF",
 	},
 	"not listed":       {policy: `{"devices":["ens*"]}`, code: 104, want: "not among"},
-	"node's address":   {policy: `{"nodeAddresses":["10.1.0.1"]}`, code: 104, want: "10.1.0.1"},
+	"node's address":   {policy: `{"allowVirtual":true,"nodeAddresses":["10.1.0.1"]}`, code: 104, want: "10.1.0.1"},
 	"bad policy":       {policy: `{"devices":`, code: 104, want: "policy.json"},
 	"loopback":         {edit: conf1(`"device":"lo"`), code: 104, want: "loopback"},
 	"RDMA wanted":      {edit: conf1(`"device":"v0","rdma":"exclusive"`), code: 100, want: "no RDMA device"},
@@ -156,7 +156,7 @@ func conf1(fields string) func(*call) {
 func TestPolicyAllows(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, "addr add 10.1.0.1/24 dev v0", "route add default via 10.1.0.9")
-	n.policy(t, `{"devices":["v0"],"allowDefaultRoute":["v*"]}`)
+	n.policy(t, `{"devices":["v0"],"allowDefaultRoute":["v*"],"allowVirtual":["v0"]}`)
 	n.must(t, n.call("ADD", conf()))
 	n.must(t, n.call("DEL", conf()))
 	n.same(t, "after DEL")

@@ -65,6 +65,7 @@ func newNode(t *testing.T, setup ...string) *node {
 	if err := os.MkdirAll("/run/fabric-cni", 0o700); err != nil {
 		t.Fatal(err)
 	}
+	n.policy(t, sandbox.AllowVirtual)
 	n.host.Veth(t, "v0", n.far, "v1")
 	for _, c := range setup {
 		n.host.IP(t, strings.Fields(c)...)
@@ -180,6 +181,7 @@ func (n *node) files(t *testing.T) []string {
 	return out
 }
 
+// policy writes the node's policy. One that is to allow v0 says so: it is a veth.
 func (n *node) policy(t *testing.T, content string) {
 	t.Helper()
 	dir := filepath.Join(n.etc, "fabric.d")

@@ -109,6 +109,7 @@ func TestCtlPlanIsCarriedOut(t *testing.T) {
 	shell(t, "ip link add d1 type dummy; ip link set d1 mtu 3000 up")
 	t.Cleanup(func() { shell(t, "ip link del d1") })
 	Unchanged(t)
+	allowVirtual(t)
 	ips := static("10.0.0.1/24 via 10.0.0.254", "fd00::1/64")
 	for name, fields := range map[string]config{
 		"everything": {"device": "ibs108", "rdmaName": "rail", "mtu": 2000,

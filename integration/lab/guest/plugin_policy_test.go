@@ -88,7 +88,7 @@ func TestPluginPolicyAllows(t *testing.T) {
 		"list by altname":      {"ibs108", `{"devices": ["rail?"]}`},
 		"list by address":      {"ibs108", `{"devices": ["platform/fakeib.0"]}`},
 		"list by RDMA device":  {"ibs108", `{"devices": ["mlx5_[0-3]"]}`},
-		"default route":        {"d1", `{"allowDefaultRoute": ["d1"]}`},
+		"default route":        {"d1", `{"allowDefaultRoute": ["d1"], "allowVirtual": ["d1"]}`},
 		"node address":         {"ibs108", `{"nodeAddresses": ["10.8.0.1"], "allowNodeAddress": ["rail0"]}`},
 		"route of other table": {"ibs108", `{}`},
 	} {

@@ -43,6 +43,7 @@ func TestPluginRDMAOfPlainNetdev(t *testing.T) {
 	)
 	t.Cleanup(func() { shell(t, "ip link del d1") })
 	Unchanged(t)
+	allowVirtual(t)
 	pod := NewPod(t, "pod")
 	for _, rdma := range []string{"auto", "none"} {
 		a := interfaceOf(pod, "net1", network(config{"device": "d1", "rdma": rdma, "ipam": static("10.0.0.5/24")}))

@@ -20,6 +20,12 @@ func policyFile(t *testing.T, text string) {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 }
 
+// allowVirtual is the policy of tests that give a dummy or a veth to the plugin.
+func allowVirtual(t *testing.T) {
+	t.Helper()
+	policyFile(t, `{"allowVirtual": true}`)
+}
+
 // readiness is STATUS of a network.
 func readiness(t *testing.T, fields config, path string) Outcome {
 	t.Helper()

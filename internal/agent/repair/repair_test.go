@@ -56,6 +56,9 @@ func newNode(t *testing.T) *node {
 	n := &node{t: t, store: journal.Store{Dir: journal.DefaultDir}, now: time.Now()}
 	t.Cleanup(func() { os.RemoveAll(journal.DefaultDir) })
 	n.restart()
+	if err := sandbox.SetPolicy(sandbox.AllowVirtual); err != nil {
+		t.Fatal(err)
+	}
 	sandbox.Run(t, "ip", "link", "add", "rail0", "address", mac, "type", "veth", "peer", "name", "rail0peer")
 	t.Cleanup(func() { _ = exec.Command("ip", "link", "delete", "rail0peer").Run() })
 	sandbox.Run(t, "ip", "addr", "add", "192.0.2.1/24", "dev", "rail0")

@@ -42,6 +42,9 @@ func TestMain(m *testing.M) {
 
 // The scripts are the manual's examples too: each begins with what it shows.
 func TestScripts(t *testing.T) {
+	if err := sandbox.SetPolicy(sandbox.AllowVirtual); err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:                "testdata",
 		UpdateScripts:      *update,
