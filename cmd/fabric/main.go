@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fabric-cni/fabric-cni/internal/ipam"
 	"github.com/fabric-cni/fabric-cni/plugins/fabric"
 )
 
@@ -18,7 +19,8 @@ func main() {
 	// Nor do huge pages pay: each is cleared as a whole for the little that is used of it. The IPAM plugin inherits
 	// this.
 	_ = unix.Prctl(unix.PR_SET_THP_DISABLE, 1, 0, 0, 0)
-	os.Exit(
-		fabric.Plugin{Version: version, Command: os.Getenv("CNI_COMMAND"), Stdout: os.Stdout, Stderr: os.Stderr}.Main(),
-	)
+	os.Exit(fabric.Plugin{
+		Version: version, Command: os.Getenv("CNI_COMMAND"), Nested: os.Getenv(ipam.DepthVariable) != "",
+		Stdout: os.Stdout, Stderr: os.Stderr,
+	}.Main())
 }

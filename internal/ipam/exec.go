@@ -73,6 +73,7 @@ func (d Delegate) run(ctx context.Context, path string, env netconf.Env, conf []
 		Command: env.Command, ContainerID: env.ContainerID, NetNS: env.Netns, IfName: env.IfName,
 		PluginArgsStr: env.Args, Path: env.Path,
 	}).AsEnv()
+	cmd.Env = append(cmd.Env, DepthVariable+"=1")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(conf), stdout, stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = endTimeout

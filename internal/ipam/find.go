@@ -7,6 +7,20 @@ import (
 	"strings"
 )
 
+// DepthVariable marks the environment of an IPAM plugin. Whoever finds it in its own was started by one, directly or
+// through other programs: a main plugin that is called so is in a loop, which would go on until the node has no process
+// to give. A copy of the plugin under another name, or a script that calls it, can only be told by this.
+const DepthVariable = "FABRIC_CNI_DEPTH"
+
+// errSelf is matched by the error for an IPAM plugin whose file is the running executable.
+var errSelf = fmt.Errorf("%w: it would start itself", ErrNotStarted)
+
+// isSelf tells the running executable by device and inode: under any name, through links of both kinds.
+func isSelf(fi os.FileInfo) bool {
+	self, err := os.Stat("/proc/self/exe")
+	return err == nil && os.SameFile(fi, self)
+}
+
 // find looks for the plugin in the directories of path (CNI_PATH), first match wins. Empty elements are skipped: they
 // would mean the working directory, or $PATH.
 func find(typ, path string) (string, error) {
@@ -30,6 +44,8 @@ func find(typ, path string) (string, error) {
 			}
 		case !fi.Mode().IsRegular() || fi.Mode()&0o111 == 0:
 			unusable = append(unusable, fmt.Sprintf("%s is no executable file (%s)", file, fi.Mode()))
+		case isSelf(fi):
+			return "", fmt.Errorf("%w: %q: %s is this plugin; let ipam.type name an IPAM plugin", errSelf, typ, file)
 		default:
 			return file, nil
 		}

@@ -109,6 +109,8 @@ var badValues = []struct{ extra, field, value, allowed string }{
 	{`"device":"d","vfioPciMode":0`, "vfioPciMode", "0", "true or false"},
 	{`"device":"d","ipam":[]`, "ipam", "[]", "an object"},
 	{`"device":"d","ipam":{"type":"../sh"}`, "ipam.type", `"../sh"`, "without a path"},
+	{`"device":"d","ipam":{"type":"fabric"}`, "ipam.type", `"fabric"`, "start itself"},
+	{`"device":"d","ipam":{"type":"host-device"}`, "ipam.type", `"host-device"`, "start itself"},
 	{`"device":"d","ipam":{"type":5}`, "ipam.type", "5", "name of a plugin"},
 	{`"device":"d","dns":{"nameservers":"1.1.1.1"}`, "dns.nameservers", "1.1.1.1", "list of strings"},
 	{`"device":"d","dns":{"search":[1]}`, "dns.search", "[1]", "list of strings"},

@@ -2,6 +2,7 @@ package netconf
 
 import (
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -104,7 +105,19 @@ func (p *parser) names() {
 		p.fail(&Error{Code: CodeConfig, Field: "type", Allowed: plugin})
 	}
 	// The IPAM plugin judges the rest of its configuration.
-	p.cfg.IPAM.Type, _ = p.textWhere(p.find(p.object(p.get("ipam")), "type"), plugin, isID)
+	delegate := p.find(p.object(p.get("ipam")), "type")
+	p.cfg.IPAM.Type, _ = p.textWhere(delegate, plugin, isID)
+	if t := p.cfg.IPAM.Type; t != "" && (t == p.cfg.Type || slices.Contains(mainPlugins, t)) {
+		p.fail(notAllowed(delegate, "an IPAM plugin, which this is not: it would start itself without end"))
+		p.cfg.IPAM.Type = "" // nor does DEL start it
+	}
+}
+
+// mainPlugins start the plugin that "ipam" names, with the configuration that they were given: named there, this plugin
+// and those of containernetworking/plugins and of its relatives start themselves until the node has no process left.
+var mainPlugins = []string{
+	"fabric", "bridge", "dummy", "host-device", "ipvlan", "macvlan", "ptp", "tap", "vlan",
+	"ib-sriov", "ib-sriov-cni", "ipoib", "multus", "multus-shim", "ovs", "sriov",
 }
 
 // plainFields reads the fields that depend on no other.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/skel"
@@ -15,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fabric-cni/fabric-cni/internal/calls"
+	"github.com/fabric-cni/fabric-cni/internal/ipam"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/policy"
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
@@ -26,6 +28,7 @@ type Plugin struct {
 	Policy   string // policy.DefaultPath
 	Version  string
 	Command  string // CNI_COMMAND
+	Nested   bool   // ipam.DepthVariable is in the environment: started by its own IPAM plugin
 	Stdout   io.Writer
 	Stderr   io.Writer
 }
@@ -121,6 +124,9 @@ func (p Plugin) verb(handle func(*call) error) func(*skel.CmdArgs) error {
 		for _, f := range cfg.Ignored {
 			c.log.Info("configuration field has no meaning here and is ignored", "field", f)
 		}
+		if p.Nested {
+			return c.nested()
+		}
 		if err := handle(c); err != nil {
 			e := typed(c.doing, err)
 			if c.cfg.LogFile != "" { // the runtime has it from stdout already
@@ -130,6 +136,19 @@ func (p Plugin) verb(handle func(*call) error) func(*skel.CmdArgs) error {
 		}
 		return nil
 	}
+}
+
+// nested answers a call that comes from an IPAM plugin of this plugin: a loop, which ends here. As such an ADD never
+// succeeds, there is nothing to take back.
+func (c *call) nested() error {
+	if c.Command == "DEL" || c.Command == "GC" {
+		return nil
+	}
+	return typed("run inside of its own IPAM plugin", &netconf.Error{
+		Code: netconf.CodeConfig, Field: "ipam.type", Value: strconv.Quote(c.cfg.IPAM.Type),
+		Problem: "leads back to this plugin (" + ipam.DepthVariable + " is set)",
+		Hint:    "name an IPAM plugin that calls no other plugin",
+	})
 }
 
 // print writes a result without mixing it with anything else.
