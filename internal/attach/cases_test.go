@@ -148,6 +148,15 @@ var decisions = map[string]func(*Facts){
 	"device with children of a pod": func(f *Facts) { f.Children = []Child{{Owner: live()}} },
 	"device with dead children":     func(f *Facts) { f.Children = []Child{{Owner: dead()}} },
 	"device with siblings":          func(f *Facts) { f.Siblings = []string{"ib1"} },
+	"device with uppers of the host": func(f *Facts) {
+		f.Device.Netdev.Master = 9
+		f.Policy.AllowEnslaved = []string{"*"}
+		f.Uppers = []device.Upper{
+			{Netdev: device.Netdev{Index: 9, Name: "bond0", Kind: "bond"}, On: 4},
+			{Netdev: device.Netdev{Index: 10, Name: "eth0.7", Kind: "vlan"}, On: 4},
+			{Netdev: device.Netdev{Index: 11, Name: "bond0.7", Kind: "vlan"}, On: 9},
+		}
+	},
 	"device everything wrong": func(f *Facts) {
 		f.NameTaken, f.Owner, f.Siblings, f.Children = "net1", live(), []string{"ib1"}, []Child{{Netdev: "ib9"}}
 		f.Policy.Devices, f.Config.RDMA = []string{"ens*"}, netconf.RDMAShared

@@ -203,6 +203,7 @@ func (d *decider) device() {
 		d.refuse(JudgePort(d.Config, dev.HCA, dev.Netdev))
 	}
 	d.childless()
+	d.bare()
 	if d.decision.MoveRDMA && len(d.Siblings) > 0 {
 		d.refuse(&Refusal{
 			Reason: InUse,

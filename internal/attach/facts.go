@@ -39,13 +39,14 @@ type Facts struct {
 	Holder     *Owner // attachment that has the missing device; nil: the journal knows of none
 
 	// What is known of Device.
-	Owner      *Owner        // attachment that the device belongs to, nil: free
-	VF         *device.VF    // nil: no virtual function
-	GUIDHolder string        // who has the GUID that the configuration asks for; empty: nobody
-	VFOwners   []VFOwner     // attachments that have VFs of this PF
-	Children   []Child       // IPoIB children of its netdev
-	Siblings   []string      // other netdevs that its RDMA device carries
-	PKeys      []device.PKey // partitions of the port, if PKeysKnown
+	Owner      *Owner         // attachment that the device belongs to, nil: free
+	VF         *device.VF     // nil: no virtual function
+	GUIDHolder string         // who has the GUID that the configuration asks for; empty: nobody
+	VFOwners   []VFOwner      // attachments that have VFs of this PF
+	Children   []Child        // IPoIB children of its netdev
+	Siblings   []string       // other netdevs that its RDMA device carries
+	Uppers     []device.Upper // what of the host sits on its netdev, however far up; mode device only
+	PKeys      []device.PKey  // partitions of the port, if PKeysKnown
 	PKeysKnown bool
 }
 
