@@ -138,7 +138,10 @@ var decisions = map[string]func(*Facts){
 	"device earlier unreadable": func(f *Facts) {
 		f.Earlier = &Owner{Self: true, ContainerID: "c", Unreadable: errors.New("bad")}
 	},
-	"device forbidden":         func(f *Facts) { f.Policy.Devices = []string{"ens*"} },
+	"device forbidden": func(f *Facts) { f.Policy.Devices = []string{"ens*"} },
+	"device virtual": func(f *Facts) {
+		f.Device = &Device{Claim: "netdev/cali1", Netdev: &device.Netdev{Index: 9, Name: "cali1", Kind: "veth"}}
+	},
 	"device policy unreadable": func(f *Facts) { f.Policy, f.PolicyErr = nil, errors.New("policy.json: bad") },
 	"device port down":         func(f *Facts) { f.Device.HCA.Ports[0].State = device.PortInit },
 	"device port down allowed": func(f *Facts) {

@@ -132,7 +132,21 @@ func (p *Policy) Move(d Device) error {
 			return fmt.Errorf("%w: %s carries the node's address %s", ErrRefused, n.Name, a.Prefix.Addr())
 		}
 	}
-	return nil
+	return p.hardware(d)
+}
+
+// hardware refuses an interface that no hardware is behind: it may be the host end of another pod's veth, or a tunnel
+// of the cluster network, and nothing tells these from what the owner means to give.
+func (p *Policy) hardware(d Device) error {
+	if !d.Address.IsZero() || match(p.AllowVirtual, d) {
+		return nil
+	}
+	kind := ""
+	if d.Netdev.Kind != "" {
+		kind = " (" + d.Netdev.Kind + ")"
+	}
+	return fmt.Errorf("%w: %s is a virtual interface%s: it has no bus address, and \"allowVirtual\" does not have it",
+		ErrRefused, d.Netdev.Name, kind)
 }
 
 func isDefault(r device.Route) bool {

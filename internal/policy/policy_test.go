@@ -26,6 +26,10 @@ func netdev(edit func(*device.Netdev)) Device {
 	return Device{Address: n.Address, PCI: "0000:3b:00.0", Netdev: n, HCA: &device.HCA{Name: "mlx5_0"}}
 }
 
+func virtual(name, kind string) Device {
+	return Device{Netdev: &device.Netdev{Index: 5, Name: name, Kind: kind}}
+}
+
 func route(dst string, table uint32) func(*device.Netdev) {
 	return func(n *device.Netdev) { n.Routes = []device.Route{{Dst: netip.MustParsePrefix(dst), Table: table}} }
 }
@@ -41,11 +45,7 @@ func TestMove(t *testing.T) {
 		route("0.0.0.0/0", 254)(n)
 		n.Routes[0].Multipath = true
 	}
-	tests := map[string]struct {
-		policy string
-		dev    Device
-		refuse string // part of the reason; empty: allowed
-	}{
+	tests := map[string]moveTest{
 		"no policy":               {`{}`, netdev(nil), ""},
 		"default route":           {`{}`, netdev(route("0.0.0.0/0", 254)), "default route (default)"},
 		"IPv6 default route":      {`{}`, netdev(route("::/0", 254)), "default route"},
@@ -99,6 +99,17 @@ func TestMove(t *testing.T) {
 			"pci/x is not among",
 		},
 	}
+	moves(t, tests)
+}
+
+type moveTest struct {
+	policy string
+	dev    Device
+	refuse string // part of the reason; empty: allowed
+}
+
+func moves(t *testing.T, tests map[string]moveTest) {
+	t.Helper()
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			p, err := parse("policy.json", []byte(tt.policy))
@@ -112,6 +123,18 @@ func TestMove(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestMoveVirtual(t *testing.T) {
+	moves(t, map[string]moveTest{
+		"virtual":             {`{}`, virtual("caliABC", "veth"), `caliABC is a virtual interface (veth)`},
+		"virtual, no kind":    {`{}`, virtual("tap0", ""), `tap0 is a virtual interface: it has no bus address`},
+		"virtual, listed":     {`{"devices":["cali*"]}`, virtual("caliABC", "veth"), `"allowVirtual"`},
+		"virtual, allowed":    {`{"allowVirtual":true}`, virtual("caliABC", "veth"), ""},
+		"virtual, by name":    {`{"allowVirtual":["dum*"]}`, virtual("dummy0", "dummy"), ""},
+		"virtual, another":    {`{"allowVirtual":["dum*"]}`, virtual("caliABC", "veth"), "caliABC"},
+		"virtual, not listed": {`{"devices":["ens*"],"allowVirtual":true}`, virtual("v0", "veth"), "not among"},
+	})
 }
 
 // A device that is used but stays may carry what it likes; the list holds for it as well.

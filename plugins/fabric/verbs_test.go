@@ -147,6 +147,7 @@ func TestStatus(t *testing.T) {
 			want: "nowhere",
 		},
 		"no such device": {conf: confOf("1.1.0", `"device":"v9"`), code: 50, want: `device "v9": no such device`},
+		"virtual":        {conf: conf(), policy: `{}`, code: 50, want: "v0 is a virtual interface"},
 		"forbidden":      {conf: conf(), policy: `{"devices":["ens*"]}`, code: 50, want: "not among its devices"},
 		"enslaved":       {conf: conf(), spoil: enslaved, code: 50, want: "bond, bridge or VRF"},
 		"setting of a VF": {

@@ -14,14 +14,18 @@ func TestPluginPolicyRefuses(t *testing.T) {
 	Modprobe(t, "dummy")
 	Modprobe(t, "bridge")
 	Modprobe(t, "vrf")
+	Modprobe(t, "veth")
+	Modprobe(t, "tun")
 	shell(
 		t,
 		`ip link add br9 type bridge; ip link add d1 type dummy; ip link set d1 master br9
 ip link add d2 type dummy; ip link set d2 up
 ip address add fd99::1/64 dev d2 nodad; ip -6 route add default via fd99::2 dev d2
-ip link add vrf9 type vrf table 9; ip link add d3 type dummy; ip link set d3 master vrf9`,
+ip link add vrf9 type vrf table 9; ip link add d3 type dummy; ip link set d3 master vrf9
+ip link add cali1 type veth peer name cali2
+ip tuntap add tun9 mode tun`,
 	)
-	t.Cleanup(func() { shell(t, "for i in d1 d2 d3 br9 vrf9; do ip link del $i; done") })
+	t.Cleanup(func() { shell(t, "for i in d1 d2 d3 br9 vrf9 cali1 tun9; do ip link del $i; done") })
 	Unchanged(t)
 	nic := firstNIC(t)
 	target, err := os.Readlink("/sys/class/infiniband/mlx5_bond_0/device")
@@ -35,15 +39,18 @@ ip link add vrf9 type vrf table 9; ip link add d3 type dummy; ip link set d3 mas
 		policy string
 		words  []string
 	}{
-		"default route":          {config{"device": "bond0"}, "", []string{"bond0", "default route"}},
-		"IPv6 default route":     {config{"device": "d2"}, "", []string{"d2", "default route"}},
-		"bond member":            {config{"device": nic}, "", []string{nic, "bond"}},
-		"bond member by address": {config{"deviceID": pci}, "", []string{nic, "bond"}},
-		"its RDMA device":        {config{"rdmaDevice": "mlx5_bond_0", "mode": "device"}, "", []string{nic, "bond"}},
-		"its RDMA device alone":  {config{"rdmaDevice": "mlx5_bond_0", "mode": "rdma"}, "", []string{nic, "bond"}},
-		"bridge port":            {config{"device": "d1"}, "", []string{"d1", "bridge"}},
-		"VRF member":             {config{"device": "d3"}, "", []string{"d3", "VRF"}},
-		"loopback":               {config{"device": "lo"}, "", []string{"lo", "loopback"}},
+		"default route":            {config{"device": "bond0"}, "", []string{"bond0", "default route"}},
+		"IPv6 default route":       {config{"device": "d2"}, "", []string{"d2", "default route"}},
+		"bond member":              {config{"device": nic}, "", []string{nic, "bond"}},
+		"bond member by address":   {config{"deviceID": pci}, "", []string{nic, "bond"}},
+		"its RDMA device":          {config{"rdmaDevice": "mlx5_bond_0", "mode": "device"}, "", []string{nic, "bond"}},
+		"its RDMA device alone":    {config{"rdmaDevice": "mlx5_bond_0", "mode": "rdma"}, "", []string{nic, "bond"}},
+		"bridge port":              {config{"device": "d1"}, "", []string{"d1", "bridge"}},
+		"VRF member":               {config{"device": "d3"}, "", []string{"d3", "VRF"}},
+		"loopback":                 {config{"device": "lo"}, "", []string{"lo", "loopback"}},
+		"host end of a pod's veth": {config{"device": "cali1"}, "", []string{"cali1", "veth", "allowVirtual"}},
+		"virtual by hwaddr":        {config{"hwaddr": macOf(t, "cali2")}, "", []string{"cali2", "allowVirtual"}},
+		"tun":                      {config{"device": "tun9"}, "", []string{"tun9", "tun", "allowVirtual"}},
 		"node address": {
 			config{"device": "ibs108"}, `{"nodeAddresses": ["10.8.0.1"]}`, []string{"ibs108", "10.8.0.1"},
 		},
@@ -68,6 +75,30 @@ ip link add vrf9 type vrf table 9; ip link add d3 type dummy; ip link set d3 mas
 			wantError(t, a.call("ADD").Exec(t), 104, c.words...)
 			a.del(t)
 		})
+	}
+}
+
+func macOf(t *testing.T, name string) string {
+	t.Helper()
+	b, err := os.ReadFile("/sys/class/net/" + name + "/address")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// RDMA devices of software have no bus address: nothing finds them.
+func TestPluginSoftwareRDMA(t *testing.T) {
+	S1(t)
+	Modprobe(t, "rdma_rxe")
+	shell(t, "rdma link add rxe9 type rxe netdev "+firstNIC(t))
+	t.Cleanup(func() { shell(t, "rdma link delete rxe9; rmmod rdma_rxe") })
+	Unchanged(t)
+	pod := NewPod(t, "pod")
+	for _, mode := range []string{"device", "rdma"} {
+		a := interfaceOf(pod, "net1", network(config{"rdmaDevice": "rxe9", "mode": mode}))
+		wantError(t, a.call("ADD").Exec(t), 100, "rxe9", "no such device")
+		a.del(t)
 	}
 }
 
