@@ -42,6 +42,8 @@ type File struct {
 	// KeepLabel gives the new file the SELinux label of the file that it replaces. Without a file, label or SELinux the
 	// new file keeps the label that the kernel gave it: the type of the directory.
 	KeepLabel bool
+	// Exclusive: a file that is there already is left alone, and the error matches fs.ErrExist.
+	Exclusive bool
 }
 
 // Write puts the content in place.
@@ -57,7 +59,7 @@ func (f File) WriteFrom(r io.Reader) error {
 	_, cerr := io.Copy(tmp, r)
 	err = errors.Join(cerr, f.finish(tmp), tmp.Close())
 	if err == nil {
-		err = os.Rename(tmp.Name(), f.Path)
+		err = f.rename(tmp.Name())
 	}
 	if err != nil {
 		return errors.Join(err, os.Remove(tmp.Name()))
@@ -67,6 +69,16 @@ func (f File) WriteFrom(r io.Reader) error {
 	}
 	if err := syncDir(filepath.Dir(f.Path)); err != nil {
 		return fmt.Errorf("flush the directory of %s, which is written: %w", f.Path, err)
+	}
+	return nil
+}
+
+func (f File) rename(tmp string) error {
+	if !f.Exclusive {
+		return os.Rename(tmp, f.Path)
+	}
+	if err := unix.Renameat2(unix.AT_FDCWD, tmp, unix.AT_FDCWD, f.Path, unix.RENAME_NOREPLACE); err != nil {
+		return &fs.PathError{Op: "create", Path: f.Path, Err: err}
 	}
 	return nil
 }

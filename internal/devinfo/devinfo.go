@@ -7,9 +7,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/fabric-cni/fabric-cni/internal/atomicfile"
 )
@@ -49,6 +52,20 @@ func Merge(before []byte, d PCI) ([]byte, error) {
 		}
 	}
 	file["pci"] = pci
+	return json.Marshal(file)
+}
+
+// complete is Merge, and makes the file the writer's.
+func complete(before []byte, d PCI, writer string) ([]byte, error) {
+	after, err := Merge(before, d)
+	if err != nil {
+		return nil, err
+	}
+	var file map[string]any
+	if err := json.Unmarshal(after, &file); err != nil {
+		return nil, fmt.Errorf("decode device information: %w", err)
+	}
+	file[writerField] = writer
 	return json.Marshal(file)
 }
 
@@ -93,38 +110,100 @@ func check(path string) (string, error) {
 	return "", fmt.Errorf("%s: %w %s", path, ErrPlace, Dirs[0])
 }
 
-// Save merges d into the file at path, which comes into being if it is not there. The change is atomic.
-func Save(path string, d PCI) error {
+// Save writes the file at path, and says in it who writes. A file that is there already is completed if it is about the
+// same device, as one that Multus has copied from the device plugin is, and is left alone otherwise: the path comes
+// from a configuration, and the file may be another pod's.
+func Save(path string, d PCI, writer string) error {
 	path, err := check(path)
 	if err != nil {
 		return err
 	}
-	before, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("read device information: %w", err)
-	}
-	after, err := Merge(before, d)
+	content, err := Encode(d, writer)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	return Write(path, after)
+	f := file(path)
+	f.Exclusive = true
+	err = f.Write(content)
+	if !errors.Is(err, fs.ErrExist) {
+		return saved(err)
+	}
+	before, err := read(path)
+	if err != nil {
+		return fmt.Errorf("read device information: %w", err)
+	}
+	if Writer(before) != writer && !about(before, d.Address) {
+		return fmt.Errorf("%s is there already, and not about %s: remove it if it is nobody's", path, d.Address)
+	}
+	if content, err = complete(before, d, writer); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return Write(path, content)
 }
 
-// Write puts a file in place, readable for everybody: readers see it whole or not at all. It creates the directory.
-func Write(path string, content []byte) error {
+// maxFile bounds what is read: a file has some hundred bytes.
+const maxFile = 64 << 10
+
+// read reads a regular file, and no link to one.
+func read(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !st.Mode().IsRegular() || st.Size() > maxFile {
+		return nil, fmt.Errorf("%s is no regular file of at most %d bytes", path, maxFile)
+	}
+	return io.ReadAll(io.LimitReader(f, maxFile))
+}
+
+// about says whether a file is about a device.
+func about(content []byte, address string) bool {
+	type section struct {
+		Address string `json:"pci-address"`
+	}
+	var f struct{ PCI, VDPA section }
+	if json.Unmarshal(content, &f) != nil || address == "" {
+		return false
+	}
+	return f.PCI.Address == address || f.VDPA.Address == address
+}
+
+func file(path string) atomicfile.File {
 	// As Multus creates it: device plugins read in this directory.
-	f := atomicfile.File{Path: path, Mode: 0o644, DirMode: 0o755, Temp: ".fabric-*"}
-	if err := f.Write(content); err != nil {
+	return atomicfile.File{Path: path, Mode: 0o644, DirMode: 0o755, Temp: ".fabric-*"}
+}
+
+func saved(err error) error {
+	if err != nil {
 		return fmt.Errorf("save device information: %w", err)
 	}
 	return nil
 }
 
-// Remove removes the file. That it is gone already is no error.
-func Remove(path string) error {
+// Write puts a file in place, readable for everybody: readers see it whole or not at all. It creates the directory.
+func Write(path string, content []byte) error { return saved(file(path).Write(content)) }
+
+// Remove removes the file if it is by that writer. A file that names no writer, as those of older versions, is removed
+// if it is about the device at address; empty: it stays. That it is gone already is no error.
+func Remove(path, writer, address string) error {
 	path, err := check(path)
 	if err != nil {
 		return err
+	}
+	content, err := read(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("remove device information: %w", err)
+	}
+	if w := Writer(content); w != writer && (w != "" || !about(content, address)) {
+		return fmt.Errorf("%s is not this attachment's: it stays", path)
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove device information: %w", err)

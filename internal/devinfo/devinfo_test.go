@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -46,38 +47,118 @@ func TestPlace(t *testing.T) {
 		"/etc/passwd", "/var/run/k8s.cni.cncf.io/devinfo/cni/../../x", "/var/run/k8s.cni.cncf.io/devinfo/cni/",
 		"x/y", "..", ".x", "", "/",
 	} {
-		if err := Save(path, PCI{}); !errors.Is(err, ErrPlace) {
+		if err := Save(path, PCI{}, "me"); !errors.Is(err, ErrPlace) {
 			t.Errorf("Save(%q): %v", path, err)
 		}
-		if err := Remove(path); !errors.Is(err, ErrPlace) {
+		if err := Remove(path, "me", ""); !errors.Is(err, ErrPlace) {
 			t.Errorf("Remove(%q): %v", path, err)
 		}
 	}
 }
 
-func TestSaveRemove(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "devinfo")
+// place makes a directory for files of a test.
+func place(t *testing.T) string {
+	t.Helper()
 	old := Dirs
-	Dirs = []string{dir}
-	defer func() { Dirs = old }()
+	Dirs = []string{filepath.Join(t.TempDir(), "devinfo")}
+	t.Cleanup(func() { Dirs = old })
+	return Dirs[0]
+}
+
+func TestSaveRemove(t *testing.T) {
+	dir := place(t)
 	for _, path := range []string{"net-pod-net1.json", filepath.Join(dir, "net-pod-net1.json")} {
 		for _, d := range []PCI{{Address: "0000:01:00.1"}, {RDMA: "mlx5_0"}} {
-			if err := Save(path, d); err != nil {
+			if err := Save(path, d, "me"); err != nil {
 				t.Fatal(err)
 			}
 		}
 		b, err := os.ReadFile(filepath.Join(dir, "net-pod-net1.json"))
-		want := `{"pci":{"pci-address":"0000:01:00.1","rdma-device":"mlx5_0"},"type":"pci","version":"1.1.0"}`
+		want := `{"pci":{"pci-address":"0000:01:00.1","rdma-device":"mlx5_0"},"type":"pci","version":"1.1.0",` +
+			`"writer":"me"}`
 		if err != nil || string(b) != want {
 			t.Errorf("got %s, %v", b, err)
 		}
 		for range 2 {
-			if err := Remove(path); err != nil {
+			if err := Remove(path, "me", ""); err != nil {
 				t.Error(err)
 			}
 		}
 		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 			t.Errorf("left: %v, %v", left, err)
+		}
+	}
+}
+
+// The path may be that of a file which is another pod's, or which is no such file at all.
+func TestOthersFilesStay(t *testing.T) {
+	dir := place(t)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	outside := filepath.Join(t.TempDir(), "outside")
+	ours := PCI{Address: "0000:01:00.1", RDMA: "mlx5_0"}
+	const same = `{"type":"pci","version":"1.0.0","pci":{"pci-address":"0000:01:00.1","vhost-net":"/dev/v"}`
+	for name, tt := range map[string]struct {
+		before  string
+		saved   bool
+		removed bool // by one who has not written it
+	}{
+		"another pod's":          {`{"type":"pci","pci":{"pci-address":"0000:02:00.1"},"writer":"you"}`, false, false},
+		"another device's":       {`{"type":"pci","pci":{"pci-address":"0000:02:00.1"}}`, false, false},
+		"no address":             {`{"type":"pci"}`, false, false},
+		"empty":                  {"", false, false},
+		"no JSON":                {"{", false, false},
+		"too long":               {same + strings.Repeat(" ", maxFile) + "}", false, false},
+		"of the device plugin":   {same + `,"writer":"fabric-agent"}`, true, false},
+		"that Multus has copied": {same + "}", true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(dir, "pod.json")
+			put := func() {
+				if err := os.WriteFile(path, []byte(tt.before), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			put()
+			if err := Save(path, ours, "me"); (err == nil) != tt.saved {
+				t.Errorf("Save: %v", err)
+			}
+			if b, err := os.ReadFile(path); err != nil || (string(b) == tt.before) == tt.saved {
+				t.Errorf("after Save: %.200s, %v", b, err)
+			} else if tt.saved && (Writer(b) != "me" || !strings.Contains(string(b), "vhost-net")) {
+				t.Errorf("after Save: %s", b)
+			}
+			put()
+			if err := Remove(path, "me", ""); err == nil {
+				t.Error("removed without knowing the device")
+			}
+			if err := Remove(path, "me", ours.Address); (err == nil) != tt.removed {
+				t.Errorf("Remove: %v", err)
+			}
+			if _, err := os.Stat(path); (err != nil) != tt.removed {
+				t.Errorf("after Remove: %v", err)
+			}
+		})
+	}
+	link := filepath.Join(dir, "link.json")
+	for _, content := range []string{same + "}", ""} { // a link to a file, and one to nothing
+		os.Remove(outside)
+		if err := os.WriteFile(outside, []byte(content), 0o600); content != "" && err != nil {
+			t.Fatal(err)
+		}
+		if content == "" {
+			os.Remove(outside)
+		}
+		os.Remove(link)
+		if err := os.Symlink(outside, link); err != nil {
+			t.Fatal(err)
+		}
+		if err := Save(link, ours, "me"); err == nil {
+			t.Error("written through a link")
+		}
+		if b, err := os.ReadFile(outside); content == "" && err == nil || string(b) != content {
+			t.Errorf("outside: %s, %v", b, err)
 		}
 	}
 }

@@ -64,7 +64,9 @@ type Entry struct {
 	Conf     json.RawMessage `json:"conf,omitempty"`     // stdin of the ADD, for a DEL that nobody asked for (GC)
 	Args     string          `json:"args,omitempty"`     // CNI_ARGS
 	Path     string          `json:"path,omitempty"`     // CNI_PATH
-	Tries    int             `json:"tries,omitempty"`    // DELs that returned the device but restored only a part
+	// DeviceInfo is the device information file that it writes
+	DeviceInfo string `json:"deviceInfo,omitempty"`
+	Tries      int    `json:"tries,omitempty"` // DELs that returned the device but restored only a part
 
 	unknown *extra // what a newer version has written beside all this
 }

@@ -31,7 +31,7 @@ type Policy struct {
 	AllowVirtual      Patterns `json:"allowVirtual"`      // ... although no hardware is behind them
 	// NodeAddresses are addresses the node is known by, beside that of the default route
 	NodeAddresses []netip.Addr `json:"nodeAddresses"`
-	// LogDirs are where a configuration may have its log file; default /var/log, /run, /tmp
+	// LogDirs are where a configuration may have its log file; default: DefaultLogDir
 	LogDirs []string `json:"logDirs"`
 }
 
@@ -154,18 +154,22 @@ func isDefault(r device.Route) bool {
 	return r.Dst.Bits() == 0 && r.Table == main
 }
 
-// LogFile reports whether a configuration may have its log there: the file is opened as root.
-func (p *Policy) LogFile(file string) error {
+// DefaultLogDir is where logs go if the policy names no other place. It is the plugin's own: in a directory that others
+// use, a log file could be a file that means something to them, as /run/nologin does.
+const DefaultLogDir = "/var/log/fabric-cni"
+
+// LogFile tells the directory below which a configuration may have its log file: the file is opened as root.
+func (p *Policy) LogFile(file string) (dir string, err error) {
 	dirs := p.LogDirs
 	if len(dirs) == 0 {
-		dirs = []string{"/var/log", "/run", "/tmp"}
+		dirs = []string{DefaultLogDir}
 	}
 	for _, d := range dirs {
-		if path.Clean(file) == file && strings.HasPrefix(file, strings.TrimSuffix(d, "/")+"/") {
-			return nil
+		if d = path.Clean(d); path.Clean(file) == file && strings.HasPrefix(file, strings.TrimSuffix(d, "/")+"/") {
+			return d, nil
 		}
 	}
-	return fmt.Errorf("%w: log file %s is not below one of %v", ErrRefused, file, dirs)
+	return "", fmt.Errorf("%w: log file %q is not below one of %q (logDirs)", ErrRefused, file, dirs)
 }
 
 func match(patterns []string, d Device) bool {

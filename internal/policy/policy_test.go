@@ -201,23 +201,26 @@ func TestLogFile(t *testing.T) {
 	tests := []struct {
 		dirs []string
 		file string
-		ok   bool
+		dir  string // empty: refused
 	}{
-		{nil, "/var/log/fabric.log", true},
-		{nil, "/tmp/a/b.log", true},
-		{nil, "/etc/passwd", false},
-		{nil, "/var/log/../../etc/passwd", false},
-		{nil, "/var/logs/fabric.log", false},
-		{nil, "/var/log", false},
-		{nil, "/var//log/x", false},
-		{[]string{"/srv/log/"}, "/srv/log/x", true},
-		{[]string{"/srv/log"}, "/var/log/x", false},
-		{[]string{"/"}, "/anywhere", true},
+		{nil, "/var/log/fabric-cni/rail.log", "/var/log/fabric-cni"},
+		{nil, "/var/log/fabric-cni/a/b.log", "/var/log/fabric-cni"},
+		{nil, "/var/log/fabric.log", ""},
+		{nil, "/run/nologin", ""},
+		{nil, "/tmp/a/b.log", ""},
+		{nil, "/etc/passwd", ""},
+		{nil, "/var/log/fabric-cni/../../etc/passwd", ""},
+		{nil, "/var/log/fabric-cnis/fabric.log", ""},
+		{nil, "/var/log/fabric-cni", ""},
+		{nil, "/var//log/fabric-cni/x", ""},
+		{[]string{"/srv/log/"}, "/srv/log/x", "/srv/log"},
+		{[]string{"/srv/log"}, "/var/log/fabric-cni/x", ""},
+		{[]string{"/"}, "/anywhere", "/"},
 	}
 	for _, tt := range tests {
-		err := (&Policy{LogDirs: tt.dirs}).LogFile(tt.file)
-		if (err == nil) != tt.ok || err != nil && !errors.Is(err, ErrRefused) {
-			t.Errorf("%s with %v: %v", tt.file, tt.dirs, err)
+		dir, err := (&Policy{LogDirs: tt.dirs}).LogFile(tt.file)
+		if dir != tt.dir || (err == nil) != (tt.dir != "") || err != nil && !errors.Is(err, ErrRefused) {
+			t.Errorf("%s with %v: %q, %v", tt.file, tt.dirs, dir, err)
 		}
 	}
 }

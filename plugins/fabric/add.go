@@ -199,6 +199,7 @@ func (c *call) newEntry(d *attach.Decision) *journal.Entry {
 		e.HCA, e.Netdev, e.MoveRDMA, e.RDMAName = dev.HCA, dev.Netdev, d.MoveRDMA, c.cfg.RDMAName
 		e.VF = recordVF(d.Attachment)
 	}
+	e.DeviceInfo = c.deviceInfo(e)
 	return e
 }
 

@@ -21,7 +21,6 @@ func del(c *call) error {
 	if err := c.openHost(); err != nil {
 		return err
 	}
-	defer c.undescribe()
 	e, err := c.store.Load(c.key)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, journal.ErrCorrupt):

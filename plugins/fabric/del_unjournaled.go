@@ -65,6 +65,7 @@ func (u *unjournaled) run() error {
 			return err
 		}
 	}
+	u.undescribe(&journal.Entry{Key: u.key})
 	return u.store.Remove(u.key)
 }
 

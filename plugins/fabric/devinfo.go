@@ -7,7 +7,7 @@ import (
 
 // describe writes the device information file that the runtime asks for. The attachment works without.
 func (c *call) describe(e *journal.Entry) {
-	if c.cfg.DeviceInfo == "" || e.Kind == journal.KindIPoIB || e.PCI == "" {
+	if e.DeviceInfo == "" {
 		return
 	}
 	d := devinfo.PCI{Address: e.PCI}
@@ -20,17 +20,34 @@ func (c *call) describe(e *journal.Entry) {
 			d.RDMA = e.RDMAName
 		}
 	}
-	if err := devinfo.Save(c.cfg.DeviceInfo, d); err != nil {
+	if err := devinfo.Save(e.DeviceInfo, d, writer(e.Key)); err != nil {
 		c.log.Warn("device information was not written", "reason", err)
 	}
 }
 
-// undescribe removes the file. It is the runtime's to do, too: what it finds gone is no error there.
-func (c *call) undescribe() {
-	if c.cfg.DeviceInfo == "" {
+// deviceInfo is the device information file that ADD writes; empty for none.
+func (c *call) deviceInfo(e *journal.Entry) string {
+	if e.Kind == journal.KindIPoIB || e.PCI == "" {
+		return ""
+	}
+	return c.cfg.DeviceInfo
+}
+
+// writer is what device information files of an attachment say about their origin. DEL removes a file that says so and
+// no other one: the path is the configuration's, these names are the runtime's.
+func writer(k journal.Key) string { return "fabric " + k.String() }
+
+// undescribe removes the file of an attachment. It is the runtime's to do, too: what it finds gone is no error there.
+// An entry of an older version does not have the path, which the configuration has, and its file names no writer.
+func (c *call) undescribe(e *journal.Entry) {
+	file, about := e.DeviceInfo, ""
+	if file == "" && e.Key == c.key {
+		file, about = c.cfg.DeviceInfo, e.PCI
+	}
+	if file == "" {
 		return
 	}
-	if err := devinfo.Remove(c.cfg.DeviceInfo); err != nil {
+	if err := devinfo.Remove(file, writer(e.Key), about); err != nil {
 		c.log.Warn("device information was not removed", "reason", err)
 	}
 }

@@ -1,12 +1,16 @@
 package fabric
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fabric-cni/fabric-cni/internal/policy"
 )
 
 // openLog opens the log that the configuration asks for, as far as the node's owner lets it: the path comes from a
@@ -38,25 +42,44 @@ func (c *call) openLogFile(file string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.LogFile(file); err != nil {
+	dir, err := p.LogFile(file)
+	if err != nil {
 		return nil, err
 	}
 	if strings.HasPrefix(file, c.StateDir+"/") {
 		return nil, fmt.Errorf("%s is in the plugin's own state", file)
 	}
-	// No symbolic link on the whole way: /tmp is everybody's. The kernel has this since 5.6.
-	fd, err := unix.Openat2(unix.AT_FDCWD, file, &unix.OpenHow{
-		Flags:   unix.O_WRONLY | unix.O_APPEND | unix.O_CREAT | unix.O_NONBLOCK | unix.O_CLOEXEC,
-		Mode:    0o600,
-		Resolve: unix.RESOLVE_NO_SYMLINKS,
-	})
+	if dir == policy.DefaultLogDir {
+		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return nil, err
+		}
+	}
+	fd, err := openBelow(dir, strings.TrimPrefix(file[len(dir):], "/"))
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", file, err)
 	}
 	f := os.NewFile(uintptr(fd), file)
-	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink != 1 {
 		f.Close()
-		return nil, fmt.Errorf("%s is no regular file", file)
+		return nil, fmt.Errorf("%s is no regular file of this name alone", file)
 	}
 	return f, nil
+}
+
+// openBelow opens a file to append to, and creates it. No symbolic link is followed on the whole way, and the way never
+// leaves dir: what is in there may be somebody else's, as in /tmp. The kernel has this since 5.6.
+func openBelow(dir, name string) (int, error) {
+	top, err := unix.Openat2(unix.AT_FDCWD, dir, &unix.OpenHow{
+		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS,
+	})
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(top)
+	return unix.Openat2(top, name, &unix.OpenHow{
+		Flags:   unix.O_WRONLY | unix.O_APPEND | unix.O_CREAT | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC,
+		Mode:    0o600,
+		Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_BENEATH,
+	})
 }

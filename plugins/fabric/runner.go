@@ -59,6 +59,7 @@ func (c *call) evictName(holder *device.Netdev, act func() error) (bool, error) 
 
 // forget removes every trace of an attachment. The claim goes first: an entry without a claim touches no device.
 func (c *call) forget(e *journal.Entry) error {
+	c.undescribe(e)
 	var err error
 	if e.Kind == journal.KindIPoIB {
 		err = c.store.RemoveChild(e.Claim, e.Key)

@@ -136,84 +136,10 @@ func TestPluginPolicyAllows(t *testing.T) {
 func TestPluginPolicyDoesNotHinderDel(t *testing.T) {
 	S1(t)
 	Unchanged(t)
+	policyFile(t, `{"logDirs": ["/run"]}`)
 	a := interfaceOf(NewPod(t, "pod"), "net1", network(config{"device": "ibs108", "logFile": "/run/fabric-test.log"}))
 	a.add(t)
 	policyFile(t, "{")
 	a.del(t)
 	os.Remove("/run/fabric-test.log")
-}
-
-// The log is written as root at a path that a user chooses: only where it does no harm.
-func TestPluginLogFile(t *testing.T) {
-	S1(t)
-	Unchanged(t)
-	dir := "/tmp/fabric-log"
-	if err := os.MkdirAll(dir+"/sub", 0o755); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	for link, target := range map[string]string{
-		dir + "/link": "/etc/cni/victim", dir + "/dir": "/etc/cni", dir + "/fifo": "",
-	} {
-		if target == "" {
-			shell(t, "mkfifo "+link)
-		} else if err := os.Symlink(target, link); err != nil {
-			t.Fatal(err)
-		}
-	}
-	pod := NewPod(t, "pod")
-	for name, c := range map[string]struct {
-		file    string
-		victim  string // must not be there afterwards
-		written bool
-	}{
-		"allowed":             {dir + "/sub/log", "", true},
-		"elsewhere":           {"/etc/cni/log", "/etc/cni/log", false},
-		"symbolic link":       {dir + "/link", "/etc/cni/victim", false},
-		"linked directory":    {dir + "/dir/victim", "/etc/cni/victim", false},
-		"pipe":                {dir + "/fifo", "", false},
-		"no such directory":   {dir + "/none/log", dir + "/none", false},
-		"the plugin's state":  {"/run/fabric-cni/attachments/x@net1", "/run/fabric-cni/attachments/x@net1", false},
-		"a name that is like": {"/tmpfoo", "/tmpfoo", false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			a := interfaceOf(
-				pod,
-				"net1",
-				network(
-					config{
-						"device":       "ibs108",
-						"logFile":      c.file,
-						"logLevel":     "debug",
-						"disableCheck": true,
-						"ipMasq":       true,
-					},
-				),
-			)
-			out := a.add(t)
-			if _, err := os.Lstat(c.victim); c.victim != "" && err == nil {
-				t.Errorf("%s was written", c.victim)
-				os.Remove(c.victim)
-			}
-			data, err := readRegular(c.file)
-			if c.written && (err != nil || !strings.Contains(string(data), "ipMasq")) {
-				t.Errorf("log has %q, %v", data, err)
-			} else if !c.written && !strings.Contains(out.Stderr, "log goes to stderr") {
-				t.Errorf("stderr has %q", out.Stderr)
-			}
-			a.del(t)
-		})
-	}
-	for _, file := range []string{"log", "/", "/tmp/../etc/log", "/tmp//x", "/tmp/x\n"} {
-		a := interfaceOf(pod, "net1", network(config{"device": "ibs108", "logFile": file}))
-		wantError(t, a.call("ADD").Exec(t), 7, "logFile", "absolute path")
-	}
-}
-
-// readRegular does not wait for the writer of a pipe.
-func readRegular(file string) ([]byte, error) {
-	if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() {
-		return nil, err
-	}
-	return os.ReadFile(file)
 }

@@ -277,58 +277,6 @@ func TestVFUserspace(t *testing.T) {
 	}
 }
 
-// The device information file has what the device plugin told and what we know; DEL removes it.
-func TestVFDeviceInfo(t *testing.T) {
-	vfs := VFHost(t, 1, Fabric{})
-	Unchanged(t)
-	const dir = "/var/run/k8s.cni.cncf.io/devinfo/cni"
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	file := dir + "/rails-uid-net1.json"
-	if err := os.WriteFile(
-		file,
-		[]byte(`{"type":"pci","version":"1.0.0","pci":{"pci-address":"`+vfs[0].PCI+`","vhost-net":"/dev/vhost-net"}}`),
-		0o644,
-	); err != nil {
-		t.Fatal(err)
-	}
-	hca := vfs[0].HCA()
-	a := interfaceOf(
-		NewPod(t, "pod"),
-		"net1",
-		vfConf(vfs[0], "", config{"runtimeConfig": config{"CNIDeviceInfoFile": file}}),
-	)
-	a.add(t)
-	want := fmt.Sprintf(
-		`{"pci":{"pci-address":%q,"pf-pci-address":%q,"rdma-device":%q,"vhost-net":"/dev/vhost-net"},"type":"pci",`+
-			`"version":"1.1.0"}`,
-		vfs[0].PCI,
-		vfs[0].PF,
-		hca,
-	)
-	if got := readFile(t, file); got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-	a.del(t)
-	if _, err := os.Stat(file); !os.IsNotExist(err) {
-		t.Errorf("the file is still there: %v", err)
-	}
-	// One that is not where such files are is not written, and the attachment is none the worse.
-	a = interfaceOf(
-		NewPod(t, "second"),
-		"net1",
-		vfConf(vfs[0], "", config{"runtimeConfig": config{"CNIDeviceInfoFile": "/etc/devinfo.json"}}),
-	)
-	if out := a.add(t); !strings.Contains(out.Stderr, "/etc/devinfo.json") {
-		t.Errorf("stderr: %s", out.Stderr)
-	}
-	if _, err := os.Stat("/etc/devinfo.json"); !os.IsNotExist(err) {
-		t.Errorf("written: %v", err)
-	}
-	a.del(t)
-}
-
 // A subfunction, by its name on the auxiliary bus as a device plugin gives it.
 func TestVFSubfunction(t *testing.T) {
 	Fabric{SFs: 2}.Load(t)
