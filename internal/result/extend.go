@@ -27,16 +27,12 @@ func Extend(prev *Result, iface Interface, ipam *Result, conf netconf.DNS) *Resu
 	if ipam == nil {
 		ipam = &Result{}
 	}
-	for _, a := range ipam.Addresses {
-		if a.Interface = index; !slices.Contains(out.Addresses, a) {
-			out.Addresses = append(out.Addresses, a)
-		}
+	more := slices.Clone(ipam.Addresses)
+	for i := range more {
+		more[i].Interface = index
 	}
-	for _, r := range ipam.Routes {
-		if !slices.ContainsFunc(out.Routes, r.equal) {
-			out.Routes = append(out.Routes, r)
-		}
-	}
+	out.Addresses = append(out.Addresses, missing(out.Addresses, more, func(a Address) Address { return a })...)
+	out.Routes = append(out.Routes, missing(out.Routes, ipam.Routes, Route.key)...)
 	out.DNS = MergeDNS(conf, out.DNS, ipam.DNS)
 	return out
 }
@@ -67,11 +63,40 @@ func (r *Result) put(f Interface) int {
 	return i
 }
 
-func (r Route) equal(o Route) bool {
-	same := func(a, b *int) bool { return a == b || (a != nil && b != nil && *a == *b) }
-	table, scope := same(r.Table, o.Table), same(r.Scope, o.Scope)
-	r.Table, r.Scope, o.Table, o.Scope = nil, nil, nil, nil
-	return table && scope && r == o
+// routeKey is what makes two routes one.
+type routeKey struct {
+	Route
+	table, scope       int
+	hasTable, hasScope bool
+}
+
+func (r Route) key() routeKey {
+	k := routeKey{Route: r, hasTable: r.Table != nil, hasScope: r.Scope != nil}
+	if k.hasTable {
+		k.table = *r.Table
+	}
+	if k.hasScope {
+		k.scope = *r.Scope
+	}
+	k.Table, k.Scope = nil, nil
+	return k
+}
+
+// missing lists what of more is not in list, each once and in its order. It takes time in proportion to both: who wrote
+// them may have written many.
+func missing[T any, K comparable](list, more []T, key func(T) K) []T {
+	have := make(map[K]bool, len(list)+len(more))
+	for _, v := range list {
+		have[key(v)] = true
+	}
+	var out []T
+	for _, v := range more {
+		if k := key(v); !have[k] {
+			have[k] = true
+			out = append(out, v)
+		}
+	}
+	return out
 }
 
 // MergeDNS is the union of the lists, in order and without duplicates, and the first domain that is set. A resolver
@@ -90,10 +115,5 @@ func MergeDNS(sources ...netconf.DNS) netconf.DNS {
 }
 
 func union(list, more []string) []string {
-	for _, s := range more {
-		if !slices.Contains(list, s) {
-			list = append(list, s)
-		}
-	}
-	return list
+	return append(list, missing(list, more, func(s string) string { return s })...)
 }

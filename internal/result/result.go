@@ -79,6 +79,14 @@ func Parse(raw []byte, confVersion string) (*Result, error) {
 	if err := checkVersion(in.CNIVersion); err != nil {
 		return nil, fmt.Errorf("decode CNI result: %w", err)
 	}
+	for list, n := range map[string]int{
+		"interfaces": len(in.Interfaces), "ips": len(in.IPs), "routes": len(in.Routes),
+		"dns.nameservers": len(in.DNS.Nameservers), "dns.search": len(in.DNS.Search), "dns.options": len(in.DNS.Options),
+	} {
+		if e := netconf.TooLong(list, n); e != nil {
+			return nil, fmt.Errorf("decode CNI result: %w", e)
+		}
+	}
 	out, err := fromCNI(&in)
 	if err != nil {
 		return nil, fmt.Errorf("decode CNI result: %w", err)

@@ -84,6 +84,10 @@ func parseArgs(s string) (cniArgs, *Error) {
 				return a, &Error{Code: CodeEnvironment, Field: "CNI_ARGS MAC", Value: quoted(v), Allowed: wantMAC}
 			}
 		case "IP":
+			if e := TooLong("CNI_ARGS IP", strings.Count(v, ",")+1); e != nil {
+				e.Code = CodeEnvironment
+				return a, e
+			}
 			for ip := range strings.SplitSeq(v, ",") {
 				prefix, ok := parseIP(ip)
 				if !ok {

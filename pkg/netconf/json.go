@@ -9,12 +9,6 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of stdin. Both are far above anything real and keep a hostile NAD from costing the node memory or stack.
-const (
-	maxStdin = 1 << 20 // bytes
-	maxDepth = 64      // nested objects and arrays
-)
-
 // The reading below is done on the raw text, after it is known to be valid JSON. Decoding into a struct would lose what
 // the errors need (the value as written, a key that is there twice) and costs several times more in each exec.
 
@@ -46,13 +40,13 @@ func (o object) at(m member) value {
 	return value{o.path + "." + m.written, m.raw}
 }
 
-// checkJSON makes sure that stdin is one JSON object within the limits.
-func checkJSON(stdin []byte) *Error {
+// checkJSON makes sure that stdin is one JSON object of at most so many bytes, within the other limits.
+func checkJSON(stdin []byte, most int) *Error {
 	bad := func(problem, allowed string, err error) *Error {
 		return &Error{Code: CodeDecode, Problem: problem, Allowed: allowed, Err: err}
 	}
-	if len(stdin) > maxStdin {
-		return bad(fmt.Sprintf("%d bytes on stdin", len(stdin)), "at most 1 MiB", nil)
+	if len(stdin) > most {
+		return bad(fmt.Sprintf("%d bytes on stdin", len(stdin)), fmt.Sprintf("at most %d KiB", most>>10), nil)
 	}
 	if !utf8.Valid(stdin) {
 		n := 0

@@ -30,10 +30,14 @@ func Parse(stdin []byte, env Env) (*Config, error) {
 	if err := checkEnv(env); err != nil {
 		return nil, err
 	}
-	if err := checkJSON(stdin); err != nil {
+	p := &parser{cfg: &Config{Raw: stdin}, env: env, lenient: env.Command == "DEL" || env.Command == "GC"}
+	most := maxConf
+	if p.lenient {
+		most = maxStdin
+	}
+	if err := checkJSON(stdin, most); err != nil {
 		return nil, err
 	}
-	p := &parser{cfg: &Config{Raw: stdin}, env: env, lenient: env.Command == "DEL" || env.Command == "GC"}
 	p.top.members = split(stdin[skipSpace(stdin, 0):])
 	for _, step := range []func(){
 		p.keys, p.names, p.plainFields, p.attachments, p.runtimeFields, p.attributes, p.device, p.rdma,
@@ -59,6 +63,15 @@ func (p *parser) must(e *Error) {
 	}
 }
 
+// short refuses a list of too many entries, and tells whether it is none.
+func (p *parser) short(list string, n int) bool {
+	e := TooLong(list, n)
+	if e != nil {
+		p.fail(e)
+	}
+	return e == nil
+}
+
 // get is find in the configuration itself.
 func (p *parser) get(names ...string) value { return p.find(p.top, names...) }
 
@@ -71,8 +84,9 @@ func (p *parser) ignore(vs ...value) {
 	}
 }
 
-// keys brings the top-level fields to our spelling and refuses those that nobody knows.
+// keys brings the top-level fields to our spelling and refuses those that nobody knows, and lists that are too long.
 func (p *parser) keys() {
+	p.short("", len(p.top.members))
 	for i := range p.top.members {
 		m := &p.top.members[i]
 		key, kind, ok := lookup(m.written)
@@ -81,6 +95,9 @@ func (p *parser) keys() {
 		}
 		if m.key = key; kind == ignored && !isNull(m.raw) {
 			p.ignore(p.top.at(*m))
+		}
+		if p.err == nil && !p.lenient {
+			p.short(p.top.at(*m).path, longest(m.raw))
 		}
 	}
 }
@@ -190,7 +207,12 @@ func (p *parser) attachments() {
 		p.must(notAllowed(list, allowed))
 		return
 	}
-	for _, e := range elements(list.raw) {
+	all := elements(list.raw)
+	if e := TooLong("cni.dev/valid-attachments", len(all)); e != nil {
+		p.must(e)
+		return
+	}
+	for _, e := range all {
 		var a Attachment
 		if e[0] != '{' {
 			p.must(notAllowed(value{list.path, e}, allowed))

@@ -1,6 +1,7 @@
 package netconf
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 	"slices"
@@ -22,6 +23,10 @@ func (p *parser) text(v value, allowed string) (string, bool) {
 	}
 	if v.raw[0] != '"' {
 		p.fail(notAllowed(v, allowed))
+		return "", false
+	}
+	if len(v.raw) > maxText {
+		p.fail(notAllowed(v, fmt.Sprintf("at most %d bytes", maxText)))
 		return "", false
 	}
 	s := unquote(v.raw)
@@ -99,10 +104,18 @@ func (p *parser) texts(v value) []string {
 		p.fail(notAllowed(v, allowed))
 		return nil
 	}
+	all := elements(v.raw)
+	if !p.short(v.path, len(all)) {
+		return nil
+	}
 	var list []string
-	for _, e := range elements(v.raw) {
+	for _, e := range all {
 		if e[0] != '"' {
 			p.fail(notAllowed(v, allowed))
+			return nil
+		}
+		if len(e) > maxName+len(`""`) {
+			p.fail(notAllowed(value{v.path, e}, fmt.Sprintf("at most %d bytes", maxName)))
 			return nil
 		}
 		list = append(list, unquote(e))
