@@ -81,7 +81,8 @@ func Parse(raw []byte, confVersion string) (*Result, error) {
 	}
 	for list, n := range map[string]int{
 		"interfaces": len(in.Interfaces), "ips": len(in.IPs), "routes": len(in.Routes),
-		"dns.nameservers": len(in.DNS.Nameservers), "dns.search": len(in.DNS.Search), "dns.options": len(in.DNS.Options),
+		"dns.nameservers": len(in.DNS.Nameservers), "dns.search": len(in.DNS.Search),
+		"dns.options": len(in.DNS.Options),
 	} {
 		if e := netconf.TooLong(list, n); e != nil {
 			return nil, fmt.Errorf("decode CNI result: %w", e)

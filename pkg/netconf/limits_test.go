@@ -22,7 +22,7 @@ func TestLimits(t *testing.T) {
 		{"dns.nameservers", 16, func(n int) string { return `"dns":{"nameservers":` + list(n, `"10.0.0.1"`) + `}` }},
 		{"dns.search", 64, func(n int) string { return `"dns":{"search":` + list(n, `"a.example"`) + `}` }},
 		{"dns.options", 64, func(n int) string { return `"dns":{"options":` + list(n, `"ndots:5"`) + `}` }},
-		{"runtimeConfig.ips", 64, func(n int) string { return `"runtimeConfig":{"ips":` + list(n, `"10.0.0.1"`) + `}` }},
+		{"runtimeConfig.ips", 64, func(n int) string { return `"runtimeConfig":{"ips":` + list(n, `"::1"`) + `}` }},
 		{"ipam", 1024, func(n int) string { return `"ipam":{"type":"x","exclude":` + list(n, `"10.0.0.1/32"`) + `}` }},
 		{"ipam", 1024, func(n int) string { return `"ipam":{"type":"x","a":[[` + list(n, `{"a":[ ]}`) + `]]}` }},
 		{"prevResult", 1024, func(n int) string { return `"prevResult":{"routes":` + list(n, `{"dst":"::/0"}`) + `}` }},
