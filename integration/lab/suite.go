@@ -48,6 +48,13 @@ var Suites = []Suite{
 		Devices: VirtioNet(1),
 	},
 	{
+		// Names of RDMA devices are unique in the system up to 7.2, in a network namespace since 7.3.
+		Name:    "names",
+		Run:     `^TestRDMAName`,
+		Append:  exclusive,
+		Devices: VirtioNet(1),
+	},
+	{
 		Name:    "shared",
 		Run:     `^TestShared`,
 		Devices: VirtioNet(1),

@@ -27,7 +27,7 @@ func (r *Runner) do(ctx context.Context, s plan.Step) error {
 	case plan.MoveRDMA:
 		return r.moveRDMA(ctx, s)
 	case plan.RenameRDMA:
-		return r.renameRDMA(s)
+		return r.renameRDMA(ctx, s)
 	case plan.AwaitNetdev:
 		return r.awaitNetdev(ctx)
 	case plan.Revive:
@@ -106,44 +106,6 @@ func addRoute(ctx context.Context, c *link.Conn, index int, route device.Route) 
 func ignore(err error, errno unix.Errno) error {
 	if errors.Is(err, errno) {
 		return nil
-	}
-	return err
-}
-
-// moveRDMA sends from a thread in the namespace the device is in: the kernel compares the thread's, not the socket's.
-// See kernel fact 6 in docs/kernel.md.
-func (r *Runner) moveRDMA(ctx context.Context, s plan.MoveRDMA) error {
-	from, err := r.side(s.To.Other())
-	if err != nil {
-		return err
-	}
-	to, err := r.side(s.To)
-	if err != nil {
-		return err
-	}
-	r.index = 0
-	err = r.renumber(ctx, s.HCA.Address, s.To == plan.Pod, func() error {
-		move := func() error { return from.RDMA.Move(s.HCA.Index, to.NS.FD()) }
-		if s.To == plan.Pod {
-			return move() // the plugin's threads are in the host's namespace
-		}
-		return from.NS.Do(move)
-	})
-	if errors.Is(err, unix.EOPNOTSUPP) {
-		return fmt.Errorf("%w (the driver of %s can't move between network namespaces, "+
-			"or the system is in shared mode)", err, s.HCA.Name)
-	}
-	return err
-}
-
-func (r *Runner) renameRDMA(s plan.RenameRDMA) error {
-	side, err := r.side(s.In)
-	if err != nil {
-		return err
-	}
-	err = side.RDMA.Rename(s.HCA.Index, s.To)
-	if errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("%w (another RDMA device has this name; names are unique in the whole system)", err)
 	}
 	return err
 }

@@ -7,7 +7,7 @@ import (
 	"io/fs"
 	"net/netip"
 	"strconv"
-
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -118,7 +118,12 @@ func (r *Runner) rename(ctx context.Context, in plan.Side, name string, flags ui
 }
 
 // temporary is a name that no other device is given.
-func temporary(index int) string { return "fabric" + strconv.Itoa(index) }
+func temporary(index int) string { return temporaryPrefix + strconv.Itoa(index) }
+
+const temporaryPrefix = "fabric"
+
+// IsTemporary says whether a name may be one that a device got to step aside.
+func IsTemporary(name string) bool { return strings.HasPrefix(name, temporaryPrefix) }
 
 // evictName gives the holder of a name that is not its own a temporary one: two devices that came home with each
 // other's names can be put right only this way. The holder gets its own name when it is returned itself. The result

@@ -48,7 +48,9 @@ func (r *Runner) Where(h plan.Home) (plan.Where, error) {
 }
 
 func (r *Runner) journey(h plan.Home, on Events) *journey {
-	back := &Runner{Host: r.Host, Pod: r.Pod, EvictName: r.EvictName, Renumbering: r.Renumbering}
+	back := &Runner{
+		Host: r.Host, Pod: r.Pod, EvictName: r.EvictName, EvictRDMA: r.EvictRDMA, Renumbering: r.Renumbering,
+	}
 	back.Track(h.HCA, h.Netdev)
 	if h.Attached != nil {
 		back.Track(h.Attached, h.Netdev)

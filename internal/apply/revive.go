@@ -28,7 +28,7 @@ func (r *Runner) revive(ctx context.Context, h *device.HCA) error {
 			if err != nil {
 				return err
 			}
-			return errors.Join(there.Move(h.Index, r.Host.NS.FD()), there.Close())
+			return errors.Join(moveHome(there, h.Index, r.Host.NS.FD()), there.Close())
 		})
 	})
 	if err = errors.Join(err, ns.Close()); err != nil { // closed, it gives the device back

@@ -35,6 +35,9 @@ type Runner struct {
 	// attachment's: then the name will be free sooner or later. Nil: never.
 	EvictName func(holder *device.Netdev, act func() error) (bool, error)
 
+	// EvictRDMA does the same for the holder of an RDMA device's name, on the host or in the pod of this attachment.
+	EvictRDMA func(holder *device.HCA, in plan.Side, act func() error) (bool, error)
+
 	// Renumbering waits until no other call on the node does what gives out numbers of character devices, and holds
 	// others off until done is called. Nil: the caller is alone.
 	Renumbering func(ctx context.Context) (done func(), err error)

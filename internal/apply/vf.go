@@ -87,6 +87,7 @@ func (r *Runner) bind(s plan.Rebind, file string) error {
 // awaitFaces waits for what the driver makes, and gives the RDMA device its name back.
 func (r *Runner) awaitFaces(ctx context.Context, s plan.Rebind) error {
 	var missing string
+	var hca *device.HCA
 	err := poll(ctx, func() (bool, error) {
 		d, err := r.Host.At(s.Device)
 		if errors.Is(err, fs.ErrNotExist) { // a face between its registration and its entry in sysfs
@@ -102,18 +103,15 @@ func (r *Runner) awaitFaces(ctx context.Context, s plan.Rebind) error {
 		case s.Netdev && d.Netdev == nil:
 			missing = "netdev"
 			return false, nil
-		case s.HCA != nil && d.HCA.Name != s.HCA.Name:
-			err := r.Host.RDMA.Rename(d.HCA.Index, s.HCA.Name)
-			if errors.Is(err, unix.EEXIST) {
-				return false, fmt.Errorf("rename RDMA device %s to %s: %w (another one has taken the name meanwhile)",
-					d.HCA.Name, s.HCA.Name, err)
-			}
-			return err == nil, err
 		}
+		hca = d.HCA
 		return true, nil
 	})
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("the driver %s has made no %s for %s: %w", s.Driver, missing, s.Device, err)
+	}
+	if err == nil && s.HCA != nil && hca.Name != s.HCA.Name {
+		return r.nameRDMA(ctx, hca.Index, s.HCA.Name)
 	}
 	return err
 }

@@ -119,7 +119,8 @@ func (c *Conn) Ports(h *device.HCA) error {
 	return nil
 }
 
-// Rename gives the HCA another name. Names are unique in the whole system: unix.EEXIST when it is taken anywhere.
+// Rename gives the HCA another name: unix.EEXIST when it is taken, up to Linux 7.2 by any device of the system, since
+// 7.3 by one of the same network namespace. See kernel fact 26 in docs/kernel.md.
 func (c *Conn) Rename(index uint32, name string) error {
 	m := nlmsg.Body(nil).Uint32(attrDevIndex, index).String(attrDevName, name)
 	if _, err := c.nl.Do(client|cmdSet, 0, m.Bytes()); err != nil {
@@ -129,13 +130,42 @@ func (c *Conn) Rename(index uint32, name string) error {
 }
 
 // Move puts the HCA into the namespace behind fd. The calling thread must be in the namespace the HCA is in now, else
-// ENODEV; EOPNOTSUPP means a shared system or a driver that can't be moved.
+// ENODEV; EOPNOTSUPP means a shared system or a driver that can't be moved. EEXIST means that the name is taken there,
+// since Linux 7.3.
 func (c *Conn) Move(index uint32, fd int) error {
 	m := nlmsg.Body(nil).Uint32(attrDevIndex, index).Uint32(attrNetnsFD, uint32(fd))
 	if _, err := c.nl.Do(client|cmdSet, 0, m.Bytes()); err != nil {
 		return fmt.Errorf("move RDMA device with index %d: %w", index, err)
 	}
 	return nil
+}
+
+// MoveAs puts the HCA into the namespace behind fd under another name, in one message. Only Linux 7.3 and newer do
+// both, or fail and do neither. Older ones rename the HCA and take no notice of the namespace: then moved is false. The
+// calling thread is where it has to be for Move. See kernel fact 27 in docs/kernel.md.
+func (c *Conn) MoveAs(index uint32, name string, fd int) (moved bool, err error) {
+	if err := c.setBoth(index, name, uint32(fd)); err != nil {
+		return false, fmt.Errorf("move RDMA device with index %d as %s: %w", index, name, err)
+	}
+	_, err = c.ByIndex(index)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	}
+	return false, err
+}
+
+// PerNetns says whether names are unique per network namespace, and MoveAs works: since Linux 7.3. It asks for the name
+// that h has, in a namespace that does not exist, and changes nothing: an older kernel does not look at the namespace.
+func (c *Conn) PerNetns(h *device.HCA) bool {
+	return errors.Is(c.setBoth(h.Index, h.Name, noFile), unix.EBADF)
+}
+
+const noFile = ^uint32(0)
+
+func (c *Conn) setBoth(index uint32, name string, fd uint32) error {
+	m := nlmsg.Body(nil).Uint32(attrDevIndex, index).String(attrDevName, name).Uint32(attrNetnsFD, fd)
+	_, err := c.nl.Do(client|cmdSet, 0, m.Bytes())
+	return err
 }
 
 func decodeHCA(b []byte) *device.HCA {

@@ -18,10 +18,11 @@ import (
 func Attach(cfg *netconf.Config, ifName string, hca *device.HCA, netdev *device.Netdev) []Step {
 	var steps []Step
 	if hca != nil {
-		steps = append(steps, MoveRDMA{HCA: *hca, To: Pod})
-		if cfg.RDMAName != "" && cfg.RDMAName != hca.Name {
-			steps = append(steps, RenameRDMA{In: Pod, HCA: *hca, From: hca.Name, To: cfg.RDMAName})
+		move := MoveRDMA{HCA: *hca, To: Pod}
+		if cfg.RDMAName != hca.Name {
+			move.Name = cfg.RDMAName
 		}
+		steps = append(steps, move)
 		if netdev != nil && netdev.IsIPoIB() {
 			steps = append(steps, AwaitNetdev{*netdev})
 		}

@@ -44,6 +44,7 @@ func (w *Where) after(s Step) {
 	switch s := s.(type) {
 	case MoveRDMA:
 		w.HCA, w.HCASide = new(s.HCA), s.To
+		set(&w.HCA.Name, s.Name)
 		if w.Netdev != nil && w.Netdev.IsIPoIB() { // on the host up to 6.16, on the RDMA device's side since 6.17
 			w.Netdev, w.NetdevSide = recreatedNetdev(w.Netdev), Host
 		}

@@ -19,10 +19,14 @@ func in(s Side, cmd string) string {
 }
 
 func (s MoveRDMA) String() string {
-	if s.To == Pod {
-		return "rdma dev set " + s.HCA.Name + " netns $POD"
+	target, name, first := "$POD", s.HCA.Name, ""
+	if s.To == Host {
+		target = "1"
 	}
-	return in(Pod, "rdma dev set "+s.HCA.Name+" netns 1")
+	if s.Name != "" { // one message since 7.3, for which the rdma command has no spelling
+		name, first = s.Name, in(s.To.Other(), "rdma dev set "+s.HCA.Name+" name "+s.Name)+"; "
+	}
+	return first + in(s.To.Other(), "rdma dev set "+name+" netns "+target)
 }
 
 func (s RenameRDMA) String() string { return in(s.In, "rdma dev set "+s.From+" name "+s.To) }

@@ -72,8 +72,10 @@ const (
 	StageRevive
 	// StageMove brings both faces to their sides.
 	StageMove
-	// StagePlace moves a netdev that the kernel has recreated on the other side, and names the RDMA device.
+	// StagePlace moves a netdev that the kernel has recreated on the other side.
 	StagePlace
+	// StageName gives the RDMA device its name. One that somebody else has does not keep the device from home.
+	StageName
 	// StageMTU restores an MTU below which the kernel keeps no IPv6 settings.
 	StageMTU
 	// StageRestore gives back what the snapshot holds.
@@ -135,6 +137,7 @@ var stages = [StageHome]func(Where, Home) (steps []Step, look bool){
 	StageRebind:  rebind,
 	StageMove:    move,
 	StagePlace:   place,
+	StageName:    name,
 	StageMTU:     restoreMinMTU,
 	StageRestore: restore,
 	StageVFMAC:   restoreVFMAC,
@@ -225,14 +228,18 @@ func move(w Where, h Home) ([]Step, bool) {
 	return append(steps, putNetdev(w, h)...), true
 }
 
-// place follows the move of an RDMA device. Its name may be another device's in the pod, so that it is given back last.
+// place follows the move of an RDMA device, which makes the netdev anew.
 func place(w Where, h Home) ([]Step, bool) {
 	steps := putNetdev(w, h)
-	look := len(steps) > 0
-	if h.HCA != nil && w.HCA != nil && w.HCA.Name != h.HCA.Name {
-		steps = append(steps, RenameRDMA{In: w.HCASide, HCA: *w.HCA, From: w.HCA.Name, To: h.HCA.Name})
+	return steps, len(steps) > 0
+}
+
+// name comes after the moves: in the pod the name may be another device's.
+func name(w Where, h Home) ([]Step, bool) {
+	if h.HCA == nil || w.HCA == nil || w.HCA.Name == h.HCA.Name {
+		return nil, false
 	}
-	return steps, look
+	return []Step{RenameRDMA{In: w.HCASide, HCA: *w.HCA, From: w.HCA.Name, To: h.HCA.Name}}, false
 }
 
 // putNetdev moves a netdev to its side under the name it had. Its altnames have to go before: the kernel takes the

@@ -42,10 +42,12 @@ type Step interface {
 	Kind() string
 }
 
-// MoveRDMA moves the RDMA device to the other side.
+// MoveRDMA moves the RDMA device to the other side. With a Name it does so under that name, in one message where the
+// kernel can (since 7.3); older ones are told to rename it first.
 type MoveRDMA struct {
-	HCA device.HCA
-	To  Side
+	HCA  device.HCA
+	To   Side
+	Name string // empty: as it is
 }
 
 // RenameRDMA renames the RDMA device.

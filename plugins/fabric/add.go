@@ -101,6 +101,9 @@ func (a *adder) look(ctx context.Context) (*attach.Decision, *journal.Lock, erro
 			lock.Unlock()
 			continue
 		}
+		if err == nil && a.settled(claim, g.dev.HCA) {
+			err = g.find()
+		}
 		if err == nil {
 			err = g.inspect()
 		}
@@ -192,13 +195,14 @@ func (c *call) newEntry(d *attach.Decision) *journal.Entry {
 		e.Kind, e.IPAM = journal.KindRDMA, "" // the addresses are the earlier plugin's
 		if d.MoveRDMA {
 			e.Claim, e.Address, e.PCI, e.HCA = dev.Claim, dev.Address, dev.PCI, dev.HCA
-			e.MoveRDMA, e.RDMAName, e.Netdev = true, c.cfg.RDMAName, d.Netdev()
+			e.MoveRDMA, e.RDMAName, e.Netdev = true, d.Config.RDMAName, d.Netdev()
 		}
 	default:
 		e.Kind, e.Claim, e.Address, e.PCI = journal.KindDevice, dev.Claim, dev.Address, dev.PCI
-		e.HCA, e.Netdev, e.MoveRDMA, e.RDMAName = dev.HCA, dev.Netdev, d.MoveRDMA, c.cfg.RDMAName
+		e.HCA, e.Netdev, e.MoveRDMA, e.RDMAName = dev.HCA, dev.Netdev, d.MoveRDMA, d.Config.RDMAName
 		e.VF = recordVF(d.Attachment)
 	}
+	c.ownName(e)
 	e.DeviceInfo = c.deviceInfo(e)
 	return e
 }

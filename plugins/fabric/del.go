@@ -122,6 +122,9 @@ func (c returner) bringHome(e *journal.Entry, release func()) error {
 	defer cancel()
 	gone := func() bool { return c.gone(e, pod == nil) }
 	err = r.Return(ctx, homeOf(e), apply.Events{Released: release, Gone: gone})
+	if e.MoveRDMA {
+		defer c.settleNames(e.Claim)
+	}
 	if errors.Is(err, apply.ErrGone) {
 		c.log.Warn("device can't be returned", "device", e.Claim, "reason", err)
 		return nil
@@ -150,7 +153,7 @@ func (c returner) restoredPartly(e *journal.Entry, err error) error {
 	e.Tries++
 	if e.Tries >= maxTries {
 		c.log.Error("giving up after repeated tries", "device", e.Claim, "reason", err)
-		return nil
+		return c.owe(e, err)
 	}
 	return errors.Join(err, c.store.Save(e))
 }

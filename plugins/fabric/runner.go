@@ -12,7 +12,9 @@ import (
 
 // runner carries steps out between the host and a pod, which is nil when it is gone.
 func (c *call) runner(pod *apply.Side) apply.Runner {
-	return apply.Runner{Host: c.host, Pod: pod, EvictName: c.evictName, Renumbering: c.renumbering}
+	return apply.Runner{
+		Host: c.host, Pod: pod, EvictName: c.evictName, EvictRDMA: c.evictRDMA, Renumbering: c.renumbering,
+	}
 }
 
 // renumberWait bounds the wait for other calls that move RDMA devices or rebind drivers: one at a time.
@@ -44,9 +46,7 @@ func (c *call) evictName(holder *device.Netdev, act func() error) (bool, error) 
 	if err != nil || e.Netdev == nil || e.Netdev.Name == holder.Name {
 		return false, nil
 	}
-	at, cancel := context.WithCancel(context.Background())
-	cancel()
-	lock, err := c.store.Lock(at, claim)
+	lock, err := c.tryLock(claim)
 	if errors.Is(err, journal.ErrBusy) {
 		return true, nil
 	}

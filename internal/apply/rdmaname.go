@@ -1,0 +1,170 @@
+package apply
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fabric-cni/fabric-cni/internal/failpoint"
+	"github.com/fabric-cni/fabric-cni/internal/rdma"
+	"github.com/fabric-cni/fabric-cni/pkg/device"
+	"github.com/fabric-cni/fabric-cni/pkg/plan"
+)
+
+// moveRDMA sends from a thread in the namespace the device is in: the kernel compares the thread's, not the socket's.
+// See kernel fact 6 in docs/kernel.md.
+func (r *Runner) moveRDMA(ctx context.Context, s plan.MoveRDMA) error {
+	from, err := r.side(s.To.Other())
+	if err != nil {
+		return err
+	}
+	to, err := r.side(s.To)
+	if err != nil {
+		return err
+	}
+	r.index = 0
+	err = r.renumber(ctx, s.HCA.Address, s.To == plan.Pod, func() error {
+		if s.To == plan.Host {
+			return from.NS.Do(func() error { return moveHome(from.RDMA, s.HCA.Index, to.NS.FD()) })
+		}
+		if s.Name == "" {
+			return from.RDMA.Move(s.HCA.Index, to.NS.FD()) // the plugin's threads are in the host's namespace
+		}
+		return moveAs(from.RDMA, s.HCA.Index, s.Name, to.NS.FD())
+	})
+	switch {
+	case errors.Is(err, unix.EOPNOTSUPP):
+		return fmt.Errorf("%w (the driver of %s can't move between network namespaces, "+
+			"or the system is in shared mode)", err, s.HCA.Name)
+	case errors.Is(err, unix.EEXIST):
+		return fmt.Errorf("%w (another RDMA device has this name: in the pod, or before Linux 7.3, where names are "+
+			"unique in the whole system, anywhere on the node; field \"rdmaName\" chooses another name)", err)
+	}
+	return err
+}
+
+// moveAs moves a device under another name. A kernel that only renames it where it is gets a second message: see kernel
+// fact 27 in docs/kernel.md.
+func moveAs(c *rdma.Conn, index uint32, name string, fd int) error {
+	moved, err := c.MoveAs(index, name, fd)
+	if err != nil || moved {
+		return err
+	}
+	if err := failpoint.Hit("within/move-rdma"); err != nil {
+		return err
+	}
+	return c.Move(index, fd)
+}
+
+// moveHome moves a device to the host under the name that it has. Only a kernel that knows one name twice refuses that,
+// when a device of the host has the name: then it comes under a temporary one, and gets its own later.
+func moveHome(c *rdma.Conn, index uint32, fd int) error {
+	err := c.Move(index, fd)
+	if !errors.Is(err, unix.EEXIST) {
+		return err
+	}
+	return temporarily(index, func(name string) error { return moveAs(c, index, name, fd) })
+}
+
+// temporarily gives an RDMA device a name that is nobody's own. A pod may have taken such a name to be in the way: then
+// it gets one that nobody can guess.
+func temporarily(index uint32, set func(name string) error) error {
+	name := temporary(int(index))
+	err := set(name)
+	for range 3 {
+		if !errors.Is(err, unix.EEXIST) {
+			break
+		}
+		err = set(name + "-" + rand.Text()[:10])
+	}
+	return err
+}
+
+func (r *Runner) renameRDMA(ctx context.Context, s plan.RenameRDMA) error {
+	if s.In == plan.Host {
+		return r.nameRDMA(ctx, s.HCA.Index, s.To)
+	}
+	side, err := r.side(s.In)
+	if err != nil {
+		return err
+	}
+	return side.RDMA.Rename(s.HCA.Index, s.To)
+}
+
+// nameRDMA insists on the own name of an RDMA device that is on the host, as rename does for a netdev: each device
+// whose name is taken steps aside to a temporary one, and one that nobody is at work on is made to. Before Linux 7.3
+// the name may be taken by a device in a pod, where it can't be seen from here: then the wait ends, and the device is
+// home under the temporary name. See kernel facts 26 and 28 in docs/kernel.md.
+func (r *Runner) nameRDMA(ctx context.Context, index uint32, name string) error {
+	patience := time.Now().Add(renameWait)
+	aside := false
+	var taken error
+	err := poll(ctx, func() (bool, error) {
+		err := r.Host.RDMA.Rename(index, name)
+		if !errors.Is(err, unix.EEXIST) {
+			return err == nil, err
+		}
+		if !aside {
+			aside = true
+			err := temporarily(index, func(n string) error { return r.Host.RDMA.Rename(index, n) })
+			if err != nil {
+				return false, err
+			}
+		}
+		holder, yields, err := r.evictRDMA(index, name)
+		taken = fmt.Errorf("name RDMA device %d %s: %w by %s", index, name, ErrNameTaken, holder)
+		if err == nil && !yields && time.Now().After(patience) {
+			err = taken
+		}
+		return false, err
+	})
+	if taken != nil && errors.Is(err, context.DeadlineExceeded) {
+		return taken
+	}
+	return err
+}
+
+// evictRDMA looks for the device that has a name, on the host and in the pod, and gives it a temporary name if the name
+// is not its own and nobody works on it. The results say who it is, and whether the name will be free.
+func (r *Runner) evictRDMA(index uint32, name string) (who string, yields bool, err error) {
+	for _, s := range []plan.Side{plan.Host, plan.Pod} {
+		side, err := r.side(s)
+		if err != nil {
+			continue
+		}
+		h, err := side.HCANamed(name)
+		if errors.Is(err, fs.ErrNotExist) || err == nil && h.Index == index {
+			continue
+		}
+		if err != nil {
+			return "", false, err
+		}
+		who = fmt.Sprintf("the RDMA device with node GUID %s on the %s side", h.NodeGUID, s)
+		if r.EvictRDMA == nil {
+			return who, false, nil
+		}
+		yields, err = r.EvictRDMA(h, s, func() error { return stepAside(side.RDMA, h) })
+		return who, yields, err
+	}
+	return "an RDMA device in another network namespace", false, nil
+}
+
+// stepAside renames a device out of the way, unless it has another name by now.
+func stepAside(c *rdma.Conn, h *device.HCA) error {
+	now, err := c.ByIndex(h.Index)
+	if err != nil || now.Name != h.Name {
+		return ignoreMissing(err)
+	}
+	if err := temporarily(h.Index, func(n string) error { return c.Rename(h.Index, n) }); err != nil {
+		return fmt.Errorf("move RDMA device %s out of the way: %w", h.Name, err)
+	}
+	return nil
+}
+
+// NameRDMA gives an RDMA device on the host its own name, if that is free.
+func (r *Runner) NameRDMA(index uint32, name string) error { return r.Host.RDMA.Rename(index, name) }
