@@ -62,13 +62,17 @@ func (s Store) Save(e *Entry) error {
 	return nil
 }
 
-// Remove deletes an entry. One that is gone already is no error.
+// Remove deletes an entry, and what a killed Save has left of one: no later Save of a dead pod overwrites that. What is
+// gone already is no error.
 func (s Store) Remove(k Key) error {
 	if err := failpoint.Hit("journal/remove"); err != nil {
 		return err
 	}
-	if err := os.Remove(s.entryPath(k)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove journal entry: %w", err)
+	path := s.entryPath(k)
+	for _, f := range []string{filepath.Join(filepath.Dir(path), "."+filepath.Base(path)), path} {
+		if err := os.Remove(f); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove journal entry: %w", err)
+		}
 	}
 	return nil
 }

@@ -93,6 +93,11 @@ func TestTemporaryLeft(t *testing.T) {
 	if list, err := s.List(); len(list) != 0 || err != nil {
 		t.Errorf("list: %v, %v", list, err)
 	}
+	dead := Key{"c2", "net1"} // whose ADD was killed here, and is never repeated
+	write(t, filepath.Join(s.Dir, "attachments", ".c2@net1"), `{`)
+	if err := s.Remove(dead); err != nil {
+		t.Error(err)
+	}
 	if err := s.Save(entry(k)); err != nil {
 		t.Fatal(err)
 	}

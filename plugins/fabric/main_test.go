@@ -98,6 +98,21 @@ type answer struct {
 // run executes the plugin in the host's namespaces. /run/fabric-cni and /etc/cni are those of the node.
 func (n *node) run(t *testing.T, c call) answer {
 	t.Helper()
+	cmd := n.execution(c)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	a := answer{stdout: stdout.String(), stderr: stderr.String(), ok: err == nil}
+	if !a.ok && len(a.stdout) > 0 {
+		if err := json.Unmarshal(stdout.Bytes(), &a); err != nil {
+			t.Errorf("%s: no error object: %v: %s", c.command, err, a.stdout)
+		}
+	}
+	return a
+}
+
+// execution is the plugin's process of a call.
+func (n *node) execution(c call) *exec.Cmd {
 	cmd := n.command("fabric")
 	cmd.Env = append(
 		os.Environ(),
@@ -109,16 +124,7 @@ func (n *node) run(t *testing.T, c call) answer {
 	)
 	cmd.Env = append(cmd.Env, c.env...)
 	cmd.Stdin = strings.NewReader(c.conf)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	err := cmd.Run()
-	a := answer{stdout: stdout.String(), stderr: stderr.String(), ok: err == nil}
-	if !a.ok && len(a.stdout) > 0 {
-		if err := json.Unmarshal(stdout.Bytes(), &a); err != nil {
-			t.Errorf("%s: no error object: %v: %s", c.command, err, a.stdout)
-		}
-	}
-	return a
+	return cmd
 }
 
 // command is a program of ours, on the node.

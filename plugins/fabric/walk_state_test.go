@@ -1,0 +1,84 @@
+package fabric_test
+
+import (
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// hostState prints what the state of sandbox lacks: what a pod can leave on an interface.
+const hostState = `for c in "qdisc" ; do tc qdisc show; done
+ip neigh show nud permanent; ip neigh show proxy; ip nexthop
+cd /sys/class/net; for d in *; do for f in gro_flush_timeout napi_defer_hard_irqs threaded proto_down; do
+echo $d $f $(cat $d/$f 2>&1); done; for q in $d/queues/rx-*; do echo $q $(cat $q/rps_cpus $q/rps_flow_cnt); done; done
+cd /proc/sys/net; for f in ipv?/conf/*/* ipv?/neigh/*/*; do echo $f $(cat $f 2>&1); done`
+
+var peerIndex = regexp.MustCompile(`@if\d+`)
+
+// everything is the host with all that a pod or a plugin can have changed, and what is on file. The order of links is
+// no part of it: one that has been away may be listed behind the others.
+func (w *walkWorld) everything() string {
+	var blocks []string
+	for line := range strings.Lines(peerIndex.ReplaceAllString(w.host.State(w.t), "@if")) {
+		if len(blocks) > 0 && (line[0] == ' ' || line[0] == '\t') {
+			blocks[len(blocks)-1] += line
+			continue
+		}
+		blocks = append(blocks, line)
+	}
+	slices.Sort(blocks)
+	out, err := exec.Command("ip", "netns", "exec", w.host.Name, "sh", "-c", hostState).Output()
+	if err != nil {
+		w.t.Error(err)
+	}
+	rest := slices.Collect(strings.Lines(string(out)))
+	slices.Sort(rest)
+	files := slices.DeleteFunc(w.files(w.t), func(f string) bool {
+		return strings.Contains(f, "last_reserved_ip.") || strings.HasSuffix(f, "/lock")
+	})
+	for i, f := range files {
+		files[i] = "file " + f + "\n"
+	}
+	return strings.Join(blocks, "") + strings.Join(rest, "") + strings.Join(files, "")
+}
+
+// patience is how long a difference has to stay the same to count: link-local addresses and carriers come by
+// themselves.
+const patience = 3 * time.Second
+
+// difference is what of the host is not what it was, line by line.
+func (w *walkWorld) difference() string {
+	var last string
+	for since := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		diff := lineDiff(w.start, w.everything())
+		switch {
+		case diff == "", diff == last && time.Since(since) > patience:
+			return diff
+		case diff != last:
+			last, since = diff, time.Now()
+		}
+	}
+}
+
+// lineDiff lists the lines that only one of two sorted states has.
+func lineDiff(before, after string) string {
+	count := map[string]int{}
+	for line := range strings.Lines(before) {
+		count[line]++
+	}
+	var b strings.Builder
+	for line := range strings.Lines(after) {
+		if count[line]--; count[line] < 0 {
+			b.WriteString("+ " + line)
+		}
+	}
+	for line := range strings.Lines(before) {
+		if count[line] > 0 {
+			count[line]--
+			b.WriteString("- " + line)
+		}
+	}
+	return b.String()
+}
