@@ -50,6 +50,7 @@ var Suites = []Suite{
 	{
 		// Names of RDMA devices are unique in the system up to 7.2, in a network namespace since 7.3.
 		Name:    "names",
+		Tools:   []string{"fabricctl"},
 		Run:     `^TestRDMAName`,
 		Append:  exclusive,
 		Devices: VirtioNet(1),

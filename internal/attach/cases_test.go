@@ -165,6 +165,17 @@ var decisions = map[string]func(*Facts){
 		f.Policy.Devices, f.Config.RDMA = []string{"ens*"}, netconf.RDMAShared
 		f.Device.HCA.Ports[0].State, f.Config.VF.Trust = device.PortDown, on()
 	},
+	"device RDMA name of another device": func(f *Facts) {
+		f.Config.RDMAName, f.RDMANameHolder = "mlx5_3", "device pci/0000:5e:00.0, which container c9 has as net1"
+	},
+	"device RDMA name in shared mode": func(f *Facts) {
+		f.Config.RDMAName, f.RDMANameHolder, f.NetnsMode = "mlx5_3", "device pci/0000:5e:00.0", device.NetnsShared
+	},
+	"device RDMA name auto": func(f *Facts) {
+		f.Config.RDMAName, f.RDMANamesPerNetns, f.RDMANamesInPod = "auto", true, []string{"mlx5_0", "mlx5_2", "mlx5_0"}
+	},
+	"device RDMA name auto in the whole system": func(f *Facts) { f.Config.RDMAName = "auto" },
+
 	"device PF of a VF in a pod": func(f *Facts) { f.VFOwners = []VFOwner{{VF: "0000:3b:00.4", Owner: *live()}} },
 	"device PF of a dead VF":     func(f *Facts) { f.VFOwners = []VFOwner{{VF: "0000:3b:00.4", Owner: *dead()}} },
 	"device setting of a VF":     func(f *Facts) { f.Config.VF.Trust = on() },

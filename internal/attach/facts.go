@@ -39,8 +39,13 @@ type Facts struct {
 	Holder     *Owner // attachment that has the missing device; nil: the journal knows of none
 
 	// What is known of Device.
-	Owner      *Owner         // attachment that the device belongs to, nil: free
-	VF         *device.VF     // nil: no virtual function
+	Owner *Owner     // attachment that the device belongs to, nil: free
+	VF    *device.VF // nil: no virtual function
+	// The new name of the RDMA device, if the configuration asks for one.
+	RDMANamesPerNetns bool     // names are unique per network namespace, not in the whole system
+	RDMANamesInPod    []string // if so, and if a free one is to be chosen
+	RDMANameHolder    string   // if not: which other device has the name on the host; empty: none
+
 	GUIDHolder string         // who has the GUID that the configuration asks for; empty: nobody
 	VFOwners   []VFOwner      // attachments that have VFs of this PF
 	Children   []Child        // IPoIB children of its netdev

@@ -50,6 +50,7 @@ func (d *decider) rdma() {
 		return
 	}
 	d.decision.MoveRDMA = d.NetnsMode == device.NetnsExclusive
+	d.rdmaName()
 }
 
 // JudgeMode refuses a configuration whose wish for the RDMA device does not fit the system's network namespace mode.

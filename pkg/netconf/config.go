@@ -36,6 +36,9 @@ const (
 	RDMANone      RDMAPolicy = "none"      // do not look at it
 )
 
+// RDMANameAuto asks for names by the order of the attachments: mlx5_0 for the first RDMA device of a pod, and so on.
+const RDMANameAuto = "auto"
+
 // SelectorKind names the field a device was selected by.
 type SelectorKind string
 
@@ -78,7 +81,7 @@ type Config struct {
 	Umcast    *bool  // nil: the kernel's default
 
 	MTU         int    // bytes; 0: as it is (mode ipoib: the parent's)
-	RDMAName    string // name of the RDMA device while in the pod; empty: unchanged
+	RDMAName    string // name of the RDMA device while in the pod; empty: unchanged; or RDMANameAuto
 	AllowDown   bool   // hand out a port that is not Active
 	SourceBased bool   // a routing table and rule for this interface's own addresses
 

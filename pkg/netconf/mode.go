@@ -168,7 +168,7 @@ func (p *parser) rdma() {
 		c.RDMA = RDMANone
 	}
 
-	name := p.get("rdmaName")
+	name := p.get("rdmaName") // or RDMANameAuto, which looks like any other name
 	c.RDMAName, _ = p.textWhere(name, wantRDMA, isRDMAName)
 	if c.RDMAName != "" && (c.Mode == ModeIPoIB || c.RDMA == RDMAShared || c.RDMA == RDMANone) {
 		p.fail(

@@ -5,6 +5,7 @@ package guest
 import (
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"time"
 )
@@ -212,4 +213,79 @@ func TestRDMANameOfAHostDevice(t *testing.T) {
 			Same(t, before)
 		})
 	}
+}
+
+// Where names are unique in the system, a name that another attachment's device has on the host is refused: that device
+// could not come home. Where they are not, two pods have equal names, and each device comes home under its own.
+func TestRDMANameThatIsAnotherDevices(t *testing.T) {
+	Fabric{Num: 3}.Load(t)
+	before := Snapshot(t)
+	first, second := indexOf(t, "mlx5_0"), indexOf(t, "mlx5_1")
+	a := interfaceOf(NewPod(t, "a"), "net1", network(config{"device": "ib0", "rdmaName": "rail0"}))
+	b := interfaceOf(NewPod(t, "b"), "net1", network(config{"device": "ib1", "rdmaName": "mlx5_0"}))
+	a.add(t)
+	out := b.call("ADD").Exec(t)
+	if !namesPerNetns(t) {
+		wantError(t, out, 101, "mlx5_0", "container a has as net1", "unique in the whole system")
+		b.del(t)
+	} else {
+		c := interfaceOf(NewPod(t, "c"), "net1", network(config{"device": "ib2", "rdmaName": "mlx5_0"}))
+		c.add(t)
+		b.call("CHECK").Must(t)
+		c.call("CHECK").Must(t)
+		if x, y := nameIn(t, b.pod, second), nameIn(t, a.pod, first); x != "mlx5_0" || y != "rail0" {
+			t.Errorf("the devices are %q and %q", x, y)
+		}
+		b.pod.Delete(t)
+		c.pod.Delete(t)
+		c.del(t)
+		b.del(t)
+	}
+	a.del(t)
+	own := interfaceOf(NewPod(t, "own"), "net1", network(config{"device": "ib0", "rdmaName": "mlx5_0"}))
+	own.add(t)
+	own.del(t)
+	Same(t, before)
+}
+
+// With "auto" every pod sees mlx5_0 and up, whatever its devices are called on the host. Where names are unique in the
+// system they stay as they are.
+func TestRDMANameAuto(t *testing.T) {
+	Fabric{Num: 4, Names: []string{"rocep1", "mlx5_0", "mlx5_7", "mlx5_1"}}.Load(t)
+	before := Snapshot(t)
+	want := [][]string{{"rocep1", "mlx5_0"}, {"mlx5_7", "mlx5_1"}}
+	if namesPerNetns(t) {
+		want = [][]string{{"mlx5_0", "mlx5_1"}, {"mlx5_0", "mlx5_1"}}
+	}
+	var list []*attachment
+	for i := range 4 {
+		pod := list
+		if i%2 == 0 {
+			pod = []*attachment{interfaceOf(NewPod(t, fmt.Sprintf("pod%d", i)), "", nil)}
+		}
+		conf := byBus(i)
+		conf["rdmaName"] = "auto"
+		a := interfaceOf(pod[len(pod)-1].pod, fmt.Sprintf("net%d", i), network(conf))
+		steps, _ := planned(t, a)
+		a.add(t)
+		list = append(list, a)
+		name := want[i/2][i%2]
+		if own := []string{"rocep1", "mlx5_0", "mlx5_7", "mlx5_1"}[i]; own != name {
+			if text := strings.Join(steps, "\n"); !strings.Contains(text, " name "+name+"; ") {
+				t.Errorf("the plan does not name it %s:\n%s", name, text)
+			}
+		}
+	}
+	for i, a := range list {
+		a.call("CHECK").Must(t)
+		a.pod.hasHCA(t, want[i/2]...)
+	}
+	for _, i := range []int{1, 2} {
+		list[i].del(t)
+	}
+	list[0].pod.Delete(t)
+	list[3].pod.Delete(t)
+	list[3].del(t)
+	list[0].del(t)
+	Same(t, before)
 }
