@@ -23,18 +23,8 @@ import (
 // address, are announced once. All addresses are tried, and the errors joined: the interface works in spite of them.
 // For a link type without such announcements, the error matches errors.ErrUnsupported.
 func Announce(ifindex int, arpType uint16, hw, bcast net.HardwareAddr, addrs []netip.Prefix) error {
-	want, err := hwLen(arpType)
-	if err != nil {
+	if err := checkLink(arpType, hw, bcast); err != nil {
 		return fmt.Errorf("announce addresses: %w", err)
-	}
-	if len(hw) != want || len(bcast) != want {
-		return fmt.Errorf(
-			"announce addresses: hardware address %q, broadcast address %q: want %d bytes for link type %d",
-			hw,
-			bcast,
-			want,
-			arpType,
-		)
 	}
 	asked, sent, v6 := split(addrs)
 	return errors.Join(
@@ -42,6 +32,19 @@ func Announce(ifindex int, arpType uint16, hw, bcast net.HardwareAddr, addrs []n
 		sendARP(ifindex, arpType, hw, bcast, sent),
 		sendNA(ifindex, arpType, hw, v6),
 	)
+}
+
+// checkLink makes sure that the addresses have the length of the link type.
+func checkLink(arpType uint16, hw, bcast net.HardwareAddr) error {
+	want, err := hwLen(arpType)
+	if err != nil {
+		return err
+	}
+	if len(hw) != want || len(bcast) != want {
+		const msg = "hardware address %q, broadcast address %q: want %d bytes for link type %d"
+		return fmt.Errorf(msg, hw, bcast, want, arpType)
+	}
+	return nil
 }
 
 // hwLen is the length of a hardware address of the link type.

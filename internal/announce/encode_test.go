@@ -64,8 +64,9 @@ func swap(v uint64, size int) string {
 func TestLinkAddress(t *testing.T) {
 	head := swap(unix.AF_PACKET, 2) + "0806" + swap(7, 4)
 	// 8 bytes of address at least: the kernel wants sizeof(struct sockaddr_ll).
-	check(t, linkAddress(7, 1, etherBcast), head+swap(1, 2)+"01 06 ffffffffffff 0000")
-	check(t, linkAddress(7, 32, ipoibBcast), head+swap(32, 2)+"01 14 00ffffffff12401bffff000000000000ffffffff")
+	check(t, linkAddress(7, unix.ETH_P_ARP, 1, etherBcast), head+swap(1, 2)+"01 06 ffffffffffff 0000")
+	check(t, linkAddress(7, unix.ETH_P_ARP, 32, ipoibBcast),
+		head+swap(32, 2)+"01 14 00ffffffff12401bffff000000000000ffffffff")
 }
 
 func TestNeighUse(t *testing.T) {

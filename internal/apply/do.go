@@ -46,6 +46,8 @@ func (r *Runner) do(ctx context.Context, s plan.Step) error {
 		return r.addRule(s)
 	case plan.DelRule:
 		return ignore(r.Pod.Link.DelRule(s.Rule), unix.ENOENT)
+	case plan.Probe:
+		return r.probe(ctx, s)
 	case plan.Announce:
 		return r.announce(ctx, s)
 	case plan.SetVF:

@@ -201,6 +201,17 @@ var clusterMessages = []Message{
 		Cure:  "fabricctl list; give the network a resource of a device plugin; fabricctl repair if the pod is gone",
 	},
 	{
+		ID:      "log-address-in-use",
+		Title:   "Somebody on the network has the address",
+		Pattern: regexp.MustCompile(`address \S+ is in use (on this network )?by`),
+		Examples: []string{
+			"fabric: could not attach net1 to container c1: probe-addresses (ip netns exec $POD arping -D -c 3 -I " +
+				"$DEV 192.168.10.7): address 192.168.10.7 is in use on this network by 02:00:00:00:00:01; find it",
+		},
+		Cause: "a host or pod that this IPAM range does not know of has it: a fixed address, another cluster or range",
+		Cure:  "ip neigh on a node of that network shows who; take the address out of the range (exclude)",
+	},
+	{
 		ID:    "log-no-device-here",
 		Title: "The network's device is not on this node",
 		Pattern: regexp.MustCompile(

@@ -84,6 +84,8 @@ var badValues = []struct{ extra, field, value, allowed string }{
 	{`"device":"d","rdmaName":"` + long[:64] + `"`, "rdmaName", "xxx", "63 characters"},
 	{`"device":"d","rdmaName":"r0","rdma":"none"`, "rdmaName", `"r0"`, `"auto" or "exclusive"`},
 	{`"device":"d","allowDown":1`, "allowDown", "1", "true or false"},
+	{`"device":"d","detectConflicts":"yes"`, "detectConflicts", `"yes"`, "true or false"},
+	{`"device":"d","mode":"rdma","detectConflicts":true`, "detectConflicts", "true", `mode "rdma"`},
 	{`"device":"d","routing":true`, "routing", "true", "an object"},
 	{`"device":"d","routing":{"sourceBased":"yes"}`, "routing.sourceBased", `"yes"`, "true or false"},
 	{`"device":"d","linkState":"up"`, "linkState", `"up"`, "auto, enable, disable"},

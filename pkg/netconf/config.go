@@ -85,6 +85,8 @@ type Config struct {
 	AllowDown   bool   // hand out a port that is not Active
 	SourceBased bool   // a routing table and rule for this interface's own addresses
 
+	DetectConflicts bool // ask on the network whether somebody else has the addresses, before they are used
+
 	VF VF
 
 	IPAM       IPAM

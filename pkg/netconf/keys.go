@@ -31,6 +31,7 @@ var otherFields = []field{
 	{"umcast", ours},
 	{"allowDown", ours},
 	{"routing", ours},
+	{"detectConflicts", ours},
 
 	{"deviceID", peer},
 	{"pciBusID", peer},

@@ -32,6 +32,11 @@ func (p *parser) device() {
 			p.fail(notAllowed(p.get("routing"), `no "routing" in mode "rdma", which has no interface`))
 			p.cfg.SourceBased = false
 		}
+		if p.cfg.DetectConflicts {
+			const allowed = `no "detectConflicts" in mode "rdma": the plugin before it in the chain gives the addresses`
+			p.fail(notAllowed(p.get("detectConflicts"), allowed))
+			p.cfg.DetectConflicts = false
+		}
 	case ModeDevice:
 		p.podAttributes() // before the selector: the pod's GUID goes before "guid"
 		p.selector(s)
@@ -76,7 +81,7 @@ func (p *parser) mode(s selectors) {
 	}
 	// What only a plugin that moves a netdev has: a selector of host-device, addresses, an attribute of a VF.
 	netdev := len(s.kinds) > 0 && s.kinds[0] != ByRDMADevice || c.IPAM.Type != "" || len(p.vf) > 0 ||
-		written("rdmaIsolation", "ibKubernetesEnabled", "vfioPciMode", "pkey", "mtu", "routing")
+		written("rdmaIsolation", "ibKubernetesEnabled", "vfioPciMode", "pkey", "mtu", "routing", "detectConflicts")
 	switch {
 	case s.master.ok() && len(s.chosen) == 0 && (!s.hasAddress() || written("ipoibMode", "umcast")):
 		c.Mode = ModeIPoIB

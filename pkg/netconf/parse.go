@@ -170,6 +170,9 @@ func (p *parser) plainFields() {
 	if down := p.boolean(p.get("allowDown")); down != nil {
 		c.AllowDown = *down
 	}
+	if detect := p.boolean(p.get("detectConflicts")); detect != nil {
+		c.DetectConflicts = *detect
+	}
 	routing := p.object(p.get("routing"))
 	for _, m := range routing.members {
 		if m.key != "sourceBased" {

@@ -112,6 +112,15 @@ func Address(cfg *netconf.Config, ip *Addressing, have *device.Netdev) []Step {
 		// That is the runtime's default for IPv4-only pods.
 		steps = append(steps, SetLink{In: Pod, Attrs: Attrs{IPv6Conf: map[string]int32{"disable_ipv6": 0}}})
 	}
+	if cfg.DetectConflicts && len(ip.Addrs) > 0 {
+		// After IPv6 is on, which joins the group that answers go to, and before any address: who has none is not
+		// believed to have it, and its packets are not answered.
+		var probe Probe
+		for _, p := range ip.Addrs {
+			probe.Addrs = append(probe.Addrs, p.Addr())
+		}
+		steps = append(steps, probe)
+	}
 	for _, p := range ip.Addrs {
 		a := NewAddr(p)
 		addrs = append(addrs, a)

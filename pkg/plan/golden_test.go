@@ -61,6 +61,7 @@ func plans() map[string][]Step {
 			Attach(&netconf.Config{}, "net1", pfHCA, pf),
 			Restore(Pod, moved(pf, "net1"), recreated("net1"), 0)...),
 		"add-ipv6-disabled":      Address(&netconf.Config{}, dualStack(), noIPv6(pod)),
+		"add-probed":             Address(&netconf.Config{DetectConflicts: true}, dualStack(), noIPv6(pod)),
 		"bring-ipoib":            bring(at(pfHCA, Pod, inPod, Pod), Host, pf),
 		"bring-ipoib-rdma-home":  bring(at(pfHCA, Host, inPod, Pod), Host, pf),
 		"bring-ipoib-home":       bring(at(pfHCA, Host, recreated("ib0"), Host), Host, pf),
@@ -262,7 +263,7 @@ func TestKinds(t *testing.T) {
 			kinds[s.Kind()] = reflect.TypeOf(s)
 		}
 	}
-	if len(kinds) != 21 { // each VF setting is a kind of its own
-		t.Errorf("the plans use %d kinds of steps, want all 16 and five settings of VFs", len(kinds))
+	if len(kinds) != 22 { // each VF setting is a kind of its own
+		t.Errorf("the plans use %d kinds of steps, want all 17 and five settings of VFs", len(kinds))
 	}
 }

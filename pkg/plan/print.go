@@ -145,6 +145,18 @@ func (s AltNames) String() string {
 	return strings.Join(lines, "\n")
 }
 
+func (s Probe) String() string {
+	var lines []string
+	for _, a := range s.Addrs {
+		if a.Is4() {
+			lines = append(lines, in(Pod, "arping -D -c 3 -I $DEV "+a.String()))
+		} else {
+			lines = append(lines, in(Pod, "ndisc6 -r 3 "+a.String()+" $DEV"))
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
 func (s AddAddr) String() string  { return in(s.In, "ip addr add "+s.Addr.Prefix.String()+" dev $DEV") }
 func (s DelAddr) String() string  { return in(s.In, "ip addr del "+s.Addr.Prefix.String()+" dev $DEV") }
 func (s AddRoute) String() string { return in(s.In, "ip route add "+s.Route.String()+" dev $DEV") }

@@ -10,6 +10,7 @@ package plan
 import (
 	"fmt"
 	"net"
+	"net/netip"
 	"strings"
 
 	"github.com/fabric-cni/fabric-cni/pkg/device"
@@ -118,6 +119,9 @@ type AltNames struct {
 	Add, Del []string
 }
 
+// Probe asks on the network whether somebody else has addresses that the netdev in the pod is about to get.
+type Probe struct{ Addrs []netip.Addr }
+
 // AddAddr adds an address to the netdev.
 type AddAddr struct {
 	In   Side
@@ -172,6 +176,7 @@ func (CreateChild) Kind() string { return "create-child" }
 func (DeleteChild) Kind() string { return "delete-child" }
 func (SetLink) Kind() string     { return "set-link" }
 func (AltNames) Kind() string    { return "altnames" }
+func (Probe) Kind() string       { return "probe-addresses" }
 func (AddAddr) Kind() string     { return "add-address" }
 func (DelAddr) Kind() string     { return "remove-address" }
 func (AddRoute) Kind() string    { return "add-route" }

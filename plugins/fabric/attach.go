@@ -256,6 +256,10 @@ func (a *attachment) configure(ctx context.Context) (*result.Result, error) {
 			a.log.Warn("the new address was not announced to the neighbours", "reason", err)
 			continue
 		}
+		if errors.Is(err, apply.ErrNoCarrier) && a.cfg.AllowDown {
+			a.log.Warn("nobody could be asked whether the addresses are free", "reason", err)
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}

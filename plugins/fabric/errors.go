@@ -8,6 +8,7 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
+	"github.com/fabric-cni/fabric-cni/internal/announce"
 	"github.com/fabric-cni/fabric-cni/internal/apply"
 	"github.com/fabric-cni/fabric-cni/internal/attach"
 	"github.com/fabric-cni/fabric-cni/internal/inventory"
@@ -25,6 +26,7 @@ const (
 	codeRDMAMode  = 103 // the RDMA network namespace mode does not fit
 	codeRefused   = 104 // refused by node policy
 	codeKernel    = 105 // the kernel refused an operation
+	codeConflict  = 106 // somebody else on the network has the address
 	codeNotReady  = 50  // STATUS: the plugin can't serve an ADD
 	codeLimited   = 51  // STATUS: nor do existing containers work
 	codeBadEnv    = types.ErrInvalidEnvironmentVariables
@@ -76,7 +78,12 @@ func classify(err error) (code uint, hint string) {
 	var step *apply.StepError
 	var path *fs.PathError
 	var answer *types.Error
+	var conflict *announce.ConflictError
 	switch {
+	case errors.As(err, &conflict):
+		return codeConflict, "find that host, or give the pod another address; exclude this one from the IPAM range"
+	case errors.Is(err, apply.ErrNoCarrier):
+		return codePortDown, "connect the port, or set \"allowDown\" to do without the probe"
 	case errors.As(err, &f):
 		return f.code, f.hint
 	case errors.As(err, &conf):
