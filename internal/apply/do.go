@@ -38,6 +38,8 @@ func (r *Runner) do(ctx context.Context, s plan.Step) error {
 		return r.createChild(ctx, s)
 	case plan.DeleteChild:
 		return r.deleteChild(s)
+	case plan.DeleteUpper:
+		return r.deleteUpper(s)
 	case plan.SetLink:
 		return r.setLink(ctx, s)
 	case plan.AltNames:
@@ -51,7 +53,7 @@ func (r *Runner) do(ctx context.Context, s plan.Step) error {
 	case plan.Announce:
 		return r.announce(ctx, s)
 	case plan.SetVF:
-		return r.setVF(s)
+		return r.setVF(ctx, s)
 	case plan.Rebind:
 		return r.rebind(ctx, s)
 	}

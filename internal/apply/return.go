@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/fabric-cni/fabric-cni/internal/inventory"
+	"github.com/fabric-cni/fabric-cni/pkg/device"
 	"github.com/fabric-cni/fabric-cni/pkg/plan"
 )
 
@@ -27,6 +29,8 @@ func (e *RestoreError) Unwrap() error { return e.Err }
 type Events struct {
 	// Released is called once, as soon as the pod can't use the addresses any more. Nil: nobody waits for it.
 	Released func()
+	// Removed is called for each virtual netdev of the pod that sat on the device and was removed. Nil: nobody asks.
+	Removed func(device.Netdev)
 	// Gone says whether the hardware has left the bus or lost its driver: then there is nothing to bring home. Nil: it
 	// is there.
 	Gone func() bool
@@ -51,6 +55,7 @@ func (r *Runner) journey(h plan.Home, on Events) *journey {
 	back := &Runner{
 		Host: r.Host, Pod: r.Pod, EvictName: r.EvictName, EvictRDMA: r.EvictRDMA, Renumbering: r.Renumbering,
 	}
+	back.inPod = h.PodIndex
 	back.Track(h.HCA, h.Netdev)
 	if h.Attached != nil {
 		back.Track(h.Attached, h.Netdev)
@@ -119,6 +124,9 @@ func (j *journey) stage(ctx context.Context, way plan.Way) error {
 	}
 	for _, s := range way.Steps {
 		err := j.Run(ctx, []plan.Step{s})
+		if u, ok := s.(plan.DeleteUpper); ok && err == nil && j.on.Removed != nil {
+			j.on.Removed(u.Netdev)
+		}
 		switch {
 		case err == nil:
 		case way.Stage == plan.StageRelease:
@@ -181,6 +189,9 @@ func (j *journey) look() error {
 			j.strip = append(j.strip, err)
 		}
 	}
+	if err := j.lookForOrphans(&w); err != nil {
+		return err
+	}
 	// One that is down has no routes, and adding an address that it has is no error.
 	if n := w.Netdev; n != nil && w.NetdevSide == j.home.Side && n.Up() {
 		side, err := j.side(w.NetdevSide)
@@ -193,6 +204,11 @@ func (j *journey) look() error {
 	}
 	if j.home.VF != nil {
 		j.lookAtVF(&w)
+	}
+	if n := w.Netdev; len(j.home.VFs) > 0 && n != nil && w.NetdevSide == plan.Host {
+		if w.VFs, err = j.Host.Link.VFs(n.Index); err != nil {
+			return err
+		}
 	}
 	if w.HCA == nil || w.HCASide != plan.Host || w.Netdev != nil {
 		j.alone = time.Time{}
@@ -212,7 +228,11 @@ func (j *journey) lookIntoPod(w *plan.Where) (err error) {
 		return err
 	}
 	if w.Netdev != nil && w.NetdevSide == plan.Pod {
-		w.Netdev.Addrs, err = j.Pod.Link.Addrs(w.Netdev.Index)
+		if w.Netdev.Addrs, err = j.Pod.Link.Addrs(w.Netdev.Index); err != nil {
+			return err
+		}
+		all, err := j.Pod.Link.List("")
+		w.Uppers = inventory.On(all, w.Netdev)
 		return err
 	}
 	if len(w.Rules) > 0 {
@@ -233,8 +253,8 @@ func (j *journey) lookAtVF(w *plan.Where) {
 			err = j.faces(w.VF)
 		}
 	}
-	if err == nil || w.Lost && !rebind {
-		return
+	if err == nil || w.Lost && (!rebind || !j.Host.OnBus(plan.RebindVF(v.VF, v.HCA, j.home.Netdev).Device)) {
+		return // of a VF that has left the bus nothing is kept, and its PF may be gone, too
 	}
 	for _, known := range j.missing {
 		if known.Error() == err.Error() {

@@ -44,6 +44,7 @@ type Runner struct {
 
 	hca    *device.HCA    // identity of the RDMA device, nil without one
 	netdev *device.Netdev // identity of the netdev, nil without one
+	inPod  int            // its ifindex in the pod; 0: not known
 
 	// What is known of the netdev since the last step: its side and ifindex. Every step that moves or recreates it
 	// forgets, and the next one looks it up again by its bus address.
@@ -137,19 +138,26 @@ func (r *Runner) Look() (plan.Where, error) {
 // the host: another that has been given its name meanwhile, a VLAN with the hardware address of all its sisters. The
 // one that is more like it counts, and of two that are equally so the one in the pod.
 func (r *Runner) find() (best *device.Netdev, at plan.Side, err error) {
+	virtual := r.netdev.Address.IsZero()
+	if virtual && r.inPod != 0 && r.Pod != nil {
+		n, err := r.Pod.Attached(r.netdev, r.inPod)
+		if err == nil || !errors.Is(err, fs.ErrNotExist) {
+			return n, plan.Pod, err
+		}
+	}
 	for _, s := range []plan.Side{plan.Host, plan.Pod} {
 		side, err := r.side(s)
-		if err != nil {
+		if err != nil || virtual && r.inPod != 0 && s == plan.Pod {
 			continue
 		}
 		n, err := side.Netdev(r.netdev)
-		if errors.Is(err, fs.ErrNotExist) {
+		if errors.Is(err, fs.ErrNotExist) || err == nil && virtual && r.inPod != 0 && !inventory.CameHome(r.netdev, n) {
 			continue
 		}
 		if err != nil {
 			return nil, s, err
 		}
-		if !r.netdev.Address.IsZero() {
+		if !virtual {
 			return n, s, nil
 		}
 		if best == nil || inventory.Likeness(r.netdev, n) >= inventory.Likeness(r.netdev, best) {

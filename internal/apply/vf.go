@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -17,7 +18,7 @@ import (
 )
 
 // setVF changes a setting of a VF through its PF.
-func (r *Runner) setVF(s plan.SetVF) error {
+func (r *Runner) setVF(ctx context.Context, s plan.SetVF) error {
 	pf, err := r.Host.PF(&s.VF)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w (a VF is configured through its PF's netdev: is that in a pod, "+
@@ -31,6 +32,9 @@ func (r *Runner) setVF(s plan.SetVF) error {
 	if none, ok := noGUID(s); err != nil && ok { // a driver may refuse zero; all ones mean "none" as well
 		err = set(none)
 	}
+	if s.Attr == device.VFRate && errors.Is(err, unix.EINVAL) && pf.Up() {
+		err = r.setWithCarrier(ctx, pf.Index, func() error { return set(s.To) })
+	}
 	if s.Attr == device.VFMAC && !slices.ContainsFunc(s.To.MAC, func(b byte) bool { return b != 0 }) {
 		return nil // only ever on the way to another address: what counts is whether that can be set
 	}
@@ -38,6 +42,21 @@ func (r *Runner) setVF(s plan.SetVF) error {
 		return fmt.Errorf("%w (the driver of PF %s has no such setting)", err, pf.Name)
 	}
 	return err
+}
+
+// linkWait bounds the wait for the link of a PF that has just come up.
+const linkWait = 5 * time.Second
+
+// setWithCarrier sets a rate when the PF's link is up: before that a driver may not know what the link can carry
+// (drivers/net/ethernet/intel/igb/igb_main.c, igb_ndo_set_vf_bw).
+func (r *Runner) setWithCarrier(ctx context.Context, pf int, set func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, linkWait)
+	defer cancel()
+	_ = poll(ctx, func() (bool, error) { // without a carrier it is tried all the same
+		n, err := r.Host.Link.ByIndex(pf)
+		return err == nil && n.Carrier, err
+	})
+	return set()
 }
 
 // noGUID says whether a step takes a GUID away, and returns the other spelling of that.

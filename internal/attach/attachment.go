@@ -16,9 +16,11 @@ type Attachment struct {
 	Config   *netconf.Config
 	MoveRDMA bool // the RDMA device goes along
 
-	VF        *device.VF    // nil: none whose settings can be changed
-	Change    plan.VFChange // of the VF's settings
-	AwaitPort bool          // the port comes up, or not, only with the new GUID or link state
+	PF        *device.Address  // of this VF; nil: it is none
+	VFs       []device.VFAttrs // what this PF has set for each of its VFs: the pod could change it
+	VF        *device.VF       // nil: none whose settings can be changed
+	Change    plan.VFChange    // of the VF's settings
+	AwaitPort bool             // the port comes up, or not, only with the new GUID or link state
 
 	Child *plan.CreateChild // mode ipoib: the child to be created
 }

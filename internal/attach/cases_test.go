@@ -177,9 +177,21 @@ var decisions = map[string]func(*Facts){
 	"device RDMA name auto in the whole system": func(f *Facts) { f.Config.RDMAName = "auto" },
 
 	"device PF of a VF in a pod": func(f *Facts) { f.VFOwners = []VFOwner{{VF: "0000:3b:00.4", Owner: *live()}} },
-	"device PF of a dead VF":     func(f *Facts) { f.VFOwners = []VFOwner{{VF: "0000:3b:00.4", Owner: *dead()}} },
-	"device setting of a VF":     func(f *Facts) { f.Config.VF.Trust = on() },
-	"device ib-kubernetes":       func(f *Facts) { f.Config.VF.IBKubernetes = true },
+	"device PF of VFs":           func(f *Facts) { f.VFs = make([]device.VFAttrs, 2) },
+	"vf of a PF that a pod has": func(f *Facts) {
+		f.PF, f.PFOwner = &f.VF.PF, live()
+		f.PFOwner.Claim = f.PF.String()
+	},
+	"vf of a PF that a dead pod had": func(f *Facts) {
+		f.PF, f.PFOwner = &f.VF.PF, dead()
+		f.PFOwner.Claim = f.PF.String()
+	},
+	"chain VF of a PF that a pod has": func(f *Facts) {
+		f.PF, f.PFOwner = &device.Address{Bus: "pci", Name: "0000:3b:00.9"}, live()
+	},
+	"device PF of a dead VF": func(f *Facts) { f.VFOwners = []VFOwner{{VF: "0000:3b:00.4", Owner: *dead()}} },
+	"device setting of a VF": func(f *Facts) { f.Config.VF.Trust = on() },
+	"device ib-kubernetes":   func(f *Facts) { f.Config.VF.IBKubernetes = true },
 
 	"vf":      func(*Facts) {},
 	"vf GUID": func(f *Facts) { f.Config.VF.GUID = guid("001122334455660a") },

@@ -187,7 +187,7 @@ func (d *decider) owner() bool {
 // device judges mode device: the whole device goes into the pod.
 func (d *decider) device() {
 	dev := d.Device
-	d.decision.Attachment = &Attachment{Device: dev, IfName: d.IfName, Config: d.Config}
+	d.decision.Attachment = &Attachment{Device: dev, IfName: d.IfName, Config: d.Config, PF: d.PF, VFs: d.VFs}
 	if dev.Netdev == nil && dev.HCA == nil && !slices.Contains(userspace, dev.Driver) {
 		d.refuse(&Refusal{
 			Reason:  NoDevice,
@@ -198,6 +198,7 @@ func (d *decider) device() {
 	}
 	d.policy(true)
 	d.rdma()
+	d.relatives()
 	d.vf()
 	if !d.decision.AwaitPort {
 		d.refuse(JudgePort(d.Config, dev.HCA, dev.Netdev))
@@ -265,7 +266,7 @@ func (d *decider) partition(pkey device.PKey) {
 // chained judges mode rdma: the RDMA device follows a netdev that an earlier plugin of the chain has put into the pod.
 func (d *decider) chained() {
 	dev := d.Device
-	a := &Attachment{Device: dev, IfName: d.IfName, Config: d.Config}
+	a := &Attachment{Device: dev, IfName: d.IfName, Config: d.Config, PF: d.PF}
 	d.decision.Attachment = a
 	moves := false // a netdev of the host, on which the node may depend
 	if dev.Netdev != nil && dev.Side == plan.Host && d.Pod {
@@ -291,6 +292,7 @@ func (d *decider) chained() {
 		return
 	}
 	if a.MoveRDMA {
+		d.relatives()
 		d.childless()
 	}
 }

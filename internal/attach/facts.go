@@ -46,12 +46,15 @@ type Facts struct {
 	RDMANamesInPod    []string // if so, and if a free one is to be chosen
 	RDMANameHolder    string   // if not: which other device has the name on the host; empty: none
 
-	GUIDHolder string         // who has the GUID that the configuration asks for; empty: nobody
-	VFOwners   []VFOwner      // attachments that have VFs of this PF
-	Children   []Child        // IPoIB children of its netdev
-	Siblings   []string       // other netdevs that its RDMA device carries
-	Uppers     []device.Upper // what of the host sits on its netdev, however far up; mode device only
-	PKeys      []device.PKey  // partitions of the port, if PKeysKnown
+	GUIDHolder string           // who has the GUID that the configuration asks for; empty: nobody
+	PF         *device.Address  // of this VF; nil: it is none
+	PFOwner    *Owner           // attachment that has the PF of this VF; nil: none
+	VFs        []device.VFAttrs // what this PF has set for each of its VFs
+	VFOwners   []VFOwner        // attachments that have VFs of this PF
+	Children   []Child          // IPoIB children of its netdev
+	Siblings   []string         // other netdevs that its RDMA device carries
+	Uppers     []device.Upper   // what of the host sits on its netdev, however far up; mode device only
+	PKeys      []device.PKey    // partitions of the port, if PKeysKnown
 	PKeysKnown bool
 }
 

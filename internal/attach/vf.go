@@ -32,7 +32,6 @@ func (d *decider) vf() {
 	}
 	if vf == nil {
 		d.refuse(d.noVF())
-		d.requireIdlePF()
 		return
 	}
 	if r := wrongKind(want, vf); r != nil {
@@ -48,7 +47,6 @@ func (d *decider) vf() {
 				Hint: "return the PF to the host, load its driver (ib_ipoib for InfiniBand), or remove the field",
 			})
 		}
-		d.requireIdlePF()
 		return
 	}
 	a := d.decision.Attachment
@@ -122,22 +120,5 @@ func (d *decider) guid() {
 			Hint: fmt.Sprintf("configure one: \"guid\", runtimeConfig.infinibandGUID (capability infinibandGUID), or "+
 				"ip link set %s vf %d node_guid and port_guid", vf.PFName, vf.Index),
 		})
-	}
-}
-
-// requireIdlePF refuses to move a PF whose VFs are attached: nobody could configure them, or return them in order.
-func (d *decider) requireIdlePF() {
-	for _, v := range d.VFOwners {
-		if v.Owner.Unreadable == nil && !v.Owner.Alive {
-			continue
-		}
-		d.refuse(&Refusal{
-			Reason: InUse,
-			Message: fmt.Sprintf("VF %s of PF %s is in use by container %s as %s",
-				v.VF, d.Device.Claim, v.Owner.ContainerID, v.Owner.IfName),
-			Hint:    "delete that pod first",
-			Passing: true,
-		})
-		return
 	}
 }

@@ -234,6 +234,12 @@ func (r *Reader) Present(a device.Address) bool {
 	return err == nil
 }
 
+// OnBus reports whether the bus still has the device, with or without a driver.
+func (r *Reader) OnBus(a device.Address) bool {
+	_, err := fs.Stat(r.Sys, sysDevice(a))
+	return a.IsZero() || err == nil
+}
+
 func names(nets []device.Netdev) string {
 	var s []string
 	for _, n := range nets {

@@ -44,6 +44,24 @@ func (r *Reader) Uppers(n *device.Netdev) ([]device.Upper, error) {
 	return out, nil
 }
 
+// On picks from all netdevs of one network namespace those that sit right on one of them: the kernel tells what a VLAN,
+// macvlan, tunnel or IPoIB child is made on (IFLA_LINK), but not what a bond, bridge or VRF has.
+//
+// For some kinds the number is a peer's. That of an IPoIB child may be its parent's in another namespace, which the
+// kernel does not say (drivers/infiniband/ulp/ipoib/ipoib_netlink.c has no get_link_net): the journal knows those that
+// are ours.
+func On(list []device.Netdev, n *device.Netdev) []device.Netdev {
+	var out []device.Netdev
+	for i := range list {
+		u := &list[i]
+		peer := u.Kind == "" || u.Kind == "veth" || u.Kind == "netkit" || u.Kind == "vxcan"
+		if u.Index != n.Index && u.Parent == n.Index && u.ParentIn == nil && !peer {
+			out = append(out, *u)
+		}
+	}
+	return out
+}
+
 // uppersOf returns the ifindexes of what sits right on a netdev. udev may rename the netdev between two looks.
 func (r *Reader) uppersOf(n *device.Netdev) ([]int, error) {
 	name := n.Name

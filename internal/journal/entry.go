@@ -51,19 +51,21 @@ type Entry struct {
 	Netns     netns.ID `json:"netns"`
 
 	// Claim is the device's name in the locks and claims: its bus address, or netdev/NAME without one.
-	Claim    string          `json:"claim,omitempty"`
-	Address  device.Address  `json:"address,omitzero"`
-	PCI      string          `json:"pci,omitempty"`      // PCI function it is or sits on
-	MoveRDMA bool            `json:"moveRDMA,omitempty"` // the RDMA device goes along
-	HCA      *device.HCA     `json:"hca,omitempty"`      // as it was on the host
-	Netdev   *device.Netdev  `json:"netdev,omitempty"`   // kind rdma: as it was in the pod
-	Child    *Child          `json:"child,omitempty"`
-	VF       *VF             `json:"vf,omitempty"`
-	RDMAName string          `json:"rdmaName,omitempty"` // of the RDMA device while in the pod
-	IPAM     string          `json:"ipam,omitempty"`     // type of the delegate
-	Conf     json.RawMessage `json:"conf,omitempty"`     // stdin of the ADD, for a DEL that nobody asked for (GC)
-	Args     string          `json:"args,omitempty"`     // CNI_ARGS
-	Path     string          `json:"path,omitempty"`     // CNI_PATH
+	Claim    string           `json:"claim,omitempty"`
+	Address  device.Address   `json:"address,omitzero"`
+	PCI      string           `json:"pci,omitempty"`      // PCI function it is or sits on
+	MoveRDMA bool             `json:"moveRDMA,omitempty"` // the RDMA device goes along
+	HCA      *device.HCA      `json:"hca,omitempty"`      // as it was on the host
+	Netdev   *device.Netdev   `json:"netdev,omitempty"`   // kind rdma: as it was in the pod
+	PodIndex int              `json:"podIndex,omitempty"` // ifindex of the netdev in the pod, once it is attached
+	Child    *Child           `json:"child,omitempty"`
+	VF       *VF              `json:"vf,omitempty"`
+	VFs      []device.VFAttrs `json:"vfs,omitempty"`      // of a PF: what it had set for each of its VFs
+	RDMAName string           `json:"rdmaName,omitempty"` // of the RDMA device while in the pod
+	IPAM     string           `json:"ipam,omitempty"`     // type of the delegate
+	Conf     json.RawMessage  `json:"conf,omitempty"`     // stdin of the ADD, for a DEL that nobody asked for (GC)
+	Args     string           `json:"args,omitempty"`     // CNI_ARGS
+	Path     string           `json:"path,omitempty"`     // CNI_PATH
 	// DeviceInfo is the device information file that it writes
 	DeviceInfo string `json:"deviceInfo,omitempty"`
 	Tries      int    `json:"tries,omitempty"` // DELs that returned the device but restored only a part

@@ -147,6 +147,16 @@ func returns() map[string][]Step {
 		"return-orphans": Preview(
 			Where{Netdev: pf, Rules: rules, Others: []device.Netdev{*vfInPod}},
 			Home{Netdev: pf}),
+		"return-uppers": Preview(
+			Where{Netdev: vfInPod, NetdevSide: Pod, Uppers: []device.Netdev{
+				{Index: 8, Name: "net1.7", Kind: "vlan"}, {Index: 9, Name: "$(reboot)", Kind: "macvlan"},
+			}},
+			Home{Netdev: vf}),
+		"return-ipoib-children": Preview(
+			Where{PodGone: true, Netdev: pf, Uppers: []device.Netdev{
+				{Index: 8, Name: "dev8", ARPType: 32}, {Index: 9, Name: "other", ARPType: 32, Group: 1<<30 + 7},
+			}},
+			Home{Netdev: pf, Keep: []KeptChild{{Group: 1<<30 + 7}}}),
 		"return-child": Preview(
 			Where{Netdev: inPod, NetdevSide: Pod, Rules: rules},
 			Home{Child: true}),

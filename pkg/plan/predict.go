@@ -52,9 +52,12 @@ func (w *Where) after(s Step) {
 		w.HCA = new(s.HCA)
 		w.HCA.Name = s.To
 	case MoveNetdev:
+		w.Uppers = nil
 		w.Netdev, w.NetdevSide = movedNetdev(w.Netdev, s), s.To
 	case DeleteChild:
 		w.Netdev = nil
+	case DeleteUpper:
+		w.Uppers = slices.DeleteFunc(slices.Clone(w.Uppers), func(u device.Netdev) bool { return u.Index == s.Netdev.Index })
 	case Revive:
 		w.Revived = true
 	case DelRule:

@@ -70,6 +70,21 @@ func (s CreateChild) String() string {
 
 func (s DeleteChild) String() string { return in(s.In, "ip link delete "+s.Netdev.Name) }
 
+// The pod has chosen the name. One that a shell might take for more than a word is not printed.
+func (s DeleteUpper) String() string {
+	name := s.Netdev.Name
+	if !isWord(name) {
+		name = fmt.Sprintf("$UPPER # with ifindex %d", s.Netdev.Index)
+	}
+	return in(s.In, "ip link delete "+name)
+}
+
+func isWord(s string) bool {
+	return s != "" && !strings.HasPrefix(s, "-") && !strings.ContainsFunc(s, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._-@", r)
+	})
+}
+
 func (s SetLink) String() string {
 	var w []string
 	add := func(format string, a ...any) { w = append(w, fmt.Sprintf(format, a...)) }

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"bytes"
 	"slices"
 
 	"github.com/fabric-cni/fabric-cni/pkg/device"
@@ -15,6 +16,14 @@ type Home struct {
 	Child    bool           // the netdev is an IPoIB child that ADD has made: it is deleted
 	VF       *VFHome        // nil: no virtual function, or none whose settings were changed
 	Elapsed  uint32         // seconds since the snapshot was taken
+
+	PodIndex int // ifindex of the netdev in the pod; 0: not known
+
+	VFs []device.VFAttrs // what the device, a PF, had set for each of its VFs
+
+	// Keep are the IPoIB children that other attachments have in the pod. The kernel shows the ifindex that a child's
+	// parent has in another namespace as if it were one of the child's own: it can be that of this netdev.
+	Keep []KeptChild
 }
 
 // VFHome is what a virtual function had before ADD.
@@ -40,8 +49,13 @@ type Where struct {
 	Others  []device.Netdev // what else the pod has; read only if the netdev is not in it
 	PodGone bool            // the pod's namespace does not exist any more
 
-	VF   *VFNow // nil: unknown, or no virtual function
-	Lost bool   // the hardware has left the bus or lost its driver: what is missing does not come back
+	// Uppers are what of the pod sits on the netdev, while that is in the pod and once it is on the host; or IPoIB children
+	// that came to the host with it when the pod's namespace was deleted.
+	Uppers []device.Netdev
+
+	VF   *VFNow           // nil: unknown, or no virtual function
+	VFs  []device.VFAttrs // what the netdev, of a PF that is home, has set for each VF; read only if Home has it
+	Lost bool             // the hardware has left the bus or lost its driver: what is missing does not come back
 
 	Missing int64 // milliseconds for which an IPoIB netdev has been missing although its RDMA device is on the host
 	Revived bool  // the kernel was made to recreate it once before
@@ -63,11 +77,15 @@ type Stage int
 
 // The stages.
 const (
-	// StageRelease takes addresses and rules out of the pod. After it IPAM may give the addresses to somebody else.
+	// StageRelease takes addresses and rules out of the pod, and removes what the pod has put on the netdev. After it
+	// IPAM may give the addresses to somebody else.
 	StageRelease Stage = iota + 1
 	// StageRebind gives a VF its former GUIDs, and binds its driver again for them to count. The new faces are on the
 	// host, wherever the old ones were: nothing is left to be moved.
 	StageRebind
+	// StageIdentity gives a netdev without a bus address its hardware address back while it is in the pod: on the host it
+	// is what it is known by.
+	StageIdentity
 	// StageRevive makes the kernel recreate an IPoIB netdev.
 	StageRevive
 	// StageMove brings both faces to their sides.
@@ -76,11 +94,14 @@ const (
 	StagePlace
 	// StageName gives the RDMA device its name. One that somebody else has does not keep the device from home.
 	StageName
+	// StageOrphans removes what of the pod still sits on a netdev that is on the host.
+	StageOrphans
 	// StageMTU restores an MTU below which the kernel keeps no IPv6 settings.
 	StageMTU
 	// StageRestore gives back what the snapshot holds.
 	StageRestore
-	// StageVFMAC gives a VF the hardware address that its PF had for it.
+	// StageVFMAC gives a VF the hardware address that its PF had for it, and the VFs of a PF what that had set for them:
+	// some drivers take a rate only while the PF is up.
 	StageVFMAC
 	// StageHome is the end: nothing is left to do.
 	StageHome
@@ -133,14 +154,16 @@ func Return(w Where, h Home) Way {
 
 // stages decide the steps of each stage, and whether only another look shows what is left after them.
 var stages = [StageHome]func(Where, Home) (steps []Step, look bool){
-	StageRelease: release,
-	StageRebind:  rebind,
-	StageMove:    move,
-	StagePlace:   place,
-	StageName:    name,
-	StageMTU:     restoreMinMTU,
-	StageRestore: restore,
-	StageVFMAC:   restoreVFMAC,
+	StageRelease:  release,
+	StageRebind:   rebind,
+	StageIdentity: identity,
+	StageMove:     move,
+	StagePlace:    place,
+	StageName:     name,
+	StageOrphans:  orphans,
+	StageMTU:      restoreMinMTU,
+	StageRestore:  restore,
+	StageVFMAC:    restoreVFMAC,
 }
 
 // reviveAfter is how many milliseconds an IPoIB netdev may be missing while its RDMA device is on the host: the kernel
@@ -184,12 +207,18 @@ func release(w Where, h Home) ([]Step, bool) {
 	case w.Netdev == nil || w.NetdevSide != Pod: // an earlier call has brought it home, and failed half-way
 		return ReleaseOrphans(w.Others, w.Rules), false
 	}
-	return ReleaseNetdev(w.Netdev, w.Rules), false
+	return append(deleteUppers(Pod, w.Uppers, h.Keep), ReleaseNetdev(w.Netdev, w.Rules)...), false
 }
 
 // rebind needs no device in its place: binding the driver makes new faces on the host.
 func rebind(w Where, h Home) ([]Step, bool) {
-	if h.VF == nil || !h.VF.Rebind || w.VF == nil {
+	if h.VF == nil || w.VF == nil {
+		return nil, false
+	}
+	if w.Lost && !(h.VF.Rebind && w.VF.Faces) { // without a driver it is in no pod; its PF has the settings still
+		return append(RestoreVF(h.VF.VF, h.VF.Set, &w.VF.VFAttrs), lostVFMAC(w, h)...), false
+	}
+	if !h.VF.Rebind {
 		return nil, false
 	}
 	guids := slices.DeleteFunc(slices.Clone(h.VF.Set), func(a device.VFAttr) bool { return !a.IsGUID() })
@@ -200,6 +229,24 @@ func rebind(w Where, h Home) ([]Step, bool) {
 		steps = append(steps, step)
 	}
 	return steps, true
+}
+
+// lostVFMAC is the last step for a VF that has no netdev any more.
+func lostVFMAC(w Where, h Home) []Step {
+	if !slices.Contains(h.VF.Set, device.VFMAC) {
+		return nil
+	}
+	return RestoreVFMAC(h.VF.VF, &w.VF.VFAttrs)
+}
+
+// identity is for a virtual netdev. In the pod it is known by its ifindex, which may be another one on the host.
+func identity(w Where, h Home) ([]Step, bool) {
+	n := w.Netdev
+	if h.Netdev == nil || n == nil || w.NetdevSide != Pod || h.Side == Pod || !h.Netdev.Address.IsZero() || n.IsIPoIB() ||
+		len(h.Netdev.HWAddr) == 0 || bytes.Equal(n.HWAddr, h.Netdev.HWAddr) {
+		return nil, false
+	}
+	return newMAC(Pod, h.Netdev.HWAddr, n.Up(), false), true
 }
 
 // whole says whether a VF has its driver and the faces that it had before ADD.
@@ -282,7 +329,7 @@ func restore(w Where, h Home) ([]Step, bool) {
 // another one for it.
 func restoreVFMAC(w Where, h Home) ([]Step, bool) {
 	if h.VF == nil || w.VF == nil || w.Lost || !slices.Contains(h.VF.Set, device.VFMAC) {
-		return nil, false
+		return restoreVFs(w, h), false
 	}
 	return RestoreVFMAC(h.VF.VF, &w.VF.VFAttrs), false
 }

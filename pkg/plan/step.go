@@ -90,6 +90,12 @@ type DeleteChild struct {
 	Netdev device.Netdev
 }
 
+// DeleteUpper removes a virtual netdev that sits on the netdev: a VLAN, a macvlan, an IPoIB child that the pod has made.
+type DeleteUpper struct {
+	In     Side
+	Netdev device.Netdev
+}
+
 // SetLink changes attributes of the netdev.
 type SetLink struct {
 	In Side
@@ -174,6 +180,7 @@ func (Revive) Kind() string      { return "revive-netdev" }
 func (MoveNetdev) Kind() string  { return "move-netdev" }
 func (CreateChild) Kind() string { return "create-child" }
 func (DeleteChild) Kind() string { return "delete-child" }
+func (DeleteUpper) Kind() string { return "delete-upper" }
 func (SetLink) Kind() string     { return "set-link" }
 func (AltNames) Kind() string    { return "altnames" }
 func (Probe) Kind() string       { return "probe-addresses" }

@@ -148,6 +148,24 @@ func RestoreVFMAC(was *device.VF, now *device.VFAttrs) []Step {
 	return []Step{SetVF{VF: vfRef(was), Attr: device.VFMAC, To: was.VFAttrs}}
 }
 
+// restoreVFs returns the steps that give the VFs of a PF back what the PF's pod has changed of their settings. VFs that
+// have come or gone meanwhile are left alone.
+func restoreVFs(w Where, h Home) []Step {
+	if h.Netdev == nil || w.Netdev == nil || w.NetdevSide != Host {
+		return nil
+	}
+	var steps []Step
+	for i := range min(len(h.VFs), len(w.VFs)) {
+		vf := device.VF{PF: h.Netdev.Address, PFName: h.Netdev.Name, Index: i}
+		for _, attr := range slices.Backward(device.VFAttrNames()) {
+			if !h.VFs[i].Same(attr, &w.VFs[i]) {
+				steps = append(steps, SetVF{VF: vf, Attr: attr, To: h.VFs[i]})
+			}
+		}
+	}
+	return steps
+}
+
 // notify makes the kernel announce an Ethernet VF whenever it comes up again
 // (Documentation/networking/ip-sysctl.rst: arp_notify, ndisc_notify).
 func notify(a *Attrs, have *device.Netdev) {

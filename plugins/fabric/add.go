@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -64,6 +65,12 @@ func (a *adder) decide() (*attach.Decision, *journal.Lock, error) {
 		}
 		if len(d.Reclaims) == 0 {
 			return d, lock, nil
+		}
+		if d.Attachment != nil && slices.ContainsFunc(d.Reclaims, func(o attach.Owner) bool {
+			return o.Claim != d.Device.Claim
+		}) { // it has a lock of its own, and nobody waits for a second one
+			lock.Unlock()
+			lock = nil
 		}
 		err = a.reclaim(ctx, d.Reclaims, lock)
 		lock.Unlock()
@@ -200,7 +207,7 @@ func (c *call) newEntry(d *attach.Decision) *journal.Entry {
 	default:
 		e.Kind, e.Claim, e.Address, e.PCI = journal.KindDevice, dev.Claim, dev.Address, dev.PCI
 		e.HCA, e.Netdev, e.MoveRDMA, e.RDMAName = dev.HCA, dev.Netdev, d.MoveRDMA, d.Config.RDMAName
-		e.VF = recordVF(d.Attachment)
+		e.VF, e.VFs = recordVF(d.Attachment), d.VFs
 	}
 	c.ownName(e)
 	e.DeviceInfo = c.deviceInfo(e)

@@ -73,6 +73,9 @@ func (a *attachment) begin() error {
 	} else {
 		err = a.store.Claim(e.Claim, e.Key)
 	}
+	if err == nil {
+		err = a.alone()
+	}
 	if err == nil && !ipam.TypeOf(e.IPAM).NeedsInterface {
 		a.ipam = startIPAM(a.delegate())
 	}
@@ -250,6 +253,7 @@ func (a *attachment) configure(ctx context.Context) (*result.Result, error) {
 			return nil, err
 		}
 	}
+	a.entry.PodIndex = have.Index
 	for _, s := range a.Address(addressing(ips), have) {
 		err := a.runner.Run(ctx, []plan.Step{s})
 		if _, ok := s.(plan.Announce); ok && err != nil {
@@ -293,7 +297,9 @@ func (a *attachment) result(iface result.Interface, ips *result.Result) (*result
 func (a *attachment) giveDeviceBack() error {
 	ctx, cancel := bounded(kernelMax)
 	defer cancel()
-	return a.runner.Return(ctx, homeOf(a.entry), apply.Events{})
+	home := homeOf(a.entry)
+	home.Keep = a.keptChildren(a.entry)
+	return a.runner.Return(ctx, home, apply.Events{Removed: a.removedUpper})
 }
 
 // finish commits, or takes everything back. The entry goes only when nothing is left of the attachment.
@@ -346,7 +352,7 @@ func (a *attachment) relock() *journal.Lock {
 func homeOf(e *journal.Entry) plan.Home {
 	h := plan.Home{
 		Netdev: e.Netdev, VF: vfHome(e), Attached: attachedHCA(e), Elapsed: elapsed(e),
-		Child: e.Kind == journal.KindIPoIB,
+		Child: e.Kind == journal.KindIPoIB, VFs: e.VFs, PodIndex: e.PodIndex,
 	}
 	if e.MoveRDMA {
 		h.HCA = e.HCA

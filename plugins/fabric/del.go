@@ -121,7 +121,9 @@ func (c returner) bringHome(e *journal.Entry, release func()) error {
 	ctx, cancel := bounded(wait)
 	defer cancel()
 	gone := func() bool { return c.gone(e, pod == nil) }
-	err = r.Return(ctx, homeOf(e), apply.Events{Released: release, Gone: gone})
+	home := homeOf(e)
+	home.Keep = c.keptChildren(e)
+	err = r.Return(ctx, home, apply.Events{Released: release, Gone: gone, Removed: c.removedUpper})
 	if e.MoveRDMA {
 		defer c.settleNames(e.Claim)
 	}
@@ -139,8 +141,8 @@ func (c returner) bringHome(e *journal.Entry, release func()) error {
 // gone says that a device which is nowhere to be found does not come back: its hardware has left, or it is a virtual
 // one, which the kernel deletes with the namespace it is in (net/core/dev.c, default_device_exit_batch).
 func (c returner) gone(e *journal.Entry, pod bool) bool {
-	if e.Address.IsZero() {
-		return pod && e.Netdev != nil && e.Netdev.Kind != ""
+	if e.Address.IsZero() { // in a pod that is alive, it is known by its ifindex: the pod has deleted it
+		return (pod || e.PodIndex != 0) && e.Netdev != nil && e.Netdev.Kind != ""
 	}
 	return !c.host.Present(e.Address)
 }

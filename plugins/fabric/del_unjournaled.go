@@ -100,7 +100,9 @@ func (u *unjournaled) bringFound() error {
 			return err
 		}
 	}
-	return r.Return(ctx, home, apply.Events{Gone: func() bool { return !u.host.Present(n.Address) }})
+	return r.Return(ctx, home, apply.Events{
+		Gone: func() bool { return !u.host.Present(n.Address) }, Removed: u.removedUpper,
+	})
 }
 
 // restoreReturned is for a pod that is gone: the kernel has put on the host what was in it, a netdev under its name in

@@ -240,34 +240,6 @@ func (g *gatherer) partitions() error {
 	return err
 }
 
-// virtualFunction reads the device as a VF, or as a PF that may have some.
-func (g *gatherer) virtualFunction() error {
-	if g.cfg.Mode != netconf.ModeDevice {
-		return nil
-	}
-	vf, err := g.host.VF(g.dev)
-	if err != nil {
-		return err
-	}
-	if vf == nil {
-		return g.functions()
-	}
-	if g.dev.Netdev != nil {
-		vf.IB = g.dev.Netdev.IsIPoIB()
-	}
-	g.facts.VF = vf
-	guid := g.cfg.VF.GUID
-	if guid == nil || vf.PFName == "" {
-		return nil
-	}
-	holder, err := g.host.GUIDHolder(*guid, g.dev.Address, vf)
-	if err == nil && holder == "" {
-		holder, err = g.guidInPod(*guid)
-	}
-	g.facts.GUIDHolder = holder
-	return err
-}
-
 // guidInPod looks for a GUID among the devices that are in pods, where the host does not see them.
 func (g *gatherer) guidInPod(guid device.GUID) (string, error) {
 	entries, err := g.store.List()
@@ -285,29 +257,6 @@ func (g *gatherer) guidInPod(guid device.GUID) (string, error) {
 		}
 	}
 	return "", nil
-}
-
-// functions reads which attachments have VFs of the device, if it is a PF.
-func (g *gatherer) functions() error {
-	vfs, err := g.host.Functions(g.dev.Address)
-	if err != nil {
-		return err
-	}
-	for _, vf := range vfs {
-		k, ok, err := g.store.Owner(vf.String())
-		if err != nil {
-			return err
-		}
-		if !ok {
-			continue
-		}
-		o := g.ownerByKey(k, vf.String())
-		if o == nil { // claimed, and no entry says by what: nobody but its DEL knows
-			o = &attach.Owner{ContainerID: k.ContainerID, IfName: k.IfName, Alive: true}
-		}
-		g.facts.VFOwners = append(g.facts.VFOwners, attach.VFOwner{VF: vf.Name, Owner: *o})
-	}
-	return nil
 }
 
 // children reads which IPoIB children the netdev has: those that the journal knows, and the host's own. A child whose

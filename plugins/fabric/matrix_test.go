@@ -65,3 +65,49 @@ func points(t *testing.T, command string) []string {
 	}
 	return found
 }
+
+// A DEL that is killed, of an interface that the pod has disguised and put others upon: the next one finds it all the
+// same.
+func TestMatrixDisguised(t *testing.T) {
+	setup := func(t *testing.T) *node {
+		n := newNode(t, everything...)
+		n.must(t, n.call("ADD", conf()))
+		for _, c := range []string{
+			"link set net1 down address 02:00:00:00:00:99", "link property del dev net1 altname v0",
+			"link set net1 name other", "link set other up", "link add link other upper type macvlan",
+		} {
+			n.pod.IP(t, strings.Fields(c)...)
+		}
+		return n
+	}
+	n := setup(t)
+	trace := filepath.Join(t.TempDir(), "trace")
+	del := n.call("DEL", conf())
+	del.env = []string{"FABRIC_FAILPOINT_TRACE=" + trace}
+	n.must(t, del)
+	n.same(t, "after DEL")
+	b, err := os.ReadFile(trace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(b), "before/delete-upper") {
+		t.Errorf("DEL passes only %s", b)
+	}
+	for _, point := range strings.Fields(string(b)) {
+		for _, fault := range []string{"error", "kill"} {
+			t.Run(strings.ReplaceAll(point, "/", " ")+" "+fault, func(t *testing.T) {
+				t.Parallel()
+				n := setup(t)
+				c := n.call("DEL", conf())
+				c.env = []string{"FABRIC_FAILPOINT=" + point + ":" + fault}
+				n.run(t, c)
+				c.env = nil
+				n.must(t, c)
+				n.same(t, "after DEL")
+				if out := n.pod.IP(t, "-o", "link"); strings.Contains(out, "upper") {
+					t.Errorf("left in the pod: %s", out)
+				}
+			})
+		}
+	}
+}

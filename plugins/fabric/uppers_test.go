@@ -40,3 +40,34 @@ func TestAddUppersOfTheHost(t *testing.T) {
 		})
 	}
 }
+
+// What the pod has made on the device would go on talking over it, whoever has it next.
+func TestDelRemovesUppers(t *testing.T) {
+	for name, commands := range map[string][]string{
+		"macvlan":         {"link add link net1 mine type macvlan mode bridge", "link set mine up"},
+		"VXLAN":           {"link add mine type vxlan id 7 dstport 4789 dev net1"},
+		"two levels":      {"link add link net1 mine type macvlan", "link add link mine second type macvlan"},
+		"named to injure": {"link add link net1 $(reboot) type macvlan"},
+		"in a bridge":     {"link add mine type bridge", "link set net1 master mine"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t, everything...)
+			n.pod.IP(t, "link", "add", "eth0", "type", "veth", "peer", "name", "eth1")
+			before := n.pod.State(t)
+			add := n.call("ADD", conf())
+			n.must(t, add)
+			for _, c := range commands {
+				n.pod.IP(t, strings.Fields(c)...)
+			}
+			n.must(t, n.call("DEL", conf()))
+			n.same(t, "after DEL")
+			if name == "in a bridge" { // the pod's, and nothing of ours is in it
+				n.pod.IP(t, "link", "del", "mine")
+			}
+			if diff := cmp.Diff(before, n.pod.State(t)); diff != "" {
+				t.Errorf("the pod: -before +after:\n%s", diff)
+			}
+		})
+	}
+}

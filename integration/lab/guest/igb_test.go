@@ -194,6 +194,22 @@ var igbDevice = mode{
 	}),
 }
 
+// What the pod of a PF has changed of the VFs is not there afterwards.
+func TestIGBPF(t *testing.T) {
+	vfs := igbVFs(t, 2, false)
+	shell(t, "ip link set enp vf 1 vlan 7 qos 2; ip link set enp vf 1 mac 02:00:00:00:20:01 spoofchk off trust on")
+	before := Unchanged(t)
+	pf := interfaceOf(NewPod(t, "has-pf"), "net1", network(config{"device": "enp"}))
+	vf := interfaceOf(NewPod(t, "has-vf"), "net1", network(config{"deviceID": vfs[1].PCI}))
+	pf.add(t)
+	wantError(t, vf.call("ADD").Exec(t), 101, "PF "+vfs[1].PF, "has-pf")
+	pf.pod.sh(t, "until ip -o link show net1 | grep -q LOWER_UP; do sleep .1; done; "+
+		"ip link set net1 vf 0 vlan 9; ip link set net1 vf 0 trust on; ip link set net1 vf 0 max_tx_rate 50; "+
+		"ip link set net1 vf 1 vlan 0; ip link set net1 vf 1 mac 02:00:00:00:20:99; ip link set net1 vf 1 spoofchk on")
+	pf.del(t)
+	Same(t, before)
+}
+
 func TestMatrixIGBAdd(t *testing.T)  { runMatrix(t, igbDevice, opAdd) }
 func TestMatrixIGBDel(t *testing.T)  { runMatrix(t, igbDevice, opDel) }
 func TestMatrixIGBGone(t *testing.T) { runMatrix(t, igbDevice, opGone) }

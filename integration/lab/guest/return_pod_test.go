@@ -46,7 +46,7 @@ var anyCard = []podChange{
 	{
 		what: "VLAN on it",
 		do:   "ip link add link net1 name v5 type vlan id 5; ip link set v5 up",
-		undo: "ip link del v5 2>/dev/null || true",
+		undo: "! ip link show v5 2>/dev/null", // it has gone with the device
 	},
 	{
 		what: "in a VRF",
@@ -56,7 +56,7 @@ var anyCard = []podChange{
 	{
 		what: "macvlan on it",
 		do:   "ip link add link net1 name m5 type macvlan mode bridge",
-		undo: "ip link del m5 2>/dev/null || true",
+		undo: "! ip link show m5 2>/dev/null",
 	},
 	{what: "MAC address", do: "ip link set net1 address 02:00:00:00:00:05"},
 }
@@ -69,7 +69,7 @@ var anyIPoIB = []podChange{
 	{
 		what: "child of it",
 		do:   "ip link add link net1 name c5 type ipoib pkey 0x8002",
-		undo: "ip link del c5 2>/dev/null || true",
+		undo: "! ip link show c5 2>/dev/null",
 	},
 }
 

@@ -3,6 +3,8 @@
 package guest
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -31,4 +33,32 @@ func TestSharedNetdevMoves(t *testing.T) {
 		up(t, pod.Handle(t), "net1", []string{"10.0.0.1/24", "10.0.0.2/24"}[i])
 	}
 	ping(t, pods[0], "10.0.0.2")
+}
+
+// An IPoIB child that the pod has made ends with the attachment: the RDMA device has not moved, which would have
+// destroyed it, and with the pod's namespace it comes to the host.
+func TestSharedChildOfThePod(t *testing.T) {
+	RequireMode(t, "shared")
+	Fabric{Num: 2}.Load(t)
+	before := Unchanged(t)
+	for _, gone := range []bool{false, true} {
+		pod := NewPod(t, fmt.Sprintf("pod-%t", gone))
+		other := interfaceOf(pod, "net2", network(config{"mode": "ipoib", "master": "ib1", "ipam": static("10.0.1.1/24")}))
+		other.add(t)
+		a := interfaceOf(pod, "net1", network(config{"device": "ib0", "ipam": static("10.0.0.1/24")}))
+		a.add(t)
+		pod.sh(t, "ip link add link net1 name c5 type ipoib pkey 0x8002; ip link set c5 up")
+		if gone {
+			pod.Delete(t)
+		}
+		a.del(t)
+		if !gone {
+			pod.link(t, "net2") // the other attachment's child is none of this device's
+			if out := pod.sh(t, "ip -o link"); strings.Contains(out, "c5") {
+				t.Errorf("the child is left in the pod:\n%s", out)
+			}
+		}
+		other.del(t)
+		Same(t, before)
+	}
 }

@@ -1,0 +1,44 @@
+package apply
+
+import (
+	"slices"
+
+	"github.com/fabric-cni/fabric-cni/pkg/device"
+	"github.com/fabric-cni/fabric-cni/pkg/plan"
+)
+
+func (r *Runner) deleteUpper(s plan.DeleteUpper) error {
+	side, err := r.side(s.In)
+	if err != nil {
+		return err
+	}
+	return ignoreMissing(side.Link.Delete(s.Netdev.Index))
+}
+
+// lookForOrphans reads what still sits on a netdev that is on the host: IPoIB children that have come with it from a
+// pod whose namespace is gone, if its RDMA device was not there; or what has been made in the pod between the look and
+// the move, or could not be removed.
+func (j *journey) lookForOrphans(w *plan.Where) (err error) {
+	n := w.Netdev
+	switch {
+	case n == nil || w.NetdevSide != plan.Host || j.home.Side != plan.Host || w.Done >= plan.StageOrphans:
+	case n.IsIPoIB() && w.PodGone && j.home.HCA == nil:
+		w.Uppers, err = j.Host.ChildrenOf(n)
+	case !n.IsIPoIB() && !w.PodGone:
+		w.Uppers, err = j.leftInPod(n)
+	}
+	return err
+}
+
+// leftInPod returns what of the pod is made on a netdev of the host.
+func (j *journey) leftInPod(n *device.Netdev) ([]device.Netdev, error) {
+	host, err := j.Pod.Link.NSID(j.Host.NS.FD())
+	if err != nil || host < 0 {
+		return nil, err
+	}
+	all, err := j.Pod.Link.List("")
+	return slices.DeleteFunc(all, func(u device.Netdev) bool {
+		return u.Kind == "" || u.Kind == "veth" || u.Kind == "netkit" || u.Kind == "vxcan" || u.Parent != n.Index ||
+			u.ParentIn == nil || *u.ParentIn != host
+	}), err
+}

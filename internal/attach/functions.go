@@ -1,0 +1,33 @@
+package attach
+
+import "fmt"
+
+// relatives refuses a VF whose PF is in a pod, and a PF whose VFs are: the settings of a VF are made on its PF, by
+// whoever has that. The PF's pod could give the VF another GUID, MAC address or VLAN, and without the PF nobody could
+// configure the VF, or return it in order.
+func (d *decider) relatives() {
+	if o := d.PFOwner; o != nil {
+		d.relative(o, fmt.Sprintf("PF %s of VF %s", d.PF.Name, d.Device.Claim))
+	}
+	for i := range d.VFOwners {
+		v := &d.VFOwners[i]
+		if d.relative(&v.Owner, fmt.Sprintf("VF %s of PF %s", v.VF, d.Device.Claim)) {
+			return
+		}
+	}
+}
+
+// relative judges the attachment that has a PF of this VF or a VF of this PF. One whose pod is gone is returned first.
+func (d *decider) relative(o *Owner, what string) (refused bool) {
+	if o.reclaimable() {
+		d.reclaim(o, what)
+		return false
+	}
+	d.refuse(&Refusal{
+		Reason:  InUse,
+		Message: fmt.Sprintf("%s is in use by container %s as %s", what, o.ContainerID, o.IfName),
+		Hint:    "delete that pod first: a PF and its VFs can't be in pods at the same time",
+		Passing: true,
+	})
+	return true
+}

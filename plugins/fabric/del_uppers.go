@@ -1,0 +1,30 @@
+package fabric
+
+import (
+	"net"
+
+	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/pkg/device"
+	"github.com/fabric-cni/fabric-cni/pkg/plan"
+)
+
+// removedUpper is apply.Events' Removed. The pod has chosen the name.
+func (c *call) removedUpper(n device.Netdev) {
+	c.log.Warn("removed what the pod had made on the device", "interface", n.Name, "kind", n.Kind)
+}
+
+// keptChildren are the IPoIB children that other attachments have in the pod of this one. They are read only where a
+// child could be taken for one on this device: where its IPoIB netdev has moved without the RDMA device.
+func (c *call) keptChildren(e *journal.Entry) []plan.KeptChild {
+	if e.Kind != journal.KindDevice || e.MoveRDMA || e.Netdev == nil || !e.Netdev.IsIPoIB() {
+		return nil
+	}
+	var out []plan.KeptChild
+	for _, o := range c.store.Of(e.ContainerID) {
+		if o.Child != nil {
+			hw, _ := net.ParseMAC(o.Child.HWAddr) // not known yet: then the group has to do
+			out = append(out, plan.KeptChild{HWAddr: hw, Group: o.Child.Group})
+		}
+	}
+	return out
+}
