@@ -8,8 +8,8 @@ import (
 )
 
 // A virtual netdev has no bus address. Its name, altnames, group and hardware address are the pod's to change. What it
-// can't change is the ifindex, the kind, and what a veth, macvlan or VLAN is made on: IFLA_LINK, the ifindex of its peer
-// or of the netdev below it. See kernel fact 37.
+// can't change is the ifindex, the kind, and what a veth, macvlan or VLAN is made on: IFLA_LINK, the ifindex of its
+// peer or of the netdev below it. See kernel fact 37.
 
 // Attached returns a virtual netdev in the pod by the ifindex that it has there. It returns fs.ErrNotExist when it is
 // not there any more.

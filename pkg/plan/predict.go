@@ -57,7 +57,8 @@ func (w *Where) after(s Step) {
 	case DeleteChild:
 		w.Netdev = nil
 	case DeleteUpper:
-		w.Uppers = slices.DeleteFunc(slices.Clone(w.Uppers), func(u device.Netdev) bool { return u.Index == s.Netdev.Index })
+		same := func(u device.Netdev) bool { return u.Index == s.Netdev.Index }
+		w.Uppers = slices.DeleteFunc(slices.Clone(w.Uppers), same)
 	case Revive:
 		w.Revived = true
 	case DelRule:

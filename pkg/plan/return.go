@@ -49,8 +49,8 @@ type Where struct {
 	Others  []device.Netdev // what else the pod has; read only if the netdev is not in it
 	PodGone bool            // the pod's namespace does not exist any more
 
-	// Uppers are what of the pod sits on the netdev, while that is in the pod and once it is on the host; or IPoIB children
-	// that came to the host with it when the pod's namespace was deleted.
+	// Uppers are what of the pod sits on the netdev, while that is in the pod and once it is on the host; or IPoIB
+	// children that came to the host with it when the pod's namespace was deleted.
 	Uppers []device.Netdev
 
 	VF   *VFNow           // nil: unknown, or no virtual function
@@ -83,8 +83,8 @@ const (
 	// StageRebind gives a VF its former GUIDs, and binds its driver again for them to count. The new faces are on the
 	// host, wherever the old ones were: nothing is left to be moved.
 	StageRebind
-	// StageIdentity gives a netdev without a bus address its hardware address back while it is in the pod: on the host it
-	// is what it is known by.
+	// StageIdentity gives a netdev without a bus address its hardware address back while it is in the pod: on the host
+	// that is what it is known by.
 	StageIdentity
 	// StageRevive makes the kernel recreate an IPoIB netdev.
 	StageRevive
@@ -100,8 +100,8 @@ const (
 	StageMTU
 	// StageRestore gives back what the snapshot holds.
 	StageRestore
-	// StageVFMAC gives a VF the hardware address that its PF had for it, and the VFs of a PF what that had set for them:
-	// some drivers take a rate only while the PF is up.
+	// StageVFMAC gives a VF the hardware address that its PF had for it, and the VFs of a PF what that had set for
+	// them: some drivers take a rate only while the PF is up.
 	StageVFMAC
 	// StageHome is the end: nothing is left to do.
 	StageHome
@@ -215,7 +215,7 @@ func rebind(w Where, h Home) ([]Step, bool) {
 	if h.VF == nil || w.VF == nil {
 		return nil, false
 	}
-	if w.Lost && !(h.VF.Rebind && w.VF.Faces) { // without a driver it is in no pod; its PF has the settings still
+	if w.Lost && (!h.VF.Rebind || !w.VF.Faces) { // without a driver it is in no pod; its PF has the settings still
 		return append(RestoreVF(h.VF.VF, h.VF.Set, &w.VF.VFAttrs), lostVFMAC(w, h)...), false
 	}
 	if !h.VF.Rebind {
@@ -242,8 +242,11 @@ func lostVFMAC(w Where, h Home) []Step {
 // identity is for a virtual netdev. In the pod it is known by its ifindex, which may be another one on the host.
 func identity(w Where, h Home) ([]Step, bool) {
 	n := w.Netdev
-	if h.Netdev == nil || n == nil || w.NetdevSide != Pod || h.Side == Pod || !h.Netdev.Address.IsZero() || n.IsIPoIB() ||
-		len(h.Netdev.HWAddr) == 0 || bytes.Equal(n.HWAddr, h.Netdev.HWAddr) {
+	if h.Netdev == nil || n == nil || w.NetdevSide != Pod || h.Side == Pod {
+		return nil, false
+	}
+	virtual := h.Netdev.Address.IsZero() && !n.IsIPoIB()
+	if !virtual || len(h.Netdev.HWAddr) == 0 || bytes.Equal(n.HWAddr, h.Netdev.HWAddr) {
 		return nil, false
 	}
 	return newMAC(Pod, h.Netdev.HWAddr, n.Up(), false), true

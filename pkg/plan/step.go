@@ -90,7 +90,8 @@ type DeleteChild struct {
 	Netdev device.Netdev
 }
 
-// DeleteUpper removes a virtual netdev that sits on the netdev: a VLAN, a macvlan, an IPoIB child that the pod has made.
+// DeleteUpper removes a virtual netdev that sits on the netdev: a VLAN, a macvlan, an IPoIB child, which the pod has
+// made.
 type DeleteUpper struct {
 	In     Side
 	Netdev device.Netdev

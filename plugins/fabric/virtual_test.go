@@ -29,8 +29,8 @@ func TestDelFindsVirtualInterface(t *testing.T) {
 			t.Parallel()
 			n := newNode(t, everything...)
 			if name == "its ifindex is taken" {
-				for _, c := range []string{"link add a0 type bridge", "link add a1 type bridge", "link add a2 type bridge"} {
-					n.pod.IP(t, strings.Fields(c)...)
+				for _, name := range []string{"a0", "a1", "a2"} {
+					n.pod.IP(t, "link", "add", name, "type", "bridge")
 				}
 				tt.pod = []string{disguise, "link property del dev net1 altname v0", "link set net1 name other"}
 			}
