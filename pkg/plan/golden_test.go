@@ -273,7 +273,7 @@ func TestKinds(t *testing.T) {
 			kinds[s.Kind()] = reflect.TypeOf(s)
 		}
 	}
-	if len(kinds) != 22 { // each VF setting is a kind of its own
-		t.Errorf("the plans use %d kinds of steps, want all 17 and five settings of VFs", len(kinds))
+	if len(kinds) != 23 { // each VF setting is a kind of its own
+		t.Errorf("the plans use %d kinds of steps, want all 18 and five settings of VFs", len(kinds))
 	}
 }
