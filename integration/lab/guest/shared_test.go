@@ -43,7 +43,8 @@ func TestSharedChildOfThePod(t *testing.T) {
 	before := Unchanged(t)
 	for _, gone := range []bool{false, true} {
 		pod := NewPod(t, fmt.Sprintf("pod-%t", gone))
-		other := interfaceOf(pod, "net2", network(config{"mode": "ipoib", "master": "ib1", "ipam": static("10.0.1.1/24")}))
+		child := config{"mode": "ipoib", "master": "ib1", "ipam": static("10.0.1.1/24")}
+		other := interfaceOf(pod, "net2", network(child))
 		other.add(t)
 		a := interfaceOf(pod, "net1", network(config{"device": "ib0", "ipam": static("10.0.0.1/24")}))
 		a.add(t)
