@@ -67,7 +67,7 @@ func TestFiles(t *testing.T) {
 		case ".yaml":
 			check(t, file, nadConfig(t, string(b)), w)
 		case ".json":
-			if _, err := policy.Load(file); err != nil {
+			if _, err := policy.Load(file, ""); err != nil {
 				t.Error(err)
 			}
 		}
@@ -207,6 +207,6 @@ func loadPolicy(t *testing.T, text string) error {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return err
 	}
-	_, err := policy.Load(file)
+	_, err := policy.Load(file, "")
 	return err
 }

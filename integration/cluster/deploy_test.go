@@ -2,17 +2,21 @@ package cluster
 
 import (
 	"crypto/sha256"
+	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/fabric-cni/fabric-cni/internal/image"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/internal/policy"
 )
 
 // deploy installs the project as its users do: its image, its kustomization.
@@ -101,11 +105,23 @@ func TestDeployment(t *testing.T) {
 		until(t, "it is back", func() error { _, err := os.Stat("/opt/cni/bin/fabric"); return err })
 	})
 	t.Run("publishes", testPublish)
+	t.Run("notes the node's addresses", testNodeAddresses)
 	t.Run("refuses settings", func(t *testing.T) {
 		settings(t, "fabrics: [{name: ib, match: {rateGb: 200}, network: {mut: 4092}}]")
 		nodeEvent(t, "SettingsRefused", `mut`)
 	})
 	t.Run("repairs", testRepair)
+}
+
+// The interface by whose address the cluster knows the node is no pod's, whatever its routes are.
+func testNodeAddresses(t *testing.T) {
+	until(t, "the agent has noted them", func() error {
+		p, err := policy.Load(policy.DefaultPath, journal.DefaultDir)
+		if err == nil && !slices.Contains(p.NodeAddresses, netip.MustParseAddr(nodeIP)) {
+			err = textError(fmt.Sprint(p.NodeAddresses))
+		}
+		return err
+	})
 }
 
 func testPublish(t *testing.T) {

@@ -77,6 +77,7 @@ func TestInstallUninstall(t *testing.T) {
 	}
 	p.write("net.d/fabric-agent-a.conf", "{}")
 	p.write("net.d/other.conf", "{}")
+	p.write("run/node-addresses.json", `{"addresses":[]}`)
 	p.write("run/attachments/a@net1", `{"version":1,"containerID":"a","ifName":"net1","kind":"device"}`)
 	if err := p.main(t.Context(), "uninstall"); err == nil || !strings.Contains(err.Error(), "a/net1") {
 		t.Errorf("%v", err)
@@ -86,7 +87,8 @@ func TestInstallUninstall(t *testing.T) {
 	}
 	for name, want := range map[string]bool{
 		"bin/fabric": false, "net.d/fabric-agent-a.conf": false, "net.d/other.conf": true,
-		"run/attachments/a@net1": true,
+		"run/node-addresses.json": false,
+		"run/attachments/a@net1":  true,
 	} {
 		if _, err := os.Stat(p.path(name)); (err == nil) != want {
 			t.Errorf("%s: %v", name, err)

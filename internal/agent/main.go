@@ -8,7 +8,9 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -159,6 +161,11 @@ func (o *Options) uninstall(log *slog.Logger) error {
 		return err
 	}
 	if _, err := network.WriteFiles(o.ConfDir, nil, nil); err != nil {
+		return err
+	}
+	// nobody would notice when the node gets other addresses
+	file := filepath.Join(o.StateDir, policy.NodeAddressesFile)
+	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	log.Info("uninstalled", "path", filepath.Join(o.BinDir, filepath.Base(o.Source)))

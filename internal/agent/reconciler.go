@@ -40,6 +40,7 @@ type reconciler struct {
 	reporter *condition.Reporter
 	saved    *savedState
 
+	addresses addressReconciler
 	settings  settingsReconciler
 	ranges    *rangeReconciler
 	networks  networkReconciler
@@ -54,6 +55,7 @@ type reconciler struct {
 // reconcile looks at the node once. What fails is logged or becomes a condition, and is tried again with the next
 // look.
 func (r *reconciler) reconcile(ctx context.Context) {
+	r.addresses.reconcile(ctx) // before the survey, which asks the policy
 	devices, err := r.survey()
 	if err != nil {
 		r.log.Error("cannot read all devices", "error", err)

@@ -143,8 +143,13 @@ func newReconciler(
 	if client != nil {
 		reporter.Event = client.Warn
 	}
+	addresses := addressReconciler{dir: o.StateDir, log: log, now: time.Now, every: slow}
+	if client != nil {
+		addresses.find = client.NodeAddresses
+	}
 	return &reconciler{
-		survey: o.Survey, stateDir: o.StateDir, log: log, metrics: m, reporter: reporter, saved: saved,
+		addresses: addresses,
+		survey:    o.Survey, stateDir: o.StateDir, log: log, metrics: m, reporter: reporter, saved: saved,
 		settings: settingsReconciler{
 			file: o.Settings, saved: saved, capacity: capacity, log: log, fabrics: saved.fabrics(),
 		},

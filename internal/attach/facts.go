@@ -67,13 +67,14 @@ type Device struct {
 	Netdev  *device.Netdev // with addresses and routes; nil without one
 	Side    plan.Side      // of Netdev: mode rdma finds it in the pod
 	HCA     *device.HCA    // with its ports; nil without one on the host
+	Uplink  *device.Uplink // of Netdev: what the host needs of it; nil unless it is on the host
 }
 
 // userspace are the drivers that give a function to a program in userspace: it has no netdev and no RDMA device then.
 var userspace = []string{"vfio-pci", "uio_pci_generic", "igb_uio"}
 
 func (d *Device) policy() policy.Device {
-	return policy.Device{Address: d.Address, PCI: d.PCI, Netdev: d.Netdev, HCA: d.HCA}
+	return policy.Device{Address: d.Address, PCI: d.PCI, Netdev: d.Netdev, HCA: d.HCA, Uplink: d.Uplink}
 }
 
 // isIPoIB says whether the device has an IPoIB netdev, which a move of the RDMA device destroys.

@@ -17,11 +17,9 @@ import (
 func (c *Conn) Routes(index int) ([]device.Route, error) {
 	var out []device.Route
 	for _, fam := range []uint8{unix.AF_INET, unix.AF_INET6} {
-		h := make([]byte, sizeofRtMsg)
-		h[0] = fam
-		msgs, err := c.nl.Dump(unix.RTM_GETROUTE, nlmsg.Body(h).Uint32(unix.RTA_OIF, uint32(index)).Bytes())
+		msgs, err := c.dumpRoutes(fam, index)
 		if err != nil {
-			return nil, fmt.Errorf("list routes: %w", err)
+			return nil, err
 		}
 		for _, b := range msgs {
 			if r, oif, ok := decodeRoute(b); ok && slices.Contains(oif, index) && restorable(r) {
@@ -30,6 +28,17 @@ func (c *Conn) Routes(index int) ([]device.Route, error) {
 		}
 	}
 	return out, nil
+}
+
+// dumpRoutes lists the routes of all tables that the kernel says go through the netdev.
+func (c *Conn) dumpRoutes(fam uint8, index int) ([][]byte, error) {
+	h := make([]byte, sizeofRtMsg)
+	h[0] = fam
+	msgs, err := c.nl.Dump(unix.RTM_GETROUTE, nlmsg.Body(h).Uint32(unix.RTA_OIF, uint32(index)).Bytes())
+	if err != nil {
+		return nil, fmt.Errorf("list routes: %w", err)
+	}
+	return msgs, nil
 }
 
 func restorable(r device.Route) bool {

@@ -12,7 +12,6 @@ import (
 	"net/netip"
 	"os"
 	"path"
-	"slices"
 	"strings"
 
 	"github.com/fabric-cni/fabric-cni/pkg/device"
@@ -56,9 +55,23 @@ func (p *Patterns) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Load reads the policy. No file is an empty policy; a file that can't be read or understood is an error: what the
-// owner meant to forbid must not become allowed by a typing error.
-func Load(file string) (*Policy, error) {
+// Load reads the policy, and adds the node's addresses that the agent has found, if it runs (NodeAddressesFile in the
+// state directory). No file is an empty policy; a file that can't be read or understood is an error: what the owner
+// meant to forbid must not become allowed by a typing error.
+func Load(file, stateDir string) (*Policy, error) {
+	p, err := read(file)
+	if err != nil {
+		return nil, err
+	}
+	found, err := loadAddresses(stateDir)
+	if err != nil {
+		return nil, err
+	}
+	p.NodeAddresses = append(p.NodeAddresses, found...)
+	return p, nil
+}
+
+func read(file string) (*Policy, error) {
 	b, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return &Policy{}, nil
@@ -79,6 +92,9 @@ func parse(file string, b []byte) (*Policy, error) {
 	if p == nil { // "null"
 		return nil, fmt.Errorf("node policy %s: want an object", file)
 	}
+	for i, a := range p.NodeAddresses {
+		p.NodeAddresses[i] = a.Unmap()
+	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("node policy %s: want one object, and nothing after it", file)
 	}
@@ -97,8 +113,9 @@ func parse(file string, b []byte) (*Policy, error) {
 type Device struct {
 	Address device.Address
 	PCI     string
-	Netdev  *device.Netdev // with addresses and routes
+	Netdev  *device.Netdev
 	HCA     *device.HCA
+	Uplink  *device.Uplink // nil where the netdev does not leave the host
 }
 
 // ErrRefused means that the policy forbids it.
@@ -121,16 +138,11 @@ func (p *Policy) Move(d Device) error {
 	if n.Flags&device.FlagLoopback != 0 {
 		return fmt.Errorf("%w: %s is the loopback device", ErrRefused, n.Name)
 	}
+	if err := p.uplink(d); err != nil {
+		return err
+	}
 	if n.Master != 0 && !match(p.AllowEnslaved, d) {
 		return fmt.Errorf("%w: %s is part of a bond, bridge or VRF (master ifindex %d)", ErrRefused, n.Name, n.Master)
-	}
-	if i := slices.IndexFunc(n.Routes, isDefault); i >= 0 && !match(p.AllowDefaultRoute, d) {
-		return fmt.Errorf("%w: %s carries the host's default route (%s)", ErrRefused, n.Name, n.Routes[i])
-	}
-	for _, a := range n.Addrs {
-		if slices.Contains(p.NodeAddresses, a.Prefix.Addr()) && !match(p.AllowNodeAddress, d) {
-			return fmt.Errorf("%w: %s carries the node's address %s", ErrRefused, n.Name, a.Prefix.Addr())
-		}
 	}
 	return p.hardware(d)
 }
@@ -147,11 +159,6 @@ func (p *Policy) hardware(d Device) error {
 	}
 	return fmt.Errorf("%w: %s is a virtual interface%s: it has no bus address, and \"allowVirtual\" does not have it",
 		ErrRefused, d.Netdev.Name, kind)
-}
-
-func isDefault(r device.Route) bool {
-	const main = 254 // RT_TABLE_MAIN: rails have default routes in tables of their own
-	return r.Dst.Bits() == 0 && r.Table == main
 }
 
 // DefaultLogDir is where logs go if the policy names no other place. It is the plugin's own: in a directory that others

@@ -30,48 +30,63 @@ func virtual(name, kind string) Device {
 	return Device{Netdev: &device.Netdev{Index: 5, Name: name, Kind: kind}}
 }
 
-func route(dst string, table uint32) func(*device.Netdev) {
-	return func(n *device.Netdev) { n.Routes = []device.Route{{Dst: netip.MustParsePrefix(dst), Table: table}} }
+// with gives a device the uplink of an interface that sits on it, or its own.
+func with(d Device, edit ...func(*device.Uplink)) Device {
+	d.Uplink = &device.Uplink{Interfaces: []device.Carrier{{Name: d.Netdev.Name}, {Name: "bond0"}}}
+	for _, e := range edit {
+		e(d.Uplink)
+	}
+	return d
 }
 
-func address(s string) func(*device.Netdev) {
-	return func(n *device.Netdev) { n.Addrs = []device.Addr{{Prefix: netip.MustParsePrefix(s)}} }
+func route(dst string, table uint32) func(*device.Uplink) { return routeOn(0, dst, table) }
+
+func routeOn(i int, dst string, table uint32) func(*device.Uplink) {
+	return func(u *device.Uplink) {
+		u.Interfaces[i].Routes = []device.Route{{Dst: netip.MustParsePrefix(dst), Table: table}}
+	}
+}
+
+func address(s string) func(*device.Uplink) { return addressOn(0, s) }
+
+func addressOn(i int, s string) func(*device.Uplink) {
+	return func(u *device.Uplink) { u.Interfaces[i].Addrs = []device.Addr{{Prefix: netip.MustParsePrefix(s)}} }
 }
 
 func TestMove(t *testing.T) {
 	enslaved := func(n *device.Netdev) { n.Master = 9 }
 	loopback := func(n *device.Netdev) { n.Name, n.Flags = "lo", device.FlagLoopback }
-	multipath := func(n *device.Netdev) {
-		route("0.0.0.0/0", 254)(n)
-		n.Routes[0].Multipath = true
+	multipath := func(u *device.Uplink) {
+		route("0.0.0.0/0", 254)(u)
+		u.Interfaces[0].Routes[0].Multipath = true
 	}
 	tests := map[string]moveTest{
 		"no policy":               {`{}`, netdev(nil), ""},
-		"default route":           {`{}`, netdev(route("0.0.0.0/0", 254)), "default route (default)"},
-		"IPv6 default route":      {`{}`, netdev(route("::/0", 254)), "default route"},
-		"one of several defaults": {`{}`, netdev(multipath), "default route"},
-		"a rail's own table":      {`{}`, netdev(route("0.0.0.0/0", 20004)), ""},
-		"other route":             {`{}`, netdev(route("10.0.0.0/8", 254)), ""},
-		"default route allowed":   {`{"allowDefaultRoute":["ens1*"]}`, netdev(route("0.0.0.0/0", 254)), ""},
+		"default route":           {`{}`, with(netdev(nil), route("0.0.0.0/0", 254)), "default route (default)"},
+		"IPv6 default route":      {`{}`, with(netdev(nil), route("::/0", 254)), "default route"},
+		"one of several defaults": {`{}`, with(netdev(nil), multipath), "default route"},
+		"a rail's own table":      {`{}`, with(netdev(nil), route("0.0.0.0/0", 20004)), ""},
+		"other route":             {`{}`, with(netdev(nil), route("10.0.0.0/8", 254)), ""},
+		"default route allowed":   {`{"allowDefaultRoute":["ens1*"]}`, with(netdev(nil), route("0.0.0.0/0", 254)), ""},
 		"another's default route": {
 			`{"allowDefaultRoute":["ens2*"]}`,
-			netdev(route("0.0.0.0/0", 254)),
+			with(netdev(nil), route("0.0.0.0/0", 254)),
 			"default route",
 		},
 		"node address": {
 			`{"nodeAddresses":["10.1.0.5"]}`,
-			netdev(address("10.1.0.5/24")),
+			with(netdev(nil), address("10.1.0.5/24")),
 			"node's address 10.1.0.5",
 		},
-		"another address": {`{"nodeAddresses":["10.1.0.5"]}`, netdev(address("10.1.0.6/24")), ""},
+		"another address": {`{"nodeAddresses":["10.1.0.5"]}`, with(netdev(nil), address("10.1.0.6/24")), ""},
 		"node address, IPv6": {
 			`{"nodeAddresses":["2001:db8::5"]}`,
-			netdev(address("2001:db8:0::5/64")),
+			with(netdev(nil), address("2001:db8:0::5/64")),
 			"node's address",
 		},
 		"node address allowed": {
 			`{"nodeAddresses":["10.1.0.5"],"allowNodeAddress":["0000:3b:00.0"]}`,
-			netdev(address("10.1.0.5/24")),
+			with(netdev(nil), address("10.1.0.5/24")),
 			"",
 		},
 		"enslaved":          {`{}`, netdev(enslaved), "master ifindex 9"},
@@ -86,7 +101,7 @@ func TestMove(t *testing.T) {
 		"listed by PCI address": {`{"devices":["0000:3b:00.?"]}`, netdev(nil), ""},
 		"listed by RDMA device": {`{"devices":["mlx5_*"]}`, netdev(nil), ""},
 		"not listed":            {`{"devices":["ens2*","mlx5_9"]}`, netdev(nil), "not among its devices"},
-		"listed, default route": {`{"devices":["ens1f0"]}`, netdev(route("0.0.0.0/0", 254)), "default route"},
+		"listed, a default":     {`{"devices":["ens1f0"]}`, with(netdev(nil), route("0.0.0.0/0", 254)), "default"},
 		"star is no slash":      {`{"devices":["pci*"]}`, netdev(nil), "not among"},
 		"RDMA device only": {
 			`{"devices":["mlx5_1"]}`,
@@ -143,7 +158,7 @@ func TestUse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Use(netdev(route("0.0.0.0/0", 254))); err != nil {
+	if err := p.Use(with(netdev(nil), route("0.0.0.0/0", 254))); err != nil {
 		t.Error(err)
 	}
 	if err := p.Use(netdev(func(n *device.Netdev) { n.Name = "ens2f0" })); !errors.Is(err, ErrRefused) {
@@ -178,17 +193,17 @@ func TestParseFailsClosed(t *testing.T) {
 
 func TestLoad(t *testing.T) {
 	dir := t.TempDir()
-	if p, err := Load(filepath.Join(dir, "missing.json")); err != nil || p.Move(netdev(nil)) != nil {
+	if p, err := Load(filepath.Join(dir, "missing.json"), ""); err != nil || p.Move(netdev(nil)) != nil {
 		t.Errorf("no file: %v, %v", p, err)
 	}
-	if p, err := Load(dir); err == nil || errors.Is(err, fs.ErrNotExist) {
+	if p, err := Load(dir, ""); err == nil || errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a directory: %v, %v", p, err)
 	}
 	file := filepath.Join(dir, "policy.json")
 	if err := os.WriteFile(file, []byte(`{"devices":["mlx5_7"]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p, err := Load(file)
+	p, err := Load(file, "")
 	if err != nil {
 		t.Fatal(err)
 	}

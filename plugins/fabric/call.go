@@ -163,7 +163,7 @@ func (c *call) policy() (*policy.Policy, error) {
 	if c.rules != nil {
 		return c.rules, nil
 	}
-	p, err := policy.Load(c.Policy)
+	p, err := policy.Load(c.Policy, c.StateDir)
 	if err != nil {
 		return nil, err
 	}

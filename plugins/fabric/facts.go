@@ -193,7 +193,7 @@ func (g *gatherer) inspect() error {
 	if g.cfg.Mode == netconf.ModeIPoIB {
 		return g.partitions()
 	}
-	for _, read := range []func() error{g.snapshot, g.virtualFunction, g.children, g.siblings, g.rdmaNames, g.uppers} {
+	for _, read := range []func() error{g.snapshot, g.virtualFunction, g.children, g.siblings, g.rdmaNames, g.uplink} {
 		if err := read(); err != nil {
 			return err
 		}

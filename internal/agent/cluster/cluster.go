@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/url"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,6 +26,7 @@ import (
 // Client acts for one node.
 type Client struct {
 	node     string
+	server   *url.URL
 	dynamic  dynamic.Interface
 	core     typedcorev1.CoreV1Interface
 	metadata metadata.Interface
@@ -54,6 +56,10 @@ func Dial(kubeconfig, node string) (*Client, error) {
 // New returns a client for the API server of this configuration.
 func New(config *rest.Config, node string) (*Client, error) {
 	config = rest.AddUserAgent(rest.CopyConfig(config), "fabric-agent")
+	server, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("make API client: %w", err)
+	}
 	d, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("make API client: %w", err)
@@ -72,7 +78,7 @@ func New(config *rest.Config, node string) (*Client, error) {
 	}
 	b := record.NewBroadcaster()
 	b.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: core.Events("default")})
-	return &Client{node: node, dynamic: d, core: core, metadata: meta, stop: b.Shutdown,
+	return &Client{node: node, server: server, dynamic: d, core: core, metadata: meta, stop: b.Shutdown,
 		recorder: b.NewRecorder(scheme, corev1.EventSource{Component: "fabric-agent", Host: node})}, nil
 }
 

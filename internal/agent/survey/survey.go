@@ -110,7 +110,7 @@ func (n Node) Read() ([]Device, error) {
 		return nil, err
 	}
 	defer done()
-	rules, err := policy.Load(n.Policy)
+	rules, err := policy.Load(n.Policy, n.Store.Dir)
 	if err != nil {
 		return nil, err
 	}
@@ -174,16 +174,21 @@ func (n Node) onHost(r *inventory.Reader, rules *policy.Policy, name string) (*D
 	}
 	found.Address = found.HCA.Address
 	d := &Device{Address: found.Address, HCA: *found.HCA}
+	asked := policy.Device{Address: found.Address, PCI: found.PCI, Netdev: found.Netdev, HCA: found.HCA}
 	if nd := found.Netdev; nd != nil {
 		d.Netdev, d.AltNames, d.AdminUp = nd.Name, nd.AltNames, nd.Up()
 		if nd.Addrs, err = r.Link.Addrs(nd.Index); err != nil {
 			return nil, err
 		}
-		if nd.Routes, err = r.Link.Routes(nd.Index); err != nil {
+		uppers, err := r.Uppers(nd)
+		if err != nil {
+			return nil, err
+		}
+		if asked.Uplink, err = r.Uplink(nd, uppers); err != nil {
 			return nil, err
 		}
 	}
-	d.Refused = rules.Move(policy.Device{Address: found.Address, PCI: found.PCI, Netdev: found.Netdev, HCA: found.HCA})
+	d.Refused = rules.Move(asked)
 	d.place(n.Sys)
 	return d, n.complete(d, r, found.PCI)
 }

@@ -65,7 +65,7 @@ func (a *app) host() (*doctor.Host, error) {
 				fmt.Sprintf("%s of %s: device %s, state %s", l.IfName, l.who(), l.Device, l.State))
 		}
 	}
-	_, h.PolicyErr = policy.Load(policy.DefaultPath)
+	_, h.PolicyErr = policy.Load(policy.DefaultPath, a.store().Dir)
 	if b, err := os.ReadFile(installed); err == nil {
 		h.PluginSum = fmt.Sprintf("(sha256 %x)", sha256.Sum256(b))
 		h.Version, h.PluginVersion = a.version, pluginVersion(installed)

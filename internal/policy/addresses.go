@@ -1,0 +1,53 @@
+package policy
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+)
+
+// NodeAddressesFile is the file in the state directory in which the agent notes by which addresses the cluster knows
+// the node. It is not the policy: that is its owner's alone.
+const NodeAddressesFile = "node-addresses.json"
+
+// maxAddressesFile bounds it: a node has a handful of addresses.
+const maxAddressesFile = 64 << 10
+
+// NodeAddresses is the file's content. Fields that this version does not know are left alone: the agent may be newer.
+type NodeAddresses struct {
+	Addresses []netip.Addr `json:"addresses"`
+}
+
+// loadAddresses reads what the agent has noted. Without an agent there is no file. A damaged one is an error, as a
+// damaged policy is: an address that nobody can read must not make the node's own interface a free one.
+func loadAddresses(stateDir string) ([]netip.Addr, error) {
+	if stateDir == "" {
+		return nil, nil
+	}
+	file := filepath.Join(stateDir, NodeAddressesFile)
+	b, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the node's addresses: %w", err)
+	}
+	var n *NodeAddresses
+	if len(b) > maxAddressesFile {
+		err = fmt.Errorf("%d bytes are too many", len(b))
+	} else if err = json.Unmarshal(b, &n); err == nil && (n == nil || n.Addresses == nil) {
+		err = errors.New(`want an object with "addresses"`)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the node's addresses in %s, which fabric-agent writes: %w; remove the file, and the "+
+			"agent writes it again", file, err)
+	}
+	for i, a := range n.Addresses {
+		n.Addresses[i] = a.Unmap()
+	}
+	return n.Addresses, nil
+}
