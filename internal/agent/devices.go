@@ -10,6 +10,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/agent/network"
 	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
 	"github.com/fabric-cni/fabric-cni/internal/topology"
+	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
 // deviceReconciler reports the devices of each fabric to kubelet and to Prometheus.
@@ -66,5 +67,16 @@ func reportUnmatched(devices []survey.Device, v *view) {
 		if text := network.Unmatched(f, devices, v.assigned); text != "" {
 			v.conditions.Fail(condition.FabricMatched, condition.Fabric(f.Name), "fabric %s %s", f.Name, text)
 		}
+	}
+}
+
+// filesNow looks up the device files of a unit that kubelet is about to hand out.
+func filesNow(n survey.Node) func(context.Context, deviceplugin.Unit) ([]string, error) {
+	return func(ctx context.Context, u deviceplugin.Unit) ([]string, error) {
+		a, err := device.ParseAddress(u.Address)
+		if err != nil {
+			return nil, err
+		}
+		return n.FilesNow(ctx, a, u.Alone, u.Files)
 	}
 }

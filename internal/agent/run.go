@@ -36,8 +36,9 @@ func Run(ctx context.Context, o *Options, version string, log *slog.Logger) erro
 		return fmt.Errorf("register metrics: %w", err)
 	}
 	node := survey.Node{Sys: os.DirFS("/sys"), Store: o.store(), Policy: o.Policy}
+	var files func(context.Context, deviceplugin.Unit) ([]string, error)
 	if o.Survey == nil {
-		o.Survey = node.Read
+		o.Survey, files = node.Read, filesNow(node)
 	}
 	m, err := metrics.New(registry, node, log)
 	if err != nil {
@@ -52,7 +53,7 @@ func Run(ctx context.Context, o *Options, version string, log *slog.Logger) erro
 	}
 	var plugins *deviceplugin.Set
 	if o.DeviceDir != "" {
-		plugins = &deviceplugin.Set{Dir: o.DeviceDir, InfoDir: o.InfoDir, Log: log}
+		plugins = &deviceplugin.Set{Dir: o.DeviceDir, InfoDir: o.InfoDir, Log: log, Files: files}
 		defer plugins.Stop()
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.Listen)

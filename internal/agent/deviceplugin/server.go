@@ -25,7 +25,9 @@ type Unit struct {
 	ID      string
 	Healthy bool
 	NUMA    int      // -1: unknown
-	Files   []string // device files a container needs for it
+	Files   []string // device files a container needs for it, as the last update has them
+	Address string   // of the hardware, for Set.Files
+	Alone   bool     // it is a whole device, which goes into a pod
 	PCI     string   // for its device-info file; empty without one
 	RDMA    string   // RDMA device, for the same file
 }
@@ -36,6 +38,7 @@ type server struct {
 	resource string
 	dir      string // kubelet's device plugin directory
 	log      *slog.Logger
+	files    func(context.Context, Unit) ([]string, error)
 
 	mu      sync.Mutex
 	units   []Unit
@@ -43,7 +46,10 @@ type server struct {
 }
 
 func newServer(resource, dir string, log *slog.Logger) *server {
-	return &server{resource: resource, dir: dir, log: log.With("resource", resource), changed: make(chan struct{})}
+	return &server{
+		resource: resource, dir: dir, log: log.With("resource", resource), changed: make(chan struct{}),
+		files: func(_ context.Context, u Unit) ([]string, error) { return u.Files, nil },
+	}
 }
 
 func (s *server) socket() string { return filepath.Join(s.dir, socketName(s.resource)) }
@@ -65,7 +71,7 @@ func (s *server) update(units []Unit) {
 
 func equal(a, b Unit) bool {
 	return a.ID == b.ID && a.Healthy == b.Healthy && a.NUMA == b.NUMA && a.PCI == b.PCI && a.RDMA == b.RDMA &&
-		slices.Equal(a.Files, b.Files)
+		a.Address == b.Address && a.Alone == b.Alone && slices.Equal(a.Files, b.Files)
 }
 
 func (s *server) list() ([]Unit, chan struct{}) {
@@ -198,8 +204,9 @@ func devices(units []Unit) []*api.Device {
 }
 
 // Allocate implements the API. An unknown unit is an error, so that kubelet does not start a container without its
-// device.
-func (s *server) Allocate(_ context.Context, req *api.AllocateRequest) (*api.AllocateResponse, error) {
+// device. The files are those of this moment: the kernel gives their numbers out anew whenever a device comes home. See
+// kernel fact 29 in docs/kernel.md.
+func (s *server) Allocate(ctx context.Context, req *api.AllocateRequest) (*api.AllocateResponse, error) {
 	units, _ := s.list()
 	out := &api.AllocateResponse{}
 	for _, c := range req.GetContainerRequests() {
@@ -209,7 +216,11 @@ func (s *server) Allocate(_ context.Context, req *api.AllocateRequest) (*api.All
 			if i < 0 {
 				return nil, fmt.Errorf("allocate %s of %s: the node has no such device now", id, s.resource)
 			}
-			files = append(files, units[i].Files...)
+			now, err := s.files(ctx, units[i])
+			if err != nil {
+				return nil, fmt.Errorf("allocate %s of %s: %w", id, s.resource, err)
+			}
+			files = append(files, now...)
 		}
 		slices.Sort(files)
 		r := &api.ContainerAllocateResponse{}

@@ -3,6 +3,7 @@ package deviceplugin_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net"
 	"os"
@@ -257,5 +258,35 @@ func TestDeviceInfo(t *testing.T) {
 	}
 	if got := read(filepath.Base(other)); !strings.Contains(got, "1.0.0") {
 		t.Errorf("another plugin's file: %s", got)
+	}
+}
+
+// The files are looked up when kubelet asks, not when the node was last looked at.
+func TestAllocateLooksAgain(t *testing.T) {
+	s := newSet(t)
+	s.Files = func(_ context.Context, u deviceplugin.Unit) ([]string, error) {
+		if u.ID == rail1.ID {
+			return nil, errors.New("it has not come back")
+		}
+		return []string{"/dev/infiniband/uverbs7"}, nil
+	}
+	k := startKubelet(t, s.Dir)
+	update(t, s, resource, rail0, rail1)
+	c := k.dial(t, k.await(t))
+	ask := func(id string) (*api.AllocateResponse, error) {
+		return c.Allocate(t.Context(), &api.AllocateRequest{
+			ContainerRequests: []*api.ContainerAllocateRequest{{DevicesIds: []string{id}}},
+		})
+	}
+	res, err := ask(rail0.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := res.GetContainerResponses()[0].GetDevices()
+	if len(d) != 1 || d[0].GetHostPath() != "/dev/infiniband/uverbs7" {
+		t.Errorf("handed out %v", d)
+	}
+	if _, err := ask(rail1.ID); err == nil || !strings.Contains(err.Error(), rail1.ID+" of "+resource+": it has not") {
+		t.Errorf("a device that is not there: %v", err)
 	}
 }

@@ -13,6 +13,8 @@ type Set struct {
 	Dir     string // kubelet's: /var/lib/kubelet/device-plugins
 	InfoDir string // of the device-info files: /var/run/k8s.cni.cncf.io/devinfo/dp
 	Log     *slog.Logger
+	// Files returns the device files of a unit at this moment, for kubelet to hand out. Nil: those of the last update.
+	Files func(context.Context, Unit) ([]string, error)
 
 	mu      sync.Mutex
 	servers map[string]*running
@@ -39,6 +41,9 @@ func (s *Set) Update(ctx context.Context, resources map[string][]Unit) error {
 			run, cancel := context.WithCancel(ctx)
 			r := &running{server: newServer(name, s.Dir, s.Log), stop: cancel}
 			r.units = slices.Clone(resources[name])
+			if s.Files != nil {
+				r.files = s.Files
+			}
 			s.servers[name] = r
 			s.wg.Go(func() { r.run(run) })
 		}

@@ -20,6 +20,7 @@ import (
 func Units(f *settings.Fabric, devices []survey.Device) (out []deviceplugin.Unit) {
 	for _, d := range devices {
 		u := deviceplugin.Unit{ID: d.ID, Healthy: d.Active(), NUMA: d.NUMA, Files: d.Files, RDMA: d.HCA.Name}
+		u.Address, u.Alone = d.Address.String(), f.Mode == settings.Exclusive
 		if d.Address.Bus == "pci" {
 			u.PCI = d.Address.Name
 		}

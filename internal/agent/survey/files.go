@@ -1,0 +1,66 @@
+package survey
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"time"
+
+	"github.com/fabric-cni/fabric-cni/internal/inventory"
+	"github.com/fabric-cni/fabric-cni/pkg/device"
+)
+
+// filesWait bounds the wait of FilesNow: kubelet admits no other pod meanwhile.
+const filesWait = 5 * time.Second
+
+// FilesNow returns the device files of an HCA as they are at this moment, for a container that is about to be given
+// them. The kernel gives out their numbers anew whenever it brings the HCA home, in any order when several pods die at
+// once. So an HCA that is to go into a pod (alone) is awaited: on the host, given back by the pod that had it, with as
+// many files as before (was), twice the same. From then on only the ADD of the new pod moves it, which checks that the
+// numbers stay. An HCA that is home, but that its former pod has not given back in time, has its files handed out all
+// the same; one that is not home has none. See kernel facts 11 and 29 in docs/kernel.md.
+func (n Node) FilesNow(ctx context.Context, a device.Address, alone bool, was []string) ([]string, error) {
+	r := &inventory.Reader{Sys: n.Sys}
+	if !alone {
+		return n.files(r, a)
+	}
+	end := time.After(filesWait)
+	var last []string
+	for {
+		now, home, err := n.filesAtHome(r, a)
+		if err != nil {
+			return nil, err
+		}
+		_, owned, err := n.Store.Owner(a.String())
+		if err != nil {
+			return nil, err
+		}
+		if home && !owned && len(now) >= len(was) && slices.Equal(now, last) {
+			return now, nil
+		}
+		stable := home && slices.Equal(now, last)
+		last = now
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-end:
+			if stable {
+				return now, nil
+			}
+			return nil, fmt.Errorf("device %s is not on the host: it has not come back from the pod that had it", a)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// filesAtHome returns the device files, and whether the HCA is on the host.
+func (n Node) filesAtHome(r *inventory.Reader, a device.Address) ([]string, bool, error) {
+	files, err := n.files(r, a)
+	if err != nil {
+		return nil, false, err
+	}
+	hcas, err := fs.Glob(n.Sys, path.Join("bus", a.Bus, "devices", a.Name, "infiniband", "*"))
+	return files, len(hcas) > 0, err
+}

@@ -1,0 +1,78 @@
+package survey
+
+import (
+	"context"
+	"io/fs"
+	"slices"
+	"sync"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/pkg/device"
+)
+
+// changing is a sysfs whose content is replaced while somebody looks.
+type changing struct {
+	mu sync.Mutex
+	fs fstest.MapFS
+}
+
+func (c *changing) set(files ...string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fs = fstest.MapFS{"class/misc/rdma_cm/dev": {}}
+	for _, f := range files {
+		c.fs["bus/pci/devices/0000:3b:00.4/"+f] = &fstest.MapFile{}
+	}
+}
+
+func (c *changing) Open(name string) (fs.File, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.fs.Open(name)
+}
+
+func TestFilesNow(t *testing.T) {
+	a := device.Address{Bus: "pci", Name: "0000:3b:00.4"}
+	was := []string{"/dev/infiniband/rdma_cm", "/dev/infiniband/uverbs0"}
+	at3 := []string{"/dev/infiniband/rdma_cm", "/dev/infiniband/uverbs3"}
+	home := []string{"infiniband/mlx5_4/x", "infiniband_verbs/uverbs3/dev"}
+	sys := &changing{}
+	n := Node{Sys: sys, Store: journal.Store{Dir: t.TempDir()}}
+	look := func(ctx context.Context, alone bool, want []string) {
+		t.Helper()
+		if got, err := n.FilesNow(ctx, a, alone, was); !slices.Equal(got, want) || (err != nil) != (want == nil) {
+			t.Errorf("got %v, %v, want %v", got, err, want)
+		}
+	}
+	sys.set(home...)
+	look(t.Context(), true, at3)
+
+	sys.set(home[1:]...) // in a pod: its files are another device's when it comes home
+	look(t.Context(), false, at3)
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	look(short, true, nil)
+
+	sys.set(home[0]) // on its way home: registered, and its files are still to come
+	time.AfterFunc(30*time.Millisecond, func() { sys.set(home...) })
+	look(t.Context(), true, at3)
+
+	sys.set(home...)
+	k := journal.Key{ContainerID: "c1", IfName: "net1"}
+	e := &journal.Entry{Key: k, Kind: journal.KindDevice, Claim: a.String()}
+	for _, err := range []error{n.Store.Save(e), n.Store.Claim(a.String(), k)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.AfterFunc(30*time.Millisecond, func() { // its attachment binds its driver again, and gives it up
+		sys.set(home[0], "infiniband_verbs/uverbs1/dev")
+		if err := n.Store.Disclaim(a.String(), k); err != nil {
+			t.Error(err)
+		}
+	})
+	look(t.Context(), true, []string{"/dev/infiniband/rdma_cm", "/dev/infiniband/uverbs1"})
+}
