@@ -75,11 +75,13 @@ func TestKeys(t *testing.T) {
 		"accel":   func(_ *work, k *keys) { k.accel = "kvm" },
 		"user":    func(_ *work, k *keys) { k.user = "iproute2 6.2" },
 		"rounds":  func(*work, *keys) { t.Setenv("FABRIC_LAB_ROUNDS", "7") },
+		"seed":    func(*work, *keys) { t.Setenv("FABRIC_WALK_SEED", "7") },
 	} {
 		if key(change) == base {
 			t.Errorf("%s: the key is the same", name)
 		}
 		t.Setenv("FABRIC_LAB_ROUNDS", "")
+		t.Setenv("FABRIC_WALK_SEED", "")
 	}
 	for _, f := range append(files, "plugins/new") {
 		write(f, "changed")

@@ -159,6 +159,22 @@ var Suites = []Suite{
 		Timeout: 15 * time.Minute,
 	},
 	{
+		// Random walks on the node S1. $FABRIC_WALK_OPS says how long.
+		Name:    "walk",
+		Run:     `^TestWalkRails`,
+		Append:  exclusive,
+		Devices: VirtioNet(1),
+		Timeout: 60 * time.Minute,
+	},
+	{
+		// The same with virtual functions, which can leave and come back.
+		Name:    "walk-vf",
+		Run:     `^TestWalkVF`,
+		Append:  exclusive,
+		Devices: SRIOV(4),
+		Timeout: 60 * time.Minute,
+	},
+	{
 		Name:    "agent",
 		Package: "./integration/lab/agent",
 		Series:  on612,

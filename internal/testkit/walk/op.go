@@ -163,6 +163,14 @@ func (w Walk) next(r *rand.Rand) Op {
 	}
 	// Drawn whatever the kind is: a list of mischief that grows changes what is done, not who does it.
 	fault, at, what := r.IntN(12), r.IntN(1000), r.IntN(1<<20)
+	if w.Fixed {
+		switch o.Kind {
+		case Unplug:
+			o.Kind = Del
+		case Plug:
+			o.Kind = Add
+		}
+	}
 	switch {
 	case o.Kind == Mischief:
 		if len(w.Mischief) == 0 {

@@ -56,6 +56,7 @@ type Walk struct {
 	Round         int // operations until everything is returned and compared; 0: 60
 	Pods, Devices int
 	Mischief      []string
+	Fixed         bool // no hardware leaves
 	Dies          bool // a device ends with the network namespace it is in, as virtual interfaces do
 }
 
