@@ -307,7 +307,8 @@ func (s *shift) script(w *work) string {
 		{"FABRIC_LAB_ROUNDS", os.Getenv("FABRIC_LAB_ROUNDS")}, {"FABRIC_LAB_FULL", os.Getenv("FABRIC_LAB_FULL")},
 		{"FABRIC_LAB_PIECE", fmt.Sprintf("%d/%d", w.piece, w.pieces)},
 		{"FABRIC_WALK_SEED", os.Getenv("FABRIC_WALK_SEED")}, {"FABRIC_WALK_OPS", os.Getenv("FABRIC_WALK_OPS")},
-		{"FABRIC_WALK_TRICKS", os.Getenv("FABRIC_WALK_TRICKS")}, {"FABRIC_WALK_SCRIPT", os.Getenv("FABRIC_WALK_SCRIPT")},
+		{"FABRIC_WALK_TRICKS", os.Getenv("FABRIC_WALK_TRICKS")},
+		{"FABRIC_WALK_SCRIPT", os.Getenv("FABRIC_WALK_SCRIPT")},
 		{"GOGC", "400"}, // of the test binary: snapshots are garbage, and a guest has memory
 	} {
 		fmt.Fprintf(&b, "export %s=%s\n", v[0], v[1])

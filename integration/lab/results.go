@@ -161,7 +161,8 @@ func (k *keys) of(ctx context.Context, w *work, bin binaries) (string, error) {
 		"1", // raised when the meaning of a result changes
 		w.kernel.Release, machine(w.kernel, w.suite), w.id(), k.qemu[w.suite.NewQEMU], k.accel, k.user,
 		os.Getenv("FABRIC_WALK_SEED"), os.Getenv("FABRIC_WALK_OPS"), os.Getenv("FABRIC_WALK_TRICKS"),
-		os.Getenv("FABRIC_WALK_SCRIPT"), os.Getenv("FABRIC_LAB_ROUNDS"), os.Getenv("FABRIC_LAB_QEMU"), runScript, queueScript, kernelArgs,
+		os.Getenv("FABRIC_WALK_SCRIPT"),
+		os.Getenv("FABRIC_LAB_ROUNDS"), os.Getenv("FABRIC_LAB_QEMU"), runScript, queueScript, kernelArgs,
 	} {
 		fmt.Fprintf(h, "%q\n", text)
 	}
