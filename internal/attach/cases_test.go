@@ -215,6 +215,17 @@ var decisions = map[string]func(*Facts){
 		f.Device.HCA.Ports[0].State, f.Device.Netdev.Flags = device.PortDown, 0
 	},
 
+	"ethernet mac in use": func(f *Facts) {
+		f.Config.VF.MAC = mac("02:00:00:00:00:99")
+		f.MACHolder = &Duplicate{Value: "02:00:00:00:00:99", By: "interface eth1 of the host"}
+	},
+	"ethernet address in use": func(f *Facts) {
+		f.AddrHolder = &Duplicate{Value: "10.0.0.1", By: "container c9 (net1, network n, device x)", Pod: true}
+	},
+	"child address in use": func(f *Facts) {
+		f.AddrHolder = &Duplicate{Value: "10.0.0.1", By: "container c9 (net1, network n, device x)", Pod: true}
+	},
+
 	"child": func(*Facts) {},
 	"child settings": func(f *Facts) {
 		f.Config.IPoIBMode, f.Config.Umcast, f.Config.MTU, f.Config.PKey = "datagram", on(), 1500, 0x8001

@@ -200,6 +200,7 @@ func (d *decider) device() {
 	d.rdma()
 	d.relatives()
 	d.vf()
+	d.duplicates()
 	if !d.decision.AwaitPort {
 		d.refuse(JudgePort(d.Config, dev.HCA, dev.Netdev))
 	}
@@ -245,6 +246,7 @@ func (d *decider) child() {
 		pkey = parent.IPoIB.PKey
 	}
 	d.partition(pkey)
+	d.duplicates()
 	d.decision.Attachment = newChild(d.Facts, pkey)
 }
 

@@ -46,6 +46,9 @@ type Facts struct {
 	RDMANamesInPod    []string // if so, and if a free one is to be chosen
 	RDMANameHolder    string   // if not: which other device has the name on the host; empty: none
 
+	MACHolder  *Duplicate // who has the MAC address that the configuration gives; nil: nobody
+	AddrHolder *Duplicate // the same for an address that the configuration itself gives
+
 	GUIDHolder string           // who has the GUID that the configuration asks for; empty: nobody
 	PF         *device.Address  // of this VF; nil: it is none
 	PFOwner    *Owner           // attachment that has the PF of this VF; nil: none

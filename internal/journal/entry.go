@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -66,6 +67,11 @@ type Entry struct {
 	Conf     json.RawMessage  `json:"conf,omitempty"`     // stdin of the ADD, for a DEL that nobody asked for (GC)
 	Args     string           `json:"args,omitempty"`     // CNI_ARGS
 	Path     string           `json:"path,omitempty"`     // CNI_PATH
+
+	// MAC and Addresses are what the configuration itself gives, and nobody else on the network may have.
+	MAC       string         `json:"mac,omitempty"`
+	Addresses []netip.Prefix `json:"addresses,omitempty"`
+
 	// DeviceInfo is the device information file that it writes
 	DeviceInfo string `json:"deviceInfo,omitempty"`
 	Tries      int    `json:"tries,omitempty"` // DELs that returned the device but restored only a part

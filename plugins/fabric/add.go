@@ -211,6 +211,9 @@ func (c *call) newEntry(d *attach.Decision) *journal.Entry {
 	}
 	c.ownName(e)
 	e.DeviceInfo = c.deviceInfo(e)
+	if e.Kind != journal.KindRDMA {
+		e.MAC, e.Addresses = c.cfg.VF.MAC.String(), c.staticAddresses()
+	}
 	return e
 }
 

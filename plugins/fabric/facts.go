@@ -191,9 +191,9 @@ func (g *gatherer) inspect() error {
 		return err
 	}
 	if g.cfg.Mode == netconf.ModeIPoIB {
-		return g.partitions()
+		return errors.Join(g.partitions(), g.duplicates())
 	}
-	for _, read := range []func() error{g.snapshot, g.virtualFunction, g.children, g.siblings, g.rdmaNames, g.uplink} {
+	for _, read := range []func() error{g.snapshot, g.virtualFunction, g.children, g.others, g.rdmaNames, g.uplink} {
 		if err := read(); err != nil {
 			return err
 		}

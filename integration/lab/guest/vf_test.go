@@ -16,7 +16,7 @@ const (
 
 // vfConf is a network on a VF, with a GUID for the pod unless that is empty.
 func vfConf(vf SRIOVFunction, guid string, fields config) config {
-	c := network(config{"deviceID": vf.PCI, "ipam": static("10.0.0.1/24")})
+	c := network(config{"deviceID": vf.PCI, "ipam": static(fmt.Sprintf("10.0.0.%d/24", vf.Index+1))})
 	if guid != "" {
 		c["runtimeConfig"] = config{"infinibandGUID": guid}
 	}

@@ -1,0 +1,29 @@
+package attach
+
+import "fmt"
+
+// Duplicate is something that only one may have on a network, and who has it.
+type Duplicate struct {
+	Value string
+	By    string
+	Pod   bool // it is an attachment of another pod, or of this one
+}
+
+// duplicates refuses a hardware address or an address that somebody on this node has: two of them on one network lose
+// packets, each in turn. What is elsewhere on the network is not seen here.
+func (d *decider) duplicates() {
+	d.refuse(d.MACHolder.refusal("mac"))
+	d.refuse(d.AddrHolder.refusal("ipam"))
+}
+
+func (dup *Duplicate) refusal(field string) *Refusal {
+	if dup == nil {
+		return nil
+	}
+	return &Refusal{
+		Reason:  InUse,
+		Message: fmt.Sprintf("field %q: address %s is in use by %s", field, dup.Value, dup.By),
+		Hint:    "choose another one: it is unique in its network",
+		Passing: dup.Pod,
+	}
+}
