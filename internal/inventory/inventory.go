@@ -30,12 +30,7 @@ type Device struct {
 }
 
 // Claim is the device's name in the journal.
-func (d *Device) Claim() string {
-	if d.Address.IsZero() && d.Netdev != nil {
-		return "netdev/" + d.Netdev.Name
-	}
-	return d.Address.String()
-}
+func (d *Device) Claim() string { return device.ClaimOf(d.Address, d.Netdev) }
 
 // ErrAmbiguous means that a selector fits several devices.
 var ErrAmbiguous = errors.New("more than one device fits")

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -77,6 +78,14 @@ func (d Delegate) run(ctx context.Context, path string, env netconf.Env, conf []
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(conf), stdout, stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = endTimeout
+	if d.Hold != nil {
+		cmd.ExtraFiles = []*os.File{d.Hold}
+	}
+	// It must not go on, and be given an address, when nobody is there who could give that back. The signal comes when
+	// the thread ends that has started it (prctl(2), PR_SET_PDEATHSIG).
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		return nil, d.wrap(env.Command, fmt.Errorf("%w: %w", ErrNotStarted, err))
 	}

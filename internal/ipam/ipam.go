@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -44,6 +45,7 @@ type Delegate struct {
 	Type   string      // name of the plugin, which is that of its file
 	Conf   []byte      // the network configuration, as received on stdin
 	Env    netconf.Env // as received; Command is ignored
+	Hold   *os.File    // inherited by an executable and by what that starts; nil: nothing is
 	Stderr io.Writer   // gets what an executable writes to its stderr; nil: os.Stderr
 }
 

@@ -47,6 +47,9 @@ type Entry struct {
 	Created  time.Time `json:"created"`
 	BootID   string    `json:"bootID"`
 	Attached bool      `json:"attached"` // ADD has succeeded
+	// Nonce tells this attachment from another one of the same container and interface. Empty: an older version wrote
+	// the entry.
+	Nonce string `json:"nonce,omitempty"`
 
 	NetnsPath string   `json:"netnsPath"`
 	Netns     netns.ID `json:"netns"`
@@ -74,7 +77,7 @@ type Entry struct {
 
 	// DeviceInfo is the device information file that it writes
 	DeviceInfo string `json:"deviceInfo,omitempty"`
-	Tries      int    `json:"tries,omitempty"` // DELs that returned the device but restored only a part
+	Tries      int    `json:"tries,omitempty"` // DELs that could not end for a cause that may stay
 
 	unknown *extra // what a newer version has written beside all this
 }
@@ -125,6 +128,9 @@ func Decode(b []byte) (*Entry, error) {
 	if e.ContainerID == "" || e.IfName == "" || e.Kind == "" {
 		return nil, errors.New("decode journal entry: containerID, ifName or kind is missing")
 	}
+	if e.Claim == "" && e.tookDevice() {
+		e.Claim = device.ClaimOf(e.Address, e.Netdev)
+	}
 	if e.Version == Version {
 		return &e, nil
 	}
@@ -136,6 +142,28 @@ func Decode(b []byte) (*Entry, error) {
 		return nil, fmt.Errorf("decode journal entry: %w", err)
 	}
 	return &e, nil
+}
+
+// tookDevice says whether an attachment has a device. One of mode rdma on a shared system has none.
+func (e *Entry) tookDevice() bool {
+	return e.Kind != KindRDMA || e.MoveRDMA || e.HCA != nil || e.Netdev != nil
+}
+
+// Sound returns an error for an entry that lacks what everybody who acts on it relies on: it is damaged. Nothing could
+// be found of what it speaks of, and it would look as if nothing had been taken.
+func (e *Entry) Sound() error {
+	switch {
+	case e.Kind == KindIPoIB && e.Child == nil:
+		return errors.New("field \"child\" is missing")
+	case e.tookDevice() && e.Claim == "":
+		return errors.New("fields \"claim\" and \"address\" are missing")
+	case e.tookDevice() && e.Netns.Ino == 0:
+		return errors.New("field \"netns\" is missing")
+	}
+	if is := device.ClaimOf(e.Address, e.Netdev); e.Claim != "" && is != "" && is != e.Claim {
+		return fmt.Errorf("field \"claim\" is %q, the device is %q", e.Claim, is)
+	}
+	return nil
 }
 
 // Encode writes the entry, with the fields that a newer version had put there.

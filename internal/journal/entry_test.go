@@ -2,6 +2,7 @@ package journal
 
 import (
 	"encoding/json"
+	"errors"
 	"net/netip"
 	"strings"
 	"testing"
@@ -197,4 +198,45 @@ func FuzzDecode(f *testing.F) {
 			t.Errorf("written as %+v, read as %+v", e, again)
 		}
 	})
+}
+
+// An entry that nobody can act on is damaged, and not one of an attachment that has nothing. The claim alone can be
+// told from the device.
+func TestSound(t *testing.T) {
+	for name, tt := range map[string]struct {
+		edit func(*Entry)
+		want string
+	}{
+		"whole":      {func(*Entry) {}, ""},
+		"no claim":   {func(e *Entry) { e.Claim = "" }, ""},
+		"no boot ID": {func(e *Entry) { e.BootID = "" }, ""},
+		"no device": {func(e *Entry) {
+			e.Claim, e.Address, e.Netdev = "", device.Address{}, nil
+		}, "claim"},
+		"claim of another":       {func(e *Entry) { e.Claim = "pci/0000:00:00.0" }, "0000:00:00.0"},
+		"no namespace":           {func(e *Entry) { e.Netns = netns.ID{} }, "netns"},
+		"child without a record": {func(e *Entry) { e.Kind, e.Child = KindIPoIB, nil }, "child"},
+		"shared mode": {func(e *Entry) {
+			*e = Entry{Version: Version, Key: e.Key, Kind: KindRDMA, Attached: true}
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, e := Store{t.TempDir()}, entry(Key{"c1", "net1"})
+			claim := e.Claim
+			tt.edit(e)
+			must(t, s.Save(e))
+			got, err := s.Load(e.Key)
+			switch {
+			case tt.want == "" && err != nil:
+				t.Error(err)
+			case tt.want != "" && (!errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), tt.want)):
+				t.Errorf("got %v, want %q", err, tt.want)
+			case tt.want == "" && e.HCA != nil && got.Claim != claim:
+				t.Errorf("claim %q", got.Claim)
+			}
+			if list, err := s.List(); len(list) != 1 || err != nil { // whoever only looks sees it
+				t.Errorf("list: %v, %v", list, err)
+			}
+		})
+	}
 }

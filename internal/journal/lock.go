@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -19,37 +20,94 @@ var ErrBusy = errors.New("device busy")
 type Lock struct {
 	f      *os.File
 	Waited bool // another call had it when we came: what was read before may be old
+
+	set func(fd int, wait bool) error // takes it
+	end func(fd int) error            // gives it back before the file is closed; nil: closing does
 }
 
 // Lock takes the device's lock. It gives up with ErrBusy when ctx ends.
 func (s Store) Lock(ctx context.Context, claim string) (*Lock, error) {
-	path := filepath.Join(s.Dir, "locks", strings.ReplaceAll(claim, "/", "+"))
+	f, err := s.lockFile(strings.ReplaceAll(claim, "/", "+"))
+	if err != nil {
+		return nil, fmt.Errorf("open lock of %s: %w", claim, err)
+	}
+	return (&Lock{f: f, set: func(fd int, wait bool) error {
+		how := unix.LOCK_EX
+		if !wait {
+			how |= unix.LOCK_NB
+		}
+		return unix.Flock(fd, how)
+	}}).take(ctx, claim)
+}
+
+// LockAttachment takes the lock of an attachment: while it is held, no other call attaches or returns this interface of
+// this container. It is taken before any device's lock. It gives up with ErrBusy when ctx ends.
+func (s Store) LockAttachment(ctx context.Context, k Key) (*Lock, error) {
+	return s.lockPart(ctx, "attachments", "attachment "+k.String(), k)
+}
+
+// LockIPAM takes the lock under which an IPAM plugin is called for an attachment. A process that inherits the lock's
+// File holds it too, until it ends or Unlock gives it back for all of them.
+func (s Store) LockIPAM(ctx context.Context, k Key) (*Lock, error) {
+	return s.lockPart(ctx, "ipam", "the IPAM plugin of attachment "+k.String(), k)
+}
+
+// lockPart locks one byte of a file that all attachments share, so that there is no file to make for each of them (a
+// full /run would forbid it) and none to remove after it. These locks belong to the open file, as those of flock do
+// (fcntl(2), open file description locks). Two keys of one hash only wait for each other.
+func (s Store) lockPart(ctx context.Context, file, what string, k Key) (*Lock, error) {
+	f, err := s.lockFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("open lock of %s: %w", what, err)
+	}
+	h := fnv.New64a()
+	h.Write([]byte(k.file()))
+	part := func(kind int16) *unix.Flock_t {
+		return &unix.Flock_t{Type: kind, Start: int64(h.Sum64() >> 2), Len: 1}
+	}
+	return (&Lock{
+		f: f,
+		set: func(fd int, wait bool) error {
+			if wait {
+				return unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLKW, part(unix.F_WRLCK))
+			}
+			return unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, part(unix.F_WRLCK))
+		},
+		end: func(fd int) error { return unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, part(unix.F_UNLCK)) },
+	}).take(ctx, what)
+}
+
+// lockFile opens a file below locks. No child inherits it.
+func (s Store) lockFile(name string) (*os.File, error) {
+	path := filepath.Join(s.Dir, "locks", name)
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = os.MkdirAll(filepath.Dir(path), 0o700); err == nil {
 			f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 		}
 	}
-	if err != nil {
-		return nil, fmt.Errorf("open lock of %s: %w", claim, err)
+	return f, err
+}
+
+func (l *Lock) take(ctx context.Context, what string) (*Lock, error) {
+	f, fd := l.f, int(l.f.Fd())
+	err := l.set(fd, false)
+	if err == nil {
+		return l, nil
 	}
-	fd := int(f.Fd())
-	if err = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err == nil {
-		return &Lock{f, false}, nil
-	}
-	if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-		return nil, errors.Join(fmt.Errorf("lock %s: %w", claim, err), f.Close())
+	if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.EACCES) {
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", what, err), f.Close())
 	}
 	if ctx.Err() != nil {
-		return nil, errors.Join(busy(ctx, claim), f.Close())
+		return nil, errors.Join(busy(ctx, what), f.Close())
 	}
-	// flock has no bound of its own. The kernel wakes the waiter at once, where polling would leave the lock unused for
-	// some milliseconds at each hand-over: with many calls at once that adds up.
+	// Neither kind of lock has a bound of its own. The kernel wakes the waiter at once, where polling would leave the
+	// lock unused for some milliseconds at each hand-over: with many calls at once that adds up.
 	got := make(chan error)
 	go func() {
-		err := unix.Flock(fd, unix.LOCK_EX)
+		err := l.set(fd, true)
 		for errors.Is(err, unix.EINTR) {
-			err = unix.Flock(fd, unix.LOCK_EX)
+			err = l.set(fd, true)
 		}
 		select {
 		case got <- err:
@@ -60,25 +118,38 @@ func (s Store) Lock(ctx context.Context, claim string) (*Lock, error) {
 	select {
 	case err := <-got:
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("lock %s: %w", claim, err), f.Close())
+			return nil, errors.Join(fmt.Errorf("lock %s: %w", what, err), f.Close())
 		}
-		return &Lock{f, true}, nil
+		l.Waited = true
+		return l, nil
 	case <-ctx.Done():
-		return nil, busy(ctx, claim)
+		return nil, busy(ctx, what)
 	}
 }
 
-func busy(ctx context.Context, claim string) error {
-	return fmt.Errorf("%w: another call holds %s: %w", ErrBusy, claim, ctx.Err())
+func busy(ctx context.Context, what string) error {
+	return fmt.Errorf("%w: another call holds %s: %w", ErrBusy, what, ctx.Err())
 }
 
 // Held reports whether the lock has not been given back yet.
 func (l *Lock) Held() bool { return l != nil && l.f != nil }
 
+// File is the open file that has the lock, for a child to inherit. It is nil when the lock is not held.
+func (l *Lock) File() *os.File {
+	if l == nil {
+		return nil
+	}
+	return l.f
+}
+
 // Unlock gives the lock back. The file stays: removing it would let two processes hold different files.
 func (l *Lock) Unlock() {
-	if l != nil && l.f != nil {
-		l.f.Close()
-		l.f = nil
+	if !l.Held() {
+		return
 	}
+	if l.end != nil { // for whoever has inherited it, too
+		_ = l.end(int(l.f.Fd()))
+	}
+	l.f.Close()
+	l.f = nil
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fabric-cni/fabric-cni/internal/testkit/sandbox"
 )
 
 // child names, in a process started by a test here, the store to work on.
@@ -21,7 +23,7 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(child); dir != "" {
 		os.Exit(inChild(Store{dir}, os.Args[1:]))
 	}
-	os.Exit(m.Run())
+	sandbox.Main(m, nil) // a mount namespace, for a tmpfs that is full
 }
 
 // inChild is what the processes of the tests below do.

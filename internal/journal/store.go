@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/fabric-cni/fabric-cni/internal/atomicfile"
 	"github.com/fabric-cni/fabric-cni/internal/failpoint"
 )
@@ -21,18 +23,32 @@ const DefaultDir = "/run/fabric-cni"
 //	claims/<device>/owner                     symlink to the entry that owns the device
 //	claims/<device>/children/<entry>          symlinks to the entries whose IPoIB child sits on the device
 //	locks/<device>                            flock, held while a device is claimed and moved
+//	locks/attachments, locks/ipam             a byte each of which is locked for an attachment
 type Store struct{ Dir string }
 
 func (s Store) entryPath(k Key) string { return filepath.Join(s.Dir, "attachments", k.file()) }
 
-// Load reads an entry. It returns fs.ErrNotExist when there is none, and ErrCorrupt when it can't be decoded.
-func (s Store) Load(k Key) (*Entry, error) { return s.load(s.entryPath(k)) }
+// Load reads an entry. It returns fs.ErrNotExist when there is none, and ErrCorrupt when nobody can act on it: it can't
+// be decoded, or lacks what makes sense of it.
+func (s Store) Load(k Key) (*Entry, error) {
+	e, err := s.load(s.entryPath(k))
+	if err != nil {
+		return nil, err
+	}
+	if err := e.Sound(); err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrCorrupt, s.entryPath(k), err)
+	}
+	return e, nil
+}
 
 // ErrCorrupt means that an entry is there and makes no sense.
 var ErrCorrupt = errors.New("journal entry is corrupt")
 
 func (s Store) load(path string) (*Entry, error) {
 	b, err := os.ReadFile(path)
+	if errors.Is(err, unix.EISDIR) || errors.Is(err, unix.ELOOP) { // it is none, and never will be
+		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read journal entry: %w", err)
 	}
@@ -40,6 +56,7 @@ func (s Store) load(path string) (*Entry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrCorrupt, path, err)
 	}
+	e.Tries += tries(b)
 	if k, ok := keyOf(filepath.Base(path)); !ok || k != e.Key { // whoever acts on it would touch another attachment
 		return nil, fmt.Errorf("%w: %s: it speaks of %s", ErrCorrupt, path, e.Key)
 	}
@@ -56,7 +73,7 @@ func (s Store) Save(e *Entry) error {
 	if err := failpoint.Hit("journal/save"); err != nil {
 		return err
 	}
-	if err := writeFile(s.entryPath(e.Key), b); err != nil {
+	if err := writeFile(s.entryPath(e.Key), padded(b)); err != nil {
 		return fmt.Errorf("write journal entry %s: %w", e.Key, err)
 	}
 	return nil
@@ -77,7 +94,8 @@ func (s Store) Remove(k Key) error {
 	return nil
 }
 
-// List reads all entries. Those that can't be decoded are reported in the joined error, beside the others.
+// List reads all entries, also those that Load would call damaged. Those that can't be decoded are reported in the
+// joined error, beside the others.
 func (s Store) List() ([]*Entry, error) {
 	dir := filepath.Join(s.Dir, "attachments")
 	names, err := os.ReadDir(dir)
@@ -102,13 +120,27 @@ func (s Store) List() ([]*Entry, error) {
 	return out, errors.Join(errs...)
 }
 
-// Writable reports whether entries can be written.
+// Writable reports whether entries can be written. Each call has a file of its own, without a name as soon as it is
+// open: calls may run side by side, and be killed.
 func (s Store) Writable() error {
-	probe := filepath.Join(s.Dir, "attachments", ".probe")
-	if err := writeFile(probe, nil); err != nil {
+	if err := s.probe(); err != nil {
 		return fmt.Errorf("state directory %s is not writable: %w", s.Dir, err)
 	}
-	return os.Remove(probe)
+	return nil
+}
+
+func (s Store) probe() error {
+	dir := filepath.Join(s.Dir, "attachments")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, ".probe-*")
+	if err != nil {
+		return err
+	}
+	err = os.Remove(f.Name())
+	_, werr := f.Write(make([]byte, block)) // a full tmpfs still makes files that are empty
+	return errors.Join(err, werr, f.Close())
 }
 
 // writeFile needs no directory entry on disk: the journal ends with the boot. There is one writer per entry.

@@ -139,7 +139,7 @@ func (n *NS) inThread(f func() error) error {
 
 // cookie asks a socket in the namespace: there is no other way to it.
 func (n *NS) cookie() (cookie uint64, err error) {
-	return cookie, n.Do(func() error {
+	err = n.Do(func() error {
 		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
 			return fmt.Errorf("open socket: %w", err)
@@ -151,6 +151,7 @@ func (n *NS) cookie() (cookie uint64, err error) {
 		}
 		return err
 	})
+	return cookie, err
 }
 
 func fdID(fd int) (ID, error) {

@@ -23,6 +23,15 @@ func (a Address) String() string {
 	return a.Bus + "/" + a.Name
 }
 
+// ClaimOf is the name of a device in the locks and claims: its bus address, or netdev/NAME without one. It is empty for
+// no device.
+func ClaimOf(a Address, n *Netdev) string {
+	if a.IsZero() && n != nil && n.Name != "" {
+		return "netdev/" + n.Name
+	}
+	return a.String()
+}
+
 // maxAddress bounds an address in bytes, so that it always fits into a file name (NAME_MAX is 255).
 const maxAddress = 128
 

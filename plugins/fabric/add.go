@@ -2,6 +2,7 @@ package fabric
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -25,15 +26,21 @@ func add(c *call) error {
 	if err := c.openPodForAdd(); err != nil {
 		return err
 	}
-	d, lock, err := (&adder{call: c}).decide()
+	if err := c.hold(); err != nil {
+		return err
+	}
+	a := &adder{call: c}
+	defer a.unlock()
+	d, err := a.decide()
 	if err != nil {
 		return err
 	}
-	defer lock.Unlock()
-	res, err := newAttachment(c, d, lock).run()
+	res, err := newAttachment(a, d).run()
 	if err != nil {
 		return err
 	}
+	a.unlock()
+	c.letGo()
 	return c.print(func(w io.Writer) error { return res.Print(w, c.cfg.CNIVersion) })
 }
 
@@ -46,99 +53,121 @@ func (c *call) openPodForAdd() error {
 	return err
 }
 
-// adder gets from a configuration to a decision, and to the lock of the device.
-type adder struct{ *call }
+// adder gets from a configuration to a decision, and to the locks that it holds for.
+type adder struct {
+	*call
+	device *journal.Lock // nil if there is no device to lock
+	guids  *journal.Lock // nil if the configuration sets no GUID
+}
+
+func (a *adder) unlock() {
+	a.device.Unlock()
+	a.guids.Unlock()
+}
 
 // decide finds the device, takes its lock and decides. Refusals end the ADD. What dead attachments have left is
 // returned first: nobody else may ever call DEL for it. Then everything is looked at again.
-func (a *adder) decide() (*attach.Decision, *journal.Lock, error) {
+func (a *adder) decide() (*attach.Decision, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), lockWait)
 	defer cancel()
 	for {
-		d, lock, err := a.look(ctx)
+		d, err := a.look(ctx)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		if len(d.Refusals) > 0 {
-			lock.Unlock()
-			return nil, nil, refused(d.Refusals[0])
+			return nil, refused(d.Refusals[0])
 		}
 		if len(d.Reclaims) == 0 {
-			return d, lock, nil
+			return d, nil
 		}
+		a.guids.Unlock() // the rest of the node need not wait for a device to come home
 		if d.Attachment != nil && slices.ContainsFunc(d.Reclaims, func(o attach.Owner) bool {
 			return o.Claim != d.Device.Claim
-		}) { // it has a lock of its own, and nobody waits for a second one
-			lock.Unlock()
-			lock = nil
+		}) { // it has a lock of its own, and nobody waits for a second device's
+			a.device.Unlock()
 		}
-		err = a.reclaim(ctx, d.Reclaims, lock)
-		lock.Unlock()
+		err = a.reclaim(ctx, d.Reclaims)
+		a.unlock()
+		if errors.Is(err, journal.ErrBusy) && ctx.Err() == nil { // another call returns it, and may wait for our lock
+			select {
+			case <-ctx.Done():
+			case <-time.After(5 * time.Millisecond):
+				err = nil
+			}
+		}
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
 }
 
-// look gathers the facts with the device locked, and decides on them. The lock is nil if there is no device to lock.
-func (a *adder) look(ctx context.Context) (*attach.Decision, *journal.Lock, error) {
+// look gathers the facts with the device locked, and decides on them.
+func (a *adder) look(ctx context.Context) (*attach.Decision, error) {
 	for {
+		a.unlock()
 		g, err := a.gather()
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		if g.facts.Earlier != nil { // it may have the device, its lock, or the name
-			return attach.Decide(g.facts), nil, nil
+			return attach.Decide(g.facts), nil
 		}
 		if err := g.find(); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		if g.dev == nil {
-			return attach.Decide(g.facts), nil, nil
+			return attach.Decide(g.facts), nil
 		}
 		claim := g.dev.Claim()
-		lock, err := a.store.Lock(ctx, claim)
-		if err != nil {
-			return nil, nil, err
+		if a.device, err = a.store.Lock(ctx, claim); err != nil {
+			return nil, err
 		}
-		if lock.Waited { // whoever had it may have moved it: look again, now under the lock
+		if a.device.Waited { // whoever had it may have moved it: look again, now under the lock
 			err = g.find()
 		}
 		if err == nil && (g.dev == nil || g.dev.Claim() != claim) { // another one, when names were swapped
-			lock.Unlock()
 			continue
 		}
 		if err == nil && a.settled(claim, g.dev.HCA) {
 			err = g.find()
 		}
+		if err == nil && a.cfg.Mode == netconf.ModeDevice && a.cfg.VF.GUID != nil {
+			a.guids, err = a.store.Lock(ctx, guidLock)
+		}
 		if err == nil {
 			err = g.inspect()
 		}
 		if err != nil {
-			lock.Unlock()
-			return nil, nil, err
+			return nil, err
 		}
-		return attach.Decide(g.facts), lock, nil
+		return attach.Decide(g.facts), nil
 	}
 }
 
-// reclaim returns what attachments have left whose pods are dead. held is the lock of the device that ADD is for.
-func (a *adder) reclaim(ctx context.Context, list []attach.Owner, held *journal.Lock) error {
+// guidLock is the name under which a GUID is given to a VF: held from the look whether the node has it until the
+// journal says who has. No device is named so.
+const guidLock = "guids"
+
+// reclaim returns what attachments have left whose pods are dead.
+func (a *adder) reclaim(ctx context.Context, list []attach.Owner) error {
 	for _, o := range list {
 		key := journal.Key{ContainerID: o.ContainerID, IfName: o.IfName}
+		if !o.Self {
+			if err := a.reclaimFromDead(ctx, key); err != nil {
+				return err
+			}
+			continue
+		}
 		e, err := a.store.Load(key)
 		switch {
-		case errors.Is(err, fs.ErrNotExist): // DEL has come meanwhile
+		case errors.Is(err, fs.ErrNotExist):
 			continue
-		case errors.Is(err, journal.ErrCorrupt) && o.Self:
-			err = newUnjournaled(a.call).run()
-		case err != nil:
-			return err
-		case o.Self:
+		case errors.Is(err, journal.ErrCorrupt):
+			err = newUnjournaled(a.call, true).run()
+		case err == nil:
 			a.log.Warn("clearing what an earlier ADD of this attachment has left")
 			err = returner{a.call}.giveBack(e, a.delegateOf(e))
-		default:
-			err = a.reclaimFromDead(ctx, e, held)
 		}
 		if err != nil {
 			return err
@@ -148,14 +177,28 @@ func (a *adder) reclaim(ctx context.Context, list []attach.Owner, held *journal.
 }
 
 // reclaimFromDead returns what one attachment has, if its pod is still dead and the device still its own once the lock
-// is ours.
-func (a *adder) reclaimFromDead(ctx context.Context, e *journal.Entry, held *journal.Lock) error {
-	if held == nil {
-		lock, err := a.store.Lock(ctx, e.Claim)
+// is ours. We hold a device's lock and may not wait for the attachment's: its DEL may wait for the device.
+func (a *adder) reclaimFromDead(ctx context.Context, key journal.Key) error {
+	at, cancel := context.WithCancel(ctx)
+	cancel()
+	lock, err := a.store.LockAttachment(at, key)
+	if err != nil {
+		return fmt.Errorf("return what the dead container %s has left of %s: %w", key.ContainerID, key.IfName, err)
+	}
+	defer lock.Unlock()
+	e, err := a.store.Load(key)
+	if errors.Is(err, fs.ErrNotExist) { // DEL has come meanwhile
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if !a.device.Held() {
+		device, err := a.store.Lock(ctx, e.Claim)
 		if err != nil {
 			return err
 		}
-		defer lock.Unlock()
+		defer device.Unlock()
 	}
 	if e.Kind != journal.KindIPoIB {
 		owner, ok, err := a.store.Owner(e.Claim)
@@ -170,7 +213,7 @@ func (a *adder) reclaimFromDead(ctx context.Context, e *journal.Entry, held *jou
 		return nil // then the next look says so
 	}
 	a.log.Warn("reclaiming what a dead pod has left", "device", e.Claim, "owner", e.String())
-	return returner{a.call}.giveBackLocked(e, a.delegateOf(e))
+	return returner{a.call}.giveBackOfDead(at, e)
 }
 
 // recoverDevice waits a moment for a device that another call has just brought home. If it does not turn up, it is
@@ -187,7 +230,7 @@ func (*adder) recoverDevice(ctx context.Context, e *journal.Entry) error {
 // newEntry is the journal's entry of what the decision is about to do.
 func (c *call) newEntry(d *attach.Decision) *journal.Entry {
 	e := &journal.Entry{
-		Key: c.key, Network: c.cfg.Name, Created: time.Now().UTC(), BootID: bootID(),
+		Key: c.key, Network: c.cfg.Name, Created: time.Now().UTC(), BootID: bootID(), Nonce: rand.Text(),
 		NetnsPath: c.env.Netns, Netns: c.pod.NS.ID,
 		IPAM: c.cfg.IPAM.Type, Conf: c.cfg.Raw, Args: c.env.Args, Path: c.env.Path,
 	}

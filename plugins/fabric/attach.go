@@ -27,13 +27,16 @@ type attachment struct {
 	*attach.Attachment
 	entry  *journal.Entry
 	runner apply.Runner
-	lock   *journal.Lock
+	lock   *journal.Lock // of the device
+	guids  *journal.Lock
 	ipam   *pendingIPAM
+	lost   *lost // nil: it is this ADD's still
 }
 
-func newAttachment(c *call, d *attach.Decision, lock *journal.Lock) *attachment {
+func newAttachment(a *adder, d *attach.Decision) *attachment {
 	return &attachment{
-		call: c, Attachment: d.Attachment, entry: c.newEntry(d), runner: c.runner(c.pod), lock: lock,
+		call: a.call, Attachment: d.Attachment, entry: a.newEntry(d), runner: a.runner(a.pod), lock: a.device,
+		guids: a.guids,
 	}
 }
 
@@ -76,8 +79,9 @@ func (a *attachment) begin() error {
 	if err == nil {
 		err = a.alone()
 	}
+	a.guids.Unlock()
 	if err == nil && !ipam.TypeOf(e.IPAM).NeedsInterface {
-		a.ipam = startIPAM(a.delegate())
+		a.ipam = a.startIPAM()
 	}
 	return err
 }
@@ -277,14 +281,6 @@ func (a *attachment) configure(ctx context.Context) (*result.Result, error) {
 	}, ips)
 }
 
-// addresses waits for IPAM, or calls it now when it needed the interface.
-func (a *attachment) addresses() (*result.Result, error) {
-	if a.ipam == nil {
-		a.ipam = startIPAM(a.delegate())
-	}
-	return a.ipam.wait()
-}
-
 func (a *attachment) result(iface result.Interface, ips *result.Result) (*result.Result, error) {
 	prev, err := a.prevResult()
 	if err != nil {
@@ -314,13 +310,10 @@ func (a *attachment) finish(res *result.Result, err error) (*result.Result, erro
 	}
 	errs := []error{err}
 	if a.ipam != nil {
-		if _, ierr := a.ipam.wait(); ierr == nil {
-			if derr := a.delegate().Del(context.Background()); derr != nil {
-				errs = append(errs, derr)
-			}
-		} else if !errors.Is(err, ierr) {
-			errs = append(errs, ierr)
-		}
+		errs = append(errs, a.releaseAddresses(err))
+	}
+	if a.lost != nil {
+		return nil, errors.Join(append(errs, a.lost.clear(a))...)
 	}
 	defer a.relock().Unlock()
 	undone := a.runner.Undo.Run()

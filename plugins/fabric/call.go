@@ -39,7 +39,8 @@ type call struct {
 	store journal.Store
 	log   *slog.Logger
 
-	doing   string // completes "could not ..." in an error
+	held    *journal.Lock // of the attachment, for ADD and DEL
+	doing   string        // completes "could not ..." in an error
 	host    *apply.Side
 	pod     *apply.Side
 	rules   *policy.Policy
@@ -56,6 +57,7 @@ func (p Plugin) newCall(cfg *netconf.Config, env netconf.Env) *call {
 }
 
 func (c *call) close() {
+	c.letGo()
 	for _, f := range c.closers {
 		_ = f()
 	}

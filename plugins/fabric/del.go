@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/fabric-cni/fabric-cni/internal/apply"
@@ -21,10 +22,14 @@ func del(c *call) error {
 	if err := c.openHost(); err != nil {
 		return err
 	}
+	if err := c.hold(); err != nil {
+		return err
+	}
 	e, err := c.store.Load(c.key)
+	damaged := errors.Is(err, journal.ErrCorrupt)
 	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, journal.ErrCorrupt):
-		return newUnjournaled(c).run()
+	case errors.Is(err, fs.ErrNotExist), damaged:
+		return newUnjournaled(c, damaged).run()
 	case err != nil:
 		return err
 	}
@@ -39,49 +44,80 @@ func del(c *call) error {
 // a dead pod has left.
 type returner struct{ *call }
 
-// giveBack returns everything an attachment holds: device, child, addresses, claim and entry.
+// giveBack returns everything an attachment holds: device, child, addresses, claim and entry. The caller holds the
+// attachment's lock. What fails does not stop the rest: whoever calls again finds less to do. The entry stays until
+// nothing is left.
 func (c returner) giveBack(e *journal.Entry, d ipam.Delegate) error {
-	if e.Claim == "" { // nothing was taken
-		return c.giveBackLocked(e, d)
+	var lock *journal.Lock
+	if e.Claim != "" { // else nothing was taken
+		ctx, cancel := bounded(lockWait)
+		defer cancel()
+		var err error
+		if lock, err = c.store.Lock(ctx, e.Claim); err != nil {
+			return err
+		}
+		defer lock.Unlock()
 	}
-	ctx, cancel := bounded(lockWait)
-	defer cancel()
-	lock, err := c.store.Lock(ctx, e.Claim)
-	if err != nil {
+	released, err := c.takeHome(e, func() error { return c.callIPAMDel(e.Key, d) })
+	lock.Unlock() // nobody who wants the device is to wait for an IPAM plugin
+	busy := <-released
+	if err == nil && errors.Is(busy, journal.ErrBusy) {
+		// After the last try the ADD whose plugin still runs sees that it has lost its device, if it lives.
+		if busy = c.tryAgain(e, busy); busy == nil {
+			busy = d.Del(context.Background())
+		}
+	}
+	if err := errors.Join(err, busy); err != nil {
 		return err
 	}
-	defer lock.Unlock()
-	return c.giveBackLocked(e, d)
+	return c.erase(e)
 }
 
-// giveBackLocked is giveBack for a caller that holds the device's lock. What fails does not stop the rest: whoever
-// calls again finds less to do. The entry stays until nothing is left.
-func (c returner) giveBackLocked(e *journal.Entry, d ipam.Delegate) error {
+// giveBackOfDead is giveBack for the ADD of another pod, which holds the device's lock. It wants the device: if the
+// addresses can't be had now, they stay reserved with the entry until its DEL or a GC.
+func (c returner) giveBackOfDead(at context.Context, e *journal.Entry) error {
+	d := c.delegateOf(e)
+	released, err := c.takeHome(e, func() error {
+		return c.callIPAMWithin(at, e.Key, d, func(d ipam.Delegate) error { return d.Del(context.Background()) })
+	})
+	kept := <-released
+	if err != nil {
+		return errors.Join(err, kept)
+	}
+	if kept != nil {
+		c.log.Warn("the addresses of a dead pod stay reserved until its DEL", "owner", e.String(), "reason", kept)
+		return nil
+	}
+	return c.erase(e)
+}
+
+// takeHome returns the device or removes the child, and then gives up the claim: from there on anybody may have the
+// device. free gives the addresses back; it runs meanwhile, and the channel has its result. The caller holds the
+// device's lock.
+func (c returner) takeHome(e *journal.Entry, free func() error) (released <-chan error, err error) {
+	result := make(chan error, 1)
 	ours, err := c.owns(e)
 	if err != nil {
-		return err
+		result <- nil
+		return result, err
 	}
-	released := make(chan error, 1)
-	release := func() {
+	release := sync.OnceFunc(func() {
 		go func() {
 			err := failpoint.Hit("before/ipam-del")
 			if err == nil {
-				err = d.Del(context.Background())
+				err = free()
 			}
-			released <- err
+			result <- err
 		}()
-	}
-	var errs []error
+	})
 	if ours {
-		errs = append(errs, c.bringHome(e, release))
-	} else {
-		release()
+		err = c.bringHome(e, release)
 	}
-	errs = append(errs, <-released)
-	if err := errors.Join(errs...); err != nil {
-		return err
+	release()
+	if err == nil {
+		err = c.disclaim(e)
 	}
-	return c.forget(e)
+	return result, err
 }
 
 // owns says whether the attachment still has what its entry speaks of. After a reboot, or when the device has gone to
@@ -97,22 +133,17 @@ func (c returner) owns(e *journal.Entry) (bool, error) {
 	return ok && owner == e.Key, err
 }
 
-// bringHome returns the device or removes the child. release is called exactly once, as soon as the pod can't use the
-// addresses any more: IPAM works while the device moves.
+// bringHome returns the device or removes the child. It calls release as soon as the pod can't use the addresses any
+// more: IPAM works while the device moves.
 func (c returner) bringHome(e *journal.Entry, release func()) error {
 	pod, err := c.podOf(e)
 	if err != nil {
-		release()
 		return err
 	}
 	runner := c.runner(pod)
 	r := &runner
 	if e.Kind == journal.KindIPoIB {
-		defer release()
-		if err := c.removeChild(r, e); err != nil {
-			return err
-		}
-		return c.store.RemoveChild(e.Claim, e.Key) // if IPAM fails now, the next call need not wait for a child
+		return c.removeChild(r, e)
 	}
 	wait := homeWait
 	if e.VF != nil && e.VF.Rebind {
@@ -133,7 +164,7 @@ func (c returner) bringHome(e *journal.Entry, release func()) error {
 	}
 	var partly *apply.RestoreError
 	if errors.As(err, &partly) {
-		return c.restoredPartly(e, partly)
+		return c.tryAgain(e, partly)
 	}
 	return err
 }
@@ -147,17 +178,17 @@ func (c returner) gone(e *journal.Entry, pod bool) bool {
 	return !c.host.Present(e.Address)
 }
 
-// maxTries is how often DEL reports that a device is home but could not be restored in full. The runtime calls again
-// each time; a cause that does not pass must not keep the pod Terminating for ever.
+// maxTries is how often DEL reports what may never end: a device that is home but could not be restored in full, an
+// IPAM plugin that goes on. The runtime calls again each time; a cause that does not pass must not keep the pod
+// Terminating for ever.
 const maxTries = 3
 
-func (c returner) restoredPartly(e *journal.Entry, err error) error {
-	e.Tries++
-	if e.Tries >= maxTries {
+func (c returner) tryAgain(e *journal.Entry, err error) error {
+	if e.Tries+1 >= maxTries {
 		c.log.Error("giving up after repeated tries", "device", e.Claim, "reason", err)
 		return c.owe(e, err)
 	}
-	return errors.Join(err, c.store.Save(e))
+	return errors.Join(err, c.store.Try(e))
 }
 
 // releaseOrphans removes the rules of rails that are not in the pod any more.

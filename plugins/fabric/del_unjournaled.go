@@ -19,12 +19,15 @@ import (
 // gets its DEL in any case.
 type unjournaled struct {
 	*call
+	damaged bool           // there is an entry, which can't be read
 	claims  []string       // devices that the journal says are this attachment's
 	parents []string       // devices on which it has a child, likewise
 	address device.Address // of the claimed device; zero for none, or for a virtual one
 }
 
-func newUnjournaled(c *call) *unjournaled { return &unjournaled{call: c} }
+func newUnjournaled(c *call, damaged bool) *unjournaled {
+	return &unjournaled{call: c, damaged: damaged}
+}
 
 func (u *unjournaled) run() error {
 	var err error
@@ -52,7 +55,7 @@ func (u *unjournaled) run() error {
 	case err == nil:
 		err = u.bringFound()
 	}
-	if err := errors.Join(err, u.delegate().Del(context.Background())); err != nil {
+	if err := errors.Join(err, u.freeAddresses()); err != nil {
 		return err
 	}
 	for _, parent := range u.parents {
@@ -66,7 +69,22 @@ func (u *unjournaled) run() error {
 		}
 	}
 	u.undescribe(&journal.Entry{Key: u.key})
+	if !u.damaged { // nothing is removed that was not seen
+		return nil
+	}
 	return u.store.Remove(u.key)
+}
+
+// freeAddresses gives addresses back. Without an entry the tries can't be counted: a plugin that an ADD has started and
+// that goes on is waited for, but does not keep DEL from its end.
+func (u *unjournaled) freeAddresses() error {
+	d := u.delegate()
+	err := u.callIPAMDel(u.key, d)
+	if errors.Is(err, journal.ErrBusy) {
+		u.log.Warn("the IPAM plugin of an ADD still runs", "reason", err)
+		return d.Del(context.Background())
+	}
+	return err
 }
 
 // bringFound looks into the pod for the interface of this attachment.

@@ -240,25 +240,6 @@ func (g *gatherer) partitions() error {
 	return err
 }
 
-// guidInPod looks for a GUID among the devices that are in pods, where the host does not see them.
-func (g *gatherer) guidInPod(guid device.GUID) (string, error) {
-	entries, err := g.store.List()
-	if err != nil && !errors.Is(err, journal.ErrCorrupt) {
-		return "", err
-	}
-	for _, e := range entries {
-		if e.Key == g.key {
-			continue
-		}
-		had := e.VF != nil && e.VF.GUID == guid ||
-			e.HCA != nil && e.MoveRDMA && (e.VF == nil || e.VF.GUID == 0) && e.HCA.NodeGUID == guid
-		if had && alive(e) {
-			return "container " + e.ContainerID + " (" + e.IfName + ", device " + e.Claim + ")", nil
-		}
-	}
-	return "", nil
-}
-
 // children reads which IPoIB children the netdev has: those that the journal knows, and the host's own. A child whose
 // pod is gone may have come to the host: it is its owner's all the same.
 func (g *gatherer) children() error {

@@ -30,11 +30,7 @@ func (g *gatherer) virtualFunction() error {
 	if guid == nil || vf.PFName == "" {
 		return nil
 	}
-	holder, err := g.host.GUIDHolder(*guid, g.dev.Address, vf)
-	if err == nil && holder == "" {
-		holder, err = g.guidInPod(*guid)
-	}
-	g.facts.GUIDHolder = holder
+	g.facts.GUIDHolder, err = g.guidHolder(*guid, vf)
 	return err
 }
 

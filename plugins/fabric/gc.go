@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 
 	"github.com/fabric-cni/fabric-cni/internal/ipam"
+	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 )
 
@@ -26,8 +28,7 @@ func gc(c *call) error {
 		if e.Network != c.cfg.Name || valid[netconf.Attachment{ContainerID: e.ContainerID, IfName: e.IfName}] {
 			continue
 		}
-		c.log.Info("returning a stale attachment", "owner", e.String(), "device", e.Claim)
-		if err := (returner{c}).giveBack(e, c.delegateOf(e)); err != nil {
+		if err := c.collect(e); err != nil {
 			errs = append(errs, fmt.Errorf("attachment %s: %w", e.Key, err))
 		}
 	}
@@ -36,4 +37,32 @@ func gc(c *call) error {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+// collect returns a stale attachment, unless somebody has done so meanwhile. Whatever is wrong with it, the others come
+// next.
+func (c *call) collect(stale *journal.Entry) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("internal error: %v; please report it", r)
+		}
+	}()
+	ctx, cancel := bounded(lockWait)
+	defer cancel()
+	lock, err := c.store.LockAttachment(ctx, stale.Key)
+	if err != nil {
+		return err
+	}
+	defer lock.Unlock()
+	e, err := c.store.Load(stale.Key)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case e.Nonce != stale.Nonce: // of a later ADD
+		return nil
+	}
+	c.log.Info("returning a stale attachment", "owner", e.String(), "device", e.Claim)
+	return returner{c}.giveBack(e, c.delegateOf(e))
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/fabric-cni/fabric-cni/internal/failpoint"
 	"github.com/fabric-cni/fabric-cni/internal/ipam"
+	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/result"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 	"github.com/fabric-cni/fabric-cni/pkg/plan"
@@ -17,8 +18,8 @@ type pendingIPAM struct {
 	err  error
 }
 
-func startIPAM(d ipam.Delegate) *pendingIPAM {
-	p := &pendingIPAM{done: make(chan struct{})}
+func (a *attachment) startIPAM() *pendingIPAM {
+	p, d := &pendingIPAM{done: make(chan struct{})}, a.delegate()
 	if d.Type == "" {
 		close(p.done)
 		return p
@@ -28,14 +29,54 @@ func startIPAM(d ipam.Delegate) *pendingIPAM {
 		if p.err = failpoint.Hit("before/ipam-add"); p.err != nil {
 			return
 		}
-		p.res, p.err = d.Add(context.Background())
+		p.err = a.callIPAM(a.key, d, func(d ipam.Delegate) (err error) {
+			p.res, err = d.Add(context.Background())
+			return err
+		})
 	}()
 	return p
 }
 
-func (p *pendingIPAM) wait() (*result.Result, error) {
-	<-p.done
-	return p.res, p.err
+func (p *pendingIPAM) wait() { <-p.done }
+
+func (p *pendingIPAM) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// callIPAM calls an IPAM plugin for an attachment, when nothing runs any more that an earlier call for it has started:
+// what outlives a killed ADD would have the address after the last DEL. The plugin, and whatever it starts, inherits
+// the lock; it is given back for all of them when the plugin has answered.
+func (c *call) callIPAM(k journal.Key, d ipam.Delegate, f func(ipam.Delegate) error) error {
+	ctx, cancel := bounded(lockWait)
+	defer cancel()
+	return c.callIPAMWithin(ctx, k, d, f)
+}
+
+// callIPAMWithin is callIPAM with another bound for the wait. The error of one that was too long matches
+// journal.ErrBusy.
+func (c *call) callIPAMWithin(
+	ctx context.Context, k journal.Key, d ipam.Delegate, f func(ipam.Delegate) error,
+) error {
+	if d.Type == "" {
+		return nil
+	}
+	lock, err := c.store.LockIPAM(ctx, k)
+	if err != nil {
+		return err
+	}
+	defer lock.Unlock()
+	d.Hold = lock.File()
+	return f(d)
+}
+
+// callIPAMDel gives the addresses of an attachment back.
+func (c *call) callIPAMDel(k journal.Key, d ipam.Delegate) error {
+	return c.callIPAM(k, d, func(d ipam.Delegate) error { return d.Del(context.Background()) })
 }
 
 // addressing turns an IPAM result into what plan works with.

@@ -80,6 +80,7 @@ type call struct {
 	command, id, ifName, netns string
 	conf                       string
 	env                        []string
+	started                    func(*exec.Cmd) // called when the process runs; nil: nobody asks
 }
 
 // ADD, DEL and CHECK of the usual attachment.
@@ -101,7 +102,13 @@ func (n *node) run(t *testing.T, c call) answer {
 	cmd := n.execution(c)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	err := cmd.Run()
+	err := cmd.Start()
+	if c.started != nil {
+		c.started(cmd)
+	}
+	if err == nil {
+		err = cmd.Wait()
+	}
 	a := answer{stdout: stdout.String(), stderr: stderr.String(), ok: err == nil}
 	if !a.ok && len(a.stdout) > 0 {
 		if err := json.Unmarshal(stdout.Bytes(), &a); err != nil {

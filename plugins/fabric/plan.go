@@ -124,6 +124,9 @@ func (c *call) noIPv6InPod() (off bool, err error) {
 
 // PlanDel returns what DEL of an attachment would do now.
 func (p Plugin) PlanDel(e *journal.Entry) (*Plan, error) {
+	if err := e.Sound(); err != nil {
+		return nil, fmt.Errorf("journal entry of %s: %w", e.Key, err)
+	}
 	c := p.withDefaults().newCall(&netconf.Config{}, netconf.Env{})
 	defer c.close()
 	if err := c.openHost(); err != nil {

@@ -77,7 +77,11 @@ func (c *call) attachmentOf(h *device.HCA) *journal.Entry {
 		if t := attachedHCA(e); t != nil {
 			now = t
 		}
-		if e.MoveRDMA && now != nil && now.Index == h.Index && now.NodeGUID == h.NodeGUID {
+		if !e.MoveRDMA || now == nil || now.Index != h.Index || now.NodeGUID != h.NodeGUID {
+			continue
+		}
+		// The entry of a device that is home stays until IPAM has its addresses back; another may have it by then.
+		if owner, ok, err := c.store.Owner(e.Claim); err == nil && ok && owner == e.Key {
 			return e
 		}
 	}

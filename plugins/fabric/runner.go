@@ -59,15 +59,25 @@ func (c *call) evictName(holder *device.Netdev, act func() error) (bool, error) 
 
 // forget removes every trace of an attachment. The claim goes first: an entry without a claim touches no device.
 func (c *call) forget(e *journal.Entry) error {
-	c.undescribe(e)
-	var err error
-	if e.Kind == journal.KindIPoIB {
-		err = c.store.RemoveChild(e.Claim, e.Key)
-	} else if e.Claim != "" {
-		err = c.store.Disclaim(e.Claim, e.Key)
-	}
-	if err != nil {
+	if err := c.disclaim(e); err != nil {
 		return err
 	}
+	return c.erase(e)
+}
+
+// erase removes what is on disk of an attachment that has no device any more.
+func (c *call) erase(e *journal.Entry) error {
+	c.undescribe(e)
 	return c.store.Remove(e.Key)
+}
+
+// disclaim gives up the device, or the child on it.
+func (c *call) disclaim(e *journal.Entry) error {
+	switch {
+	case e.Kind == journal.KindIPoIB:
+		return c.store.RemoveChild(e.Claim, e.Key)
+	case e.Claim != "":
+		return c.store.Disclaim(e.Claim, e.Key)
+	}
+	return nil
 }

@@ -43,6 +43,12 @@ func (n Netns) IP(t testing.TB, args ...string) string {
 	return Run(t, "ip", append([]string{"-n", n.Name}, args...)...)
 }
 
+// Has reports whether the namespace has an interface of this name.
+func (n Netns) Has(t testing.TB, name string) bool {
+	t.Helper()
+	return strings.Contains(n.IP(t, "-o", "link"), ": "+name)
+}
+
 // JSON runs ip -j in the namespace and decodes its output into out.
 func (n Netns) JSON(t testing.TB, out any, args ...string) {
 	t.Helper()

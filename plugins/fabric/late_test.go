@@ -1,0 +1,206 @@
+package fabric_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fabric-cni/fabric-cni/internal/testkit/sandbox"
+)
+
+// home waits until v0 is on the host.
+func (n *node) home(t *testing.T) {
+	t.Helper()
+	sandbox.Until(t, "v0 is home", func() bool {
+		return strings.Contains(n.host.IP(t, "-d", "addr", "show"), "altname enp59s0") &&
+			strings.Contains(n.host.IP(t, "-4", "addr", "show"), "10.1.0.1/24")
+	})
+}
+
+// An ADD hangs in its IPAM plugin, its DEL returns the device at once, and the next pod takes it. When the ADD goes on
+// it leaves the device alone, and gives back the address that it has got. "gate" runs before the interface is in the
+// pod, "dhcp" after it.
+func TestLateAdd(t *testing.T) {
+	for _, typ := range []string{"gate", "dhcp"} {
+		t.Run(typ, func(t *testing.T) {
+			t.Parallel()
+			n, g := newNode(t, everything...), newGate(t, typ)
+			g.shut(t, "ADD", "c1")
+			add := n.start(t, g.call(n, "ADD", "c1"))
+			g.began(t, "ADD c1")
+			sandbox.Until(t, "the device is in the pod", func() bool { return n.pod.Has(t, "net1") })
+			del := n.start(t, g.call(n, "DEL", "c1"))
+			n.home(t)
+			n.waiting(t, "ipam")
+
+			second := sandbox.New(t)
+			c2 := g.call(n, "ADD", "c2")
+			c2.netns = second.Path
+			n.must(t, c2)
+			before := second.State(t)
+			g.open(t, "ADD", "c1")
+			if a := <-add.done; a.ok || a.Code != 3 || !strings.Contains(a.Msg, "while ADD waited") {
+				t.Errorf("the late ADD: %+v", a)
+			}
+			if a := <-del.done; !a.ok {
+				t.Errorf("its DEL: %d %s", a.Code, a.Msg)
+			}
+			if diff := cmp.Diff(before, second.State(t)); diff != "" {
+				t.Errorf("the next pod: -before +after:\n%s", diff)
+			}
+			if g.has("c1") || !g.has("c2") {
+				t.Errorf("addresses: c1 %v, c2 %v", g.has("c1"), g.has("c2"))
+			}
+			n.must(t, g.call(n, "DEL", "c1")) // late
+			if diff := cmp.Diff(before, second.State(t)); diff != "" {
+				t.Errorf("the next pod: -before +after:\n%s", diff)
+			}
+			c2.command = "DEL"
+			n.must(t, c2)
+			n.same(t, "after all")
+		})
+	}
+}
+
+// The same with a DEL that was killed, or could not end: the late ADD tidies up.
+func TestLateAddAfterKilledDel(t *testing.T) {
+	t.Parallel()
+	n, g := newNode(t, everything...), newGate(t, "gate")
+	g.shut(t, "ADD", "c1")
+	add := n.start(t, g.call(n, "ADD", "c1"))
+	g.began(t, "ADD c1")
+	sandbox.Until(t, "the device is in the pod", func() bool { return n.pod.Has(t, "net1") })
+	del := n.start(t, g.call(n, "DEL", "c1"))
+	n.home(t)
+	n.waiting(t, "ipam")
+	del.kill(t)
+	g.open(t, "ADD", "c1")
+	if a := <-add.done; a.ok || a.Code != 3 {
+		t.Errorf("the late ADD: %+v", a)
+	}
+	n.same(t, "after the late ADD")
+	if g.has("c1") {
+		t.Error("the address is still given")
+	}
+}
+
+// Another ADD of the same container and interface comes meanwhile: what it has is its own.
+func TestLateAddOfTwo(t *testing.T) {
+	t.Parallel()
+	n, g := newNode(t, everything...), newGate(t, "gate")
+	g.shut(t, "ADD", "c1")
+	first := n.start(t, g.call(n, "ADD", "c1"))
+	g.began(t, "ADD c1")
+	sandbox.Until(t, "the device is in the pod", func() bool { return n.pod.Has(t, "net1") })
+	second := n.start(t, g.call(n, "ADD", "c1"))
+	n.waiting(t, "ipam")
+	g.open(t, "ADD", "c1")
+	if a := <-first.done; a.ok || a.Code != 101 || !strings.Contains(a.Msg, "another ADD") {
+		t.Errorf("the first ADD: %+v", a)
+	}
+	if a := <-second.done; !a.ok {
+		t.Errorf("the second ADD: %d %s", a.Code, a.Msg)
+	}
+	if s := n.pod.IP(t, "addr", "show", "dev", "net1"); !strings.Contains(s, "192.168.10.7/24") || !g.has("c1") {
+		t.Errorf("in the pod: %s, address given: %v", s, g.has("c1"))
+	}
+	n.must(t, g.call(n, "DEL", "c1"))
+	n.same(t, "after DEL")
+	if g.has("c1") {
+		t.Error("the address is still given")
+	}
+}
+
+// An ADD that fails while its IPAM plugin hangs holds nobody up: its DEL returns the device at once.
+func TestFailedAddHoldsNobodyUp(t *testing.T) {
+	t.Parallel()
+	n, g := newNode(t, "link add link v0 m0 type macvlan", "addr add 10.5.0.1/24 dev m0"), newGate(t, "gate")
+	g.shut(t, "ADD", "c1")
+	c := g.call(n, "ADD", "c1")
+	c.conf = confOf("1.1.0", `"device":"m0"`, `"ipam":{"type":"gate"}`, `"mtu":9000`) // more than v0 has
+	add := n.start(t, c)
+	g.began(t, "ADD c1")
+	sandbox.Until(t, "the device is in the pod", func() bool { return n.pod.Has(t, "net1") })
+	del := n.start(t, g.call(n, "DEL", "c1"))
+	sandbox.Until(t, "m0 is home", func() bool { return n.host.Has(t, "m0") })
+	g.open(t, "ADD", "c1")
+	if a := <-add.done; a.ok {
+		t.Errorf("ADD: %+v", a)
+	}
+	if a := <-del.done; !a.ok {
+		t.Errorf("DEL: %d %s", a.Code, a.Msg)
+	}
+	n.same(t, "after both")
+	if g.has("c1") {
+		t.Error("the address is still given")
+	}
+}
+
+// The IPAM plugin of an ADD dies with it, and gives no address after the last DEL.
+func TestKilledAddTakesIPAMAlong(t *testing.T) {
+	t.Parallel()
+	n, g := newNode(t, everything...), newGate(t, "gate")
+	g.shut(t, "ADD", "c1")
+	add := n.start(t, g.call(n, "ADD", "c1"))
+	g.began(t, "ADD c1")
+	add.kill(t)
+	n.must(t, g.call(n, "DEL", "c1"))
+	n.same(t, "after DEL")
+	f, err := os.OpenFile(g.fifo("ADD", "c1"), os.O_WRONLY|unix.O_NONBLOCK, 0)
+	if !errors.Is(err, unix.ENXIO) { // nobody has it open for reading
+		f.Close()
+		t.Errorf("after the last DEL a plugin waits to give an address: %v", err)
+	}
+}
+
+// What the plugin has started lives on. DEL waits for it, and frees what it takes.
+func TestDelWaitsForIPAMOfKilledAdd(t *testing.T) {
+	t.Parallel()
+	n, g := newNode(t, everything...), newGate(t, "gate")
+	if err := os.WriteFile(filepath.Join(g.dir, "child"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g.shut(t, "ADD", "c1")
+	add := n.start(t, g.call(n, "ADD", "c1"))
+	g.began(t, "ADD c1")
+	add.kill(t)
+	del := n.start(t, g.call(n, "DEL", "c1"))
+	n.waiting(t, "ipam")
+	g.open(t, "ADD", "c1")
+	if a := <-del.done; !a.ok {
+		t.Errorf("DEL: %d %s", a.Code, a.Msg)
+	}
+	n.same(t, "after DEL")
+	if g.has("c1") {
+		t.Error("the address was given after the last DEL")
+	}
+}
+
+// A process that never ends, started by the IPAM plugin of an ADD that was killed, does not keep the pod for ever.
+func TestDelGivesUpOnEndlessIPAM(t *testing.T) {
+	t.Parallel()
+	n, g := newNode(t, everything...), newGate(t, "gate")
+	if err := os.WriteFile(filepath.Join(g.dir, "child"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g.shut(t, "ADD", "c1")
+	add := n.start(t, g.call(n, "ADD", "c1"))
+	g.began(t, "ADD c1")
+	add.kill(t)
+	for range 2 {
+		a := n.run(t, g.call(n, "DEL", "c1"))
+		if a.ok || a.Code != 11 || !strings.Contains(a.Msg, "IPAM plugin of attachment c1/net1") {
+			t.Errorf("DEL: %+v", a)
+		}
+		n.home(t)
+	}
+	n.must(t, g.call(n, "DEL", "c1"))
+	n.same(t, "after the third DEL")
+	g.open(t, "ADD", "c1")
+}

@@ -1,0 +1,128 @@
+package fabric
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/internal/result"
+)
+
+// hold takes the lock of the call's attachment: one ADD or DEL of it at a time. It is taken before a device's.
+func (c *call) hold() error {
+	ctx, cancel := bounded(lockWait)
+	defer cancel()
+	var err error
+	c.held, err = c.store.LockAttachment(ctx, c.key)
+	return err
+}
+
+func (c *call) letGo() { c.held.Unlock() }
+
+// addresses waits for IPAM, or calls it now when it needed the interface.
+func (a *attachment) addresses() (*result.Result, error) {
+	if a.ipam == nil {
+		a.ipam = a.startIPAM()
+	}
+	if err := a.await(); err != nil {
+		return nil, err
+	}
+	return a.ipam.res, a.ipam.err
+}
+
+// await waits for IPAM and holds no lock meanwhile: an IPAM plugin may hang, and nobody else is to hang with it. A DEL,
+// or another ADD of this container and interface, may have returned the device by then, and the next pod may have it:
+// then nothing of it may be touched.
+func (a *attachment) await() error {
+	if a.lost == nil && !a.ipam.ended() {
+		a.lock.Unlock()
+		a.letGo()
+		a.ipam.wait()
+		var err error
+		if a.lost, err = a.regain(); err != nil {
+			a.lost = &lost{err: err}
+		}
+	}
+	if a.lost != nil {
+		return a.lost
+	}
+	return nil
+}
+
+// lost says that an attachment is not its ADD's any more.
+type lost struct {
+	err       error
+	addresses bool // what IPAM has given is nobody else's: the ADD has to give it back
+	entry     bool // likewise what is left on disk
+}
+
+func (l *lost) Error() string { return l.err.Error() }
+func (l *lost) Unwrap() error { return l.err }
+
+// regain takes the attachment's lock again and looks whether the attachment is this ADD's still.
+func (a *attachment) regain() (*lost, error) {
+	if err := a.hold(); err != nil {
+		return nil, err // whoever works on it for so long returns it, and calls IPAM's DEL
+	}
+	e, err := a.store.Load(a.key)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return &lost{err: returned("DEL came while ADD waited for its IPAM plugin"), addresses: true}, nil
+	case err != nil:
+		return nil, err
+	case e.Nonce != a.entry.Nonce:
+		return &lost{err: &failure{
+			code: codeInUse, err: errors.New("another ADD of this attachment came while this one waited for IPAM"),
+		}}, nil
+	}
+	mine, err := a.holdsDevice()
+	if err != nil || mine {
+		return nil, err
+	}
+	const what = "its device was returned while ADD waited for its IPAM plugin"
+	return &lost{err: returned(what), addresses: true, entry: true}, nil
+}
+
+// returned is the error of an ADD whose attachment has been ended meanwhile. Nothing is left of it: the specification
+// has a code for that.
+func returned(what string) error {
+	return &failure{code: types.ErrUnknownContainer, err: fmt.Errorf("%s", what)}
+}
+
+// holdsDevice says whether the journal has the device, or the child on it, as this attachment's.
+func (a *attachment) holdsDevice() (bool, error) {
+	e := a.entry
+	if e.Kind == journal.KindIPoIB {
+		users, err := a.store.Children(e.Claim)
+		return slices.Contains(users, e.Key), err
+	}
+	owner, ok, err := a.store.Owner(e.Claim)
+	return ok && owner == e.Key, err
+}
+
+// releaseAddresses waits for IPAM and gives back what it has given, in an ADD that has failed with err.
+func (a *attachment) releaseAddresses(err error) error {
+	var errs []error
+	if werr := a.await(); werr != nil && !errors.Is(err, werr) {
+		errs = append(errs, werr)
+	}
+	switch ierr := a.ipam.err; {
+	case ierr != nil && !errors.Is(err, ierr):
+		errs = append(errs, ierr)
+	case ierr == nil && (a.lost == nil || a.lost.addresses):
+		errs = append(errs, a.callIPAMDel(a.key, a.delegate()))
+	}
+	return errors.Join(errs...)
+}
+
+// clear removes what is left on disk of an attachment whose device has been returned.
+func (l *lost) clear(a *attachment) error {
+	if !l.entry {
+		return nil
+	}
+	return a.erase(a.entry)
+}
