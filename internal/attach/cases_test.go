@@ -138,7 +138,15 @@ var decisions = map[string]func(*Facts){
 	"device earlier unreadable": func(f *Facts) {
 		f.Earlier = &Owner{Self: true, ContainerID: "c", Unreadable: errors.New("bad")}
 	},
-	"device forbidden": func(f *Facts) { f.Policy.Devices = []string{"ens*"} },
+	"device forbidden":           func(f *Facts) { f.Policy.Devices = []string{"ens*"} },
+	"device listed by RDMA name": func(f *Facts) { f.Policy.Devices = []string{"mlx5_0"} },
+	"device shared and listed by RDMA name": func(f *Facts) {
+		f.NetnsMode, f.Policy.Devices = device.NetnsShared, []string{"ens*", "mlx5_0"}
+	},
+	"device shared and listed by address": func(f *Facts) {
+		f.NetnsMode, f.Policy.Devices = device.NetnsShared, []string{"0000:3b:*"}
+	},
+	"chain listed by its name in the pod": func(f *Facts) { f.Policy.Devices = []string{"ibs108", "rail0"} },
 	"device virtual": func(f *Facts) {
 		f.Device = &Device{Claim: "netdev/cali1", Netdev: &device.Netdev{Index: 9, Name: "cali1", Kind: "veth"}}
 	},

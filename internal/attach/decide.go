@@ -315,9 +315,9 @@ func (d *decider) policy(moves bool) {
 		d.refusePolicyErr()
 		return
 	}
-	err := d.Policy.Use(d.Device.policy())
+	err := d.Policy.Use(d.policyDevice())
 	if moves {
-		err = d.Policy.Move(d.Device.policy())
+		err = d.Policy.Move(d.policyDevice())
 	}
 	if err != nil {
 		d.refuse(&Refusal{

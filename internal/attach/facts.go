@@ -76,8 +76,13 @@ type Device struct {
 // userspace are the drivers that give a function to a program in userspace: it has no netdev and no RDMA device then.
 var userspace = []string{"vfio-pci", "uio_pci_generic", "igb_uio"}
 
-func (d *Device) policy() policy.Device {
-	return policy.Device{Address: d.Address, PCI: d.PCI, Netdev: d.Netdev, HCA: d.HCA, Uplink: d.Uplink}
+// policyDevice is the device as the policy looks at it.
+func (f *Facts) policyDevice() policy.Device {
+	d := f.Device
+	return policy.Device{
+		Address: d.Address, PCI: d.PCI, Netdev: d.Netdev, HCA: d.HCA, Uplink: d.Uplink,
+		InPod: d.Side == plan.Pod, Shared: f.NetnsMode == device.NetnsShared,
+	}
 }
 
 // isIPoIB says whether the device has an IPoIB netdev, which a move of the RDMA device destroys.

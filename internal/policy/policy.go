@@ -116,6 +116,8 @@ type Device struct {
 	Netdev  *device.Netdev
 	HCA     *device.HCA
 	Uplink  *device.Uplink // nil where the netdev does not leave the host
+	InPod   bool           // Netdev is in a pod, which has named it
+	Shared  bool           // shared RDMA mode: each pod with NET_ADMIN can rename all RDMA devices (kernel fact 41)
 }
 
 // ErrRefused means that the policy forbids it.
@@ -124,7 +126,11 @@ var ErrRefused = errors.New("refused by node policy")
 // Use reports whether the device may be used at all, as the master of IPoIB children too.
 func (p *Policy) Use(d Device) error {
 	if len(p.Devices) > 0 && !match(p.Devices, d) {
-		return fmt.Errorf("%w: %s is not among its devices %v", ErrRefused, d.name(), p.Devices)
+		why := ""
+		if named := (Device{HCA: d.HCA}); d.Shared && match(p.Devices, named) {
+			why = ": in shared RDMA mode pods can change the name " + d.HCA.Name + ", list a bus address"
+		}
+		return fmt.Errorf("%w: %s is not among its devices %v%s", ErrRefused, d.name(), p.Devices, why)
 	}
 	return nil
 }
@@ -190,6 +196,7 @@ func match(patterns []string, d Device) bool {
 	return false
 }
 
+// names are those that a pattern may match: none that a pod can choose.
 func (d Device) names() []string {
 	var out []string
 	if !d.Address.IsZero() {
@@ -198,10 +205,10 @@ func (d Device) names() []string {
 	if d.PCI != "" {
 		out = append(out, d.PCI)
 	}
-	if d.Netdev != nil {
+	if d.Netdev != nil && !d.InPod {
 		out = append(append(out, d.Netdev.Name), d.Netdev.AltNames...)
 	}
-	if d.HCA != nil {
+	if d.HCA != nil && !d.Shared {
 		out = append(out, d.HCA.Name)
 	}
 	return out

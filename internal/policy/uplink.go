@@ -79,8 +79,9 @@ func counts(r device.Route, lookups []device.Lookup, own []netip.Addr) bool {
 	})
 }
 
-// leads says whether a rule may take packets that the node, which has these addresses, makes for itself. It errs towards
-// yes: what it looks at beside the things named here (protocol, port, type of service) a packet of the node may have.
+// leads says whether a rule may take packets that the node, which has these addresses, makes for itself. It errs
+// towards yes: what it looks at beside the things named here (protocol, port, type of service) a packet of the node
+// may have.
 func leads(l device.Lookup, own []netip.Addr) bool {
 	switch {
 	case l.Not: // all but something: wg-quick's "not fwmark"

@@ -316,10 +316,10 @@ func hasGUID(n *device.Netdev, g device.GUID) bool {
 	return ok && have == g
 }
 
-// netnsMode returns the RDMA mode, if the configuration depends on it, and whether there is RDMA.
+// netnsMode returns the RDMA mode, which the policy depends on as well, and whether there is RDMA.
 func (g *gatherer) netnsMode() (device.NetnsMode, bool, error) {
-	if g.host.RDMA == nil || g.cfg.RDMA == netconf.RDMANone || g.cfg.Mode == netconf.ModeIPoIB {
-		return 0, g.host.RDMA != nil, nil
+	if g.host.RDMA == nil {
+		return 0, false, nil
 	}
 	m, err := g.host.RDMA.NetnsMode()
 	if errors.Is(err, rdma.ErrNoRDMA) {

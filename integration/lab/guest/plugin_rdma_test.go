@@ -100,6 +100,31 @@ func TestSharedPluginRDMA(t *testing.T) {
 	}
 }
 
+// In shared mode a pod with NET_ADMIN can give any RDMA device the name that the policy lists.
+func TestSharedPolicyNames(t *testing.T) {
+	RequireMode(t, "shared")
+	Fabric{Num: 2}.Load(t)
+	Unchanged(t)
+	policyFile(t, `{"devices": ["mlx5_9", "ib0"]}`)
+	pod := NewPod(t, "pod")
+	pod.sh(t, "rdma dev set mlx5_1 name mlx5_9")
+	for _, fields := range []config{
+		{"device": "ib1"}, {"rdmaDevice": "mlx5_9"}, {"device": "ib1", "rdma": "none"},
+		{"mode": "ipoib", "master": "ib1"},
+	} {
+		a := interfaceOf(pod, "net1", network(fields))
+		wantError(t, a.call("ADD").Exec(t), 104, "not among", "mlx5_9", "shared RDMA mode", "bus address")
+		a.del(t)
+	}
+	pod.sh(t, "rdma dev set mlx5_9 name mlx5_1")
+	policyFile(t, `{"devices": ["platform/fakeib.1", "ib0"]}`)
+	for _, device := range []string{"ib0", "ib1"} {
+		a := interfaceOf(pod, "net1", network(config{"device": device}))
+		a.add(t)
+		a.del(t)
+	}
+}
+
 // In shared mode a chained call has nothing to move: it passes the result on, and CHECK and DEL have nothing to do.
 func TestSharedPluginChain(t *testing.T) {
 	Fabric{Num: 2}.Load(t)

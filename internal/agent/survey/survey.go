@@ -110,6 +110,10 @@ func (n Node) Read() ([]Device, error) {
 		return nil, err
 	}
 	defer done()
+	mode, err := reader.RDMA.NetnsMode()
+	if err != nil {
+		return nil, err
+	}
 	rules, err := policy.Load(n.Policy, n.Store.Dir)
 	if err != nil {
 		return nil, err
@@ -122,7 +126,7 @@ func (n Node) Read() ([]Device, error) {
 		return nil, fmt.Errorf("list RDMA devices: %w", err)
 	}
 	for _, e := range names {
-		d, err := n.onHost(reader, rules, e.Name())
+		d, err := n.onHost(reader, rules, e.Name(), mode)
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // it has just moved: the journal has it
 		case err != nil:
@@ -153,7 +157,9 @@ func (n Node) dial() (*inventory.Reader, func(), error) {
 	return &inventory.Reader{Sys: n.Sys, Link: route, RDMA: nldev}, func() { route.Close(); nldev.Close() }, nil
 }
 
-func (n Node) onHost(r *inventory.Reader, rules *policy.Policy, name string) (*Device, error) {
+func (n Node) onHost(
+	r *inventory.Reader, rules *policy.Policy, name string, mode device.NetnsMode,
+) (*Device, error) {
 	address, err := r.HCAAddress(name)
 	if err != nil {
 		return nil, err
@@ -174,7 +180,10 @@ func (n Node) onHost(r *inventory.Reader, rules *policy.Policy, name string) (*D
 	}
 	found.Address = found.HCA.Address
 	d := &Device{Address: found.Address, HCA: *found.HCA}
-	asked := policy.Device{Address: found.Address, PCI: found.PCI, Netdev: found.Netdev, HCA: found.HCA}
+	asked := policy.Device{
+		Address: found.Address, PCI: found.PCI, Netdev: found.Netdev, HCA: found.HCA,
+		Shared: mode == device.NetnsShared,
+	}
 	if nd := found.Netdev; nd != nil {
 		d.Netdev, d.AltNames, d.AdminUp = nd.Name, nd.AltNames, nd.Up()
 		if nd.Addrs, err = r.Link.Addrs(nd.Index); err != nil {
