@@ -74,6 +74,12 @@ func (r *Runner) addressing(ctx context.Context, s plan.Step) error {
 			return err
 		}
 		return ignore(side.Link.DelAddr(index, s.Addr), unix.EADDRNOTAVAIL)
+	case plan.DelRoute:
+		side, index, err := r.on(s.In)
+		if err != nil {
+			return err
+		}
+		return ignore(side.Link.DelRoute(index, s.Route), unix.ESRCH)
 	case plan.AddRoute:
 		side, index, err := r.on(s.In)
 		if err != nil {

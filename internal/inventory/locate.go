@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/netip"
 	"slices"
 
 	"github.com/fabric-cni/fabric-cni/pkg/device"
@@ -146,21 +145,31 @@ func (r *Reader) Snapshot(n *device.Netdev) error {
 	if n.Routes, err = r.Link.Routes(n.Index); err != nil {
 		return fmt.Errorf("snapshot %s: %w", n.Name, err)
 	}
+	for i := range n.Addrs {
+		n.Addrs[i].NoRoute = n.Up() && n.Carrier && lacksRoute(&n.Addrs[i], n.Routes)
+	}
 	n.Routes = slices.DeleteFunc(n.Routes, func(t device.Route) bool { return comesWithAddress(t, n.Addrs) })
 	return nil
 }
 
+const protoKernel, noPrefixRoute = 2, 0x200 // RTPROT_KERNEL, IFA_F_NOPREFIXROUTE
+
 // comesWithAddress tells a route that the kernel makes by itself when the netdev gets its addresses. NetworkManager
 // marks its routes as the kernel's, and its addresses such that the kernel makes none: those are for us to restore.
 func comesWithAddress(t device.Route, addrs []device.Addr) bool {
-	const protoKernel, noPrefixRoute = 2, 0x200 // RTPROT_KERNEL, IFA_F_NOPREFIXROUTE
 	return t.Protocol == protoKernel && !slices.ContainsFunc(addrs, func(a device.Addr) bool {
-		p := a.Prefix
-		if a.Peer.IsValid() {
-			p = netip.PrefixFrom(a.Peer, p.Bits())
-		}
-		return a.Flags&noPrefixRoute != 0 && p.Masked() == t.Dst
+		return a.Flags&noPrefixRoute != 0 && a.RoutePrefix() == t.Dst
 	})
+}
+
+// lacksRoute says whether the kernel's route to the prefix of an address is missing: for each address without the flag
+// IFA_F_NOPREFIXROUTE it makes one, for a single IPv4 address none (net/ipv4/fib_frontend.c, fib_add_ifaddr).
+func lacksRoute(a *device.Addr, routes []device.Route) bool {
+	dst := a.RoutePrefix()
+	if a.Flags&noPrefixRoute != 0 || dst.Addr().Is4() && dst.IsSingleIP() {
+		return false
+	}
+	return !slices.ContainsFunc(routes, func(t device.Route) bool { return t.Protocol == protoKernel && t.Dst == dst })
 }
 
 // ChildrenOf returns the IPoIB children on the parent that are in this namespace.

@@ -80,10 +80,22 @@ func decodeRoute(b []byte) (r device.Route, oif []int, ok bool) {
 			r.Table = a.Uint32()
 		case unix.RTA_PRIORITY:
 			r.Priority = a.Uint32()
+		case unix.RTA_CACHEINFO:
+			r.Expires = expires(a.Uint32s(), b[0])
 		}
 	}
 	r.Dst = netip.PrefixFrom(dst, int(b[1]))
 	return r, oif, r.Dst.IsValid() && flags&cloned == 0
+}
+
+// expires reads the lifetime from a struct rta_cacheinfo (include/uapi/linux/rtnetlink.h): the kernel shows it there in
+// hundredths of a second, and takes it as RTA_EXPIRES in seconds. A route that has none shows 0; one that is about to run
+// out a last second.
+func expires(info []uint32, family byte) uint32 {
+	if family != unix.AF_INET6 || len(info) < 3 || int32(info[2]) == 0 {
+		return 0
+	}
+	return uint32(max(1, int32(info[2])/100))
 }
 
 // hops returns the ifindexes in an array of struct rtnexthop (include/uapi/linux/rtnetlink.h), each of which has its
@@ -115,7 +127,7 @@ func (c *Conn) DelRoute(index int, r device.Route) error {
 func (c *Conn) route(typ, flags uint16, verb string, index int, r device.Route) error {
 	body := encodeRoute(index, r)
 	if len(r.Raw) >= sizeofRtMsg {
-		body = replay(index, r.Raw)
+		body = replay(index, r.Raw, r.Expires)
 	}
 	if _, err := c.nl.Do(typ, flags, body); err != nil {
 		return fmt.Errorf("%s route %s: %w", verb, r, err)
@@ -156,8 +168,8 @@ func encodeRoute(index int, r device.Route) []byte {
 
 // replay turns a recorded RTM_NEWROUTE payload into a request for the netdev's index of today. What only the kernel may
 // say (cache information, flags such as LINKDOWN) is left out, and the nexthop object, which died when the netdev left:
-// the message has its gateway as well.
-func replay(index int, raw []byte) []byte {
+// the message has its gateway as well. seconds is how long the route has from now, 0 for ever.
+func replay(index int, raw []byte, seconds uint32) []byte {
 	h := append([]byte(nil), raw[:sizeofRtMsg]...)
 	binary.NativeEndian.PutUint32(h[8:], binary.NativeEndian.Uint32(h[8:])&unix.RTNH_F_ONLINK)
 	m := nlmsg.Body(h)
@@ -171,6 +183,9 @@ func replay(index int, raw []byte) []byte {
 		default:
 			m.Put(a.Type, a.Value)
 		}
+	}
+	if seconds != 0 {
+		m.Uint32(unix.RTA_EXPIRES, seconds)
 	}
 	return m.Bytes()
 }

@@ -90,6 +90,18 @@ type Addr struct {
 	Preferred uint32       `json:"preferred"` // seconds; ^0 for ever
 	Metric    uint32       `json:"metric,omitempty"`
 	Proto     uint8        `json:"proto,omitempty"`
+	// NoRoute says that there is no route to its prefix, which the kernel makes when the address is added: one that the
+	// kernel has learnt from a router advertisement has none if the prefix is not on the link, or somebody removed it.
+	NoRoute bool `json:"noRoute,omitempty"`
+}
+
+// RoutePrefix is what the kernel makes a route to when the address is added: the prefix of its peer, or its own.
+func (a *Addr) RoutePrefix() netip.Prefix {
+	p := a.Prefix
+	if a.Peer.IsValid() {
+		p = netip.PrefixFrom(a.Peer, p.Bits())
+	}
+	return p.Masked()
 }
 
 // Route is a route through a netdev.
@@ -103,7 +115,8 @@ type Route struct {
 	Scope    uint8        `json:"scope"`
 	Type     uint8        `json:"type"`
 	TOS      uint8        `json:"tos,omitempty"`
-	Flags    uint32       `json:"flags,omitempty"` // RTNH_F_ONLINK
+	Expires  uint32       `json:"expires,omitempty"` // seconds; 0: never. IPv6 only
+	Flags    uint32       `json:"flags,omitempty"`   // RTNH_F_ONLINK
 	MTU      uint32       `json:"mtu,omitempty"`
 	AdvMSS   uint32       `json:"advmss,omitempty"`
 	// Multipath marks a route that has other ways beside this netdev. It is not this netdev's to restore.

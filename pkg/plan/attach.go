@@ -154,6 +154,7 @@ const (
 	scopeLink    = 253
 	typeUnicast  = 1
 	tableMain    = 254
+	protoKernel  = 2
 	rulePriority = 20000
 )
 

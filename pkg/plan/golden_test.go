@@ -60,27 +60,28 @@ func plans() map[string][]Step {
 		"add-chained-ipoib": append(
 			Attach(&netconf.Config{}, "net1", pfHCA, pf),
 			Restore(Pod, moved(pf, "net1"), recreated("net1"), 0)...),
-		"add-ipv6-disabled":      Address(&netconf.Config{}, dualStack(), noIPv6(pod)),
-		"add-probed":             Address(&netconf.Config{DetectConflicts: true}, dualStack(), noIPv6(pod)),
-		"bring-ipoib":            bring(at(pfHCA, Pod, inPod, Pod), Host, pf),
-		"bring-ipoib-rdma-home":  bring(at(pfHCA, Host, inPod, Pod), Host, pf),
-		"bring-ipoib-home":       bring(at(pfHCA, Host, recreated("ib0"), Host), Host, pf),
-		"bring-roce":             bring(at(vfHCA, Pod, pod, Pod), Host, vf),
-		"bring-roce-netdev-home": bring(at(vfHCA, Pod, vf, Host), Host, vf),
-		"bring-chained":          bring(at(pfHCA, Pod, inPod, Pod), Pod, pf),
-		"bring-nothing-found":    bring(Where{}, Host, pf),
-		"bring-plain":            bring(at(nil, Host, moved(plain, "net1"), Pod), Host, plain),
-		"restore-recreated":      Restore(Host, pf, recreated("ib0"), 1000),
-		"restore-aged":           Restore(Host, pf, recreated("ib0"), 5000),
-		"restore-same":           Restore(Host, pf, pf, 0),
-		"restore-up-other-name":  Restore(Host, pf, renamed, 0),
-		"restore-was-down":       Restore(Host, down(vf), vf, 0),
-		"restore-conf":           Restore(Host, vf, otherConf(vf), 0),
-		"restore-flags":          Restore(Host, vf, flagged(vf), 0),
-		"restore-multipath":      Restore(Host, multipath(vf), down(vf), 0),
-		"restore-order-of-addrs": Restore(Host, manyAddrs(vf), vf, 0),
-		"release":                ReleaseNetdev(&podWith, rules),
-		"delete-child":           append(ReleaseNetdev(inPod, nil), DeleteChild{In: Pod, Netdev: *inPod}),
+		"add-ipv6-disabled":       Address(&netconf.Config{}, dualStack(), noIPv6(pod)),
+		"add-probed":              Address(&netconf.Config{DetectConflicts: true}, dualStack(), noIPv6(pod)),
+		"bring-ipoib":             bring(at(pfHCA, Pod, inPod, Pod), Host, pf),
+		"bring-ipoib-rdma-home":   bring(at(pfHCA, Host, inPod, Pod), Host, pf),
+		"bring-ipoib-home":        bring(at(pfHCA, Host, recreated("ib0"), Host), Host, pf),
+		"bring-roce":              bring(at(vfHCA, Pod, pod, Pod), Host, vf),
+		"bring-roce-netdev-home":  bring(at(vfHCA, Pod, vf, Host), Host, vf),
+		"bring-chained":           bring(at(pfHCA, Pod, inPod, Pod), Pod, pf),
+		"bring-nothing-found":     bring(Where{}, Host, pf),
+		"bring-plain":             bring(at(nil, Host, moved(plain, "net1"), Pod), Host, plain),
+		"restore-recreated":       Restore(Host, pf, recreated("ib0"), 1000),
+		"restore-no-prefix-route": Restore(Host, bareAddrs(vf), vf, 1000),
+		"restore-aged":            Restore(Host, pf, recreated("ib0"), 5000),
+		"restore-same":            Restore(Host, pf, pf, 0),
+		"restore-up-other-name":   Restore(Host, pf, renamed, 0),
+		"restore-was-down":        Restore(Host, down(vf), vf, 0),
+		"restore-conf":            Restore(Host, vf, otherConf(vf), 0),
+		"restore-flags":           Restore(Host, vf, flagged(vf), 0),
+		"restore-multipath":       Restore(Host, multipath(vf), down(vf), 0),
+		"restore-order-of-addrs":  Restore(Host, manyAddrs(vf), vf, 0),
+		"release":                 ReleaseNetdev(&podWith, rules),
+		"delete-child":            append(ReleaseNetdev(inPod, nil), DeleteChild{In: Pod, Netdev: *inPod}),
 		"add-rail-without-gateway": Address(&netconf.Config{SourceBased: true}, &Addressing{
 			Addrs: []netip.Prefix{
 				netip.MustParsePrefix("10.5.0.1/31"),
@@ -192,6 +193,21 @@ func flagged(n *device.Netdev) *device.Netdev {
 	return &out
 }
 
+// bareAddrs are two addresses of one prefix, to which there is no route, and a route with a lifetime.
+func bareAddrs(n *device.Netdev) *device.Netdev {
+	out := *n
+	for _, s := range []string{"2001:db8::2/64", "2001:db8::1/64", "10.1.0.1/24"} {
+		out.Addrs = append(out.Addrs, device.Addr{
+			Prefix: netip.MustParsePrefix(s), Valid: 3600, Preferred: 1800, NoRoute: true,
+		})
+	}
+	out.Routes = []device.Route{
+		{Dst: netip.MustParsePrefix("2001:db8:8::/48"), Table: tableMain, Expires: 3000},
+		{Dst: netip.MustParsePrefix("2001:db8:9::/48"), Table: tableMain, Expires: 900},
+	}
+	return &out
+}
+
 func multipath(n *device.Netdev) *device.Netdev {
 	out := *n
 	out.Routes = []device.Route{{Dst: netip.MustParsePrefix("10.8.0.0/16"), Multipath: true, Table: tableMain}}
@@ -273,7 +289,7 @@ func TestKinds(t *testing.T) {
 			kinds[s.Kind()] = reflect.TypeOf(s)
 		}
 	}
-	if len(kinds) != 23 { // each VF setting is a kind of its own
-		t.Errorf("the plans use %d kinds of steps, want all 18 and five settings of VFs", len(kinds))
+	if len(kinds) != 24 { // each VF setting is a kind of its own
+		t.Errorf("the plans use %d kinds of steps, want all 19 and five settings of VFs", len(kinds))
 	}
 }

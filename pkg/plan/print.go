@@ -175,6 +175,7 @@ func (s Probe) String() string {
 func (s AddAddr) String() string  { return in(s.In, "ip addr add "+s.Addr.Prefix.String()+" dev $DEV") }
 func (s DelAddr) String() string  { return in(s.In, "ip addr del "+s.Addr.Prefix.String()+" dev $DEV") }
 func (s AddRoute) String() string { return in(s.In, "ip route add "+s.Route.String()+" dev $DEV") }
+func (s DelRoute) String() string { return in(s.In, "ip route del "+s.Route.String()+" dev $DEV") }
 func (s AddRule) String() string  { return in(Pod, "ip rule add "+s.Rule.String()) }
 func (s DelRule) String() string  { return in(Pod, "ip rule del "+s.Rule.String()) }
 

@@ -3,6 +3,7 @@ package plan
 import (
 	"bytes"
 	"cmp"
+	"net/netip"
 	"slices"
 
 	"github.com/fabric-cni/fabric-cni/pkg/device"
@@ -64,7 +65,8 @@ func Restore(side Side, was, have *device.Netdev, elapsed uint32) []Step {
 		have = without(have, func(a device.Addr) bool { return hasAddr(late, a) })
 	}
 	steps = append(steps, restoredAddrs(side, was, have, elapsed)...)
-	return append(steps, restoredRoutes(side, was, have)...)
+	steps = append(steps, extraRoutes(side, was, have)...)
+	return append(steps, restoredRoutes(side, was, have, elapsed)...)
 }
 
 func extraNames(was, have *device.Netdev) []string {
@@ -176,7 +178,31 @@ func restoredAddrs(side Side, was, have *device.Netdev, elapsed uint32) []Step {
 	return steps
 }
 
-func restoredRoutes(side Side, was, have *device.Netdev) []Step {
+// extraRoutes removes the routes that the kernel makes with addresses which had none on the host. A route that another
+// address of the same prefix has stays.
+func extraRoutes(side Side, was, have *device.Netdev) []Step {
+	var steps []Step
+	var done []netip.Prefix
+	for i := range was.Addrs {
+		a := &was.Addrs[i]
+		dst := a.RoutePrefix()
+		shared := func(b device.Addr) bool { return !b.NoRoute && b.RoutePrefix() == dst }
+		bare := func(b device.Addr) bool { return b.NoRoute && b.Prefix == a.Prefix }
+		if !a.NoRoute || slices.Contains(done, dst) || slices.ContainsFunc(was.Addrs, shared) ||
+			slices.ContainsFunc(have.Addrs, bare) {
+			continue
+		}
+		done = append(done, dst)
+		r := device.Route{Dst: dst, Table: tableMain, Protocol: protoKernel, Type: typeUnicast, Priority: a.Metric}
+		if !isAddr6(*a) {
+			r.Scope = scopeLink
+		}
+		steps = append(steps, DelRoute{In: side, Route: r})
+	}
+	return steps
+}
+
+func restoredRoutes(side Side, was, have *device.Netdev, elapsed uint32) []Step {
 	if !was.Up() {
 		return nil // there can't have been any
 	}
@@ -186,9 +212,16 @@ func restoredRoutes(side Side, was, have *device.Netdev) []Step {
 	})
 	var steps []Step
 	for _, r := range routes {
-		if !r.Multipath && !slices.ContainsFunc(have.Routes, func(h device.Route) bool { return sameRoute(h, r) }) {
-			steps = append(steps, AddRoute{In: side, Route: r})
+		if r.Multipath || slices.ContainsFunc(have.Routes, func(h device.Route) bool { return sameRoute(h, r) }) {
+			continue
 		}
+		if r.Expires != 0 {
+			if r.Expires <= elapsed {
+				continue // it has run out meanwhile
+			}
+			r.Expires -= elapsed
+		}
+		steps = append(steps, AddRoute{In: side, Route: r})
 	}
 	return steps
 }

@@ -147,6 +147,12 @@ type AddRoute struct {
 	Route device.Route
 }
 
+// DelRoute removes a route through the netdev.
+type DelRoute struct {
+	In    Side
+	Route device.Route
+}
+
 // AddRule adds a policy routing rule in the pod.
 type AddRule struct{ Rule device.Rule }
 
@@ -188,6 +194,7 @@ func (Probe) Kind() string       { return "probe-addresses" }
 func (AddAddr) Kind() string     { return "add-address" }
 func (DelAddr) Kind() string     { return "remove-address" }
 func (AddRoute) Kind() string    { return "add-route" }
+func (DelRoute) Kind() string    { return "remove-route" }
 func (AddRule) Kind() string     { return "add-rule" }
 func (DelRule) Kind() string     { return "remove-rule" }
 func (Announce) Kind() string    { return "announce" }
