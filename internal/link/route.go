@@ -89,8 +89,8 @@ func decodeRoute(b []byte) (r device.Route, oif []int, ok bool) {
 }
 
 // expires reads the lifetime from a struct rta_cacheinfo (include/uapi/linux/rtnetlink.h): the kernel shows it there in
-// hundredths of a second, and takes it as RTA_EXPIRES in seconds. A route that has none shows 0; one that is about to run
-// out a last second.
+// hundredths of a second, and takes it as RTA_EXPIRES in seconds. A route that has none shows 0; one that is about to
+// run out gets a last second.
 func expires(info []uint32, family byte) uint32 {
 	if family != unix.AF_INET6 || len(info) < 3 || int32(info[2]) == 0 {
 		return 0
