@@ -56,6 +56,14 @@ var Suites = []Suite{
 		Devices: VirtioNet(1),
 	},
 	{
+		// The fault matrix where such names are unique in a network namespace.
+		Name:    "names-matrix",
+		Series:  []string{"next"},
+		Run:     `^TestMatrixNames`,
+		Append:  exclusive,
+		Timeout: 15 * time.Minute,
+	},
+	{
 		Name:    "shared",
 		Run:     `^TestShared`,
 		Devices: VirtioNet(1),
