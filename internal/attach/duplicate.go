@@ -12,11 +12,12 @@ type Duplicate struct {
 // duplicates refuses a hardware address or an address that somebody on this node has: two of them on one network lose
 // packets, each in turn. What is elsewhere on the network is not seen here.
 func (d *decider) duplicates() {
-	d.refuse(d.MACHolder.refusal("mac"))
-	d.refuse(d.AddrHolder.refusal("ipam"))
+	d.refuse(d.MACHolder.Refusal("mac"))
+	d.refuse(d.AddrHolder.Refusal("ipam"))
 }
 
-func (dup *Duplicate) refusal(field string) *Refusal {
+// Refusal is the reason that it is against the attachment, nil for none. field is what asks for the value.
+func (dup *Duplicate) Refusal(field string) *Refusal {
 	if dup == nil {
 		return nil
 	}

@@ -67,7 +67,7 @@ func (a *attachment) run() (*result.Result, error) {
 // begin makes the intent durable before anything changes; then the device is ours.
 func (a *attachment) begin() error {
 	e := a.entry
-	if err := a.store.Save(e); err != nil {
+	if err := a.saveIntent(); err != nil {
 		return err
 	}
 	var err error

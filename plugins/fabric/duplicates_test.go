@@ -2,6 +2,7 @@ package fabric_test
 
 import (
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/fabric-cni/fabric-cni/internal/testkit/sandbox"
@@ -88,4 +89,34 @@ func TestDuplicates(t *testing.T) {
 	c.command = "DEL"
 	n.must(t, c)
 	n.same(t, "after DEL of the second")
+}
+
+// Of two ADDs at once that find an address free, one gets it.
+func TestDuplicatesAtOnce(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.host.Veth(t, "w0", n.far, "w1")
+	n.host.Settled(t)
+	n.before = n.host.State(t)
+	for round, field := range []string{
+		`"mac":"02:00:00:00:00:10"`, static, `"mac":"02:00:00:00:00:10"`, static, `"mac":"02:00:00:00:00:10"`, static,
+	} {
+		var answers [2]answer
+		var calls [2]call
+		var done sync.WaitGroup
+		for i, dev := range []string{"v0", "w0"} {
+			calls[i] = call{command: "ADD", id: "c" + dev, ifName: "net" + dev, netns: n.pod.Path,
+				conf: confOf("1.1.0", `"device":"`+dev+`"`, field)}
+			done.Go(func() { answers[i] = n.run(t, calls[i]) })
+		}
+		done.Wait()
+		if answers[0].ok == answers[1].ok || answers[0].Code+answers[1].Code != 101 {
+			t.Errorf("round %d: %+v and %+v", round, answers[0], answers[1])
+		}
+		for _, c := range calls {
+			c.command = "DEL"
+			n.must(t, c)
+		}
+		n.same(t, "after DEL")
+	}
 }

@@ -19,33 +19,69 @@ func (g *gatherer) others() error { return errors.Join(g.siblings(), g.duplicate
 // reads nothing for a configuration that leaves both to the device and to an IPAM plugin with a memory.
 func (g *gatherer) duplicates() error {
 	g.facts.MACHolder, g.facts.AddrHolder = nil, nil
-	mac, addrs := g.cfg.VF.MAC, g.staticAddresses()
-	if mac == nil && len(addrs) == 0 {
-		return nil
+	mac := g.cfg.VF.MAC
+	var err error
+	g.facts.MACHolder, g.facts.AddrHolder, err = g.duplicatesInPods(mac.String(), g.staticAddresses())
+	if err == nil && mac != nil && g.facts.MACHolder == nil {
+		g.facts.MACHolder, err = g.macOnHost(mac)
 	}
-	entries, err := g.store.List()
+	return err
+}
+
+// duplicatesInPods looks for the attachments of this node that have a hardware address, or one of some addresses in the
+// network of this configuration.
+func (c *call) duplicatesInPods(mac string, addrs []netip.Prefix) (ofMAC, ofAddr *attach.Duplicate, err error) {
+	if mac == "" && len(addrs) == 0 {
+		return nil, nil, nil
+	}
+	entries, err := c.store.List()
 	if err != nil && !errors.Is(err, journal.ErrCorrupt) {
-		return err
+		return nil, nil, err
 	}
 	for _, e := range entries {
-		if e.Key == g.key {
+		if e.Key == c.key {
 			continue
 		}
-		if mac != nil && macInPod(e) == mac.String() && alive(e) {
-			g.facts.MACHolder = duplicateOf(e, mac.String())
+		if mac != "" && macInPod(e) == mac && alive(e) {
+			ofMAC = duplicateOf(e, mac)
 		}
 		same := func(p netip.Prefix) bool {
 			return slices.ContainsFunc(addrs, func(a netip.Prefix) bool { return a.Addr() == p.Addr() })
 		}
-		if i := slices.IndexFunc(e.Addresses, same); i >= 0 && e.Network == g.cfg.Name && alive(e) {
-			g.facts.AddrHolder = duplicateOf(e, e.Addresses[i].Addr().String())
+		if i := slices.IndexFunc(e.Addresses, same); i >= 0 && e.Network == c.cfg.Name && alive(e) {
+			ofAddr = duplicateOf(e, e.Addresses[i].Addr().String())
 		}
 	}
-	if mac == nil || g.facts.MACHolder != nil {
-		return nil
+	return ofMAC, ofAddr, nil
+}
+
+// addressLock is the name under which what is to be unique is compared with the journal and written to it. No device is
+// named so. Nothing else is waited for by who holds it.
+const addressLock = "addresses"
+
+// saveIntent writes the entry before anything changes. What two calls at once found to be free goes to the first one.
+func (a *attachment) saveIntent() error {
+	e := a.entry
+	if e.MAC == "" && len(e.Addresses) == 0 {
+		return a.store.Save(e)
 	}
-	g.facts.MACHolder, err = g.macOnHost(mac)
-	return err
+	ctx, cancel := bounded(lockWait)
+	defer cancel()
+	lock, err := a.store.Lock(ctx, addressLock)
+	if err != nil {
+		return err
+	}
+	defer lock.Unlock()
+	ofMAC, ofAddr, err := a.duplicatesInPods(e.MAC, e.Addresses)
+	switch {
+	case err != nil:
+		return err
+	case ofMAC != nil:
+		return refused(ofMAC.Refusal("mac"))
+	case ofAddr != nil:
+		return refused(ofAddr.Refusal("ipam"))
+	}
+	return a.store.Save(e)
 }
 
 func duplicateOf(e *journal.Entry, value string) *attach.Duplicate {
