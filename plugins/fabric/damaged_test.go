@@ -77,7 +77,8 @@ func TestGCGoesOn(t *testing.T) {
 	for i := range calls {
 		dev := fmt.Sprintf("d%d", i)
 		n.host.Veth(t, dev, n.far, dev+"far")
-		calls[i] = n.call("ADD", confOf("1.1.0", fmt.Sprintf(`"device":%q`, dev), static))
+		calls[i] = n.call("ADD", confOf("1.1.0", fmt.Sprintf(`"device":%q`, dev),
+			fmt.Sprintf(`"ipam":{"type":"static","addresses":[{"address":"192.168.%d.7/24"}]}`, i)))
 		calls[i].ifName = fmt.Sprintf("net%d", i)
 	}
 	n.before = n.host.State(t)
