@@ -2,6 +2,7 @@ package survey
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"path"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fabric-cni/fabric-cni/internal/inventory"
+	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
@@ -20,7 +22,8 @@ const filesWait = 5 * time.Second
 // once. So an HCA that is to go into a pod (alone) is awaited: on the host, given back by the pod that had it, with as
 // many files as before (was), twice the same. From then on only the ADD of the new pod moves it, which checks that the
 // numbers stay. An HCA that is home, but that its former pod has not given back in time, has its files handed out all
-// the same; one that is not home has none. See kernel facts 11 and 29 in docs/kernel.md.
+// the same, unless the driver of a VF is to be bound again; one that is not home has none. See kernel facts 11 and 29
+// in docs/kernel.md.
 func (n Node) FilesNow(ctx context.Context, a device.Address, alone bool, was []string) ([]string, error) {
 	r := &inventory.Reader{Sys: n.Sys}
 	if !alone {
@@ -33,7 +36,7 @@ func (n Node) FilesNow(ctx context.Context, a device.Address, alone bool, was []
 		if err != nil {
 			return nil, err
 		}
-		_, owned, err := n.Store.Owner(a.String())
+		owner, owned, err := n.Store.Owner(a.String())
 		if err != nil {
 			return nil, err
 		}
@@ -46,10 +49,10 @@ func (n Node) FilesNow(ctx context.Context, a device.Address, alone bool, was []
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-end:
-			if stable {
+			if stable && !n.rebinds(owner) {
 				return now, nil
 			}
-			return nil, fmt.Errorf("device %s is not on the host: it has not come back from the pod that had it", a)
+			return nil, fmt.Errorf("device %s is in use: the pod that had it has not given it back", a)
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
@@ -63,4 +66,13 @@ func (n Node) filesAtHome(r *inventory.Reader, a device.Address) ([]string, bool
 	}
 	hcas, err := fs.Glob(n.Sys, path.Join("bus", a.Bus, "devices", a.Name, "infiniband", "*"))
 	return files, len(hcas) > 0, err
+}
+
+// rebinds says whether the return of an attachment may bind the driver of its VF again, which gives out numbers anew.
+func (n Node) rebinds(k journal.Key) bool {
+	e, err := n.Store.Load(k)
+	if err != nil {
+		return !errors.Is(err, fs.ErrNotExist)
+	}
+	return e.VF != nil && e.VF.Rebind
 }

@@ -2,6 +2,8 @@ package survey
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io/fs"
 	"slices"
 	"sync"
@@ -10,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/internal/netns"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
@@ -75,4 +78,29 @@ func TestFilesNow(t *testing.T) {
 		}
 	})
 	look(t.Context(), true, []string{"/dev/infiniband/rdma_cm", "/dev/infiniband/uverbs1"})
+}
+
+// A device that is home, and that nobody gives back: its files are handed out all the same, unless the return, which
+// the next ADD does, will bind its driver again.
+func TestFilesOfADeadPod(t *testing.T) {
+	a, pf := device.Address{Bus: "pci", Name: "0000:3b:00.4"}, device.Address{Bus: "pci", Name: "0000:3b:00.0"}
+	for _, rebind := range []bool{false, true} {
+		t.Run(fmt.Sprint(rebind), func(t *testing.T) {
+			t.Parallel() // each waits for the time to be up
+			sys := &changing{}
+			sys.set("infiniband/mlx5_4/x", "infiniband_verbs/uverbs3/dev")
+			n := Node{Sys: sys, Store: journal.Store{Dir: t.TempDir()}}
+			k := journal.Key{ContainerID: "c1", IfName: "net1"}
+			e := &journal.Entry{Key: k, Kind: journal.KindDevice, Claim: a.String(), Address: a}
+			e.BootID, e.Created = "b", time.Now()
+			e.NetnsPath, e.Netns = "/run/netns/c1", netns.ID{Dev: 1, Ino: 2}
+			e.VF = &journal.VF{Was: device.VF{PF: pf}, Rebind: rebind}
+			if err := errors.Join(n.Store.Save(e), n.Store.Claim(a.String(), k)); err != nil {
+				t.Fatal(err)
+			}
+			if files, err := n.FilesNow(t.Context(), a, true, nil); (err != nil) != rebind {
+				t.Errorf("got %v, %v", files, err)
+			}
+		})
+	}
 }
