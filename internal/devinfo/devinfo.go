@@ -37,6 +37,9 @@ func Merge(before []byte, d PCI) ([]byte, error) {
 		if err := json.Unmarshal(before, &file); err != nil {
 			return nil, fmt.Errorf("decode device information: %w", err)
 		}
+		if file == nil { // "null"
+			file = map[string]any{}
+		}
 	}
 	if _, ok := file["type"]; !ok {
 		file["type"] = "pci"

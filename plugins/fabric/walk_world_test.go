@@ -298,15 +298,7 @@ func (w *walkWorld) number(name string) string {
 	return n
 }
 
-// unplugInPod: a virtual interface that is deleted while its pod lives keeps DEL from ending.
-const unplugInPod = false
-
 func (w *walkWorld) Unplug(device int) error {
-	if !unplugInPod {
-		if name, err := w.find(w.host.Path, device); err != nil || name == "" {
-			return err
-		}
-	}
 	if d := walkDevices[device]; d.peer != "" {
 		_ = exec.Command("ip", "-n", w.far.Name, "link", "del", d.peer).Run() // if it is there
 		return nil
