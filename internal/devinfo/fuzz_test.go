@@ -12,7 +12,8 @@ import (
 // everything else; told once more it is the same.
 func FuzzMerge(f *testing.F) {
 	for _, s := range []string{
-		"", `{}`, `null`, `{"type":"vdpa","version":"1.0.0","pci":{"pci-address":"0000:3b:00.2","vhost-net":"/dev/vhost-net"}}`,
+		"", `{}`, `null`,
+		`{"type":"vdpa","version":"1.0.0","pci":{"pci-address":"0000:3b:00.2","vhost-net":"/dev/vhost-net"}}`,
 		`{"pci":[1],"type":null}`, `{"pci":{"rdma-device":{"x":1}}}`, `[]`, `{"a":1e999}`, `{"a":"\ud800","a":2}`,
 	} {
 		f.Add([]byte(s), "0000:3b:00.2", "0000:3b:00.0", "mlx5_2")

@@ -15,7 +15,8 @@ func FuzzParse(f *testing.F) {
 	for _, s := range []string{
 		`{}`, `{"devices":["ibs*","0000:3b:00.[0-3]"],"nodeAddresses":["192.0.2.10","::ffff:10.0.0.1"]}`,
 		`{"allowVirtual":true,"allowDefaultRoute":["\\e*"],"logDirs":["/var/log/fabric-cni"]}`,
-		`{"allowVirtual":["v?"],"allowEnslaved":["[^a]"],"allowNodeAddress":["[]a]"]}`, `null`, `{"devices":["[a-"]}`, `{}{}`,
+		`{"allowVirtual":["v?"],"allowEnslaved":["[^a]"],"allowNodeAddress":["[]a]"]}`, `null`,
+		`{"devices":["[a-"]}`, `{}{}`,
 	} {
 		f.Add([]byte(s), "ibs108")
 	}

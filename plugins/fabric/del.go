@@ -172,8 +172,11 @@ func (c returner) bringHome(e *journal.Entry, release func()) error {
 // gone says that a device which is nowhere to be found does not come back: its hardware has left, or it is a virtual
 // one, which the kernel deletes with the namespace it is in (net/core/dev.c, default_device_exit_batch).
 func (c returner) gone(e *journal.Entry, pod bool) bool {
-	if e.Address.IsZero() { // in a pod that is alive, it is known by its ifindex: the pod has deleted it
-		return (pod || e.PodIndex != 0) && e.Netdev != nil && e.Netdev.Kind != ""
+	if e.Address.IsZero() {
+		// In a pod that is alive, it is known by its ifindex: the pod has deleted it. After an ADD that was killed it
+		// has its own name and address, or the one that ADD gave it, because no container of the pod has run: it is
+		// deleted too.
+		return (pod || e.PodIndex != 0 || !e.Attached) && e.Netdev != nil && e.Netdev.Kind != ""
 	}
 	return !c.host.Present(e.Address)
 }
