@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -57,6 +58,9 @@ func (r *Runner) do(ctx context.Context, s plan.Step) error {
 	case plan.Rebind:
 		return r.rebind(ctx, s)
 	}
+	if is, err := r.kept(s); is {
+		return err
+	}
 	return r.addressing(ctx, s)
 }
 
@@ -92,25 +96,40 @@ func (r *Runner) addressing(ctx context.Context, s plan.Step) error {
 }
 
 // dadWait bounds the wait for duplicate address detection: a random delay of up to a second, then a probe of a second
-// (RFC 4862, section 5.4.2; net/ipv6/addrconf.c, addrconf_dad_kick).
-const dadWait = 3 * time.Second
+// (RFC 4862, section 5.4.2; net/ipv6/addrconf.c, addrconf_dad_kick), on a machine that may be busy. The caller's
+// context bounds it too, and something has to be left of that for what comes after the routes.
+const dadWait = 8 * time.Second
 
 // addRoute waits for a route's IPv6 source: an address that has just come back is tentative, and the kernel takes no
-// route with a tentative source (EINVAL; net/ipv6/route.c, ip6_route_info_create).
+// route with a tentative source (EINVAL; net/ipv6/route.c, ip6_route_info_create). It waits for nothing else.
 func addRoute(ctx context.Context, c *link.Conn, index int, route device.Route) error {
 	err := c.AddRoute(index, route)
 	if !errors.Is(err, unix.EINVAL) || !route.Src.Is6() {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, dadWait)
+	wait := dadWait
+	if end, ok := ctx.Deadline(); ok {
+		wait = min(wait, time.Until(end)*3/4)
+	}
+	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	if waited := poll(ctx, func() (bool, error) {
+		pending := tentative(c, index, route.Src) // before it is tried: it may be over in between
 		err = c.AddRoute(index, route)
-		return !errors.Is(err, unix.EINVAL), nil
-	}); waited != nil {
+		return !pending || !errors.Is(err, unix.EINVAL), nil
+	}); waited != nil || errors.Is(err, unix.EINVAL) {
 		return fmt.Errorf("%w (its source address is not usable yet, or not there)", err)
 	}
 	return err
+}
+
+// tentative says whether the netdev has the address, and duplicate address detection is under way.
+func tentative(c *link.Conn, index int, ip netip.Addr) bool {
+	const dadFailed, tentative = 0x08, 0x40 // IFA_F_DADFAILED, IFA_F_TENTATIVE
+	list, err := c.Addrs(index)
+	return err == nil && slices.ContainsFunc(list, func(a device.Addr) bool {
+		return a.Prefix.Addr() == ip && a.Flags&(dadFailed|tentative) == tentative
+	})
 }
 
 func ignore(err error, errno unix.Errno) error {
@@ -282,13 +301,14 @@ func (r *Runner) addRule(s plan.AddRule) error {
 // /proc/sys/net it sees.
 func writeIPv6Conf(side *Side, name string, conf map[string]int32) error {
 	return side.NS.Do(func() error {
+		var errs []error
 		for _, k := range slices.Sorted(maps.Keys(conf)) {
 			f := filepath.Join("/proc/sys/net/ipv6/conf", name, k)
 			if err := os.WriteFile(f, []byte(strconv.Itoa(int(conf[k]))), 0o600); err != nil {
-				return fmt.Errorf("write %s: %w", f, err)
+				errs = append(errs, fmt.Errorf("write %s: %w", f, err)) // the others can be set all the same
 			}
 		}
-		return nil
+		return errors.Join(errs...)
 	})
 }
 

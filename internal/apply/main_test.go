@@ -47,7 +47,8 @@ func newBench(t *testing.T, setup ...string) *bench {
 func newRunner(t *testing.T, host, pod sandbox.Netns) *Runner {
 	t.Helper()
 	side := func(n sandbox.Netns) *Side {
-		return &Side{NS: n.Open(t), Reader: inventory.Reader{Sys: os.DirFS("/sys/none"), Link: n.Link(t)}}
+		ns := n.Open(t)
+		return &Side{NS: ns, Reader: inventory.Reader{Sys: os.DirFS("/sys/none"), Link: n.Link(t), NS: ns}}
 	}
 	return &Runner{Host: side(host), Pod: side(pod)}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"time"
 
 	"github.com/fabric-cni/fabric-cni/internal/inventory"
@@ -129,6 +130,7 @@ func (j *journey) stage(ctx context.Context, way plan.Way) error {
 		}
 		switch {
 		case err == nil:
+		case way.Stage == plan.StageRelease && s.Kind() == (plan.DropProgram{}).Kind(): // tried again at home
 		case way.Stage == plan.StageRelease:
 			j.strip = append(j.strip, err)
 		case way.Stage.Essential() && errors.Is(err, ErrNameTaken): // under another name it is home, too
@@ -192,13 +194,8 @@ func (j *journey) look() error {
 	if err := j.lookForOrphans(&w); err != nil {
 		return err
 	}
-	// One that is down has no routes, and adding an address that it has is no error.
-	if n := w.Netdev; n != nil && w.NetdevSide == j.home.Side && n.Up() {
-		side, err := j.side(w.NetdevSide)
-		if err != nil {
-			return err
-		}
-		if err := side.Snapshot(n); err != nil {
+	if w.Netdev != nil && w.NetdevSide == j.home.Side {
+		if err := j.lookAtNetdev(w.Netdev); err != nil {
 			return err
 		}
 	}
@@ -221,6 +218,34 @@ func (j *journey) look() error {
 	return nil
 }
 
+// lookAtNetdev reads what a netdev that is where it belongs has. One that is down has no routes, and adding an address
+// that it has is no error. What else can't be read can't be given back, and stops nothing.
+func (j *journey) lookAtNetdev(n *device.Netdev) error {
+	side, err := j.side(j.home.Side)
+	if err != nil {
+		return err
+	}
+	if n.Up() {
+		if err := side.Addressing(n); err != nil {
+			return err
+		}
+	}
+	if err := side.Kept(n); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		j.miss(err)
+	}
+	return nil
+}
+
+// miss notes what can't be given back; a device is looked at several times.
+func (j *journey) miss(err error) {
+	for _, known := range j.missing {
+		if known.Error() == err.Error() {
+			return
+		}
+	}
+	j.missing = append(j.missing, err)
+}
+
 // lookIntoPod reads what has to be taken out of the pod before the device leaves. Rules are read before the netdevs
 // that they may belong to: another attachment's may be on its way in.
 func (j *journey) lookIntoPod(w *plan.Where) (err error) {
@@ -231,6 +256,7 @@ func (j *journey) lookIntoPod(w *plan.Where) (err error) {
 		if w.Netdev.Addrs, err = j.Pod.Link.Addrs(w.Netdev.Index); err != nil {
 			return err
 		}
+		_ = j.Pod.Programs(w.Netdev) // those that can't be read are looked for at home
 		all, err := j.Pod.Link.List("")
 		w.Uppers = inventory.On(all, w.Netdev)
 		return err
@@ -256,12 +282,7 @@ func (j *journey) lookAtVF(w *plan.Where) {
 	if err == nil || w.Lost && (!rebind || !j.Host.OnBus(plan.RebindVF(v.VF, v.HCA, j.home.Netdev).Device)) {
 		return // of a VF that has left the bus nothing is kept, and its PF may be gone, too
 	}
-	for _, known := range j.missing {
-		if known.Error() == err.Error() {
-			return
-		}
-	}
-	j.missing = append(j.missing, err)
+	j.miss(err)
 }
 
 // faces reads what the driver of a VF has made on the host.

@@ -168,6 +168,11 @@ var decisions = map[string]func(*Facts){
 			{Netdev: device.Netdev{Index: 11, Name: "bond0.7", Kind: "vlan"}, On: 9},
 		}
 	},
+	"device with programs of the host": func(f *Facts) {
+		f.Device.Netdev.Kept.Programs = []device.Program{
+			{Hook: device.XDPDriver, ID: 17}, {Hook: device.TCXIngress, ID: 19, Link: 4},
+		}
+	},
 	"device everything wrong": func(f *Facts) {
 		f.NameTaken, f.Owner, f.Siblings, f.Children = "net1", live(), []string{"ib1"}, []Child{{Netdev: "ib9"}}
 		f.Policy.Devices, f.Config.RDMA = []string{"ens*"}, netconf.RDMAShared

@@ -206,6 +206,7 @@ func (d *decider) device() {
 	}
 	d.childless()
 	d.bare()
+	d.programless()
 	if d.decision.MoveRDMA && len(d.Siblings) > 0 {
 		d.refuse(&Refusal{
 			Reason: InUse,

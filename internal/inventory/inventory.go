@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/fabric-cni/fabric-cni/internal/link"
+	"github.com/fabric-cni/fabric-cni/internal/netns"
 	"github.com/fabric-cni/fabric-cni/internal/rdma"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
@@ -19,6 +20,7 @@ type Reader struct {
 	Sys  fs.FS      // the host's /sys; nil in a pod, whose own is not mounted here
 	Link *link.Conn // in the namespace
 	RDMA *rdma.Conn // in the namespace; nil without RDMA
+	NS   *netns.NS  // the namespace, for what is read otherwise; nil: the one of the calling thread
 }
 
 // Device is one device with both its faces, as the host sees it.

@@ -136,8 +136,17 @@ func (r *Reader) Child(pkey device.PKey, group uint32, hwaddr string) (*device.N
 	return nil, fmt.Errorf("find IPoIB child with PKey %s: %w", pkey, fs.ErrNotExist)
 }
 
-// Snapshot adds addresses and routes to a netdev: with them it holds all that a move loses.
+// Snapshot adds to a netdev what is not among its own attributes: with it the netdev holds all that a move loses, and
+// all that a pod can leave on it.
 func (r *Reader) Snapshot(n *device.Netdev) error {
+	if err := r.Addressing(n); err != nil {
+		return err
+	}
+	return r.Kept(n)
+}
+
+// Addressing adds addresses and routes.
+func (r *Reader) Addressing(n *device.Netdev) error {
 	var err error
 	if n.Addrs, err = r.Link.Addrs(n.Index); err != nil {
 		return fmt.Errorf("snapshot %s: %w", n.Name, err)

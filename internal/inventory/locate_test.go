@@ -123,7 +123,7 @@ func TestSnapshot(t *testing.T) {
 	} {
 		n.IP(t, strings.Fields(c)...)
 	}
-	r := &Reader{Link: n.Link(t)}
+	r := &Reader{Link: n.Link(t), NS: n.Open(t)}
 	dev, err := r.Link.ByName("v0")
 	if err != nil {
 		t.Fatal(err)

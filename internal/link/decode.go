@@ -81,6 +81,8 @@ func decodeAttr(n *device.Netdev, a nlmsg.Attr) {
 		decodeInfo(n, a.Value)
 	case unix.IFLA_AF_SPEC:
 		decodeAF(n, a.Value)
+	default:
+		decodeKept(&n.Kept, a)
 	}
 }
 

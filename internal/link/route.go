@@ -127,6 +127,11 @@ func (c *Conn) DelRoute(index int, r device.Route) error {
 func (c *Conn) route(typ, flags uint16, verb string, index int, r device.Route) error {
 	body := encodeRoute(index, r)
 	if len(r.Raw) >= sizeofRtMsg {
+		if through, ok := replayNexthop(r.Raw); ok && typ == unix.RTM_NEWROUTE && r.Expires == 0 {
+			if _, err := c.nl.Do(typ, flags, through); err == nil {
+				return nil
+			}
+		}
 		body = replay(index, r.Raw, r.Expires)
 	}
 	if _, err := c.nl.Do(typ, flags, body); err != nil {
@@ -166,9 +171,28 @@ func encodeRoute(index int, r device.Route) []byte {
 	return m.Bytes()
 }
 
+// replayNexthop is replay for a route through a nexthop object that has been made again: it has its gateway and its
+// netdev from there, and the kernel takes no others beside it (net/ipv4/fib_semantics.c, net/ipv6/route.c).
+func replayNexthop(raw []byte) ([]byte, bool) {
+	object := false
+	m := nlmsg.Body(raw[:sizeofRtMsg])
+	binary.NativeEndian.PutUint32(m.Bytes()[8:], 0)
+	for a := range nlmsg.Attrs(raw[sizeofRtMsg:]) {
+		switch a.Type {
+		case unix.RTA_CACHEINFO, unix.RTA_OIF, unix.RTA_GATEWAY, unix.RTA_VIA, unix.RTA_MULTIPATH, unix.RTA_PREF:
+		case unix.RTA_METRICS:
+			m.Put(a.Type|unix.NLA_F_NESTED, a.Value)
+		default:
+			object = object || a.Type == rtaNexthop
+			m.Put(a.Type, a.Value)
+		}
+	}
+	return m.Bytes(), object
+}
+
 // replay turns a recorded RTM_NEWROUTE payload into a request for the netdev's index of today. What only the kernel may
-// say (cache information, flags such as LINKDOWN) is left out, and the nexthop object, which died when the netdev left:
-// the message has its gateway as well. seconds is how long the route has from now, 0 for ever.
+// say (cache information, flags such as LINKDOWN) is left out, and the nexthop object, which may have died when the
+// netdev left: the message has its gateway as well. seconds is how long the route has from now, 0 for ever.
 func replay(index int, raw []byte, seconds uint32) []byte {
 	h := append([]byte(nil), raw[:sizeofRtMsg]...)
 	binary.NativeEndian.PutUint32(h[8:], binary.NativeEndian.Uint32(h[8:])&unix.RTNH_F_ONLINK)

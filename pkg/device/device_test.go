@@ -1,9 +1,12 @@
 package device
 
 import (
+	"encoding/json"
 	"net"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestParseAddress(t *testing.T) {
@@ -129,6 +132,27 @@ func TestStateNames(t *testing.T) {
 	} {
 		if c.got != c.want {
 			t.Errorf("%q, want %q", c.got, c.want)
+		}
+	}
+}
+
+// The journal keeps what it means that nothing is set, apart from that nothing was read.
+func TestKeptInTheJournal(t *testing.T) {
+	for _, want := range []Kept{
+		{},
+		{Attrs: map[LinkAttr]uint32{}, Queues: map[string]string{}, Sysctls: map[string]string{}},
+		{Attrs: map[LinkAttr]uint32{LinkMode: 0}, Features: &Features{Can: []uint32{1}, Wanted: []uint32{0}}},
+	} {
+		b, err := json.Marshal(Netdev{Kept: want})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var n Netdev
+		if err := json.Unmarshal(b, &n); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, n.Kept); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
 		}
 	}
 }

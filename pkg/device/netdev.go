@@ -42,6 +42,7 @@ type Netdev struct {
 
 	Addrs  []Addr  `json:"addrs,omitempty"`
 	Routes []Route `json:"routes,omitempty"`
+	Kept   Kept    `json:"kept,omitzero"`
 }
 
 // IPoIB holds the settings that only an IPoIB netdev has.
@@ -59,11 +60,17 @@ const (
 
 // Flags of a netdev that a return restores (include/uapi/linux/if.h).
 const (
-	FlagUp       uint32 = 0x1
-	FlagLoopback uint32 = 0x8
-	FlagNoARP    uint32 = 0x80
-	FlagPromisc  uint32 = 0x100
-	FlagAllMulti uint32 = 0x200
+	FlagUp         uint32 = 0x1
+	FlagDebug      uint32 = 0x4
+	FlagLoopback   uint32 = 0x8
+	FlagNoTrailers uint32 = 0x20
+	FlagNoARP      uint32 = 0x80
+	FlagPromisc    uint32 = 0x100
+	FlagAllMulti   uint32 = 0x200
+	FlagMulticast  uint32 = 0x1000
+	FlagPortSel    uint32 = 0x2000
+	FlagAutoMedia  uint32 = 0x4000
+	FlagDynamic    uint32 = 0x8000
 )
 
 // Up says whether the administrator has it up.

@@ -121,7 +121,7 @@ func recreatedNetdev(n *device.Netdev) *device.Netdev {
 // lowered is a netdev that was taken down.
 func lowered(n *device.Netdev) *device.Netdev {
 	out := *n
-	out.Addrs, out.Routes, out.Flags = nil, nil, n.Flags&^device.FlagUp
+	out.Addrs, out.Routes, out.Flags, out.Kept = nil, nil, n.Flags&^device.FlagUp, lostKept(n.Kept)
 	return &out
 }
 
@@ -141,6 +141,9 @@ func afterStep(n *device.Netdev, s Step) {
 		n.Addrs = without(n, func(a device.Addr) bool { return a.Prefix == s.Addr.Prefix }).Addrs
 	case AddRoute:
 		n.Routes = append(slices.Clone(n.Routes), s.Route)
+	case DropProgram:
+		gone := func(p device.Program) bool { return p == s.Program }
+		n.Kept.Programs = slices.DeleteFunc(slices.Clone(n.Kept.Programs), gone)
 	}
 }
 

@@ -112,6 +112,9 @@ func (s SetLink) String() string {
 	}{
 		{device.FlagUp, "up", "down"}, {device.FlagPromisc, "promisc on", "promisc off"},
 		{device.FlagAllMulti, "allmulticast on", "allmulticast off"}, {device.FlagNoARP, "arp off", "arp on"},
+		{device.FlagMulticast, "multicast on", "multicast off"}, {device.FlagDynamic, "dynamic on", "dynamic off"},
+		{device.FlagNoTrailers, "trailers off", "trailers on"}, {device.FlagDebug, "debug on", "debug off"},
+		{device.FlagPortSel, "portsel on", "portsel off"}, {device.FlagAutoMedia, "automedia on", "automedia off"},
 	} {
 		switch {
 		case s.Mask&f.bit == 0:

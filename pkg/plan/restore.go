@@ -24,7 +24,7 @@ func RestoreMinMTU(side Side, was, have *device.Netdev) []Step {
 // long ago the snapshot was taken, in seconds: addresses with a lifetime have aged. Addresses and routes that have come
 // since are left alone: they are somebody else's.
 func Restore(side Side, was, have *device.Netdev, elapsed uint32) []Step {
-	var steps []Step
+	steps := dropPrograms(side, was, have) // before it can come up
 	up := have.Up()
 	if extra := extraNames(was, have); len(extra) > 0 {
 		steps = append(steps, AltNames{In: side, Del: extra})
@@ -51,6 +51,7 @@ func Restore(side Side, was, have *device.Netdev, elapsed uint32) []Step {
 	if !a.isZero() {
 		steps = append(steps, SetLink{In: side, Attrs: a})
 	}
+	steps = append(steps, keptDown(side, was, have)...)
 	if up != was.Up() { // last: with the settings it comes up with, IPv6 makes its link-local address
 		steps = append(steps, SetLink{In: side, Attrs: Attrs{Flags: was.Flags & device.FlagUp, Mask: device.FlagUp}})
 		if up {
@@ -66,7 +67,9 @@ func Restore(side Side, was, have *device.Netdev, elapsed uint32) []Step {
 	}
 	steps = append(steps, restoredAddrs(side, was, have, elapsed)...)
 	steps = append(steps, extraRoutes(side, was, have)...)
-	return append(steps, restoredRoutes(side, was, have, elapsed)...)
+	steps = append(steps, restoredNexthops(side, was, have)...)
+	steps = append(steps, restoredRoutes(side, was, have, elapsed)...)
+	return append(steps, keptUp(side, was, have)...)
 }
 
 func extraNames(was, have *device.Netdev) []string {
@@ -85,9 +88,6 @@ func restoredAttrs(was, have *device.Netdev) Attrs {
 		TxQueue: differs(was.TxQueue, have.TxQueue),
 		Group:   differs(was.Group, have.Group),
 	}
-	if len(was.IPv6Conf) > 0 { // else it had no IPv6
-		a.AddrGen = differs(was.AddrGenMode, have.AddrGenMode)
-	}
 	if was.MTU != have.MTU {
 		a.MTU = was.MTU
 	}
@@ -98,7 +98,9 @@ func restoredAttrs(was, have *device.Netdev) Attrs {
 			a.MTU = was.MTU // a new mode brings its own
 		}
 	}
-	const kept = device.FlagPromisc | device.FlagAllMulti | device.FlagNoARP
+	// All that can be set but up (net/core/dev.c, __dev_change_flags); a move keeps them.
+	const kept = device.FlagPromisc | device.FlagAllMulti | device.FlagNoARP | device.FlagMulticast |
+		device.FlagDynamic | device.FlagDebug | device.FlagNoTrailers | device.FlagPortSel | device.FlagAutoMedia
 	if a.Mask = (was.Flags ^ have.Flags) & kept; a.Mask != 0 {
 		a.Flags = was.Flags & a.Mask
 	}
@@ -161,7 +163,7 @@ func restoredAddrs(side Side, was, have *device.Netdev, elapsed uint32) []Step {
 	v6 := slices.DeleteFunc(slices.Clone(was.Addrs), func(a device.Addr) bool { return !isAddr6(a) })
 	slices.Reverse(v6)
 	for _, a := range append(v4, v6...) {
-		if hasAddr(have.Addrs, a) {
+		if hasAddr(have.Addrs, a) || ofSecret(was, a) {
 			continue
 		}
 		if a.Valid != forever {
@@ -176,6 +178,13 @@ func restoredAddrs(side Side, was, have *device.Netdev, elapsed uint32) []Step {
 		steps = append(steps, AddAddr{In: side, Addr: a})
 	}
 	return steps
+}
+
+// ofSecret says whether IPv6 makes the address by itself as the netdev comes up, out of the secret that is back by
+// then: nobody else can mark it as such.
+func ofSecret(was *device.Netdev, a device.Addr) bool {
+	const stablePrivacy = 0x800 // IFA_F_STABLE_PRIVACY
+	return was.Up() && a.Scope == scopeLink && a.Flags&stablePrivacy != 0 && was.Kept.Sysctls[device.StableSecret] != ""
 }
 
 // extraRoutes removes the routes that the kernel makes with addresses which had none on the host. A route that another

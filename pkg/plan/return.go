@@ -207,7 +207,11 @@ func release(w Where, h Home) ([]Step, bool) {
 	case w.Netdev == nil || w.NetdevSide != Pod: // an earlier call has brought it home, and failed half-way
 		return ReleaseOrphans(w.Others, w.Rules), false
 	}
-	return append(deleteUppers(Pod, w.Uppers, h.Keep), ReleaseNetdev(w.Netdev, w.Rules)...), false
+	steps := append(deleteUppers(Pod, w.Uppers, h.Keep), ReleaseNetdev(w.Netdev, w.Rules)...)
+	if h.Netdev != nil && !h.Child { // once more at home: until it has left, the pod can put another one on it
+		steps = append(steps, dropPrograms(Pod, h.Netdev, w.Netdev)...)
+	}
+	return steps, false
 }
 
 // rebind needs no device in its place: binding the driver makes new faces on the host.

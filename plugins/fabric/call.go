@@ -105,7 +105,7 @@ func (c *call) openSide(path string) (*apply.Side, error) {
 }
 
 func (c *call) enter(ns *netns.NS) (*apply.Side, error) {
-	side := &apply.Side{NS: ns}
+	side := &apply.Side{NS: ns, Reader: inventory.Reader{NS: ns}}
 	return side, ns.Do(func() error { return c.dial(side) })
 }
 

@@ -224,7 +224,8 @@ func (u *unjournaled) isChild(n *device.Netdev) bool {
 // plan.Configure has put it there.
 func likelySnapshot(n *device.Netdev) *device.Netdev {
 	was := *n
-	was.Alias, was.AltNames, was.Flags = "", nil, 0
+	was.Alias, was.AltNames, was.Flags = "", nil, device.FlagMulticast
+	was.Kept = device.Kept{Attrs: map[device.LinkAttr]uint32{device.LinkMode: 0}} // and no programs
 	if last := len(n.AltNames) - 1; last >= 0 {
 		was.Name, was.AltNames = n.AltNames[last], n.AltNames[:last]
 	}

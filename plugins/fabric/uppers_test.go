@@ -34,9 +34,7 @@ func TestAddUppersOfTheHost(t *testing.T) {
 			n.before = n.host.State(t)
 			n.must(t, n.call("ADD", conf()))
 			n.must(t, n.call("DEL", conf()))
-			if diff := cmp.Diff(n.before, n.host.State(t)); diff != "" {
-				t.Errorf("after DEL: -before +after:\n%s", diff)
-			}
+			n.same(t, "after DEL") // the carrier is there a second later where the peer has the same ifindex
 		})
 	}
 }

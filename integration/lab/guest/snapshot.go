@@ -17,6 +17,7 @@ type State struct {
 	Addrs  map[string][]string // by link name
 	Routes []string            // of all tables, IPv4 and IPv6
 	Rules  []string
+	Tables []string // neighbours, nexthop objects and qdiscs that somebody has made
 	RDMA   map[string]RDMADevice
 	VFs    map[string][]string // by PF: its virtual functions, as ip shows them
 	Nodes  []string            // under /dev/infiniband
@@ -30,6 +31,12 @@ func Take() (State, error) {
 	names := make(map[int]string)
 	if s.Links, err = takeLinks(names); err != nil {
 		return State{}, fmt.Errorf("take links: %w", err)
+	}
+	if err = takeKept(s.Links, names); err != nil {
+		return State{}, fmt.Errorf("take what stays on links: %w", err)
+	}
+	if s.Tables, err = takeTables(names); err != nil {
+		return State{}, fmt.Errorf("take tables: %w", err)
 	}
 	if s.Addrs, err = takeAddrs(names); err != nil {
 		return State{}, fmt.Errorf("take addresses: %w", err)

@@ -29,6 +29,7 @@ type Link struct {
 	IPv6      map[string]uint32
 	GenMode   uint8 // of IPv6 addresses
 	ProtoDown bool
+	Kept      map[string]string // what else a pod can leave there
 }
 
 // flags that mean configuration; the others follow the carrier or the type of the device.
@@ -38,7 +39,7 @@ var linkFlags = []struct {
 }{
 	{unix.IFF_UP, "up"}, {unix.IFF_PROMISC, "promisc"}, {unix.IFF_ALLMULTI, "allmulti"}, {unix.IFF_NOARP, "noarp"},
 	{unix.IFF_MULTICAST, "multicast"}, {unix.IFF_DEBUG, "debug"}, {unix.IFF_NOTRAILERS, "notrailers"},
-	{unix.IFF_DYNAMIC, "dynamic"},
+	{unix.IFF_DYNAMIC, "dynamic"}, {unix.IFF_PORTSEL, "portsel"}, {unix.IFF_AUTOMEDIA, "automedia"},
 }
 
 type rawLink struct {
@@ -112,6 +113,9 @@ func parseLink(info *nl.IfInfomsg, a attrMap) (rawLink, error) {
 	}
 	slices.Sort(l.AltNames)
 	if err := parseKind(l, a[unix.IFLA_LINKINFO]); err != nil {
+		return raw, err
+	}
+	if err := parseKept(l, a); err != nil {
 		return raw, err
 	}
 	return raw, parseFamilies(l, a[unix.IFLA_AF_SPEC])

@@ -120,6 +120,9 @@ var index = regexp.MustCompile(`(?m)^\d+: `)
 // timers are those of a bridge, which run.
 var timers = regexp.MustCompile(`_timer +[0-9.]+`)
 
+// ownQdisc is a qdisc that the kernel has chosen by itself, when the netdev came up for the first time.
+var ownQdisc = regexp.MustCompile(`(?m)^qdisc \S+ 0: .*\n`)
+
 // State is everything of the namespace that a plugin may change, as ip shows it.
 func (n Netns) State(t testing.TB) string {
 	t.Helper()
@@ -127,6 +130,7 @@ func (n Netns) State(t testing.TB) string {
 	for _, args := range [][]string{
 		{"-d", "link", "show"}, {"-d", "addr", "show"}, {"-4", "-d", "route", "show", "table", "all"},
 		{"-6", "-d", "route", "show", "table", "all"}, {"-4", "rule"}, {"-6", "rule"},
+		{"neigh", "show", "nud", "permanent"}, {"neigh", "show", "proxy"}, {"nexthop", "show"},
 	} {
 		text := timers.ReplaceAllString(index.ReplaceAllString(n.IP(t, args...), ""), "_timer")
 		out := slices.Collect(strings.Lines(text))
@@ -134,6 +138,9 @@ func (n Netns) State(t testing.TB) string {
 			slices.Sort(out) // the kernel lists equal ones in the order of their making
 		}
 		fmt.Fprintf(&b, "# ip %s\n%s", strings.Join(args, " "), strings.Join(out, ""))
+	}
+	for _, what := range []string{"qdisc", "class"} {
+		fmt.Fprintf(&b, "# tc %s\n%s", what, ownQdisc.ReplaceAllString(Run(t, "tc", "-n", n.Name, what, "show"), ""))
 	}
 	return b.String()
 }
