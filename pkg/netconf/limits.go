@@ -50,6 +50,15 @@ func TooLong(list string, n int) *Error {
 	}
 }
 
+// lists refuses lists that no other step has read and counted, such as those in the section of the IPAM plugin.
+func (p *parser) lists() {
+	for _, m := range p.top.members {
+		if p.err == nil && !p.lenient {
+			p.short(p.top.at(m).path, longest(m.raw))
+		}
+	}
+}
+
 // longest counts the entries of the longest list or object in a valid JSON text.
 func longest(text []byte) int {
 	most := 0

@@ -36,6 +36,9 @@ func TestLimits(t *testing.T) {
 		more := conf(`"device":"d",` + tt.conf(tt.most+1))
 		wantError(t, more, envADD, CodeConfig, fmt.Sprintf("field %q: has %d entries: want at most %d",
 			tt.field, tt.most+1, tt.most))
+		many := conf(`"device":"d",` + tt.conf(5000)) // it is the same field that is named
+		wantError(t, many, envADD, CodeConfig, fmt.Sprintf("field %q: has 5000 entries: want at most %d",
+			tt.field, tt.most))
 		del := envADD
 		del.Command = "DEL"
 		if _, err := Parse([]byte(more), del); err != nil {

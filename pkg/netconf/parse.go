@@ -41,6 +41,7 @@ func Parse(stdin []byte, env Env) (*Config, error) {
 	p.top.members = split(stdin[skipSpace(stdin, 0):])
 	for _, step := range []func(){
 		p.keys, p.names, p.plainFields, p.attachments, p.runtimeFields, p.attributes, p.device, p.rdma,
+		p.lists,
 	} {
 		if step(); p.err != nil {
 			return nil, p.err
@@ -84,7 +85,7 @@ func (p *parser) ignore(vs ...value) {
 	}
 }
 
-// keys brings the top-level fields to our spelling and refuses those that nobody knows, and lists that are too long.
+// keys brings the top-level fields to our spelling and refuses those that nobody knows.
 func (p *parser) keys() {
 	p.short("", len(p.top.members))
 	for i := range p.top.members {
@@ -95,9 +96,6 @@ func (p *parser) keys() {
 		}
 		if m.key = key; kind == ignored && !isNull(m.raw) {
 			p.ignore(p.top.at(*m))
-		}
-		if p.err == nil && !p.lenient {
-			p.short(p.top.at(*m).path, longest(m.raw))
 		}
 	}
 }
