@@ -85,11 +85,17 @@ func (s Store) Remove(k Key) error {
 	if err := failpoint.Hit("journal/remove"); err != nil {
 		return err
 	}
-	path := s.entryPath(k)
-	for _, f := range []string{filepath.Join(filepath.Dir(path), "."+filepath.Base(path)), path} {
-		if err := os.Remove(f); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("remove journal entry: %w", err)
-		}
+	if err := os.Remove(s.entryPath(k)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove journal entry: %w", err)
+	}
+	return s.Sweep(k)
+}
+
+// Sweep removes what a killed Save has left of an entry: its temporary file. The caller holds the attachment's lock.
+func (s Store) Sweep(k Key) error {
+	dir, base := filepath.Split(s.entryPath(k))
+	if err := os.Remove(dir + "." + base); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove temporary file of a journal entry: %w", err)
 	}
 	return nil
 }

@@ -69,8 +69,8 @@ func (u *unjournaled) run() error {
 		}
 	}
 	u.undescribe(&journal.Entry{Key: u.key})
-	if !u.damaged { // nothing is removed that was not seen
-		return nil
+	if !u.damaged { // no entry is removed that was not seen
+		return u.store.Sweep(u.key)
 	}
 	return u.store.Remove(u.key)
 }
