@@ -57,19 +57,22 @@ func (f SRIOVFunction) belongs(t testing.TB, files []string) {
 	}
 }
 
+// numberless is the host without the numbers of character devices.
+func numberless(t testing.TB) State {
+	t.Helper()
+	s := Snapshot(t)
+	for name, d := range s.RDMA {
+		d.Chars = nil
+		s.RDMA[name] = d
+	}
+	return s
+}
+
 // Eight pods die at once, and the kernel brings their VFs home in any order: the numbers of their character devices are
 // others then. What Allocate hands out belongs to the device all the same, and the next ADD keeps it.
 func TestVFNumbersAfterDeaths(t *testing.T) {
 	vfs := VFHost(t, 8, Fabric{})
-	numberless := func() State {
-		s := Snapshot(t)
-		for name, d := range s.RDMA {
-			d.Chars = nil
-			s.RDMA[name] = d
-		}
-		return s
-	}
-	before := numberless()
+	before := numberless(t)
 	swapped := 0
 	for round := range 4 {
 		var list []*attachment
@@ -115,7 +118,7 @@ func TestVFNumbersAfterDeaths(t *testing.T) {
 				swapped++
 			}
 		}
-		if diff := Diff(before, numberless()); diff != "" {
+		if diff := Diff(before, numberless(t)); diff != "" {
 			t.Errorf("the host is not what it was (-before +after):\n%s", diff)
 		}
 	}
@@ -134,4 +137,37 @@ func TestVFNumbersOfAPod(t *testing.T) {
 	vfs[1].belongs(t, allocate(t, vfs[1]))
 	a.del(t)
 	vfs[0].belongs(t, allocate(t, vfs[0]))
+}
+
+// Two VFs whose drivers are bound again on both ways, in a pod that swaps their RDMA names.
+func TestVFNamesSwapped(t *testing.T) {
+	for _, dead := range []bool{false, true} {
+		t.Run(fmt.Sprint(dead), func(t *testing.T) {
+			vfs := VFHost(t, 3, Fabric{})
+			before := numberless(t) // the kernel may swap those
+			pod := NewPod(t, "pod")
+			var list []*attachment
+			for i, guid := range []string{guidA, guidB} {
+				a := interfaceOf(pod, fmt.Sprintf("net%d", i), vfConf(vfs[i], guid, nil))
+				a.add(t)
+				list = append(list, a)
+			}
+			index := map[string]uint32{}
+			for i, name := range RDMANames(t, pod.Handle(t)) {
+				index[name] = i
+			}
+			pod.rename(t, index["mlx5_1"], "away")
+			pod.rename(t, index["mlx5_2"], "mlx5_1")
+			pod.rename(t, index["mlx5_1"], "mlx5_2")
+			if namesPerNetns(t) { // the name of a VF that is on the host
+				pod.rename(t, index["mlx5_1"], "mlx5_3")
+			}
+			if failed := end(t, list, [2]int{0, 1}, dead); failed > 0 {
+				t.Errorf("%d DELs failed", failed)
+			}
+			if diff := Diff(before, numberless(t)); diff != "" {
+				t.Errorf("the host is not what it was (-before +after):\n%s", diff)
+			}
+		})
+	}
 }
