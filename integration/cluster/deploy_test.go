@@ -147,6 +147,16 @@ func testPublish(t *testing.T) {
 	}
 }
 
+// ifindex is what the plugin knows a veth by, whatever its name: its own, which a move keeps, and its peer's.
+func ifindex(t *testing.T, name string) string {
+	t.Helper()
+	b, err := os.ReadFile("/sys/class/net/" + name + "/ifindex")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(b))
+}
+
 // Multus is absent while a pod is deleted: nobody calls the plugin. The device comes back from the dead namespace under
 // a name that is not its own, and the agent does what is left. (A veth dies with its namespace, so the test makes one
 // that looks like it; hardware would be put there by the kernel.)
@@ -158,6 +168,7 @@ func testRepair(t *testing.T) {
 	ip(t, "link", "set", "rail7p", "up")
 	ip(t, "addr", "add", "192.0.2.1/24", "dev", "rail7")
 	ip(t, "link", "set", "rail7", "up")
+	own, peer := ifindex(t, "rail7"), ifindex(t, "rail7p")
 	network(t, "ib7", fabricOn("rail7", "ib7"))
 	pod(t, "lost", "ib7")
 	ready(t, "lost")
@@ -190,7 +201,7 @@ func testRepair(t *testing.T) {
 		}
 		return nil
 	})
-	ip(t, "link", "add", "dev99", "address", mac, "type", "veth", "peer", "name", "rail7p")
+	ip(t, "link", "add", "dev99", "index", own, "address", mac, "type", "veth", "peer", "name", "rail7p", "index", peer)
 	began := time.Now()
 	home(t, "rail7")
 	nothingLeft(t)

@@ -49,6 +49,10 @@ var uplinks = map[string]struct {
 		host:   append([]string{"nexthop add id 8 via 10.2.0.9 dev w0", "route add default nhid 8"}, elsewhere...),
 		compat: true,
 	},
+	"another's IPv6 nexthop object": {
+		host:   append([]string{"-6 nexthop add id 8 via fe80::9 dev w0", "-6 route add default nhid 8"}, elsewhere...),
+		compat: true,
+	},
 	"IPv6 multipath": {
 		host: append([]string{"-6 route add default nexthop via fe80::9 dev w0 nexthop via fe80::9 dev v0"},
 			elsewhere...),

@@ -123,6 +123,14 @@ const mac = "02:00:5e:00:53:01"
 func (n *node) pod(id string) (kill func()) {
 	n.t.Helper()
 	ns := "/run/netns/" + id
+	index := func(name string) string { // the plugin knows the veth by its own, which a move keeps, and by its peer's
+		b, err := os.ReadFile("/sys/class/net/" + name + "/ifindex")
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		return strings.TrimSpace(string(b))
+	}
+	own, peer := index("rail0"), index("rail0peer")
 	sandbox.Run(n.t, "ip", "netns", "add", id)
 	n.t.Cleanup(func() { _ = exec.Command("ip", "netns", "delete", id).Run() })
 	if err := n.add(id, ns); err != nil {
@@ -136,7 +144,8 @@ func (n *node) pod(id string) (kill func()) {
 			"the veth is gone",
 			func() bool { return exec.Command("ip", "link", "show", "rail0peer").Run() != nil },
 		)
-		sandbox.Run(n.t, "ip", "link", "add", "dev7", "address", mac, "type", "veth", "peer", "name", "rail0peer")
+		sandbox.Run(n.t, "ip", "link", "add", "dev7", "index", own, "address", mac, "type", "veth",
+			"peer", "name", "rail0peer", "index", peer)
 	}
 }
 
