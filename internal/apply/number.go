@@ -15,7 +15,8 @@ import (
 // registered at once each can get the other's. So that happens one at a time on the whole node.
 //
 // A device plugin has given the pod /dev/infiniband/uverbsN before ADD. forPod wants the same numbers as before.
-// See kernel fact 11 in docs/kernel.md.
+// An idle device keeps its numbers whatever others do, so that those which the device plugin has read of a device that
+// was home are those of now. See kernel facts 11 and 29 in docs/kernel.md.
 func (r *Runner) renumber(ctx context.Context, at device.Address, forPod bool, f func() error) error {
 	if r.Renumbering != nil {
 		done, err := r.Renumbering(ctx)
