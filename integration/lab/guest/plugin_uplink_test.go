@@ -35,7 +35,8 @@ func TestEtherPluginUplink(t *testing.T) {
 		shell(t, route+"; ip rule add pref 90 lookup 300")
 		refused(route, 104, name, "default route", "up.100")
 		shell(t, "ip route del default table 300 2>/dev/null; ip rule del pref 90; "+
-			"ip route del 128.0.0.0/1 2>/dev/null; ip route del default dev up.100 2>/dev/null; ip -6 route del default dev up.100 2>/dev/null; true")
+			"ip route del 128.0.0.0/1 2>/dev/null; ip route del default dev up.100 2>/dev/null; "+
+			"ip -6 route del default dev up.100 2>/dev/null; true")
 	}
 	for _, address := range []string{"10.60.0.1", "fd60::1"} {
 		if err := os.MkdirAll("/run/fabric-cni", 0o700); err != nil {
