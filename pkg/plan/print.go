@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fabric-cni/fabric-cni/internal/quote"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
@@ -18,25 +19,38 @@ func in(s Side, cmd string) string {
 	return cmd
 }
 
+// words quotes each word of a text for a shell: the zone of an address may be any text.
+func words(s string) string {
+	list := strings.Fields(s)
+	for i := range list {
+		list[i] = quote.Shell(list[i])
+	}
+	return strings.Join(list, " ")
+}
+
 func (s MoveRDMA) String() string {
-	target, name, first := "$POD", s.HCA.Name, ""
+	target, name, first := "$POD", quote.Shell(s.HCA.Name), ""
 	if s.To == Host {
 		target = "1"
 	}
 	if s.Name != "" { // one message since 7.3, for which the rdma command has no spelling
-		name, first = s.Name, in(s.To.Other(), "rdma dev set "+s.HCA.Name+" name "+s.Name)+"; "
+		was := name
+		name = quote.Shell(s.Name)
+		first = in(s.To.Other(), "rdma dev set "+was+" name "+name) + "; "
 	}
 	return first + in(s.To.Other(), "rdma dev set "+name+" netns "+target)
 }
 
-func (s RenameRDMA) String() string { return in(s.In, "rdma dev set "+s.From+" name "+s.To) }
+func (s RenameRDMA) String() string {
+	return in(s.In, "rdma dev set "+quote.Shell(s.From)+" name "+quote.Shell(s.To))
+}
 
 func (s AwaitNetdev) String() string {
-	return "# wait for the netdev of " + s.Netdev.Address.String() + " to be recreated, here or in $POD"
+	return "# wait for the netdev of " + quote.Comment(s.Netdev.Address.String()) + " to be recreated, here or in $POD"
 }
 
 func (s Revive) String() string {
-	return "ip netns add $TMP; rdma dev set " + s.HCA.Name + " netns $TMP; ip netns del $TMP"
+	return "ip netns add $TMP; rdma dev set " + quote.Shell(s.HCA.Name) + " netns $TMP; ip netns del $TMP"
 }
 
 func (s MoveNetdev) String() string {
@@ -44,7 +58,7 @@ func (s MoveNetdev) String() string {
 	if s.To == Host {
 		target = "1"
 	}
-	cmd := fmt.Sprintf("ip link set %s netns %s name %s", "$DEV", target, s.Name)
+	cmd := fmt.Sprintf("ip link set %s netns %s name %s", "$DEV", target, quote.Shell(s.Name))
 	if s.Up {
 		cmd += " up"
 	}
@@ -54,8 +68,8 @@ func (s MoveNetdev) String() string {
 func (s CreateChild) String() string {
 	cmd := fmt.Sprintf(
 		"ip link add link %s name %s netns $POD group %d up type ipoib pkey %s",
-		s.Master.Name,
-		s.Name,
+		quote.Shell(s.Master.Name),
+		quote.Shell(s.Name),
 		s.Group,
 		s.PKey,
 	)
@@ -68,7 +82,7 @@ func (s CreateChild) String() string {
 	return cmd
 }
 
-func (s DeleteChild) String() string { return in(s.In, "ip link delete "+s.Netdev.Name) }
+func (s DeleteChild) String() string { return in(s.In, "ip link delete "+quote.Shell(s.Netdev.Name)) }
 
 // The pod has chosen the name. One that a shell might take for more than a word is not printed.
 func (s DeleteUpper) String() string {
@@ -89,10 +103,10 @@ func (s SetLink) String() string {
 	var w []string
 	add := func(format string, a ...any) { w = append(w, fmt.Sprintf(format, a...)) }
 	if s.Name != "" {
-		add("name %s", s.Name)
+		add("name %s", quote.Shell(s.Name))
 	}
 	if s.Alias != nil {
-		add("alias %q", *s.Alias)
+		add("alias %s", quote.Shell(*s.Alias))
 	}
 	if s.HWAddr != nil {
 		add("address %s", s.HWAddr)
@@ -147,7 +161,8 @@ func (s SetLink) String() string {
 		)
 	}
 	for _, k := range slices.Sorted(maps.Keys(s.IPv6Conf)) {
-		lines = append(lines, in(s.In, fmt.Sprintf("sysctl -w net.ipv6.conf.$DEV.%s=%d", k, s.IPv6Conf[k])))
+		set := fmt.Sprintf("sysctl -w net.ipv6.conf.$DEV.%s=%d", quote.Shell(k), s.IPv6Conf[k])
+		lines = append(lines, in(s.In, set))
 	}
 	return strings.Join(lines, "\n")
 }
@@ -155,10 +170,10 @@ func (s SetLink) String() string {
 func (s AltNames) String() string {
 	var lines []string
 	for _, n := range s.Del {
-		lines = append(lines, in(s.In, "ip link property del dev $DEV altname "+n))
+		lines = append(lines, in(s.In, "ip link property del dev $DEV altname "+quote.Shell(n)))
 	}
 	for _, n := range s.Add {
-		lines = append(lines, in(s.In, "ip link property add dev $DEV altname "+n))
+		lines = append(lines, in(s.In, "ip link property add dev $DEV altname "+quote.Shell(n)))
 	}
 	return strings.Join(lines, "\n")
 }
@@ -167,20 +182,24 @@ func (s Probe) String() string {
 	var lines []string
 	for _, a := range s.Addrs {
 		if a.Is4() {
-			lines = append(lines, in(Pod, "arping -D -c 3 -I $DEV "+a.String()))
+			lines = append(lines, in(Pod, "arping -D -c 3 -I $DEV "+quote.Shell(a.String())))
 		} else {
-			lines = append(lines, in(Pod, "ndisc6 -r 3 "+a.String()+" $DEV"))
+			lines = append(lines, in(Pod, "ndisc6 -r 3 "+quote.Shell(a.String())+" $DEV"))
 		}
 	}
 	return strings.Join(lines, "\n")
 }
 
-func (s AddAddr) String() string  { return in(s.In, "ip addr add "+s.Addr.Prefix.String()+" dev $DEV") }
-func (s DelAddr) String() string  { return in(s.In, "ip addr del "+s.Addr.Prefix.String()+" dev $DEV") }
-func (s AddRoute) String() string { return in(s.In, "ip route add "+s.Route.String()+" dev $DEV") }
-func (s DelRoute) String() string { return in(s.In, "ip route del "+s.Route.String()+" dev $DEV") }
-func (s AddRule) String() string  { return in(Pod, "ip rule add "+s.Rule.String()) }
-func (s DelRule) String() string  { return in(Pod, "ip rule del "+s.Rule.String()) }
+func (s AddAddr) String() string { return in(s.In, "ip addr add "+s.Addr.Prefix.String()+" dev $DEV") }
+func (s DelAddr) String() string { return in(s.In, "ip addr del "+s.Addr.Prefix.String()+" dev $DEV") }
+func (s AddRoute) String() string {
+	return in(s.In, "ip route add "+words(s.Route.String())+" dev $DEV")
+}
+func (s DelRoute) String() string {
+	return in(s.In, "ip route del "+words(s.Route.String())+" dev $DEV")
+}
+func (s AddRule) String() string { return in(Pod, "ip rule add "+s.Rule.String()) }
+func (s DelRule) String() string { return in(Pod, "ip rule del "+s.Rule.String()) }
 
 func (s Announce) String() string {
 	var lines []string
@@ -202,14 +221,15 @@ func modeName(m uint16) string {
 }
 
 func (s SetVF) String() string {
-	pf := s.VF.PFName
-	if pf == "" {
+	pf := quote.Shell(s.VF.PFName)
+	if s.VF.PFName == "" {
 		pf = "$PF"
 	}
 	return fmt.Sprintf("ip link set %s vf %d %s", pf, s.VF.Index, s.To.Text(s.Attr))
 }
 
 func (s Rebind) String() string {
-	dir := "/sys/bus/" + s.Device.Bus + "/drivers/" + s.Driver
-	return fmt.Sprintf("echo %s > %s/unbind; echo %s > %s/bind", s.Device.Name, dir, s.Device.Name, dir)
+	dir, name := "/sys/bus/"+s.Device.Bus+"/drivers/"+s.Driver, quote.Shell(s.Device.Name)
+	return fmt.Sprintf("echo %s > %s; echo %s > %s",
+		name, quote.Shell(dir+"/unbind"), name, quote.Shell(dir+"/bind"))
 }

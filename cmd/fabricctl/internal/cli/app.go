@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/internal/quote"
 )
 
 // app is one run of the program, with all that it takes from its surroundings.
@@ -28,7 +29,7 @@ type app struct {
 // Main runs fabricctl and returns its exit status.
 func Main(ctx context.Context, args []string, version string) int {
 	a := &app{
-		console: console{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr},
+		console: console{stdin: os.Stdin, stdout: quote.Printer{W: os.Stdout}, stderr: quote.Printer{W: os.Stderr}},
 		getenv:  os.Getenv, version: version,
 	}
 	if st, err := os.Stdout.Stat(); err == nil && st.Mode()&os.ModeCharDevice != 0 {
@@ -44,7 +45,7 @@ func (a *app) run(ctx context.Context, args []string) (status int) {
 	}
 	defer func() {
 		if r := recover(); r != nil {
-			fmt.Fprintf(a.stderr, "%s: internal error: %v; please report it, with the command and its --root "+
+			a.stderr.Printf("%s: internal error: %v; please report it, with the command and its --root "+
 				"recording\n", name, r)
 			status = exitFailed
 		}
@@ -53,8 +54,8 @@ func (a *app) run(ctx context.Context, args []string) (status int) {
 	cmd.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: name}
 	cmd.SetArgs(args[1:])
 	cmd.SetIn(a.stdin)
-	cmd.SetOut(a.stdout)
-	cmd.SetErr(a.stderr)
+	cmd.SetOut(a.stdout.W) // cobra prints help, which is the program's own text
+	cmd.SetErr(a.stderr.W)
 	err := cmd.ExecuteContext(ctx)
 	switch {
 	case err == nil:
@@ -63,14 +64,14 @@ func (a *app) run(ctx context.Context, args []string) (status int) {
 		return exitFinding
 	case isUsage(err):
 		text := strings.TrimPrefix(strings.ReplaceAll(err.Error(), "\n", " "), "usage: ")
-		fmt.Fprintf(a.stderr, "%s: %s; see %s --help\n", name, text, name)
+		a.stderr.Printf("%s: %s; see %s --help\n", name, text, name)
 		return exitUsage
 	}
 	text := strings.ReplaceAll(err.Error(), "\n", "; ")
 	if errors.Is(err, fs.ErrPermission) && !strings.Contains(text, "run as root") {
 		text += "; run as root"
 	}
-	fmt.Fprintf(a.stderr, "%s: %s\n", name, text)
+	a.stderr.Printf("%s: %s\n", name, text)
 	return exitFailed
 }
 

@@ -1,19 +1,20 @@
 package cli
 
 import (
-	"encoding/json"
+	"bytes"
 	"fmt"
 	"io"
 	"os"
 
-	"sigs.k8s.io/yaml"
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/encode"
+	"github.com/fabric-cni/fabric-cni/internal/quote"
 )
 
 // console is where a command reads and writes.
 type console struct {
 	stdin    io.Reader
-	stdout   io.Writer
-	stderr   io.Writer
+	stdout   quote.Printer
+	stderr   quote.Printer
 	terminal bool // stdout is a terminal, and colours are wanted
 }
 
@@ -26,11 +27,22 @@ const (
 	plain = "\x1b[0m"
 )
 
-func (c *console) coloured(colour, s string) string {
-	if !c.terminal {
-		return s
+// coloured is a text that is quoted for a terminal, in a colour if those are wanted.
+func (c *console) coloured(colour, s string) quote.Raw {
+	s = quote.Terminal(s)
+	if !c.terminal || colour == "" {
+		return quote.Raw(s)
 	}
-	return colour + s + plain
+	return quote.Raw(colour + s + plain)
+}
+
+// document prints what draws a whole text.
+func (c *console) document(draw func(io.Writer) error) error {
+	var b bytes.Buffer
+	if err := draw(&b); err != nil {
+		return err
+	}
+	return c.stdout.Document(b.Bytes())
 }
 
 // read reads a file, or standard input for "-".
@@ -44,7 +56,7 @@ func (c *console) read(name string) ([]byte, error) {
 // write writes a file, or to standard output for "-".
 func (c *console) write(name string, content []byte) error {
 	if name == "-" {
-		_, err := c.stdout.Write(content)
+		_, err := c.stdout.W.Write(content)
 		return err
 	}
 	if err := os.WriteFile(name, content, 0o600); err != nil {
@@ -55,17 +67,14 @@ func (c *console) write(name string, content []byte) error {
 
 // structured prints a value as JSON or YAML.
 func (c *console) structured(format string, v any) error {
-	b, err := json.MarshalIndent(v, "", "  ")
+	as := encode.JSON
+	if format == "yaml" {
+		as = encode.YAML
+	}
+	b, err := as(v)
 	if err != nil {
 		return err
 	}
-	if format == "yaml" {
-		if b, err = yaml.JSONToYAML(b); err != nil {
-			return err
-		}
-		_, err = c.stdout.Write(b)
-		return err
-	}
-	_, err = fmt.Fprintln(c.stdout, string(b))
+	_, err = c.stdout.W.Write(b)
 	return err
 }

@@ -3,7 +3,7 @@ package cli
 import (
 	"bytes"
 	"cmp"
-	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -82,7 +82,7 @@ func (d *discoverer) record(name string) error {
 	if err := d.write(name, b.Bytes()); err != nil {
 		return err
 	}
-	fmt.Fprintf(d.stderr, "recorded node %s: %d RDMA devices, %d GPUs, %d bytes\n",
+	d.stderr.Printf("recorded node %s: %d RDMA devices, %d GPUs, %d bytes\n",
 		n.Name, len(n.HCAs), len(n.GPUs), b.Len())
 	return nil
 }
@@ -94,22 +94,22 @@ func (d *discoverer) print(n *node.Node, format string) error {
 	case "json", "yaml":
 		return d.structured(format, discovery{n, f})
 	case "svg":
-		return draw.SVG(d.stdout, n, f)
+		return d.document(func(w io.Writer) error { return draw.SVG(w, n, f) })
 	case "html":
-		return draw.HTML(d.stdout, n, f)
+		return d.document(func(w io.Writer) error { return draw.HTML(w, n, f) })
 	}
 	d.table(n, f, format == "wide")
 	for _, p := range n.Problems {
-		fmt.Fprintln(d.stderr, "warning:", p)
+		d.stderr.Println("warning:", p)
 	}
 	return nil
 }
 
 func (d *discoverer) table(n *node.Node, f topology.Fabrics, wide bool) {
-	fmt.Fprintf(d.stdout, "node %s, %s, RDMA mode %s, %s\n\n", n.Name, count(len(n.HCAs), "RDMA device"),
+	d.stdout.Printf("node %s, %s, RDMA mode %s, %s\n\n", n.Name, count(len(n.HCAs), "RDMA device"),
 		cmp.Or(n.RDMAMode, "unknown"), count(len(n.GPUs), "GPU"))
 	if len(n.HCAs) == 0 {
-		fmt.Fprintln(d.stdout,
+		d.stdout.Println(
 			"no RDMA device: no such hardware, its driver is not loaded (modprobe mlx5_ib), or all are in pods")
 		return
 	}
@@ -132,7 +132,7 @@ func (d *discoverer) table(n *node.Node, f topology.Fabrics, wide bool) {
 			t.add(row...)
 		}
 	}
-	t.print(d.stdout, d.terminal)
+	t.print(&d.console)
 	d.fabrics(f)
 }
 
@@ -155,27 +155,27 @@ func wideCells(n *node.Node, h *node.HCA, p *node.Port) []any {
 
 func (d *discoverer) fabrics(f topology.Fabrics) {
 	for _, f := range f.Fabrics {
-		fmt.Fprintf(d.stdout, "\nfabric %s: %s\n", f.Name, f.Reason)
+		d.stdout.Printf("\nfabric %s: %s\n", f.Name, f.Reason)
 		for _, r := range f.Rails {
 			var names []string
 			for _, p := range r.Ports {
 				names = append(names, p.Name())
 			}
-			fmt.Fprintf(d.stdout, "  rail %d  %s  (%s)\n", r.Index, strings.Join(names, " "), r.Reason)
+			d.stdout.Printf("  rail %d  %s  (%s)\n", r.Index, strings.Join(names, " "), r.Reason)
 		}
 		if f.Planes {
-			fmt.Fprintln(d.stdout, "  planes: the rails are subnets of their own; unless they are routed, pairing "+
+			d.stdout.Println("  planes: the rails are subnets of their own; unless they are routed, pairing " +
 				"two of them ends in a timeout")
 		}
 		for _, w := range f.Warnings {
-			fmt.Fprintln(d.stdout, "  warning:", w)
+			d.stdout.Println("  warning:", w)
 		}
 	}
 	if len(f.Left) > 0 {
-		fmt.Fprintln(d.stdout, "\nin no fabric:")
+		d.stdout.Printf("\nin no fabric:\n")
 	}
 	for _, l := range f.Left {
-		fmt.Fprintf(d.stdout, "  %s  %s\n", l.Port.Name(), l.Reason)
+		d.stdout.Printf("  %s  %s\n", l.Port.Name(), l.Reason)
 	}
 }
 

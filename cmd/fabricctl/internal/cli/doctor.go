@@ -65,12 +65,12 @@ func (f *findings) text(list []doctor.Finding) {
 			continue
 		}
 		status := f.coloured(findingColours[i.Status], fmt.Sprintf("%-4s", i.Status))
-		fmt.Fprintf(f.stdout, "%s  %s  %s\n", status, i.ID, i.Evidence)
+		f.stdout.Printf("%s  %s  %s\n", status, i.ID, i.Evidence)
 		if i.Cause != "" {
-			fmt.Fprintf(f.stdout, "      cause: %s\n      cure:  %s\n      docs:  %s\n", i.Cause, i.Cure, i.Docs)
+			f.stdout.Printf("      cause: %s\n      cure:  %s\n      docs:  %s\n", i.Cause, i.Cure, i.Docs)
 		}
 	}
-	fmt.Fprintf(f.stdout, "%d in order, %d to look at, %d wrong\n",
+	f.stdout.Printf("%d in order, %d to look at, %d wrong\n",
 		count[doctor.OK], count[doctor.Warn], count[doctor.Fail])
 }
 
@@ -89,5 +89,5 @@ func (f *findings) table(list []doctor.Finding, wide bool) {
 		}
 		t.add(row...)
 	}
-	t.print(f.stdout, f.terminal)
+	t.print(f.console)
 }

@@ -48,12 +48,12 @@ func explain(out *console, list []doctor.Explanation, format string) error {
 		}
 	} else {
 		for _, e := range list {
-			fmt.Fprintf(out.stdout, "%s\n  %s (%s)\n  cause: %s\n  cure:  %s\n  docs:  %s\n\n",
+			out.stdout.Printf("%s\n  %s (%s)\n  cause: %s\n  cure:  %s\n  docs:  %s\n\n",
 				e.Line, out.coloured(warn, e.Title), e.ID, e.Cause, e.Cure, e.Docs)
 		}
 	}
 	if len(list) == 0 {
-		fmt.Fprintln(out.stderr, "no message in it that is known here; docs/doctor.md has the list")
+		out.stderr.Println("no message in it that is known here; docs/doctor.md has the list")
 		return errFinding
 	}
 	return nil

@@ -49,8 +49,7 @@ why.`,
 			if err != nil {
 				return fmt.Errorf("generate %s: %w", args[0], err)
 			}
-			_, err = fmt.Fprint(a.stdout, text)
-			return err
+			return a.stdout.Document([]byte(text))
 		},
 	}
 	g.flags(c)

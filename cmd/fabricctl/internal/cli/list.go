@@ -2,7 +2,6 @@ package cli
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"time"
 
@@ -63,7 +62,7 @@ rebooted since. repair returns what is dead or from before.`,
 				return err
 			}
 			if len(list) == 0 {
-				fmt.Fprintln(a.stdout, "no attachments on this node")
+				a.stdout.Println("no attachments on this node")
 				return err
 			}
 			t := newTable("POD", "INTERFACE", "NETWORK", "DEVICE", "NETDEV", "RDMA", "STATE")
@@ -77,7 +76,7 @@ rebooted since. repair returns what is dead or from before.`,
 				}
 				t.add(row...)
 			}
-			t.print(a.stdout, a.terminal)
+			t.print(&a.console)
 			return err
 		},
 	}

@@ -1,12 +1,12 @@
 package cli
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/nccl"
+	"github.com/fabric-cni/fabric-cni/internal/quote"
 )
 
 func ncclEnvCommand(a *app) *cobra.Command {
@@ -52,7 +52,7 @@ func printVars(out *console, format string, vars []nccl.Var, notes []string) err
 			return err
 		}
 	} else {
-		fmt.Fprint(out.stdout, nccl.Print(format, vars, notes))
+		out.stdout.Printf("%s", quote.Raw(nccl.Print(format, vars, notes)))
 	}
 	if len(vars) == 0 {
 		return errFinding

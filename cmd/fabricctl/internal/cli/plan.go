@@ -4,13 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/fabric-cni/fabric-cni/internal/netns"
+	"github.com/fabric-cni/fabric-cni/internal/quote"
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 	"github.com/fabric-cni/fabric-cni/pkg/plan"
 	"github.com/fabric-cni/fabric-cni/plugins/fabric"
@@ -105,12 +104,9 @@ func (a *app) confs(name string) ([][]byte, error) {
 	return out, nil
 }
 
-// read reads a file, or standard input for "-".
-func (a *app) read(name string) ([]byte, error) {
-	if name == "-" {
-		return io.ReadAll(a.stdin)
-	}
-	return os.ReadFile(name)
+// asCommands are the steps, one per line, with every name as one word of a shell.
+func asCommands(steps []plan.Step) quote.Raw {
+	return quote.Raw(quote.Document([]byte(plan.Print(steps))))
 }
 
 func (a *app) planAdd(conf []byte, env netconf.Env) error {
@@ -122,24 +118,24 @@ func (a *app) planAdd(conf []byte, env netconf.Env) error {
 		return fmt.Errorf("plan: %w", err)
 	}
 	if p.Device != "" {
-		fmt.Fprintf(a.stdout, "# device %s; POD is %s\n", p.Device, env.Netns)
+		a.stdout.Printf("# device %s; POD is %s\n", p.Device, env.Netns)
 	}
-	fmt.Fprintln(a.stdout, "# ADD")
+	a.stdout.Println("# ADD")
 	for _, r := range p.Refused {
-		fmt.Fprintf(a.stdout, "# refused: %s\n", r)
+		a.stdout.Printf("# refused: %s\n", r)
 	}
 	for _, w := range p.Warnings {
-		fmt.Fprintf(a.stdout, "# warning: %s\n", w)
+		a.stdout.Printf("# warning: %s\n", w)
 	}
-	fmt.Fprint(a.stdout, plan.Print(p.Add))
+	a.stdout.Printf("%s", asCommands(p.Add))
 	if p.IPAM != "" {
-		fmt.Fprintf(a.stdout, "# then the addresses and routes that the IPAM plugin %s gives\n", p.IPAM)
+		a.stdout.Printf("# then the addresses and routes that the IPAM plugin %s gives\n", p.IPAM)
 	}
 	if p.Tables {
-		fmt.Fprintln(a.stdout, "# tables are numbered 20000 + the index that the interface has in the pod")
+		a.stdout.Println("# tables are numbered 20000 + the index that the interface has in the pod")
 	}
 	if len(p.Del) > 0 {
-		fmt.Fprintf(a.stdout, "# DEL\n%s", plan.Print(p.Del))
+		a.stdout.Printf("# DEL\n%s", asCommands(p.Del))
 	}
 	if len(p.Refused) > 0 {
 		return errFinding
@@ -163,15 +159,15 @@ func (a *app) planDel(ns, ifName string) error {
 		if derr != nil {
 			return errors.Join(err, fmt.Errorf("plan %s: %w", l.IfName, derr))
 		}
-		fmt.Fprintf(a.stdout, "# DEL %s of %s: device %s; POD is %s\n%s",
-			l.IfName, l.who(), strings.TrimPrefix(p.Device, "netdev/"), ns, plan.Print(p.Del))
+		a.stdout.Printf("# DEL %s of %s: device %s; POD is %s\n%s",
+			l.IfName, l.who(), strings.TrimPrefix(p.Device, "netdev/"), ns, asCommands(p.Del))
 		if p.IPAM != "" {
-			fmt.Fprintf(a.stdout, "# the IPAM plugin %s gets its DEL\n", p.IPAM)
+			a.stdout.Printf("# the IPAM plugin %s gets its DEL\n", p.IPAM)
 		}
 	}
 	if !found && err == nil {
 		const none = "# no attachment has its interface in %s; for a plan of ADD name a configuration (-f)\n"
-		fmt.Fprintf(a.stdout, none, ns)
+		a.stdout.Printf(none, ns)
 	}
 	return err
 }

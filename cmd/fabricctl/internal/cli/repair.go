@@ -36,7 +36,7 @@ Exit status 3 means that something could not be returned; calling it again is ha
 				return err
 			}
 			if err != nil {
-				fmt.Fprintln(a.stderr, "warning:", strings.ReplaceAll(err.Error(), "\n", "; "))
+				a.stderr.Println("warning:", strings.ReplaceAll(err.Error(), "\n", "; "))
 			}
 			n, failed := 0, 0
 			for _, l := range list {
@@ -53,18 +53,18 @@ Exit status 3 means that something could not be returned; calling it again is ha
 					l.State,
 				)
 				if dry {
-					fmt.Fprintln(a.stdout, "would give back", what)
+					a.stdout.Println("would give back", what)
 					continue
 				}
 				if derr := del(cmd.Context(), plugin, l.entry); derr != nil {
 					failed++
-					fmt.Fprintf(a.stderr, "could not give back %s: %v\n", what, derr)
+					a.stderr.Printf("could not give back %s: %v\n", what, derr)
 					continue
 				}
-				fmt.Fprintln(a.stdout, "gave back", what)
+				a.stdout.Println("gave back", what)
 			}
 			if n == 0 {
-				fmt.Fprintln(a.stdout, "nothing to repair")
+				a.stdout.Println("nothing to repair")
 			}
 			if failed > 0 || err != nil {
 				return errFinding

@@ -68,7 +68,7 @@ node: look through it before you send it.`,
 			if err := a.write(file, out); err != nil {
 				return err
 			}
-			fmt.Fprintf(a.stderr, "wrote %s: %d files, %d bytes; it has names, addresses and GUIDs of this node\n",
+			a.stderr.Printf("wrote %s: %d files, %d bytes; it has names, addresses and GUIDs of this node\n",
 				file, len(b.names), len(out))
 			return nil
 		},

@@ -2,9 +2,9 @@ package cli
 
 import (
 	"fmt"
-	"io"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/fabric-cni/fabric-cni/internal/quote"
 )
 
 // cell is one field of a table, with its colour.
@@ -21,17 +21,17 @@ func newTable(header ...string) *table { return &table{header: header} }
 func (t *table) add(cells ...any) {
 	row := make([]cell, len(cells))
 	for i, c := range cells {
-		if c, ok := c.(cell); ok {
-			row[i] = c
-			continue
+		var ok bool
+		if row[i], ok = c.(cell); !ok {
+			row[i].text = fmt.Sprint(c)
 		}
-		row[i].text = fmt.Sprint(c)
+		row[i].text = quote.Terminal(row[i].text) // so that the columns are as wide as what is printed
 	}
 	t.rows = append(t.rows, row)
 }
 
-// print writes the table. Empty cells are shown as a dash, so that awk counts right.
-func (t *table) print(w io.Writer, colours bool) {
+// print prints the table. Empty cells are shown as a dash, so that awk counts right.
+func (t *table) print(c *console) {
 	width := make([]int, len(t.header))
 	for i, h := range t.header {
 		width[i] = len(h)
@@ -41,32 +41,27 @@ func (t *table) print(w io.Writer, colours bool) {
 			if r[i].text == "" {
 				r[i].text = "-"
 			}
-			width[i] = max(width[i], utf8.RuneCountInString(r[i].text))
+			width[i] = max(width[i], quote.Width(r[i].text))
 		}
 	}
-	var b strings.Builder
 	line := func(i int, text, colour string) {
 		if i > 0 {
-			b.WriteString("  ")
+			c.stdout.Printf("  ")
 		}
-		pad := strings.Repeat(" ", width[i]-utf8.RuneCountInString(text))
+		pad := strings.Repeat(" ", width[i]-quote.Width(text))
 		if i == len(t.header)-1 {
 			pad = ""
 		}
-		if colours && colour != "" {
-			text = colour + text + plain
-		}
-		b.WriteString(text + pad)
+		c.stdout.Printf("%s%s", c.coloured(colour, text), quote.Raw(pad))
 	}
 	for i, h := range t.header {
 		line(i, h, dim)
 	}
-	b.WriteByte('\n')
+	c.stdout.Printf("\n")
 	for _, r := range t.rows {
 		for i, c := range r {
 			line(i, c.text, c.colour)
 		}
-		b.WriteByte('\n')
+		c.stdout.Printf("\n")
 	}
-	fmt.Fprint(w, b.String())
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -140,9 +141,9 @@ func (v *verification) progress() func(done, all int) {
 	return func(done, all int) {
 		const width = 40
 		n := width * done / all
-		fmt.Fprintf(v.stderr, "\r[%s%s] %d/%d", strings.Repeat("#", n), strings.Repeat(".", width-n), done, all)
+		v.stderr.Printf("\r[%s%s] %d/%d", strings.Repeat("#", n), strings.Repeat(".", width-n), done, all)
 		if done == all {
-			fmt.Fprintln(v.stderr)
+			v.stderr.Println()
 		}
 	}
 }
@@ -153,9 +154,9 @@ func (v *verification) print(list []perftest.Result) error {
 	case "json", "yaml":
 		return v.structured(v.format, list)
 	case "junit":
-		return printJUnit(v.stdout, list)
+		return v.document(func(w io.Writer) error { return printJUnit(w, list) })
 	case "html":
-		return draw.Report(v.stdout, list)
+		return v.document(func(w io.Writer) error { return draw.Report(w, list) })
 	}
 	t := newTable("ROUND", "A", "B", "RAIL", "HCA", "PING", "VERDICT", "RESULT")
 	colour := map[perftest.Verdict]string{perftest.Good: good, perftest.Slow: warn, perftest.Failed: bad}
@@ -176,7 +177,7 @@ func (v *verification) print(list []perftest.Result) error {
 		}
 		t.add(row...)
 	}
-	t.print(v.stdout, v.terminal)
+	t.print(v.console)
 	return nil
 }
 

@@ -3,6 +3,8 @@ package nccl
 import (
 	"fmt"
 	"strings"
+
+	"github.com/fabric-cni/fabric-cni/internal/quote"
 )
 
 // Formats that Print knows.
@@ -13,18 +15,19 @@ var Formats = []string{"export", "dotenv", "nccl.conf"}
 func Print(format string, vars []Var, notes []string) string {
 	var b strings.Builder
 	for _, n := range notes {
-		fmt.Fprintf(&b, "# note: %s\n", n)
+		fmt.Fprintf(&b, "# note: %s\n", quote.Comment(n))
 	}
 	for _, v := range vars {
 		if format == "nccl.conf" && !strings.HasPrefix(v.Name, "NCCL_") {
 			continue
 		}
-		fmt.Fprintf(&b, "# %s\n", v.Reason)
+		fmt.Fprintf(&b, "# %s\n", quote.Comment(v.Reason))
 		switch format {
 		case "export":
-			fmt.Fprintf(&b, "export %s='%s'\n", v.Name, strings.ReplaceAll(v.Value, "'", `'\''`))
+			fmt.Fprintf(&b, "export %s=%s\n", v.Name, quote.Single(v.Value))
 		default:
-			fmt.Fprintf(&b, "%s=%s\n", v.Name, v.Value)
+			// These files have no quotes. Env takes no name that would need any.
+			fmt.Fprintf(&b, "%s=%s\n", v.Name, quote.Terminal(v.Value))
 		}
 	}
 	return b.String()

@@ -32,7 +32,10 @@ func Env(n *node.Node) (vars []Var, notes []string) {
 		return nil, notes
 	}
 	best := choose(f.Fabrics)
-	ports := pick(best, n.Name)
+	ports, notes := usable(pick(best, n.Name))
+	if len(ports) == 0 {
+		return nil, notes
+	}
 	var names []string
 	for _, p := range ports {
 		names = append(names, p.Name())
@@ -49,20 +52,22 @@ func Env(n *node.Node) (vars []Var, notes []string) {
 			),
 		},
 	)
-	if n.Primary != "" {
+	switch {
+	case n.Primary != "" && !plain(n.Primary):
+		notes = append(notes, "the default route is over "+n.Primary+", a name that NCCL_SOCKET_IFNAME can't have")
+	case n.Primary != "":
 		vars = append(
 			vars,
 			Var{"NCCL_SOCKET_IFNAME", "=" + n.Primary, "the bootstrap goes over the interface of the default route"},
 		)
-	} else {
+	default:
 		notes = append(
 			notes,
 			"no default route: set NCCL_SOCKET_IFNAME to an interface on which all ranks reach each other",
 		)
 	}
 	gid, note := gidIndex(n, ports)
-	vars = append(vars, gid...)
-	notes = append(notes, note...)
+	vars, notes = append(vars, gid...), append(notes, note...)
 	vars = append(vars, pkey(n, ports)...)
 	if best.Planes {
 		vars = append(
@@ -102,6 +107,27 @@ func pick(f *topology.Fabric, name string) (out []topology.Port) {
 		out = append(out, parts...)
 	}
 	return out
+}
+
+// usable leaves out ports whose names mean something in NCCL's lists, in a shell or in a file of variables: a pod with
+// NET_ADMIN may give its devices any name, and others see it in the shared RDMA mode.
+func usable(ports []topology.Port) (out []topology.Port, notes []string) {
+	for _, p := range ports {
+		if !plain(p.HCA) {
+			notes = append(notes, "not "+p.HCA+": its name has other characters than letters, digits, dots, dashes and"+
+				" underscores; see rdma dev set help, or who has given it this name")
+			continue
+		}
+		out = append(out, p)
+	}
+	return out, notes
+}
+
+// plain tells whether a name is one word everywhere.
+func plain(name string) bool {
+	return name != "" && !strings.ContainsFunc(name, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("_.-", r)
+	})
 }
 
 // choose takes the fabric with the most bandwidth.

@@ -1,6 +1,8 @@
 package nccl
 
 import (
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -122,6 +124,35 @@ func TestPrint(t *testing.T) {
 	} {
 		if d := cmp.Diff(want, Print(format, vars, []string{"n"})); d != "" {
 			t.Errorf("%s (-want +got):\n%s", format, d)
+		}
+	}
+}
+
+// A name that a pod has given its device, and others see, is neither a command nor a second entry of a list.
+func TestHostileNames(t *testing.T) {
+	for _, name := range []string{
+		"x\ntouch pwned #", "$(touch pwned)", "`touch pwned`", "';touch pwned;'", "a,b", "^a", "=a",
+		"a:1", "\x1b[2J", "mlx5\u202e0", "a b", "",
+	} {
+		n := open(t, machines.H20())
+		n.HCAs[0].Name, n.Primary = name, name
+		n.HCAs[1].Ports[0].PKeys = []string{"0x7fff\ntouch pwned", "0x8001"}
+		vars, notes := Env(n)
+		for _, v := range vars {
+			if name != "" && strings.Contains(v.Value, name) {
+				t.Errorf("%q is in %s=%q", name, v.Name, v.Value)
+			}
+		}
+		for _, format := range Formats {
+			dir := t.TempDir()
+			sh := exec.CommandContext(t.Context(), "sh")
+			sh.Dir, sh.Stdin = dir, strings.NewReader(Print(format, vars, notes))
+			if out, err := sh.CombinedOutput(); err != nil && format == "export" {
+				t.Errorf("%q: %s: %v: %s", name, format, err, out)
+			}
+			if made, err := filepath.Glob(dir + "/*"); err != nil || len(made) > 0 {
+				t.Errorf("%q: %s: the shell has made %v (%v)", name, format, made, err)
+			}
 		}
 	}
 }
