@@ -190,7 +190,16 @@ var decisions = map[string]func(*Facts){
 	"device RDMA name auto in the whole system": func(f *Facts) { f.Config.RDMAName = "auto" },
 
 	"device PF of a VF in a pod": func(f *Facts) { f.VFOwners = []VFOwner{{VF: "0000:3b:00.4", Owner: *live()}} },
-	"device PF of VFs":           func(f *Facts) { f.VFs = make([]device.VFAttrs, 2) },
+	"device interface elsewhere": func(f *Facts) {
+		f.Device.Netdev, f.IPoIBLoaded = nil, true
+		f.Elsewhere = &Place{Interface: "net1\x1b[2J", Netns: "/run/netns/other"}
+	},
+	"device interface nowhere": func(f *Facts) { f.Device.Netdev, f.IPoIBLoaded = nil, true },
+	"device without IPoIB":     func(f *Facts) { f.Device.Netdev = nil },
+	"chain interface elsewhere": func(f *Facts) {
+		f.Device.Netdev, f.IPoIBLoaded, f.Elsewhere = nil, true, &Place{Interface: "net1", Netns: "/proc/7/ns/net"}
+	},
+	"device PF of VFs": func(f *Facts) { f.VFs = make([]device.VFAttrs, 2) },
 	"vf of a PF that a pod has": func(f *Facts) {
 		f.PF, f.PFOwner = &f.VF.PF, live()
 		f.PFOwner.Claim = f.PF.String()

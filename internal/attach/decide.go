@@ -198,6 +198,7 @@ func (d *decider) device() {
 	}
 	d.policy(true)
 	d.rdma()
+	d.atHome()
 	d.relatives()
 	d.vf()
 	d.duplicates()
@@ -295,6 +296,7 @@ func (d *decider) chained() {
 		return
 	}
 	if a.MoveRDMA {
+		d.atHome()
 		d.relatives()
 		d.childless()
 	}

@@ -55,6 +55,7 @@ type Facts struct {
 	VFs        []device.VFAttrs // what this PF has set for each of its VFs
 	VFOwners   []VFOwner        // attachments that have VFs of this PF
 	Children   []Child          // IPoIB children of its netdev
+	Elsewhere  *Place           // of the interface that an InfiniBand HCA does not have on the host; nil: not known
 	Siblings   []string         // other netdevs that its RDMA device carries
 	Uppers     []device.Upper   // what of the host sits on its netdev, however far up; mode device only
 	PKeys      []device.PKey    // partitions of the port, if PKeysKnown

@@ -193,7 +193,9 @@ func (g *gatherer) inspect() error {
 	if g.cfg.Mode == netconf.ModeIPoIB {
 		return errors.Join(g.partitions(), g.duplicates())
 	}
-	for _, read := range []func() error{g.snapshot, g.virtualFunction, g.children, g.others, g.rdmaNames, g.uplink} {
+	for _, read := range []func() error{
+		g.snapshot, g.virtualFunction, g.children, g.others, g.rdmaNames, g.uplink, g.elsewhere,
+	} {
 		if err := read(); err != nil {
 			return err
 		}
