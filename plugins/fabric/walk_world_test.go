@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabric-cni/fabric-cni/internal/netns"
 	"github.com/fabric-cni/fabric-cni/internal/testkit/sandbox"
 	"github.com/fabric-cni/fabric-cni/internal/testkit/walk"
 )
@@ -346,7 +347,16 @@ func (w *walkWorld) Mischief(pod, device int, what string) error {
 	if err != nil || name == "" {
 		return err
 	}
-	cmd := exec.Command("ip", "netns", "exec", w.pods[pod], "sh", "-c", walk.Trick(what))
+	script, act := walk.Trick(what)
+	if act != nil {
+		ns, err := netns.Open(place)
+		if err != nil {
+			return err
+		}
+		defer ns.Close()
+		return ns.Do(func() error { return act(name) })
+	}
+	cmd := exec.Command("ip", "netns", "exec", w.pods[pod], "sh", "-c", script)
 	cmd.Env = append(os.Environ(), "D="+name, fmt.Sprint("I=", device),
 		"OTHER="+walkDevices[(device+1)%len(walkDevices)].name)
 	_ = cmd.Run() // what the kernel refuses has not happened

@@ -108,12 +108,13 @@ func (w *walkWorld) Call(c walk.Call) (walk.Answer, error) {
 
 func (w *walkWorld) Mischief(pod, device int, what string) error {
 	d, other := w.devices[device], w.devices[(device+1)%len(w.devices)]
-	const script = `set -- $(ls $SYSFS/net | grep -v ^kid); D=$1
+	const find = `set -- $(ls $SYSFS/net | grep -v ^kid); D=$1
 [ -n "$D" ] || exit 0
 set -- $(ls $SYSFS/infiniband); R=$1
 `
+	script, _ := walk.Trick(what) // the others are for Ethernet
 	return w.pods[pod].DoSysfs(func() error {
-		cmd := exec.Command("sh", "-c", script+walk.Trick(what))
+		cmd := exec.Command("sh", "-c", find+script)
 		cmd.Env = append(os.Environ(), "SYSFS="+d.sysfs, fmt.Sprint("I=", device), "OTHER="+other.netdev,
 			"OTHERRDMA="+other.hca)
 		_ = cmd.Run() // what the kernel refuses has not happened

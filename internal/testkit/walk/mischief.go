@@ -8,7 +8,8 @@ import "slices"
 type trick struct {
 	name   string
 	script string
-	on     string // "ib", "ether" or "rdma"; "": any
+	act    func(ifname string) error // instead of a script, where no program of a usual machine does it
+	on     string                    // "ib", "ether" or "rdma"; "": any
 }
 
 var tricks = []trick{
@@ -56,6 +57,7 @@ ip link set $D addrgenmode stable_secret`},
 	{name: "bridge", script: `ip link add kidb$I type bridge; ip link set $D master kidb$I`, on: "ether"},
 	{name: "ipoib-child", script: `ip link add link $D name kid$I type ipoib pkey 0x8002 &&
 ip link set kid$I up`, on: "ib"},
+	{name: "xdp", act: dropAll, on: "ether"},
 	{name: "rdma-rename", script: `rdma dev set $R name mine$I`, on: "rdma"},
 	{name: "rdma-as-host", script: `rdma dev set $R name $OTHERRDMA`, on: "rdma"},
 }
@@ -71,12 +73,12 @@ func Tricks(kinds []string, but ...string) []string {
 	return names
 }
 
-// Trick returns the script of a trick, "" for an unknown one.
-func Trick(name string) string {
+// Trick returns what a trick is: a script, or a function for a thread that is in the pod's network namespace.
+func Trick(name string) (script string, act func(ifname string) error) {
 	for _, t := range tricks {
 		if t.name == name {
-			return t.script
+			return t.script, t.act
 		}
 	}
-	return ""
+	return "", nil
 }

@@ -155,12 +155,15 @@ func TestParse(t *testing.T) {
 func TestTricks(t *testing.T) {
 	all := Tricks([]string{"ib", "ether", "rdma"})
 	for _, name := range all {
-		if Trick(name) == "" {
+		if script, act := Trick(name); script == "" && act == nil {
 			t.Errorf("%s does nothing", name)
 		}
 	}
-	if len(all) != len(tricks) || Trick("unheard of") != "" {
+	if len(all) != len(tricks) {
 		t.Errorf("%d of %d", len(all), len(tricks))
+	}
+	if script, act := Trick("unheard of"); script != "" || act != nil {
+		t.Errorf("a trick that nobody knows: %s", script)
 	}
 	few := Tricks([]string{"ether"}, "mac")
 	if slices.Contains(few, "mac") || slices.Contains(few, "rdma-rename") || !slices.Contains(few, "macvlan") {
