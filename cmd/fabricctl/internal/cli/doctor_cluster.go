@@ -13,6 +13,7 @@ import (
 
 func doctorClusterCommand(a *app) *cobra.Command {
 	out := findings{console: &a.console}
+	var namespace string
 	c := &cobra.Command{
 		Use: "cluster",
 		Short: "Check the cluster: CRDs, Multus, device plugins, networks against resources, ranges and pools, " +
@@ -25,7 +26,7 @@ fails.`,
 			if err := out.check(); err != nil {
 				return err
 			}
-			p, err := collectCluster(cmd.Context())
+			p, err := collectCluster(cmd.Context(), namespace)
 			if err != nil {
 				return err
 			}
@@ -34,12 +35,13 @@ fails.`,
 		},
 	}
 	out.flags(c)
+	c.Flags().StringVar(&namespace, "agent-namespace", agentNamespace, "namespace of fabric-agent")
 	return c
 }
 
 // collectCluster collects what doctor cluster checks. What may not be listed is in Missing; it is an error only if
 // nothing may be listed.
-func collectCluster(ctx context.Context) (*doctor.Cluster, error) {
+func collectCluster(ctx context.Context, namespace string) (*doctor.Cluster, error) {
 	if _, err := exec.LookPath("kubectl"); err != nil {
 		return nil, fmt.Errorf("doctor cluster: %w: it asks the cluster through kubectl", err)
 	}
@@ -67,10 +69,13 @@ func collectCluster(ctx context.Context) (*doctor.Cluster, error) {
 	missing(kubectlGet(ctx, &c.Nodes, "get", "nodes", "-o", "json"))
 	missing(kubectlGet(ctx, &c.NADs, "get", "network-attachment-definitions.k8s.cni.cncf.io", "-A", "-o", "json"))
 	missing(kubectlGet(ctx, &c.Pools, "get", "ippools.whereabouts.cni.cncf.io", "-A", "-o", "json"))
-	list, err := published(ctx)
+	list, bad, err := published(ctx, namespace)
 	missing(err)
 	if len(c.Missing) == asked {
 		return nil, fmt.Errorf("doctor cluster: no cluster, or no rights: %s", c.Missing[0])
+	}
+	for _, err := range bad {
+		c.Missing = append(c.Missing, err.Error())
 	}
 	c.Inventories = present(list, c.Nodes.Items)
 	return c, nil

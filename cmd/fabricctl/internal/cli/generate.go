@@ -49,7 +49,10 @@ why.`,
 			if err != nil {
 				return fmt.Errorf("generate %s: %w", args[0], err)
 			}
-			return a.stdout.Document([]byte(text))
+			if err := a.stdout.Document([]byte(text)); err != nil {
+				return err
+			}
+			return g.from.leftOut(&a.console)
 		},
 	}
 	g.flags(c)
@@ -78,6 +81,8 @@ func (g *generation) flags(c *cobra.Command) {
 	f.StringSliceVar(&g.excluded, "exclude", nil, "parts of the range that must not be given")
 	f.BoolVar(&g.from.cluster, "cluster", false,
 		"for every node of which fabric-agent has published the inventory, through kubectl")
+	f.StringVar(&g.from.namespace, "agent-namespace", agentNamespace,
+		"--cluster: namespace of fabric-agent, the only one whose inventories count")
 	f.IntVar(&g.Nodes, "nodes", 0, "nodes that the range has to be large enough for (default: those looked at)")
 	f.IntVar(&g.Workers, "workers", 2, "pods of a job or deployment")
 	f.IntVar(&g.GPUs, "gpus", -1, "GPUs per pod (default: all of a node)")

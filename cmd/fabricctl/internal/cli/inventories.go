@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/generate"
 	"github.com/fabric-cni/fabric-cni/internal/doctor"
 	"github.com/fabric-cni/fabric-cni/internal/node"
 )
@@ -19,6 +20,8 @@ type sources struct {
 	machine
 	recordings []string
 	cluster    bool // the inventories that fabric-agent has published
+	namespace  string
+	bad        []error // inventories that were left out
 }
 
 // nodes reads the nodes.
@@ -27,7 +30,7 @@ func (s *sources) nodes(ctx context.Context) ([]*node.Node, error) {
 	case s.cluster && (len(s.recordings) > 0 || s.root != "/"):
 		return nil, fmt.Errorf("%w: --cluster, recordings and --root exclude each other", errUsage)
 	case s.cluster:
-		return clusterNodes(ctx)
+		return s.clusterNodes(ctx)
 	case len(s.recordings) > 0:
 		return s.recorded()
 	}
@@ -72,8 +75,12 @@ func (s *sources) recording(name string) (*node.Node, error) {
 	return n, nil
 }
 
-// published reads the inventories that the agents have published, in the order of the nodes' names.
-func published(ctx context.Context) (out []node.Published, err error) {
+// agentNamespace is where deployments/ runs the agent.
+const agentNamespace = "fabric-system"
+
+// published reads the inventories that the agents in a namespace have published, in the order of the nodes' names.
+// Others may write ConfigMaps in theirs. One that is not what an agent writes is left out, and in bad.
+func published(ctx context.Context, namespace string) (out []node.Published, bad []error, err error) {
 	var list struct {
 		Items []struct {
 			Metadata struct {
@@ -82,20 +89,29 @@ func published(ctx context.Context) (out []node.Published, err error) {
 			Data map[string]string `json:"data"`
 		} `json:"items"`
 	}
-	if err := kubectlGet(ctx, &list, "get", "configmaps", "-A", "-l", node.PublishedLabel, "-o", "json"); err != nil {
-		return nil, err
+	err = kubectlGet(ctx, &list, "get", "configmaps", "-n", namespace, "-l", node.PublishedLabel, "-o", "json")
+	if err != nil {
+		return nil, nil, err
 	}
 	for _, i := range list.Items {
 		var p node.Published
 		err := json.Unmarshal([]byte(i.Data[node.PublishedKey]), &p)
 		if err != nil || p.Node == nil || p.Node.Name == "" {
-			return nil, errors.Join(fmt.Errorf("ConfigMap %s: %s is not an inventory; delete it, the agent writes it "+
-				"again", i.Metadata.Name, node.PublishedKey), err)
+			bad = append(bad, errors.Join(fmt.Errorf("ConfigMap %s: %s is not an inventory; delete it, the agent "+
+				"writes it again", i.Metadata.Name, node.PublishedKey), err))
+			continue
+		}
+		if err = generate.Valid(p.Node); err == nil && i.Metadata.Name != node.PublishedName+p.Node.Name {
+			err = fmt.Errorf("has the inventory of node %s", p.Node.Name)
+		}
+		if err != nil {
+			bad = append(bad, fmt.Errorf("ConfigMap %s: %w; left out", i.Metadata.Name, err))
+			continue
 		}
 		out = append(out, p)
 	}
 	slices.SortFunc(out, func(a, b node.Published) int { return strings.Compare(a.Node.Name, b.Node.Name) })
-	return out, nil
+	return out, bad, nil
 }
 
 // present removes the inventories whose Nodes are gone: a ConfigMap outlives its Node.
@@ -106,8 +122,8 @@ func present(list []node.Published, nodes []doctor.ClusterNode) []node.Published
 }
 
 // clusterNodes are the nodes whose agents have published an inventory.
-func clusterNodes(ctx context.Context) (out []*node.Node, err error) {
-	list, err := published(ctx)
+func (s *sources) clusterNodes(ctx context.Context) (out []*node.Node, err error) {
+	list, bad, err := published(ctx, s.namespace)
 	if err != nil {
 		return nil, fmt.Errorf("--cluster: %w", err)
 	}
@@ -115,6 +131,7 @@ func clusterNodes(ctx context.Context) (out []*node.Node, err error) {
 	if err := kubectlGet(ctx, &nodes, "get", "nodes", "-o", "json"); err != nil {
 		return nil, fmt.Errorf("--cluster: %w", err)
 	}
+	s.bad = bad
 	for _, p := range present(list, nodes.Items) {
 		out = append(out, p.Node)
 	}
@@ -123,4 +140,15 @@ func clusterNodes(ctx context.Context) (out []*node.Node, err error) {
 			"fabric-agent does; without it give recordings (discover --record)", node.PublishedLabel)
 	}
 	return out, nil
+}
+
+// leftOut names the inventories that were left out, which is a finding.
+func (s *sources) leftOut(out *console) error {
+	for _, err := range s.bad {
+		out.stderr.Println("warning:", strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	if len(s.bad) > 0 {
+		return errFinding
+	}
+	return nil
 }

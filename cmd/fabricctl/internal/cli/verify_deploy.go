@@ -30,6 +30,8 @@ func (p *testPods) flags(f *pflag.FlagSet) {
 	f.DurationVar(&p.timeout, "timeout", 3*time.Minute, "--deploy: how long the pods may take to be Ready")
 	f.BoolVar(&p.from.cluster, "cluster", false,
 		"--deploy: rails of the nodes of which fabric-agent has published the inventory")
+	f.StringVar(&p.from.namespace, "agent-namespace", agentNamespace,
+		"--cluster: namespace of fabric-agent, the only one whose inventories count")
 	f.StringVar(&p.prefix, "resource-prefix", "nvidia.com",
 		"prefix of the resources of these pods (default with --cluster: "+generate.AgentPrefix+")")
 	f.StringVar(&p.image, "image", "example.com/perftest:latest", "image of these pods")

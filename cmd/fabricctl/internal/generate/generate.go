@@ -66,6 +66,9 @@ func Generate(kind string, nodes []*node.Node, o Options) (string, error) {
 	gpus := 0
 	mode := ""
 	for _, n := range nodes {
+		if err := Valid(n); err != nil {
+			return "", err
+		}
 		ports = append(ports, n.Ports()...)
 		gpus = max(gpus, len(n.GPUs))
 		mode = cmp.Or(mode, n.RDMAMode)
