@@ -21,7 +21,10 @@ import (
 )
 
 // maxRecord bounds a recorded tree, unpacked, in bytes: one of a node with 16 HCAs has about 2 MB.
-const maxRecord = 256 << 20
+const maxRecord = 64 << 20
+
+// maxEntries bounds the entries of a recording: one of a node with 16 HCAs has about 5,000.
+const maxEntries = 200_000
 
 // Recorder is a file system that remembers what was read from it. What a reader has looked at is all it needs the next
 // time: so a recording is never short of a file, and never has one that nobody asked for.
@@ -177,11 +180,17 @@ func Unpack(in io.Reader) (fs.FS, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read recording: not a tar.gz: %w", err)
 	}
-	tree, total := fstest.MapFS{}, 0
+	tree, total, entries := fstest.MapFS{}, 0, 0
 	for files := tar.NewReader(zip); ; {
 		h, err := files.Next()
 		if errors.Is(err, io.EOF) {
+			if err := noLoops(tree); err != nil {
+				return nil, err
+			}
 			return tree, nil
+		}
+		if entries++; entries > maxEntries {
+			return nil, fmt.Errorf("read recording: more than %d entries", maxEntries)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("read recording: %w", err)
@@ -197,7 +206,7 @@ func Unpack(in io.Reader) (fs.FS, error) {
 			tree[name] = &fstest.MapFile{Mode: fs.ModeDir | 0o755}
 		case tar.TypeReg:
 			var b bytes.Buffer
-			n, err := io.Copy(&b, io.LimitReader(files, maxRecord))
+			n, err := io.Copy(&b, io.LimitReader(files, int64(maxRecord-total)))
 			if total += int(n); err == nil && total >= maxRecord {
 				err = fmt.Errorf("more than %d bytes unpacked", maxRecord)
 			}
@@ -207,4 +216,31 @@ func Unpack(in io.Reader) (fs.FS, error) {
 			tree[name] = &fstest.MapFile{Data: b.Bytes(), Mode: 0o644, ModTime: h.ModTime}
 		}
 	}
+}
+
+// noLoops refuses links that lead in a circle, which fstest.MapFS would follow without end.
+func noLoops(all fstest.MapFS) error {
+	for name, f := range all {
+		if f.Mode&fs.ModeSymlink == 0 {
+			continue
+		}
+		done, rest := ".", strings.Split(name, "/")
+		for hops := 0; len(rest) > 0; {
+			next := path.Join(done, rest[0])
+			link := all[next]
+			if link == nil || link.Mode&fs.ModeSymlink == 0 {
+				done, rest = next, rest[1:]
+				continue
+			}
+			target := path.Join(done, string(link.Data))
+			if path.IsAbs(string(link.Data)) || !fs.ValidPath(target) {
+				break // it leads nowhere
+			}
+			if hops++; hops > 40 {
+				return fmt.Errorf("read recording: link %q leads in a circle", name)
+			}
+			done, rest = ".", append(strings.Split(target, "/"), rest[1:]...)
+		}
+	}
+	return nil
 }
