@@ -110,6 +110,17 @@ func (r *Recorder) Put(name string, content []byte) {
 	r.seen[name] = &fstest.MapFile{Data: content, Mode: 0o644}
 }
 
+// Rewrite changes the content of every file that is held.
+func (r *Recorder) Rewrite(change func([]byte) []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, f := range r.seen {
+		if f.Mode.IsRegular() && len(f.Data) > 0 {
+			f.Data = change(f.Data)
+		}
+	}
+}
+
 // WriteTo writes what was read as tar.gz, the same bytes for the same content.
 func (r *Recorder) WriteTo(w io.Writer) (int64, error) {
 	r.mu.Lock()

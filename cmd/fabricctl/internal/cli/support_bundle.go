@@ -133,12 +133,12 @@ func (b *bundle) collectNode() {
 	}
 	doctor.CollectHost(r, n)
 	b.addJSON("discover.json", discovery{n, n.Fabrics()}, err)
+	r.Rewrite(redact) // doctor host reads files of other programs, such as the proxy of containerd
 	var rec bytes.Buffer
 	if _, err = r.WriteTo(&rec); err != nil {
 		b.add("node.txt", nil, err)
 		return
 	}
-	// A recording has files of sysfs and no configuration: nothing has to be removed from it.
 	b.names = append(b.names, "node.tar.gz")
 	b.files["node.tar.gz"] = rec.Bytes()
 }
