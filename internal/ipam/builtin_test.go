@@ -175,6 +175,41 @@ func TestTogetherWithExecutable(t *testing.T) {
 	}
 }
 
+// A call that is killed after it has made the file of an address, and before it has written whose it is, leaves an
+// address that nobody has: the next DEL frees it. Other files stay.
+func TestAddressOfNobody(t *testing.T) {
+	data := t.TempDir()
+	dir := filepath.Join(data, "n")
+	d := Delegate{
+		Type: "host-local",
+		Env:  env("/nowhere", "c1", "net1"),
+		Conf: fmt.Appendf(nil, `{"cniVersion":"1.1.0","name":"n","ipam":{"type":"host-local","dataDir":%q,`+
+			`"subnet":"10.4.0.0/24"}}`, data),
+	}
+	if _, err := d.Add(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"10.4.0.3": "", "fd00::3": "", "notes": "", "10.4.0.4": "c2\r\nnet1"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := d.Del(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		left = append(left, e.Name())
+	}
+	if want := []string{"10.4.0.4", "last_reserved_ip.0", "lock", "notes"}; !slices.Equal(left, want) {
+		t.Errorf("%v is left, want %v", left, want)
+	}
+}
+
 // Whoever holds the lock of the directory can't make a call wait for longer than its context.
 func TestLockedDirectory(t *testing.T) {
 	data := t.TempDir()

@@ -5,6 +5,8 @@ package guest
 import (
 	"os"
 	"testing"
+
+	"github.com/vishvananda/netlink"
 )
 
 // A card whose VLAN has the node's default route, or an address by which the cluster knows the node, is no pod's, and
@@ -17,6 +19,9 @@ func TestEtherPluginUplink(t *testing.T) {
 	shell(t, "ip link add link "+name+" name up.100 type vlan id 100; ip link set up.100 up; "+
 		"ip address add 10.60.0.1/24 dev up.100; ip -6 address add fd60::1/64 dev up.100 nodad")
 	t.Cleanup(func() { shell(t, "ip link del up.100") })
+	Until(t, "the card and its VLAN have a carrier and link-local addresses", func() error {
+		return waitsFor(func(l netlink.Link) bool { return l.Attrs().Name == name || l.Attrs().Name == "up.100" })
+	})
 	pod := NewPod(t, "pod")
 	refused := func(what string, code uint, words ...string) {
 		t.Helper()

@@ -7,6 +7,7 @@ package hostlocal
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,11 +60,7 @@ func Predict(env netconf.Env, conf []byte) (*current.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir := c.DataDir
-	if dir == "" {
-		dir = DefaultDir
-	}
-	ips, err := c.allocate(view(filepath.Join(dir, c.Name)), claim{env.ContainerID, env.IfName})
+	ips, err := c.allocate(view(c.dir()), claim{env.ContainerID, env.IfName})
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +69,11 @@ func Predict(env netconf.Env, conf []byte) (*current.Result, error) {
 
 // Check looks for any address that the attachment has in the directory of the network, as the plugin does.
 func Check(ctx context.Context, env netconf.Env, conf []byte) error {
-	s, err := open(ctx, env, conf)
+	c, _, err := load(conf, env.Args)
+	if err != nil {
+		return err
+	}
+	s, err := open(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -83,22 +84,46 @@ func Check(ctx context.Context, env netconf.Env, conf []byte) error {
 	return nil
 }
 
-// Del releases every address that the attachment has in the directory of the network. It succeeds if there is none.
+// Del releases every address that the attachment has in the directory of the network, and those that a killed Add has
+// left to nobody. It succeeds if there is none.
 func Del(ctx context.Context, env netconf.Env, conf []byte) error {
-	s, err := open(ctx, env, conf)
+	c, _, err := load(conf, env.Args)
+	if err != nil {
+		return err
+	}
+	s, err := open(ctx, c)
 	if err != nil {
 		return err
 	}
 	defer unlock(s)
-	return s.ReleaseByID(env.ContainerID, env.IfName)
+	return errors.Join(s.ReleaseByID(env.ContainerID, env.IfName), sweep(c.dir()))
+}
+
+// dir is the directory of the network.
+func (c *IPAMConfig) dir() string { return filepath.Join(cmp.Or(c.DataDir, DefaultDir), c.Name) }
+
+// sweep removes files of addresses that say nobody has them. A process that is killed after it has made the file, and
+// before it has written who has the address, leaves one (backend/disk, Store.Reserve). Whoever writes has the lock, as
+// the caller of sweep has: no such file is about to be written.
+func sweep(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, e := range entries {
+		if net.ParseIP(e.Name()) == nil {
+			continue
+		}
+		if info, err := e.Info(); err == nil && info.Mode().IsRegular() && info.Size() == 0 {
+			errs = append(errs, os.Remove(filepath.Join(dir, e.Name())))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // open returns the locked store of a configuration's network.
-func open(ctx context.Context, env netconf.Env, conf []byte) (*disk.Store, error) {
-	c, _, err := load(conf, env.Args)
-	if err != nil {
-		return nil, err
-	}
+func open(ctx context.Context, c *IPAMConfig) (*disk.Store, error) {
 	s, err := disk.New(c.Name, c.DataDir)
 	if err != nil {
 		return nil, err
