@@ -110,13 +110,13 @@ func (r *Recorder) Put(name string, content []byte) {
 	r.seen[name] = &fstest.MapFile{Data: content, Mode: 0o644}
 }
 
-// Rewrite changes the content of every file that is held.
-func (r *Recorder) Rewrite(change func([]byte) []byte) {
+// Rewrite changes the content of every file that is held, by its path.
+func (r *Recorder) Rewrite(change func(name string, content []byte) []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, f := range r.seen {
+	for name, f := range r.seen {
 		if f.Mode.IsRegular() && len(f.Data) > 0 {
-			f.Data = change(f.Data)
+			f.Data = change(name, f.Data)
 		}
 	}
 }

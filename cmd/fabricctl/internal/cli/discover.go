@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/draw"
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/redact"
 	"github.com/fabric-cni/fabric-cni/internal/doctor"
 	"github.com/fabric-cni/fabric-cni/internal/node"
 	"github.com/fabric-cni/fabric-cni/internal/topology"
@@ -75,6 +76,7 @@ func (d *discoverer) record(name string) error {
 		return err
 	}
 	doctor.CollectHost(r, n) // so that doctor host finds in the recording what it asks for
+	r.Rewrite(redact.File)
 	var b bytes.Buffer
 	if _, err := r.WriteTo(&b); err != nil {
 		return err

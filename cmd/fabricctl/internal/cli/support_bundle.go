@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/redact"
 	"github.com/fabric-cni/fabric-cni/internal/doctor"
 	"github.com/fabric-cni/fabric-cni/internal/node"
 	"github.com/fabric-cni/fabric-cni/internal/policy"
@@ -41,9 +43,9 @@ var commands = [][]string{
 
 // clusterCommands are run with --cluster.
 var clusterCommands = [][]string{
-	{"kubectl", "get", "net-attach-def", "-A", "-o", "yaml"},
+	{"kubectl", "get", "net-attach-def", "-A", "-o", "json"},
 	{"kubectl", "get", "nodes", "-o", "wide"},
-	{"kubectl", "get", "ippools.whereabouts.cni.cncf.io", "-A", "-o", "yaml"},
+	{"kubectl", "get", "ippools.whereabouts.cni.cncf.io", "-A", "-o", "json"},
 	{"kubectl", "-n", "kube-system", "get", "daemonsets", "-o", "wide"},
 	{"kubectl", "get", "events", "-A", "--field-selector", "type=Warning"},
 }
@@ -53,11 +55,15 @@ func supportBundleCommand(a *app) *cobra.Command {
 	b := &bundle{app: a, pack: pack{files: map[string][]byte{}}}
 	c := &cobra.Command{
 		Use:   "support-bundle",
-		Short: "Pack everything a maintainer would ask for into one file, without secrets",
-		Long: `support-bundle writes a tar.gz with a recording of the node, what discover, doctor host and list say, the
-plugin's journal, node policy and checksum, the kernel's log and the state of interfaces, routes and RDMA
-devices. Passwords, tokens and keys are removed from every file. It has names, addresses and GUIDs of the
-node: look through it before you send it.`,
+		Short: "Pack what a maintainer would ask for into one file, without the secrets that it knows",
+		Long: `support-bundle writes a tar.gz with a recording of the node, what discover, doctor host and` +
+			` list say, the
+plugin's journal, node policy and checksum, and the state of interfaces, routes and RDMA devices. Of files of
+other programs (containerd, kubelet, systemd units, CNI configurations, modprobe.d), of the kernel's command line
+and log, and of objects of the cluster it has only the settings and lines that are known to matter; "(removed)"
+stands for the others. From every file it removes the values of what is called like a secret (password, token,
+key, cookie) and what looks like one (private keys, web tokens, URLs with a user, keys of clouds). A secret in a
+text of another form stays, and so do names, addresses and GUIDs: look through it before you send it.`,
 		Args: argsBetween(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			b.collect(cmd.Context())
@@ -99,6 +105,7 @@ func (b *bundle) collect(ctx context.Context) {
 		}
 	}
 	b.addJSON("journal.json", entries, nil)
+	b.files["journal.json"] = redact.Journal(b.files["journal.json"])
 	text, err := os.ReadFile(policy.DefaultPath)
 	b.add("policy.json", text, err)
 	text, err = os.ReadFile(installed)
@@ -122,6 +129,7 @@ func (b *bundle) collectNode() {
 		b.add("node.txt", nil, err)
 		return
 	}
+	b.collectConfigs(tree)
 	r, n, err := node.Record(tree, b.store())
 	if err != nil {
 		b.add("node.txt", nil, err)
@@ -133,7 +141,7 @@ func (b *bundle) collectNode() {
 	}
 	doctor.CollectHost(r, n)
 	b.addJSON("discover.json", discovery{n, n.Fabrics()}, err)
-	r.Rewrite(redact) // doctor host reads files of other programs, such as the proxy of containerd
+	r.Rewrite(redact.File) // doctor host reads files of other programs, such as the proxy of containerd
 	var rec bytes.Buffer
 	if _, err = r.WriteTo(&rec); err != nil {
 		b.add("node.txt", nil, err)
@@ -141,6 +149,28 @@ func (b *bundle) collectNode() {
 	}
 	b.names = append(b.names, "node.tar.gz")
 	b.files["node.tar.gz"] = rec.Bytes()
+}
+
+// collectConfigs adds what is needed of the configuration of other programs.
+func (b *bundle) collectConfigs(tree fs.FS) {
+	for _, name := range redact.Configs {
+		files := []string{name}
+		if entries, err := fs.ReadDir(tree, name); err == nil {
+			files = nil
+			for _, e := range entries {
+				if !e.IsDir() {
+					files = append(files, path.Join(name, e.Name()))
+				}
+			}
+		}
+		for _, f := range files {
+			text, err := fs.ReadFile(tree, f)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			b.add("config/"+f, redact.File(f, text), err)
+		}
+	}
 }
 
 // pack holds the files of a bundle, in the order in which they were added.
@@ -151,13 +181,14 @@ type pack struct {
 
 // add adds a file without its secrets. An error is written to the end of the file.
 func (p *pack) add(name string, b []byte, err error) {
+	b = redact.Text(b)
 	if err != nil {
-		b = append(append(b, '\n'), []byte("error: "+err.Error()+"\n")...)
+		b = append(b, redact.Text([]byte("\nerror: "+err.Error()+"\n"))...)
 	}
 	if _, ok := p.files[name]; !ok {
 		p.names = append(p.names, name)
 	}
-	p.files[name] = redact(b)
+	p.files[name] = b
 }
 
 func (p *pack) addJSON(name string, v any, err error) {
@@ -195,6 +226,19 @@ func (p *pack) bytes() ([]byte, error) {
 func (p *pack) addOutput(ctx context.Context, args []string) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput()
-	p.add("commands/"+strings.NewReplacer("/", "_", " ", "_").Replace(strings.Join(args, " "))+".txt", out, err)
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	var out, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &stderr
+	err := cmd.Run()
+	if text := bytes.TrimSpace(stderr.Bytes()); err != nil && len(text) > 0 {
+		err = fmt.Errorf("%w: %s", err, text)
+	}
+	text := out.Bytes()
+	switch {
+	case args[0] == "dmesg":
+		text = redact.Log(text)
+	case args[len(args)-1] == "json":
+		text = redact.Objects(text)
+	}
+	p.add("commands/"+strings.NewReplacer("/", "_", " ", "_").Replace(strings.Join(args, " "))+".txt", text, err)
 }

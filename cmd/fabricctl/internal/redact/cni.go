@@ -1,0 +1,79 @@
+package redact
+
+import "strings"
+
+// CNI reduces the configuration of CNI plugins to the fields that are known: those of this plugin, of Multus, of the
+// reference plugins and of the IPAM plugins that internal/ipam knows.
+func CNI(b []byte) []byte {
+	v, ok := document(b)
+	if !ok {
+		return []byte(Removed + "\n")
+	}
+	return encode(clean(v, cniKeys), "  ")
+}
+
+// Objects reduces the list of NetworkAttachmentDefinitions, or of other objects, that kubectl prints as JSON: names,
+// and of a spec what CNI leaves.
+func Objects(b []byte) []byte {
+	v, ok := document(b)
+	if !ok {
+		return []byte(Removed + "\n")
+	}
+	return encode(clean(v, objectKeys), "  ")
+}
+
+// Journal reduces what the plugin has saved of an attachment: of the configuration that it was given, what CNI leaves.
+func Journal(b []byte) []byte {
+	v, ok := document(b)
+	list, isList := v.([]any)
+	if !ok || !isList {
+		return Text(b)
+	}
+	for _, e := range list {
+		entry, ok := e.(map[string]any)
+		if !ok {
+			continue
+		}
+		conf, ok := entry["conf"]
+		if ok {
+			entry["conf"] = clean(conf, cniKeys)
+		}
+		clean(entry, nil)
+	}
+	return encode(list, "  ")
+}
+
+var (
+	cniKeys = set(`cniVersion cniVersions name type plugins delegates capabilities ipam dns args cni
+		device deviceID hwaddr kernelpath pciBusID rdmaDevice mode rdma allowDown mtu rdmaName detectConflicts logFile
+		logLevel logLevelVerbose guid infinibandGUID master pkey ipoibMode umcast linkState link_state mac vlan
+		vlanProto vlanQoS minTxRate maxTxRate min_tx_rate max_tx_rate spoofchk trust ibKubernetesEnabled vfioPciMode
+		rdmaIsolation
+		disableCheck disableGC runtimeConfig resourceName bridge isGateway isDefaultGateway ipMasq hairpinMode
+		promiscMode range ranges subnet rangeStart rangeEnd range_start range_end gateway exclude routes dst gw
+		addresses address
+		ipRanges enable_overlapping_ranges network_name node_slice_size dataDir nameservers domain search options
+		portMappings bandwidth snat sandbox containerID interfaces ips interface version ifname prevResult
+		binDir confDir cniDir clusterNetwork defaultNetworks systemNamespaces namespaceIsolation readinessindicatorfile
+		datastore_type nodename policy assign_ipv4 assign_ipv6`)
+	objectKeys = union(cniKeys, set(`apiVersion kind items metadata namespace creationTimestamp generation uid
+		resourceVersion labels annotations k8s.v1.cni.cncf.io/resourceName spec config allocations podref id`))
+)
+
+func set(words string) map[string]bool {
+	m := map[string]bool{}
+	for _, w := range strings.Fields(words) {
+		m[w] = true
+	}
+	return m
+}
+
+func union(sets ...map[string]bool) map[string]bool {
+	m := map[string]bool{}
+	for _, s := range sets {
+		for k := range s {
+			m[k] = true
+		}
+	}
+	return m
+}
