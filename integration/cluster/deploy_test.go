@@ -22,6 +22,12 @@ import (
 // deploy installs the project as its users do: its image, its kustomization.
 func deploy(t *testing.T) {
 	t.Helper()
+	deployFrom(t, "deployments/base")
+}
+
+func deployFrom(t *testing.T, dir string) {
+	t.Helper()
+	dir = filepath.Join(current.repo, dir)
 	archive, err := current.image("localhost/fabric-agent:latest",
 		image.Agent("amd64", filepath.Join(current.run, "bin"), "e2e"))
 	if err != nil {
@@ -30,11 +36,11 @@ func deploy(t *testing.T) {
 	if err := current.load(archive); err != nil {
 		t.Fatal(err)
 	}
-	k(t, "apply", "-k", filepath.Join(current.repo, "deployments/base"))
+	k(t, "apply", "-k", dir)
 	const arg = `{"op":"add","path":"/spec/template/spec/containers/0/args/-","value":`
 	k(t, "-n", "fabric-system", "patch", "daemonset", "fabric-agent", "--type=json",
 		"-p", "["+arg+`"--grace=5s"},`+arg+`"--interval=1s"}]`)
-	t.Cleanup(func() { removed(t, "-k", filepath.Join(current.repo, "deployments/base")) })
+	t.Cleanup(func() { removed(t, "-k", dir) })
 	rolledOut(t, "fabric-system", "fabric-agent")
 }
 

@@ -78,19 +78,21 @@ func TestChart(t *testing.T) {
 		"--kube-version",
 		"1.34",
 		"--set",
-		"seLinuxType=spc_t,cniBinDir=/var/lib/cni/bin,port=9000,imagePullSecrets[0].name=s",
+		"seLinuxType=spc_t,cniBinDir=/var/lib/cni/bin,port=9000,imagePullSecrets[0].name=s,"+
+			"metrics.listen=pod,metrics.secure=true,metrics.certSecret=tls",
 		"--set-json",
 		`fabrics=[{"name":"ib","match":{"rateGb":200},"network":{"mtu":4092,"ipam":{"type":"whereabouts",`+
 			`"range":"192.168.10.0/24"}}}]`,
 	)
 	dryRun(t, "chart with values", full)
 	for _, want := range []string{"--bin-dir=/var/lib/cni/bin", "type: spc_t", "name: ib\n", "mtu: 4092",
-		"containerPort: 9000"} {
+		"containerPort: 9000", "--metrics-address=[$(POD_IP)]:9000,127.0.0.1:9000", "--metrics-cert-dir=",
+		"secretName: tls", "name: fabric-metrics-reader", "name: system:auth-delegator"} {
 		if !strings.Contains(full, want) {
 			t.Errorf("%q is missing in\n%s", want, full)
 		}
 	}
-	for _, bad := range []string{"imagee=x", "port=0", "cniBinDir=opt", `fabrics[0].name=IB`} {
+	for _, bad := range []string{"imagee=x", "port=0", "cniBinDir=opt", "metrics.listen=all", `fabrics[0].name=IB`} {
 		if out, err := output("helm", "template", chart, "--set", bad); err == nil ||
 			!strings.Contains(err.Error(), "values don't meet the specifications") {
 			t.Errorf("%s: %v\n%s", bad, err, out)

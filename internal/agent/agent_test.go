@@ -104,6 +104,7 @@ func TestInstallUninstall(t *testing.T) {
 func TestUsage(t *testing.T) {
 	for _, args := range [][]string{
 		{}, {"fly"}, {"run"}, {"install", "--what"}, {"install", "now"}, {"run", "--no-cluster", "--interval", "0s"},
+		{"run", "--no-cluster", "--metrics-secure"}, {"run", "--no-cluster", "--metrics-cert-dir", "/tls"},
 	} {
 		if err := agent.Main(t.Context(), "v1", args, io.Discard, io.Discard); !errors.Is(err, agent.ErrUsage) {
 			t.Errorf("%v: %v", args, err)
@@ -119,9 +120,13 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// get asks the running agent; empty while nobody answers.
+// get asks the running agent where it listens by default; empty while nobody answers.
 func get(path string) (int, string) {
-	res, err := http.Get("http://127.0.0.1:9467" + path)
+	port := "9468"
+	if path == "/metrics" {
+		port = "9467"
+	}
+	res, err := http.Get("http://127.0.0.1:" + port + path)
 	if err != nil {
 		return 0, ""
 	}
@@ -140,9 +145,7 @@ func TestRun(t *testing.T) {
 	p.write("settings.yaml", "fabrics: [{name: a, match: {rateGb: 1}, mod: shared}]")
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() {
-		done <- p.main(ctx, "run", "--no-cluster", "--interval", "20ms", "--grace", "0s", "--listen", "127.0.0.1:9467")
-	}()
+	go func() { done <- p.main(ctx, "run", "--no-cluster", "--interval", "20ms", "--grace", "0s") }()
 	sandbox.Until(t, "it is ready", func() bool { code, _ := get("/readyz"); return code == http.StatusOK })
 	p.write("bin/fabric", "somebody else's")
 	sandbox.Until(t, "the binary is back", func() bool {
@@ -155,7 +158,8 @@ func TestRun(t *testing.T) {
 	p.write("run", "a file in its place")
 	sandbox.Until(t, "it is not ready", func() bool {
 		code, text := get("/readyz")
-		return code == http.StatusServiceUnavailable && strings.Contains(text, "is not writable")
+		return code == http.StatusServiceUnavailable && text == "not ok\n" &&
+			strings.Contains(p.logs.String(), "is not writable")
 	})
 	if code, _ := get("/healthz"); code != http.StatusOK {
 		t.Errorf("healthz: %d", code)

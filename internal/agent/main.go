@@ -38,11 +38,15 @@ type Options struct {
 	Namespace  string // of the ConfigMaps with the node ranges
 	Kubeconfig string
 	NoCluster  bool
-	Listen     string
+	Health     string // host:port,...; empty: no probes
 	Interval   time.Duration
 	Grace      time.Duration
 	LogLevel   slog.Level
 	Force      bool
+
+	Metrics        string // host:port,...; empty: no metrics
+	MetricsSecure  bool   // TLS, and a token that the API server accepts
+	MetricsCertDir string // with tls.crt and tls.key; empty: self-signed
 
 	// Survey reads the node's devices. Nil: from the kernel.
 	Survey func() ([]survey.Device, error)
@@ -111,6 +115,12 @@ func parse(args []string, stderr io.Writer) (*Options, error) {
 	if args[0] == "run" && o.Node == "" && !o.NoCluster {
 		return nil, fmt.Errorf("%w: --node-name is missing", ErrUsage)
 	}
+	if o.MetricsSecure && o.NoCluster {
+		return nil, fmt.Errorf("%w: --metrics-secure asks the API server, which --no-cluster forbids", ErrUsage)
+	}
+	if o.MetricsCertDir != "" && !o.MetricsSecure {
+		return nil, fmt.Errorf("%w: --metrics-cert-dir is of no use without --metrics-secure", ErrUsage)
+	}
 	return o, nil
 }
 
@@ -137,7 +147,14 @@ func (o *Options) flags(f *flag.FlagSet) {
 	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig `file`; empty: the pod's service account")
 	f.BoolVar(&o.NoCluster, "no-cluster", false,
 		"do not connect to an API server: no NetworkAttachmentDefinitions, no Events, no inventory")
-	f.StringVar(&o.Listen, "listen", ":9467", "`address` of /healthz, /readyz and /metrics")
+	f.StringVar(&o.Health, "health-address", "127.0.0.1:9468",
+		"`host:port`, or several with commas, of /healthz and /readyz; empty: none")
+	f.StringVar(&o.Metrics, "metrics-address", "127.0.0.1:9467",
+		"`host:port`, or several with commas, of /metrics; empty: none")
+	f.BoolVar(&o.MetricsSecure, "metrics-secure", false,
+		"/metrics over TLS, and only with the bearer token of somebody who may get it: asks the API server")
+	f.StringVar(&o.MetricsCertDir, "metrics-cert-dir", "",
+		"`directory` with tls.crt and tls.key for --metrics-secure, read again when they change; empty: self-signed")
 	f.DurationVar(&o.Interval, "interval", 10*time.Second, "time between two looks at the node")
 	f.DurationVar(&o.Grace, "grace", time.Minute, "how long a pod must be dead before its devices are reclaimed")
 	f.TextVar(&o.LogLevel, "log-level", slog.LevelInfo, "debug, info, warn or error")

@@ -5,16 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"net/http"
 	"os"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/fabric-cni/fabric-cni/internal/agent/cluster"
 	"github.com/fabric-cni/fabric-cni/internal/agent/condition"
@@ -56,45 +51,20 @@ func Run(ctx context.Context, o *Options, version string, log *slog.Logger) erro
 		plugins = &deviceplugin.Set{Dir: o.DeviceDir, InfoDir: o.InfoDir, Log: log, Files: files}
 		defer plugins.Stop()
 	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.Listen)
-	if err != nil {
-		return fmt.Errorf("listen for probes and Prometheus: %w", err)
-	}
-	log.Info("running", "version", version, "node", o.Node, "listen", listener.Addr().String())
-
 	target := o.target()
 	target.Sums = &install.Sums{} // for all loops that look at the binary
 	r := newReconciler(o, target, client, plugins, m, log)
 	r.inventory.version = version
-	return serve(ctx, listener, handler(registry, r.reporter),
+	endpoints, err := o.endpoints(ctx, registry, r.reporter, client, log)
+	if err != nil {
+		return err
+	}
+	log.Info("running", "version", version, "node", o.Node)
+	return serve(ctx, endpoints,
 		func(ctx context.Context) { target.Watch(ctx, o.Interval, m.Reinstalled.Inc, log) },
 		func(ctx context.Context) { repairLoop(o, m, r.reporter, log).Run(ctx, min(o.Interval, time.Minute)) },
 		func(ctx context.Context) { every(ctx, o.Interval, r.reconcile) },
 	)
-}
-
-// serve runs the loops and the HTTP server side by side until ctx ends, or the server fails.
-func serve(ctx context.Context, l net.Listener, h http.Handler, loops ...func(context.Context)) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
-	var running sync.WaitGroup
-	for _, loop := range loops {
-		running.Go(func() { loop(ctx) })
-	}
-	running.Go(func() {
-		<-ctx.Done()
-		end, stop := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
-		defer stop()
-		_ = server.Shutdown(end) // connections that are still open end with the process
-	})
-	err := server.Serve(l)
-	cancel()
-	running.Wait()
-	if errors.Is(err, http.ErrServerClosed) {
-		return nil
-	}
-	return fmt.Errorf("serve probes and Prometheus: %w", err)
 }
 
 // every calls f at once and then each interval, until ctx ends.
@@ -108,20 +78,6 @@ func every(ctx context.Context, interval time.Duration, f func(context.Context))
 		case <-tick.C:
 		}
 	}
-}
-
-func handler(registry *prometheus.Registry, reporter *condition.Reporter) http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if causes := reporter.NotReady(); len(causes) > 0 {
-			http.Error(w, strings.Join(causes, "\n"), http.StatusServiceUnavailable)
-			return
-		}
-		fmt.Fprintln(w, "ok")
-	})
-	return mux
 }
 
 // newReconciler connects the sub-reconcilers. client and plugins may be nil.

@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	typedauthenticationv1 "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	typedauthorizationv1 "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -32,6 +34,10 @@ type Client struct {
 	metadata metadata.Interface
 	recorder record.EventRecorder
 	stop     func()
+
+	// Each has a rate limit of its own (client-go: 5 in a second): who asks for metrics holds up nothing else.
+	authentication typedauthenticationv1.AuthenticationV1Interface
+	authorization  typedauthorizationv1.AuthorizationV1Interface
 }
 
 var definitions = schema.GroupVersionResource{
@@ -72,6 +78,14 @@ func New(config *rest.Config, node string) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make API client: %w", err)
 	}
+	authentication, err := typedauthenticationv1.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make API client: %w", err)
+	}
+	authorization, err := typedauthorizationv1.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make API client: %w", err)
+	}
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {
 		return nil, fmt.Errorf("make API client: %w", err)
@@ -79,6 +93,7 @@ func New(config *rest.Config, node string) (*Client, error) {
 	b := record.NewBroadcaster()
 	b.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: core.Events("default")})
 	return &Client{node: node, server: server, dynamic: d, core: core, metadata: meta, stop: b.Shutdown,
+		authentication: authentication, authorization: authorization,
 		recorder: b.NewRecorder(scheme, corev1.EventSource{Component: "fabric-agent", Host: node})}, nil
 }
 

@@ -1,0 +1,37 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// MayReadMetrics asks the API server whose token this is, and whether they may get /metrics. known is false if it is
+// nobody's. An error is not an answer.
+func (c *Client) MayReadMetrics(ctx context.Context, token string) (known, allowed bool, err error) {
+	who, err := c.authentication.TokenReviews().Create(ctx,
+		&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
+	if err != nil {
+		return false, false, fmt.Errorf("review a token: %w", err)
+	}
+	if !who.Status.Authenticated {
+		return false, false, nil // Status.Error says why: an expired one, a wrong signature
+	}
+	user := who.Status.User
+	extra := map[string]authorizationv1.ExtraValue{}
+	for k, v := range user.Extra {
+		extra[k] = authorizationv1.ExtraValue(v)
+	}
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra,
+		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"},
+	}}
+	may, err := c.authorization.SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+	if err != nil {
+		return false, false, fmt.Errorf("review the access of %q: %w", user.Username, err)
+	}
+	return true, may.Status.Allowed && !may.Status.Denied, nil
+}
