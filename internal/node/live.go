@@ -188,6 +188,8 @@ func live(root fs.FS, store journal.Store) (*Live, error) {
 		return l, nil
 	case root == os.DirFS("/"):
 		return ReadLive(store), nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("read %s of the recorded tree: %w", LiveFile, err)
 	}
 	l := &Live{
 		Host:     "recorded",

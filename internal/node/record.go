@@ -2,7 +2,6 @@ package node
 
 import (
 	"archive/tar"
-	"bytes"
 	"compress/gzip"
 	"encoding/json"
 	"errors"
@@ -20,12 +19,6 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 )
 
-// maxRecord bounds a recorded tree, unpacked, in bytes: one of a node with 16 HCAs has about 2 MB.
-const maxRecord = 64 << 20
-
-// maxEntries bounds the entries of a recording: one of a node with 16 HCAs has about 5,000.
-const maxEntries = 200_000
-
 // Recorder is a file system that remembers what was read from it. What a reader has looked at is all it needs the next
 // time: so a recording is never short of a file, and never has one that nobody asked for.
 type Recorder struct {
@@ -40,7 +33,8 @@ func NewRecorder(root fs.FS) *Recorder { return &Recorder{FS: root, seen: fstest
 func (r *Recorder) keep(name string, f *fstest.MapFile) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if old, ok := r.seen[name]; !ok || old.Data == nil && f.Data != nil {
+	old, ok := r.seen[name]
+	if !ok || old.Data == nil && f.Data != nil || old.Mode&fs.ModeSymlink != 0 && follow(r.seen, name) != nil {
 		if ok {
 			f.ModTime = old.ModTime
 		}
@@ -130,6 +124,9 @@ func (r *Recorder) WriteTo(w io.Writer) (int64, error) {
 	out := tar.NewWriter(zip)
 	for _, name := range slices.Sorted(maps.Keys(r.seen)) {
 		f := r.seen[name]
+		if f.Mode&fs.ModeSymlink != 0 && follow(r.seen, name) != nil {
+			f = &fstest.MapFile{Mode: 0o644} // a link to nowhere in this tree: its name is all there is
+		}
 		h := &tar.Header{
 			Name:     name,
 			Mode:     int64(f.Mode.Perm()),
@@ -183,75 +180,4 @@ func Record(root fs.FS, store journal.Store) (*Recorder, *Node, error) {
 	r.Put(LiveFile, append(b, '\n'))
 	n, err := Read(r, live)
 	return r, n, err
-}
-
-// Unpack reads a recording into memory. Its links are followed in memory only: one that leaves the tree leads nowhere.
-func Unpack(in io.Reader) (fs.FS, error) {
-	zip, err := gzip.NewReader(in)
-	if err != nil {
-		return nil, fmt.Errorf("read recording: not a tar.gz: %w", err)
-	}
-	tree, total, entries := fstest.MapFS{}, 0, 0
-	for files := tar.NewReader(zip); ; {
-		h, err := files.Next()
-		if errors.Is(err, io.EOF) {
-			if err := noLoops(tree); err != nil {
-				return nil, err
-			}
-			return tree, nil
-		}
-		if entries++; entries > maxEntries {
-			return nil, fmt.Errorf("read recording: more than %d entries", maxEntries)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read recording: %w", err)
-		}
-		name := path.Clean(strings.TrimPrefix(h.Name, "/"))
-		if !fs.ValidPath(name) {
-			return nil, fmt.Errorf("read recording: path %q leaves the tree", h.Name)
-		}
-		switch h.Typeflag {
-		case tar.TypeSymlink:
-			tree[name] = &fstest.MapFile{Data: []byte(h.Linkname), Mode: fs.ModeSymlink | 0o777}
-		case tar.TypeDir:
-			tree[name] = &fstest.MapFile{Mode: fs.ModeDir | 0o755}
-		case tar.TypeReg:
-			var b bytes.Buffer
-			n, err := io.Copy(&b, io.LimitReader(files, int64(maxRecord-total)))
-			if total += int(n); err == nil && total >= maxRecord {
-				err = fmt.Errorf("more than %d bytes unpacked", maxRecord)
-			}
-			if err != nil {
-				return nil, fmt.Errorf("read recording: %w", err)
-			}
-			tree[name] = &fstest.MapFile{Data: b.Bytes(), Mode: 0o644, ModTime: h.ModTime}
-		}
-	}
-}
-
-// noLoops refuses links that lead in a circle, which fstest.MapFS would follow without end.
-func noLoops(all fstest.MapFS) error {
-	for name, f := range all {
-		if f.Mode&fs.ModeSymlink == 0 {
-			continue
-		}
-		done, rest := ".", strings.Split(name, "/")
-		for hops := 0; len(rest) > 0; {
-			next := path.Join(done, rest[0])
-			link := all[next]
-			if link == nil || link.Mode&fs.ModeSymlink == 0 {
-				done, rest = next, rest[1:]
-				continue
-			}
-			target := path.Join(done, string(link.Data))
-			if path.IsAbs(string(link.Data)) || !fs.ValidPath(target) {
-				break // it leads nowhere
-			}
-			if hops++; hops > 40 {
-				return fmt.Errorf("read recording: link %q leads in a circle", name)
-			}
-			done, rest = ".", append(strings.Split(target, "/"), rest[1:]...)
-		}
-	}
-	return nil
 }

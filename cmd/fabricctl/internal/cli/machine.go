@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/node"
@@ -31,8 +32,17 @@ func openTree(root string) (fs.FS, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--root: %w", err)
 	}
-	if st.IsDir() {
-		return os.DirFS(root), nil
+	switch {
+	case filepath.Clean(root) == "/":
+		return os.DirFS("/"), nil // the running machine
+	case st.IsDir():
+		tree, err := node.OpenDir(root)
+		if err != nil {
+			return nil, fmt.Errorf("--root: %w", err)
+		}
+		return tree, nil
+	case !st.Mode().IsRegular():
+		return nil, fmt.Errorf("--root %s: is no file or directory", root)
 	}
 	f, err := os.Open(root)
 	if err != nil {

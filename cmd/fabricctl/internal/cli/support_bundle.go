@@ -151,6 +151,9 @@ func (b *bundle) collectNode() {
 	b.files["node.tar.gz"] = rec.Bytes()
 }
 
+// maxConfig bounds a configuration file of another program, in bytes.
+const maxConfig = 1 << 20
+
 // collectConfigs adds what is needed of the configuration of other programs.
 func (b *bundle) collectConfigs(tree fs.FS) {
 	for _, name := range redact.Configs {
@@ -164,10 +167,10 @@ func (b *bundle) collectConfigs(tree fs.FS) {
 			}
 		}
 		for _, f := range files {
-			text, err := fs.ReadFile(tree, f)
-			if errors.Is(err, fs.ErrNotExist) {
+			if st, err := fs.Stat(tree, f); err != nil || !st.Mode().IsRegular() || st.Size() > maxConfig {
 				continue
 			}
+			text, err := fs.ReadFile(tree, f)
 			b.add("config/"+f, redact.File(f, text), err)
 		}
 	}
