@@ -24,6 +24,10 @@ mapfile -t packages < <(grep -v /integration/ <<<"$list")
 mapfile -t tagged < <(grep -rlE --include='*.go' '^//go:build .*\bfailpoint\b' cmd internal pkg plugins 2>/dev/null |
   sed 's|^|./|; s|/[^/]*$||' | sort -u)
 
+# The random walk takes longer in full than go test's ten minutes for a package.
+timeout=${FABRIC_LAB_FULL:+60m}
+race+=(-timeout "${timeout:-10m}")
+
 echo "test-unit: ${#packages[@]} packages ${race[*]}"
 $go test -json "${race[@]}" "$@" "${packages[@]}" | $go run ./scripts/testreport
 if [ ${#tagged[@]} -gt 0 ]; then
