@@ -24,9 +24,9 @@ mapfile -t packages < <(grep -v /integration/ <<<"$list")
 mapfile -t tagged < <(grep -rlE --include='*.go' '^//go:build .*\bfailpoint\b' cmd internal pkg plugins 2>/dev/null |
   sed 's|^|./|; s|/[^/]*$||' | sort -u)
 
-# The random walk takes longer in full than go test's ten minutes for a package.
+# The random walk takes longer in full than the ten minutes that go test gives a package.
 timeout=${FABRIC_LAB_FULL:+60m}
-race+=(-timeout "${timeout:-10m}")
+race+=(-timeout "${timeout:-20m}")
 
 echo "test-unit: ${#packages[@]} packages ${race[*]}"
 $go test -json "${race[@]}" "$@" "${packages[@]}" | $go run ./scripts/testreport

@@ -218,17 +218,20 @@ func (j *journey) look() error {
 	return nil
 }
 
-// lookAtNetdev reads what a netdev that is where it belongs has. One that is down has no routes, and adding an address
-// that it has is no error. What else can't be read can't be given back, and stops nothing.
+// lookAtNetdev reads what a netdev that is where it belongs has. One that is down has no routes; it has addresses if an
+// earlier way back could not raise it. What else can't be read can't be given back, and stops nothing.
 func (j *journey) lookAtNetdev(n *device.Netdev) error {
 	side, err := j.side(j.home.Side)
 	if err != nil {
 		return err
 	}
 	if n.Up() {
-		if err := side.Addressing(n); err != nil {
-			return err
-		}
+		err = side.Addressing(n)
+	} else {
+		n.Addrs, err = side.Link.Addrs(n.Index)
+	}
+	if err != nil {
+		return err
 	}
 	if err := side.Kept(n); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		j.miss(err)

@@ -52,6 +52,10 @@ func Restore(side Side, was, have *device.Netdev, elapsed uint32) []Step {
 		steps = append(steps, SetLink{In: side, Attrs: a})
 	}
 	steps = append(steps, keptDown(side, was, have)...)
+	if !up && was.Up() {
+		steps = append(steps, early6(side, have)...)
+		have = without(have, isAddr6)
+	}
 	if up != was.Up() { // last: with the settings it comes up with, IPv6 makes its link-local address
 		steps = append(steps, SetLink{In: side, Attrs: Attrs{Flags: was.Flags & device.FlagUp, Mask: device.FlagUp}})
 		if up {
@@ -110,6 +114,19 @@ func restoredAttrs(was, have *device.Netdev) Attrs {
 
 const forever = ^uint32(0)
 
+// early6 removes the IPv6 addresses of a netdev that is down and is to come up: the kernel makes the multicast route of
+// a netdev with the first address that comes when it is up, or else only when it has a carrier (net/ipv6/addrconf.c,
+// addrconf_add_dev). A way back that could not raise the netdev has left them.
+func early6(side Side, have *device.Netdev) []Step {
+	var steps []Step
+	for _, a := range have.Addrs {
+		if isAddr6(a) {
+			steps = append(steps, DelAddr{In: side, Addr: a})
+		}
+	}
+	return steps
+}
+
 // lateAddrs returns the addresses that are back before an earlier one, which an interrupted return leaves. The first
 // IPv4 address of a subnet is its primary, from which the kernel sends; IPv6 has an order within each scope. A netdev
 // that is renamed with its addresses on it has other IPv4 labels afterwards (net/ipv4/devinet.c, inetdev_changename),
@@ -120,18 +137,35 @@ func lateAddrs(was, have *device.Netdev) []device.Addr {
 		if !hasAddr(have.Addrs, a) {
 			continue
 		}
-		missing := func(b device.Addr) bool {
-			return isAddr6(a) == isAddr6(b) && rank(a) == rank(b) && !hasAddr(have.Addrs, b)
+		at := addrAt(have.Addrs, a)
+		tooLate := func(b device.Addr) bool { // b is missing, or back only after a
+			if isAddr6(a) != isAddr6(b) || rank(a) != rank(b) {
+				return false
+			}
+			is := addrAt(have.Addrs, b)
+			return is < 0 || is > at == !isAddr6(a)
 		}
 		earlier := was.Addrs[:i]
 		if isAddr6(a) {
 			earlier = was.Addrs[i+1:] // youngest first, see restoredAddrs
 		}
-		if !isAddr6(a) && have.Name != was.Name || slices.ContainsFunc(earlier, missing) {
+		if !isAddr6(a) && have.Name != was.Name || slices.ContainsFunc(earlier, tooLate) {
 			late = append(late, a)
 		}
 	}
-	return late
+	return withSecondaries(was, have, late)
+}
+
+// withSecondaries adds the addresses that go with others that are removed: those of a subnet with its primary, unless
+// promote_secondaries is set (net/ipv4/devinet.c, __inet_del_ifa).
+func withSecondaries(was, have *device.Netdev, late []device.Addr) []device.Addr {
+	goes := func(a device.Addr) bool {
+		at := addrAt(have.Addrs, a)
+		return hasAddr(late, a) || at >= 0 && !isAddr6(a) && slices.ContainsFunc(late, func(l device.Addr) bool {
+			return !isAddr6(l) && rank(l) == rank(a) && addrAt(have.Addrs, l) < at
+		})
+	}
+	return slices.DeleteFunc(slices.Clone(was.Addrs), func(a device.Addr) bool { return !goes(a) })
 }
 
 // rank is what the kernel keeps the addresses of a netdev in order within: the subnet in IPv4, the scope in IPv6.
@@ -151,8 +185,11 @@ func without(n *device.Netdev, lost func(device.Addr) bool) *device.Netdev {
 
 func isAddr6(a device.Addr) bool { return a.Prefix.Addr().Is6() }
 
-func hasAddr(list []device.Addr, a device.Addr) bool {
-	return slices.ContainsFunc(list, func(h device.Addr) bool { return h.Prefix == a.Prefix })
+func hasAddr(list []device.Addr, a device.Addr) bool { return addrAt(list, a) >= 0 }
+
+// addrAt is the place of an address in a list, -1 if it is not there.
+func addrAt(list []device.Addr, a device.Addr) int {
+	return slices.IndexFunc(list, func(h device.Addr) bool { return h.Prefix == a.Prefix })
 }
 
 // restoredAddrs adds the addresses in the order in which they came: the kernel lists IPv4 with the oldest first, IPv6

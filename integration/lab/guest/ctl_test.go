@@ -91,8 +91,7 @@ func TestCtlPlan(t *testing.T) {
 	plan := ctl(t, 0, "plan", "--netns", pod.Path, "-f", file)
 	if !containsAll(
 		plan,
-		"rdma dev set mlx5_3 netns $POD",
-		"rdma dev set mlx5_3 name rail",
+		"rdma dev set mlx5_3 name rail; rdma dev set rail netns $POD",
 		"netns $POD name net1 up",
 		"altname ibs110",
 		"netns 1",

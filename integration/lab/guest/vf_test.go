@@ -208,9 +208,9 @@ func TestVFRefused(t *testing.T) {
 	wantError(
 		t,
 		interfaceOf(NewPod(t, "third"), "net1", vfConf(vfs[0], guidA, nil)).call("ADD").Exec(t),
-		100,
-		"PF",
-		"netdev",
+		101,
+		"PF "+pf.PCI,
+		"container pod",
 	)
 	b.del(t)
 }

@@ -56,7 +56,21 @@ func Adopt(recorded, live []byte) ([]byte, error) {
 	for _, id := range ids {
 		replace(old, now, id)
 	}
+	lifetimes(old, now)
 	return json.Marshal(old)
+}
+
+// lifetimes copies the lifetime of temporary IPv6 addresses: the kernel's default is 7 days up to 6.12, 2 days in 7.3.
+func lifetimes(old, now map[string]any) {
+	const tempValidLifetime = 11 // DEVCONF_TEMP_VALID_LFT (include/uapi/linux/ipv6.h)
+	conf := func(entry map[string]any) []any {
+		n, _ := entry["netdev"].(map[string]any)
+		list, _ := n["ipv6Conf"].([]any)
+		return list
+	}
+	if o, n := conf(old), conf(now); len(o) > tempValidLifetime && len(n) > tempValidLifetime {
+		o[tempValidLifetime] = n[tempValidLifetime]
+	}
 }
 
 // replace copies one value. One that the recorded entry does not have is not added.
