@@ -26,6 +26,9 @@ fails.`,
 			if err := out.check(); err != nil {
 				return err
 			}
+			if err := labelRule.check("agent-namespace", namespace); err != nil {
+				return err
+			}
 			p, err := collectCluster(cmd.Context(), namespace)
 			if err != nil {
 				return err

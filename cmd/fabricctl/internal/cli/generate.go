@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -96,6 +97,11 @@ func (g *generation) flags(c *cobra.Command) {
 func (g *generation) check(kind string) (err error) {
 	if !slices.Contains(generate.Kinds, kind) {
 		return fmt.Errorf("%w: kind %q: want one of %s", errUsage, kind, strings.Join(generate.Kinds, ", "))
+	}
+	err = errors.Join(labelRule.check("namespace", g.Namespace), workloadRule.check("name", g.Name),
+		imageRule.check("image", g.Image), domainRule.check("resource-prefix", g.Prefix), g.from.check())
+	if err != nil {
+		return err
 	}
 	if g.VFs && g.Shared {
 		return fmt.Errorf("%w: --vfs and --shared exclude each other", errUsage)

@@ -24,6 +24,9 @@ type sources struct {
 	bad        []error // inventories that were left out
 }
 
+// check checks the flags.
+func (s *sources) check() error { return labelRule.check("agent-namespace", s.namespace) }
+
 // nodes reads the nodes.
 func (s *sources) nodes(ctx context.Context) ([]*node.Node, error) {
 	switch {
@@ -89,7 +92,7 @@ func published(ctx context.Context, namespace string) (out []node.Published, bad
 			Data map[string]string `json:"data"`
 		} `json:"items"`
 	}
-	err = kubectlGet(ctx, &list, "get", "configmaps", "-n", namespace, "-l", node.PublishedLabel, "-o", "json")
+	err = kubectlGet(ctx, &list, "get", "configmaps", "-n", namespace, "-l", node.PublishedLabel+"=node", "-o", "json")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -136,17 +139,23 @@ func (s *sources) clusterNodes(ctx context.Context) (out []*node.Node, err error
 		out = append(out, p.Node)
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("--cluster: no node has published an inventory (ConfigMaps with the label %s): "+
+		none := fmt.Errorf("--cluster: no node has published an inventory (ConfigMaps with the label %s=node): "+
 			"fabric-agent does; without it give recordings (discover --record)", node.PublishedLabel)
+		return nil, errors.Join(slices.Insert(bad, 0, none)...)
 	}
 	return out, nil
 }
 
-// leftOut names the inventories that were left out, which is a finding.
-func (s *sources) leftOut(out *console) error {
+// warn names the inventories that were left out.
+func (s *sources) warn(out *console) {
 	for _, err := range s.bad {
 		out.stderr.Println("warning:", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
+}
+
+// leftOut names the inventories that were left out, which is a finding.
+func (s *sources) leftOut(out *console) error {
+	s.warn(out)
 	if len(s.bad) > 0 {
 		return errFinding
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -47,6 +48,7 @@ Exit status 3 if something is slow or has failed.`,
 				if err := v.pods.deploy(cmd.Context()); err != nil {
 					return err
 				}
+				v.pods.from.warn(v.console)
 				v.names = v.pods.names()
 			}
 			ends, err := v.ends()
@@ -107,6 +109,9 @@ func (v *verification) check(args []string) error {
 	}
 	if len(args) > 0 && !v.deploy {
 		return fmt.Errorf("%w: unexpected argument %q: recordings are for --deploy", errUsage, args[0])
+	}
+	if err := errors.Join(labelRule.check("namespace", v.namespace), v.pods.check()); err != nil {
+		return err
 	}
 	if v.deploy && v.pods.count < 2 {
 		return fmt.Errorf("%w: --workers %d: want 2 at least", errUsage, v.pods.count)

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"time"
@@ -36,6 +37,11 @@ func (p *testPods) flags(f *pflag.FlagSet) {
 		"prefix of the resources of these pods (default with --cluster: "+generate.AgentPrefix+")")
 	f.StringVar(&p.image, "image", "example.com/perftest:latest", "image of these pods")
 	f.StringVar(&p.fabric, "fabric", "", "fabric of these pods (default: the one with the most bandwidth)")
+}
+
+// check checks the flags.
+func (p *testPods) check() error {
+	return errors.Join(imageRule.check("image", p.image), domainRule.check("resource-prefix", p.prefix), p.from.check())
 }
 
 // testPodName is the name of the pods, without -a, -b, ...

@@ -296,26 +296,32 @@ func (d *data) RailCount() (n int) {
 
 func (d *data) render(name string) (string, error) {
 	var b strings.Builder
+	var values slots
 	t := template.New("")
 	t.Funcs(template.FuncMap{
-		"join":  func(list []string) string { return `"` + strings.Join(list, `", "`) + `"` },
+		"put":   values.put,
 		"names": func(list []string) string { return strings.Join(list, ", ") },
 		"last":  func(i, n int) bool { return i == n-1 },
 		"roles": func() []string { return []string{"Master", "Worker"} },
 		"sides": func() []string { return Sides(d.Workers) },
 		"add":   func(a, b int) int { return a + b },
-		"include": func(name string, by int) (string, error) {
+		"include": func(name string, by int) (included, error) {
 			var s strings.Builder
 			err := t.ExecuteTemplate(&s, name, d)
 			pad := strings.Repeat(" ", by)
-			return strings.TrimRight(strings.ReplaceAll(pad+s.String(), "\n", "\n"+pad), " \n"), err
+			return included(strings.TrimRight(strings.ReplaceAll(pad+s.String(), "\n", "\n"+pad), " \n")), err
 		},
 	})
 	if _, err := t.ParseFS(files, "templates/*.yaml"); err != nil {
 		return "", fmt.Errorf("parse templates: %w", err)
 	}
+	guard(t)
 	if err := t.ExecuteTemplate(&b, name, d); err != nil {
 		return "", fmt.Errorf("write %s: %w", name, err)
 	}
-	return b.String(), nil
+	text, err := values.encoded(b.String())
+	if err != nil {
+		return "", fmt.Errorf("write %s: %w", name, err)
+	}
+	return text, nil
 }

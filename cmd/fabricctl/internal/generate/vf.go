@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/fabric-cni/fabric-cni/internal/node"
+	"github.com/fabric-cni/fabric-cni/internal/quote"
 	"github.com/fabric-cni/fabric-cni/internal/topology"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
@@ -96,9 +97,9 @@ func vfResource(n *Network, r Resource, on *node.Node) Resource {
 		r.Devices = add(r.Devices, id)
 		if pf.VFs == 0 {
 			r.Hint = fmt.Sprintf(
-				"on %s: echo 8 >/sys/bus/pci/devices/%s/sriov_numvfs makes VFs (up to %d)",
+				"on %s: echo 8 >%s makes VFs (up to %d)",
 				on.Name,
-				p.PCI,
+				quote.Shell("/sys/bus/pci/devices/"+p.PCI+"/sriov_numvfs"),
 				pf.MaxVFs,
 			)
 		}
