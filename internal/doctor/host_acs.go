@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/fabric-cni/fabric-cni/internal/node"
+	"github.com/fabric-cni/fabric-cni/internal/quote"
 	"github.com/fabric-cni/fabric-cni/internal/topology"
 )
 
@@ -124,7 +125,7 @@ func hostACS(h *Host, _ topology.Fabrics) (out []Finding) {
 					strings.Join(bits, " "),
 				),
 			)
-			f.Cure = "until the next boot: setpci -s " + b + " ECAP_ACS+6.w=0000. " + f.Cure
+			f.Cure = "until the next boot: setpci -s " + quote.Shell(b) + " ECAP_ACS+6.w=0000. " + f.Cure
 			out = append(out, f)
 		}
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/doctor"
 	"github.com/fabric-cni/fabric-cni/internal/node"
 	"github.com/fabric-cni/fabric-cni/internal/policy"
+	"github.com/fabric-cni/fabric-cni/internal/quote"
 )
 
 // commands are run for the bundle. One that is not installed leaves an error in its file.
@@ -206,7 +207,7 @@ func (p *pack) bytes() ([]byte, error) {
 	for _, name := range p.names {
 		content := p.files[name]
 		h := &tar.Header{
-			Name:     path.Join("fabric-support", name),
+			Name:     path.Join("fabric-support", quote.Terminal(name)),
 			Mode:     0o644,
 			Size:     int64(len(content)),
 			Typeflag: tar.TypeReg,

@@ -1,0 +1,220 @@
+package cli
+
+import (
+	"bytes"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/generate"
+	"github.com/fabric-cni/fabric-cni/internal/quote"
+	"github.com/fabric-cni/fabric-cni/internal/testkit/sandbox"
+)
+
+// marker begins each hostile text, so that it can be found in what a command prints.
+const marker = "zq7"
+
+// hostileTexts are what a device, a pod, a file or a cluster may call itself, each with marker before it.
+var hostileTexts = map[string]string{
+	"line break":   "\napiVersion: v1\nkind: ClusterRoleBinding\n---\napiVersion: v1\nkind: Secret\n---\n",
+	"return":       "\r\n; touch pwned\r\n>pwned #",
+	"double quote": `" onload="alert(1)" x="; touch pwned; "`,
+	"single quote": `'; touch pwned; '`,
+	"backslash":    `\"\'\n\`,
+	"escapes":      "\x1b[2J\x1b]0;x\x07\x9b2J\x7f\x08",
+	"substitution": "$(touch pwned)${IFS}`touch pwned`",
+	"command":      "; touch pwned # && touch pwned | touch pwned",
+	"element":      "<script>alert(1)</script><img src=x onerror=alert(1)>]]><![CDATA[&#x0;",
+	"directions":   "\u202e\u2066\u200f\u061c \u05d0",
+	"invisible":    "\u200b\ufeff\u00ad\u2028\u3164\U000e0041",
+	"no UTF-8":     "\xff\xfe\xc3\x28\xed\xa0\x80",
+	"YAML":         "{{.}}: [&a, *b, !!c] # %YAML\t- x",
+}
+
+// hostileCase is a command with an input in which every text is hostile.
+type hostileCase struct {
+	args  []string
+	stdin string
+	// refuses tells that some of the input is refused, with its text in the error; own that the command has no input.
+	refuses, own bool
+	parse        func(t *testing.T, out []byte) // instead of that of the format
+}
+
+// hostileCases has the cases of each command, by its path without the program's name.
+func hostileCases(w *hostileWorld) map[string][]hostileCase {
+	cases := map[string][]hostileCase{
+		"discover": {
+			{args: []string{"--root", w.machine}}, {args: []string{"--root", w.changed}},
+			{args: []string{"--root", w.machine, "--record", "-"}, parse: isRecording},
+		},
+		"list":   {{args: w.journal(), refuses: true}},
+		"repair": {{args: append(w.journal(), "--dry-run")}, {args: append(w.journal(), "--plugin", w.plugin)}},
+		"plan": {
+			{args: append(w.journal(), "--netns", w.netns), parse: isShell, refuses: true},
+			{args: append(w.journal(), "--netns", w.netns, "-f", w.conf), parse: isShell, refuses: true},
+			{args: append(w.journal(), "--netns", w.netns, "-f", w.refused), parse: isShell, refuses: true},
+		},
+		"doctor host": {{args: []string{"--all", "--root", w.machine}}, {args: []string{"--all", "--root", w.changed}}},
+		"doctor pod": {
+			{args: []string{"--all", "--root", w.machine}}, {args: []string{"--all", "--pod", "ml/x"}},
+			{args: []string{"--all", "--manifest", "-", "--nads", w.nads}, stdin: w.manifest},
+		},
+		"doctor cluster": {{args: []string{"--all"}}},
+		"doctor explain": {{stdin: w.log}},
+		"nccl-env":       {{args: []string{"--root", w.machine}}, {args: []string{"--root", w.changed}}},
+		"verify":         {{args: []string{"--pods", w.pods}}},
+		"support-bundle": {{args: append(w.journal(), "--root", w.machine, "--cluster", "-f", "-"), parse: isBundle}},
+		"man":            {{args: []string{"pages"}, own: true}},
+		"help":           {{own: true}},
+	}
+	for _, kind := range generate.Kinds {
+		isKind := func(t *testing.T, out []byte) { t.Helper(); isObjects(t, kind, out) }
+		cases["generate"] = append(cases["generate"],
+			hostileCase{args: []string{kind, w.machine}, refuses: true, parse: isKind},
+			hostileCase{args: []string{kind, w.picture}, refuses: true, parse: isKind},
+			hostileCase{args: []string{kind, "--cluster"}, refuses: true, parse: isKind})
+	}
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		cases["completion "+shell] = []hostileCase{{own: true}}
+	}
+	return cases
+}
+
+// Whatever a device, a pod, a file, an entry of the journal or an object of the cluster is called, each command prints
+// it in every format so that it is nothing but text for what reads the output.
+func TestHostileText(t *testing.T) {
+	if err := sandbox.SetPolicy(sandbox.AllowVirtual); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range hostileTexts {
+		t.Run(name, func(t *testing.T) {
+			w := newHostileWorld(t, marker+text)
+			cases := hostileCases(w)
+			for _, c := range leaves((&app{}).command()) {
+				path := strings.TrimPrefix(c.CommandPath(), "fabricctl ")
+				if len(cases[path]) == 0 {
+					t.Errorf("fabricctl %s: no case with hostile text", path)
+				}
+				for _, hc := range cases[path] {
+					for _, format := range formatsOf(c) {
+						w.check(t, strings.Fields(path), hc, format)
+					}
+				}
+			}
+		})
+	}
+}
+
+// The same for the values of flags and for arguments, which people copy from elsewhere.
+func TestHostileFlags(t *testing.T) {
+	for _, name := range []string{"line break", "escapes", "substitution", "element", "directions", "no UTF-8"} {
+		text := hostileTexts[name]
+		t.Run(name, func(t *testing.T) {
+			clean := newHostileWorld(t, "")
+			for _, c := range leaves((&app{}).command()) {
+				path := strings.TrimPrefix(c.CommandPath(), "fabricctl ")
+				hc := hostileCases(clean)[path][0]
+				value := strings.ReplaceAll(marker+text, "\x00", "")
+				if path == "generate" { // the rest has no hostile text
+					hc.args = []string{"pod", clean.machine}
+				}
+				clean.run(t, append(strings.Fields(path), value), hc.stdin)
+				c.Flags().VisitAll(func(f *pflag.Flag) {
+					if slices.Contains([]string{"string", "stringSlice"}, f.Value.Type()) {
+						with := hc
+						with.args = append(slices.Clone(hc.args), "--"+f.Name+"="+value)
+						with.own = true // it may be refused, or mean nothing
+						clean.check(t, strings.Fields(path), with, "")
+					}
+				})
+			}
+		})
+	}
+}
+
+// leaves are the commands that do something.
+func leaves(root *cobra.Command) (out []*cobra.Command) {
+	if !root.HasParent() {
+		root.InitDefaultHelpCmd()
+		root.InitDefaultCompletionCmd()
+	}
+	for _, c := range root.Commands() {
+		if c.HasSubCommands() {
+			out = append(out, leaves(c)...)
+		} else {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// formatsOf are the formats that the help of a command names, or "" for its only one.
+func formatsOf(c *cobra.Command) []string {
+	f := c.Flags().Lookup("output")
+	if f == nil {
+		return []string{""}
+	}
+	return regexp.MustCompile(`, or | or |, `).Split(f.Usage, -1)
+}
+
+// check runs a command, and parses what it prints.
+func (w *hostileWorld) check(t *testing.T, path []string, hc hostileCase, format string) {
+	t.Helper()
+	args := slices.Concat(path, hc.args)
+	if format != "" {
+		args = append(args, "--output", format)
+	}
+	status, stdout, stderr := w.run(t, args, hc.stdin)
+	parse := hc.parse
+	if parse == nil {
+		parse = parsers[format]
+	}
+	binary := slices.Contains(args, "-f") && path[0] == "support-bundle" || slices.Contains(args, "--record")
+	if !binary {
+		isVisible(t, stdout)
+	}
+	if len(stdout) > 0 {
+		if parse == nil && format != "" {
+			t.Errorf("%q: no parser for %s", args, format)
+		}
+		if parse != nil {
+			parse(t, stdout)
+		}
+	}
+	if !hc.own && !hc.refuses && (status == exitFailed || status == exitUsage) {
+		t.Errorf("%q: status %d: %s", args, status, stderr)
+	}
+	if text := string(stdout) + string(stderr); !hc.own && !binary && !strings.Contains(text, marker) {
+		t.Errorf("%q: nothing of the input is printed: the test tests nothing\n%s", args, text)
+	}
+	if t.Failed() {
+		t.Fatalf("%q printed\n%s\n%s", args, stdout, stderr)
+	}
+}
+
+// colours are those that the program itself prints.
+var colours = regexp.MustCompile(`\x1b\[(2|31|32|33|0)m`)
+
+// run runs the program on a terminal, in the world's directory, and looks that nothing was made there.
+func (w *hostileWorld) run(t *testing.T, args []string, stdin string) (status int, stdout, stderr []byte) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	var out, diag bytes.Buffer
+	a := &app{
+		console: console{stdin: strings.NewReader(stdin), stdout: quote.Printer{W: &out},
+			stderr: quote.Printer{W: &diag}, terminal: true},
+		getenv: os.Getenv, version: "test",
+	}
+	status = a.run(t.Context(), append([]string{"fabricctl"}, args...))
+	stdout, stderr = colours.ReplaceAll(out.Bytes(), nil), colours.ReplaceAll(diag.Bytes(), nil)
+	isVisible(t, stderr)
+	if _, err := os.Stat("pwned"); err == nil {
+		t.Errorf("%q has run a command", args)
+	}
+	return status, stdout, stderr
+}
