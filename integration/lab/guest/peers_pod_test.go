@@ -3,6 +3,7 @@
 package guest
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/vishvananda/netlink"
@@ -121,7 +122,8 @@ func TestPeerChildrenAfterNetnsDeletion(t *testing.T) {
 	Unchanged(t)
 	var list []*attachment
 	for i, pkey := range []string{"0x8001", "0x8002", ""} {
-		conf := config{"mode": "ipoib", "master": "ibs112", "ipam": static("10.0.0.5/24")}
+		address := fmt.Sprintf("10.0.0.%d/24", 5+i)
+		conf := config{"mode": "ipoib", "master": "ibs112", "ipam": static(address)}
 		if pkey != "" {
 			conf["pkey"] = pkey
 		}
