@@ -276,7 +276,7 @@ func TestToolVFPlan(t *testing.T) {
 		"GUID of a pod":       {vfConf(vfs[0], guidA, nil), "101"},
 		"VF in a pod":         {vfConf(vfs[1], "", nil), "101"},
 		"PF of a VF in a pod": {vfConf(pf, "", nil), "101"},
-		"GUID on a PF":        {vfConf(pf, guidB, nil), "7"},
+		"GUID on that PF":     {vfConf(pf, guidB, nil), "101"},
 		"vlan on InfiniBand":  {vfConf(vfs[0], "", config{"vlan": 7}), "7"},
 		"vfio with a netdev":  {vfConf(vfs[0], "", config{"vfioPciMode": true}), "7"},
 	} {
