@@ -190,6 +190,16 @@ func (m *model) collected(a Answer, plain bool) string {
 	return ""
 }
 
+// overtaken notes that attachments are owed their DEL although one has succeeded: their ADD ran beside it, and may have
+// come after it.
+func (m *model) overtaken(calls []Call) {
+	for _, c := range calls {
+		if c.Verb == "ADD" && !slices.Contains(m.owed, c.Of) {
+			m.owed = append(m.owed, c.Of)
+		}
+	}
+}
+
 // twice says that two attachments were given one device by calls that ran side by side.
 func twice(calls []Call, answers []Answer) string {
 	returned := func(device int) bool {

@@ -182,6 +182,7 @@ func (m *model) do(world World, group []Op, s *Stats) (log []string, problem str
 			problem = fmt.Sprintf("%s, but %s", describe(c, answers[i]), want)
 		}
 	}
+	m.overtaken(calls)
 	if problem == "" {
 		problem = twice(calls, answers)
 	}

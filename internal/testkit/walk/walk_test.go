@@ -170,3 +170,16 @@ func TestTricks(t *testing.T) {
 		t.Errorf("%v", few)
 	}
 }
+
+// A DEL that succeeds beside an ADD of the same attachment may have come first: the attachment is owed another one.
+func TestAddBesideItsDel(t *testing.T) {
+	m := newModel(small)
+	add := m.call(Op{Kind: Add})
+	del := m.del(add.Of)
+	m.answered(del, Answer{OK: true}, false)
+	m.answered(add, Answer{OK: true}, false)
+	m.overtaken([]Call{del, add})
+	if !m.owes(0) {
+		t.Error("nobody would return it")
+	}
+}
