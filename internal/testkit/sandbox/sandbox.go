@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -25,6 +27,9 @@ func Main(m *testing.M, prepare func() (cleanup func(), err error)) { os.Exit(In
 
 // Inside is Main for a TestMain that has something to do afterwards: it returns the status.
 func Inside(m *testing.M, prepare func() (cleanup func(), err error)) int {
+	if fuzzing() {
+		return m.Run()
+	}
 	if os.Getenv(inside) != "" {
 		if err := enter(); err != nil {
 			fmt.Fprintln(os.Stderr, "sandbox:", err)
@@ -37,6 +42,14 @@ func Inside(m *testing.M, prepare func() (cleanup func(), err error)) int {
 		fmt.Fprintln(os.Stderr, "sandbox:", err)
 	}
 	return status
+}
+
+// fuzzing says that this process fuzzes, or works for one that does. Workers are handed open files, which would be lost
+// on the way into the namespaces (internal/fuzz, workerComm). A target that is fuzzed can't use the sandbox.
+func fuzzing() bool {
+	return slices.ContainsFunc(os.Args, func(a string) bool {
+		return strings.HasPrefix(a, "-test.fuzz=") || strings.HasPrefix(a, "-test.fuzzworker")
+	})
 }
 
 func outside(prepare func() (func(), error)) (int, error) {

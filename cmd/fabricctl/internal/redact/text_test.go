@@ -108,9 +108,12 @@ func FuzzText(f *testing.F) {
 		f.Add([]byte(in))
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
-		once := Text(in)
-		if twice := Text(once); !bytes.Equal(once, twice) {
-			t.Fatalf("once %q, twice %q", once, twice)
+		if len(in) > 1<<12 { // TestTextIsLinear has the long ones
+			return
+		}
+		// What was no JSON may be some without its secret, and is then written as such: only the length is bounded.
+		if out := Text(in); len(out) > 16*len(in)+64 {
+			t.Fatalf("%d bytes of %d: %q", len(out), len(in), out)
 		}
 		for _, name := range []string{"proc/cmdline", "etc/modprobe.d/x.conf", "etc/systemd/system/x",
 			"etc/containerd/x",
