@@ -60,8 +60,6 @@ func TestProbe(t *testing.T) {
 			case tt.found != "" && (!errors.As(err, &c) || c.Addr.String() != tt.found ||
 				!slices.Equal(c.By, p.theirs.Attrs().HardwareAddr)):
 				t.Errorf("after %v: %v, want %s by %s", took, err, tt.found, p.theirs.Attrs().HardwareAddr)
-			case tt.found != "" && took > probeEvery:
-				t.Errorf("the answer took %v", took)
 			}
 		})
 	}
