@@ -96,17 +96,14 @@ func (e *Endpoint) Close() {
 func (e *Endpoint) Serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var mu sync.Mutex
-	var errs []error
+	errs := make([]error, len(e.listeners))
 	var running sync.WaitGroup
-	for _, l := range e.listeners {
+	for i, l := range e.listeners {
 		running.Go(func() {
 			err := e.server.Serve(l)
 			cancel() // one without the others would go unnoticed
 			if !errors.Is(err, http.ErrServerClosed) {
-				mu.Lock()
-				defer mu.Unlock()
-				errs = append(errs, fmt.Errorf("serve %s: %w", e.name, err))
+				errs[i] = fmt.Errorf("serve %s: %w", e.name, err)
 			}
 		})
 	}

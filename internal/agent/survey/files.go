@@ -40,10 +40,10 @@ func (n Node) FilesNow(ctx context.Context, a device.Address, alone bool, was []
 		if err != nil {
 			return nil, err
 		}
-		if home && !owned && len(now) >= len(was) && slices.Equal(now, last) {
+		stable := home && slices.Equal(now, last)
+		if stable && !owned && len(now) >= len(was) {
 			return now, nil
 		}
-		stable := home && slices.Equal(now, last)
 		last = now
 		select {
 		case <-ctx.Done():

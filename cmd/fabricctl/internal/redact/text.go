@@ -51,7 +51,11 @@ func Text(b []byte) []byte {
 	if out, ok := jsonText(b); ok {
 		return out
 	}
-	return plain(b)
+	b = plain(b)
+	if out, ok := jsonText(b); ok { // it was none because of what has been removed
+		return out
+	}
+	return b
 }
 
 func plain(b []byte) []byte {

@@ -112,9 +112,12 @@ func FuzzText(f *testing.F) {
 		if len(in) > 1<<12 { // TestTextIsLinear has the long ones
 			return
 		}
-		// What was no JSON may be some without its secret, and is then written as such: only the length is bounded.
-		if out := Text(in); len(out) > 16*len(in)+64 {
-			t.Fatalf("%d bytes of %d: %q", len(out), len(in), out)
+		once := Text(in)
+		if twice := Text(once); !bytes.Equal(once, twice) {
+			t.Fatalf("once %q, twice %q", once, twice)
+		}
+		if len(once) > 16*len(in)+64 {
+			t.Fatalf("%d bytes of %d: %q", len(once), len(in), once)
 		}
 		for _, name := range []string{"proc/cmdline", "etc/modprobe.d/x.conf", "etc/systemd/system/x",
 			"etc/containerd/x",
