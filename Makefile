@@ -88,7 +88,7 @@ check: ## the checks no linter has: file length, package names, skips, paths, pa
 .PHONY: fetch check-binary fuzz-short
 # One after the other: both install packages where something is missing.
 fetch:
-	@scripts/lab-setup.sh $(KERNELS) igb
+	@scripts/lab-setup.sh $(KERNELS) igb traffic
 	@scripts/cluster-setup.sh
 
 check-binary: build

@@ -1,12 +1,13 @@
 #!/bin/bash
-# lab-setup.sh [--update] [6.1|6.12|next|igb ...]   prepares kernels for integration/lab on a Debian 12 machine; needs
-# root.
+# lab-setup.sh [--update] [6.1|6.12|next|igb|traffic ...]   prepares kernels for integration/lab on a Debian 12 machine;
+# needs root.
 #
 # Per kernel it leaves $FABRIC_LAB/guest/SERIES -> store/SERIES-HASH with vmlinux, initrd.cpio (fakeib included) and
 # release. Kernels and headers are extracted, never installed. Without arguments: all three.
 # A warm run touches neither the network nor the package manager. --update looks for newer kernel versions.
 #
 # igb is no kernel but the QEMU of bookworm-backports, whose igb card has virtual functions: $FABRIC_LAB/qemu/bin/qemu.
+# traffic is no kernel either: the programs that do RDMA in guests, $FABRIC_LAB/userland.
 #
 # Whatever can be killed half-way is made under a .tmp name and renamed when complete: a rerun starts that part again.
 set -euo pipefail
@@ -172,23 +173,38 @@ build_module() {
   rm -r "$3/mod"
 }
 
+# ---- packages that are extracted, not installed ----
+# own_apt DIR SUITE...: apt's options for package lists of these suites in DIR, as the array apt. Nothing of it touches
+# the system's apt configuration, and it works on a machine without package lists.
+own_apt() {
+  local dir=$1 suite
+  shift
+  mkdir -p "$dir"/{lists/partial,cache/archives/partial}
+  for suite in "$@"; do echo "deb $(mirror) $suite main"; done >"$dir/sources.list"
+  apt=(-qq -o Acquire::Retries=3 -o "Dir::Etc::SourceList=$dir/sources.list" -o Dir::Etc::SourceParts=/dev/null
+    -o "Dir::State::Lists=$dir/lists" -o "Dir::Cache=$dir/cache" -o APT::Sandbox::User=root)
+  apt-get "${apt[@]}" update >>"$log" 2>&1 || die "apt-get update of $* failed, see $log"
+}
+
+# extract DIR ROOT PACKAGE...: downloads the packages into DIR and unpacks them into ROOT
+extract() {
+  local debs=$1 root=$2 deb
+  shift 2
+  mkdir -p "$debs" "$root"
+  (cd "$debs" && apt-get "${apt[@]}" download "$@") >>"$log" 2>&1 || die "cannot download $*, see $log"
+  for deb in "$debs"/*.deb; do dpkg-deb -x "$deb" "$root"; done
+}
+
 # ---- a newer QEMU ----
 # Beside the installed one, from the packages of bookworm-backports; the libraries are bookworm's, which the installed
-# one has brought. The package lists are in a directory of their own: nothing of it touches the system's apt
-# configuration.
+# one has brought.
 qemu=$lab/qemu
 fetch_qemu() {
   local tmp=$qemu.tmp apt
-  rm -rf "$tmp"; mkdir -p "$tmp"/{lists/partial,cache/archives/partial,debs,root,bin}
-  echo "deb $(mirror) bookworm-backports main" >"$tmp/sources.list"
-  apt=(apt-get -qq -o Acquire::Retries=3 -o "Dir::Etc::SourceList=$tmp/sources.list" -o Dir::Etc::SourceParts=/dev/null
-    -o "Dir::State::Lists=$tmp/lists" -o "Dir::Cache=$tmp/cache" -o APT::Sandbox::User=root)
-  "${apt[@]}" update >>"$log" 2>&1 || die "apt-get update of bookworm-backports failed, see $log"
-  (cd "$tmp/debs" && "${apt[@]}" download qemu-system-x86 qemu-system-common qemu-system-data seabios) >>"$log" 2>&1 ||
-    die "cannot download qemu-system-x86 of bookworm-backports, see $log"
-  local deb
-  for deb in "$tmp"/debs/*.deb; do dpkg-deb -x "$deb" "$tmp/root"; done
-  rm -rf "$tmp"/{lists,cache,debs,sources.list}
+  rm -rf "$tmp"; mkdir -p "$tmp/bin"
+  own_apt "$tmp/apt" bookworm-backports
+  extract "$tmp/debs" "$tmp/root" qemu-system-x86 qemu-system-common qemu-system-data seabios
+  rm -rf "$tmp"/{apt,debs}
   cat >"$tmp/bin/qemu" <<QEMU
 #!/bin/sh
 exec "$qemu/root/usr/bin/qemu-system-x86_64" -L "$qemu/root/usr/share/qemu" \\
@@ -207,6 +223,56 @@ QEMU
   "$qemu/bin/qemu" -device igb,help >/dev/null 2>>"$log" ||
     die "the QEMU of bookworm-backports does not run or has no igb, see $log"
 }
+
+# ---- what does RDMA in guests ----
+# Debian's own programs and libraries. Guests lay them over this machine's /usr (guest.UserLand); here nothing is
+# installed. What is fetched depends on Debian only, not on what this machine has: the packages and whatever they need
+# that is not on every Debian machine.
+userland=$lab/userland
+userland_packages=(perftest ibverbs-utils rdmacm-utils ibverbs-providers libfabric-bin ucx-utils openmpi-bin)
+# mpirun needs ssh and hwloc's view of graphics cards only elsewhere; they bring 20 packages.
+userland_without=(openssh-client libhwloc-plugins)
+
+# closure PACKAGE...: the packages and what they depend on, as names of files. Needs the array apt.
+closure() {
+  apt-get "${apt[@]}" install --no-install-recommends --print-uris "$@" 2>>"$log" | awk '{ print $2 }' | sort
+}
+
+fetch_userland() {
+  local tmp=$userland.tmp lib=$userland.tmp/root/usr/lib/x86_64-linux-gnu apt base want package missing
+  rm -rf "$tmp"; mkdir -p "$tmp"
+  own_apt "$tmp/apt" bookworm
+  for package in "${userland_without[@]}"; do
+    printf 'Package: %s\nStatus: install ok installed\nVersion: 99:0\nArchitecture: amd64\nMaintainer: -\n' "$package"
+    printf 'Description: -\n\n'
+  done >"$tmp/apt/status"
+  apt+=(-o "Dir::State::status=$tmp/apt/status")
+  mapfile -t base < <(apt-cache "${apt[@]}" dumpavail |
+    awk '/^Package:/ { name = $2 } /^(Essential: yes|Priority: required)/ { print name }' | sort -u)
+  mapfile -t want < <(comm -23 <(closure "${userland_packages[@]}") <(closure "${base[@]}") | sed 's/_.*//')
+  [ ${#want[@]} -gt ${#userland_packages[@]} ] || die "cannot find the packages of traffic, see $log"
+  extract "$tmp/debs" "$tmp/root" "${want[@]}"
+  # /lib is a link in guests
+  if [ -d "$tmp/root/lib" ]; then cp -a "$tmp/root/lib/." "$tmp/root/usr/lib/"; rm -r "$tmp/root/lib"; fi
+  rm -rf "$tmp"/root/usr/share/{doc,lintian,man,misc}
+  # what its installation makes
+  ln -s ../libpsm1/libpsm_infinipath.so.1.16 "$lib/libpsm_infinipath.so.1"
+  missing=$(find "$tmp/root" -type f \( -perm /111 -o -name '*.so*' \) -exec \
+    env "LD_LIBRARY_PATH=$lib:$lib/ucx" ldd {} + 2>/dev/null |
+    sed -n 's/^\t\(.*\) => not found/\1/p' | sort -u | xargs) || true # ldd fails on scripts
+  [ -z "$missing" ] || die "the programs of traffic lack libraries on this machine: $missing"
+  (userland_inputs; cd "$tmp/debs" && sha256sum -- *.deb) >"$tmp/version"
+  rm -rf "$tmp"/{apt,debs}
+  rm -rf "$userland"; mv "$tmp" "$userland"
+}
+
+# userland_inputs: what decides, besides Debian, what is fetched
+userland_inputs() {
+  echo "inputs $({ echo "${userland_packages[@]}" "${userland_without[@]}"; declare -f fetch_userland; } | sha256sum |
+    cut -c1-12)"
+}
+
+userland_is_ready() { [ "$(head -1 "$userland/version" 2>/dev/null)" = "$(userland_inputs)" ]; }
 
 prepare() {
   local series=$1 src=$lab/src/$1 tmp store old
@@ -235,16 +301,17 @@ prepare() {
 }
 
 main() {
-  local update='' wanted=() todo=() series igb=''
+  local update='' wanted=() todo=() series igb='' traffic=''
   for series in "$@"; do
     case $series in
       --update) update=yes;;
       6.1|6.12|next) wanted+=("$series");;
       igb) igb=yes;;
-      *) die "unknown kernel series $series; known: 6.1 6.12 next igb";;
+      traffic) traffic=yes;;
+      *) die "unknown kernel series $series; known: 6.1 6.12 next igb traffic";;
     esac
   done
-  [ ${#wanted[@]} -gt 0 ] || [ -n "$igb" ] || wanted=(6.1 6.12 next)
+  [ ${#wanted[@]} -gt 0 ] || [ -n "$igb$traffic" ] || wanted=(6.1 6.12 next)
   mkdir -p "$lab"/{src,store,guest}
   exec 9>"$lab/lock"
   tools_for "${wanted[@]}"
@@ -255,6 +322,13 @@ main() {
     flock 9
     if [ ! -x "$qemu/bin/qemu" ] || [ -n "$update" ]; then fetch_qemu; fi
     echo "ready: $("$qemu/bin/qemu" --version | head -1)"
+  fi
+  if [ -n "$traffic" ]; then
+    if [ -n "$update" ] || ! userland_is_ready; then
+      flock 9
+      if [ -n "$update" ] || ! userland_is_ready; then fetch_userland; fi
+    fi
+    echo "ready: traffic ($(($(wc -l <"$userland/version") - 1)) packages)"
   fi
   [ ${#todo[@]} -gt 0 ] || return 0
   flock 9

@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 go=${GO:-go}
-scripts/lab-setup.sh "$@" igb
+scripts/lab-setup.sh "$@" igb traffic
 echo "test-lab: kernels $*${FABRIC_LAB_FULL:+, in full}"
 summary=$(mktemp)
 trap 'rm -f "$summary"' EXIT

@@ -304,6 +304,7 @@ func (s *shift) script(w *work) string {
 	var b strings.Builder
 	for _, v := range [][2]string{
 		{"FABRIC_BIN_DIR", s.bin.plugins(w.suite)}, {"FABRIC_LAB_SERIES", w.kernel.Series},
+		{"FABRIC_USERLAND", w.suite.userLand()},
 		{"FABRIC_LAB_ROUNDS", os.Getenv("FABRIC_LAB_ROUNDS")}, {"FABRIC_LAB_FULL", os.Getenv("FABRIC_LAB_FULL")},
 		{"FABRIC_LAB_PIECE", fmt.Sprintf("%d/%d", w.piece, w.pieces)},
 		{"FABRIC_WALK_SEED", os.Getenv("FABRIC_WALK_SEED")}, {"FABRIC_WALK_OPS", os.Getenv("FABRIC_WALK_OPS")},

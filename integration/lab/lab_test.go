@@ -84,7 +84,7 @@ func newLabRun(t *testing.T, kernels []Kernel) *labRun {
 	}
 	for _, k := range kernels {
 		for _, s := range Suites {
-			if !s.wants(k) {
+			if !s.wants(k, top != "" || full()) {
 				continue
 			}
 			n := len(r.all)
@@ -99,6 +99,9 @@ func newLabRun(t *testing.T, kernels []Kernel) *labRun {
 				r.all = append(r.all, works...)
 			}
 			if len(r.all) > n {
+				if err := s.prepared(); err != nil {
+					t.Fatal(err)
+				}
 				r.results[suiteOn{k.Series, s.Name}] = make(chan *result, len(r.all)-n)
 			}
 		}

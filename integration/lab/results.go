@@ -118,7 +118,7 @@ func removeOldest(dir string, entries []fs.DirEntry, age time.Duration, count in
 type keys struct {
 	mu     sync.Mutex
 	hashes map[string]string // of files
-	user   string            // see userland
+	user   string            // see machinePrograms
 	accel  string
 	qemu   map[bool]string // version, by Suite.NewQEMU
 }
@@ -126,7 +126,7 @@ type keys struct {
 func newKeys(ctx context.Context, accel string) (*keys, error) {
 	k := &keys{hashes: make(map[string]string), qemu: make(map[bool]string), accel: accel}
 	var err error
-	if k.user, err = userland(ctx); err != nil {
+	if k.user, err = machinePrograms(ctx); err != nil {
 		return nil, err
 	}
 	return k, nil
@@ -144,6 +144,9 @@ func (k *keys) of(ctx context.Context, w *work, bin binaries) (string, error) {
 		k.qemu[w.suite.NewQEMU] = version
 	}
 	files := []string{w.kernel.Image, w.kernel.Initrd, bin.test(w.suite)}
+	if w.suite.UserLand {
+		files = append(files, filepath.Join(userLandDir(), userLandVersion))
+	}
 	plugins, err := filepath.Glob(filepath.Join(bin.plugins(w.suite), "*"))
 	if err != nil {
 		return "", fmt.Errorf("list binaries: %w", err)
@@ -192,8 +195,8 @@ var userPackages = []string{
 	"qemu-system-x86", "sed", "grep",
 }
 
-// userland describes the programs of this machine that guests run, by the versions of their packages.
-func userland(ctx context.Context) (string, error) {
+// machinePrograms describes the programs of this machine that guests run, by the versions of their packages.
+func machinePrograms(ctx context.Context) (string, error) {
 	args := append([]string{"-W", "-f", "${Package} ${Version} ${Status}\n"}, userPackages...)
 	text, err := output(ctx, "dpkg-query", args...)
 	var exit *exec.ExitError

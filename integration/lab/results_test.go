@@ -14,6 +14,7 @@ import (
 func TestKeys(t *testing.T) {
 	t.Setenv("FABRIC_LAB_ROUNDS", "")
 	dir := t.TempDir()
+	t.Setenv("FABRIC_LAB", dir)
 	write := func(name, text string) {
 		t.Helper()
 		path := filepath.Join(dir, name)
@@ -26,6 +27,7 @@ func TestKeys(t *testing.T) {
 	}
 	s := Suite{Name: "s"}
 	files := []string{"image", "initrd", testBinary(s.pkg()), "plugins/fabric"}
+	write("userland/version", "perftest")
 	reset := func() {
 		for _, f := range files {
 			write(f, f)
@@ -62,20 +64,30 @@ func TestKeys(t *testing.T) {
 	if key(nil) != base {
 		t.Error("the key depends on a program that the suite does not have")
 	}
+	traffic := func(w *work, _ *keys) { w.suite.UserLand = true }
+	withUserLand := key(traffic)
+	write("userland/version", "another perftest")
+	if key(nil) != base {
+		t.Error("the key depends on a user land that the suite does not have")
+	}
+	if key(traffic) == withUserLand {
+		t.Error("the key does not depend on the suite's user land")
+	}
 	for name, change := range map[string]func(*work, *keys){
-		"release": func(w *work, _ *keys) { w.kernel.Release = "6.12.2" },
-		"test":    func(w *work, _ *keys) { w.test = "TestY" },
-		"piece":   func(w *work, _ *keys) { w.piece = 2 },
-		"pieces":  func(w *work, _ *keys) { w.pieces = 3 },
-		"suite":   func(w *work, _ *keys) { w.suite.Name = "other" },
-		"append":  func(w *work, _ *keys) { w.suite.Append = exclusive },
-		"devices": func(w *work, _ *keys) { w.suite.Devices = VirtioNet(1) },
-		"QEMU":    func(w *work, _ *keys) { w.suite.NewQEMU = true },
-		"version": func(_ *work, k *keys) { k.qemu[false] = "QEMU 8" },
-		"accel":   func(_ *work, k *keys) { k.accel = "kvm" },
-		"user":    func(_ *work, k *keys) { k.user = "iproute2 6.2" },
-		"rounds":  func(*work, *keys) { t.Setenv("FABRIC_LAB_ROUNDS", "7") },
-		"seed":    func(*work, *keys) { t.Setenv("FABRIC_WALK_SEED", "7") },
+		"userland": traffic,
+		"release":  func(w *work, _ *keys) { w.kernel.Release = "6.12.2" },
+		"test":     func(w *work, _ *keys) { w.test = "TestY" },
+		"piece":    func(w *work, _ *keys) { w.piece = 2 },
+		"pieces":   func(w *work, _ *keys) { w.pieces = 3 },
+		"suite":    func(w *work, _ *keys) { w.suite.Name = "other" },
+		"append":   func(w *work, _ *keys) { w.suite.Append = exclusive },
+		"devices":  func(w *work, _ *keys) { w.suite.Devices = VirtioNet(1) },
+		"QEMU":     func(w *work, _ *keys) { w.suite.NewQEMU = true },
+		"version":  func(_ *work, k *keys) { k.qemu[false] = "QEMU 8" },
+		"accel":    func(_ *work, k *keys) { k.accel = "kvm" },
+		"user":     func(_ *work, k *keys) { k.user = "iproute2 6.2" },
+		"rounds":   func(*work, *keys) { t.Setenv("FABRIC_LAB_ROUNDS", "7") },
+		"seed":     func(*work, *keys) { t.Setenv("FABRIC_WALK_SEED", "7") },
 	} {
 		if key(change) == base {
 			t.Errorf("%s: the key is the same", name)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -17,6 +18,8 @@ type Suite struct {
 	Devices   []string      // QEMU arguments
 	NewQEMU   bool          // see Spec
 	Series    []string      // kernels it is for; none: all
+	Gate      []string      // of these, those that a plain run of everything takes; nil: all, empty: none
+	UserLand  bool          // $FABRIC_USERLAND, see UserLand
 	Deal      []Deal        // tests that are dealt to several guests
 	Tools     []string      // programs in $FABRIC_BIN_DIR besides Binaries
 	Timeout   time.Duration // of a test, or a piece of one; 0: 10 minutes
@@ -183,6 +186,15 @@ var Suites = []Suite{
 		Timeout: 60 * time.Minute,
 	},
 	{
+		// Pods do RDMA.
+		Name:     "traffic",
+		Run:      `^TestTraffic`,
+		Gate:     on612,
+		UserLand: true,
+		Append:   exclusive,
+		Devices:  VirtioNet(1),
+	},
+	{
 		Name:    "agent",
 		Package: "./integration/lab/agent",
 		Series:  on612,
@@ -201,16 +213,13 @@ func (s Suite) pkg() string {
 	return guestPackage
 }
 
-func (s Suite) wants(k Kernel) bool {
-	if len(s.Series) == 0 {
-		return true
+// wants reports whether the suite runs on a kernel. chosen says that somebody has asked for its tests, or for all that
+// there is: Gate does not count then.
+func (s Suite) wants(k Kernel, chosen bool) bool {
+	if s.Gate != nil && !chosen && !slices.Contains(s.Gate, k.Series) {
+		return false
 	}
-	for _, series := range s.Series {
-		if series == k.Series {
-			return true
-		}
-	}
-	return false
+	return len(s.Series) == 0 || slices.Contains(s.Series, k.Series)
 }
 
 // assign returns the tests of each suite, and an error for those that belong to none or to several.

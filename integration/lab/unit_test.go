@@ -51,6 +51,34 @@ func TestAssign(t *testing.T) {
 	}
 }
 
+func TestWants(t *testing.T) {
+	on := func(s Suite, chosen bool) (series []string) {
+		for _, name := range Series {
+			if s.wants(Kernel{Series: name}, chosen) {
+				series = append(series, name)
+			}
+		}
+		return series
+	}
+	for name, c := range map[string]struct {
+		suite         Suite
+		plain, chosen []string
+	}{
+		"all":    {Suite{}, Series, Series},
+		"series": {Suite{Series: on612}, on612, on612},
+		"gate":   {Suite{Gate: on612}, on612, Series},
+		"none":   {Suite{Gate: []string{}}, nil, Series},
+		"both":   {Suite{Series: []string{"6.12", "next"}, Gate: on612}, on612, []string{"6.12", "next"}},
+	} {
+		if diff := cmp.Diff(c.plain, on(c.suite, false)); diff != "" {
+			t.Errorf("%s: a plain run: %s", name, diff)
+		}
+		if diff := cmp.Diff(c.chosen, on(c.suite, true)); diff != "" {
+			t.Errorf("%s: a run that asks for it: %s", name, diff)
+		}
+	}
+}
+
 func TestKernelName(t *testing.T) {
 	for release, want := range map[string]string{
 		"6.1.0-56-amd64": "6.1", "6.12.117+deb12-amd64": "6.12", "7.2.12+deb13-amd64": "7.2",
