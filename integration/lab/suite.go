@@ -137,10 +137,11 @@ var Suites = []Suite{
 	},
 	{
 		// The same, in shared mode.
-		Name:   "ctl-shared",
-		Tools:  []string{"fabricctl"},
-		Series: on612,
-		Run:    `^TestToolShared`,
+		Name:    "ctl-shared",
+		Tools:   []string{"fabricctl"},
+		Series:  on612,
+		Run:     `^TestToolShared`,
+		Devices: E1000e(2),
 	},
 	{
 		// What goes wrong in other plugins.

@@ -12,6 +12,9 @@ import (
 
 // CheckPod runs every check of a pod.
 func CheckPod(p *Pod) (out []Finding) {
+	pod := *p
+	pod.Node, pod.elsewhere = p.Node.Here()
+	p = &pod
 	checks := []func(*Pod) []Finding{podInterface, podPorts, podGIDs, podSubnets, podMTU}
 	if !p.Bare {
 		checks = []func(*Pod) []Finding{
@@ -263,7 +266,7 @@ func podEnvHCA(p *Pod) (out []Finding) {
 			continue
 		}
 		exact := strings.HasPrefix(value, "=")
-		var missing []string
+		var missing, elsewhere []string
 		for name := range strings.SplitSeq(strings.TrimPrefix(value, "="), ",") {
 			name, _, _ = strings.Cut(name, ":")
 			there := p.Node.HCA(name) != nil || v == "UCX_NET_DEVICES" && p.Node.Netdev(name) != nil
@@ -275,16 +278,25 @@ func podEnvHCA(p *Pod) (out []Finding) {
 			}
 			cluster := v == "UCX_NET_DEVICES" &&
 				(strings.HasPrefix(name, "eth") || name == "lo") // is not in the picture
-			if !there && !cluster {
+			isElsewhere := func(port string) bool { return strings.HasPrefix(port, name+":") }
+			switch {
+			case there || cluster:
+			case slices.ContainsFunc(p.elsewhere, isElsewhere):
+				elsewhere = append(elsewhere, name)
+			default:
 				missing = append(missing, name)
 			}
+		}
+		if len(elsewhere) > 0 {
+			out = append(out, finding("pod-env-hca", Warn, v+"="+value+": the interface is in another network "+
+				"namespace: "+strings.Join(elsewhere, ", ")))
 		}
 		if len(missing) > 0 {
 			out = append(
 				out,
 				finding("pod-env-hca", Fail, v+"="+value+": not in the pod: "+strings.Join(missing, ", ")),
 			)
-		} else {
+		} else if len(elsewhere) == 0 {
 			out = append(out, finding("pod-env-hca", OK, v+"="+value))
 		}
 	}

@@ -23,6 +23,8 @@ type Pod struct {
 	HCOLL   bool  // its library is in the image
 
 	ARPIgnore map[string]int // sysctl arp_ignore by interface; those not known are not in it
+
+	elsewhere []string // ports that are visible in shared mode, with their interface in another network namespace
 }
 
 // CollectPod reads a container: root is its root directory, proc that of one of its processes. env is that process's

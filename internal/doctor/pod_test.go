@@ -142,6 +142,20 @@ func TestOpenable(t *testing.T) {
 	}
 }
 
+// In shared mode what concerns ports of others is not said of this pod, but that its variables name them is.
+func TestShared(t *testing.T) {
+	m := machines.RoCE()
+	p := pod(t, m, "NCCL_IB_HCA==mlx5_2,mlx5_3", "UCX_NET_DEVICES=mlx5_2:1")
+	p.Node.RDMAMode = "shared"
+	noNetdevs(p)
+	p.Node.HCA("mlx5_2").Ports[0].Netdev = "xgbe2"
+	p.Node.HCA("mlx5_3").Ports[0].State = "Down"
+	const want = "WARN pod-env-hca NCCL_IB_HCA==mlx5_2,mlx5_3: the interface is in another network namespace: mlx5_3\n"
+	if d := cmp.Diff(want, text(CheckPod(p))); d != "" {
+		t.Errorf("-want +got:\n%s", d)
+	}
+}
+
 const manifest = `{"kind":"Pod","metadata":{"name":"train-0","annotations":{%s}},"spec":{"containers":[{"name":"c",` +
 	`"resources":{"limits":{%s}},"securityContext":{"capabilities":{"add":["IPC_LOCK"]}}}]}}`
 

@@ -23,12 +23,15 @@ const LiveFile = "live.json"
 
 // Live is what sysfs does not tell.
 type Live struct {
-	Host        string                `json:"host"`
-	Kernel      string                `json:"kernel,omitempty"`
-	RDMAMode    string                `json:"rdmaMode,omitempty"`
-	Netdevs     map[string]LiveNetdev `json:"netdevs,omitempty"`
-	Attachments []Attachment          `json:"attachments,omitempty"`
-	Problems    []string              `json:"problems,omitempty"`
+	Host     string                `json:"host"`
+	Kernel   string                `json:"kernel,omitempty"`
+	RDMAMode string                `json:"rdmaMode,omitempty"`
+	Netdevs  map[string]LiveNetdev `json:"netdevs,omitempty"`
+	// RDMANetdevs are the interfaces of RDMA ports (mlx5_0:1) as nldev tells them, which knows those of this network
+	// namespace only: a port without one, and every InfiniBand port, is there with "". nil: not asked.
+	RDMANetdevs map[string]string `json:"rdmaNetdevs,omitempty"`
+	Attachments []Attachment      `json:"attachments,omitempty"`
+	Problems    []string          `json:"problems,omitempty"`
 }
 
 // LiveNetdev is what rtnetlink adds to an interface.
@@ -150,10 +153,50 @@ func (l *Live) mode() error {
 	if errors.Is(err, rdma.ErrNoRDMA) {
 		return nil
 	}
-	if err == nil {
-		l.RDMAMode = m.String()
+	if err != nil {
+		return err
 	}
-	return err
+	l.RDMAMode = m.String()
+	return l.rdmaNetdevs(c)
+}
+
+// rdmaNetdevs asks nldev which interface each port has. The kernel does not answer for one in another network namespace
+// (drivers/infiniband/core/nldev.c, fill_port_info), while sysfs shows the name that it has there.
+func (l *Live) rdmaNetdevs(c *rdma.Conn) error {
+	links, err := link.Dial()
+	if err != nil {
+		return err
+	}
+	defer links.Close()
+	list, err := c.List()
+	if err != nil {
+		return err
+	}
+	found := map[string]string{}
+	for i := range list {
+		h := &list[i]
+		if err := c.Ports(h); err != nil {
+			if errors.Is(err, fs.ErrNotExist) {
+				continue // it has left meanwhile
+			}
+			return err
+		}
+		for _, p := range h.Ports {
+			name := ""
+			if p.Netdev != 0 {
+				n, err := links.ByIndex(int(p.Netdev))
+				if err != nil && !errors.Is(err, fs.ErrNotExist) {
+					return err
+				}
+				if err == nil {
+					name = n.Name
+				}
+			}
+			found[portName(h.Name, p.Number)] = name
+		}
+	}
+	l.RDMANetdevs = found
+	return nil
 }
 
 func attachment(e *journal.Entry) Attachment {

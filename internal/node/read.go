@@ -45,7 +45,7 @@ func Read(root fs.FS, live *Live) (*Node, error) {
 	n.away(t, live)
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
-		n.faces(h)
+		n.faces(h, live)
 		h.GPUs = nearest(h.Path, h.NUMA, n.GPUs)
 	}
 	slices.SortFunc(n.HCAs, func(a, b HCA) int {
@@ -197,45 +197,4 @@ func (t tree) gpus() (out []GPU) {
 		out = append(out, g)
 	}
 	return out
-}
-
-// faces connects an HCA's ports with their interfaces and tells its bond.
-func (n *Node) faces(h *HCA) {
-	for i := range h.Ports {
-		p := &h.Ports[i]
-		if p.Netdev == "" {
-			p.Netdev = n.netdevOf(h, p)
-		}
-		d := n.Netdev(p.Netdev)
-		switch {
-		case d == nil:
-		case d.Bond != nil:
-			h.Bond = d.Name
-		case d.Master != "":
-			if m := n.Netdev(d.Master); m != nil && m.Bond != nil {
-				h.Bond = d.Master
-			}
-		}
-	}
-}
-
-// netdevOf finds an interface by the function it is on, the port's number on it, and for IPoIB the GUID at the end of
-// its address: sysfs shows children and VLANs under the same function.
-func (n *Node) netdevOf(h *HCA, p *Port) string {
-	if h.Address.IsZero() {
-		return ""
-	}
-	for _, d := range n.Netdevs {
-		if d.Address != h.Address || d.Parent != "" || p.LinkLayer == device.InfiniBand && d.Type != 32 {
-			continue
-		}
-		guid := strings.ReplaceAll(d.HWAddr, ":", "")
-		if d.Type == 32 && len(guid) == 40 && strings.ReplaceAll(p.GUID.String(), ":", "") == guid[24:] {
-			return d.Name
-		}
-		if d.Type != 32 && d.Port == int(p.Number)-1 || len(h.Ports) == 1 && d.Type != 32 {
-			return d.Name
-		}
-	}
-	return ""
 }

@@ -29,7 +29,12 @@ needed, and nothing by habit. Exit status 3 if there is no usable port.`,
 				return err
 			}
 			n, closed := p.Openable()
+			n, elsewhere := n.Here()
 			vars, notes := nccl.Env(n)
+			if len(elsewhere) > 0 {
+				notes = append(notes, "visible in shared mode, but with its interface in another network namespace: "+
+					strings.Join(elsewhere, ", "))
+			}
 			if len(closed) > 0 {
 				notes = append(notes,
 					"visible, but without a character device in the container: "+strings.Join(closed, ", "))
