@@ -22,7 +22,7 @@ export DEBIAN_FRONTEND=noninteractive LC_ALL=C
 die() { echo "lab-setup: $*" >&2; exit 1; }
 
 inputs_hash() {
-  cat "$fakeib/fakeib.c" "$fakeib/Makefile" "$here/lab-initrd.sh" /bin/busybox "$1/release" | sha256sum | cut -c1-12
+  cat "$fakeib"/*.[ch] "$fakeib/Makefile" "$here/lab-initrd.sh" /bin/busybox "$1/release" | sha256sum | cut -c1-12
 }
 
 # is_ready SERIES: its guest files were made from the present sources
@@ -155,7 +155,7 @@ build_module() {
   local release
   release=$(cat "$2/release")
   mkdir -p "$3/mod"
-  cp "$fakeib/fakeib.c" "$fakeib/Makefile" "$3/mod/"
+  cp "$fakeib"/*.[ch] "$fakeib/Makefile" "$3/mod/"
   if [ "$1" = next ]; then
     rm -rf "$chroot/fakeib"; cp -r "$3/mod" "$chroot/fakeib"
     # objtool reads /proc

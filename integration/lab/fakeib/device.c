@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * An HCA as the RDMA core sees it: attributes, port, GIDs, PKeys, virtual functions.
+ */
+#include "fakeib.h"
+
+static bool vf_guid = true;
+module_param(vf_guid, bool, 0644);
+MODULE_PARM_DESC(vf_guid, "VFs have a GUID before the PF gives them one; without, their port stays Init, as no SM configures it");
+ushort fib_pkeys[16] = { 0xffff, 0x8001, 0x8002, 0x8003, 0x9001 };
+int fib_npkeys = 5;
+module_param_array_named(pkeys, fib_pkeys, ushort, &fib_npkeys, 0444);
+static bool movable = true;
+module_param(movable, bool, 0444);
+MODULE_PARM_DESC(movable, "provide disassociate_ucontext, i.e. allow moves between net namespaces");
+static ushort lid = 1;
+module_param(lid, ushort, 0444);
+MODULE_PARM_DESC(lid, "LID of the first HCA; GUIDs are made from it, too: guests that are to look like nodes of one fabric want their own");
+
+static DEFINE_IDA(hca_ida);
+
+enum ib_port_state fib_state(const struct fib_dev *d)
+{
+	if (d->is_roce)
+		return d->ndev ? IB_PORT_ACTIVE : IB_PORT_DOWN;
+	if (d->pf && d->pf->vf_link[d->vf] == IFLA_VF_LINK_STATE_DISABLE)
+		return IB_PORT_DOWN;
+	if (!d->guid)
+		return IB_PORT_INIT;
+	return d->plat && fib_states[d->plat->id] ? fib_states[d->plat->id] : IB_PORT_ACTIVE;
+}
+
+static int fib_query_device(struct ib_device *d, struct ib_device_attr *a, struct ib_udata *u)
+{
+	memset(a, 0, sizeof(*a));
+	a->sys_image_guid = to_dev(d)->guid;
+	a->vendor_id = 0x02c9; a->vendor_part_id = 4123; a->hw_ver = 0;
+	a->max_mr_size = ~0ULL; a->page_size_cap = PAGE_SIZE;
+	a->max_qp = a->max_cq = a->max_pd = a->max_ah = a->max_mr = 4096;
+	a->max_qp_wr = a->max_cqe = 65536;
+	a->max_send_sge = 32; a->max_recv_sge = 4; a->max_sge_rd = 4;
+	a->max_mcast_grp = a->max_mcast_qp_attach = a->max_total_mcast_qp_attach = 4096;
+	a->max_srq = 4096; a->max_srq_wr = 65536; a->max_srq_sge = FIB_SGE;
+	a->atomic_cap = IB_ATOMIC_HCA; a->max_qp_rd_atom = a->max_qp_init_rd_atom = 16; a->max_res_rd_atom = 65536;
+	a->max_pkeys = fib_npkeys; a->local_ca_ack_delay = 15;
+	a->kernel_cap_flags = IBK_LOCAL_DMA_LKEY;
+	if (d->dev.parent && dev_is_pci(d->dev.parent) && to_pci_dev(d->dev.parent)->is_virtfn)
+		a->kernel_cap_flags |= IBK_VIRTUAL_FUNCTION;
+	return 0;
+}
+
+static int fib_query_port(struct ib_device *d, u32 port, struct ib_port_attr *a)
+{
+	a->state = fib_state(to_dev(d));
+	a->phys_state = a->state != IB_PORT_DOWN ? IB_PORT_PHYS_STATE_LINK_UP :
+			to_dev(d)->is_roce ? IB_PORT_PHYS_STATE_DISABLED : IB_PORT_PHYS_STATE_POLLING;
+	a->max_mtu = a->active_mtu = IB_MTU_4096;
+	a->gid_tbl_len = 8; a->pkey_tbl_len = fib_npkeys; a->max_msg_sz = 1 << 30;
+	a->max_vl_num = 1;
+	if (!to_dev(d)->is_roce && a->state >= IB_PORT_ARMED) {	/* the subnet manager gives LIDs */
+		a->lid = to_dev(d)->lid;
+		a->sm_lid = SM_LID;
+	}
+	a->active_width = IB_WIDTH_4X; a->active_speed = IB_SPEED_HDR;
+	return 0;
+}
+
+static int fib_modify_port(struct ib_device *d, u32 p, int m, struct ib_port_modify *pm) { return 0; }
+static enum rdma_link_layer fib_link_layer(struct ib_device *d, u32 p)
+{
+	return to_dev(d)->is_roce ? IB_LINK_LAYER_ETHERNET : IB_LINK_LAYER_INFINIBAND;
+}
+static int fib_gid_op(const struct ib_gid_attr *attr, void **ctx) { return 0; }
+static void fib_fw(struct ib_device *d, char *s) { snprintf(s, IB_FW_VERSION_NAME_MAX, "20.35.1012"); }
+
+static int fib_query_gid(struct ib_device *d, u32 port, int i, union ib_gid *gid)
+{
+	memset(gid, 0, sizeof(*gid));
+	gid->global.subnet_prefix = cpu_to_be64(0xfe80000000000000ULL);
+	if (i == 0)
+		gid->global.interface_id = to_dev(d)->guid;
+	return 0;
+}
+
+static int fib_query_pkey(struct ib_device *d, u32 port, u16 i, u16 *pkey)
+{
+	*pkey = i < fib_npkeys ? fib_pkeys[i] : 0;
+	return i < fib_npkeys ? 0 : -EINVAL;
+}
+
+static int fib_immutable(struct ib_device *d, u32 port, struct ib_port_immutable *im)
+{
+	im->core_cap_flags = to_dev(d)->is_roce ? RDMA_CORE_PORT_IBA_ROCE_UDP_ENCAP | RDMA_CORE_PORT_IBA_ROCE :
+						RDMA_CORE_PORT_IBA_IB;
+	im->gid_tbl_len = 8; im->pkey_tbl_len = fib_npkeys; im->max_mad_size = IB_MGMT_MAD_SIZE;
+	return 0;
+}
+
+static int fib_get_vf_config(struct ib_device *d, int vf, u32 port, struct ifla_vf_info *ivf)
+{
+	memset(ivf, 0, sizeof(*ivf));
+	if (vf >= MAXVF)
+		return -EINVAL;
+	ivf->vf = vf;
+	ivf->linkstate = to_dev(d)->vf_link[vf];
+	return 0;
+}
+static int fib_set_vf_link(struct ib_device *d, int vf, u32 port, int state)
+{
+	struct fib_dev *v;
+
+	if (vf >= MAXVF || state > IFLA_VF_LINK_STATE_DISABLE)
+		return -EINVAL;
+	mutex_lock(&fib_lock);
+	to_dev(d)->vf_link[vf] = state;
+	list_for_each_entry(v, &fib_devs, list)
+		if (v->pf == to_dev(d) && v->vf == vf && v->ready) {
+			struct ib_event ev = { .device = &v->ib, .element.port_num = 1 };
+
+			ev.event = fib_state(v) == IB_PORT_ACTIVE ? IB_EVENT_PORT_ACTIVE : IB_EVENT_PORT_ERR;
+			ib_dispatch_event(&ev);
+		}
+	mutex_unlock(&fib_lock);
+	return 0;
+}
+static int fib_get_vf_guid(struct ib_device *d, int vf, u32 port, struct ifla_vf_guid *n, struct ifla_vf_guid *p)
+{
+	n->vf = p->vf = vf;
+	n->guid = to_dev(d)->vf_guid[vf][0];
+	p->guid = to_dev(d)->vf_guid[vf][1];
+	return 0;
+}
+static int fib_set_vf_guid(struct ib_device *d, int vf, u32 port, u64 guid, int type)
+{
+	if (vf >= MAXVF)
+		return -EINVAL;
+	to_dev(d)->vf_guid[vf][type == IFLA_VF_IB_PORT_GUID] = guid;	/* takes effect when the VF is next bound */
+	return 0;
+}
+
+static const struct ib_device_ops fib_ops = {
+	.owner = THIS_MODULE, .driver_id = RDMA_DRIVER_RXE, .uverbs_abi_ver = 2,
+	.post_send = fib_post_send, .post_recv = fib_post_recv, .poll_cq = fib_poll_cq, .req_notify_cq = fib_req_notify,
+	.query_device = fib_query_device, .query_port = fib_query_port, .modify_port = fib_modify_port,
+	.get_port_immutable = fib_immutable, .get_link_layer = fib_link_layer, .get_dev_fw_str = fib_fw,
+	.add_gid = fib_gid_op, .del_gid = fib_gid_op, .query_gid = fib_query_gid, .query_pkey = fib_query_pkey,
+	.alloc_pd = fib_alloc_pd, .dealloc_pd = fib_dealloc_pd,
+	.alloc_ucontext = fib_alloc_uctx, .dealloc_ucontext = fib_dealloc_uctx, .mmap = fib_mmap,
+	.create_ah = fib_create_ah, .create_user_ah = fib_create_user_ah,
+	.create_srq = fib_create_srq, .modify_srq = fib_modify_srq, .query_srq = fib_query_srq, .destroy_srq = fib_destroy_srq, .query_ah = fib_query_ah, .destroy_ah = fib_destroy_ah,
+	.create_qp = fib_create_qp, .modify_qp = fib_modify_qp, .query_qp = fib_query_qp, .destroy_qp = fib_destroy_qp,
+	.create_cq = fib_create_cq, .destroy_cq = fib_destroy_cq,
+	.get_dma_mr = fib_get_dma_mr, .reg_user_mr = fib_reg_user_mr, .dereg_mr = fib_dereg_mr,
+	.attach_mcast = fib_attach, .detach_mcast = fib_detach,
+	.get_vf_config = fib_get_vf_config, .get_vf_guid = fib_get_vf_guid, .set_vf_guid = fib_set_vf_guid,
+	.set_vf_link_state = fib_set_vf_link,
+	INIT_RDMA_OBJ_SIZE(ib_qp, fib_qp, ib),
+	INIT_RDMA_OBJ_SIZE(ib_cq, fib_cq, ib),
+	INIT_RDMA_OBJ_SIZE(ib_ah, fib_ah, ib),
+	INIT_RDMA_OBJ_SIZE(ib_srq, fib_srq, ib),
+};
+static const struct ib_device_ops fib_movable_ops = { .disassociate_ucontext = fib_disassociate };
+static const struct ib_device_ops fib_obj_ops = {
+	INIT_RDMA_OBJ_SIZE(ib_pd, fib_pd, ib),
+	INIT_RDMA_OBJ_SIZE(ib_ucontext, fib_uctx, ib),
+};
+
+
+struct fib_dev *fib_add(struct device *parent, struct platform_device *plat, struct fib_dev *pf, int vf,
+			       struct net_device *ndev)
+{
+	struct fib_dev *d = ib_alloc_device(fib_dev, ib);
+	u64 node_guid = 0, port_guid = 0;
+	int r;
+
+	if (!d)
+		return ERR_PTR(-ENOMEM);
+	d->idx = ida_alloc_max(&hca_ida, MAXHCA - 1, GFP_KERNEL);
+	d->lid = lid + d->idx;
+	if (pf && vf >= 0 && vf < MAXVF) {
+		node_guid = pf->vf_guid[vf][0];
+		port_guid = pf->vf_guid[vf][1];
+		if (node_guid == ~0ULL)		/* taken away again */
+			node_guid = 0;
+		if (port_guid == ~0ULL)
+			port_guid = 0;
+		d->pf = pf;
+		d->vf = vf;
+	}
+	if (!port_guid && (vf_guid || !d->pf))
+		port_guid = 0x0002c90300fa0000ULL + ((u64)d->lid << 4);
+	d->guid = cpu_to_be64(port_guid);
+	d->ib.node_guid = node_guid ? cpu_to_be64(node_guid) : d->guid;
+	d->ib.node_type = RDMA_NODE_IB_CA;
+	d->ib.phys_port_cnt = 1;
+	d->ib.num_comp_vectors = 1;
+	d->ib.dev.parent = parent;
+	d->is_roce = ndev;
+	d->plat = plat;
+	d->ib.uverbs_cmd_mask |= BIT_ULL(IB_USER_VERBS_CMD_POST_SEND) | BIT_ULL(IB_USER_VERBS_CMD_REQ_NOTIFY_CQ);
+	strscpy(d->ib.node_desc, "fakeib", sizeof(d->ib.node_desc));
+	ib_set_device_ops(&d->ib, &fib_ops);
+	ib_set_device_ops(&d->ib, &fib_obj_ops);
+	if (movable)
+		ib_set_device_ops(&d->ib, &fib_movable_ops);
+	mutex_lock(&fib_lock);
+	list_add_tail(&d->list, &fib_devs);
+	mutex_unlock(&fib_lock);
+	if (ndev) {
+		d->ndev = ndev;
+		ib_device_set_netdev(&d->ib, ndev, 1);
+	}
+	r = ib_register_device(&d->ib, fib_name(d->idx), NULL);
+	if (!r) {
+		mutex_lock(&fib_lock);
+		d->ready = true;
+		mutex_unlock(&fib_lock);
+		return d;
+	}
+	mutex_lock(&fib_lock);
+	list_del(&d->list);
+	mutex_unlock(&fib_lock);
+	ida_free(&hca_ida, d->idx);
+	ib_dealloc_device(&d->ib);
+	return ERR_PTR(r);
+}
+
+void fib_del(struct fib_dev *d)
+{
+	mutex_lock(&fib_lock);
+	d->ready = false;
+	mutex_unlock(&fib_lock);
+	ib_unregister_device(&d->ib);
+	mutex_lock(&fib_lock);
+	list_del(&d->list);
+	fib_forget(d);
+	mutex_unlock(&fib_lock);
+	ida_free(&hca_ida, d->idx);
+	ib_dealloc_device(&d->ib);
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * RoCE HCAs on netdevs.
+ */
+#include "fakeib.h"
+
+static char *roce[16];
+static int nroce;
+module_param_array(roce, charp, &nroce, 0444);
+MODULE_PARM_DESC(roce, "init_net netdevs to put a RoCE HCA on, NETDEV[@OWNER]: its parent is the PCI function of OWNER (a bond has none), else of NETDEV");
+static bool notified;
+static struct fib_dev *roce_dev[ARRAY_SIZE(roce)];
+static struct net_device *roce_ndev[ARRAY_SIZE(roce)];
+
+/* like mlx5: drop the netdev on UNREGISTER (also sent when it leaves a netns), take it back on REGISTER */
+static int fib_netdev_event(struct notifier_block *nb, unsigned long ev, void *ptr)
+{
+	struct net_device *n = netdev_notifier_info_to_dev(ptr);
+	int i;
+
+	for (i = 0; i < nroce; i++) {
+		if (!roce_dev[i] || n != roce_ndev[i])
+			continue;
+		if (ev == NETDEV_UNREGISTER || ev == NETDEV_REGISTER) {
+			roce_dev[i]->ndev = ev == NETDEV_REGISTER ? n : NULL;
+			ib_device_set_netdev(&roce_dev[i]->ib, roce_dev[i]->ndev, 1);
+		}
+	}
+	return NOTIFY_DONE;
+}
+static struct notifier_block fib_netdev_nb = { .notifier_call = fib_netdev_event };
+
+/* the PCI function under a netdev: virtio has a device of its own in between, where a real NIC has none */
+static struct device *fib_function(struct net_device *n)
+{
+	struct device *d;
+
+	for (d = n->dev.parent; d; d = d->parent)
+		if (dev_is_pci(d))
+			return d;
+	return n->dev.parent;
+}
+
+int fib_roce_init(void)
+{
+	int i, r = register_netdevice_notifier(&fib_netdev_nb);
+
+	if (r)
+		return r;
+	notified = true;
+
+	for (i = 0; i < nroce; i++) {
+		char *own = strchr(roce[i], '@');
+		struct net_device *n, *o = NULL;
+		struct fib_dev *d = ERR_PTR(-ENODEV);
+
+		if (own)
+			*own++ = 0;
+		n = dev_get_by_name(&init_net, roce[i]);
+		if (own)
+			o = dev_get_by_name(&init_net, own);
+		if (n && (o || !own))
+			d = fib_add(fib_function(o ?: n), NULL, 0, 0, n);
+		if (o)
+			dev_put(o);
+		if (n)
+			dev_put(n);
+		if (IS_ERR(d))
+			return PTR_ERR(d);
+		roce_ndev[i] = n;
+		roce_dev[i] = d;
+	}
+	return 0;
+}
+
+void fib_roce_exit(void)
+{
+	int i;
+
+	if (notified)
+		unregister_netdevice_notifier(&fib_netdev_nb);
+	for (i = 0; i < nroce; i++)
+		if (roce_dev[i])
+			fib_del(roce_dev[i]);
+}
