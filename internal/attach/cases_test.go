@@ -168,6 +168,17 @@ var decisions = map[string]func(*Facts){
 			{Netdev: device.Netdev{Index: 11, Name: "bond0.7", Kind: "vlan"}, On: 9},
 		}
 	},
+	"device with a soft RDMA device": func(f *Facts) { f.SoftRDMA = []string{"rxe0", "siw0"} },
+	"device that is a soft RDMA device": func(f *Facts) {
+		missing(f)
+		f.Config.Selector = netconf.Selector{Kind: netconf.ByRDMADevice, Field: "rdmaDevice", Value: "rxe0"}
+		f.Soft = &Soft{Name: "rxe0", Netdev: "ens1f0"}
+	},
+	"device that is a soft RDMA device somewhere": func(f *Facts) {
+		missing(f)
+		f.Config.Selector = netconf.Selector{Kind: netconf.ByRDMADevice, Field: "rdmaDevice", Value: "rxe0"}
+		f.Soft = &Soft{Name: "rxe0"}
+	},
 	"device with programs of the host": func(f *Facts) {
 		f.Device.Netdev.Kept.Programs = []device.Program{
 			{Hook: device.XDPDriver, ID: 17}, {Hook: device.TCXIngress, ID: 19, Link: 4},
@@ -281,6 +292,10 @@ var decisions = map[string]func(*Facts){
 	"chain no RDMA device": func(f *Facts) { f.Device.HCA = nil },
 	"chain two interfaces": func(f *Facts) { f.Device, f.Unselected, f.Chained.Interfaces = nil, true, 2 },
 	"chain no hardware":    func(f *Facts) { missing(f); f.Unselected, f.Chained.NoHardware = true, "net1" },
-	"chain with children":  func(f *Facts) { f.Children = []Child{{Netdev: "ib9"}} },
-	"chain port down":      func(f *Facts) { f.Device.HCA.Ports[0].State = device.PortDown },
+	"chain no hardware but a soft RDMA device": func(f *Facts) {
+		missing(f)
+		f.Unselected, f.Chained.NoHardware, f.Soft = true, "net1", &Soft{Name: "rxe0", Netdev: "net1"}
+	},
+	"chain with children": func(f *Facts) { f.Children = []Child{{Netdev: "ib9"}} },
+	"chain port down":     func(f *Facts) { f.Device.HCA.Ports[0].State = device.PortDown },
 }

@@ -98,10 +98,10 @@ func (d *decider) found() bool {
 		})
 		return false
 	case d.Chained.NoHardware != "":
-		d.refuse(&Refusal{
-			Reason:  NoDevice,
-			Message: fmt.Sprintf("interface %s in the pod is no hardware: it has no RDMA device", d.Chained.NoHardware),
-		})
+		d.refuse(d.noHardware())
+		return false
+	case d.Soft != nil:
+		d.refuse(d.softSelected())
 		return false
 	case d.Ambiguous:
 		d.refuse(&Refusal{Reason: BadConfig, Message: d.Missing.Error()})
@@ -197,6 +197,7 @@ func (d *decider) device() {
 		return
 	}
 	d.policy(true)
+	d.softless()
 	d.rdma()
 	d.atHome()
 	d.relatives()

@@ -36,6 +36,7 @@ type Facts struct {
 	Device     *Device
 	Missing    error  // why Device is nil
 	Ambiguous  bool   // Missing, because the selector fits several devices
+	Soft       *Soft  // Missing, because it is a soft RDMA device; nil: it is none
 	Holder     *Owner // attachment that has the missing device; nil: the journal knows of none
 
 	// What is known of Device.
@@ -58,6 +59,7 @@ type Facts struct {
 	Elsewhere  *Place           // of the interface that an InfiniBand HCA does not have on the host; nil: not known
 	Siblings   []string         // other netdevs that its RDMA device carries
 	Uppers     []device.Upper   // what of the host sits on its netdev, however far up; mode device only
+	SoftRDMA   []string         // soft RDMA devices of the host on its netdev; mode device only
 	PKeys      []device.PKey    // partitions of the port, if PKeysKnown
 	PKeysKnown bool
 }

@@ -114,11 +114,14 @@ func (r *Reader) byRDMA(name string) (*Device, error) {
 	return r.At(a)
 }
 
-// HCAAddress returns the bus address of an RDMA device. It returns fs.ErrNotExist when there is none of that name, or
-// when it has no hardware, like those of rxe and siw.
+// HCAAddress returns the bus address of an RDMA device. It returns fs.ErrNotExist when there is none of that name, and
+// a SoftError, which matches it, when it has no hardware.
 func (r *Reader) HCAAddress(name string) (device.Address, error) {
 	a, ok := r.addressOf(path.Join("class/infiniband", name, "device"))
 	if !ok {
+		if r.Sys != nil && r.soft(name) {
+			return a, &SoftError{name}
+		}
 		return a, fmt.Errorf("find RDMA device %s: %w", name, fs.ErrNotExist)
 	}
 	return a, nil

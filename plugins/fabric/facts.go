@@ -83,7 +83,7 @@ func ownerOf(e *journal.Entry) *attach.Owner {
 // find looks for the device that the configuration selects.
 func (g *gatherer) find() error {
 	f := g.facts
-	g.dev, f.Device, f.Missing, f.Ambiguous, f.Holder = nil, nil, nil, false, nil
+	g.dev, f.Device, f.Missing, f.Ambiguous, f.Holder, f.Soft = nil, nil, nil, false, nil, nil
 	f.Chained, f.Parents = attach.Chain{}, nil
 	var err error
 	switch {
@@ -94,9 +94,14 @@ func (g *gatherer) find() error {
 	case !f.Unselected:
 		g.dev, err = g.host.Find(g.cfg.Selector)
 	}
+	var soft *inventory.SoftError
 	switch {
 	case errors.Is(err, inventory.ErrAmbiguous):
 		f.Missing, f.Ambiguous = err, true
+		return nil
+	case errors.As(err, &soft):
+		f.Missing = err
+		g.softSelected(soft)
 		return nil
 	case errors.Is(err, fs.ErrNotExist):
 		f.Missing = err
@@ -194,7 +199,7 @@ func (g *gatherer) inspect() error {
 		return errors.Join(g.partitions(), g.duplicates())
 	}
 	for _, read := range []func() error{
-		g.snapshot, g.virtualFunction, g.children, g.others, g.rdmaNames, g.uplink, g.elsewhere,
+		g.snapshot, g.virtualFunction, g.children, g.others, g.rdmaNames, g.uplink, g.soft, g.elsewhere,
 	} {
 		if err := read(); err != nil {
 			return err

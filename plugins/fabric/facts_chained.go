@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 
+	"github.com/fabric-cni/fabric-cni/internal/inventory"
 	"github.com/fabric-cni/fabric-cni/internal/result"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
@@ -18,7 +19,8 @@ func (g *gatherer) findChained() error {
 		return g.derive()
 	}
 	dev, err := g.host.Find(g.cfg.Selector)
-	if errors.Is(err, fs.ErrNotExist) { // it may name a netdev that has been moved already
+	var soft *inventory.SoftError
+	if errors.Is(err, fs.ErrNotExist) && !errors.As(err, &soft) { // it may name a netdev that has been moved already
 		if dev, err = g.pod.Find(g.cfg.Selector); err != nil {
 			return err
 		}
@@ -66,6 +68,7 @@ func (g *gatherer) behind(n *device.Netdev) error {
 		g.facts.Chained.NoHardware = g.key.IfName
 		if n != nil {
 			g.facts.Chained.NoHardware = n.Name
+			g.softInPod(n)
 		}
 		return fmt.Errorf("find the device of %s: %w", g.facts.Chained.NoHardware, fs.ErrNotExist)
 	}
