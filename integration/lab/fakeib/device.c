@@ -22,7 +22,7 @@ static DEFINE_IDA(hca_ida);
 enum ib_port_state fib_state(const struct fib_dev *d)
 {
 	if (d->is_roce)
-		return d->ndev ? IB_PORT_ACTIVE : IB_PORT_DOWN;
+		return roce_state(d);
 	if (d->pf && d->pf->vf_link[d->vf] == IFLA_VF_LINK_STATE_DISABLE)
 		return IB_PORT_DOWN;
 	if (!d->guid)
@@ -62,6 +62,8 @@ static int fib_query_port(struct ib_device *d, u32 port, struct ib_port_attr *a)
 		a->sm_lid = SM_LID;
 	}
 	a->active_width = IB_WIDTH_4X; a->active_speed = IB_SPEED_HDR;
+	if (to_dev(d)->is_roce)
+		roce_query_port(to_dev(d), a);
 	return 0;
 }
 
@@ -93,6 +95,13 @@ static int fib_immutable(struct ib_device *d, u32 port, struct ib_port_immutable
 	im->core_cap_flags = to_dev(d)->is_roce ? RDMA_CORE_PORT_IBA_ROCE_UDP_ENCAP | RDMA_CORE_PORT_IBA_ROCE :
 						RDMA_CORE_PORT_IBA_IB;
 	im->gid_tbl_len = 8; im->pkey_tbl_len = fib_npkeys; im->max_mad_size = IB_MGMT_MAD_SIZE;
+	if (to_dev(d)->is_roce) {
+		struct ib_port_attr a = { .gid_tbl_len = im->gid_tbl_len, .pkey_tbl_len = im->pkey_tbl_len };
+
+		roce_query_port(to_dev(d), &a);
+		im->gid_tbl_len = a.gid_tbl_len;
+		im->pkey_tbl_len = a.pkey_tbl_len;
+	}
 	return 0;
 }
 
@@ -139,7 +148,7 @@ static int fib_set_vf_guid(struct ib_device *d, int vf, u32 port, u64 guid, int 
 }
 
 static const struct ib_device_ops fib_ops = {
-	.owner = THIS_MODULE, .driver_id = RDMA_DRIVER_RXE, .uverbs_abi_ver = 2,
+	.owner = THIS_MODULE, .uverbs_abi_ver = 2,
 	.post_send = fib_post_send, .post_recv = fib_post_recv, .poll_cq = fib_poll_cq, .req_notify_cq = fib_req_notify,
 	.query_device = fib_query_device, .query_port = fib_query_port, .modify_port = fib_modify_port,
 	.get_port_immutable = fib_immutable, .get_link_layer = fib_link_layer, .get_dev_fw_str = fib_fw,
@@ -159,6 +168,7 @@ static const struct ib_device_ops fib_ops = {
 	INIT_RDMA_OBJ_SIZE(ib_ah, fib_ah, ib),
 	INIT_RDMA_OBJ_SIZE(ib_srq, fib_srq, ib),
 };
+static const struct ib_device_ops fib_rxe_ops = { .driver_id = RDMA_DRIVER_RXE };	/* librxe binds to it */
 static const struct ib_device_ops fib_movable_ops = { .disassociate_ucontext = fib_disassociate };
 static const struct ib_device_ops fib_obj_ops = {
 	INIT_RDMA_OBJ_SIZE(ib_pd, fib_pd, ib),
@@ -196,9 +206,15 @@ struct fib_dev *fib_add(struct device *parent, struct platform_device *plat, str
 	d->ib.num_comp_vectors = 1;
 	d->ib.dev.parent = parent;
 	d->is_roce = ndev;
+	if (ndev)
+		d->lid = 0;
 	d->plat = plat;
 	d->ib.uverbs_cmd_mask |= BIT_ULL(IB_USER_VERBS_CMD_POST_SEND) | BIT_ULL(IB_USER_VERBS_CMD_REQ_NOTIFY_CQ);
 	strscpy(d->ib.node_desc, "fakeib", sizeof(d->ib.node_desc));
+	if (ndev)
+		roce_set_ops(&d->ib);	/* first: an operation that is set stays */
+	if (!ndev || fib_roce_verbs)
+		ib_set_device_ops(&d->ib, &fib_rxe_ops);
 	ib_set_device_ops(&d->ib, &fib_ops);
 	ib_set_device_ops(&d->ib, &fib_obj_ops);
 	if (movable)
@@ -208,6 +224,9 @@ struct fib_dev *fib_add(struct device *parent, struct platform_device *plat, str
 	mutex_unlock(&fib_lock);
 	if (ndev) {
 		d->ndev = ndev;
+		rtnl_lock();
+		roce_netdev_changed(d, ndev);
+		rtnl_unlock();
 		ib_device_set_netdev(&d->ib, ndev, 1);
 	}
 	r = ib_register_device(&d->ib, fib_name(d->idx), NULL);

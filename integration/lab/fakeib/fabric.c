@@ -47,6 +47,8 @@ void fib_deliver(struct fib_qp *qp, struct fib_pkt *p, u16 slid)
 
 	if (qp->user)
 		return fib_deliver_user(qp, p, slid);
+	if (p->src->is_roce)
+		roce_received(&wc, p->src, &p->to);
 	spin_lock_irqsave(&qp->lock, f);
 	if (qp->head == qp->tail || qp->state == IB_QPS_ERR || qp->state == IB_QPS_RESET) {
 		spin_unlock_irqrestore(&qp->lock, f);
@@ -66,34 +68,48 @@ void fib_deliver(struct fib_qp *qp, struct fib_pkt *p, u16 slid)
 	fib_push_wc(qp->ib.recv_cq, &wc);
 }
 
+static bool multicast(const struct fib_pkt *p)
+{
+	return p->src->is_roce ? roce_is_multicast(&p->to) : p->dlid >= 0xc000;
+}
+
+/* multicast leads to every port of the same kind */
+static bool leads_to(const struct fib_pkt *p, const struct fib_dev *d)
+{
+	if (p->src->is_roce)
+		return roce_leads_to(p->src, &p->to, d);
+	return !d->is_roce && (multicast(p) || d->lid == p->dlid);
+}
+
 static void route(struct fib_pkt *p)
 {
+	const union ib_gid *mgid = p->src->is_roce ? &p->to.dgid : &p->hdr.dgid;
 	struct fib_qp *qp;
 	struct fib_mc *mc;
 
 	if (fib_state(p->src) != IB_PORT_ACTIVE)
 		return;
-	if (p->dlid == SM_LID)
+	if (!p->src->is_roce && p->dlid == SM_LID)
 		return fib_sa_request(p);
 	list_for_each_entry(qp, &fib_qps, list) {
 		struct fib_dev *d = to_dev(qp->ib.device);
 
-		if (fib_state(d) != IB_PORT_ACTIVE)
+		if (fib_state(d) != IB_PORT_ACTIVE || !leads_to(p, d))
 			continue;
 		if (p->dqpn == 1) {
-			if (d->lid == p->dlid && qp->ib.qp_type == IB_QPT_GSI)
+			if (qp->ib.qp_type == IB_QPT_GSI)
 				fib_deliver(qp, p, p->src->lid);
 			continue;
 		}
 		if (qp->ib.qp_type != IB_QPT_UD || (fib_pkeys[qp->pkey_index] ^ p->pkey) & 0x7fff)
 			continue;
-		if (p->dlid < 0xc000) {
-			if (d->lid == p->dlid && qp->ib.qp_num == p->dqpn)
+		if (!multicast(p)) {
+			if (qp->ib.qp_num == p->dqpn)
 				fib_deliver(qp, p, p->src->lid);
 			continue;
 		}
 		list_for_each_entry(mc, &qp->mcs, list)
-			if (!memcmp(&mc->gid, &p->hdr.dgid, 16)) {
+			if (!memcmp(&mc->gid, mgid, sizeof(*mgid))) {
 				fib_deliver(qp, p, p->src->lid);
 				break;
 			}
@@ -162,7 +178,14 @@ void fib_transmit(struct fib_pkt *p, struct fib_qp *qp, const struct rdma_ah_att
 	p->sl = rdma_ah_get_sl(a);
 	p->pkey = fib_pkeys[qp->ib.qp_type == IB_QPT_UD ? qp->pkey_index : 0];
 	p->grh = rdma_ah_get_ah_flags(a) & IB_AH_GRH;
-	if (p->grh) {
+	if (p->src->is_roce) {
+		if (!roce_dst(&p->to, a)) {
+			kfree(p);
+			return;
+		}
+		roce_header(&p->hdr, &p->to, p->len);
+		p->grh = true;
+	} else if (p->grh) {
 		p->hdr.version_tclass_flow = cpu_to_be32(6 << 28);
 		p->hdr.paylen = cpu_to_be16(p->len);
 		p->hdr.dgid = rdma_ah_read_grh(a)->dgid;

@@ -21,6 +21,8 @@
 #include <rdma/ib_user_verbs.h>
 #include <rdma/rdma_user_rxe.h>
 
+#include "roce.h"
+
 #define SM_LID		0xbe00
 #define MAXVF		64
 #define MAXHCA		256
@@ -33,8 +35,9 @@ struct fib_dev {
 	struct platform_device *plat;
 	struct net_device *ndev;	/* RoCE: compared only, never dereferenced */
 	bool is_roce, ready;
+	struct roce_port roce;
 	int idx;
-	u16 lid;
+	u16 lid;		/* 0: RoCE */
 	__be64 guid;
 	struct fib_dev *pf;	/* of a VF; outlives it */
 	int vf;
@@ -91,9 +94,9 @@ struct fib_pkt {
 	__be32 imm;
 	u32 qkey;
 	struct ib_grh hdr;
+	struct roce_dst to;	/* of a RoCE port */
 	u8 data[];
 };
-
 
 struct fib_pd { struct ib_pd ib; };
 struct fib_uctx { struct ib_ucontext ib; };

@@ -19,12 +19,17 @@ static int fib_netdev_event(struct notifier_block *nb, unsigned long ev, void *p
 	int i;
 
 	for (i = 0; i < nroce; i++) {
-		if (!roce_dev[i] || n != roce_ndev[i])
+		if (!roce_dev[i])
+			continue;
+		if (ev == NETDEV_CHANGEADDR)
+			roce_mac_changed(roce_dev[i], n);	/* n may be a VLAN on the port's netdev */
+		if (n != roce_ndev[i])
 			continue;
 		if (ev == NETDEV_UNREGISTER || ev == NETDEV_REGISTER) {
 			roce_dev[i]->ndev = ev == NETDEV_REGISTER ? n : NULL;
 			ib_device_set_netdev(&roce_dev[i]->ib, roce_dev[i]->ndev, 1);
 		}
+		roce_netdev_changed(roce_dev[i], n);
 	}
 	return NOTIFY_DONE;
 }
@@ -43,10 +48,15 @@ static struct device *fib_function(struct net_device *n)
 
 int fib_roce_init(void)
 {
-	int i, r = register_netdevice_notifier(&fib_netdev_nb);
+	int i, r = roce_guard_init();
 
 	if (r)
 		return r;
+	r = register_netdevice_notifier(&fib_netdev_nb);
+	if (r) {
+		roce_guard_exit();
+		return r;
+	}
 	notified = true;
 
 	for (i = 0; i < nroce; i++) {
@@ -77,8 +87,10 @@ void fib_roce_exit(void)
 {
 	int i;
 
-	if (notified)
-		unregister_netdevice_notifier(&fib_netdev_nb);
+	if (!notified)
+		return;
+	unregister_netdevice_notifier(&fib_netdev_nb);
+	roce_guard_exit();
 	for (i = 0; i < nroce; i++)
 		if (roce_dev[i])
 			fib_del(roce_dev[i]);

@@ -52,13 +52,23 @@ static bool fib_joined(struct fib_qp *qp)	/* to an active fabric */
 	return fib_state(to_dev(qp->ib.device)) == IB_PORT_ACTIVE;
 }
 
+static bool connected_to(const struct fib_qp *qp, const struct fib_dev *d)
+{
+	const struct fib_dev *own = to_dev(qp->ib.device);
+	struct roce_dst dst;
+
+	if (own->is_roce)
+		return roce_dst(&dst, &qp->av) && roce_leads_to(own, &dst, d);
+	return !d->is_roce && d->lid == qp->dlid;
+}
+
 static struct fib_qp *peer_of(struct fib_qp *qp)
 {
 	struct fib_qp *p;
 
 	list_for_each_entry(p, &fib_qps, list)
 		if (p->user && p->ib.qp_num == qp->dqpn && p->ib.qp_type == qp->ib.qp_type && p->dqpn == qp->ib.qp_num &&
-		    to_dev(p->ib.device)->lid == qp->dlid && p->state >= IB_QPS_RTR && p->state != IB_QPS_ERR &&
+		    connected_to(qp, to_dev(p->ib.device)) && p->state >= IB_QPS_RTR && p->state != IB_QPS_ERR &&
 		    !((fib_pkeys[p->pkey_index] ^ fib_pkeys[qp->pkey_index]) & 0x7fff) && fib_joined(p) && fib_joined(qp))
 			return p;
 	return NULL;
