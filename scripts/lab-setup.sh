@@ -48,7 +48,7 @@ tools_for() {
     [qemu-system-x86_64]=qemu-system-x86 [depmod]=kmod [cpio]=cpio [ping]=iputils-ping [xz]=xz-utils [zstd]=zstd
     [ip]=iproute2 [rdma]=iproute2 [make]=make [ld]=binutils [flock]=util-linux [unshare]=util-linux [dmesg]=util-linux
   )
-  case " $* " in *" 6."*) package[gcc-12]="gcc-12 libc6-dev libelf1";; esac
+  case " $* " in *" 6."* | *" traffic "*) package[gcc-12]="gcc-12 libc6-dev libelf1";; esac
   case " $* " in *" next "*) package[debootstrap]="debootstrap debian-archive-keyring";; esac
   for tool in "${!package[@]}"; do
     # shellcheck disable=SC2206 # several packages in one value
@@ -232,6 +232,8 @@ userland=$lab/userland
 userland_packages=(perftest ibverbs-utils rdmacm-utils ibverbs-providers libfabric-bin ucx-utils openmpi-bin)
 # mpirun needs ssh and hwloc's view of graphics cards only elsewhere; they bring 20 packages.
 userland_without=(openssh-client libhwloc-plugins)
+# and a program of the lab that does what no good one does
+verbs=$here/../integration/lab/verbs/verbs.c
 
 # closure PACKAGE...: the packages and what they depend on, as names of files. Needs the array apt.
 closure() {
@@ -255,6 +257,10 @@ fetch_userland() {
   # /lib is a link in guests
   if [ -d "$tmp/root/lib" ]; then cp -a "$tmp/root/lib/." "$tmp/root/usr/lib/"; rm -r "$tmp/root/lib"; fi
   rm -rf "$tmp"/root/usr/share/{doc,lintian,man,misc}
+  extract "$tmp/dev/debs" "$tmp/dev/root" libibverbs-dev
+  gcc-12 -O2 -Wall -Wextra -Werror -I "$tmp/dev/root/usr/include" -o "$tmp/root/usr/bin/lab-verbs" "$verbs" \
+    "$lib/libibverbs.so.1" >>"$log" 2>&1 || die "$verbs does not build, see $log"
+  rm -rf "${tmp:?}/dev"
   # what its installation makes
   ln -s ../libpsm1/libpsm_infinipath.so.1.16 "$lib/libpsm_infinipath.so.1"
   missing=$(find "$tmp/root" -type f \( -perm /111 -o -name '*.so*' \) -exec \
@@ -268,8 +274,8 @@ fetch_userland() {
 
 # userland_inputs: what decides, besides Debian, what is fetched
 userland_inputs() {
-  echo "inputs $({ echo "${userland_packages[@]}" "${userland_without[@]}"; declare -f fetch_userland; } | sha256sum |
-    cut -c1-12)"
+  echo "inputs $({ echo "${userland_packages[@]}" "${userland_without[@]}"; declare -f fetch_userland
+    cat "$verbs"; } | sha256sum | cut -c1-12)"
 }
 
 userland_is_ready() { [ "$(head -1 "$userland/version" 2>/dev/null)" = "$(userland_inputs)" ]; }
@@ -314,7 +320,7 @@ main() {
   [ ${#wanted[@]} -gt 0 ] || [ -n "$igb$traffic" ] || wanted=(6.1 6.12 next)
   mkdir -p "$lab"/{src,store,guest}
   exec 9>"$lab/lock"
-  tools_for "${wanted[@]}"
+  tools_for "${wanted[@]}" ${traffic:+traffic}
   for series in "${wanted[@]}"; do
     if [ -z "$update" ] && is_ready "$series"; then say_ready "$series"; else todo+=("$series"); fi
   done
