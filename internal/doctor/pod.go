@@ -57,6 +57,13 @@ func podInterface(p *Pod) []Finding {
 	switch {
 	case len(names) > 0:
 		return one(finding("pod-interface", OK, strings.Join(names, ", ")))
+	case p.Bare && len(p.Node.HCAs) > 0:
+		var hcas []string
+		for _, h := range p.Node.HCAs {
+			hcas = append(hcas, h.Name)
+		}
+		return one(finding("pod-interface", Fail,
+			"RDMA devices ("+strings.Join(hcas, ", ")+"), but no interface of theirs"))
 	case p.Bare:
 		return one(finding("pod-interface", Fail, "no interface of RDMA hardware"))
 	case len(p.Uverbs) > 0:

@@ -25,8 +25,8 @@ func verifyCommand(a *app) *cobra.Command {
 reachability (ping), whether the GIDs can reach each other, ib_write_bw and ib_write_lat. 90 per cent of
 the port's rate are good. The pods need perftest, ip, ping and sh; fabricctl generate perftest-pods
 writes such pods, and kubectl has to be in PATH. --deploy makes two of them, or --workers, measures, and
-deletes them. With --netns it measures between network namespaces of this machine, where only the IP part
-can be measured.
+deletes them. With --netns it measures between network namespaces of this machine, with the ping and the
+perftest of this machine, as root.
 
 Exit status 3 if something is slow or has failed.`,
 		Example: `  fabricctl generate perftest-pods | kubectl apply -f -

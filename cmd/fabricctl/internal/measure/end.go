@@ -41,14 +41,6 @@ func (e *End) Close() {
 	}
 }
 
-// start starts a command. The child has the network namespace of the thread that starts it.
-func (e *End) start(cmd *exec.Cmd) error {
-	if e.netns == nil {
-		return cmd.Start()
-	}
-	return e.netns.Do(cmd.Start)
-}
-
 func (e *End) command(ctx context.Context, args []string) (*exec.Cmd, *bytes.Buffer) {
 	all := append(append([]string{}, e.prefix...), args...)
 	cmd := exec.CommandContext(ctx, all[0], all[1:]...)
@@ -57,38 +49,102 @@ func (e *End) command(ctx context.Context, args []string) (*exec.Cmd, *bytes.Buf
 	return cmd, &out
 }
 
+// start starts a command where the end is.
+func (e *End) start(cmd *exec.Cmd, args []string) error {
+	start := cmd.Start
+	if e.netns != nil {
+		start = func() error { return e.netns.Start(cmd) }
+	}
+	err := start()
+	if errors.Is(err, exec.ErrNotFound) {
+		return fmt.Errorf("run %s: %w: install %s, or put it in PATH", cmd.Args[0], err, packageOf(cmd.Args[0]))
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %s: %w", e.Name, strings.Join(args, " "), err)
+	}
+	return nil
+}
+
+// packageOf is the Debian package that has a program.
+func packageOf(program string) string {
+	switch {
+	case strings.HasPrefix(program, "ib_"):
+		return "perftest"
+	case program == "ping":
+		return "iputils-ping"
+	case program == "ip":
+		return "iproute2"
+	}
+	return "it"
+}
+
 // Run runs a command and returns what it prints, on both outputs.
 func (e *End) Run(ctx context.Context, args ...string) (string, error) {
 	cmd, out := e.command(ctx, args)
-	err := e.start(cmd)
-	if err == nil {
-		err = cmd.Wait()
+	if err := e.start(cmd, args); err != nil {
+		return "", err
 	}
-	if err != nil {
-		if errors.Is(err, exec.ErrNotFound) {
-			return "", fmt.Errorf("run %s: %w: install it, or put it in PATH", args[0], err)
-		}
-		return out.String(), fmt.Errorf("%s: %s: %w: %s", e.Name, strings.Join(args, " "), err, tail(out.String()))
-	}
-	return out.String(), nil
+	err := cmd.Wait()
+	return out.String(), e.ended(args, err, out.String())
 }
 
-// Serve starts a command and returns how to end it.
-func (e *End) Serve(ctx context.Context, args ...string) (stop func(), err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	cmd, _ := e.command(ctx, args)
-	if err := e.start(cmd); err != nil {
-		cancel()
-		return nil, fmt.Errorf("%s: %s: %w", e.Name, strings.Join(args, " "), err)
+// ended says what a command that has failed was, and its last words.
+func (e *End) ended(args []string, err error, out string) error {
+	if err == nil {
+		return nil
 	}
-	return func() {
+	return fmt.Errorf("%s: %s: %w: %s", e.Name, strings.Join(args, " "), err, tail(out))
+}
+
+// Server is a command that waits for another one.
+type Server struct {
+	cancel context.CancelFunc
+	done   chan struct{} // closed when it has ended, out and err are set then
+	out    string
+	err    error
+}
+
+// Serve starts a command that runs until Stop, or until its client has what it wants.
+func (e *End) Serve(ctx context.Context, args ...string) (*Server, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	cmd, out := e.command(ctx, args)
+	if err := e.start(cmd, args); err != nil {
 		cancel()
-		_ = cmd.Wait() // it was killed, or has ended with its client: either is well
-	}, nil
+		return nil, err
+	}
+	s := &Server{cancel: cancel, done: make(chan struct{})}
+	go func() {
+		err := cmd.Wait()
+		s.out, s.err = out.String(), e.ended(args, err, out.String())
+		close(s.done)
+	}()
+	return s, nil
+}
+
+// Stop ends the server, if it has not ended by itself, and returns what it has printed and how it ended.
+func (s *Server) Stop() (string, error) {
+	s.cancel()
+	<-s.done
+	return s.out, s.err
+}
+
+// Failed tells whether the server has ended already, with an error.
+func (s *Server) Failed() bool {
+	select {
+	case <-s.done:
+		return s.err != nil
+	default:
+		return false
+	}
 }
 
 // tail are the last words of an output.
 func tail(s string) string {
-	lines := strings.Split(strings.TrimSpace(s), "\n")
+	var lines []string
+	for line := range strings.Lines(s) {
+		if line = strings.TrimSpace(line); strings.Trim(line, "-") != "" {
+			lines = append(lines, line)
+		}
+	}
 	return strings.Join(lines[max(0, len(lines)-2):], "; ")
 }

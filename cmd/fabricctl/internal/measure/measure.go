@@ -76,13 +76,13 @@ func All(ctx context.Context, ends []*End, o Options) ([]perftest.Result, error)
 }
 
 // one measures one rail of one pair.
-func one(ctx context.Context, a, b *End, ra, rb *rail, port int) perftest.Result {
+func one(ctx context.Context, a, b *End, ra, rb *rail, tcp int) perftest.Result {
 	r := perftest.Result{
 		A:       a.Name,
 		B:       b.Name,
 		Rail:    ra.name,
-		HCA:     ra.hca,
-		RateGb:  min(ra.rateGb, rb.rateGb),
+		HCA:     ra.port.hca,
+		RateGb:  min(ra.port.rateGb, rb.port.rateGb),
 		Verdict: perftest.Failed,
 	}
 	switch {
@@ -97,16 +97,24 @@ func one(ctx context.Context, a, b *End, ra, rb *rail, port int) perftest.Result
 			rb.addr,
 		)
 	}
+	verbs := ra.port.hca != "" && rb.port.hca != ""
 	rtt, err := ping(ctx, a, ra, rb)
 	if err != nil {
 		r.Ping = "unreachable"
-		r.Text = strings.TrimSpace(err.Error() + "; " + r.Text)
+		r.Text = joined(ra.down(), rb.down(), err.Error(), r.Text)
+		if ok, text := match(ra, rb); verbs && !ok {
+			r.GID, r.Text = text, joined(text, r.Text)
+		}
 		return r
 	}
 	r.Ping, r.RTT = "reachable", rtt
-	if ra.hca == "" || rb.hca == "" {
+	if !verbs {
 		r.Verdict = perftest.Skipped
 		r.Text = fmt.Sprintf("reachable, %.3f ms; no RDMA device to measure with", rtt)
+		return r
+	}
+	if text := joined(ra.down(), rb.down()); text != "" {
+		r.Text = text
 		return r
 	}
 	ok, text := match(ra, rb)
@@ -114,18 +122,34 @@ func one(ctx context.Context, a, b *End, ra, rb *rail, port int) perftest.Result
 		r.Text = text
 		return r
 	}
-	out, err := transfer(ctx, a, b, ra, rb, port, "ib_write_bw", "--report_gbits")
+	out, err := transfer(ctx, a, b, ra, rb, tcp, "ib_write_bw", "--report_gbits")
 	if r.Bandwidth, err = bandwidth(out, err); err != nil {
 		r.Text = explain(out, err)
 		return r
 	}
 	r.Verdict, r.Text = perftest.Judge(r.Bandwidth.AverageGb, r.RateGb)
-	if out, err = transfer(ctx, a, b, ra, rb, port+1, "ib_write_lat"); err == nil {
-		if r.Latency, err = perftest.ParseLatency(out); err == nil {
-			r.Text += fmt.Sprintf("; %.2f us", r.Latency.Typical)
-		}
-	}
+	r.Text += "; " + latency(&r, func() (string, error) {
+		return transfer(ctx, a, b, ra, rb, tcp+1, "ib_write_lat")
+	})
 	return r
+}
+
+// joined are the texts that are not empty.
+func joined(texts ...string) string {
+	return strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), "; ")
+}
+
+// latency measures it into r, and says in words what it is. A path with bandwidth and without latency has failed.
+func latency(r *perftest.Result, run func() (string, error)) string {
+	out, err := run()
+	if err == nil {
+		r.Latency, err = perftest.ParseLatency(out)
+	}
+	if err != nil {
+		r.Verdict = perftest.Failed
+		return explain(out, err)
+	}
+	return fmt.Sprintf("%.2f us", r.Latency.Typical)
 }
 
 func bandwidth(out string, err error) (*perftest.Bandwidth, error) {
@@ -137,12 +161,15 @@ func bandwidth(out string, err error) (*perftest.Bandwidth, error) {
 
 // explain adds what the message of perftest means.
 func explain(out string, err error) string {
-	text := strings.ReplaceAll(err.Error(), "\n", "; ")
+	return strings.ReplaceAll(err.Error(), "\n", "; ") + meaning(out)
+}
+
+// meaning is what the first message that is known in an output means.
+func meaning(out string) string {
 	for _, e := range doctor.Explain(out) {
-		text += "; " + e.ID + ": " + e.Cause + "; " + e.Cure
-		break
+		return "; " + e.ID + ": " + e.Cause + "; " + e.Cure
 	}
-	return text
+	return ""
 }
 
 var (
@@ -173,32 +200,63 @@ func ping(ctx context.Context, a *End, ra, rb *rail) (ms float64, err error) {
 	return ms, nil
 }
 
+// perftestArgs is a program of perftest on a rail. tcp is the port at which its two sides find each other.
+func perftestArgs(r *rail, tcp int, program string, flags []string) ([]string, error) {
+	args := []string{program, "-d", r.port.hca, "-i", strconv.Itoa(r.port.number), "-p", strconv.Itoa(tcp), "-F"}
+	args = append(args, flags...)
+	switch {
+	case r.port.layer == ethernet:
+		args = append(args, "-x", strconv.Itoa(r.index))
+	case r.pkey != "":
+		i := r.port.pkeyIndex(r.pkey)
+		if i < 0 {
+			return nil, fmt.Errorf("%s: PKey %s of %s is not in the table of %s: the subnet manager has taken the "+
+				"partition from this port", r.end, r.pkey, r.name, r.port.name())
+		}
+		if i > 0 { // 0 is what perftest takes by itself, also where it does not know the option
+			args = append(args, "--pkey_index="+strconv.Itoa(i))
+		}
+	}
+	return args, nil
+}
+
 // transfer runs a program of perftest between the two: server on b, client on a, which tries again until the server
-// listens.
-func transfer(ctx context.Context, a, b *End, ra, rb *rail, port int, program string, flags ...string) (string, error) {
+// listens. The output is that of the side that has failed.
+func transfer(ctx context.Context, a, b *End, ra, rb *rail, tcp int, program string, flags ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, each)
 	defer cancel()
-	args := func(r *rail) []string {
-		list := append([]string{program, "-d", r.hca, "-i", "1", "-p", strconv.Itoa(port), "-F"}, flags...)
-		if r.layer == "Ethernet" {
-			list = append(list, "-x", strconv.Itoa(r.index))
-		}
-		return list
-	}
-	// timeout ends it in the pod too: ending kubectl does not.
-	stop, err := b.Serve(ctx, append([]string{"timeout", strconv.Itoa(int(each.Seconds()))}, args(rb)...)...)
+	server, err := perftestArgs(rb, tcp, program, flags)
 	if err != nil {
 		return "", err
 	}
-	defer stop()
-	for try := 0; ; try++ {
-		out, err := a.Run(ctx, append(args(ra), rb.addr.Addr().String())...)
-		if err == nil || try == 10 || !strings.Contains(out, "Couldn't connect to") {
+	client, err := perftestArgs(ra, tcp, program, flags)
+	if err != nil {
+		return "", err
+	}
+	if len(b.prefix) > 0 { // timeout ends it in the pod too: ending kubectl does not
+		server = append([]string{"timeout", strconv.Itoa(int(each.Seconds()))}, server...)
+	}
+	s, err := b.Serve(ctx, server...)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _, _ = s.Stop() }()
+	client = append(client, rb.addr.Addr().String())
+	for {
+		out, err := a.Run(ctx, client...)
+		if err == nil || ctx.Err() != nil {
+			return out, err
+		}
+		if s.Failed() { // why the client has failed, too, more often than not
+			serverOut, serverErr := s.Stop()
+			return serverOut + out, serverErr
+		}
+		if !strings.Contains(out, "Couldn't connect to") {
 			return out, err
 		}
 		select {
 		case <-ctx.Done():
-			return out, ctx.Err()
+			return out, err
 		case <-time.After(500 * time.Millisecond):
 		}
 	}

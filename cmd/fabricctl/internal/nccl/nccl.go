@@ -77,7 +77,12 @@ func Env(n *node.Node) (vars []Var, notes []string) {
 	}
 	vars = append(
 		vars,
-		Var{"UCX_NET_DEVICES", list, "the same ports for UCX, which would take any other"},
+		Var{
+			"UCX_NET_DEVICES",
+			list,
+			"the same ports for UCX, which would take any other. They are this pod's: not for mpirun -x, which " +
+				"hands them to pods with other devices, where UCX finds none; set it in each pod",
+		},
 		Var{
 			"OMPI_MCA_coll_hcoll_enable",
 			"0",
