@@ -9,6 +9,13 @@ var Checks = []Check{
 		"lspci -nn -d 15b3:; modprobe mlx5_ib; fabricctl list",
 	},
 	{
+		"host-soft-rdma",
+		"No soft RDMA device is on a device for pods",
+		"somebody has made one (rdma link add); the kernel would destroy it when the interface moves, so ADD refuses " +
+			"the interface with error 101",
+		"rdma link delete NAME",
+	},
+	{
 		"host-modules",
 		"The kernel modules are loaded",
 		"the driver package loads them on demand, and nothing has asked yet; or they are not installed",

@@ -15,8 +15,8 @@ import (
 func CheckHost(h *Host) (out []Finding) {
 	f := h.Node.Fabrics()
 	for _, check := range []func(*Host, topology.Fabrics) []Finding{
-		hostDevices, hostModules, hostMode, hostInitramfs, hostPorts, hostVFs, hostGUIDs, hostNames, hostSubnets,
-		hostMTU, hostBond, hostPCIe, hostACS, hostGPUDirect, hostIOMMU, hostMemlock, hostPlugin, hostVersion, hostOrder,
+		hostDevices, hostSoft, hostModules, hostMode, hostInitramfs, hostPorts, hostVFs, hostGUIDs, hostNames,
+		hostSubnets, hostMTU, hostBond, hostPCIe, hostACS, hostGPUDirect, hostIOMMU, hostMemlock, hostPlugin, hostVersion, hostOrder,
 		hostStranded, hostPolicy, hostProblems,
 	} {
 		out = append(out, check(h, f)...)
@@ -38,7 +38,35 @@ func hostDevices(h *Host, _ topology.Fabrics) []Finding {
 	if len(h.Node.HCAs) == 0 {
 		return one(finding("host-devices", Fail, "no RDMA device in /sys/class/infiniband, none in the journal"))
 	}
-	return one(finding("host-devices", OK, fmt.Sprintf("%d RDMA devices", len(h.Node.HCAs))))
+	soft := 0
+	for i := range h.Node.HCAs {
+		if h.Node.HCAs[i].Kind == topology.Soft {
+			soft++
+		}
+	}
+	if soft == len(h.Node.HCAs) {
+		return one(finding("host-devices", Fail, fmt.Sprintf("%d RDMA devices, all soft ones (rxe, siw)", soft)))
+	}
+	return one(finding("host-devices", OK, fmt.Sprintf("%d RDMA devices", len(h.Node.HCAs)-soft)))
+}
+
+// hostSoft finds soft RDMA devices on interfaces that could be given to pods, and no others: those of pods, and of
+// virtual interfaces, are in nobody's way.
+func hostSoft(h *Host, _ topology.Fabrics) (out []Finding) {
+	for i := range h.Node.HCAs {
+		s := &h.Node.HCAs[i]
+		if s.Kind != topology.Soft || len(s.Ports) == 0 {
+			continue
+		}
+		d := h.Node.Netdev(s.Ports[0].Netdev)
+		if d == nil || d.Address.IsZero() {
+			continue
+		}
+		f := finding("host-soft-rdma", Warn, s.Name+" is a soft RDMA device (rxe, siw) on "+d.Name)
+		f.Cure = "rdma link delete " + s.Name
+		out = append(out, f)
+	}
+	return out
 }
 
 func hostModules(h *Host, _ topology.Fabrics) (out []Finding) {
@@ -96,7 +124,7 @@ func hostMode(h *Host, _ topology.Fabrics) []Finding {
 
 func hostPorts(h *Host, f topology.Fabrics) (out []Finding) {
 	for _, l := range f.Left {
-		if l.Port.State == device.PortActive {
+		if l.Port.State == device.PortActive || l.Port.Kind == topology.Soft {
 			continue
 		}
 		s := Warn

@@ -1,6 +1,7 @@
 package node_test
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/node"
 	"github.com/fabric-cni/fabric-cni/internal/testkit/machines"
+	"github.com/fabric-cni/fabric-cni/internal/topology"
 )
 
 // podOf is what a pod in shared mode sees of a machine: all RDMA devices, and of their interfaces those in keep, by the
@@ -142,5 +144,34 @@ func TestChildAlone(t *testing.T) {
 	here, elsewhere := opened(t, m).Here()
 	if h := here.HCA("mlx5_3"); h == nil || h.Ports[0].Netdev != "ibs110" || here.HCA("mlx5_0") != nil {
 		t.Errorf("mlx5_3: %+v, elsewhere: %v", h, elsewhere)
+	}
+}
+
+// A soft RDMA device is no rail of the node. What runs where there is nothing else can use it.
+func TestSoft(t *testing.T) {
+	m := machines.RoCE()
+	rails := fmt.Sprint(opened(t, m).Fabrics().Fabrics)
+	m.Soft("rxe0", "xgbe2")
+	n := opened(t, m)
+	if d := cmp.Diff(rails, fmt.Sprint(n.Fabrics().Fabrics)); d != "" {
+		t.Errorf("with a soft RDMA device (-want +got):\n%s", d)
+	}
+	if d := cmp.Diff(rails, fmt.Sprint(n.Usable().Fabrics)); d != "" {
+		t.Errorf("usable (-want +got):\n%s", d)
+	}
+	if h := n.HCA("rxe0"); h == nil || h.Kind != "virtual" || h.Ports[0].Netdev != "xgbe2" {
+		t.Errorf("rxe0: %+v", h)
+	}
+	left := n.Fabrics().Left
+	if !slices.ContainsFunc(left, func(l topology.Left) bool {
+		return l.Port.HCA == "rxe0" && strings.Contains(l.Reason, "on xgbe2")
+	}) {
+		t.Errorf("left: %+v", left)
+	}
+	m = machines.Plain()
+	m.Soft("rxe0", "eth0")
+	n = opened(t, m)
+	if f := n.Usable().Fabrics; len(n.Fabrics().Fabrics) != 0 || len(f) != 1 || f[0].Rails[0].Ports[0].HCA != "rxe0" {
+		t.Errorf("alone: %+v, usable %+v", n.Fabrics(), n.Usable())
 	}
 }

@@ -27,7 +27,7 @@ type HCA struct {
 	Name     string         `json:"name"`
 	Address  device.Address `json:"address,omitzero"`
 	PCI      string         `json:"pci,omitempty"` // of the function, or of the one an SF sits on
-	Kind     string         `json:"kind"`          // PF, VF or SF
+	Kind     string         `json:"kind"`          // PF, VF, SF, or virtual: rxe and siw
 	Parent   string         `json:"parent,omitempty"`
 	Driver   string         `json:"driver,omitempty"`
 	ID       string         `json:"id,omitempty"`    // vendor:device in hex, as lspci -n prints it

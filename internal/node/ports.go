@@ -43,3 +43,19 @@ func (n *Node) Ports() (out []topology.Port) {
 
 // Fabrics groups the node's own ports.
 func (n *Node) Fabrics() topology.Fabrics { return topology.Group(n.Ports()) }
+
+// Usable groups the ports that a process here can use: those of Fabrics, and where there are none, those of soft RDMA
+// devices, which are no rail to give to a pod, but work where they are.
+func (n *Node) Usable() topology.Fabrics {
+	f := n.Fabrics()
+	if len(f.Fabrics) > 0 {
+		return f
+	}
+	ports := n.Ports()
+	for i := range ports {
+		if ports[i].Kind == topology.Soft {
+			ports[i].Kind = ""
+		}
+	}
+	return topology.Group(ports)
+}

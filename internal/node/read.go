@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fabric-cni/fabric-cni/internal/topology"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
@@ -76,7 +77,7 @@ func (t tree) hca(name, dir string) HCA {
 // hardware reads what the device sits on: a PCI function, or an auxiliary device on one.
 func (t tree) hardware(h *HCA, dir string) {
 	if dir == "" {
-		h.Kind = "virtual" // rxe and siw have no hardware
+		h.Kind = topology.Soft // rxe and siw have no hardware
 		return
 	}
 	h.Address = t.address(dir)

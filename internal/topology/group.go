@@ -84,6 +84,8 @@ func (p *Port) slot() string {
 // unusable tells why a port is in no fabric; empty: it is in one.
 func unusable(p *Port) string {
 	switch {
+	case p.Kind == Soft:
+		return softReason(p)
 	case p.State == device.PortDown || p.State == device.PortNop:
 		return "Down (physical state " + p.Phys.String() + "): " + downCause(p.Phys)
 	case p.State == device.PortInit:
@@ -98,6 +100,14 @@ func unusable(p *Port) string {
 		return "its link layer is unknown"
 	}
 	return ""
+}
+
+func softReason(p *Port) string {
+	on := "a soft RDMA device (rxe, siw), without hardware"
+	if p.Netdev != "" {
+		on = "a soft RDMA device (rxe, siw) on " + p.Netdev + ", without hardware"
+	}
+	return on + ": no rail, it can't be given to a pod"
 }
 
 func downCause(s device.PhysState) string {

@@ -85,12 +85,17 @@ func TestGroup(t *testing.T) {
 	bond.Bond = "bond0"
 	vf := eth("r1", "mlx5_8", "0000:23:00.2", "")
 	vf.Slot, vf.Kind = "0000:23:00.0", "VF"
+	soft := eth("r1", "rxe0", "", "192.168.10.1/24")
+	soft.Kind, soft.Netdev, soft.State = Soft, "ens1", device.PortDown
 	for _, c := range []struct {
 		name  string
 		ports []Port
 		want  string
 		warn  string
 	}{
+		{"a soft RDMA device is no rail", []Port{soft, eth("r1", "mlx5_2", "0000:23:00.0", "192.168.10.1/24")},
+			"roce-200g 0(r1/mlx5_2)\nleft r1/rxe0: a soft RDMA device (rxe, siw) on ens1, without hardware: no " +
+				"rail, it can't be given to a pod\n", ""},
 		{"nothing", nil, "", ""},
 		{"two fabrics in one cluster", []Port{
 			ib("v1", "mlx5_0", "0000:3b:00.0", 100, 4, 3), ib("v1", "mlx5_1", "0000:3b:00.1", 100, 5, 3),

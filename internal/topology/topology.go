@@ -9,6 +9,10 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
+// Soft is the Kind of RDMA devices without hardware, which the drivers rxe and siw make on any interface. They can't be
+// given to a pod: the kernel destroys them when their interface moves. See kernel fact 45 in docs/kernel.md.
+const Soft = "virtual"
+
 // Port is one port of one node, with what decides where it belongs.
 type Port struct {
 	Node      string           `json:"node"`
@@ -17,7 +21,7 @@ type Port struct {
 	Netdev    string           `json:"netdev,omitempty"`
 	PCI       string           `json:"pci,omitempty"`    // of the function, or of the one an SF sits on
 	Slot      string           `json:"slot,omitempty"`   // PCI address of the PF: the same for its VFs and SFs
-	Kind      string           `json:"kind,omitempty"`   // PF, VF or SF
+	Kind      string           `json:"kind,omitempty"`   // PF, VF, SF or Soft
 	Device    string           `json:"device,omitempty"` // vendor:device in hex without 0x: 15b3:1021
 	LinkLayer device.LinkLayer `json:"linkLayer,omitempty"`
 	State     device.PortState `json:"-"`

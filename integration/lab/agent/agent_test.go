@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -231,5 +232,23 @@ func TestAgentRepairs(t *testing.T) {
 		if d.Holder != nil || d.Netdev == "" {
 			t.Errorf("%+v", d)
 		}
+	}
+}
+
+// A soft RDMA device (rxe) is no device that kubelet is told of.
+func TestAgentSoftRDMA(t *testing.T) {
+	guest.SoftRDMA(t)
+	guest.Modprobe(t, "dummy")
+	run := func(args ...string) {
+		t.Helper()
+		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v: %s", args, err, out)
+		}
+	}
+	run("ip", "link", "add", "d0", "type", "dummy")
+	t.Cleanup(func() { run("ip", "link", "del", "d0") })
+	run("rdma", "link", "add", "rxe0", "type", "rxe", "netdev", "d0")
+	if found := look(t); len(found) != 0 {
+		t.Errorf("devices: %+v", found)
 	}
 }

@@ -3,6 +3,7 @@
 package guest
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -185,4 +186,35 @@ func TestSharedSoftRDMA(t *testing.T) {
 		t.Fatal(err)
 	}
 	endsSoft(t, "rxe1")
+}
+
+// People see it for what it is: no rail, and in the way of its card.
+func TestCtlSoftRDMA(t *testing.T) {
+	SoftRDMA(t)
+	Modprobe(t, "virtio_net")
+	Until(t, "eth0 is there", func() error { _, err := netlink.LinkByName("eth0"); return err })
+	softOn(t, "rxe0", "eth0")
+	Unchanged(t)
+	table := ctl(t, 0, "discover")
+	if !containsAll(table, "in no fabric", "rxe0:1", "a soft RDMA device (rxe, siw) on eth0", "no rail") ||
+		strings.Contains(table, "rail 0") {
+		t.Errorf("discover:\n%s", table)
+	}
+	host, _ := ctlStatus(t, "doctor", "host")
+	if !containsAll(host, "host-soft-rdma", "rxe0 is a soft RDMA device (rxe, siw) on eth0", "rdma link delete rxe0") {
+		t.Errorf("doctor host:\n%s", host)
+	}
+	pod := NewPod(t, "pod")
+	file := t.TempDir() + "/conf"
+	conf, err := json.Marshal(network(config{"device": "eth0"}))
+	if err == nil {
+		err = os.WriteFile(file, conf, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := ctl(t, 3, "plan", "--netns", pod.Path, "-f", file)
+	if !containsAll(plan, "refused", "101", "soft RDMA device rxe0", "rdma link delete rxe0") {
+		t.Errorf("plan: %s", plan)
+	}
 }

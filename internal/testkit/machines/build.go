@@ -133,6 +133,25 @@ func (m *Machine) hca(h hca) {
 	}
 }
 
+// Soft plants a soft RDMA device (rxe) on an interface, as "rdma link add NAME type rxe netdev NETDEV" makes it.
+func (m *Machine) Soft(name, netdev string) {
+	dir := "sys/devices/virtual/infiniband/" + name
+	m.Link("sys/class/infiniband/"+name, dir)
+	m.File(dir+"/node_guid", "505c:47ff:fe00:0200")
+	port := dir + "/ports/1"
+	for file, content := range map[string]string{
+		"link_layer": "Ethernet", "state": active, "phys_state": linkUp, "rate": "2.5 Gb/sec (1X SDR)",
+		"gids/0": "fe80:0000:0000:0000:505c:47ff:fe00:0200", "gid_attrs/types/0": "RoCE v2",
+		"gid_attrs/ndevs/0": netdev,
+	} {
+		m.File(port+"/"+file, content)
+	}
+	if m.Live.RDMANetdevs == nil {
+		m.Live.RDMANetdevs = map[string]string{}
+	}
+	m.Live.RDMANetdevs[name+":1"] = netdev
+}
+
 // gids plants the table of a RoCE port: each address as RoCE v1 and v2, the link-local one first.
 func (m *Machine) gids(port string, h *hca) {
 	list := []string{fmt.Sprintf("fe80:0000:0000:0000:a288:c2ff:fefa:%04x", h.serial)}

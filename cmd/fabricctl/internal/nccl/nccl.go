@@ -23,7 +23,7 @@ type Var struct {
 
 // Env returns the variables, and notes on what is left to the reader. Without any usable port there are none.
 func Env(n *node.Node) (vars []Var, notes []string) {
-	f := n.Fabrics()
+	f := n.Usable()
 	if len(f.Fabrics) == 0 {
 		notes = append(notes, "no usable RDMA port: NCCL would go over TCP without an error; see fabricctl doctor pod")
 		for _, l := range f.Left {
