@@ -193,7 +193,7 @@ var Suites = []Suite{
 		Gate:     on612,
 		UserLand: true,
 		Append:   exclusive,
-		Devices:  VirtioNet(1),
+		Devices:  append(VirtioNet(1), SRIOV(4)...),
 	},
 	{
 		Name:    "agent",

@@ -129,7 +129,8 @@ func (p *Pod) DoSysfs(f func() error) error {
 		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 			return fmt.Errorf("make mounts private: %w", err)
 		}
-		if err := unix.Mount("sysfs", "/sys", "sysfs", 0, ""); err != nil {
+		// The host's own is there already: the kernel refuses to mount a file system over itself.
+		if err := unix.Mount("sysfs", "/sys", "sysfs", 0, ""); err != nil && !errors.Is(err, unix.EBUSY) {
 			return fmt.Errorf("mount sysfs: %w", err)
 		}
 		return f()
