@@ -16,8 +16,8 @@ func CheckHost(h *Host) (out []Finding) {
 	f := h.Node.Fabrics()
 	for _, check := range []func(*Host, topology.Fabrics) []Finding{
 		hostDevices, hostSoft, hostModules, hostMode, hostInitramfs, hostPorts, hostVFs, hostGUIDs, hostNames,
-		hostSubnets, hostMTU, hostBond, hostPCIe, hostACS, hostGPUDirect, hostIOMMU, hostMemlock, hostPlugin, hostVersion, hostOrder,
-		hostStranded, hostPolicy, hostProblems,
+		hostSubnets, hostMTU, hostBond, hostPCIe, hostACS, hostGPUDirect, hostIOMMU, hostMemlock, hostPlugin,
+		hostVersion, hostOrder, hostStranded, hostPolicy, hostProblems,
 	} {
 		out = append(out, check(h, f)...)
 	}
