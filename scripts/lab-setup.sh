@@ -1,13 +1,14 @@
 #!/bin/bash
-# lab-setup.sh [--update] [6.1|6.12|next|igb|traffic ...]   prepares kernels for integration/lab on a Debian 12 machine;
-# needs root.
+# lab-setup.sh [--update] [6.1|6.12|next|igb|traffic|pyverbs ...]   prepares kernels for integration/lab on a Debian 12
+# machine; needs root.
 #
 # Per kernel it leaves $FABRIC_LAB/guest/SERIES -> store/SERIES-HASH with vmlinux, initrd.cpio (fakeib included) and
 # release. Kernels and headers are extracted, never installed. Without arguments: all three.
 # A warm run touches neither the network nor the package manager. --update looks for newer kernel versions.
 #
 # igb is no kernel but the QEMU of bookworm-backports, whose igb card has virtual functions: $FABRIC_LAB/qemu/bin/qemu.
-# traffic is no kernel either: the programs that do RDMA in guests, $FABRIC_LAB/userland.
+# traffic is the programs that do RDMA in guests, $FABRIC_LAB/userland; pyverbs is rdma-core's own tests,
+# $FABRIC_LAB/pyverbs.
 #
 # Whatever can be killed half-way is made under a .tmp name and renamed when complete: a rerun starts that part again.
 set -euo pipefail
@@ -48,7 +49,7 @@ tools_for() {
     [qemu-system-x86_64]=qemu-system-x86 [depmod]=kmod [cpio]=cpio [ping]=iputils-ping [xz]=xz-utils [zstd]=zstd
     [ip]=iproute2 [rdma]=iproute2 [make]=make [ld]=binutils [flock]=util-linux [unshare]=util-linux [dmesg]=util-linux
   )
-  case " $* " in *" 6."* | *" traffic "*) package[gcc-12]="gcc-12 libc6-dev libelf1";; esac
+  case " $* " in *" 6."* | *" userland "*) package[gcc-12]="gcc-12 libc6-dev libelf1";; esac
   case " $* " in *" next "*) package[debootstrap]="debootstrap debian-archive-keyring";; esac
   for tool in "${!package[@]}"; do
     # shellcheck disable=SC2206 # several packages in one value
@@ -228,57 +229,113 @@ QEMU
 # Debian's own programs and libraries. Guests lay them over this machine's /usr (guest.UserLand); here nothing is
 # installed. What is fetched depends on Debian only, not on what this machine has: the packages and whatever they need
 # that is not on every Debian machine.
-userland=$lab/userland
-userland_packages=(perftest ibverbs-utils rdmacm-utils ibverbs-providers libfabric-bin ucx-utils openmpi-bin)
-# mpirun needs ssh and hwloc's view of graphics cards only elsewhere; they bring 20 packages.
-userland_without=(openssh-client libhwloc-plugins)
-# and a program of the lab that does what no good one does
-verbs=$here/../integration/lab/verbs/verbs.c
+userland_packages() {
+  case $1 in
+    userland) echo perftest ibverbs-utils rdmacm-utils ibverbs-providers libfabric-bin ucx-utils openmpi-bin;;
+    pyverbs) echo python3-pyverbs;;
+  esac
+}
+
+# userland_without SET: what is left out, with all that it needs. mpirun wants ssh for other machines, hwloc looks at
+# graphics cards, pyverbs has udev rules for real HCAs.
+userland_without() {
+  case $1 in
+    userland) echo openssh-client libhwloc-plugins;;
+    pyverbs) echo rdma-core media-types;;
+  esac
+}
 
 # closure PACKAGE...: the packages and what they depend on, as names of files. Needs the array apt.
 closure() {
   apt-get "${apt[@]}" install --no-install-recommends --print-uris "$@" 2>>"$log" | awk '{ print $2 }' | sort
 }
 
+# fetch_userland SET: $lab/SET with root/usr, root/etc and version, which is written last
 fetch_userland() {
-  local tmp=$userland.tmp lib=$userland.tmp/root/usr/lib/x86_64-linux-gnu apt base want package missing
+  local tmp=$lab/$1.tmp lib=$lab/$1.tmp/root/usr/lib/x86_64-linux-gnu apt packages base want package
   rm -rf "$tmp"; mkdir -p "$tmp"
   own_apt "$tmp/apt" bookworm
-  for package in "${userland_without[@]}"; do
+  for package in $(userland_without "$1"); do
     printf 'Package: %s\nStatus: install ok installed\nVersion: 99:0\nArchitecture: amd64\nMaintainer: -\n' "$package"
     printf 'Description: -\n\n'
   done >"$tmp/apt/status"
   apt+=(-o "Dir::State::status=$tmp/apt/status")
+  read -ra packages <<<"$(userland_packages "$1")"
   mapfile -t base < <(apt-cache "${apt[@]}" dumpavail |
     awk '/^Package:/ { name = $2 } /^(Essential: yes|Priority: required)/ { print name }' | sort -u)
-  mapfile -t want < <(comm -23 <(closure "${userland_packages[@]}") <(closure "${base[@]}") | sed 's/_.*//')
-  [ ${#want[@]} -gt ${#userland_packages[@]} ] || die "cannot find the packages of traffic, see $log"
+  mapfile -t want < <(comm -23 <(closure "${packages[@]}") <(closure "${base[@]}") | sed 's/_.*//')
+  [ ${#want[@]} -gt ${#packages[@]} ] || die "cannot find the packages of $1, see $log"
   extract "$tmp/debs" "$tmp/root" "${want[@]}"
   # /lib is a link in guests
   if [ -d "$tmp/root/lib" ]; then cp -a "$tmp/root/lib/." "$tmp/root/usr/lib/"; rm -r "$tmp/root/lib"; fi
+  "complete_$1" "$tmp" "$lib"
   rm -rf "$tmp"/root/usr/share/{doc,lintian,man,misc}
-  extract "$tmp/dev/debs" "$tmp/dev/root" libibverbs-dev
-  gcc-12 -O2 -Wall -Wextra -Werror -I "$tmp/dev/root/usr/include" -o "$tmp/root/usr/bin/lab-verbs" "$verbs" \
-    "$lib/libibverbs.so.1" >>"$log" 2>&1 || die "$verbs does not build, see $log"
-  rm -rf "${tmp:?}/dev"
-  # what its installation makes
-  ln -s ../libpsm1/libpsm_infinipath.so.1.16 "$lib/libpsm_infinipath.so.1"
-  missing=$(find "$tmp/root" -type f \( -perm /111 -o -name '*.so*' \) -exec \
-    env "LD_LIBRARY_PATH=$lib:$lib/ucx" ldd {} + 2>/dev/null |
-    sed -n 's/^\t\(.*\) => not found/\1/p' | sort -u | xargs) || true # ldd fails on scripts
-  [ -z "$missing" ] || die "the programs of traffic lack libraries on this machine: $missing"
-  (userland_inputs; cd "$tmp/debs" && sha256sum -- *.deb) >"$tmp/version"
+  loadable "$tmp/root" "$lib:$lib/ucx"
+  (userland_inputs "$1"; cd "$tmp/debs" && sha256sum -- *.deb) >"$tmp/version"
   rm -rf "$tmp"/{apt,debs}
-  rm -rf "$userland"; mv "$tmp" "$userland"
+  rm -rf "${lab:?}/$1"; mv "$tmp" "$lab/$1"
 }
 
-# userland_inputs: what decides, besides Debian, what is fetched
+# complete_SET DIR LIBRARIES: what the packages' installation would make, and what the lab adds
+complete_userland() {
+  ln -s ../libpsm1/libpsm_infinipath.so.1.16 "$2/libpsm_infinipath.so.1"
+  extract "$1/dev/debs" "$1/dev" libibverbs-dev
+  rm -r "$1"/dev/{debs,usr/lib,usr/share}
+}
+
+# pyverbs brings rdma-core's tests as documentation, packed, those for other drivers among them. Python compiles what it
+# loads; in emulation that would take longer than the tests.
+complete_pyverbs() {
+  cp -r "$1/root/usr/share/doc/rdma-core/tests" "$1/tests"
+  find "$1/tests" -name '*.gz' -exec gunzip {} +
+  rm "$1"/tests/test_{mlx5,efa,cuda}*
+  LD_LIBRARY_PATH=$2 PYTHONHOME=$1/root/usr "$1/root/usr/bin/python3.11" -m compileall -q -j 0 \
+    --invalidation-mode unchecked-hash -s "$1/root" -p / "$1/root/usr/lib" "$1/tests" >>"$log" 2>&1 ||
+    die "the Python of pyverbs does not compile its own library, see $log"
+}
+
+# loadable ROOT PATH: dies unless all programs and libraries below ROOT find their libraries
+loadable() {
+  local missing
+  missing=$(find "$1" -type f \( -perm /111 -o -name '*.so*' \) -exec env "LD_LIBRARY_PATH=$2" ldd {} + 2>/dev/null |
+    sed -n 's/^\t\(.*\) => not found/\1/p' | sort -u | xargs) || true # ldd fails on scripts
+  [ -z "$missing" ] || die "programs in $1 lack libraries on this machine: $missing"
+}
+
+# userland_inputs SET: what decides, besides Debian, what is fetched
 userland_inputs() {
-  echo "inputs $({ echo "${userland_packages[@]}" "${userland_without[@]}"; declare -f fetch_userland
-    cat "$verbs"; } | sha256sum | cut -c1-12)"
+  echo "inputs $({ userland_packages "$1"; userland_without "$1"; declare -f fetch_userland "complete_$1"; } |
+    sha256sum | cut -c1-12)"
 }
 
-userland_is_ready() { [ "$(head -1 "$userland/version" 2>/dev/null)" = "$(userland_inputs)" ]; }
+userland_is_ready() { [ "$(head -1 "$lab/$1/version" 2>/dev/null)" = "$(userland_inputs "$1")" ]; }
+
+# The lab's own program in the user land, which does what no good one does. Its line in version is the last.
+verbs=$here/../integration/lab/verbs/verbs.c
+verbs_inputs() { echo "lab-verbs $(sha256sum <"$verbs" | cut -c1-12)"; }
+verbs_is_ready() { [ "$(tail -1 "$lab/userland/version")" = "$(verbs_inputs)" ]; }
+
+build_verbs() {
+  local dir=$lab/userland
+  gcc-12 -O2 -Wall -Wextra -Werror -I "$dir/dev/usr/include" -o "$dir/lab-verbs.tmp" "$verbs" \
+    "$dir/root/usr/lib/x86_64-linux-gnu/libibverbs.so.1" >>"$log" 2>&1 || die "$verbs does not build, see $log"
+  mv "$dir/lab-verbs.tmp" "$dir/root/usr/bin/lab-verbs"
+  { grep -v '^lab-verbs' "$dir/version"; verbs_inputs; } >"$dir/version.tmp"
+  mv "$dir/version.tmp" "$dir/version"
+}
+
+# prepare_userland SET UPDATE; another run may do it meanwhile
+prepare_userland() {
+  if [ -n "$2" ] || ! userland_is_ready "$1"; then
+    flock 9
+    if [ -n "$2" ] || ! userland_is_ready "$1"; then fetch_userland "$1"; fi
+  fi
+  if [ "$1" = userland ] && ! verbs_is_ready; then
+    flock 9
+    verbs_is_ready || build_verbs
+  fi
+  echo "ready: $1 ($(grep -c '\.deb$' "$lab/$1/version") packages)"
+}
 
 prepare() {
   local series=$1 src=$lab/src/$1 tmp store old
@@ -307,20 +364,21 @@ prepare() {
 }
 
 main() {
-  local update='' wanted=() todo=() series igb='' traffic=''
+  local update='' wanted=() todo=() sets=() series set igb=''
   for series in "$@"; do
     case $series in
       --update) update=yes;;
       6.1|6.12|next) wanted+=("$series");;
       igb) igb=yes;;
-      traffic) traffic=yes;;
-      *) die "unknown kernel series $series; known: 6.1 6.12 next igb traffic";;
+      traffic) sets+=(userland);;
+      pyverbs) sets+=(pyverbs);;
+      *) die "unknown kernel series $series; known: 6.1 6.12 next igb traffic pyverbs";;
     esac
   done
-  [ ${#wanted[@]} -gt 0 ] || [ -n "$igb$traffic" ] || wanted=(6.1 6.12 next)
+  [ ${#wanted[@]} -gt 0 ] || [ -n "$igb${sets[*]}" ] || wanted=(6.1 6.12 next)
   mkdir -p "$lab"/{src,store,guest}
   exec 9>"$lab/lock"
-  tools_for "${wanted[@]}" ${traffic:+traffic}
+  tools_for "${wanted[@]}" "${sets[@]}"
   for series in "${wanted[@]}"; do
     if [ -z "$update" ] && is_ready "$series"; then say_ready "$series"; else todo+=("$series"); fi
   done
@@ -329,13 +387,7 @@ main() {
     if [ ! -x "$qemu/bin/qemu" ] || [ -n "$update" ]; then fetch_qemu; fi
     echo "ready: $("$qemu/bin/qemu" --version | head -1)"
   fi
-  if [ -n "$traffic" ]; then
-    if [ -n "$update" ] || ! userland_is_ready; then
-      flock 9
-      if [ -n "$update" ] || ! userland_is_ready; then fetch_userland; fi
-    fi
-    echo "ready: traffic ($(($(wc -l <"$userland/version") - 1)) packages)"
-  fi
+  for set in "${sets[@]}"; do prepare_userland "$set" "$update"; done
   [ ${#todo[@]} -gt 0 ] || return 0
   flock 9
   for series in "${todo[@]}"; do

@@ -6,7 +6,11 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 go=${GO:-go}
-scripts/lab-setup.sh "$@" igb traffic
+setup=(igb traffic)
+# rdma-core's own tests run at night, and for those who ask for them
+run=${LAB_RUN:-}
+if [ -n "${FABRIC_LAB_FULL:-}" ] || { [ -n "$run" ] && [[ TestPyverbs =~ ${run%%/*} ]]; }; then setup+=(pyverbs); fi
+scripts/lab-setup.sh "$@" "${setup[@]}"
 echo "test-lab: kernels $*${FABRIC_LAB_FULL:+, in full}"
 summary=$(mktemp)
 trap 'rm -f "$summary"' EXIT

@@ -295,29 +295,35 @@ func (s *shift) hand(n int, w *work) error {
 	}
 	script := ""
 	if w != nil {
-		script = s.script(w)
+		var err error
+		if script, err = s.script(w); err != nil {
+			return err
+		}
 	}
 	return replaceFile(filepath.Join(dir, "script"), []byte(script))
 }
 
-func (s *shift) script(w *work) string {
+func (s *shift) script(w *work) (string, error) {
+	vars, err := w.suite.userLands()
+	if err != nil {
+		return "", err
+	}
 	var b strings.Builder
-	for _, v := range [][2]string{
+	for _, v := range append(vars, [][2]string{
 		{"FABRIC_BIN_DIR", s.bin.plugins(w.suite)}, {"FABRIC_LAB_SERIES", w.kernel.Series},
-		{"FABRIC_USERLAND", w.suite.userLand()},
 		{"FABRIC_LAB_ROUNDS", os.Getenv("FABRIC_LAB_ROUNDS")}, {"FABRIC_LAB_FULL", os.Getenv("FABRIC_LAB_FULL")},
 		{"FABRIC_LAB_PIECE", fmt.Sprintf("%d/%d", w.piece, w.pieces)},
 		{"FABRIC_WALK_SEED", os.Getenv("FABRIC_WALK_SEED")}, {"FABRIC_WALK_OPS", os.Getenv("FABRIC_WALK_OPS")},
 		{"FABRIC_WALK_TRICKS", os.Getenv("FABRIC_WALK_TRICKS")},
 		{"FABRIC_WALK_SCRIPT", os.Getenv("FABRIC_WALK_SCRIPT")},
 		{"GOGC", "400"}, // of the test binary: snapshots are garbage, and a guest has memory
-	} {
+	}...) {
 		fmt.Fprintf(&b, "export %s=%s\n", v[0], v[1])
 	}
 	// The test binary gives up before the guest is killed: its goroutines say more than the end of a console.
 	fmt.Fprintf(&b, "exec %s -test.v=test2json -test.timeout=%s -test.run='%s'\n",
 		s.bin.test(w.suite), w.suite.timeout()*8/10, pattern([]string{w.test}, s.rest))
-	return b.String()
+	return b.String(), nil
 }
 
 // await waits until the guest is done with its nth work. It reports false if the guest is gone.

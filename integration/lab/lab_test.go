@@ -99,7 +99,7 @@ func newLabRun(t *testing.T, kernels []Kernel) *labRun {
 				r.all = append(r.all, works...)
 			}
 			if len(r.all) > n {
-				if err := s.prepared(); err != nil {
+				if _, err := s.userLands(); err != nil {
 					t.Fatal(err)
 				}
 				r.results[suiteOn{k.Series, s.Name}] = make(chan *result, len(r.all)-n)

@@ -144,8 +144,12 @@ func (k *keys) of(ctx context.Context, w *work, bin binaries) (string, error) {
 		k.qemu[w.suite.NewQEMU] = version
 	}
 	files := []string{w.kernel.Image, w.kernel.Initrd, bin.test(w.suite)}
-	if w.suite.UserLand {
-		files = append(files, filepath.Join(userLandDir(), userLandVersion))
+	lands, err := w.suite.userLands()
+	if err != nil {
+		return "", err
+	}
+	for _, land := range lands {
+		files = append(files, filepath.Join(land[1], userLandVersion))
 	}
 	plugins, err := filepath.Glob(filepath.Join(bin.plugins(w.suite), "*"))
 	if err != nil {

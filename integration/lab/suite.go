@@ -20,6 +20,7 @@ type Suite struct {
 	Series    []string      // kernels it is for; none: all
 	Gate      []string      // of these, those that a plain run of everything takes; nil: all, empty: none
 	UserLand  bool          // $FABRIC_USERLAND, see UserLand
+	Pyverbs   bool          // $FABRIC_PYVERBS, see Pyverbs
 	Deal      []Deal        // tests that are dealt to several guests
 	Tools     []string      // programs in $FABRIC_BIN_DIR besides Binaries
 	Timeout   time.Duration // of a test, or a piece of one; 0: 10 minutes
@@ -194,6 +195,17 @@ var Suites = []Suite{
 		UserLand: true,
 		Append:   exclusive,
 		Devices:  append(VirtioNet(1), SRIOV(4)...),
+	},
+	{
+		// rdma-core's own tests: minutes of emulation that say little about a change of the plugin.
+		Name:     "pyverbs",
+		Run:      `^TestPyverbs`,
+		Gate:     []string{},
+		UserLand: true,
+		Pyverbs:  true,
+		Append:   exclusive,
+		Devices:  VirtioNet(1),
+		Timeout:  30 * time.Minute,
 	},
 	{
 		Name:    "agent",

@@ -6,38 +6,46 @@ import (
 	"path/filepath"
 )
 
-// userLandVersion is the file that names what the user land was made of, each package with its SHA-256. It is written
+// userLandVersion is the file that names what a user land was made of, each package with its SHA-256. It is written
 // last.
 const userLandVersion = "version"
-
-func userLandDir() string { return filepath.Join(Cache(), "userland") }
 
 // UserLand returns the directory with Debian's programs that do RDMA (perftest, ibverbs-utils, rdmacm-utils, Open MPI,
 // UCX, libfabric) and their libraries: root/usr, root/etc. A guest sees it under the same path; guest.UserLand lays it
 // over the guest's /usr. It is an error if it is not prepared.
-func UserLand() (string, error) {
-	dir := userLandDir()
+func UserLand() (string, error) { return userLand("userland", "traffic") }
+
+// Pyverbs returns the directory with rdma-core's own tests and the Python that runs them: root/usr, tests. It is an
+// error if it is not prepared.
+func Pyverbs() (string, error) { return userLand("pyverbs", "pyverbs") }
+
+func userLand(name, setup string) (string, error) {
+	dir := filepath.Join(Cache(), name)
 	if _, err := os.Stat(filepath.Join(dir, userLandVersion)); err != nil {
-		return "", fmt.Errorf("find the user land for traffic (scripts/lab-setup.sh traffic): %w", err)
+		return "", fmt.Errorf("find what guests need for traffic (scripts/lab-setup.sh %s): %w", setup, err)
 	}
 	return dir, nil
 }
 
-// prepared returns an error if something is not there that the suite's guests need.
-func (s Suite) prepared() error {
-	if !s.UserLand {
-		return nil
+// userLands returns what the suite's guests have besides this machine's own user land: variables of their environment,
+// each with a directory.
+func (s Suite) userLands() (vars [][2]string, err error) {
+	for _, land := range []struct {
+		wanted bool
+		name   string
+		find   func() (string, error)
+	}{
+		{s.UserLand, "FABRIC_USERLAND", UserLand},
+		{s.Pyverbs, "FABRIC_PYVERBS", Pyverbs},
+	} {
+		if !land.wanted {
+			continue
+		}
+		dir, err := land.find()
+		if err != nil {
+			return nil, fmt.Errorf("suite %s: %w", s.Name, err)
+		}
+		vars = append(vars, [2]string{land.name, dir})
 	}
-	if _, err := UserLand(); err != nil {
-		return fmt.Errorf("suite %s: %w", s.Name, err)
-	}
-	return nil
-}
-
-// userLand returns $FABRIC_USERLAND of the suite's guests, "" if it has none.
-func (s Suite) userLand() string {
-	if !s.UserLand {
-		return ""
-	}
-	return userLandDir()
+	return vars, nil
 }

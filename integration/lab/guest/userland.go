@@ -30,7 +30,12 @@ func UserLand(t testing.TB) {
 	if dir == "" {
 		t.Fatal("this suite has no user land: set UserLand in integration/lab/suite.go")
 	}
-	if err := layOver(filepath.Join(dir, "root")); err != nil {
+	// All at once: the guest's root is an overlay, and the kernel stacks no third one on a second.
+	roots := []string{filepath.Join(dir, "root")}
+	if pyverbs := os.Getenv("FABRIC_PYVERBS"); pyverbs != "" {
+		roots = append(roots, filepath.Join(pyverbs, "root"))
+	}
+	if err := layOver(roots); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(laidMark, nil, 0o644); err != nil {
@@ -38,12 +43,16 @@ func UserLand(t testing.TB) {
 	}
 }
 
-// layOver puts root/usr over /usr, and root/etc into /etc.
-func layOver(root string) error {
+// layOver puts the usr of these directories over /usr, the first on top, and copies their etc into /etc.
+func layOver(roots []string) error {
 	// The guest's modules are a mount of their own below /usr, which the overlay would hide.
 	const modules, aside = "/usr/lib/modules", "/run/modules"
 	if err := os.MkdirAll(aside, 0o755); err != nil {
 		return fmt.Errorf("lay user land over /usr: %w", err)
+	}
+	var lower string
+	for _, root := range roots {
+		lower += filepath.Join(root, "usr") + ":"
 	}
 	for _, m := range []struct {
 		source, target, fstype string
@@ -51,25 +60,37 @@ func layOver(root string) error {
 		data                   string
 	}{
 		{modules, aside, "", unix.MS_BIND, ""},
-		{"overlay", "/usr", "overlay", 0, "lowerdir=" + filepath.Join(root, "usr") + ":/usr"},
+		{"overlay", "/usr", "overlay", 0, "lowerdir=" + lower + "/usr"},
 		{aside, modules, "", unix.MS_BIND, ""},
 	} {
 		if err := unix.Mount(m.source, m.target, m.fstype, m.flags, m.data); err != nil {
 			return fmt.Errorf("mount %s on %s: %w", m.source, m.target, err)
 		}
 	}
-	etc := filepath.Join(root, "etc")
-	return filepath.WalkDir(etc, func(path string, d fs.DirEntry, err error) error {
+	for _, root := range roots {
+		if err := copyOver(filepath.Join(root, "etc"), "/etc"); err != nil {
+			return fmt.Errorf("copy configuration to /etc: %w", err)
+		}
+	}
+	return nil
+}
+
+// copyOver copies the files below from to the same places below to. A file that is there already is replaced.
+func copyOver(from, to string) error {
+	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		rel, err := filepath.Rel(etc, path)
+		rel, err := filepath.Rel(from, path)
 		if err != nil {
 			return err
 		}
-		target := filepath.Join("/etc", rel)
-		if d.IsDir() {
+		target := filepath.Join(to, rel)
+		switch {
+		case d.IsDir():
 			return os.MkdirAll(target, 0o755)
+		case !d.Type().IsRegular():
+			return nil // Python's links into its library
 		}
 		data, err := os.ReadFile(path)
 		return errors.Join(err, os.WriteFile(target, data, 0o644))
