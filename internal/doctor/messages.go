@@ -9,12 +9,13 @@ var Messages = []Message{
 		Title: "Memory could not be registered",
 		Pattern: regexp.MustCompile(
 			`(?i)Couldn't allocate MR|Failed to allocate MR|ibv_reg_(dmabuf_)?mr\w* failed with (error )?(12 ` +
-				`)?Cannot allocate memory|Couldn't register memory|Unable to create QP|ibv_create_(qp|cq) failed ` +
-				`with (error )?(12 )?Cannot allocate memory|ibv_reg_mr.*(ENOMEM|Cannot ` +
+				`)?Cannot allocate memory|Couldn't register (memory|MR)|Unable to create QP|ibv_create_(qp|cq) ` +
+				`failed with (error )?(12 )?Cannot allocate memory|ibv_reg_mr.*(ENOMEM|Cannot ` +
 				`allocate)|mlx5.*(create|reg)_mr.*ENOMEM`,
 		),
 		Examples: []string{
 			"Couldn't allocate MR",
+			"Couldn't register MR",
 			"misc/ibvwrap.cc:180 NCCL WARN Call to ibv_reg_mr failed with error Cannot allocate memory",
 		},
 		Cause: "verbs pin memory. The limit of locked memory (memlock) of the container's user is too small and the " +

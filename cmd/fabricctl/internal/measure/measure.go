@@ -20,8 +20,10 @@ type Options struct {
 	Progress   func(done, all int) // called after each rail of each pair; may be nil
 }
 
-// each bounds one command, perftest's own few seconds included.
-const each = 60 * time.Second
+const (
+	each    = 60 * time.Second // bounds one command, perftest's own few seconds included
+	patient = 20 * time.Second // how long a server may take until it listens
+)
 
 // All measures every pair of ends, rail by rail: pairs of one round side by side, since they share no port.
 func All(ctx context.Context, ends []*End, o Options) ([]perftest.Result, error) {
@@ -161,8 +163,15 @@ func bandwidth(out string, err error) (*perftest.Bandwidth, error) {
 
 // explain adds what the message of perftest means.
 func explain(out string, err error) string {
-	return strings.ReplaceAll(err.Error(), "\n", "; ") + meaning(out)
+	text := strings.ReplaceAll(err.Error(), "\n", "; ")
+	if noPerftest.MatchString(text) {
+		return text + "; the image of the pod needs perftest"
+	}
+	return text + meaning(out)
 }
+
+// noPerftest is what runtimes and timeout(1) say of a program that an image lacks.
+var noPerftest = regexp.MustCompile(`executable file not found|timeout: (failed to run|can't execute)`)
 
 // meaning is what the first message that is known in an output means.
 func meaning(out string) string {
@@ -242,7 +251,7 @@ func transfer(ctx context.Context, a, b *End, ra, rb *rail, tcp int, program str
 	}
 	defer func() { _, _ = s.Stop() }()
 	client = append(client, rb.addr.Addr().String())
-	for {
+	for begun := time.Now(); ; {
 		out, err := a.Run(ctx, client...)
 		if err == nil || ctx.Err() != nil {
 			return out, err
@@ -251,7 +260,7 @@ func transfer(ctx context.Context, a, b *End, ra, rb *rail, tcp int, program str
 			serverOut, serverErr := s.Stop()
 			return serverOut + out, serverErr
 		}
-		if !strings.Contains(out, "Couldn't connect to") {
+		if !strings.Contains(out, "Couldn't connect to") || time.Since(begun) > patient {
 			return out, err
 		}
 		select {

@@ -5,6 +5,8 @@ package perftest
 import (
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -28,7 +30,8 @@ type Latency struct {
 // ErrNoResult tells that the output has no result: perftest has ended before it measured.
 var ErrNoResult = errors.New("no result in the output of perftest")
 
-// header finds the line with the columns, which begins with #bytes, and returns the rows of numbers below.
+// header finds the line with the columns, which begins with #bytes, and returns the rows of numbers below, without
+// those whose first five, the ones that count, are no finite numbers.
 func header(out string) (head string, rows [][]float64) {
 	for line := range strings.Lines(out) {
 		line = strings.TrimSpace(line)
@@ -41,18 +44,28 @@ func header(out string) (head string, rows [][]float64) {
 		}
 		var row []float64
 		for _, f := range strings.Fields(line) {
-			v, err := strconv.ParseFloat(f, 64)
+			v, err := number(f)
 			if err != nil {
 				row = nil
 				break
 			}
 			row = append(row, v)
 		}
-		if len(row) >= 4 {
+		if len(row) >= 4 && !slices.ContainsFunc(row[:min(len(row), 5)], infinite) {
 			rows = append(rows, row)
 		}
 	}
 	return head, rows
+}
+
+func infinite(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }
+
+// number reads a figure. A standard deviation of perftest may be -nan: the root of what rounding has made negative.
+func number(s string) (float64, error) {
+	if strings.TrimPrefix(s, "-") == "nan" {
+		return math.NaN(), nil
+	}
+	return strconv.ParseFloat(s, 64)
 }
 
 // ParseBandwidth reads ib_write_bw. Without --report_gbits perftest counts in 2^20 bytes, which it prints as MB/sec or,
@@ -83,7 +96,7 @@ func ParseLatency(out string) (*Latency, error) {
 	}
 	r := rows[0]
 	l := &Latency{Bytes: int(r[0]), Min: r[2], Max: r[3], Typical: r[4]}
-	if strings.Contains(head, "99% percentile") && len(r) > 7 {
+	if strings.Contains(head, "99% percentile") && len(r) > 7 && !infinite(r[7]) {
 		l.P99 = r[7]
 	}
 	return l, nil
