@@ -190,11 +190,18 @@ var Suites = []Suite{
 	{
 		// Pods do RDMA.
 		Name:     "traffic",
-		Run:      `^TestTraffic`,
+		Run:      `^TestTraffic([^S]|S[^h])`,
 		Gate:     on612,
 		UserLand: true,
 		Append:   exclusive,
 		Devices:  append(VirtioNet(1), SRIOV(4)...),
+	},
+	{
+		// The same, in shared mode.
+		Name:     "traffic-shared",
+		Run:      `^TestTrafficShared`,
+		Gate:     on612,
+		UserLand: true,
 	},
 	{
 		// rdma-core's own tests: minutes of emulation that say little about a change of the plugin.
