@@ -114,7 +114,8 @@ bench: build ## ADD and DEL against the kernel's floor and host-device, in the l
 # On a fresh machine the downloads and the compiler take as long as each other: side by side.
 demo: ## a node with four rails, two pods, and back, in the lab (DEMOKERNEL)
 	@$(SETUP)
-	@CGO_ENABLED=0 $(GO) run -trimpath ./integration/lab/demo -build & scripts/lab-setup.sh $(DEMOKERNEL) && wait
+	@CGO_ENABLED=0 $(GO) run -trimpath ./integration/lab/demo -build & scripts/lab-setup.sh traffic & \
+	  scripts/lab-setup.sh $(DEMOKERNEL) && wait
 	@FABRIC_LAB_KERNELS=$(DEMOKERNEL) CGO_ENABLED=0 $(GO) run -trimpath ./integration/lab/demo
 
 cover: ## statement coverage of the tests that need no lab, to build/cover.html

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # demo.sh [--yes] [--down DEVICE] DEVICE... [-- DEVICE...]   gives pods their rails, and the host its devices back.
 #
-# The DEVICEs before -- (netdevs, four at most) go to pod-a, those behind it to pod-b, and the pods ping each other
-# over each pair. --down names a device whose port is not Active, to show what happens then. `make demo` runs this in
-# a virtual machine; on a host with real HCAs run it as root. There it takes these devices from the host for a few
-# seconds: whoever uses them loses them meanwhile, so it asks first (--yes: it does not).
+# The DEVICEs before -- (netdevs, four at most) go to pod-a, those behind it to pod-b. The pods ping each other over
+# each pair and, if perftest is installed, write into each other's memory. --down names a device whose port is not
+# Active, to show what happens then. `make demo` runs this in a virtual machine; on a host with real HCAs run it as
+# root. There it takes these devices from the host for a few seconds: whoever uses them loses them meanwhile, so it
+# asks first (--yes: it does not).
 #
-# Needs: root, iproute2, ping; Go, to build what it runs, unless $FABRIC_BIN is a directory with fabric, cnitool and
-# host-local.
+# Needs: root, iproute2, ping; perftest for RDMA; Go, to build what it runs, unless $FABRIC_BIN is a directory with
+# fabric, cnitool and host-local.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -125,6 +126,38 @@ pings() {
   done
 }
 
+# hca POD INTERFACE: the RDMA device of an interface, in the pod's own view
+hca() { ip netns exec "$1" ls "/sys/class/net/$2/device/infiniband" 2>/dev/null; }
+
+# writes RAILS: RDMA over each, one after the other
+writes() {
+  local i from to count=5000
+  say "They write into each other's memory over each rail" \
+    "RDMA as applications do it: perftest, through libibverbs and the character devices."
+  if ! command -v ib_write_bw >/dev/null; then
+    echo "   Skipped: ib_write_bw is not installed (package perftest)."
+    return
+  fi
+  if [ -n "${FABRIC_DEMO_EMULATED:-}" ]; then
+    count=100
+    echo "   Emulated: the figures say that it works, and nothing of what hardware does."
+  fi
+  for ((i = 1; i <= $1; i++)); do
+    if ! from=$(hca pod-a "net$i") || ! to=$(hca pod-b "net$i"); then
+      echo "   Skipped: net$i has no RDMA device at both ends."
+      continue
+    fi
+    run "ip netns exec pod-b timeout 60 ib_write_bw -d $to -n $count >$tmp/server$i 2>&1 &"
+    # it listens on a TCP port first
+    for _ in $(seq 300); do
+      [ -z "$(ip netns exec pod-b ss -Hltn 'sport = 18515')" ] || break
+      sleep 0.1
+    done
+    run "ip netns exec pod-a timeout 60 ib_write_bw -d $from -n $count --report_gbits" \
+      "$(address pod-b "net$i") | grep -A1 '#bytes'"
+  done
+}
+
 arguments() {
   while [ $# -gt 0 ]; do
     case $1 in
@@ -219,7 +252,9 @@ if [ ${#b[@]} -gt 0 ]; then
   say "A second pod, ${FABRIC_DEMO_PEER:-on other devices of this host}"
   attach pod-b "${b[@]}"
   say "The pods reach each other over the fabric"
-  pings $((${#a[@]} < ${#b[@]} ? ${#a[@]} : ${#b[@]}))
+  pairs=$((${#a[@]} < ${#b[@]} ? ${#a[@]} : ${#b[@]}))
+  pings $pairs
+  writes $pairs
 fi
 [ -z "$down" ] || refusals
 say "Everything goes back" "In another order than it was taken."

@@ -231,7 +231,9 @@ QEMU
 # that is not on every Debian machine.
 userland_packages() {
   case $1 in
-    userland) echo perftest ibverbs-utils rdmacm-utils ibverbs-providers libfabric-bin ucx-utils openmpi-bin;;
+    userland)
+      echo perftest ibverbs-utils rdmacm-utils ibverbs-providers libfabric-bin ucx-utils openmpi-bin netpipe-openmpi
+      ;;
     pyverbs) echo python3-pyverbs;;
   esac
 }
@@ -326,12 +328,13 @@ build_verbs() {
 
 # prepare_userland SET UPDATE; another run may do it meanwhile
 prepare_userland() {
+  exec 8>"$lab/userland.lock" # its own: `make demo` has another run prepare a kernel meanwhile
   if [ -n "$2" ] || ! userland_is_ready "$1"; then
-    flock 9
+    flock 8
     if [ -n "$2" ] || ! userland_is_ready "$1"; then fetch_userland "$1"; fi
   fi
   if [ "$1" = userland ] && ! verbs_is_ready; then
-    flock 9
+    flock 8
     verbs_is_ready || build_verbs
   fi
   echo "ready: $1 ($(grep -c '\.deb$' "$lab/$1/version") packages)"

@@ -74,13 +74,18 @@ func onHost(ctx context.Context, root, bin string, stdout io.Writer) error {
 	if err := build(ctx, root, bin); err != nil {
 		return err
 	}
+	userland, err := lab.UserLand()
+	if err != nil {
+		return err
+	}
 	fmt.Fprintf(
 		stdout,
 		"Booting a node with simulated HCAs: Linux %s in QEMU, emulated, a few seconds ...\n",
 		kernel.Release,
 	)
 	res, err := lab.Run(ctx, kernel, lab.Spec{
-		Script:  fmt.Sprintf("export FABRIC_DEMO_COLOR=%s\ncd %s && exec %sdemo -guest %s\n", color(), root, bin, bin),
+		Script: fmt.Sprintf("export FABRIC_DEMO_COLOR=%s FABRIC_USERLAND=%s\ncd %s && exec %sdemo -guest %s\n",
+			color(), userland, root, bin, bin),
 		Append:  []string{"ib_core.netns_mode=0"}, // exclusive, as "options ib_core netns_mode=0" in modprobe.d
 		Devices: lab.VirtioNet(1),
 		Timeout: 4 * time.Minute,

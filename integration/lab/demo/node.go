@@ -33,6 +33,9 @@ func inGuest(ctx context.Context, bin string, stdout io.Writer) error {
 	if os.Getenv("FABRIC_LAB_GUEST") == "" {
 		return errors.New("-guest is for the lab's guests: it sets up the machine it runs on")
 	}
+	if err := guest.LayOver([]string{filepath.Join(os.Getenv("FABRIC_USERLAND"), "root")}); err != nil {
+		return err
+	}
 	if err := setUp(ctx, bin); err != nil {
 		return fmt.Errorf("set up the node: %w", err)
 	}
@@ -60,6 +63,7 @@ func inGuest(ctx context.Context, bin string, stdout io.Writer) error {
 		os.Environ(),
 		"FABRIC_DEMO_PEER=on the devices of the next node (mlx5_8 to mlx5_11 stand for it here)",
 		"FABRIC_BIN=/opt/cni/bin",
+		"FABRIC_DEMO_EMULATED=yes",
 	)
 	cmd.Stdout, cmd.Stderr = stdout, stdout
 	if err := cmd.Run(); err != nil {
@@ -95,7 +99,7 @@ cp %sfabric %scnitool %shost-local /opt/cni/bin/
 modprobe virtio_net
 modprobe bonding max_bonds=0
 modprobe ib_ipoib
-modprobe ib_umad
+modprobe -a ib_umad ib_uverbs
 ip link add bond0 type bond mode active-backup miimon 100
 ip link set eth0 master bond0
 ip link set bond0 up

@@ -35,7 +35,7 @@ func UserLand(t testing.TB) {
 	if pyverbs := os.Getenv("FABRIC_PYVERBS"); pyverbs != "" {
 		roots = append(roots, filepath.Join(pyverbs, "root"))
 	}
-	if err := layOver(roots); err != nil {
+	if err := LayOver(roots); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(laidMark, nil, 0o644); err != nil {
@@ -43,8 +43,8 @@ func UserLand(t testing.TB) {
 	}
 }
 
-// layOver puts the usr of these directories over /usr, the first on top, and copies their etc into /etc.
-func layOver(roots []string) error {
+// LayOver puts the usr of these directories over this guest's /usr, the first on top, and copies their etc into /etc.
+func LayOver(roots []string) error {
 	// The guest's modules are a mount of their own below /usr, which the overlay would hide.
 	const modules, aside = "/usr/lib/modules", "/run/modules"
 	if err := os.MkdirAll(aside, 0o755); err != nil {
