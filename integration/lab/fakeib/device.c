@@ -7,9 +7,12 @@
 static bool vf_guid = true;
 module_param(vf_guid, bool, 0644);
 MODULE_PARM_DESC(vf_guid, "VFs have a GUID before the PF gives them one; without, their port stays Init, as no SM configures it");
-ushort fib_pkeys[16] = { 0xffff, 0x8001, 0x8002, 0x8003, 0x9001 };
-int fib_npkeys = 5;
-module_param_array_named(pkeys, fib_pkeys, ushort, &fib_npkeys, 0444);
+static bool verbs = true;
+module_param(verbs, bool, 0444);
+MODULE_PARM_DESC(verbs, "user space finds a provider for the InfiniBand HCAs; without, they have no data path");
+static int rate = 200;
+module_param(rate, int, 0444);
+MODULE_PARM_DESC(rate, "Gb/s that InfiniBand ports say they have, 4 lanes: 10, 20, 40, 56, 100, 200 (default), 400");
 static bool movable = true;
 module_param(movable, bool, 0444);
 MODULE_PARM_DESC(movable, "provide disassociate_ucontext, i.e. allow moves between net namespaces");
@@ -30,23 +33,66 @@ enum ib_port_state fib_state(const struct fib_dev *d)
 	return d->plat && fib_states[d->plat->id] ? fib_states[d->plat->id] : IB_PORT_ACTIVE;
 }
 
+int fib_rate(void)
+{
+	return rate;
+}
+
+/* GID 0, which a port has for ever; others are the core's (RoCE) */
+void fib_own_gid(const struct fib_dev *d, union ib_gid *gid)
+{
+	gid->global.subnet_prefix = cpu_to_be64(0xfe80000000000000ULL);
+	gid->global.interface_id = d->guid;
+}
+
+/* One more of a kind, of what user space can have without bound otherwise. */
+int fib_take(struct ib_device *d, enum fib_kind kind)
+{
+	return atomic_add_unless(&to_dev(d)->used[kind], 1, FIB_MAX_OBJ) ? 0 : -ENOMEM;
+}
+
+void fib_give(struct ib_device *d, enum fib_kind kind)
+{
+	atomic_dec(&to_dev(d)->used[kind]);
+}
+
 static int fib_query_device(struct ib_device *d, struct ib_device_attr *a, struct ib_udata *u)
 {
 	memset(a, 0, sizeof(*a));
 	a->sys_image_guid = to_dev(d)->guid;
-	a->vendor_id = 0x02c9; a->vendor_part_id = 4123; a->hw_ver = 0;
-	a->max_mr_size = ~0ULL; a->page_size_cap = PAGE_SIZE;
-	a->max_qp = a->max_cq = a->max_pd = a->max_ah = a->max_mr = 4096;
-	a->max_qp_wr = a->max_cqe = 65536;
-	a->max_send_sge = 32; a->max_recv_sge = 4; a->max_sge_rd = 4;
+	a->vendor_id = 0x02c9;
+	a->vendor_part_id = 4123;
+	a->max_mr_size = ~0ULL;
+	a->page_size_cap = PAGE_SIZE;
+	a->max_qp = a->max_cq = a->max_pd = a->max_ah = a->max_mr = a->max_srq = FIB_MAX_OBJ;
+	a->max_qp_wr = a->max_srq_wr = FIB_MAX_WR;
+	a->max_cqe = FIB_MAX_CQE;
+	a->max_send_sge = a->max_recv_sge = a->max_sge_rd = a->max_srq_sge = FIB_SGE;
+	a->device_cap_flags = IB_DEVICE_SRQ_RESIZE | IB_DEVICE_RC_RNR_NAK_GEN |
+			      IB_DEVICE_PORT_ACTIVE_EVENT | IB_DEVICE_SYS_IMAGE_GUID;
 	a->max_mcast_grp = a->max_mcast_qp_attach = a->max_total_mcast_qp_attach = 4096;
-	a->max_srq = 4096; a->max_srq_wr = 65536; a->max_srq_sge = FIB_SGE;
-	a->atomic_cap = IB_ATOMIC_HCA; a->max_qp_rd_atom = a->max_qp_init_rd_atom = 16; a->max_res_rd_atom = 65536;
-	a->max_pkeys = fib_npkeys; a->local_ca_ack_delay = 15;
+	a->atomic_cap = IB_ATOMIC_HCA;
+	a->max_qp_rd_atom = a->max_qp_init_rd_atom = FIB_MAX_RD;
+	a->max_res_rd_atom = FIB_MAX_RD * FIB_MAX_OBJ;
+	a->max_pkeys = fib_npkeys;
+	a->local_ca_ack_delay = 15;
 	a->kernel_cap_flags = IBK_LOCAL_DMA_LKEY;
 	if (d->dev.parent && dev_is_pci(d->dev.parent) && to_pci_dev(d->dev.parent)->is_virtfn)
 		a->kernel_cap_flags |= IBK_VIRTUAL_FUNCTION;
 	return 0;
+}
+
+static void query_speed(struct ib_port_attr *a)
+{
+	static const struct { int gbps; u16 speed; } speeds[] = {
+		{ 10, IB_SPEED_SDR }, { 20, IB_SPEED_DDR }, { 40, IB_SPEED_QDR }, { 56, IB_SPEED_FDR },
+		{ 100, IB_SPEED_EDR }, { 200, IB_SPEED_HDR }, { 400, IB_SPEED_NDR } };
+	int i;
+
+	a->active_width = IB_WIDTH_4X;
+	a->active_speed = IB_SPEED_SDR;
+	for (i = 0; i < ARRAY_SIZE(speeds) && speeds[i].gbps <= rate; i++)
+		a->active_speed = speeds[i].speed;
 }
 
 static int fib_query_port(struct ib_device *d, u32 port, struct ib_port_attr *a)
@@ -55,13 +101,15 @@ static int fib_query_port(struct ib_device *d, u32 port, struct ib_port_attr *a)
 	a->phys_state = a->state != IB_PORT_DOWN ? IB_PORT_PHYS_STATE_LINK_UP :
 			to_dev(d)->is_roce ? IB_PORT_PHYS_STATE_DISABLED : IB_PORT_PHYS_STATE_POLLING;
 	a->max_mtu = a->active_mtu = IB_MTU_4096;
-	a->gid_tbl_len = 8; a->pkey_tbl_len = fib_npkeys; a->max_msg_sz = 1 << 30;
+	a->gid_tbl_len = 8;
+	a->pkey_tbl_len = fib_npkeys;
+	a->max_msg_sz = FIB_MAX_MSG;
 	a->max_vl_num = 1;
 	if (!to_dev(d)->is_roce && a->state >= IB_PORT_ARMED) {	/* the subnet manager gives LIDs */
 		a->lid = to_dev(d)->lid;
 		a->sm_lid = SM_LID;
 	}
-	a->active_width = IB_WIDTH_4X; a->active_speed = IB_SPEED_HDR;
+	query_speed(a);
 	if (to_dev(d)->is_roce)
 		roce_query_port(to_dev(d), a);
 	return 0;
@@ -77,16 +125,15 @@ static void fib_fw(struct ib_device *d, char *s) { snprintf(s, IB_FW_VERSION_NAM
 
 static int fib_query_gid(struct ib_device *d, u32 port, int i, union ib_gid *gid)
 {
-	memset(gid, 0, sizeof(*gid));
-	gid->global.subnet_prefix = cpu_to_be64(0xfe80000000000000ULL);
-	if (i == 0)
-		gid->global.interface_id = to_dev(d)->guid;
+	fib_own_gid(to_dev(d), gid);
+	if (i)
+		gid->global.interface_id = 0;
 	return 0;
 }
 
 static int fib_query_pkey(struct ib_device *d, u32 port, u16 i, u16 *pkey)
 {
-	*pkey = i < fib_npkeys ? fib_pkeys[i] : 0;
+	*pkey = fib_pkey(to_dev(d), i);
 	return i < fib_npkeys ? 0 : -EINVAL;
 }
 
@@ -148,33 +195,71 @@ static int fib_set_vf_guid(struct ib_device *d, int vf, u32 port, u64 guid, int 
 }
 
 static const struct ib_device_ops fib_ops = {
-	.owner = THIS_MODULE, .uverbs_abi_ver = 2,
-	.post_send = fib_post_send, .post_recv = fib_post_recv, .poll_cq = fib_poll_cq, .req_notify_cq = fib_req_notify,
-	.query_device = fib_query_device, .query_port = fib_query_port, .modify_port = fib_modify_port,
-	.get_port_immutable = fib_immutable, .get_link_layer = fib_link_layer, .get_dev_fw_str = fib_fw,
-	.add_gid = fib_gid_op, .del_gid = fib_gid_op, .query_gid = fib_query_gid, .query_pkey = fib_query_pkey,
-	.alloc_pd = fib_alloc_pd, .dealloc_pd = fib_dealloc_pd,
-	.alloc_ucontext = fib_alloc_uctx, .dealloc_ucontext = fib_dealloc_uctx, .mmap = fib_mmap,
-	.create_ah = fib_create_ah, .create_user_ah = fib_create_user_ah,
-	.create_srq = fib_create_srq, .modify_srq = fib_modify_srq, .query_srq = fib_query_srq, .destroy_srq = fib_destroy_srq, .query_ah = fib_query_ah, .destroy_ah = fib_destroy_ah,
-	.create_qp = fib_create_qp, .modify_qp = fib_modify_qp, .query_qp = fib_query_qp, .destroy_qp = fib_destroy_qp,
-	.create_cq = fib_create_cq, .destroy_cq = fib_destroy_cq,
-	.get_dma_mr = fib_get_dma_mr, .reg_user_mr = fib_reg_user_mr, .dereg_mr = fib_dereg_mr,
-	.attach_mcast = fib_attach, .detach_mcast = fib_detach,
-	.get_vf_config = fib_get_vf_config, .get_vf_guid = fib_get_vf_guid, .set_vf_guid = fib_set_vf_guid,
+	.owner = THIS_MODULE,
+	.uverbs_abi_ver = 2,
+
+	.add_gid = fib_gid_op,
+	.alloc_hw_port_stats = fib_alloc_stats,
+	.alloc_pd = fib_alloc_pd,
+	.alloc_ucontext = fib_alloc_uctx,
+	.attach_mcast = fib_attach,
+	.create_ah = fib_create_ah,
+	.create_cq = fib_create_cq,
+	.create_qp = fib_create_qp,
+	.create_srq = fib_create_srq,
+	.create_user_ah = fib_create_user_ah,
+	.dealloc_pd = fib_dealloc_pd,
+	.dealloc_ucontext = fib_dealloc_uctx,
+	.del_gid = fib_gid_op,
+	.dereg_mr = fib_dereg_mr,
+	.destroy_ah = fib_destroy_ah,
+	.destroy_cq = fib_destroy_cq,
+	.destroy_qp = fib_destroy_qp,
+	.destroy_srq = fib_destroy_srq,
+	.detach_mcast = fib_detach,
+	.get_dev_fw_str = fib_fw,
+	.get_dma_mr = fib_get_dma_mr,
+	.get_hw_stats = fib_get_stats,
+	.get_link_layer = fib_link_layer,
+	.get_port_immutable = fib_immutable,
+	.get_vf_config = fib_get_vf_config,
+	.get_vf_guid = fib_get_vf_guid,
+	.mmap = fib_mmap,
+	.modify_port = fib_modify_port,
+	.modify_qp = fib_modify_qp,
+	.modify_srq = fib_modify_srq,
+	.poll_cq = fib_poll_cq,
+	.post_recv = fib_post_recv,
+	.post_send = fib_post_send,
+	.process_mad = fib_process_mad,
+	.query_ah = fib_query_ah,
+	.query_device = fib_query_device,
+	.query_gid = fib_query_gid,
+	.query_pkey = fib_query_pkey,
+	.query_port = fib_query_port,
+	.query_qp = fib_query_qp,
+	.query_srq = fib_query_srq,
+	.reg_user_mr = fib_reg_user_mr,
+	.req_notify_cq = fib_req_notify,
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 1, 0)
+	.resize_user_cq = fib_resize_cq,
+#else
+	.resize_cq = fib_resize_cq,
+#endif
+	.set_vf_guid = fib_set_vf_guid,
 	.set_vf_link_state = fib_set_vf_link,
-	INIT_RDMA_OBJ_SIZE(ib_qp, fib_qp, ib),
-	INIT_RDMA_OBJ_SIZE(ib_cq, fib_cq, ib),
+
 	INIT_RDMA_OBJ_SIZE(ib_ah, fib_ah, ib),
-	INIT_RDMA_OBJ_SIZE(ib_srq, fib_srq, ib),
-};
-static const struct ib_device_ops fib_rxe_ops = { .driver_id = RDMA_DRIVER_RXE };	/* librxe binds to it */
-static const struct ib_device_ops fib_movable_ops = { .disassociate_ucontext = fib_disassociate };
-static const struct ib_device_ops fib_obj_ops = {
+	INIT_RDMA_OBJ_SIZE(ib_cq, fib_cq, ib),
 	INIT_RDMA_OBJ_SIZE(ib_pd, fib_pd, ib),
+	INIT_RDMA_OBJ_SIZE(ib_qp, fib_qp, ib),
+	INIT_RDMA_OBJ_SIZE(ib_srq, fib_srq, ib),
 	INIT_RDMA_OBJ_SIZE(ib_ucontext, fib_uctx, ib),
 };
 
+/* librxe binds to it */
+static const struct ib_device_ops fib_rxe_ops = { .driver_id = RDMA_DRIVER_RXE };
+static const struct ib_device_ops fib_movable_ops = { .disassociate_ucontext = fib_disassociate };
 
 struct fib_dev *fib_add(struct device *parent, struct platform_device *plat, struct fib_dev *pf, int vf,
 			       struct net_device *ndev)
@@ -213,10 +298,9 @@ struct fib_dev *fib_add(struct device *parent, struct platform_device *plat, str
 	strscpy(d->ib.node_desc, "fakeib", sizeof(d->ib.node_desc));
 	if (ndev)
 		roce_set_ops(&d->ib);	/* first: an operation that is set stays */
-	if (!ndev || fib_roce_verbs)
+	if (ndev ? fib_roce_verbs : verbs)
 		ib_set_device_ops(&d->ib, &fib_rxe_ops);
 	ib_set_device_ops(&d->ib, &fib_ops);
-	ib_set_device_ops(&d->ib, &fib_obj_ops);
 	if (movable)
 		ib_set_device_ops(&d->ib, &fib_movable_ops);
 	mutex_lock(&fib_lock);

@@ -1,221 +1,220 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The fabric: datagrams between ports, and the one worker that carries everything.
+ * The fabric: who may reach whom, and what runs when.
+ *
+ * All that is sent is delivered with fib_lock held, in process context: by a worker, or, when that is idle, by the
+ * process that rings the doorbell. Either does a bounded amount, then lets others have the lock and the CPU.
  */
 #include "fakeib.h"
 
 LIST_HEAD(fib_devs);
-LIST_HEAD(fib_cqs);
 LIST_HEAD(fib_qps);
-static LIST_HEAD(pkts);
-DEFINE_MUTEX(fib_lock);		/* fib_devs, fib_cqs, fib_qps, their mcs; held while delivering */
-static DEFINE_SPINLOCK(pkts_lock);
-static void fib_run(struct work_struct *w);
-static DECLARE_WORK(fib_work, fib_run);
-static DECLARE_DELAYED_WORK(fib_again, fib_run);	/* a receiver was not ready */
-static struct workqueue_struct *fib_wq;
+DEFINE_XARRAY_ALLOC1(fib_qpns);
+DEFINE_MUTEX(fib_lock);
 
-void fib_push_wc(struct ib_cq *ibcq, const struct ib_wc *wc)
+static LIST_HEAD(ready);		/* QPs of user space with something to do */
+static DEFINE_SPINLOCK(ready_lock);
+static LIST_HEAD(pending);		/* CQs whose users are to be told */
+static DEFINE_SPINLOCK(pending_lock);
+static struct workqueue_struct *fib_wq;
+static void run(struct work_struct *w);
+static DECLARE_WORK(fib_work, run);
+
+bool fib_up(const struct fib_dev *d)
+{
+	return fib_state(d) == IB_PORT_ACTIVE;
+}
+
+/* An address that has a GRH names the port twice, and both names count. */
+bool fib_reaches(const struct fib_dev *from, const struct rdma_ah_attr *av, const struct fib_dev *to)
+{
+	struct roce_dst dst;
+	union ib_gid gid;
+
+	if (from->is_roce)
+		return roce_dst(&dst, av) && roce_leads_to(from, &dst, to);
+	if (to->is_roce || rdma_ah_get_dlid(av) != to->lid)
+		return false;
+	if (!(rdma_ah_get_ah_flags(av) & IB_AH_GRH))
+		return true;
+	fib_own_gid(to, &gid);
+	return !memcmp(&gid, &rdma_ah_read_grh(av)->dgid, sizeof(gid));
+}
+
+void fib_wake(void)
+{
+	queue_work(fib_wq, &fib_work);
+}
+
+void fib_ready(struct fib_qp *qp)
+{
+	unsigned long f;
+
+	spin_lock_irqsave(&ready_lock, f);
+	if (!qp->dying && list_empty(&qp->ready))
+		list_add_tail(&qp->ready, &ready);
+	spin_unlock_irqrestore(&ready_lock, f);
+}
+
+/* For ever. It may still be running, and set its timer. */
+void fib_not_ready(struct fib_qp *qp)
+{
+	unsigned long f;
+
+	spin_lock_irqsave(&ready_lock, f);
+	qp->dying = true;
+	list_del_init(&qp->ready);
+	spin_unlock_irqrestore(&ready_lock, f);
+}
+
+void fib_ready_later(struct fib_qp *qp, unsigned long delay)
+{
+	mod_delayed_work(fib_wq, &qp->timer, delay);
+}
+
+static struct fib_qp *next_ready(void)
+{
+	struct fib_qp *qp;
+	unsigned long f;
+
+	spin_lock_irqsave(&ready_lock, f);
+	qp = list_first_entry_or_null(&ready, struct fib_qp, ready);
+	if (qp)
+		list_del_init(&qp->ready);
+	spin_unlock_irqrestore(&ready_lock, f);
+	return qp;
+}
+
+static bool push(struct fib_cq *cq, const struct ib_wc *wc)
+{
+	struct ib_uverbs_wc u;
+
+	if (!cq->user) {
+		if (cq->tail - cq->head >= cq->size)
+			return false;
+		cq->ring[cq->tail++ % cq->size] = *wc;
+		return true;
+	}
+	u = (struct ib_uverbs_wc){ .wr_id = wc->wr_id, .status = wc->status, .opcode = wc->opcode,
+		.byte_len = wc->byte_len, .ex.imm_data = wc->ex.imm_data, .qp_num = wc->qp->qp_num,
+		.src_qp = wc->src_qp, .wc_flags = wc->wc_flags, .pkey_index = wc->pkey_index, .slid = wc->slid,
+		.sl = wc->sl, .port_num = wc->port_num };
+	return fib_ring_push(&cq->uring, &u, sizeof(u));
+}
+
+/* Any context. Who calls it without fib_lock calls fib_wake() afterwards. */
+void fib_push_wc(struct ib_cq *ibcq, const struct ib_wc *wc, bool solicited)
 {
 	struct fib_cq *cq = to_cq(ibcq);
+	bool report = false, lost;
 	unsigned long f;
 
 	spin_lock_irqsave(&cq->lock, f);
-	if (cq->user ? ring_push_wc(&cq->uring, wc) : cq->tail - cq->head < cq->size) {
-		if (!cq->user)
-			cq->ring[cq->tail++ % cq->size] = *wc;
-	} else {
-		pr_warn_ratelimited("fakeib: CQ overrun\n");
+	lost = !push(cq, wc);
+	if (lost && !cq->overrun)
+		cq->overrun = report = true;
+	if (cq->armed && (!cq->solicited_only || solicited || wc->status != IB_WC_SUCCESS)) {
+		cq->armed = cq->solicited_only = false;
+		cq->fire = report = true;
 	}
-	if (cq->armed) {
-		cq->armed = false;
-		cq->pending = true;
+	if (report) {
+		spin_lock(&pending_lock);
+		if (list_empty(&cq->pending))
+			list_add_tail(&cq->pending, &pending);
+		spin_unlock(&pending_lock);
 	}
 	spin_unlock_irqrestore(&cq->lock, f);
-	queue_work(fib_wq, &fib_work);
+	if (lost && !cq->user)
+		pr_warn_ratelimited("fakeib: CQ overrun\n");
 }
 
-void fib_deliver(struct fib_qp *qp, struct fib_pkt *p, u16 slid)
+/* Nobody pushes to it any more: its QPs are gone. */
+void fib_cq_forget(struct fib_cq *cq)
 {
-	struct ib_wc wc = { .status = IB_WC_SUCCESS, .opcode = IB_WC_RECV, .qp = &qp->ib, .src_qp = p->sqpn,
-			    .slid = slid, .sl = p->sl, .port_num = 1, .byte_len = p->len + 40,
-			    .wc_flags = p->grh ? IB_WC_GRH : 0 };
-	struct fib_rwr r;
-	unsigned long f;
-	u32 off = 0, k;
+	mutex_lock(&fib_lock);		/* its handler is not running */
+	spin_lock_irq(&pending_lock);
+	list_del_init(&cq->pending);
+	spin_unlock_irq(&pending_lock);
+	mutex_unlock(&fib_lock);
+}
+
+static void report_cqs(void)
+{
+	struct fib_cq *cq;
+	bool fire, overrun;
+
+	for (;;) {
+		spin_lock_irq(&pending_lock);
+		cq = list_first_entry_or_null(&pending, struct fib_cq, pending);
+		if (cq)
+			list_del_init(&cq->pending);
+		spin_unlock_irq(&pending_lock);
+		if (!cq)
+			return;
+		spin_lock_irq(&cq->lock);
+		fire = cq->fire;
+		cq->fire = false;
+		overrun = cq->overrun && !cq->reported;
+		cq->reported |= overrun;
+		spin_unlock_irq(&cq->lock);
+		if (overrun && cq->ib.event_handler) {
+			struct ib_event ev = { .device = cq->ib.device, .element.cq = &cq->ib, .event = IB_EVENT_CQ_ERR };
+
+			cq->ib.event_handler(&ev, cq->ib.cq_context);
+		}
+		if (fire && cq->ib.comp_handler) {
+			local_bh_disable();	/* handlers schedule NAPI */
+			cq->ib.comp_handler(&cq->ib, cq->ib.cq_context);
+			local_bh_enable();
+		}
+	}
+}
+
+/* A bounded amount of work; true if there is more. */
+static bool step(void)
+{
+	struct fib_qp *qp;
 	int i;
 
-	if (qp->user)
-		return fib_deliver_user(qp, p, slid);
-	if (p->src->is_roce)
-		roce_received(&wc, p->src, &p->to);
-	spin_lock_irqsave(&qp->lock, f);
-	if (qp->head == qp->tail || qp->state == IB_QPS_ERR || qp->state == IB_QPS_RESET) {
-		spin_unlock_irqrestore(&qp->lock, f);
-		return;
-	}
-	r = qp->rq[qp->head++ % qp->size];
-	spin_unlock_irqrestore(&qp->lock, f);
-	wc.wr_id = r.wr_id;
-	for (i = 0; i < r.n && off < p->len + 40; i++) {	/* 40 bytes of GRH, then the payload */
-		u8 *dst = (u8 *)(uintptr_t)r.sge[i].addr;
-
-		for (k = 0; k < r.sge[i].length && off < p->len + 40; off += 1, k++)
-			dst[k] = off < 40 ? ((u8 *)&p->hdr)[off] : p->data[off - 40];
-	}
-	if (off < p->len + 40)
-		wc.status = IB_WC_LOC_LEN_ERR;
-	fib_push_wc(qp->ib.recv_cq, &wc);
-}
-
-static bool multicast(const struct fib_pkt *p)
-{
-	return p->src->is_roce ? roce_is_multicast(&p->to) : p->dlid >= 0xc000;
-}
-
-/* multicast leads to every port of the same kind */
-static bool leads_to(const struct fib_pkt *p, const struct fib_dev *d)
-{
-	if (p->src->is_roce)
-		return roce_leads_to(p->src, &p->to, d);
-	return !d->is_roce && (multicast(p) || d->lid == p->dlid);
-}
-
-static void route(struct fib_pkt *p)
-{
-	const union ib_gid *mgid = p->src->is_roce ? &p->to.dgid : &p->hdr.dgid;
-	struct fib_qp *qp;
-	struct fib_mc *mc;
-
-	if (fib_state(p->src) != IB_PORT_ACTIVE)
-		return;
-	if (!p->src->is_roce && p->dlid == SM_LID)
-		return fib_sa_request(p);
-	list_for_each_entry(qp, &fib_qps, list) {
-		struct fib_dev *d = to_dev(qp->ib.device);
-
-		if (fib_state(d) != IB_PORT_ACTIVE || !leads_to(p, d))
-			continue;
-		if (p->dqpn == 1) {
-			if (qp->ib.qp_type == IB_QPT_GSI)
-				fib_deliver(qp, p, p->src->lid);
-			continue;
-		}
-		if (qp->ib.qp_type != IB_QPT_UD || (fib_pkeys[qp->pkey_index] ^ p->pkey) & 0x7fff)
-			continue;
-		if (!multicast(p)) {
-			if (qp->ib.qp_num == p->dqpn)
-				fib_deliver(qp, p, p->src->lid);
-			continue;
-		}
-		list_for_each_entry(mc, &qp->mcs, list)
-			if (!memcmp(&mc->gid, mgid, sizeof(*mgid))) {
-				fib_deliver(qp, p, p->src->lid);
-				break;
-			}
-	}
-}
-
-static void fib_run(struct work_struct *w)
-{
-	bool fire, busy, again = false;
-	struct fib_pkt *p;
-	struct fib_cq *cq;
-	struct fib_qp *qp;
-	unsigned long f;
-
-	mutex_lock(&fib_lock);
-	for (;;) {
-
-		spin_lock_irqsave(&pkts_lock, f);
-		p = list_first_entry_or_null(&pkts, struct fib_pkt, list);
-		if (p)
-			list_del(&p->list);
-		spin_unlock_irqrestore(&pkts_lock, f);
-		if (p) {
-			route(p);
-			kfree(p);
-		}
-		busy = p;
-		list_for_each_entry(qp, &fib_qps, list)
-			if (qp->user && READ_ONCE(qp->db)) {
-				WRITE_ONCE(qp->db, false);
-				if (fib_run_sq(qp)) {
-					WRITE_ONCE(qp->db, true);
-					again = true;
-				} else {
-					busy = true;
-				}
-			}
-		local_bh_disable();	/* comp_handlers schedule NAPI */
-		list_for_each_entry(cq, &fib_cqs, list) {
-			spin_lock_irqsave(&cq->lock, f);
-			fire = cq->pending;
-			cq->pending = false;
-			spin_unlock_irqrestore(&cq->lock, f);
-			if (fire && cq->ib.comp_handler)
-				cq->ib.comp_handler(&cq->ib, cq->ib.cq_context);
-		}
-		local_bh_enable();
-		if (!busy)
+	fib_run_packets();
+	for (i = 0; i < 8; i++) {
+		qp = next_ready();
+		if (!qp)
 			break;
+		if (fib_run_sq(qp))
+			fib_ready(qp);
 	}
-	mutex_unlock(&fib_lock);
-	if (again)
-		queue_delayed_work(fib_wq, &fib_again, 1);
+	report_cqs();
+	return !list_empty_careful(&ready) || !list_empty_careful(&pending) || fib_packets_wait();
 }
 
-/* ---- verbs ---- */
-void fib_transmit(struct fib_pkt *p, struct fib_qp *qp, const struct rdma_ah_attr *a, u32 dqpn, u32 qkey)
+static void run(struct work_struct *w)
 {
-	unsigned long f;
+	bool more;
 
-	p->src = to_dev(qp->ib.device);
-	p->sqpn = qp->ib.qp_num;
-	p->dqpn = dqpn;
-	p->qkey = qkey;
-	p->dlid = rdma_ah_get_dlid(a);
-	p->sl = rdma_ah_get_sl(a);
-	p->pkey = fib_pkeys[qp->ib.qp_type == IB_QPT_UD ? qp->pkey_index : 0];
-	p->grh = rdma_ah_get_ah_flags(a) & IB_AH_GRH;
-	if (p->src->is_roce) {
-		if (!roce_dst(&p->to, a)) {
-			kfree(p);
-			return;
-		}
-		roce_header(&p->hdr, &p->to, p->len);
-		p->grh = true;
-	} else if (p->grh) {
-		p->hdr.version_tclass_flow = cpu_to_be32(6 << 28);
-		p->hdr.paylen = cpu_to_be16(p->len);
-		p->hdr.dgid = rdma_ah_read_grh(a)->dgid;
-		p->hdr.sgid.global.subnet_prefix = cpu_to_be64(0xfe80000000000000ULL);
-		p->hdr.sgid.global.interface_id = p->src->guid;
+	do {
+		mutex_lock(&fib_lock);
+		more = step();
+		mutex_unlock(&fib_lock);
+		cond_resched();
+	} while (more);
+}
+
+/*
+ * Of user space: what to send is in the queue that it has mapped. Done at once if nobody else is at it: a message then
+ * costs no switch to the worker and back, which is most of its time on one CPU.
+ */
+void fib_doorbell(struct fib_qp *qp)
+{
+	bool more = true;
+
+	fib_ready(qp);
+	if (mutex_trylock(&fib_lock)) {
+		more = step();
+		mutex_unlock(&fib_lock);
 	}
-	spin_lock_irqsave(&pkts_lock, f);
-	list_add_tail(&p->list, &pkts);
-	spin_unlock_irqrestore(&pkts_lock, f);
-}
-
-/* what a device that goes has sent and nobody has received */
-void fib_forget(struct fib_dev *d)
-{
-	struct fib_pkt *p, *t;
-
-	spin_lock_irq(&pkts_lock);
-	list_for_each_entry_safe(p, t, &pkts, list)
-		if (p->src == d) {
-			list_del(&p->list);
-			kfree(p);
-		}
-	spin_unlock_irq(&pkts_lock);
-}
-
-/* what to send is in the queue that user space has mapped */
-void fib_ring_doorbell(struct fib_qp *qp)
-{
-	WRITE_ONCE(qp->db, true);
-	queue_work(fib_wq, &fib_work);
+	if (more)
+		fib_wake();
 }
 
 int fib_fabric_init(void)
@@ -224,8 +223,8 @@ int fib_fabric_init(void)
 	return fib_wq ? 0 : -ENOMEM;
 }
 
+/* No device is left, hence no QP and no timer. */
 void fib_fabric_exit(void)
 {
-	cancel_delayed_work_sync(&fib_again);
 	destroy_workqueue(fib_wq);
 }

@@ -9,13 +9,10 @@
 #include <linux/auxiliary_bus.h>
 #include <linux/if_link.h>
 #include <linux/netdevice.h>
-#include <linux/jhash.h>
 #include <linux/vmalloc.h>
 #include <linux/xarray.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/ib_mad.h>
-#include <rdma/ib_sa.h>
-#include <rdma/ib_smi.h>
 #include <rdma/ib_umem.h>
 #include <rdma/uverbs_ioctl.h>
 #include <rdma/ib_user_verbs.h>
@@ -26,9 +23,34 @@
 #define SM_LID		0xbe00
 #define MAXVF		64
 #define MAXHCA		256
-#define FIB_SGE		32	/* entries of a scatter/gather list */
-#define FIB_INLINE	512	/* bytes in a work request */
+#define FIB_SGE		32		/* entries of a scatter/gather list */
+#define FIB_KSGE	4		/* ... of a receive buffer of the kernel */
+#define FIB_INLINE	512		/* bytes in a work request */
+#define FIB_GRH		40		/* bytes that precede a datagram */
+#define FIB_MAX_WR	16384
+#define FIB_MAX_CQE	65536
+#define FIB_MAX_RD	16		/* READs and atomics of a QP; more than 0 is what counts */
+#define FIB_MAX_MSG	(64 << 20)	/* a message is copied in one go, while nobody else sends */
 
+/* what a device has a limited number of */
+enum fib_kind { FIB_PD, FIB_CQ, FIB_QP, FIB_SRQ, FIB_MR, FIB_AH, FIB_KINDS };
+#define FIB_MAX_OBJ	4096
+
+/* hw_counters/: the names of mlx5 and what they mean there */
+enum fib_hw {
+	HW_RX_WRITE, HW_RX_READ, HW_RX_ATOMIC, HW_OUT_OF_BUFFER, HW_RNR_NAK_RETRY, HW_ACK_TIMEOUT, HW_PACKET_SEQ,
+	HW_OUT_OF_SEQ, HW_DUPLICATE, HW_IMPLIED_NAK, HW_RESP_LENGTH, HW_RESP_CQE, HW_REQ_CQE, HW_REQ_INVALID,
+	HW_REQ_ACCESS, HW_RESP_ACCESS, HW_RESP_FLUSH, HW_REQ_FLUSH, HW_COUNTERS
+};
+
+/* counters/: what went over the port; written with fib_lock */
+struct fib_traffic {
+	u64 xmit_words, rcv_words;		/* of four bytes */
+	u64 xmit_packets, rcv_packets, mc_xmit_packets, mc_rcv_packets;
+	u64 xmit_discards, rcv_constraint, link_downed;
+};
+
+struct fib_qp;
 struct fib_dev {
 	struct ib_device ib;
 	struct list_head list;
@@ -43,6 +65,10 @@ struct fib_dev {
 	int vf;
 	u64 vf_guid[MAXVF][2];	/* of a PF: what its VFs get when they are next bound */
 	u8 vf_link[MAXVF];	/* IFLA_VF_LINK_STATE_* */
+	struct fib_qp *gsi;
+	struct fib_traffic traffic;
+	u64 hw[HW_COUNTERS];
+	atomic_t used[FIB_KINDS];
 };
 
 struct fib_ring {			/* shared with user space; idx is the kernel's end, never read back */
@@ -53,51 +79,6 @@ struct fib_ring {			/* shared with user space; idx is the kernel's end, never re
 	u32 size, mask, shift, idx;
 };
 
-struct fib_srq { struct ib_srq ib; struct fib_ring rq; struct ib_srq_attr attr; };
-struct fib_cq {
-	struct ib_cq ib;
-	struct list_head list;
-	spinlock_t lock;
-	struct ib_wc *ring;
-	u32 size, head, tail;
-	bool armed, pending, user;
-	struct fib_ring uring;
-};
-struct fib_rwr { u64 wr_id; int n; struct ib_sge sge[4]; };
-struct fib_mc { struct list_head list; union ib_gid gid; };
-struct fib_qp {
-	struct ib_qp ib;
-	struct list_head list, mcs;
-	spinlock_t lock;
-	struct fib_rwr *rq;
-	u32 size, head, tail;
-	enum ib_qp_state state;
-	u16 pkey_index;
-	u32 qkey;
-	/* of a user */
-	bool user, db, sig_all;
-	struct fib_ring sring, rring;
-	struct fib_srq *srq;
-	struct ib_qp_cap cap;
-	u32 dqpn;
-	u16 dlid;
-	struct rdma_ah_attr av;
-};
-struct fib_ah { struct ib_ah ib; struct rdma_ah_attr attr; u32 num; };
-struct fib_pkt {
-	struct list_head list;
-	struct fib_dev *src;
-	u32 sqpn, dqpn, len;
-	u16 pkey, dlid;
-	u8 sl;
-	bool grh, has_imm;
-	__be32 imm;
-	u32 qkey;
-	struct ib_grh hdr;
-	struct roce_dst to;	/* of a RoCE port */
-	u8 data[];
-};
-
 struct fib_pd { struct ib_pd ib; };
 struct fib_uctx { struct ib_ucontext ib; };
 
@@ -106,15 +87,81 @@ struct fib_mr {
 	struct ib_umem *umem;
 	struct page **pages;
 	u64 iova, len;
-	u32 off;
+	u32 off;		/* of iova in the first page */
 	int access;
 };
 
-struct fib_io {				/* a place in a scatter/gather list or in inline data */
-	struct ib_pd *pd;
-	struct rxe_sge sge[FIB_SGE];
+struct fib_srq {
+	struct ib_srq ib;
+	struct fib_ring rq;
+	struct ib_srq_attr attr;
+};
+
+struct fib_cq {
+	struct ib_cq ib;
+	struct list_head pending;	/* its handler or its error is to be reported */
+	spinlock_t lock;
+	struct ib_wc *ring;		/* of a CQ of the kernel: head to tail */
+	u32 size, head, tail;
+	bool user, armed, solicited_only, fire, overrun, reported;
+	struct fib_ring uring;
+};
+
+struct fib_rwr { u64 wr_id; int n; struct ib_sge sge[FIB_KSGE]; };
+struct fib_mc { struct list_head list; union ib_gid gid; };
+
+struct fib_qp {
+	struct ib_qp ib;
+	struct list_head list;		/* fib_qps */
+	struct list_head mcs;
+	struct ib_qp_attr attr;		/* what it was modified to; qp_state is the state */
+	struct ib_qp_cap cap;
+	enum ib_sig_type sig;
+	bool user;
+	/* of the kernel: receive buffers, head to tail */
+	spinlock_t lock;
+	struct fib_rwr *rq;
+	u32 size, head, tail;
+	/* of a user */
+	struct fib_ring sring, rring;
+	struct fib_srq *srq;
+	struct list_head ready;		/* to be run; ready_lock */
+	bool dying;			/* ready_lock */
+	struct delayed_work timer;	/* of a retry */
+	bool waiting;			/* for the timer */
+	u8 retries, rnr_retries;	/* that are left */
+};
+
+struct fib_ah { struct ib_ah ib; struct rdma_ah_attr attr; u32 num; };
+
+struct fib_pkt {
+	struct list_head list;
+	struct fib_dev *src;
+	u32 sqpn, dqpn, len;
+	u16 pkey, dlid;
+	u8 sl;
+	bool grh, has_imm, solicited;
+	__be32 imm;
+	u32 qkey;
+	struct ib_grh hdr;
+	struct roce_dst to;	/* of a RoCE port */
+	u8 data[];
+};
+
+/* a list of pieces of memory that is read or written from its begin to its end */
+struct fib_span { const struct fib_mr *mr; u8 *flat; u64 off; u32 len; };
+struct fib_io {
+	struct fib_span span[FIB_SGE + 1];	/* a GRH may precede */
 	u32 n, i, off;
-	const u8 *inl;
+	u64 len;
+};
+
+/* a work request, copied from the ring once: what user space changes after that has no effect */
+struct fib_wqe {
+	struct rxe_send_wr wr;
+	u32 len;
+	struct fib_io io;
+	u8 inl[FIB_INLINE];
 };
 
 static inline struct fib_dev *to_dev(struct ib_device *d) { return container_of(d, struct fib_dev, ib); }
@@ -122,18 +169,34 @@ static inline struct fib_cq *to_cq(struct ib_cq *c) { return container_of(c, str
 static inline struct fib_qp *to_qp(struct ib_qp *q) { return container_of(q, struct fib_qp, ib); }
 static inline struct fib_srq *to_srq(struct ib_srq *s) { return container_of(s, struct fib_srq, ib); }
 static inline struct fib_ah *to_ah(struct ib_ah *a) { return container_of(a, struct fib_ah, ib); }
+static inline struct fib_dev *dev_of(const struct fib_qp *qp) { return to_dev(qp->ib.device); }
+
+static inline struct ib_ucontext *fib_ctx(struct ib_udata *u)
+{
+	struct fib_uctx *c = rdma_udata_to_drv_context(u, struct fib_uctx, ib);
+
+	return c ? &c->ib : NULL;
+}
 
 /* main.c: parameters */
 extern u8 fib_states[MAXHCA];
 const char *fib_name(int idx);
 
 /* device.c */
-extern ushort fib_pkeys[16];
-extern int fib_npkeys;
 enum ib_port_state fib_state(const struct fib_dev *d);
 struct fib_dev *fib_add(struct device *parent, struct platform_device *plat, struct fib_dev *pf, int vf,
 			struct net_device *ndev);
 void fib_del(struct fib_dev *d);
+int fib_rate(void);
+void fib_own_gid(const struct fib_dev *d, union ib_gid *gid);
+int fib_take(struct ib_device *d, enum fib_kind kind);
+void fib_give(struct ib_device *d, enum fib_kind kind);
+
+/* pkey.c */
+extern int fib_npkeys;
+u16 fib_pkey(const struct fib_dev *d, u16 i);
+int fib_pkey_index(const struct fib_dev *d, u16 pkey);
+bool fib_pkeys_match(u16 a, u16 b);
 
 /* roce.c, sf.c: other buses; exit may be called without init */
 int fib_roce_init(void);
@@ -141,37 +204,64 @@ void fib_roce_exit(void);
 int fib_sf_init(void);
 void fib_sf_exit(void);
 
-/* fabric.c */
-extern struct list_head fib_devs, fib_cqs, fib_qps;	/* fib_lock */
-extern struct mutex fib_lock;				/* those, and whatever is being delivered */
+/* fabric.c: what runs when */
+extern struct list_head fib_devs, fib_qps;	/* fib_lock */
+extern struct xarray fib_qpns;			/* QPs by number; fib_lock */
+extern struct mutex fib_lock;			/* those, and whatever is being delivered */
 int fib_fabric_init(void);
 void fib_fabric_exit(void);
-void fib_ring_doorbell(struct fib_qp *qp);
-void fib_push_wc(struct ib_cq *ibcq, const struct ib_wc *wc);
+void fib_wake(void);
+void fib_ready(struct fib_qp *qp);
+void fib_not_ready(struct fib_qp *qp);
+void fib_ready_later(struct fib_qp *qp, unsigned long delay);
+void fib_doorbell(struct fib_qp *qp);
+bool fib_up(const struct fib_dev *d);
+bool fib_reaches(const struct fib_dev *from, const struct rdma_ah_attr *av, const struct fib_dev *to);
+void fib_push_wc(struct ib_cq *ibcq, const struct ib_wc *wc, bool solicited);
+void fib_cq_forget(struct fib_cq *cq);
+
+/* datagram.c */
 void fib_deliver(struct fib_qp *qp, struct fib_pkt *p, u16 slid);
-void fib_transmit(struct fib_pkt *p, struct fib_qp *qp, const struct rdma_ah_attr *a, u32 dqpn, u32 qkey);
+void fib_transmit(struct fib_pkt *p, struct fib_qp *qp, const struct rdma_ah_attr *a, u32 dqpn, u32 qkey, u16 pkey);
+void fib_send(struct fib_pkt *p);
+bool fib_run_packets(void);
+bool fib_packets_wait(void);
 void fib_forget(struct fib_dev *d);
+enum ib_wc_status fib_send_ud(struct fib_qp *qp, struct fib_wqe *w);
 
 /* sa.c */
 void fib_sa_request(struct fib_pkt *p);
 
-/* send.c */
+/* send.c: the queues of user space; fib_lock is held */
 bool fib_run_sq(struct fib_qp *qp);
-void fib_deliver_user(struct fib_qp *qp, struct fib_pkt *p, u16 slid);
+void fib_qp_error(struct fib_qp *qp, enum ib_event_type event);
+void fib_retry_timer(struct work_struct *w);
+struct fib_ring *fib_rq(struct fib_qp *qp);
+int fib_receive(struct fib_qp *qp, struct ib_wc *wc, struct fib_io *from, void *grh, u32 len, bool solicited);
+bool fib_take_recv(struct fib_qp *qp, u64 *wr_id);
+
+/* connected.c: a status of struct ib_wc, or one of these */
+#define FIB_RNR		-1		/* the receiver has no buffer */
+#define FIB_LOST	-2		/* no answer */
+int fib_send_connected(struct fib_qp *qp, struct fib_wqe *w, struct ib_wc *done);
 
 /* ring.c */
-int ring_make(struct fib_ring *r, struct ib_ucontext *ctx, u32 *n, u32 elem, struct mminfo *mi);
-void ring_free(struct fib_ring *r);
-void *ring_peek(struct fib_ring *r);
-void ring_pop(struct fib_ring *r);
-bool ring_push_wc(struct fib_ring *r, const struct ib_wc *wc);
+int fib_ring_make(struct fib_ring *r, struct ib_ucontext *ctx, u32 *n, u32 elem, struct mminfo *mi);
+void fib_ring_free(struct fib_ring *r);
+void *fib_ring_peek(struct fib_ring *r);
+void fib_ring_pop(struct fib_ring *r);
+void fib_ring_drop(struct fib_ring *r);
+u32 fib_ring_used(struct fib_ring *r);
+bool fib_ring_push(struct fib_ring *r, const void *elem, u32 len);
+void fib_ring_replace(struct fib_ring *old, struct fib_ring *new);
 int fib_mmap(struct ib_ucontext *c, struct vm_area_struct *v);
 
 /* memory.c */
-int mr_io(u32 key, struct ib_pd *pd, int access, u64 addr, void *buf, u32 len, bool to);
-int io_open(struct fib_io *io, struct ib_pd *pd, const struct rxe_dma_info *d);
-u32 io_len(const struct fib_io *io);
-int io_copy(struct fib_io *io, void *buf, u32 len, bool to);
+void fib_io_init(struct fib_io *io);
+void fib_io_flat(struct fib_io *io, void *p, u32 len);
+int fib_io_key(struct fib_io *io, struct ib_pd *pd, u32 key, int access, u64 addr, u32 len);
+int fib_io_list(struct fib_io *io, struct ib_pd *pd, const struct rxe_dma_info *d, u32 max, int access);
+void fib_io_copy(struct fib_io *to, struct fib_io *from, u32 len);
 struct ib_mr *fib_get_dma_mr(struct ib_pd *pd, int acc);
 int fib_dereg_mr(struct ib_mr *ibmr, struct ib_udata *u);
 struct ib_mr *fib_reg_user_mr(struct ib_pd *pd, u64 start, u64 len, u64 iova, int access,
@@ -186,7 +276,13 @@ struct ib_mr *fib_reg_user_mr(struct ib_pd *pd, u64 start, u64 len, u64 iova, in
 #else
 #define CQ_ARG struct ib_udata *u
 #endif
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 1, 0)
+#define CQE_ARG unsigned int cqe
+#else
+#define CQE_ARG int cqe
+#endif
 int fib_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr, CQ_ARG);
+int fib_resize_cq(struct ib_cq *ibcq, CQE_ARG, struct ib_udata *u);
 int fib_destroy_cq(struct ib_cq *ibcq, struct ib_udata *u);
 int fib_poll_cq(struct ib_cq *ibcq, int n, struct ib_wc *wc);
 int fib_req_notify(struct ib_cq *ibcq, enum ib_cq_notify_flags flags);
@@ -202,7 +298,7 @@ int fib_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr, const struct 
 int fib_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr, const struct ib_recv_wr **bad);
 
 /* verbs.c */
-extern struct xarray fib_ahs;	/* address handles of user space, by the number it knows them by */
+extern struct xarray fib_ahs;	/* address handles of user space, by the number it knows them by; fib_lock */
 int fib_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init, struct ib_udata *u);
 int fib_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *a, enum ib_srq_attr_mask mask, struct ib_udata *u);
 int fib_query_srq(struct ib_srq *ibsrq, struct ib_srq_attr *a);
@@ -216,5 +312,12 @@ int fib_dealloc_pd(struct ib_pd *pd, struct ib_udata *u);
 int fib_alloc_uctx(struct ib_ucontext *c, struct ib_udata *u);
 void fib_dealloc_uctx(struct ib_ucontext *c);
 void fib_disassociate(struct ib_ucontext *c);
+
+/* counters.c */
+void fib_count(struct fib_dev *from, struct fib_dev *to, u32 packets, u64 bytes, bool multicast);
+struct rdma_hw_stats *fib_alloc_stats(struct ib_device *d, u32 port);
+int fib_get_stats(struct ib_device *d, struct rdma_hw_stats *s, u32 port, int index);
+int fib_process_mad(struct ib_device *d, int flags, u32 port, const struct ib_wc *wc, const struct ib_grh *grh,
+		    const struct ib_mad *in, struct ib_mad *out, size_t *size, u16 *pkey_index);
 
 #endif

@@ -95,6 +95,8 @@ static int states_set(const char *val, const struct kernel_param *kp)
 		if (!plat[i] || was == now)
 			continue;
 		ev.device = &plat[i]->ib;
+		if (was != IB_PORT_DOWN && now == IB_PORT_DOWN)
+			plat[i]->traffic.link_downed++;
 		ev.event = now == IB_PORT_ACTIVE ? IB_EVENT_PORT_ACTIVE : IB_EVENT_PORT_ERR;
 		ib_dispatch_event(&ev);
 	}

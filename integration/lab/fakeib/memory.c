@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Memory regions, and reading and writing what a scatter/gather list names.
+ * Memory regions, and copying between what scatter/gather lists name.
  */
 #include "fakeib.h"
 
-static DEFINE_XARRAY_ALLOC1(mrs);
+#ifdef CONFIG_HIGHMEM
+#error pages of user space are read by page_address()
+#endif
+
+static DEFINE_XARRAY_ALLOC1(mrs);	/* by key >> 8; erased with fib_lock, so that a copy never loses its region */
+static u32 next_mr;
+static u8 next_key;			/* the rest of the key: the next region of a number has another key */
+
 struct ib_mr *fib_get_dma_mr(struct ib_pd *pd, int acc)
 {
 	struct fib_mr *mr = kzalloc(sizeof(*mr), GFP_KERNEL);
@@ -22,25 +29,40 @@ int fib_dereg_mr(struct ib_mr *ibmr, struct ib_udata *u)
 		mutex_unlock(&fib_lock);
 		ib_umem_release(mr->umem);
 		kvfree(mr->pages);
+		fib_give(ibmr->device, FIB_MR);
 	}
 	kfree(mr);
 	return 0;
 }
 
+#define FIB_MR_ACCESS (IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ | \
+		       IB_ACCESS_REMOTE_ATOMIC | IB_ZERO_BASED | IB_ACCESS_OPTIONAL)
+
 struct ib_mr *fib_reg_user_mr(struct ib_pd *pd, u64 start, u64 len, u64 iova, int access,
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 17, 0)
-				     struct ib_dmah *dmah,
+			      struct ib_dmah *dmah,
 #endif
-				     struct ib_udata *u)
+			      struct ib_udata *u)
 {
-	struct fib_mr *mr = kzalloc(sizeof(*mr), GFP_KERNEL);
+	struct fib_mr *mr;
 	struct sg_page_iter it;
 	size_t n = 0;
 	u32 id;
-	int r = -ENOMEM;
+	int r;
 
-	if (!mr)
+	if (access & ~FIB_MR_ACCESS)
+		return ERR_PTR(-EOPNOTSUPP);
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 17, 0)
+	if (dmah)
+		return ERR_PTR(-EOPNOTSUPP);
+#endif
+	r = fib_take(pd->device, FIB_MR);
+	if (r)
 		return ERR_PTR(r);
+	r = -ENOMEM;
+	mr = kzalloc(sizeof(*mr), GFP_KERNEL);
+	if (!mr)
+		goto give;
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 1, 0)
 	mr->umem = ib_umem_get_va(pd->device, start, len, access);
 #else
@@ -59,83 +81,111 @@ struct ib_mr *fib_reg_user_mr(struct ib_pd *pd, u64 start, u64 len, u64 iova, in
 	mr->len = len;
 	mr->off = ib_umem_offset(mr->umem);
 	mr->access = access;
-	r = xa_alloc(&mrs, &id, mr, XA_LIMIT(1, 0xffffff), GFP_KERNEL);
-	if (r)
-		goto release;
-	mr->ib.lkey = mr->ib.rkey = id << 8 | 0x5a;
 	mr->ib.pd = pd;
+	mutex_lock(&fib_lock);
+	r = xa_alloc_cyclic(&mrs, &id, mr, XA_LIMIT(1, 0xffffff), &next_mr, GFP_KERNEL);
+	if (r >= 0)
+		mr->ib.lkey = mr->ib.rkey = id << 8 | ++next_key;
+	mutex_unlock(&fib_lock);
+	if (r < 0)
+		goto release;
 	return &mr->ib;
 release:
 	kvfree(mr->pages);
 	ib_umem_release(mr->umem);
 free:
 	kfree(mr);
+give:
+	fib_give(pd->device, FIB_MR);
 	return ERR_PTR(r);
 }
 
-int mr_io(u32 key, struct ib_pd *pd, int access, u64 addr, void *buf, u32 len, bool to)
+void fib_io_init(struct fib_io *io)
 {
-	struct fib_mr *mr = xa_load(&mrs, key >> 8);
-	u64 off;
+	io->n = io->i = io->off = 0;
+	io->len = 0;
+}
 
+void fib_io_flat(struct fib_io *io, void *p, u32 len)
+{
+	if (!len)
+		return;
+	io->span[io->n++] = (struct fib_span){ .flat = p, .len = len };
+	io->len += len;
+}
+
+/* Adds what a key names. The whole range is checked here, so copying can't fail half-way. */
+int fib_io_key(struct fib_io *io, struct ib_pd *pd, u32 key, int access, u64 addr, u32 len)
+{
+	struct fib_mr *mr;
+
+	if (!len)
+		return 0;	/* no key is looked at, as the InfiniBand specification says of empty messages */
+	mr = xa_load(&mrs, key >> 8);
 	if (!mr || mr->ib.lkey != key || mr->ib.pd != pd || (mr->access & access) != access ||
 	    addr < mr->iova || len > mr->len || addr - mr->iova > mr->len - len)
 		return -EACCES;
-	off = addr - mr->iova + mr->off;
-	while (len) {
-		u32 n = min_t(u32, len, PAGE_SIZE - offset_in_page(off));
-		u8 *va = (u8 *)kmap_local_page(mr->pages[off >> PAGE_SHIFT]) + offset_in_page(off);
-
-		if (to)
-			memcpy(va, buf, n);
-		else
-			memcpy(buf, va, n);
-		kunmap_local(va);
-		off += n; buf += n; len -= n;
-	}
+	io->span[io->n++] = (struct fib_span){ .mr = mr, .off = addr - mr->iova + mr->off, .len = len };
+	io->len += len;
 	return 0;
 }
 
-int io_open(struct fib_io *io, struct ib_pd *pd, const struct rxe_dma_info *d)
+/* Adds the list of a work request, which lies in a ring: each word is read once. At most max entries fit in there. */
+int fib_io_list(struct fib_io *io, struct ib_pd *pd, const struct rxe_dma_info *d, u32 max, int access)
 {
-	io->pd = pd;
-	io->n = READ_ONCE(d->num_sge);
-	io->i = io->off = 0;
-	io->inl = NULL;
-	if (io->n > FIB_SGE)
+	u32 i, n = READ_ONCE(d->num_sge);
+	int r = 0;
+
+	if (n > max || n > FIB_SGE)
 		return -EINVAL;
-	memcpy(io->sge, d->sge, io->n * sizeof(io->sge[0]));
-	return 0;
+	for (i = 0; i < n && !r; i++)
+		r = fib_io_key(io, pd, READ_ONCE(d->sge[i].lkey), access, READ_ONCE(d->sge[i].addr),
+			       READ_ONCE(d->sge[i].length));
+	return r;
 }
-u32 io_len(const struct fib_io *io)
-{
-	u32 i, len = 0;
 
-	for (i = 0; i < io->n; i++)
-		len += io->sge[i].length;
-	return len;
-}
-int io_copy(struct fib_io *io, void *buf, u32 len, bool to)
+/* What lies in one piece at the present place, at most *n bytes. */
+static u8 *here(struct fib_io *io, u32 *n)
 {
-	if (io->inl) {
-		memcpy(buf, io->inl + io->off, len);
-		io->off += len;
-		return 0;
+	struct fib_span *s = &io->span[io->i];
+	u64 off = s->off + io->off;
+
+	*n = min(*n, s->len - io->off);
+	if (s->flat)
+		return s->flat + io->off;
+	*n = min_t(u32, *n, PAGE_SIZE - offset_in_page(off));
+	return (u8 *)page_address(s->mr->pages[off >> PAGE_SHIFT]) + offset_in_page(off);
+}
+
+static void advance(struct fib_io *io, u32 n)
+{
+	io->off += n;
+	if (io->off == io->span[io->i].len) {
+		io->i++;
+		io->off = 0;
 	}
-	while (len) {
-		struct rxe_sge *s = &io->sge[io->i];
-		u32 n;
+}
 
-		if (io->i >= io->n)
-			return -EMSGSIZE;
-		n = min(len, s->length - io->off);
-		if (n && mr_io(s->lkey, io->pd, to ? IB_ACCESS_LOCAL_WRITE : 0, s->addr + io->off, buf, n, to))
-			return -EACCES;
-		buf += n; len -= n; io->off += n;
-		if (io->off == s->length) {
-			io->i++;
-			io->off = 0;
+/* Both have at least len bytes. They may overlap, as buffers of one process may. */
+void fib_io_copy(struct fib_io *to, struct fib_io *from, u32 len)
+{
+	u32 n, since = 0;
+	u8 *t, *f;
+
+	for (; len; len -= n) {
+		n = len;
+		t = here(to, &n);
+		f = here(from, &n);
+		if (t + n <= f || f + n <= t)
+			memcpy(t, f, n);	/* several times faster, in emulation */
+		else
+			memmove(t, f, n);
+		advance(to, n);
+		advance(from, n);
+		since += n;
+		if (since >= SZ_1M) {
+			since = 0;
+			cond_resched();
 		}
 	}
-	return 0;
 }

@@ -1,61 +1,109 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The subnet administrator of the fabric: what IPoIB and the connection manager ask.
+ * The subnet administrator of the fabric: what IPoIB and the connection manager ask. It answers in place, at once; a
+ * group exists as soon as somebody asks for it.
  */
+#include <linux/jhash.h>
+#include <rdma/ib_sa.h>
+
 #include "fakeib.h"
 
-static struct fib_qp *gsi_of(struct fib_dev *d)
-{
-	struct fib_qp *qp;
+#define SELECT_EXACTLY	(2 << 6)
+#define LIFETIME	18		/* of packets, 4.096 us * 2^18 */
+#define NO_RECORDS	0x0300
+#define UNSUPPORTED	0x000c
 
-	list_for_each_entry(qp, &fib_qps, list)
-		if (qp->ib.device == &d->ib && qp->ib.qp_type == IB_QPT_GSI)
-			return qp;
-	return NULL;
+/* Byte offsets in the records of IBA 15.2.5 */
+enum { CPI_BASE = 0, CPI_CLASS = 1, CPI_RESP_TIME = 7 };
+enum { MC_MGID = 0, MC_QKEY = 32, MC_MLID = 36, MC_MTU = 38, MC_RATE = 42, MC_LIFE = 43, MC_SL_FLOW = 44, MC_SCOPE = 48 };
+enum { PATH_DGUID = 16, PATH_DLID = 40, PATH_SLID = 42, PATH_REVERSIBLE = 49, PATH_PKEY = 50, PATH_MTU = 54,
+       PATH_RATE = 55, PATH_LIFE = 56 };
+
+static u8 rate_code(void)
+{
+	static const struct { int gbps; u8 code; } rates[] = {
+		{ 10, IB_RATE_10_GBPS }, { 20, IB_RATE_20_GBPS }, { 40, IB_RATE_40_GBPS }, { 56, IB_RATE_56_GBPS },
+		{ 100, IB_RATE_100_GBPS }, { 200, IB_RATE_200_GBPS }, { 400, IB_RATE_400_GBPS } };
+	u8 code = IB_RATE_10_GBPS;
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(rates) && rates[i].gbps <= fib_rate(); i++)
+		code = rates[i].code;
+	return code;
 }
 
-void fib_sa_request(struct fib_pkt *p)	/* answer in place and send it back */
+static void class_port_info(u8 *r)
+{
+	memset(r, 0, sizeof_field(struct ib_sa_mad, data));
+	r[CPI_BASE] = 1;
+	r[CPI_CLASS] = 2;
+	r[CPI_RESP_TIME] = LIFETIME;
+}
+
+static void mc_member(u8 *r)
+{
+	*(__be32 *)(r + MC_QKEY) = cpu_to_be32(0x0b1b);	/* IPoIB's */
+	*(__be16 *)(r + MC_MLID) = cpu_to_be16(0xc000 | (jhash(r + MC_MGID, 16, 0) & 0x3ff));
+	r[MC_MTU] = SELECT_EXACTLY | IB_MTU_4096;
+	r[MC_RATE] = SELECT_EXACTLY | rate_code();
+	r[MC_LIFE] = SELECT_EXACTLY | LIFETIME;
+	memset(r + MC_SL_FLOW, 0, 4);
+	r[MC_SCOPE] = (r[MC_MGID + 1] & 0xf) << 4 | (r[MC_SCOPE] & 0xf);
+}
+
+/* Between ports that share no partition there is no path: 0, or the status of the answer. */
+static u16 path(const struct fib_pkt *p, const struct ib_sa_mad *m, u8 *r)
+{
+	u16 pkey = be16_to_cpup((__be16 *)(r + PATH_PKEY));
+	struct fib_dev *d, *to = NULL;
+
+	list_for_each_entry(d, &fib_devs, list)
+		if (!d->is_roce && !memcmp(r + PATH_DGUID, &d->guid, sizeof(d->guid)))
+			to = d;
+	if (!to)
+		return NO_RECORDS;
+	if ((m->sa_hdr.comp_mask & IB_SA_PATH_REC_PKEY) &&
+	    (fib_pkey_index(p->src, pkey | 0x8000) < 0 || fib_pkey_index(to, pkey | 0x8000) < 0))
+		return NO_RECORDS;
+	*(__be16 *)(r + PATH_DLID) = cpu_to_be16(to->lid);
+	*(__be16 *)(r + PATH_SLID) = cpu_to_be16(p->src->lid);
+	r[PATH_REVERSIBLE] |= 0x80;
+	r[PATH_MTU] = SELECT_EXACTLY | IB_MTU_4096;
+	r[PATH_RATE] = SELECT_EXACTLY | rate_code();
+	r[PATH_LIFE] = SELECT_EXACTLY | LIFETIME;
+	return 0;
+}
+
+/* fib_lock is held */
+void fib_sa_request(struct fib_pkt *p)
 {
 	struct ib_sa_mad *m = (struct ib_sa_mad *)p->data;
-	struct fib_qp *qp = gsi_of(p->src);
-	struct fib_dev *d, *to = NULL;
-	u8 *r = m->data;
+	struct fib_qp *qp = p->src->gsi;
+	u16 status = 0;
 
-	if (!qp || p->len < sizeof(*m) || m->mad_hdr.mgmt_class != IB_MGMT_CLASS_SUBN_ADM ||
-	    (m->mad_hdr.method & IB_MGMT_METHOD_RESP))
+	fib_count(p->src, NULL, 1, p->len, false);
+	/* of a user's QP, which has no privileged QKey, nothing is taken */
+	if (!qp || p->dqpn != 1 || p->qkey != IB_QP1_QKEY || p->len < sizeof(*m) ||
+	    m->mad_hdr.mgmt_class != IB_MGMT_CLASS_SUBN_ADM || (m->mad_hdr.method & IB_MGMT_METHOD_RESP))
 		return;
 	m->mad_hdr.method = m->mad_hdr.method == IB_SA_METHOD_DELETE ? IB_SA_METHOD_DELETE_RESP :
 								       IB_MGMT_METHOD_GET_RESP;
-	m->mad_hdr.status = 0;
 	switch (be16_to_cpu(m->mad_hdr.attr_id)) {
 	case IB_SA_ATTR_CLASS_PORTINFO:
-		memset(r, 0, sizeof(m->data));
-		r[0] = 1; r[1] = 2; r[7] = 18;
+		class_port_info(m->data);
 		break;
 	case IB_SA_ATTR_MC_MEMBER_REC:
-		*(__be32 *)(r + 32) = cpu_to_be32(0x0b1b);
-		*(__be16 *)(r + 36) = cpu_to_be16(0xc000 | (jhash(r, 16, 0) & 0x3ff));
-		r[38] = 2 << 6 | IB_MTU_4096; r[42] = 2 << 6 | IB_RATE_100_GBPS; r[43] = 2 << 6 | 18;
-		r[44] = r[45] = r[46] = r[47] = 0;
-		r[48] = (r[1] & 0xf) << 4 | (r[48] & 0xf);
+		mc_member(m->data);
 		break;
 	case IB_SA_ATTR_PATH_REC:
-		list_for_each_entry(d, &fib_devs, list)
-			if (!memcmp(r + 16, &d->guid, 8))
-				to = d;
-		if (!to) {
-			m->mad_hdr.status = cpu_to_be16(0x0300);	/* ERR_NO_RECORDS */
-			break;
-		}
-		*(__be16 *)(r + 40) = cpu_to_be16(to->lid);
-		*(__be16 *)(r + 42) = cpu_to_be16(p->src->lid);
-		r[49] |= 0x80;
-		r[54] = 2 << 6 | IB_MTU_4096; r[55] = 2 << 6 | IB_RATE_100_GBPS; r[56] = 2 << 6 | 18;
+		status = path(p, m, m->data);
 		break;
 	default:
-		m->mad_hdr.status = cpu_to_be16(0x000c);		/* unsupported method/attribute */
+		status = UNSUPPORTED;
 	}
+	m->mad_hdr.status = cpu_to_be16(status);
 	p->sqpn = 1;
 	p->grh = false;
+	fib_count(NULL, p->src, 1, p->len, false);
 	fib_deliver(qp, p, SM_LID);
 }

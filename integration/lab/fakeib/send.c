@@ -1,216 +1,266 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The send queues of user space: RC, UC and UD messages. fib_lock is held.
+ * The queues of user space: work requests are taken from rings, completed, retried and flushed. fib_lock is held.
  */
 #include "fakeib.h"
 
-static u8 bounce[PAGE_SIZE];
+#define BATCH_WR	64
+#define BATCH_BYTES	SZ_1M
 
-static struct fib_ring *rq_of(struct fib_qp *qp) { return qp->srq ? &qp->srq->rq : &qp->rring; }
-
-/* one received message: from a buffer or from the sender's list */
-static enum ib_wc_status receive(struct fib_qp *qp, struct ib_wc *wc, struct fib_io *from, const void *head, u32 headlen, u32 len)
+struct fib_ring *fib_rq(struct fib_qp *qp)
 {
-	struct rxe_recv_wqe *w = ring_peek(rq_of(qp));
-	struct fib_io io;
-	enum ib_wc_status st = IB_WC_SUCCESS;
-
-	wc->wr_id = w->wr_id;
-	if (io_open(&io, qp->srq ? qp->srq->ib.pd : qp->ib.pd, &w->dma) || io_len(&io) < headlen + len)
-		st = IB_WC_LOC_LEN_ERR;
-	else if (headlen && io_copy(&io, (void *)head, headlen, true))
-		st = IB_WC_LOC_PROT_ERR;
-	while (st == IB_WC_SUCCESS && len) {
-		u32 n = min_t(u32, len, sizeof(bounce));
-
-		if (io_copy(from, bounce, n, false))
-			return IB_WC_LOC_PROT_ERR;	/* the sender's own mistake: nothing is received */
-		if (io_copy(&io, bounce, n, true))
-			st = IB_WC_LOC_PROT_ERR;
-		len -= n;
-	}
-	ring_pop(rq_of(qp));
-	wc->status = st;
-	fib_push_wc(qp->ib.recv_cq, wc);
-	return st == IB_WC_SUCCESS ? st : st == IB_WC_LOC_LEN_ERR ? IB_WC_REM_INV_REQ_ERR : IB_WC_REM_OP_ERR;
+	return qp->srq ? &qp->srq->rq : &qp->rring;
 }
 
-void fib_deliver_user(struct fib_qp *qp, struct fib_pkt *p, u16 slid)
+static void qp_event(struct fib_qp *qp, enum ib_event_type event)
 {
-	struct ib_wc wc = { .opcode = IB_WC_RECV, .qp = &qp->ib, .src_qp = p->sqpn, .slid = slid, .sl = p->sl, .port_num = 1,
-			    .byte_len = p->len + 40, .ex.imm_data = p->imm,
-			    .wc_flags = (p->grh ? IB_WC_GRH : 0) | (p->has_imm ? IB_WC_WITH_IMM : 0) };
-	struct fib_io from = { .inl = p->data };
+	struct ib_event ev = { .device = qp->ib.device, .element.qp = &qp->ib, .event = event };
 
-	if (qp->state < IB_QPS_RTR || qp->state == IB_QPS_ERR || p->qkey != qp->qkey || !ring_peek(rq_of(qp)))
+	if (qp->ib.event_handler)
+		qp->ib.event_handler(&ev, qp->ib.qp_context);
+}
+
+/* To the error state, once; event says why, IB_EVENT_QP_LAST_WQE_REACHED that nobody has to be told. */
+void fib_qp_error(struct fib_qp *qp, enum ib_event_type event)
+{
+	if (qp->attr.qp_state == IB_QPS_ERR)
 		return;
-	receive(qp, &wc, &from, &p->hdr, 40, p->len);
+	qp->attr.qp_state = IB_QPS_ERR;
+	if (event != IB_EVENT_QP_LAST_WQE_REACHED)
+		qp_event(qp, event);
+	if (qp->srq)
+		qp_event(qp, IB_EVENT_QP_LAST_WQE_REACHED);
+	fib_ready(qp);			/* its queues are flushed when it runs */
 }
 
-static bool fib_joined(struct fib_qp *qp)	/* to an active fabric */
+static void took_from_srq(struct fib_qp *qp)
 {
-	return fib_state(to_dev(qp->ib.device)) == IB_PORT_ACTIVE;
+	struct fib_srq *s = qp->srq;
+
+	if (!s || !s->attr.srq_limit || fib_ring_used(&s->rq) >= s->attr.srq_limit)
+		return;
+	s->attr.srq_limit = 0;		/* said once, until it is armed again */
+	if (s->ib.event_handler) {
+		struct ib_event ev = { .device = s->ib.device, .element.srq = &s->ib, .event = IB_EVENT_SRQ_LIMIT_REACHED };
+
+		s->ib.event_handler(&ev, s->ib.srq_context);
+	}
 }
 
-static bool connected_to(const struct fib_qp *qp, const struct fib_dev *d)
+/* The next receive request, whose buffer is not needed. */
+bool fib_take_recv(struct fib_qp *qp, u64 *wr_id)
 {
-	const struct fib_dev *own = to_dev(qp->ib.device);
-	struct roce_dst dst;
+	struct rxe_recv_wqe *w = fib_ring_peek(fib_rq(qp));
 
-	if (own->is_roce)
-		return roce_dst(&dst, &qp->av) && roce_leads_to(own, &dst, d);
-	return !d->is_roce && d->lid == qp->dlid;
+	if (!w)
+		return false;
+	*wr_id = READ_ONCE(w->wr_id);
+	fib_ring_pop(fib_rq(qp));
+	took_from_srq(qp);
+	return true;
 }
 
-static struct fib_qp *peer_of(struct fib_qp *qp)
+/*
+ * One message into the next receive buffer. Answers FIB_RNR if there is none, else what the sender of a connected QP
+ * learns. A receiver that can't take it is in the error state then.
+ */
+int fib_receive(struct fib_qp *qp, struct ib_wc *wc, struct fib_io *from, void *grh, u32 len, bool solicited)
 {
-	struct fib_qp *p;
+	static struct fib_io io;	/* fib_lock */
+	u32 head = grh ? FIB_GRH : 0, max = qp->srq ? qp->srq->attr.max_sge : qp->cap.max_recv_sge;
+	struct ib_pd *pd = qp->srq ? qp->srq->ib.pd : qp->ib.pd;
+	struct rxe_recv_wqe *w = fib_ring_peek(fib_rq(qp));
+	struct fib_dev *d = dev_of(qp);
 
-	list_for_each_entry(p, &fib_qps, list)
-		if (p->user && p->ib.qp_num == qp->dqpn && p->ib.qp_type == qp->ib.qp_type && p->dqpn == qp->ib.qp_num &&
-		    connected_to(qp, to_dev(p->ib.device)) && p->state >= IB_QPS_RTR && p->state != IB_QPS_ERR &&
-		    !((fib_pkeys[p->pkey_index] ^ fib_pkeys[qp->pkey_index]) & 0x7fff) && fib_joined(p) && fib_joined(qp))
-			return p;
-	return NULL;
-}
+	if (!w) {
+		d->hw[HW_OUT_OF_BUFFER]++;
+		return FIB_RNR;
+	}
+	fib_io_init(&io);
+	wc->status = IB_WC_SUCCESS;
+	if (fib_io_list(&io, pd, &w->dma, max, IB_ACCESS_LOCAL_WRITE)) {
+		wc->status = IB_WC_LOC_PROT_ERR;
+	} else if (io.len < (u64)head + len) {
+		wc->status = IB_WC_LOC_LEN_ERR;
+		d->hw[HW_RESP_LENGTH]++;
+	} else {
+		static struct fib_io first;
 
-#define RNR ((enum ib_wc_status)-1)
-
-static enum ib_wc_status send_rc(struct fib_qp *qp, struct rxe_send_wqe *w, struct fib_io *io, u32 len, struct ib_wc *done)
-{
-	struct ib_wc wc = { .opcode = IB_WC_RECV, .src_qp = qp->ib.qp_num, .slid = to_dev(qp->ib.device)->lid, .port_num = 1,
-			    .byte_len = len, .ex.imm_data = w->wr.ex.imm_data };
-	struct fib_qp *to = peer_of(qp);
-	u32 op = w->wr.opcode, key = w->wr.wr.rdma.rkey, left = len;
-	u64 addr = w->wr.wr.rdma.remote_addr, old;
-	int access;
-
-	if (!to)
-		return IB_WC_RETRY_EXC_ERR;
-	wc.qp = &to->ib;
-	if (op == IB_WR_SEND_WITH_IMM || op == IB_WR_RDMA_WRITE_WITH_IMM)
-		wc.wc_flags = IB_WC_WITH_IMM;
-	switch (op) {
-	case IB_WR_SEND:
-	case IB_WR_SEND_WITH_IMM:
-		done->opcode = IB_WC_SEND;
-		return ring_peek(rq_of(to)) ? receive(to, &wc, io, NULL, 0, len) : RNR;
-	case IB_WR_RDMA_WRITE:
-	case IB_WR_RDMA_WRITE_WITH_IMM:
-	case IB_WR_RDMA_READ:
-		done->opcode = op == IB_WR_RDMA_READ ? IB_WC_RDMA_READ : IB_WC_RDMA_WRITE;
-		access = op == IB_WR_RDMA_READ ? IB_ACCESS_REMOTE_READ : IB_ACCESS_REMOTE_WRITE;
-		if (op == IB_WR_RDMA_WRITE_WITH_IMM && !ring_peek(rq_of(to)))
-			return RNR;
-		for (; left; left -= min_t(u32, left, sizeof(bounce)), addr += sizeof(bounce)) {
-			u32 n = min_t(u32, left, sizeof(bounce));
-
-			if (op != IB_WR_RDMA_READ && io_copy(io, bounce, n, false))
-				return IB_WC_LOC_PROT_ERR;
-			if (mr_io(key, to->ib.pd, access, addr, bounce, n, op != IB_WR_RDMA_READ))
-				return IB_WC_REM_ACCESS_ERR;
-			if (op == IB_WR_RDMA_READ && io_copy(io, bounce, n, true))
-				return IB_WC_LOC_PROT_ERR;
+		if (head) {
+			fib_io_init(&first);
+			fib_io_flat(&first, grh, head);
+			fib_io_copy(&io, &first, head);
 		}
-		if (op != IB_WR_RDMA_WRITE_WITH_IMM)
-			return IB_WC_SUCCESS;
-		wc.opcode = IB_WC_RECV_RDMA_WITH_IMM;
-		wc.wr_id = ((struct rxe_recv_wqe *)ring_peek(rq_of(to)))->wr_id;
-		ring_pop(rq_of(to));
-		fib_push_wc(to->ib.recv_cq, &wc);
-		return IB_WC_SUCCESS;
-	case IB_WR_ATOMIC_CMP_AND_SWP:
-	case IB_WR_ATOMIC_FETCH_AND_ADD:
-		done->opcode = op == IB_WR_ATOMIC_CMP_AND_SWP ? IB_WC_COMP_SWAP : IB_WC_FETCH_ADD;
-		addr = w->wr.wr.atomic.remote_addr;
-		key = w->wr.wr.atomic.rkey;
-		if (addr & 7 || mr_io(key, to->ib.pd, IB_ACCESS_REMOTE_ATOMIC, addr, &old, 8, false))
-			return IB_WC_REM_ACCESS_ERR;
-		if (io_copy(io, &old, 8, true))
-			return IB_WC_LOC_PROT_ERR;
-		if (op == IB_WR_ATOMIC_FETCH_AND_ADD)
-			old += w->wr.wr.atomic.compare_add;
-		else if (old == w->wr.wr.atomic.compare_add)
-			old = w->wr.wr.atomic.swap;
-		mr_io(key, to->ib.pd, IB_ACCESS_REMOTE_ATOMIC, addr, &old, 8, true);
-		return IB_WC_SUCCESS;
+		fib_io_copy(&io, from, len);
 	}
-	return IB_WC_LOC_QP_OP_ERR;
+	fib_take_recv(qp, &wc->wr_id);
+	fib_push_wc(qp->ib.recv_cq, wc, solicited);
+	if (wc->status == IB_WC_SUCCESS)
+		return IB_WC_SUCCESS;
+	d->hw[HW_RESP_CQE]++;
+	fib_qp_error(qp, IB_EVENT_QP_LAST_WQE_REACHED);
+	return wc->status == IB_WC_LOC_LEN_ERR ? IB_WC_REM_INV_REQ_ERR : IB_WC_REM_OP_ERR;
 }
 
-static enum ib_wc_status send_ud(struct fib_qp *qp, struct rxe_send_wqe *w, struct fib_io *io, u32 len)
-{
-	struct fib_ah *ah = xa_load(&fib_ahs, w->wr.wr.ud.ah_num);
-	u32 qkey = w->wr.wr.ud.remote_qkey;
-	struct fib_pkt *p;
-
-	if (!ah || ah->ib.device != qp->ib.device || len > 4096)
-		return IB_WC_LOC_QP_OP_ERR;
-	p = kzalloc(sizeof(*p) + len, GFP_KERNEL);
-	if (!p)
-		return IB_WC_SUCCESS;	/* lost, as datagrams may be */
-	if (io_copy(io, p->data, len, false)) {
-		kfree(p);
-		return IB_WC_LOC_PROT_ERR;
-	}
-	p->len = len;
-	p->has_imm = w->wr.opcode == IB_WR_SEND_WITH_IMM;
-	p->imm = w->wr.ex.imm_data;
-	fib_transmit(p, qp, &ah->attr, w->wr.wr.ud.remote_qpn, qkey & BIT(31) ? qp->qkey : qkey);
-	return IB_WC_SUCCESS;
-}
-
-static void flush_user(struct fib_qp *qp)
+/* True: there is more. User space may add as fast as this removes, so no more than a queue's length at once. */
+static bool flush(struct fib_qp *qp, bool receives)
 {
 	struct ib_wc wc = { .status = IB_WC_WR_FLUSH_ERR, .qp = &qp->ib, .opcode = IB_WC_SEND };
+	struct fib_dev *d = dev_of(qp);
 	void *w;
+	u32 n;
 
-	for (; (w = ring_peek(&qp->sring)); ring_pop(&qp->sring)) {
-		wc.wr_id = ((struct rxe_send_wqe *)w)->wr.wr_id;
-		fib_push_wc(qp->ib.send_cq, &wc);
+	for (n = 0; n < BATCH_WR && (w = fib_ring_peek(&qp->sring)); n++) {
+		wc.wr_id = READ_ONCE(((struct rxe_send_wqe *)w)->wr.wr_id);
+		fib_ring_pop(&qp->sring);
+		fib_push_wc(qp->ib.send_cq, &wc, true);
+		d->hw[HW_REQ_FLUSH]++;
 	}
+	if (n == BATCH_WR || !receives || qp->srq)
+		return n == BATCH_WR;
 	wc.opcode = IB_WC_RECV;
-	for (; !qp->srq && (w = ring_peek(&qp->rring)); ring_pop(&qp->rring)) {
-		wc.wr_id = ((struct rxe_recv_wqe *)w)->wr_id;
-		fib_push_wc(qp->ib.recv_cq, &wc);
+	for (n = 0; n < BATCH_WR && fib_take_recv(qp, &wc.wr_id); n++) {
+		fib_push_wc(qp->ib.recv_cq, &wc, true);
+		d->hw[HW_RESP_FLUSH]++;
 	}
+	return n == BATCH_WR;
 }
 
-/* true: a receiver was not ready */
+/* Copies a request out of the ring. The size of its slot is known from the creation of the QP. */
+static enum ib_wc_status read_wqe(struct fib_qp *qp, const struct rxe_send_wqe *in, struct fib_wqe *w)
+{
+	bool writes;
+	int r;
+
+	memcpy(&w->wr, &in->wr, sizeof(w->wr));
+	barrier();			/* what follows is judged by the copy */
+	writes = w->wr.opcode == IB_WR_RDMA_READ || w->wr.opcode == IB_WR_ATOMIC_CMP_AND_SWP ||
+		 w->wr.opcode == IB_WR_ATOMIC_FETCH_AND_ADD;
+	fib_io_init(&w->io);
+	if (w->wr.send_flags & IB_SEND_INLINE) {
+		w->len = READ_ONCE(in->dma.length);
+		if (writes || w->len > qp->cap.max_inline_data)
+			return IB_WC_LOC_LEN_ERR;
+		memcpy(w->inl, in->dma.inline_data, w->len);
+		fib_io_flat(&w->io, w->inl, w->len);
+		return IB_WC_SUCCESS;
+	}
+	r = fib_io_list(&w->io, qp->ib.pd, &in->dma, qp->cap.max_send_sge, writes ? IB_ACCESS_LOCAL_WRITE : 0);
+	if (r)
+		return r == -EACCES ? IB_WC_LOC_PROT_ERR : IB_WC_LOC_LEN_ERR;
+	w->len = w->io.len;
+	return w->io.len > FIB_MAX_MSG ? IB_WC_LOC_LEN_ERR : IB_WC_SUCCESS;
+}
+
+/* Seconds of the InfiniBand specification in jiffies, one at least. */
+static unsigned long ack_timeout(u8 code)
+{
+	return max(1UL, usecs_to_jiffies(min_t(u64, (4096ULL << (code & 31)) / 1000, UINT_MAX)));
+}
+
+static unsigned long rnr_timeout(u8 code)
+{
+	static const u32 us[32] = { 655360, 10, 20, 30, 40, 60, 80, 120, 160, 240, 320, 480, 640, 960, 1280, 1920, 2560,
+		3840, 5120, 7680, 10240, 15360, 20480, 30720, 40960, 61440, 81920, 122880, 163840, 245760, 327680, 491520 };
+
+	return max(1UL, usecs_to_jiffies(us[code & 31]));
+}
+
+void fib_retry_timer(struct work_struct *w)
+{
+	struct fib_qp *qp = container_of(to_delayed_work(w), struct fib_qp, timer);
+
+	WRITE_ONCE(qp->waiting, false);
+	fib_ready(qp);
+	fib_wake();
+}
+
+/* No answer, or a receiver that is not ready: the status if no retry is left, else FIB_RNR or FIB_LOST as it was. */
+static int retry(struct fib_qp *qp, int res)
+{
+	struct fib_dev *d = dev_of(qp);
+	unsigned long wait;
+
+	if (res == FIB_RNR) {
+		struct fib_qp *to = xa_load(&fib_qpns, qp->attr.dest_qp_num);
+
+		d->hw[HW_RNR_NAK_RETRY]++;
+		if (qp->attr.rnr_retry != 7 && !qp->rnr_retries)
+			return IB_WC_RNR_RETRY_EXC_ERR;
+		qp->rnr_retries--;
+		wait = rnr_timeout(to ? to->attr.min_rnr_timer : 1);	/* the receiver says how long */
+	} else {
+		if (qp->attr.timeout) {
+			d->hw[HW_ACK_TIMEOUT]++;
+			if (!qp->retries)
+				return IB_WC_RETRY_EXC_ERR;
+			qp->retries--;
+			wait = ack_timeout(qp->attr.timeout);
+		} else {
+			wait = HZ / 10;		/* waits for ever: a wire would deliver it when the peer is there */
+		}
+	}
+	qp->waiting = true;
+	fib_ready_later(qp, wait);
+	return res;
+}
+
+static void count_req_error(struct fib_dev *d, int status)
+{
+	d->hw[HW_REQ_CQE]++;
+	if (status == IB_WC_REM_INV_REQ_ERR)
+		d->hw[HW_REQ_INVALID]++;
+	if (status == IB_WC_REM_ACCESS_ERR)
+		d->hw[HW_REQ_ACCESS]++;
+}
+
+/* The first request of the queue. False: it is still there. */
+static bool run_one(struct fib_qp *qp, const struct rxe_send_wqe *in, u32 *bytes)
+{
+	static struct fib_wqe w;	/* fib_lock */
+	struct ib_wc wc = { .qp = &qp->ib, .opcode = IB_WC_SEND, .port_num = 1 };
+	int res = read_wqe(qp, in, &w);
+
+	wc.wr_id = w.wr.wr_id;
+	wc.byte_len = w.len;
+	*bytes += w.len;
+	if (res == IB_WC_SUCCESS)
+		res = qp->ib.qp_type == IB_QPT_UD ? fib_send_ud(qp, &w) : fib_send_connected(qp, &w, &wc);
+	if (res < 0)
+		res = retry(qp, res);
+	if (res < 0)
+		return false;
+	qp->retries = qp->attr.retry_cnt;
+	qp->rnr_retries = qp->attr.rnr_retry;
+	wc.status = res;
+	fib_ring_pop(&qp->sring);
+	if (res != IB_WC_SUCCESS) {
+		count_req_error(dev_of(qp), res);
+		/* of the QPs without acknowledgments only the send queue is in error */
+		if (qp->ib.qp_type == IB_QPT_RC)
+			fib_qp_error(qp, IB_EVENT_QP_LAST_WQE_REACHED);
+		else if (qp->attr.qp_state == IB_QPS_RTS)
+			qp->attr.qp_state = IB_QPS_SQE;
+	}
+	if (res != IB_WC_SUCCESS || qp->sig == IB_SIGNAL_ALL_WR || w.wr.send_flags & IB_SEND_SIGNALED)
+		fib_push_wc(qp->ib.send_cq, &wc, true);
+	return true;
+}
+
+/* What a QP has to do, a bounded amount of it; true if there is more. */
 bool fib_run_sq(struct fib_qp *qp)
 {
-	struct rxe_send_wqe *w;
+	struct rxe_send_wqe *in;
+	u32 n, bytes = 0;
 
-	while ((w = ring_peek(&qp->sring))) {
-		struct ib_wc wc = { .qp = &qp->ib, .wr_id = w->wr.wr_id, .opcode = IB_WC_SEND, .port_num = 1 };
-		struct fib_io io;
-
-		if (qp->state == IB_QPS_ERR) {
-			flush_user(qp);
-			break;
-		}
-		if (qp->state != IB_QPS_RTS)
-			break;
-		wc.byte_len = READ_ONCE(w->dma.length);
-		if (w->wr.send_flags & IB_SEND_INLINE) {
-			io = (struct fib_io){ .inl = w->dma.inline_data };
-			if (wc.byte_len > FIB_INLINE)
-				wc.status = IB_WC_LOC_LEN_ERR;
-		} else if (io_open(&io, qp->ib.pd, &w->dma) || io_len(&io) != wc.byte_len) {
-			wc.status = IB_WC_LOC_LEN_ERR;
-		}
-		if (wc.status == IB_WC_SUCCESS)
-			wc.status = qp->ib.qp_type == IB_QPT_UD ? send_ud(qp, w, &io, wc.byte_len) :
-								   send_rc(qp, w, &io, wc.byte_len, &wc);
-		if (wc.status == RNR)
-			return true;
-		if (wc.status != IB_WC_SUCCESS || qp->sig_all || w->wr.send_flags & IB_SEND_SIGNALED)
-			fib_push_wc(qp->ib.send_cq, &wc);
-		ring_pop(&qp->sring);
-		if (wc.status != IB_WC_SUCCESS)
-			qp->state = IB_QPS_ERR;
+	for (n = 0; n < BATCH_WR && bytes < BATCH_BYTES; n++) {
+		if (qp->attr.qp_state == IB_QPS_ERR || qp->attr.qp_state == IB_QPS_SQE)
+			return flush(qp, qp->attr.qp_state == IB_QPS_ERR);
+		if (qp->attr.qp_state != IB_QPS_RTS || READ_ONCE(qp->waiting))
+			return false;
+		in = fib_ring_peek(&qp->sring);
+		if (!in || !run_one(qp, in, &bytes))
+			return false;
 	}
-	if (qp->state == IB_QPS_ERR)
-		flush_user(qp);
-	return false;
+	return true;
 }

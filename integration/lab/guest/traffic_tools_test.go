@@ -29,7 +29,7 @@ func conversations(server string) []conversation {
 	return []conversation{
 		{name: "rc", tool: pingpong("ibv_rc_pingpong"), up: 50 * 4096, down: 50 * 4096},
 		{name: "uc", tool: pingpong("ibv_uc_pingpong"), up: 50 * 4096, down: 50 * 4096},
-		{name: "ud", tool: pingpong("ibv_ud_pingpong"), up: 50 * 2048, down: 50 * 2048},
+		{name: "ud", tool: pingpong("ibv_ud_pingpong"), up: 50 * 1024, down: 50 * 1024},
 		{name: "srq", tool: pingpong("ibv_srq_pingpong", "-q", "2"), up: 50 * 4096, down: 50 * 4096},
 		{name: "write", tool: sized("ib_write_bw"), up: all},
 		{name: "write-uc", tool: sized("ib_write_bw", "-c", "UC"), up: all},
