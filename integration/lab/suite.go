@@ -145,6 +145,16 @@ var Suites = []Suite{
 		Devices: E1000e(2),
 	},
 	{
+		// The same with real measurements, and what is said of those that fail.
+		Name:     "ctl-traffic",
+		Tools:    []string{"fabricctl"},
+		Gate:     on612,
+		UserLand: true,
+		Run:      `^TestVerify`,
+		Append:   exclusive,
+		Devices:  E1000e(2), // for RoCE
+	},
+	{
 		// What goes wrong in other plugins.
 		Name:    "peers",
 		Series:  on612,

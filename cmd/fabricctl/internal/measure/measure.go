@@ -21,7 +21,7 @@ type Options struct {
 }
 
 const (
-	each    = 60 * time.Second // bounds one command, perftest's own few seconds included
+	each    = 2 * time.Minute  // bounds one command, perftest's own few seconds included
 	patient = 20 * time.Second // how long a server may take until it listens
 )
 
@@ -99,21 +99,25 @@ func one(ctx context.Context, a, b *End, ra, rb *rail, tcp int) perftest.Result 
 			rb.addr,
 		)
 	}
-	verbs := ra.port.hca != "" && rb.port.hca != ""
+	hasVerbs := ra.port.hca != "" && rb.port.hca != ""
 	rtt, err := ping(ctx, a, ra, rb)
 	if err != nil {
 		r.Ping = "unreachable"
 		r.Text = joined(ra.down(), rb.down(), err.Error(), r.Text)
-		if ok, text := match(ra, rb); verbs && !ok {
+		if ok, text := match(ra, rb); hasVerbs && !ok {
 			r.GID, r.Text = text, joined(text, r.Text)
 		}
 		return r
 	}
 	r.Ping, r.RTT = "reachable", rtt
-	if !verbs {
+	if !hasVerbs {
 		r.Verdict = perftest.Skipped
 		r.Text = fmt.Sprintf("reachable, %.3f ms; no RDMA device to measure with", rtt)
 		return r
+	}
+	if ra.down() != "" || rb.down() != "" { // the link may have come up while ping was waiting for it
+		ra.verbs(ctx, a)
+		rb.verbs(ctx, b)
 	}
 	if text := joined(ra.down(), rb.down()); text != "" {
 		r.Text = text

@@ -1,0 +1,280 @@
+//go:build labguest
+
+package guest
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// verifyResult is what a test looks at of the results of fabricctl verify.
+type verifyResult struct {
+	A, B, Rail, HCA, Ping, GID, Verdict, Text string
+	RateGb                                    float64
+	Bandwidth                                 *struct{ Bytes, PeakGb, AverageGb float64 }
+	Latency                                   *struct{ Bytes, Min, Typical, Max, P99 float64 }
+}
+
+// measured reports whether perftest has measured, which no figure of an emulated machine says more about.
+func (r verifyResult) measured() bool {
+	b, l := r.Bandwidth, r.Latency
+	return b != nil && b.Bytes == 65536 && b.AverageGb > 0 &&
+		l != nil && l.Min > 0 && l.Min <= l.Typical && l.Typical <= l.Max
+}
+
+// verify runs fabricctl verify between two pods, behind the words of another program if there are any, and returns its
+// results.
+func verify(t *testing.T, status int, pods []*Pod, behind ...string) []verifyResult {
+	t.Helper()
+	return verifyEnds(t, status, []string{"--netns", pods[0].Path + "," + pods[1].Path}, behind...)
+}
+
+func verifyEnds(t *testing.T, status int, ends []string, behind ...string) (list []verifyResult) {
+	t.Helper()
+	words := append(append(behind, filepath.Join(BinDir(), "fabricctl"), "verify", "-o", "json"), ends...)
+	cmd := exec.Command(words[0], words[1:]...)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != status {
+		t.Fatalf("%v: %v, want status %d: %s%s", words, err, status, out, stderr.String())
+	}
+	if err := json.Unmarshal(out, &list); err != nil {
+		t.Fatalf("%v: %v: %s", words, err, out)
+	}
+	return list
+}
+
+// railed makes two pods with an attachment each, and del deletes the attachments.
+func railed(t *testing.T, fields func(i int) config) (pods []*Pod, del func()) {
+	t.Helper()
+	pods = []*Pod{NewPod(t, "a"), NewPod(t, "b")}
+	var all []*attachment
+	for i, pod := range pods {
+		f := fields(i)
+		f["ipam"] = static(fmt.Sprintf("10.1.0.%d/24", i+1))
+		a := interfaceOf(pod, "net1", network(f))
+		a.add(t)
+		all = append(all, a)
+	}
+	return pods, func() {
+		for _, a := range all {
+			a.del(t)
+		}
+	}
+}
+
+func wholeHCA(i int) config { return config{"device": fmt.Sprintf("ib%d", i)} }
+
+// Between network namespaces verify runs the perftest of this machine in them, reads what it prints, and judges it: no
+// emulated port does 200 Gb/s.
+func TestVerifyMeasures(t *testing.T) {
+	UserLand(t)
+	Fabric{Num: 2}.Load(t)
+	Unchanged(t)
+	pods, del := railed(t, wholeHCA)
+	defer del()
+	list := verify(t, 3, pods)
+	if len(list) != 1 {
+		t.Fatalf("%+v", list)
+	}
+	if r := list[0]; r.HCA != "mlx5_0" || r.Ping != "reachable" || r.GID != "same subnet prefix" || r.RateGb != 200 ||
+		!r.measured() || r.Verdict != "slow" || !containsAll(r.Text, " of 200 Gb/s: slow", " us") {
+		t.Errorf("%+v, %+v, %+v", r, r.Bandwidth, r.Latency)
+	}
+}
+
+// In pods the same is run through kubectl, which is a stub here.
+func TestVerifyPods(t *testing.T) {
+	UserLand(t)
+	Fabric{Num: 2}.Load(t)
+	Unchanged(t)
+	_, del := railed(t, wholeHCA)
+	defer del()
+	dir := t.TempDir()
+	stub := "#!/bin/sh\n# kubectl -n NAMESPACE exec POD -- COMMAND\np=$4; shift 5; exec ip netns exec $p \"$@\"\n"
+	if err := os.WriteFile(filepath.Join(dir, "kubectl"), []byte(stub), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	list := verifyEnds(t, 3, []string{"--pods", "a,b"})
+	if len(list) != 1 || list[0].A != "a" || list[0].HCA != "mlx5_0" || !list[0].measured() ||
+		list[0].Verdict != "slow" {
+		t.Errorf("in pods: %+v", list)
+	}
+}
+
+// A RoCE rail is measured with the GID of its address.
+func TestVerifyRoCE(t *testing.T) {
+	UserLand(t)
+	nics := nics(t, "e1000e")
+	eth := []string{nics[0].Attrs().Name, nics[1].Attrs().Name}
+	Fabric{RoCE: eth, RoCEVerbs: true}.Load(t)
+	Unchanged(t)
+	pods, del := railed(t, func(i int) config { return config{"device": eth[i]} })
+	defer del()
+	list := verify(t, 3, pods)
+	if len(list) != 1 || list[0].HCA != "mlx5_0" || !list[0].measured() || list[0].Verdict != "slow" ||
+		!strings.HasPrefix(list[0].GID, "RoCE v2, index ") {
+		t.Errorf("%+v", list)
+	}
+}
+
+// A child of an IPoIB interface is measured in its own partition.
+func TestVerifyChild(t *testing.T) {
+	UserLand(t)
+	Fabric{Num: 2}.Load(t)
+	Unchanged(t)
+	pods, del := railed(t, func(i int) config {
+		return config{"device": fmt.Sprintf("ib%d", i)}
+	})
+	defer del()
+	for i, pod := range pods {
+		pod.sh(t, fmt.Sprintf("ip link add link net1 name net2 type ipoib pkey 0x8001\n"+
+			"ip link set net2 up; ip address add 10.2.0.%d/24 dev net2", i+1))
+	}
+	Until(t, "the children reach each other", func() error {
+		return run("ip", "netns", "exec", "a", "ping", "-c", "1",
+			"-W", "1", "10.2.0.2")
+	})
+	ends := []string{"--netns", pods[0].Path + "," + pods[1].Path, "--interfaces", "net2"}
+	if list := verifyEnds(t, 3, ends); len(list) != 1 || list[0].Rail != "net2" || !list[0].measured() {
+		t.Errorf("%+v", list)
+	}
+}
+
+// unlocked is a way to start a program that may not pin memory, as in a container without IPC_LOCK.
+var unlocked = []string{"setpriv", "--bounding-set", "-ipc_lock", "--inh-caps", "-ipc_lock", "prlimit",
+	"--memlock=0"}
+
+// What keeps a rail from being measured, and what verify says of it.
+func TestVerifyFails(t *testing.T) {
+	UserLand(t)
+	Fabric{Num: 2}.Load(t)
+	Unchanged(t)
+	pods, del := railed(t, wholeHCA)
+	defer del()
+	failed := func(t *testing.T, list []verifyResult, ping string, words ...string) {
+		t.Helper()
+		if len(list) != 1 || list[0].Verdict != "failed" || list[0].Ping != ping ||
+			!containsAll(list[0].Text, words...) {
+			t.Errorf("%+v, want %s and %q", list, ping, words)
+		}
+	}
+	t.Run("memory is not to be pinned", func(t *testing.T) {
+		failed(t, verify(t, 3, pods, unlocked...), "reachable", "ib_write_bw", "log-mr", "IPC_LOCK")
+	})
+	t.Run("no perftest", func(t *testing.T) {
+		dir := t.TempDir()
+		for _, name := range []string{"ip", "ping", "sh", "ls"} {
+			path, err := exec.LookPath(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Symlink(path, filepath.Join(dir, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		t.Setenv("PATH", dir)
+		failed(t, verify(t, 3, pods), "reachable", "ib_write_bw", "not found", "install perftest")
+	})
+	t.Run("the port is Down", func(t *testing.T) {
+		SetStates(t, 4, 1)
+		defer SetStates(t, 4, 4)
+		failed(t, verify(t, 3, pods), "unreachable", "b: port mlx5_1:1 is Down (Polling)", "log-port-down",
+			"ping -I net1")
+	})
+}
+
+// A pod that has an RDMA device and no interface of it: the annotation was forgotten.
+func TestVerifyNoInterface(t *testing.T) {
+	Fabric{Num: 2, Bare: true}.Load(t)
+	Unchanged(t)
+	pods := []*Pod{NewPod(t, "a"), NewPod(t, "b")}
+	for i, pod := range pods {
+		name := fmt.Sprintf("mlx5_%d", i)
+		if err := MoveRDMA(name, pod.Path); err != nil {
+			t.Fatal(err)
+		}
+		defer TakeBack(t, pod, name)
+	}
+	verify := exec.Command(filepath.Join(BinDir(), "fabricctl"), "verify", "--netns", pods[0].Path+","+pods[1].Path)
+	out, err := verify.CombinedOutput()
+	if err == nil || verify.ProcessState.ExitCode() != 1 || !containsAll(string(out),
+		"/run/netns/a has RDMA devices (mlx5_0), but no rail", "fabricctl doctor pod --netns /run/netns/a") {
+		t.Errorf("verify: %v: %s", err, out)
+	}
+	if text := ctl(t, 3, "doctor", "pod", "--netns", pods[0].Path); !containsAll(text,
+		"FAIL  pod-interface  RDMA devices (mlx5_0), but no interface of theirs") {
+		t.Error(text)
+	}
+}
+
+// What doctor pod says of a pod is what RDMA programs in it find: the same that verify and doctor explain are told.
+func TestVerifyDoctorIsRight(t *testing.T) {
+	UserLand(t)
+	Fabric{Num: 2}.Load(t)
+	Unchanged(t)
+	pods, del := railed(t, wholeHCA)
+	defer del()
+	ctl := filepath.Join(BinDir(), "fabricctl")
+	// agree runs doctor pod and a program in pod a, behind the same words.
+	agree := func(finding, output string, program []string, behind ...string) {
+		t.Helper()
+		found := pods[0].Run(t, append(slices.Clone(behind), ctl, "doctor", "pod", "--all")...)
+		if !containsAll(found.Output, finding) {
+			t.Errorf("not %q: %s", finding, found)
+		}
+		done := pods[0].Run(t, append(slices.Clone(behind), program...)...)
+		if !containsAll(done.Output, output) || done.OK() {
+			t.Errorf("not %q: %s", output, done)
+		}
+		explained := pods[0].Run(t, ctl, "doctor", "explain", done.Output)
+		if explained.Exit != 0 {
+			t.Errorf("not explained: %s", explained)
+		}
+	}
+	pingpong := []string{"ibv_rc_pingpong", "-e", "-n", "10"}
+	if talk := Exchange(t, pods[1], pods[0], pingpong, "10.1.0.2"); !talk.OK() {
+		t.Error(talk)
+	}
+	fine := pods[0].Run(t, ctl, "doctor", "pod", "--all")
+	if !containsAll(fine.Output, "OK    pod-interface  net1", "OK    pod-usable  1 HCAs",
+		"OK    pod-port-state  1 ports, all Active", "OK    pod-memlock") {
+		t.Error(fine)
+	}
+	agree("FAIL  pod-memlock", "Couldn't register MR", pingpong, unlocked...)
+
+	// The variables of nccl-env are good in their own pod, and in no other.
+	var own [2]string // UCX_NET_DEVICES=mlx5_0:1
+	for i, pod := range pods {
+		env := pod.Run(t, ctl, "nccl-env", "-o", "dotenv")
+		_, rest, _ := strings.Cut(env.Output, "\nUCX_NET_DEVICES=")
+		value, _, _ := strings.Cut(rest, "\n")
+		if own[i] = "UCX_NET_DEVICES=" + value; value != fmt.Sprintf("mlx5_%d:1", i) {
+			t.Fatal(env)
+		}
+	}
+	ucx := []string{"env", own[1], "UCX_TLS=rc", "ucx_perftest", "-t", "tag_lat", "-n", "10"}
+	for _, ofB := range []bool{false, true} {
+		server := pods[1].Start(t, ucx...)
+		Until(t, "ucx_perftest listens", server.Listens)
+		if ofB {
+			agree("FAIL  pod-env-hca  "+own[1]+": not in the pod: mlx5_1", "network device 'mlx5_1:1' is not available",
+				append(ucx, "10.1.0.2"), "env", own[1])
+		} else if out := pods[0].Run(t, append([]string{"env", own[0]}, append(ucx[2:], "10.1.0.2")...)...); !out.OK() {
+			t.Error(out)
+		}
+		server.Kill()
+	}
+
+	SetStates(t, 1, 4)
+	defer SetStates(t, 4, 4)
+	agree("WARN  pod-port-state  mlx5_0:1 is Down", "Port number 1 state is Down", []string{"ib_write_bw", "-F"})
+}
