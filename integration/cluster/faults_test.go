@@ -73,7 +73,7 @@ func agentKilled(t *testing.T, n *LabNode) {
 // offersAll waits until kubelet counts all devices of the fabric, those without a cable as unhealthy.
 func offersAll(t *testing.T, n *LabNode) {
 	t.Helper()
-	want := fmt.Sprintf("%d %d", len(n.Rails)+2, len(n.Rails))
+	want := fmt.Sprintf("%d %d", len(n.Rails)+len(n.Spares), len(n.Rails))
 	eventually(t, "all devices are offered: "+want, func() error {
 		out, err := output("kubectl", "get", "node", n.Name, "-o",
 			`jsonpath={.status.capacity.fabric\.dev/`+fabric200+`} {.status.allocatable.fabric\.dev/`+fabric200+"}")

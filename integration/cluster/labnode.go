@@ -23,6 +23,7 @@ type LabNode struct {
 	Name   string
 	Number int
 	Rails  []Rail // those with a cable
+	Spares []Rail // those without, on platform devices
 
 	cluster *Cluster
 	dir     string // its /out
@@ -30,7 +31,7 @@ type LabNode struct {
 	ended   chan error
 }
 
-// Rail is an HCA on a PCI function of a LabNode.
+// Rail is an HCA of a LabNode. PCI is empty if it is on a platform device.
 type Rail struct{ HCA, Netdev, PCI string }
 
 // nodeKernel is what nodes of the lab run.
@@ -42,12 +43,14 @@ var labnodeScript string
 // firstSlot is where the PCI functions of the rails begin: above those that QEMU uses itself.
 const firstSlot = 0x10
 
-// Boot starts a node, without its kubelet. Its rails are called as they are called on this node and no other.
-func (c *Cluster) Boot(number int, images []string, rails ...Rail) (*LabNode, error) {
+// Boot starts a node, without its kubelet. Its rails are called as they are called on this node and no other; those
+// without a cable get one by Plug.
+func (c *Cluster) Boot(number int, images []string, rails, spares []Rail) (*LabNode, error) {
 	n := &LabNode{
 		Name:    fmt.Sprintf("lab%d", number),
 		Number:  number,
 		Rails:   rails,
+		Spares:  spares,
 		cluster: c,
 		ended:   make(chan error, 1),
 	}
@@ -86,7 +89,10 @@ func (n *LabNode) powerOn() error {
 		"-device",
 		"virtio-net-pci,netdev=n0,romfile=",
 	}
-	for i := range n.Rails {
+	for i, r := range n.Rails {
+		if r.PCI == "" {
+			continue
+		}
 		devices = append(devices, "-device",
 			fmt.Sprintf("nvme,serial=rail%d,addr=%#x", i, firstSlot+i)) // fakeib drives it as an HCA
 	}
@@ -138,9 +144,12 @@ func (n *LabNode) files(images []string) error {
 	if err := os.MkdirAll(filepath.Join(n.dir, "net.d"), 0o755); err != nil {
 		return err
 	}
-	hcas := make([]string, 0, len(n.Rails))
-	for _, r := range n.Rails {
-		hcas = append(hcas, r.HCA+"="+r.Netdev)
+	words := func(rails []Rail) string {
+		var list []string
+		for _, r := range rails {
+			list = append(list, r.HCA+"="+r.Netdev)
+		}
+		return strings.Join(list, " ")
 	}
 	for _, image := range images {
 		if err := os.Link(image, filepath.Join(n.dir, filepath.Base(image))); err != nil {
@@ -170,8 +179,12 @@ func (n *LabNode) files(images []string) error {
 		"RUN",
 		n.cluster.run,
 	)
-	env := fmt.Sprintf("NAME=%s\nNUMBER=%d\nHCAS=%q\nCACHE=%s\nRUN=%s\n",
-		n.Name, n.Number, strings.Join(hcas, " "), n.cluster.cache, n.cluster.run)
+	userland, err := lab.UserLand()
+	if err != nil {
+		return err
+	}
+	env := fmt.Sprintf("NAME=%s\nNUMBER=%d\nHCAS=%q\nSPARES=%q\nCACHE=%s\nRUN=%s\nUSERLAND=%s\n",
+		n.Name, n.Number, words(n.Rails), words(n.Spares), n.cluster.cache, n.cluster.run, userland)
 	podNet := fmt.Sprintf("10.244.%d.0/24", n.Number)
 	for file, text := range map[string]string{
 		"env":                                  env,
@@ -290,4 +303,13 @@ find /run/fabric-cni -type f; ip -br link; ls -l /sys/class/infiniband; ls /run/
 	if err != nil {
 		fmt.Fprintln(w, err)
 	}
+}
+
+// programs is the directory with the project's own, by a path that guests have too.
+func (c *Cluster) programs() string {
+	dir, err := filepath.EvalSymlinks(filepath.Join(c.run, "bin"))
+	if err != nil {
+		return filepath.Join(c.run, "bin")
+	}
+	return dir
 }

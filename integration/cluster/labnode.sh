@@ -1,7 +1,8 @@
 #!/bin/sh
 # labnode.sh   makes a guest of the lab a node of the cluster, all but its kubelet. Runs as root in the guest.
 #
-# /out/env says which one: NAME, NUMBER, HCAS (words RDMA-DEVICE=NETDEV, those on PCI functions first), CACHE, RUN.
+# /out/env says which one: NAME, NUMBER, HCAS (words RDMA-DEVICE=NETDEV, on PCI functions), SPARES (those on platform
+# devices, without a cable), CACHE, RUN, USERLAND.
 # What a node keeps is on RAM disks: a reboot loses it, as a new node would not have it.
 set -eu
 # shellcheck source=/dev/null
@@ -43,14 +44,22 @@ if [ -d /out/earlier ]; then # the journal of an earlier boot, as a node has it 
 fi
 echo 1 >/proc/sys/net/ipv4/ip_forward
 
-# The HCAs. Two ports on platform devices, which nobody has cabled; the others on PCI functions.
+# What pods that do RDMA mount as /usr: this machine's, with perftest, UCX and Open MPI over it. Two ends that poll
+# share a CPU here: each answer waits for the other's time slice, and the 1000 of ib_write_lat may take a minute.
+mkdir -p /run/usr /run/usr.local/local/bin
+printf '#!/bin/sh\nexec /usr/bin/ib_write_lat -n 20 "$@"\n' >/run/usr.local/local/bin/ib_write_lat
+chmod 755 /run/usr.local/local/bin/ib_write_lat
+mount -t overlay -o "lowerdir=/run/usr.local:$USERLAND/root/usr:/usr" overlay /run/usr
+
+# The HCAs. Ports on platform devices have no cable at first, those on PCI functions have one.
 modprobe ib_core
 modprobe -a ib_uverbs ib_umad rdma_ucm ib_ipoib veth bridge
-names=mlx5_5,mlx5_6
-for hca in $HCAS; do names=$names,${hca%=*}; done
+names='' states='' count=0
+for hca in $SPARES; do names=$names${hca%=*}, states=${states}1, count=$((count + 1)); done
+for hca in $HCAS; do names=$names${hca%=*},; done
 # All LIDs and GUIDs of the nodes of one fabric differ.
-modprobe fakeib num=2 state=1,1 pci=1 "lid=$((NUMBER * 256))" "names=$names"
-for hca in $HCAS mlx5_5=ibs116 mlx5_6=ibs118; do
+modprobe fakeib "num=$count" "state=${states%,}" pci=1 "lid=$((NUMBER * 256))" "names=${names%,}"
+for hca in $HCAS $SPARES; do
   device=${hca%=*} netdev=${hca#*=}
   was=$(ls "/sys/class/infiniband/$device/device/net")
   ip link set "$was" name "$netdev"

@@ -25,9 +25,9 @@ func images(t *testing.T) []string {
 }
 
 // boot starts a node of the lab for the test, and returns before it is up.
-func boot(t *testing.T, number int, images []string, rails ...Rail) *LabNode {
+func boot(t *testing.T, number int, images []string, rails, spares []Rail) *LabNode {
 	t.Helper()
-	n, err := current.Boot(number, images, rails...)
+	n, err := current.Boot(number, images, rails, spares)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -71,7 +71,7 @@ func outside() (status int, err error) {
 		return 2, err
 	}
 	defer lock.Close()
-	for _, setup := range [][]string{{"scripts/cluster-setup.sh"}, {"scripts/lab-setup.sh", nodeKernel}} {
+	for _, setup := range [][]string{{"scripts/cluster-setup.sh"}, {"scripts/lab-setup.sh", nodeKernel, "traffic"}} {
 		if err := command(repo, nil, filepath.Join(repo, setup[0]), setup[1:]...); err != nil {
 			return 2, err
 		}

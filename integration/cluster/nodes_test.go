@@ -16,10 +16,13 @@ const fabric200 = "ib-200g"
 // expensive: all parts run on one boot of each node, in this order, those of one node beside those of the other.
 func TestNodes(t *testing.T) {
 	archives := images(t)
-	one := boot(t, 1, archives, Rail{HCA: "mlx5_0", Netdev: "ibs108"}, Rail{HCA: "mlx5_3", Netdev: "ibs110"},
-		Rail{HCA: "mlx5_4", Netdev: "ibs112"}, Rail{HCA: "mlx5_7", Netdev: "ibs114"})
-	two := boot(t, 2, archives, Rail{HCA: "mlx5_0", Netdev: "ibp65s0"}, Rail{HCA: "mlx5_1", Netdev: "ibp66s0"},
-		Rail{HCA: "mlx5_2", Netdev: "ibp97s0"}, Rail{HCA: "mlx5_3", Netdev: "ibp98s0"})
+	spares := []Rail{{HCA: "mlx5_5", Netdev: "ibs116"}, {HCA: "mlx5_6", Netdev: "ibs118"}}
+	one := boot(t, 1, archives, []Rail{{HCA: "mlx5_0", Netdev: "ibs108"}, {HCA: "mlx5_3", Netdev: "ibs110"},
+		{HCA: "mlx5_4", Netdev: "ibs112"}, {HCA: "mlx5_7", Netdev: "ibs114"}}, spares)
+	two := boot(t, 2, archives, []Rail{{HCA: "mlx5_0", Netdev: "ibp65s0"}, {HCA: "mlx5_1", Netdev: "ibp66s0"},
+		{HCA: "mlx5_2", Netdev: "ibp97s0"}, {HCA: "mlx5_3", Netdev: "ibp98s0"}}, append(spares[:2:2],
+		Rail{HCA: "mlx5_8", Netdev: "ibs120"}, Rail{HCA: "mlx5_9", Netdev: "ibs122"},
+		Rail{HCA: "mlx5_10", Netdev: "ibs124"}, Rail{HCA: "mlx5_11", Netdev: "ibs126"}))
 	deployOn(t, "exclusive", "")
 	for _, n := range []*LabNode{one, two} {
 		if err := n.StartKubelet(); err != nil {
@@ -54,6 +57,10 @@ func TestNodes(t *testing.T) {
 		t.Parallel()
 		l := lanes[1]
 		l.part(t, "Multus is absent", multusAbsent)
+		cable(t, two, 4)
+		l.before = settled(t, two)
+		l.part(t, "traffic", traffic)
+		cable(t, two, -4)
 		shareNode(t, two)
 		l.before = settled(t, two)
 		l.part(t, "shared", shared)
@@ -161,9 +168,15 @@ for i in net*; do echo $i $(cat $i/type) $(ip -4 addr show dev $i); done`,
 	files := strings.Fields(on(t, n, `ls /sys/class/infiniband | xargs
 for f in /sys/class/infiniband_verbs/uverbs* /sys/class/infiniband_mad/*; do
 case $(readlink -f $f/device) in */0000:00:1*) basename $f;; esac; done; echo rdma_cm`))
-	host, files := files[:2], files[2:]
-	if !slices.Equal(host, []string{"mlx5_5", "mlx5_6"}) {
-		t.Errorf("the host sees %v", host)
+	host, files := files[:len(n.Spares)], files[len(n.Spares):]
+	slices.Sort(host)
+	var spares []string
+	for _, r := range n.Spares {
+		spares = append(spares, r.HCA)
+	}
+	slices.Sort(spares)
+	if !slices.Equal(host, spares) {
+		t.Errorf("the host sees %v, want %v", host, spares)
 	}
 	slices.Sort(files)
 	if lines[1] != strings.Join(files, " ") || len(files) != 13 {

@@ -228,6 +228,18 @@ var clusterMessages = []Message{
 			"generate nad proposes one network per fabric",
 	},
 	{
+		ID:      "log-pkey",
+		Title:   "The port is not in the partition",
+		Pattern: regexp.MustCompile(`is not a member of this partition`),
+		Examples: []string{
+			`fabric: could not attach net1 to container c1: field "pkey": value 0x9002: mlx5_0 port 1 is not a ` +
+				`member of this partition, it has [0xffff 0x8001]`,
+		},
+		Cause: "the subnet manager has not put the port into the partition that the network names",
+		Cure: "cat /sys/class/infiniband/*/ports/1/pkeys/* on that node; add the port's GUID to the partition at the " +
+			"subnet manager, or correct \"pkey\" in the network",
+	},
+	{
 		ID:      "log-policy",
 		Title:   "The node's owner forbids it",
 		Pattern: regexp.MustCompile(`refused by node policy`),
