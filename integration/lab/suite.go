@@ -212,6 +212,7 @@ var Suites = []Suite{
 		Run:      `^TestTrafficShared`,
 		Gate:     on612,
 		UserLand: true,
+		Devices:  VirtioNet(2),
 	},
 	{
 		// rdma-core's own tests: minutes of emulation that say little about a change of the plugin.
