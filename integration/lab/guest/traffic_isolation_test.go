@@ -77,7 +77,12 @@ func TestTrafficOpenElsewhere(t *testing.T) {
 	UserLand(t)
 	Fabric{Num: 3}.Load(t)
 	Unchanged(t)
+	early := openVerbs(t, InHost(), "mlx5_0")
 	pods, attachments := podsWithHCAs(t, "pod0", "pod1")
+	// ADD has taken the HCA from a process of the host that had it open.
+	if got := early.say("pd"); !strings.HasSuffix(got, "Input/output error") {
+		t.Errorf("a process of the host goes on with an HCA that is in a pod: %q", got)
+	}
 	chars := charDeviceFiles(t)
 	if len(chars) != 6 {
 		t.Fatalf("character devices are %v, want two of each HCA", chars)

@@ -69,12 +69,18 @@ func TestTrafficSharedSees(t *testing.T) {
 		}
 	}
 	// The queue pairs of all pods with their peers, and with NET_ADMIN the keys of their memory.
-	out := third.sh(t, "rdma resource show qp; rdma resource show mr")
+	out := third.sh(t, "rdma resource show qp")
 	for _, want := range []string{"lqpn " + qp.number + " ", fmt.Sprintf("pid %d ", v.cmd.Process.Pid)} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the third pod does not see %q of the owner's queue pair:\n%s", want, out)
 		}
 	}
+	// In a PID namespace of its own, as a container has one, not whose they are.
+	out = third.sh(t, "unshare --fork --pid --mount-proc rdma resource show qp")
+	if !strings.Contains(out, "lqpn "+qp.number+" ") || strings.Contains(out, "lab-verbs") {
+		t.Errorf("a container of the third pod does not see the owner's queue pair, or sees whose it is:\n%s", out)
+	}
+	out = third.sh(t, "rdma resource show mr")
 	var rkey uint32
 	if _, err := fmt.Sscan(secret.number, &rkey); err != nil {
 		t.Fatal(err)
@@ -171,11 +177,13 @@ func TestTrafficSharedReaches(t *testing.T) {
 		}
 	}
 
-	for _, p := range []*verbsProcess{v, w, x} {
-		p.kill()
-	}
+	// DEL takes the interface, and no queue pair.
 	for _, a := range attachments {
 		a.del(t)
+	}
+	wantStatus(t, "the peer writes after DEL", peersQP.write(hello, secret), wcSuccess)
+	for _, p := range []*verbsProcess{v, w, x} {
+		p.kill()
 	}
 	wantUnused(t)
 }
