@@ -53,8 +53,19 @@ func TestTrafficSharedSees(t *testing.T) {
 	owner, peer, third, attachments := sharedPods(t)
 	v, w := openVerbs(t, owner, "mlx5_0"), openVerbs(t, peer, "mlx5_1")
 	secret := v.memory(0, "rw", "secret")
-	qp, _ := connected(v, w)
+	qp, back := connected(v, w)
+	wantStatus(t, "the peer writes", back.write(w.memory(0, "-", "hello"), secret), wcSuccess)
 
+	// What others send and receive is not in a pod's /sys, where the kernel puts no counters in shared mode, not even
+	// those of the pod's own HCA. Netlink has the ones of hw_counters.
+	for _, pod := range []*Pod{owner, third} {
+		if got := Counters(t, pod, "mlx5_0"); len(got) != 0 {
+			t.Errorf("%s has counters in /sys: %v", pod.Name, got)
+		}
+		if out := pod.sh(t, "rdma statistic show link mlx5_0/1"); !strings.Contains(out, "rx_write_requests 1 ") {
+			t.Errorf("%s does not see by netlink that the owner was written to:\n%s", pod.Name, out)
+		}
+	}
 	// All HCAs, with their GIDs, PKeys and state.
 	if got := third.Sysfs(t, "/sys/class/infiniband"); !slices.Equal(got, []string{"mlx5_0", "mlx5_1"}) {
 		t.Errorf("sysfs of the third pod has %v", got)
