@@ -21,10 +21,10 @@ func TestTrafficPartitions(t *testing.T) {
 	}
 	measured(t, pair.Must(t))
 	pair.ClientArgs = []string{"--pkey_index=2"}
-	before, _ := octets(t, server, "mlx5_0")
+	before := octets(t, server, "mlx5_0")
 	wantCutOff(t, pair.Exec(t))
-	if m, _ := octets(t, server, "mlx5_0"); m.since(before).received > messageSize {
-		t.Errorf("%d octets have arrived in another partition", m.since(before).received)
+	if m := octets(t, server, "mlx5_0").since(before); m.received > messageSize {
+		t.Errorf("%d octets have arrived in another partition", m.received)
 	}
 	t.Run("children of the pods", func(t *testing.T) { podChildren(t, server, client) })
 	server.leave(t)

@@ -162,12 +162,16 @@ func measured(t *testing.T, talk Talk) {
 // moved is what an HCA's port has sent and received, in octets.
 type moved struct{ sent, received uint64 }
 
-// octets reads the port counters of an HCA in a pod, which count units of four octets; false while fakeib has none.
-func octets(t *testing.T, p *trafficPod, hca string) (m moved, ok bool) {
+// octets reads the port counters of an HCA in a pod. They count units of four octets.
+func octets(t *testing.T, p *trafficPod, hca string) moved {
 	t.Helper()
 	c := Counters(t, p.Pod, hca)
 	sent, ok := c["port_xmit_data"]
-	return moved{4 * sent, 4 * c["port_rcv_data"]}, ok
+	received, ok2 := c["port_rcv_data"]
+	if !ok || !ok2 {
+		t.Fatalf("the port of %s in pod %s does not count what it carries: %v", hca, p.Name, c)
+	}
+	return moved{4 * sent, 4 * received}
 }
 
 func (m moved) since(before moved) moved {

@@ -29,7 +29,7 @@ func conversations(server string) []conversation {
 	return []conversation{
 		{name: "rc", tool: pingpong("ibv_rc_pingpong"), up: 50 * 4096, down: 50 * 4096},
 		{name: "uc", tool: pingpong("ibv_uc_pingpong"), up: 50 * 4096, down: 50 * 4096},
-		{name: "ud", tool: pingpong("ibv_ud_pingpong"), up: 50 * 1024, down: 50 * 1024},
+		{name: "ud", tool: pingpong("ibv_ud_pingpong", "-s", "2048"), up: 50 * 2048, down: 50 * 2048},
 		{name: "srq", tool: pingpong("ibv_srq_pingpong", "-q", "2"), up: 50 * 4096, down: 50 * 4096},
 		{name: "write", tool: sized("ib_write_bw"), up: all},
 		{name: "write-uc", tool: sized("ib_write_bw", "-c", "UC"), up: all},
@@ -96,14 +96,9 @@ func (c conversation) check(t *testing.T, server, client *trafficPod, serverHCA,
 	if !c.alone {
 		pair.Address = server.address(1)
 	}
-	serverBefore, counts := octets(t, server, serverHCA)
-	clientBefore, _ := octets(t, client, clientHCA)
+	serverBefore, clientBefore := octets(t, server, serverHCA), octets(t, client, clientHCA)
 	talk := pair.Must(t)
-	if counts {
-		s, _ := octets(t, server, serverHCA)
-		m, _ := octets(t, client, clientHCA)
-		c.count(t, s.since(serverBefore), m.since(clientBefore))
-	}
+	c.count(t, octets(t, server, serverHCA).since(serverBefore), octets(t, client, clientHCA).since(clientBefore))
 	output := talk.Server.Output + talk.Client.Output
 	for _, bad := range []string{"invalid data", "mismatch", "verification failed"} {
 		if strings.Contains(output, bad) {
