@@ -61,7 +61,9 @@ int fib_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr, CQ_ARG
 	struct fib_cq *cq = to_cq(ibcq);
 	int r;
 
-	if (attr->flags || attr->cqe < 1 || attr->cqe > FIB_MAX_CQE)
+	if (attr->flags)
+		return -EOPNOTSUPP;
+	if (attr->cqe < 1 || attr->cqe > FIB_MAX_CQE)
 		return -EINVAL;
 	spin_lock_init(&cq->lock);
 	INIT_LIST_HEAD(&cq->pending);

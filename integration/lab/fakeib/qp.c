@@ -344,6 +344,8 @@ int fib_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr, const struct 
 	struct fib_qp *qp = to_qp(ibqp);
 
 	if (qp->user) {
+		if (READ_ONCE(qp->attr.qp_state) < IB_QPS_RTS)
+			return -EINVAL;
 		fib_doorbell(qp);
 		return 0;
 	}

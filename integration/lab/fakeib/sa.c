@@ -40,9 +40,11 @@ static void class_port_info(u8 *r)
 	r[CPI_RESP_TIME] = LIFETIME;
 }
 
-static void mc_member(u8 *r)
+/* A group has the QKey that who makes it asks for: rdma_cm asks for its own, IPoIB for that of the broadcast group. */
+static void mc_member(const struct ib_sa_mad *m, u8 *r)
 {
-	*(__be32 *)(r + MC_QKEY) = cpu_to_be32(0x0b1b);	/* IPoIB's */
+	if (!(m->sa_hdr.comp_mask & IB_SA_MCMEMBER_REC_QKEY))
+		*(__be32 *)(r + MC_QKEY) = cpu_to_be32(0x0b1b);
 	*(__be16 *)(r + MC_MLID) = cpu_to_be16(0xc000 | (jhash(r + MC_MGID, 16, 0) & 0x3ff));
 	r[MC_MTU] = SELECT_EXACTLY | IB_MTU_4096;
 	r[MC_RATE] = SELECT_EXACTLY | rate_code();
@@ -93,7 +95,7 @@ void fib_sa_request(struct fib_pkt *p)
 		class_port_info(m->data);
 		break;
 	case IB_SA_ATTR_MC_MEMBER_REC:
-		mc_member(m->data);
+		mc_member(m, m->data);
 		break;
 	case IB_SA_ATTR_PATH_REC:
 		status = path(p, m, m->data);
