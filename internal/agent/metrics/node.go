@@ -55,7 +55,8 @@ var deviceMetrics = []deviceMetric{
 	{description("fabric_device_refused", "1 for a device that the node policy keeps on the host.", "device", "hca"),
 		prometheus.GaugeValue, refused},
 	{description("fabric_rdma_counter",
-		"Counter of an RDMA port as the kernel has it, read in the pod that has the device.",
+		"Counter of an RDMA port as the kernel has it, read in the pod that has the device. port_xmit_data and "+
+			"port_rcv_data count words of four bytes.",
 		"device", "hca", "port", "group", "name", "fabric", "container"), prometheus.CounterValue, counters},
 }
 

@@ -70,13 +70,18 @@ func now(d *Device) error {
 	return nil
 }
 
-// Counter is one counter of one port, as sysfs has it.
+// Counter is one counter of one port, as sysfs has it: port_xmit_data and port_rcv_data count words of four bytes, as
+// the attribute PortCounters has them (IBTA, chapter 16.1).
 type Counter struct {
 	Port  uint32
 	Group string // "counters" (IBTA) or "hw_counters" (the driver's)
 	Name  string
 	Value uint64
 }
+
+// lifespan is in hw_counters and counts nothing: for how many milliseconds the kernel keeps what it has read
+// (drivers/infiniband/core/sysfs.c, setup_hw_port_stats).
+const lifespan = "lifespan"
 
 // Counters reads the counters of a device where it is: on the host, or with the /sys of its pod.
 func (n Node) Counters(d *Device) ([]Counter, error) {
@@ -108,6 +113,9 @@ func counters(sys fs.FS, d *Device) (out []Counter) {
 				continue // the driver has none
 			}
 			for _, e := range entries {
+				if e.Name() == lifespan {
+					continue
+				}
 				b, err := fs.ReadFile(sys, path.Join(dir, e.Name()))
 				if err != nil {
 					continue // write-only, or not supported by this port
