@@ -21,7 +21,8 @@ static struct fib_qp *peer_of(struct fib_qp *qp)
 {
 	struct fib_qp *to = xa_load(&fib_qpns, qp->attr.dest_qp_num);
 
-	if (!to || !to->user || to->ib.qp_type != qp->ib.qp_type || to->attr.dest_qp_num != qp->ib.qp_num || !receives(to))
+	if (!to || !to->user || !receives(to) || to->ib.qp_type != qp->ib.qp_type ||
+	    to->attr.dest_qp_num != qp->ib.qp_num)
 		return NULL;
 	if (!fib_up(dev_of(qp)) || !fib_up(dev_of(to)) || !fib_reaches(dev_of(qp), &qp->attr.ah_attr, dev_of(to)))
 		return NULL;
@@ -107,7 +108,8 @@ static int do_write(struct fib_qp *qp, struct fib_qp *to, struct fib_wqe *w)
 	if (!(to->attr.qp_access_flags & IB_ACCESS_REMOTE_WRITE))
 		return refuse(qp, to, IB_WC_REM_INV_REQ_ERR);
 	fib_io_init(&remote);
-	if (fib_io_key(&remote, to->ib.pd, w->wr.wr.rdma.rkey, IB_ACCESS_REMOTE_WRITE, w->wr.wr.rdma.remote_addr, w->len))
+	if (fib_io_key(&remote, to->ib.pd, w->wr.wr.rdma.rkey, IB_ACCESS_REMOTE_WRITE, w->wr.wr.rdma.remote_addr,
+		       w->len))
 		return refuse(qp, to, IB_WC_REM_ACCESS_ERR);
 	if (imm && !fib_ring_peek(fib_rq(to))) {
 		dev_of(to)->hw[HW_OUT_OF_BUFFER]++;
@@ -133,7 +135,8 @@ static int do_read(struct fib_qp *qp, struct fib_qp *to, struct fib_wqe *w)
 	if (!(to->attr.qp_access_flags & IB_ACCESS_REMOTE_READ) || !to->attr.max_dest_rd_atomic)
 		return refuse(qp, to, IB_WC_REM_INV_REQ_ERR);
 	fib_io_init(&remote);
-	if (fib_io_key(&remote, to->ib.pd, w->wr.wr.rdma.rkey, IB_ACCESS_REMOTE_READ, w->wr.wr.rdma.remote_addr, w->len))
+	if (fib_io_key(&remote, to->ib.pd, w->wr.wr.rdma.rkey, IB_ACCESS_REMOTE_READ, w->wr.wr.rdma.remote_addr,
+		       w->len))
 		return refuse(qp, to, IB_WC_REM_ACCESS_ERR);
 	fib_io_copy(&w->io, &remote, w->len);
 	dev_of(to)->hw[HW_RX_READ]++;

@@ -158,7 +158,8 @@ static void report_cqs(void)
 		cq->reported |= overrun;
 		spin_unlock_irq(&cq->lock);
 		if (overrun && cq->ib.event_handler) {
-			struct ib_event ev = { .device = cq->ib.device, .element.cq = &cq->ib, .event = IB_EVENT_CQ_ERR };
+			struct ib_event ev = { .device = cq->ib.device, .element.cq = &cq->ib,
+					       .event = IB_EVENT_CQ_ERR };
 
 			cq->ib.event_handler(&ev, cq->ib.cq_context);
 		}

@@ -41,7 +41,8 @@ static void took_from_srq(struct fib_qp *qp)
 		return;
 	s->attr.srq_limit = 0;		/* said once, until it is armed again */
 	if (s->ib.event_handler) {
-		struct ib_event ev = { .device = s->ib.device, .element.srq = &s->ib, .event = IB_EVENT_SRQ_LIMIT_REACHED };
+		struct ib_event ev = { .device = s->ib.device, .element.srq = &s->ib,
+				       .event = IB_EVENT_SRQ_LIMIT_REACHED };
 
 		s->ib.event_handler(&ev, s->ib.srq_context);
 	}
@@ -160,8 +161,11 @@ static unsigned long ack_timeout(u8 code)
 
 static unsigned long rnr_timeout(u8 code)
 {
-	static const u32 us[32] = { 655360, 10, 20, 30, 40, 60, 80, 120, 160, 240, 320, 480, 640, 960, 1280, 1920, 2560,
-		3840, 5120, 7680, 10240, 15360, 20480, 30720, 40960, 61440, 81920, 122880, 163840, 245760, 327680, 491520 };
+	static const u32 us[32] = {
+		655360, 10, 20, 30, 40, 60, 80, 120, 160, 240, 320, 480, 640, 960, 1280, 1920,
+		2560, 3840, 5120, 7680, 10240, 15360, 20480, 30720, 40960, 61440, 81920, 122880,
+		163840, 245760, 327680, 491520,
+	};
 
 	return max(1UL, usecs_to_jiffies(us[code & 31]));
 }
