@@ -51,7 +51,7 @@ func verifyEnds(t *testing.T, status int, ends []string, behind ...string) (list
 	return list
 }
 
-// railed makes two pods with an attachment each, and del deletes the attachments.
+// railed makes two pods with an attachment each that reach each other, and del deletes the attachments.
 func railed(t *testing.T, fields func(i int) config) (pods []*Pod, del func()) {
 	t.Helper()
 	pods = []*Pod{NewPod(t, "a"), NewPod(t, "b")}
@@ -63,6 +63,7 @@ func railed(t *testing.T, fields func(i int) config) (pods []*Pod, del func()) {
 		a.add(t)
 		all = append(all, a)
 	}
+	ping(t, pods[0], "10.1.0.2") // an Ethernet link takes seconds to come up
 	return pods, func() {
 		for _, a := range all {
 			a.del(t)
