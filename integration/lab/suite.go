@@ -200,7 +200,7 @@ var Suites = []Suite{
 	{
 		// Pods do RDMA.
 		Name:     "traffic",
-		Run:      `^TestTraffic([^S]|S[^h])`,
+		Run:      `^TestTraffic([^RS]|R[^o]|S[^h])`,
 		Gate:     on612,
 		UserLand: true,
 		Append:   exclusive,
@@ -224,6 +224,16 @@ var Suites = []Suite{
 		Append:   exclusive,
 		Devices:  VirtioNet(1),
 		Timeout:  30 * time.Minute,
+	},
+	{
+		// The same over Ethernet.
+		Name:     "traffic-roce",
+		Tools:    []string{"fabricctl"},
+		Run:      `^TestTrafficRoCE`,
+		Gate:     on612,
+		UserLand: true,
+		Append:   exclusive,
+		Devices:  E1000e(2),
 	},
 	{
 		Name:    "agent",
