@@ -33,7 +33,7 @@ func TestTrafficChain(t *testing.T) {
 		p := &trafficPod{Pod: NewPod(t, name), number: i + 1}
 		device := config{"device": "ib" + []string{"0", "1"}[i], "ipam": static(p.address(1) + "/24")}
 		firsts[i], seconds[i] = chain(t, p.Pod, device, config{"mode": "rdma"})
-		p.idle = p.verbsObjects(t)
+		p.idle = verbsObjects(t, p.Pod)
 		pods[i] = p
 	}
 	ping(t, pods[1].Pod, pods[0].address(1))
@@ -54,7 +54,7 @@ func TestTrafficBare(t *testing.T) {
 		p := &trafficPod{Pod: NewPod(t, name), number: i + 1}
 		list[i] = interfaceOf(p.Pod, "net1", network(config{"rdmaDevice": "mlx5_" + []string{"0", "1"}[i]}))
 		list[i].add(t)
-		p.rails, p.idle = list[i:i+1], p.verbsObjects(t)
+		p.rails, p.idle = list[i:i+1], verbsObjects(t, p.Pod)
 		pods[i] = p
 	}
 	join(t, pods[0], pods[1])

@@ -27,7 +27,7 @@ type trafficPod struct {
 	*Pod
 	number int // the last octet of its addresses
 	rails  []*attachment
-	idle   map[string]uint64 // verbs objects while no program runs
+	idle   map[string]int // verbs objects while no program runs
 }
 
 // podWithRails attaches a pod to these networks. On the nth, counted from 1, its address is 10.n.0.NUMBER.
@@ -41,31 +41,11 @@ func podWithRails(t *testing.T, name string, number int, networks ...config) *tr
 		a.add(t)
 		p.rails = append(p.rails, a)
 	}
-	p.idle = p.verbsObjects(t)
+	p.idle = verbsObjects(t, p.Pod)
 	return p
 }
 
 func (p *trafficPod) address(rail int) string { return fmt.Sprintf("10.%d.0.%d", rail, p.number) }
-
-// verbsObjects counts the objects of the pod's RDMA devices, by "mlx5_0 qp": those of IPoIB and of the kernel's
-// management, and those of programs.
-func (p *trafficPod) verbsObjects(t *testing.T) map[string]uint64 {
-	t.Helper()
-	list, err := dump(p.Handle(t).RdmaResourceList)
-	if err != nil {
-		t.Fatal(err)
-	}
-	objects := make(map[string]uint64)
-	for _, device := range list {
-		for kind, n := range device.RdmaResourceSummaryEntries {
-			objects[device.Name+" "+kind] = n
-		}
-	}
-	if len(objects) == 0 {
-		t.Fatalf("pod %s has no RDMA device", p.Name)
-	}
-	return objects
-}
 
 // hca returns the name of the pod's only RDMA device.
 func (p *trafficPod) hca(t *testing.T) string {
@@ -81,7 +61,7 @@ func (p *trafficPod) hca(t *testing.T) string {
 func (p *trafficPod) idleAgain(t *testing.T) {
 	t.Helper()
 	Until(t, "the programs of pod "+p.Name+" have left no verbs objects", func() error {
-		if now := p.verbsObjects(t); !maps.Equal(now, p.idle) {
+		if now := verbsObjects(t, p.Pod); !maps.Equal(now, p.idle) {
 			return fmt.Errorf("there are %v, before %v", now, p.idle)
 		}
 		return nil
@@ -104,7 +84,9 @@ func join(t *testing.T, a, b *trafficPod) {
 	t.Helper()
 	Modprobe(t, "veth")
 	commands(t, [][]string{
-		{"ip", "link", "add", "eth0", "netns", a.Name, "type", "veth", "peer", "name", "eth0", "netns", b.Name},
+		{"ip", "link", "add", "veth" + a.Name, "type", "veth", "peer", "name", "veth" + b.Name},
+		{"ip", "link", "set", "veth" + a.Name, "netns", a.Name, "name", "eth0"},
+		{"ip", "link", "set", "veth" + b.Name, "netns", b.Name, "name", "eth0"},
 	})
 	for _, p := range []*trafficPod{a, b} {
 		p.sh(t, "ip address add "+p.clusterAddress()+"/24 dev eth0; ip link set eth0 up")

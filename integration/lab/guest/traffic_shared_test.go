@@ -20,7 +20,7 @@ func TestTrafficSharedChildren(t *testing.T) {
 	stranger := child("stranger", 3, "ib1", "0x8002")
 	pods := []*trafficPod{server, client, stranger}
 	for _, p := range pods {
-		p.idle = p.verbsObjects(t) // each sees what all have
+		p.idle = verbsObjects(t, p.Pod) // each sees what all have
 	}
 	ping(t, client.Pod, server.address(1))
 	rping(server, client, server.address(1)).Must(t)
