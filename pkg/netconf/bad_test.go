@@ -162,6 +162,7 @@ func TestBadValues(t *testing.T) {
 		{`{"name":"../n","type":"fabric","device":"d"}`, "name", "letters, digits"},
 		{`{"name":7,"type":"fabric","device":"d"}`, "name", "letters, digits"},
 		{`{"name":"n","device":"d"}`, "type", "plugin"},
+		{`{"name":"n","type":"","device":"d"}`, "type", "plugin"},
 		{`{"name":"n","type":"/bin/sh","device":"d"}`, "type", "without a path"},
 		{`{"name":"n","type":"fabric","device":"d","cniVersion":"one"}`, "cniVersion", "version"},
 		{`{"name":"n","type":"fabric","device":"d","cniVersion":1}`, "cniVersion", "version"},

@@ -116,7 +116,7 @@ func (p *parser) names() {
 	}
 	const plugin = "the name of a plugin, without a path"
 	t := p.get("type")
-	if p.cfg.Type, _ = p.textWhere(t, plugin, isID); !t.ok() {
+	if p.cfg.Type, _ = p.textWhere(t, plugin, isID); p.cfg.Type == "" {
 		p.fail(&Error{Code: CodeConfig, Field: "type", Allowed: plugin})
 	}
 	// The IPAM plugin judges the rest of its configuration.
