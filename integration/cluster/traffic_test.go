@@ -178,10 +178,10 @@ timeout 150 mpirun.openmpi --mca plm_rsh_agent /tmp/rsh --mca oob_tcp_if_include
 }
 
 // verified is what fabricctl verify makes of two of the rails, as each takes it several calls of kubectl: all of it
-// works, and emulation is no match for 200 Gb/s.
+// works. A thousandth of 200 Gb/s is good enough for an emulated machine.
 func verified(t *testing.T, a, b string) {
 	t.Helper()
-	out, _ := ctl(t, 3, "verify", "--pods", a+","+b, "--interfaces", "net1,net4", "-o", "json")
+	out, _ := ctl(t, 0, "verify", "--pods", a+","+b, "--interfaces", "net1,net4", "--good", "0.1", "-o", "json")
 	var list []struct {
 		Rail, Ping, GID, Verdict, Text string
 		RateGb                         float64
@@ -193,8 +193,8 @@ func verified(t *testing.T, a, b string) {
 	}
 	for i, r := range list {
 		if r.Rail != []string{"net1", "net4"}[i] || r.Ping != "reachable" || r.GID != "same subnet prefix" ||
-			r.RateGb != 200 || r.Bandwidth.AverageGb <= 0 || r.Latency.Typical <= 0 || r.Verdict != "slow" ||
-			!strings.Contains(r.Text, " of 200 Gb/s: slow") {
+			r.RateGb != 200 || r.Bandwidth.AverageGb <= 0 || r.Latency.Typical <= 0 || r.Verdict != "good" ||
+			!strings.Contains(r.Text, " of 200 Gb/s: good") {
 			t.Errorf("%+v", r)
 		}
 	}

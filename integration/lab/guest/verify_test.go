@@ -104,9 +104,10 @@ func TestVerifyPods(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
-	list := verifyEnds(t, 3, []string{"--pods", "a,b"})
+	// A thousandth of the rate shows that it works, and says nothing of this machine's speed.
+	list := verifyEnds(t, 0, []string{"--pods", "a,b", "--good", "0.1"})
 	if len(list) != 1 || list[0].A != "a" || list[0].HCA != "mlx5_0" || !list[0].measured() ||
-		list[0].Verdict != "slow" {
+		list[0].Verdict != "good" {
 		t.Errorf("in pods: %+v", list)
 	}
 }

@@ -23,10 +23,10 @@ func verifyCommand(a *app) *cobra.Command {
 		Short: "Measure between pods, rail by rail, and judge the result against the ports' rate",
 		Long: `verify measures every pair of the pods, rail by rail, in rounds in which no pod is in two pairs:
 reachability (ping), whether the GIDs can reach each other, ib_write_bw and ib_write_lat. 90 per cent of
-the port's rate are good. The pods need perftest, ip, ping and sh; fabricctl generate perftest-pods
-writes such pods, and kubectl has to be in PATH. --deploy makes two of them, or --workers, measures, and
-deletes them. With --netns it measures between network namespaces of this machine, with the ping and the
-perftest of this machine, as root.
+the port's rate are good, or what --good says. The pods need perftest, ip, ping and sh; fabricctl
+generate perftest-pods writes such pods, and kubectl has to be in PATH. --deploy makes two of them, or
+--workers, measures, and deletes them. With --netns it measures between network namespaces of this
+machine, with the ping and the perftest of this machine, as root.
 
 Exit status 3 if something is slow or has failed.`,
 		Example: `  fabricctl generate perftest-pods | kubectl apply -f -
@@ -60,7 +60,7 @@ Exit status 3 if something is slow or has failed.`,
 					e.Close()
 				}
 			}()
-			options := measure.Options{Interfaces: v.interfaces, Progress: v.progress()}
+			options := measure.Options{Interfaces: v.interfaces, Good: v.good, Progress: v.progress()}
 			list, err := measure.All(cmd.Context(), ends, options)
 			if err != nil {
 				return fmt.Errorf("verify: %w", err)
@@ -87,6 +87,7 @@ type verification struct {
 	pods       testPods
 	netns      []string // paths, instead of pods
 	interfaces []string
+	good       float64 // per cent
 	format     string
 }
 
@@ -100,12 +101,17 @@ func (v *verification) flags(c *cobra.Command) {
 	f.StringVarP(&v.namespace, "namespace", "n", "default", "namespace of the pods")
 	f.StringSliceVar(&v.interfaces, "interfaces", nil,
 		"the rails (default: net1, net2, ... and InfiniBand interfaces)")
+	f.Float64Var(&v.good, "good", perftest.Threshold,
+		"per cent of the slower port's rate that are good: fewer where ports share a link, or are emulated")
 	f.StringVarP(&v.format, "output", "o", "table", "table, wide, json, yaml, junit or html")
 }
 
 func (v *verification) check(args []string) error {
 	if err := oneOf("output", v.format, "table", "wide", "json", "yaml", "junit", "html"); err != nil {
 		return err
+	}
+	if !(v.good > 0 && v.good <= 100) { // nor is it no number
+		return fmt.Errorf("%w: --good %v: want per cent, more than 0 and 100 at most", errUsage, v.good)
 	}
 	if len(args) > 0 && !v.deploy {
 		return fmt.Errorf("%w: unexpected argument %q: recordings are for --deploy", errUsage, args[0])

@@ -43,7 +43,7 @@ func measured() (list []perftest.Result) {
 				Latency: &perftest.Latency{Typical: 2.73},
 			}
 			r.Bandwidth = &perftest.Bandwidth{AverageGb: figures[r.A+" "+r.B] + figures[r.B+" "+r.A]}
-			r.Verdict, r.Text = perftest.Judge(r.Bandwidth.AverageGb, r.RateGb)
+			r.Verdict, r.Text = perftest.Judge(r.Bandwidth.AverageGb, r.RateGb, perftest.Threshold)
 			list = append(list, r)
 		}
 	}

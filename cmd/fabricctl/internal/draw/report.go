@@ -97,10 +97,13 @@ func field(list []perftest.Result, a, b, rail string) spot {
 	case r.Bandwidth == nil || r.RateGb == 0:
 		s.Text, s.Colour = r.Ping, "#dfe5ea"
 	default:
-		part := r.Bandwidth.AverageGb / r.RateGb
-		s.Text = fmt.Sprintf("%.0f %%", 100*part)
+		percent := 100 * r.Bandwidth.AverageGb / r.RateGb
+		s.Text = fmt.Sprintf("%.0f %%", percent)
 		// From red over yellow to green: hue 0 at half the threshold and below, 120 at the threshold.
-		hue := max(0, min(1, 2*part/perftest.Threshold-1)) * 120
+		hue := max(0, min(1, 2*percent/perftest.Threshold-1)) * 120
+		if r.Verdict == perftest.Good { // by another threshold, it may be
+			hue = 120
+		}
 		s.Colour = template.CSS(fmt.Sprintf("hsl(%.0f,65%%,72%%)", hue))
 	}
 	return s

@@ -17,6 +17,7 @@ import (
 // Options of a measurement.
 type Options struct {
 	Interfaces []string
+	Good       float64             // per cent of the slower port's rate
 	Progress   func(done, all int) // called after each rail of each pair; may be nil
 }
 
@@ -52,7 +53,7 @@ func All(ctx context.Context, ends []*End, o Options) ([]perftest.Result, error)
 		for _, p := range round {
 			wg.Go(func() {
 				for i := range have[p.A] {
-					r := one(ctx, ends[p.A], ends[p.B], &have[p.A][i], &have[p.B][i], 18500+10*p.A)
+					r := one(ctx, ends[p.A], ends[p.B], &have[p.A][i], &have[p.B][i], 18500+10*p.A, o.Good)
 					r.Round = n + 1
 					mu.Lock()
 					out = append(out, r)
@@ -78,7 +79,7 @@ func All(ctx context.Context, ends []*End, o Options) ([]perftest.Result, error)
 }
 
 // one measures one rail of one pair.
-func one(ctx context.Context, a, b *End, ra, rb *rail, tcp int) perftest.Result {
+func one(ctx context.Context, a, b *End, ra, rb *rail, tcp int, good float64) perftest.Result {
 	r := perftest.Result{
 		A:       a.Name,
 		B:       b.Name,
@@ -133,7 +134,7 @@ func one(ctx context.Context, a, b *End, ra, rb *rail, tcp int) perftest.Result 
 		r.Text = explain(out, err)
 		return r
 	}
-	r.Verdict, r.Text = perftest.Judge(r.Bandwidth.AverageGb, r.RateGb)
+	r.Verdict, r.Text = perftest.Judge(r.Bandwidth.AverageGb, r.RateGb, good)
 	r.Text += "; " + latency(&r, func() (string, error) {
 		return transfer(ctx, a, b, ra, rb, tcp+1, "ib_write_lat")
 	})

@@ -16,19 +16,20 @@ const (
 	Skipped Verdict = "skipped" // nothing to measure with
 )
 
-// Threshold is the part of a port's rate that a good path reaches: headers, and the encoding of the PCIe and the link,
-// cost up to a tenth.
-const Threshold = 0.9
+// Threshold is how many per cent of a port's rate a good path reaches, unless somebody knows better: headers, and the
+// encoding of the PCIe and the link, cost up to a tenth.
+const Threshold = 90
 
-// Judge compares bandwidth with the rate of the slower port, both in Gb/s, and says in words what it sees.
-func Judge(averageGb, rateGb float64) (Verdict, string) {
+// Judge compares bandwidth with the rate of the slower port, both in Gb/s, and says in words what it sees. Good are
+// goodPercent of that rate and more.
+func Judge(averageGb, rateGb, goodPercent float64) (Verdict, string) {
 	if rateGb <= 0 {
 		return Skipped, fmt.Sprintf("%.1f Gb/s; the port's rate is unknown", averageGb)
 	}
 	part := averageGb / rateGb
 	text := fmt.Sprintf("%s of %s Gb/s", figure(averageGb), figure(rateGb))
 	switch {
-	case part >= Threshold:
+	case part >= goodPercent/100:
 		return Good, text + ": good"
 	case part >= 0.45 && part < 0.55:
 		return Slow, text + ": half: a PCIe link of half the lanes or generation (fabricctl discover -o wide), or " +

@@ -36,7 +36,7 @@ func TestBandwidth(t *testing.T) {
 		if math.Abs(b.AverageGb-c.want) > 0.05 || b.Bytes != 65536 || b.PeakGb < b.AverageGb {
 			t.Errorf("%s: %+v, want %.2f", c.file, b, c.want)
 		}
-		if v, text := Judge(b.AverageGb, c.rate); v != Good || text != c.text {
+		if v, text := Judge(b.AverageGb, c.rate, Threshold); v != Good || text != c.text {
 			t.Errorf("%s: %s %q", c.file, v, text)
 		}
 	}
@@ -95,14 +95,15 @@ func TestNoResult(t *testing.T) {
 
 func TestJudge(t *testing.T) {
 	for _, c := range []struct {
-		avg, rate float64
-		want      Verdict
-		text      string
+		avg, rate, good float64
+		want            Verdict
+		text            string
 	}{
-		{90, 100, Good, "good"}, {89.9, 100, Slow, "MTU"}, {49, 100, Slow, "half"}, {12, 100, Slow, "lossy"}, {50, 0,
-			Skipped, "unknown"},
+		{90, 100, Threshold, Good, "good"}, {89.9, 100, Threshold, Slow, "MTU"}, {49, 100, Threshold, Slow, "half"},
+		{12, 100, Threshold, Slow, "lossy"}, {50, 0, Threshold, Skipped, "unknown"},
+		{50, 100, 50, Good, "50 of 100 Gb/s: good"}, {49.9, 100, 50, Slow, "half"}, {90, 100, 95, Slow, "MTU"},
 	} {
-		if v, text := Judge(c.avg, c.rate); v != c.want || !strings.Contains(text, c.text) {
+		if v, text := Judge(c.avg, c.rate, c.good); v != c.want || !strings.Contains(text, c.text) {
 			t.Errorf("%v of %v: %s %q", c.avg, c.rate, v, text)
 		}
 	}
