@@ -84,8 +84,10 @@ func tools(t *testing.T) {
 		file("/rec/sh", `#!/bin/busybox sh
 case "$4" in
 net1)
-	printf 'hca mlx5_0\nlayer InfiniBand\nrate 200 Gb/sec (4X HDR)\n'
-	printf 'gid 0 fe80:0000:0000:0000:0002:c903:00fa:0011\n'
+	a=$(ip -4 -o address show dev net1)
+	a=${a#*inet }
+	printf 'port mlx5_0 1 1\nlink_layer Ethernet\nstate 4: ACTIVE\nphys_state 5: LinkUp\nrate 200 Gb/sec (4X HDR)\n'
+	printf 'gid 3 ::ffff:%s net1 RoCE v2\n' "${a%%/*}"
 	;;
 *) exec /bin/sh "$@" ;;
 esac

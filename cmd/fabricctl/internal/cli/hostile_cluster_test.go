@@ -23,7 +23,9 @@ case "$*" in
 	*"ip -j address show") cat addresses.json ;;
 	*" ping "*) echo '3 packets transmitted, 3 received, 0% packet loss'; cat message ;;
 	*" sh -c "*) x=$(cat word)
-		printf 'hca mlx5_0%s\nlayer InfiniBand\nrate 200 Gb/sec %s\ngid 0 fe80::1:1\n' "$x" "$x" ;;
+		printf 'partition 0xffff\nport mlx5_0%s 1\nlink_layer InfiniBand\nstate 4: ACTIVE\n' "$x"
+		printf 'phys_state 5: LinkUp%s\nrate 200 Gb/sec %s\ngid 0 fe80::2:c903:fa:10 -%s\n' "$x" "$x" "$x"
+		printf 'pkey 0 0xffff\npkey 1 0x8001%s\n' "$x" ;;
 	*" timeout "*) exec sleep 60 ;;
 	*) echo " Port number 1 state is Down"; cat message; exit 1 ;;
 	esac ;;
@@ -68,6 +70,7 @@ func (w *hostileWorld) cluster(t *testing.T, n *node.Node) {
 	w.file(t, "pools.json", list(m{"metadata": meta, "spec": m{"range": "10.0.0.0/30" + x, "allocations": m{x: m{}}}},
 		m{"metadata": meta, "spec": m{"range": "10.0.0.0/30", "allocations": m{"1": m{}, "2": m{}, "3": m{}}}}))
 	w.file(t, "addresses.json", w.json(t, []any{m{"ifname": "net1" + x, "link_type": "infiniband",
+		"address": "00:00:00:66:fe:80:00:00:00:00:00:00:00:02:c9:03:00:fa:00:10",
 		"addr_info": []any{m{"local": "10.0.0.1", "prefixlen": 24, "scope": "global"}}}}))
 	if err := os.Mkdir(filepath.Join(w.dir, "bin"), 0o755); err != nil {
 		t.Fatal(err)
