@@ -102,8 +102,8 @@ func (c returner) takeHome(e *journal.Entry, free func() error) (released <-chan
 		return result, err
 	}
 	release := sync.OnceFunc(func() {
+		err := failpoint.Hit("before/ipam-del") // no device is on its way: see kernel fact 46
 		go func() {
-			err := failpoint.Hit("before/ipam-del")
 			if err == nil {
 				err = free()
 			}

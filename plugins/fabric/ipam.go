@@ -24,11 +24,13 @@ func (a *attachment) startIPAM() *pendingIPAM {
 		close(p.done)
 		return p
 	}
+	// Here, where no device is on its way: a SIGKILL within a move has effects of its own, see kernel fact 46.
+	if p.err = failpoint.Hit("before/ipam-add"); p.err != nil {
+		close(p.done)
+		return p
+	}
 	go func() {
 		defer close(p.done)
-		if p.err = failpoint.Hit("before/ipam-add"); p.err != nil {
-			return
-		}
 		p.err = a.callIPAM(a.key, d, func(d ipam.Delegate) (err error) {
 			p.res, err = d.Add(context.Background())
 			return err
