@@ -70,7 +70,7 @@ func (w *hostileWorld) cluster(t *testing.T, n *node.Node) {
 	w.file(t, "pools.json", list(m{"metadata": meta, "spec": m{"range": "10.0.0.0/30" + x, "allocations": m{x: m{}}}},
 		m{"metadata": meta, "spec": m{"range": "10.0.0.0/30", "allocations": m{"1": m{}, "2": m{}, "3": m{}}}}))
 	w.file(t, "addresses.json", w.json(t, []any{m{"ifname": "net1" + x, "link_type": "infiniband",
-		"address": "00:00:00:66:fe:80:00:00:00:00:00:00:00:02:c9:03:00:fa:00:10",
+		"address":   "00:00:00:66:fe:80:00:00:00:00:00:00:00:02:c9:03:00:fa:00:10",
 		"addr_info": []any{m{"local": "10.0.0.1", "prefixlen": 24, "scope": "global"}}}}))
 	if err := os.Mkdir(filepath.Join(w.dir, "bin"), 0o755); err != nil {
 		t.Fatal(err)
