@@ -75,7 +75,7 @@ func TestFactMoveNeedsDriverSupport(t *testing.T) {
 	pod := NewPod(t, "pod")
 	wantErrno(t, MoveRDMA("mlx5_0", pod.Path), unix.EOPNOTSUPP)
 
-	Modprobe(t, "rdma_rxe")
+	SoftRDMA(t)
 	shell(t, "rdma link add rxe0 type rxe netdev "+firstNIC(t))
 	defer shell(t, "rdma link delete rxe0")
 	if !kernelFrom(t, 7, 3) {

@@ -87,21 +87,6 @@ func macOf(t *testing.T, name string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// RDMA devices of software have no bus address: nothing finds them.
-func TestPluginSoftwareRDMA(t *testing.T) {
-	S1(t)
-	Modprobe(t, "rdma_rxe")
-	shell(t, "rdma link add rxe9 type rxe netdev "+firstNIC(t))
-	t.Cleanup(func() { shell(t, "rdma link delete rxe9; rmmod rdma_rxe") })
-	Unchanged(t)
-	pod := NewPod(t, "pod")
-	for _, mode := range []string{"device", "rdma"} {
-		a := interfaceOf(pod, "net1", network(config{"rdmaDevice": "rxe9", "mode": mode}))
-		wantError(t, a.call("ADD").Exec(t), 100, "rxe9", "no such device")
-		a.del(t)
-	}
-}
-
 // What the node's owner allows is moved, and comes back.
 func TestPluginPolicyAllows(t *testing.T) {
 	S1(t)
