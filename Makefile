@@ -4,7 +4,7 @@
 GO         ?= go
 KERNELS    ?= 6.1 6.12 next
 DEMOKERNEL ?= 6.12
-FUZZTIME   ?= 60s
+FUZZTIME   ?= 1000000x
 IMAGE      ?= localhost/fabric-agent:latest
 DESTDIR    ?=
 CNI_BIN    ?= /opt/cni/bin
@@ -96,13 +96,13 @@ check-binary: build
 
 fuzz-short:
 	@$(SETUP)
-	@scripts/fuzz.sh 5s
+	@scripts/fuzz.sh 50000x
 
 vuln: ## govulncheck, where its database can be reached
 	@$(SETUP)
 	@scripts/vuln.sh
 
-fuzz: ## every fuzz target for FUZZTIME
+fuzz: ## every fuzz target for FUZZTIME (executions, or a duration)
 	@$(SETUP)
 	@scripts/fuzz.sh $(FUZZTIME)
 
