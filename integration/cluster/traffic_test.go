@@ -163,7 +163,7 @@ chmod +x /tmp/rsh
 `
 	in(t, b, agent+`busybox nc -ll -p 2200 -e /bin/sh </dev/null >/dev/null 2>&1 &`)
 	out := in(t, a, agent+`export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-timeout 150 mpirun.openmpi --mca plm_rsh_agent /tmp/rsh --mca oob_tcp_if_include eth0 --host "$1:1,$2:1" -np 2 \
+timeout 500 mpirun.openmpi --mca plm_rsh_agent /tmp/rsh --mca oob_tcp_if_include eth0 --host "$1:1,$2:1" -np 2 \
   --mca mpi_yield_when_idle 1 --mca pml ucx --mca osc ucx --mca btl self sh -c '
     eval "$(fabricctl nccl-env)"; export UCX_TLS=rc,self UCX_LOG_LEVEL=info
     exec NPopenmpi -l 1024 -u 65536 -p 0 -n 5 -o /tmp/np' 2>&1`, ips...)
@@ -204,10 +204,11 @@ func verified(t *testing.T, a, b string) {
 // portDown takes the port of a rail Down under a pod that has it.
 func portDown(t *testing.T, n *LabNode, a, b string) {
 	t.Helper()
-	rails := strings.Fields(in(t, b, hcaOf+`for i in 1 2 3 4; do hca $i; done`))
-	i := slices.IndexFunc(rails, func(hca string) bool {
-		return slices.ContainsFunc(n.Rails, func(r Rail) bool { return r.HCA == hca && r.PCI == "" })
-	})
+	rails, i := platformRail(t, n, b)
+	if i < 0 { // kubelet has given b the PCI devices: a has the others
+		a, b = b, a
+		rails, i = platformRail(t, n, b)
+	}
 	if i < 0 {
 		t.Fatalf("no port of %v can be taken Down", rails)
 	}
@@ -220,6 +221,15 @@ func portDown(t *testing.T, n *LabNode, a, b string) {
 	}
 	out = k(t, "exec", b, "--", "fabricctl", "doctor", "pod")
 	says(t, "doctor pod", out, "WARN  pod-port-state  "+rails[i]+":1 is Down")
+}
+
+// platformRail returns the HCAs of a pod by rail, and the first of them whose port states can set; -1: there is none.
+func platformRail(t *testing.T, n *LabNode, pod string) (hcas []string, rail int) {
+	t.Helper()
+	hcas = strings.Fields(in(t, pod, hcaOf+`for i in 1 2 3 4; do hca $i; done`))
+	return hcas, slices.IndexFunc(hcas, func(hca string) bool {
+		return slices.ContainsFunc(n.Rails, func(r Rail) bool { return r.HCA == hca && r.PCI == "" })
+	})
 }
 
 // withoutInterface is a pod with a verbs device and no interface: the resource without the annotation.
