@@ -304,12 +304,3 @@ find /run/fabric-cni -type f; ip -br link; ls -l /sys/class/infiniband; ls /run/
 		fmt.Fprintln(w, err)
 	}
 }
-
-// programs is the directory with the project's own, by a path that guests have too.
-func (c *Cluster) programs() string {
-	dir, err := filepath.EvalSymlinks(filepath.Join(c.run, "bin"))
-	if err != nil {
-		return filepath.Join(c.run, "bin")
-	}
-	return dir
-}

@@ -3,6 +3,7 @@ package cluster
 import (
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -58,10 +59,14 @@ func trainPod(t *testing.T, name, node, networks string, rails int) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	programs, err := filepath.EvalSymlinks(filepath.Join(current.run, "bin")) // a path that guests have too
+	if err != nil {
+		t.Fatal(err)
+	}
 	var mounts, volumes []string
 	for i, m := range [][2]string{{"/usr", "/run/usr"}, {"/lib", "/run/usr/lib"}, {"/lib64", "/run/usr/lib64"},
 		{"/etc/libibverbs.d", dir + "/root/etc/libibverbs.d"}, {"/etc/openmpi", dir + "/root/etc/openmpi"},
-		{"/opt/fabric", current.programs()}} {
+		{"/opt/fabric", programs}} {
 		mounts = append(mounts, fmt.Sprintf("{name: v%d, mountPath: %s, readOnly: true}", i, m[0]))
 		volumes = append(volumes, fmt.Sprintf("{name: v%d, hostPath: {path: %s}}", i, m[1]))
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/fabric-cni/fabric-cni/integration/lab/guest"
 	"github.com/fabric-cni/fabric-cni/internal/agent/metrics"
@@ -152,11 +153,9 @@ func list(m map[string]survey.Device) (out []survey.Device) {
 	return out
 }
 
-func TestAgentMetrics(t *testing.T) {
-	guest.S1(t)
-	guest.Unchanged(t)
-	pod := guest.NewPod(t, "pod")
-	attach(pod, "ADD", "ibs112").Must(t)
+// gathered are the agent's metrics, as Prometheus would get them now.
+func gathered(t *testing.T) []*dto.MetricFamily {
+	t.Helper()
 	r := prometheus.NewRegistry()
 	if _, err := metrics.New(r, system(), slog.New(slog.NewTextHandler(t.Output(), nil))); err != nil {
 		t.Fatal(err)
@@ -165,8 +164,16 @@ func TestAgentMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return families
+}
+
+func TestAgentMetrics(t *testing.T) {
+	guest.S1(t)
+	guest.Unchanged(t)
+	pod := guest.NewPod(t, "pod")
+	attach(pod, "ADD", "ibs112").Must(t)
 	var text strings.Builder
-	for _, f := range families {
+	for _, f := range gathered(t) {
 		for _, m := range f.GetMetric() {
 			fmt.Fprintf(&text, "%s %v\n", f.GetName(), m)
 		}

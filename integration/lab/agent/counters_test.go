@@ -4,29 +4,17 @@ package agent
 
 import (
 	"fmt"
-	"log/slog"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/fabric-cni/fabric-cni/integration/lab/guest"
-	"github.com/fabric-cni/fabric-cni/internal/agent/metrics"
 )
 
 // counted is fabric_rdma_counter of each HCA: HCA, group and name to value. It fails the test if the HCA is not said to
 // be in this container.
 func counted(t *testing.T, in map[string]string) map[[3]string]float64 {
 	t.Helper()
-	r := prometheus.NewRegistry()
-	if _, err := metrics.New(r, system(), slog.New(slog.NewTextHandler(t.Output(), nil))); err != nil {
-		t.Fatal(err)
-	}
-	families, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
 	out := map[[3]string]float64{}
-	for _, f := range families {
+	for _, f := range gathered(t) {
 		if f.GetName() != "fabric_rdma_counter" {
 			continue
 		}
