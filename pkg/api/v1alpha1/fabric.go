@@ -1,0 +1,459 @@
+package v1alpha1
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Fabric is one network of HCAs: which ports of which nodes belong to it, how pods get them, and where their addresses
+// come from. Pods ask for it by its name: the network NAME in the annotation k8s.v1.cni.cncf.io/networks, and the
+// resource fabric.dev/NAME.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster,shortName=fab,categories=fabric-cni
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`
+// +kubebuilder:printcolumn:name="Link",type=string,JSONPath=`.status.linkLayer`
+// +kubebuilder:printcolumn:name="Rate",type=string,JSONPath=`.status.rate`
+// +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.status.nodes`
+// +kubebuilder:printcolumn:name="Devices",type=integer,JSONPath=`.status.devices.total`
+// +kubebuilder:printcolumn:name="Healthy",type=integer,JSONPath=`.status.devices.healthy`
+// +kubebuilder:printcolumn:name="Attached",type=integer,JSONPath=`.status.devices.attached`
+// +kubebuilder:printcolumn:name="Addresses",type=string,JSONPath=`.status.addresses.summary`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([a-z0-9-]{0,48}[a-z0-9])?$')",message="metadata.name: want 1 to 50 of a-z, 0-9 and -, as in ib-200g: it is the name of the resource, of the network and of a file"
+type Fabric struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// What the fabric should be. People write it.
+	Spec FabricSpec `json:"spec"`
+	// What the controller has made of it.
+	//
+	// +optional
+	Status FabricStatus `json:"status,omitzero"`
+}
+
+// FabricList is a list of Fabrics.
+//
+// +kubebuilder:object:root=true
+type FabricList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Fabric `json:"items"`
+}
+
+// FabricSpec is what the fabric should be.
+//
+// +kubebuilder:validation:XValidation:rule="self.mode == 'shared' || !has(self.shares)",fieldPath=".shares",message="shares is for mode shared only: remove it, or write mode: shared"
+// +kubebuilder:validation:XValidation:rule="self.mode == 'exclusive' || !has(self.network) || !has(self.network.rdmaName)",fieldPath=".network.rdmaName",message="rdmaName is for mode exclusive only: in mode shared the RDMA device stays on the host"
+// +kubebuilder:validation:XValidation:rule="self.mode == 'shared' || !has(self.network) || (!has(self.network.pkey) && !has(self.network.ipoibMode) && !has(self.network.umcast))",fieldPath=".network",message="pkey, ipoibMode and umcast are for mode shared only: they are those of an IPoIB child"
+type FabricSpec struct {
+	// Which ports of which nodes belong to the fabric. Every given field must fit. Without match, the devices of the
+	// discovered fabric of the same name: `fabricctl discover` shows these.
+	//
+	// +optional
+	Match Match `json:"match,omitzero"`
+	// How devices are handed out. exclusive: one device to one pod, with its RDMA device and its interface. shared: one
+	// device to several pods, each of which gets an IPoIB child interface and the device files of the HCA.
+	//
+	// +kubebuilder:default=exclusive
+	// +optional
+	Mode Mode `json:"mode,omitempty"`
+	// How many pods may be on one device, in mode shared. Default 8.
+	//
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	// +optional
+	Shares *int32 `json:"shares,omitempty"`
+	// Who hands the devices out. DevicePlugin: kubelet, to containers that ask for the resource fabric.dev/NAME.
+	//
+	// +kubebuilder:default=DevicePlugin
+	// +optional
+	Allocation Allocation `json:"allocation,omitempty"`
+	// Settings of the interface that pods get.
+	//
+	// +optional
+	Network Network `json:"network,omitzero"`
+	// In which namespaces the network is published: a NetworkAttachmentDefinition of the fabric's name in each. Default:
+	// the namespace default.
+	//
+	// +optional
+	Namespaces Namespaces `json:"namespaces,omitzero"`
+	// Where the addresses of the interfaces come from. Without it the interfaces have none.
+	//
+	// +optional
+	Addresses *Addresses `json:"addresses,omitempty"`
+	// When a port counts as unhealthy although it is Active.
+	//
+	// +optional
+	Health Health `json:"health,omitzero"`
+	// Which fabric gets a device that fits several: the one with the highest precedence, and among these the first by
+	// name.
+	//
+	// +optional
+	Precedence int32 `json:"precedence,omitempty"`
+}
+
+// Mode is how devices are handed out.
+//
+// +kubebuilder:validation:Enum=exclusive;shared
+type Mode string
+
+// The modes.
+const (
+	Exclusive Mode = "exclusive"
+	Shared    Mode = "shared"
+)
+
+// Allocation is who hands devices out.
+//
+// +kubebuilder:validation:Enum=DevicePlugin
+type Allocation string
+
+// DevicePlugin leaves it to kubelet's device manager.
+const DevicePlugin Allocation = "DevicePlugin"
+
+// Match picks ports of nodes.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.subnetPrefix) || !has(self.linkLayer) || self.linkLayer != 'Ethernet'",fieldPath=".subnetPrefix",message="Ethernet ports have no subnet prefix: remove it, or write linkLayer: InfiniBand"
+type Match struct {
+	// The link layer of the ports.
+	//
+	// +kubebuilder:validation:Enum=InfiniBand;Ethernet
+	// +optional
+	LinkLayer string `json:"linkLayer,omitempty"`
+	// The subnet prefix of port 1, as `fabricctl discover -o wide` prints it: "fe80::".
+	//
+	// +kubebuilder:validation:MaxLength=39
+	// +optional
+	SubnetPrefix string `json:"subnetPrefix,omitempty"`
+	// The rate of port 1 in Gb/s, as the kernel reports it: 25, 100, 200, 400.
+	//
+	// +optional
+	RateGb *int32 `json:"rateGb,omitempty"`
+	// The rail: which of its node's devices it is, counted from 0 in the order of PCI addresses among the devices that
+	// fit everything else. So rail 0 of each node is on the same leaf switch, if the nodes are cabled alike.
+	//
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=63
+	// +optional
+	Rail *int32 `json:"rail,omitempty"`
+	// Patterns of names, any of which must fit: the PCI address ("0000:3b:*"), the name of the RDMA device, or a name or
+	// altname of the interface on the host ("ibs1*").
+	//
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=64
+	// +listType=set
+	// +optional
+	Devices []string `json:"devices,omitempty"`
+}
+
+// Network is the settings of the interface that pods get. docs/configuration.md says more of each.
+type Network struct {
+	// The MTU of the interface in bytes. Default: as it is on the host.
+	//
+	// +kubebuilder:validation:Minimum=68
+	// +kubebuilder:validation:Maximum=65520
+	// +optional
+	MTU *int32 `json:"mtu,omitempty"`
+	// Whether a port that is not Active is handed out.
+	//
+	// +optional
+	AllowDown bool `json:"allowDown,omitempty"`
+	// What happens to the RDMA device: auto moves it into the pod where the node's RDMA mode is exclusive, and leaves it
+	// where it is shared; exclusive and shared refuse nodes in the other mode; none ignores it.
+	//
+	// +kubebuilder:validation:Enum=auto;exclusive;shared;none
+	// +optional
+	RDMA string `json:"rdma,omitempty"`
+	// The name of the RDMA device in the pod; auto: mlx5_0 for the pod's first, mlx5_1 for its second, and so on.
+	//
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	RDMAName string `json:"rdmaName,omitempty"`
+	// Policy routing, so that each rail answers from its own interface.
+	//
+	// +optional
+	Routing Routing `json:"routing,omitzero"`
+	// Asks on the network whether somebody has the address, before a pod uses it. Takes 0.9 s.
+	//
+	// +optional
+	DetectConflicts bool `json:"detectConflicts,omitempty"`
+	// The partition of an IPoIB child, in mode shared: 0x0001 to 0x7fff, or 0x8001 to 0xffff.
+	//
+	// +kubebuilder:validation:Pattern=`^0x[0-9a-fA-F]{1,4}$`
+	// +optional
+	PKey string `json:"pkey,omitempty"`
+	// The mode of an IPoIB child, in mode shared.
+	//
+	// +kubebuilder:validation:Enum=datagram;connected
+	// +optional
+	IPoIBMode string `json:"ipoibMode,omitempty"`
+	// Whether the kernel ignores the multicast of an IPoIB child, in mode shared.
+	//
+	// +optional
+	Umcast *bool `json:"umcast,omitempty"`
+	// How much the plugin logs.
+	//
+	// +kubebuilder:validation:Enum=error;warning;info;debug
+	// +optional
+	LogLevel string `json:"logLevel,omitempty"`
+	// Where the plugin logs: a file below /var/log/fabric-cni.
+	//
+	// +kubebuilder:validation:MaxLength=255
+	// +optional
+	LogFile string `json:"logFile,omitempty"`
+}
+
+// Routing is how packets find their interface.
+type Routing struct {
+	// A routing table and rules of its own for the addresses of each interface.
+	//
+	// +optional
+	SourceBased bool `json:"sourceBased,omitempty"`
+}
+
+// Namespaces is where a network is published: in those of the list and in those that the selector selects.
+type Namespaces struct {
+	// Names of namespaces.
+	//
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=63
+	// +listType=set
+	// +optional
+	Names []string `json:"names,omitempty"`
+	// Labels of namespaces. The empty selector {} selects all.
+	//
+	// +optional
+	Selector *metav1.LabelSelector `json:"selector,omitempty"`
+}
+
+// Addresses is where the addresses of the interfaces come from.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.nodeRanges) != has(self.ipam)",message="want exactly one of nodeRanges and ipam"
+type Addresses struct {
+	// A range for each node, given out by the controller, and within it an address for each interface, given out by the
+	// plugin itself. No pod waits for a lock of the cluster, and no other program is needed.
+	//
+	// +optional
+	NodeRanges *NodeRanges `json:"nodeRanges,omitempty"`
+	// The configuration of an IPAM plugin, as in a network configuration: {"type": "whereabouts", "range": ...}.
+	// docs/addresses.md says which one to choose when.
+	//
+	// +optional
+	IPAM *IPAM `json:"ipam,omitempty"`
+}
+
+// IPAM is the configuration of an IPAM plugin. Beside type it has the fields of that plugin.
+//
+// +kubebuilder:pruning:PreserveUnknownFields
+type IPAM struct {
+	// The IPAM plugin: whereabouts, nv-ipam, host-local, static, dhcp, or the name of another one.
+	//
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`
+	Type string `json:"type"`
+
+	// Raw is the whole configuration, type included.
+	Raw []byte `json:"-"`
+}
+
+// UnmarshalJSON keeps the text as it is.
+func (i *IPAM) UnmarshalJSON(b []byte) error {
+	var head struct {
+		Type string `json:"type"`
+	}
+	if err := json.Unmarshal(b, &head); err != nil {
+		return fmt.Errorf("addresses.ipam: %w", err)
+	}
+	*i = IPAM{Type: head.Type, Raw: bytes.Clone(b)}
+	return nil
+}
+
+// MarshalJSON returns the text as it was read; without one, the type alone.
+func (i IPAM) MarshalJSON() ([]byte, error) {
+	if i.Raw != nil {
+		return i.Raw, nil
+	}
+	return json.Marshal(map[string]string{"type": i.Type})
+}
+
+// NodeRanges divides ranges into one for each node. With two ranges, one of each family, every interface gets two
+// addresses.
+type NodeRanges struct {
+	// One range, or one IPv4 and one IPv6 range.
+	//
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=2
+	// +listType=atomic
+	Ranges []NodeRange `json:"ranges"`
+	// Nodes whose range is fixed.
+	//
+	// +kubebuilder:validation:MaxItems=1024
+	// +listType=atomic
+	// +optional
+	Static []StaticRange `json:"static,omitempty"`
+	// How long a Node must have been gone before its range may be another's: pods may outlive their Node. Default 24h.
+	//
+	// +optional
+	Reclaim *metav1.Duration `json:"reclaim,omitempty"`
+}
+
+// NodeRange is a range of the whole fabric, and how much of it a node gets.
+type NodeRange struct {
+	// The range of the whole fabric, which is also the subnet of every interface: 10.0.0.0/16.
+	//
+	// +kubebuilder:validation:MaxLength=43
+	Range string `json:"range"`
+	// The prefix length of a node's range: 26 for 62 to 64 addresses.
+	//
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=126
+	PerNode int32 `json:"perNode"`
+	// Ranges and addresses that nobody gets.
+	//
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=43
+	// +listType=set
+	// +optional
+	Exclude []string `json:"exclude,omitempty"`
+}
+
+// StaticRange fixes the range of one node.
+type StaticRange struct {
+	// The name of the Node.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Node string `json:"node"`
+	// The node's range, of the length perNode and within one of the ranges.
+	//
+	// +kubebuilder:validation:MaxLength=43
+	Range string `json:"range"`
+}
+
+// Health is when a port counts as unhealthy although it is Active. What is not given has the defaults of
+// docs/health.md.
+type Health struct {
+	// Limits of counters. A port is degraded while one of them rises faster.
+	//
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=map
+	// +listMapKey=counter
+	// +optional
+	Counters []CounterLimit `json:"counters,omitempty"`
+	// How often a port may leave Active within ten minutes before it counts as flapping. Default 3; 0: never.
+	//
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	// +optional
+	Flaps *int32 `json:"flaps,omitempty"`
+	// For how long everything must have been well before a port is healthy again. Default 10m.
+	//
+	// +optional
+	Recovery *metav1.Duration `json:"recovery,omitempty"`
+	// What follows. Report: conditions, Events and metrics. Withhold: besides, kubelet gives the device to no new pod.
+	//
+	// +kubebuilder:validation:Enum=Report;Withhold
+	// +optional
+	Action string `json:"action,omitempty"`
+}
+
+// CounterLimit is the limit of one counter.
+type CounterLimit struct {
+	// The name of the counter in counters/ or hw_counters/ of the port: symbol_error.
+	//
+	// +kubebuilder:validation:Pattern=`^[a-zA-Z0-9_]{1,63}$`
+	Counter string `json:"counter"`
+	// How much it may rise in a minute; 0: the counter is ignored.
+	//
+	// +kubebuilder:validation:Minimum=0
+	PerMinute int64 `json:"perMinute"`
+}
+
+// FabricStatus is what the controller has made of a Fabric.
+type FabricStatus struct {
+	// The generation of the spec that the conditions are about.
+	//
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// The link layer of the devices; "mixed" if they have several.
+	//
+	// +optional
+	LinkLayer string `json:"linkLayer,omitempty"`
+	// The rate of the devices: 200G, or 100G-200G.
+	//
+	// +optional
+	Rate string `json:"rate,omitempty"`
+	// How many nodes have devices of the fabric.
+	//
+	// +optional
+	Nodes int32 `json:"nodes"`
+	// How many devices there are.
+	//
+	// +optional
+	Devices DeviceCounts `json:"devices,omitzero"`
+	// How many addresses there are.
+	//
+	// +optional
+	Addresses AddressCounts `json:"addresses,omitzero"`
+	// In which namespaces the network is published.
+	//
+	// +kubebuilder:validation:MaxItems=256
+	// +listType=set
+	// +optional
+	Published []string `json:"published,omitempty"`
+	// Ready, Accepted, AddressesSufficient, Published, Degraded.
+	//
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// DeviceCounts is how many devices there are.
+type DeviceCounts struct {
+	// All devices.
+	Total int32 `json:"total"`
+	// Those that pods may use: the port is Active, and nothing is wrong with it.
+	Healthy int32 `json:"healthy"`
+	// Those that are in pods; in mode shared the interfaces on them.
+	Attached int32 `json:"attached"`
+}
+
+// AddressCounts is how many addresses there are. What the IPAM plugin does not tell is left out.
+type AddressCounts struct {
+	// How many there are to give.
+	//
+	// +optional
+	Capacity int64 `json:"capacity,omitempty"`
+	// How many are given.
+	//
+	// +optional
+	Allocated int64 `json:"allocated,omitempty"`
+	// Both: 1536/15872.
+	//
+	// +optional
+	Summary string `json:"summary,omitempty"`
+}
+
+// Types of the conditions of a Fabric.
+const (
+	// FabricReady says that pods can use the fabric: it is accepted, published, and has healthy devices.
+	FabricReady = "Ready"
+	// FabricAccepted says that the present generation of the spec is in force. While it is False, the last one that was
+	// accepted is.
+	FabricAccepted = "Accepted"
+	// FabricAddressesSufficient says that there are as many addresses as the devices need.
+	FabricAddressesSufficient = "AddressesSufficient"
+	// FabricPublished says that the network is in each of its namespaces as the spec has it.
+	FabricPublished = "Published"
+	// FabricDegraded says that some of its devices are unhealthy.
+	FabricDegraded = "Degraded"
+)

@@ -1,0 +1,180 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// FabricNode is what one node has of the fabrics. It has the name of the Node and ends with it. The node's agent writes
+// its status, the controller its spec; people only read it.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster,shortName=fabn,categories=fabric-cni
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="RDMA-Mode",type=string,JSONPath=`.status.rdmaMode`
+// +kubebuilder:printcolumn:name="Devices",type=integer,JSONPath=`.status.devices.total`
+// +kubebuilder:printcolumn:name="Healthy",type=integer,JSONPath=`.status.devices.healthy`
+// +kubebuilder:printcolumn:name="Attached",type=integer,JSONPath=`.status.devices.attached`
+// +kubebuilder:printcolumn:name="Plugin",type=string,JSONPath=`.status.plugin.version`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Age",type=date,priority=1,JSONPath=`.metadata.creationTimestamp`
+type FabricNode struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// What the controller has given to the node.
+	//
+	// +optional
+	Spec FabricNodeSpec `json:"spec,omitzero"`
+	// What the agent of the node has found and done.
+	//
+	// +optional
+	Status FabricNodeStatus `json:"status,omitzero"`
+}
+
+// FabricNodeList is a list of FabricNodes.
+//
+// +kubebuilder:object:root=true
+type FabricNodeList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []FabricNode `json:"items"`
+}
+
+// FabricNodeSpec is what the controller has given to a node.
+type FabricNodeSpec struct {
+	// The addresses by which the cluster knows the node: an interface that has one of them is not given to a pod.
+	//
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	// +optional
+	NodeAddresses []string `json:"nodeAddresses,omitempty"`
+	// The node's ranges of the fabrics with nodeRanges. A node uses a range only while it stands here.
+	//
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	// +optional
+	Ranges []AssignedRange `json:"ranges,omitempty"`
+	// Which term of the controller wrote the ranges. A controller that has lost its lease can't write any more.
+	//
+	// +optional
+	Allocator string `json:"allocator,omitempty"`
+}
+
+// AssignedRange is a node's range of a fabric.
+type AssignedRange struct {
+	// The name of the Fabric.
+	Fabric string `json:"fabric"`
+	// The subnet of the interfaces, which is the range of the whole fabric.
+	Subnet string `json:"subnet"`
+	// The first and the last address that may be given here.
+	First string `json:"first"`
+	// See first.
+	Last string `json:"last"`
+}
+
+// FabricNodeStatus is what the agent of a node has found and done. It is written when it changes, at most every 10 s.
+type FabricNodeStatus struct {
+	// The generation of the spec that the node works with.
+	//
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// The version of the agent.
+	//
+	// +optional
+	Agent string `json:"agent,omitempty"`
+	// The installed plugin.
+	//
+	// +optional
+	Plugin Plugin `json:"plugin,omitzero"`
+	// The mode of the RDMA subsystem: exclusive or shared.
+	//
+	// +optional
+	RDMAMode string `json:"rdmaMode,omitempty"`
+	// All devices of the node that are in a fabric.
+	//
+	// +optional
+	Devices DeviceCounts `json:"devices,omitzero"`
+	// What the node has of each fabric.
+	//
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	// +optional
+	Fabrics []NodeFabric `json:"fabrics,omitempty"`
+	// Ready, and what is wrong.
+	//
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// HCAs, ports, interfaces and GPUs, as `fabricctl discover -o json` prints them.
+	//
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +structType=atomic
+	// +optional
+	Inventory *runtime.RawExtension `json:"inventory,omitempty"`
+}
+
+// Plugin is the installed plugin.
+type Plugin struct {
+	// Its version.
+	//
+	// +optional
+	Version string `json:"version,omitempty"`
+	// Its checksum in hex.
+	//
+	// +optional
+	SHA256 string `json:"sha256,omitempty"`
+}
+
+// NodeFabric is what a node has of a fabric.
+type NodeFabric struct {
+	// The name of the Fabric.
+	Name string `json:"name"`
+	// The generation of the Fabric that the node works with.
+	//
+	// +optional
+	Generation int64 `json:"generation,omitempty"`
+	// The devices.
+	//
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1024
+	// +optional
+	Devices []FabricDevice `json:"devices,omitempty"`
+	// How many addresses of the node's range are given, with nodeRanges.
+	//
+	// +optional
+	Addresses int64 `json:"addresses,omitempty"`
+}
+
+// FabricDevice is one device of a fabric.
+type FabricDevice struct {
+	// The id by which kubelet knows the device: its PCI address.
+	ID string `json:"id"`
+	// The name of the RDMA device on the host.
+	//
+	// +optional
+	HCA string `json:"hca,omitempty"`
+	// The link layer, InfiniBand or Ethernet.
+	//
+	// +optional
+	LinkLayer string `json:"linkLayer,omitempty"`
+	// The rate in Gb/s.
+	//
+	// +optional
+	RateGb int32 `json:"rateGb,omitempty"`
+	// Why pods should not use it: PortDown, Flapping, CounterLimit. Empty: it is healthy.
+	//
+	// +optional
+	Problem string `json:"problem,omitempty"`
+	// The pods that have it, as namespace/name.
+	//
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1000
+	// +optional
+	Pods []string `json:"pods,omitempty"`
+}
+
+// FabricNodeReady says that pods can be served: the plugin is installed, the RDMA mode fits, and the ports are healthy.
+const FabricNodeReady = "Ready"
