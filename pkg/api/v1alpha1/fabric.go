@@ -131,10 +131,12 @@ type Match struct {
 	// The subnet prefix of port 1, as `fabricctl discover -o wide` prints it: "fe80::".
 	//
 	// +kubebuilder:validation:MaxLength=39
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9a-fA-F]{1,4}(:[0-9a-fA-F]{1,4}){0,2}::|([0-9a-fA-F]{1,4}:){3}[0-9a-fA-F]{1,4}(::)?|0x[0-9a-fA-F]{16})$')",message="want the upper 64 bits of a GID, as `fabricctl discover -o wide` prints them: \"fe80::\""
 	// +optional
 	SubnetPrefix string `json:"subnetPrefix,omitempty"`
 	// The rate of port 1 in Gb/s, as the kernel reports it: 25, 100, 200, 400.
 	//
+	// +kubebuilder:validation:XValidation:rule="self in [5,10,14,20,25,28,30,40,50,56,60,80,100,112,120,168,200,300,400,600,800,1200,1600,2400]",message="no link has this rate: want one of 5, 10, 14, 20, 25, 28, 30, 40, 50, 56, 60, 80, 100, 112, 120, 168, 200, 300, 400, 600, 800, 1200, 1600, 2400"
 	// +optional
 	RateGb *int32 `json:"rateGb,omitempty"`
 	// The rail: which of its node's devices it is, counted from 0 in the order of PCI addresses among the devices that
@@ -150,6 +152,9 @@ type Match struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=64
+	// +kubebuilder:validation:items:XValidation:rule="!self.matches('[ \\\\t\\\\n]')",message="no name of a device has white space"
+	// +kubebuilder:validation:items:XValidation:rule="!self.matches('^[0-9a-fA-F]{2}:[0-9a-fA-F*?]')",messageExpression="'PCI addresses have their domain: write 0000:' + self.lowerAscii()"
+	// +kubebuilder:validation:items:XValidation:rule="!self.matches('^[0-9a-fA-F]{4}:.*[A-F]')",messageExpression="'PCI addresses are in lower case: write ' + self.lowerAscii()"
 	// +listType=set
 	// +optional
 	Devices []string `json:"devices,omitempty"`
@@ -188,7 +193,8 @@ type Network struct {
 	DetectConflicts bool `json:"detectConflicts,omitempty"`
 	// The partition of an IPoIB child, in mode shared: 0x0001 to 0x7fff, or 0x8001 to 0xffff.
 	//
-	// +kubebuilder:validation:Pattern=`^0x[0-9a-fA-F]{1,4}$`
+	// +kubebuilder:validation:MaxLength=6
+	// +kubebuilder:validation:XValidation:rule="self.matches('^0x[0-9a-fA-F]{1,4}$') && !self.matches('^0x(0{1,4}|8000)$')",message="want 0x0001 to 0x7fff, or 0x8001 to 0xffff for a full member"
 	// +optional
 	PKey string `json:"pkey,omitempty"`
 	// The mode of an IPoIB child, in mode shared.
@@ -208,6 +214,7 @@ type Network struct {
 	// Where the plugin logs: a file below /var/log/fabric-cni.
 	//
 	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:XValidation:rule="self.startsWith('/var/log/fabric-cni/') && !self.contains('/../') && !self.endsWith('/')",message="want a file below /var/log/fabric-cni"
 	// +optional
 	LogFile string `json:"logFile,omitempty"`
 }
@@ -226,6 +233,7 @@ type Namespaces struct {
 	//
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')",message="want the name of a namespace: a-z, 0-9 and -"
 	// +listType=set
 	// +optional
 	Names []string `json:"names,omitempty"`
@@ -254,11 +262,29 @@ type Addresses struct {
 // IPAM is the configuration of an IPAM plugin. Beside type it has the fields of that plugin.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
+// +kubebuilder:validation:XValidation:rule="self.type != 'nv-ipam' || has(self.poolName)",fieldPath=".poolName",message="nv-ipam needs the name of an IPPool or CIDRPool"
+// +kubebuilder:validation:XValidation:rule="!has(self.poolType) || self.poolType in ['ippool', 'cidrpool']",fieldPath=".poolType",message="want ippool or cidrpool"
 type IPAM struct {
 	// The IPAM plugin: whereabouts, nv-ipam, host-local, static, dhcp, or the name of another one.
 	//
-	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9][A-Za-z0-9._-]*$')",message="want the file name of an IPAM plugin, as in whereabouts"
 	Type string `json:"type"`
+	// whereabouts: the range of all nodes, 192.168.10.0/24.
+	//
+	// +kubebuilder:validation:MaxLength=90
+	// +optional
+	Range string `json:"range,omitempty"`
+	// nv-ipam: the name of the IPPool or CIDRPool.
+	//
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	PoolName string `json:"poolName,omitempty"`
+	// nv-ipam: ippool, which is the default, or cidrpool.
+	//
+	// +kubebuilder:validation:MaxLength=16
+	// +optional
+	PoolType string `json:"poolType,omitempty"`
 
 	// Raw is the whole configuration, type included.
 	Raw []byte `json:"-"`
@@ -286,6 +312,9 @@ func (i IPAM) MarshalJSON() ([]byte, error) {
 
 // NodeRanges divides ranges into one for each node. With two ranges, one of each family, every interface gets two
 // addresses.
+//
+// +kubebuilder:validation:XValidation:rule="self.ranges.size() < 2 || !isCIDR(self.ranges[0].range) || !isCIDR(self.ranges[1].range) || cidr(self.ranges[0].range).ip().family() != cidr(self.ranges[1].range).ip().family()",fieldPath=".ranges",message="two ranges are one of IPv4 and one of IPv6: an interface gets an address of each"
+// +kubebuilder:validation:XValidation:rule="!has(self.static) || self.static.all(s, !isCIDR(s.range) || self.ranges.exists(r, isCIDR(r.range) && cidr(r.range).containsCIDR(s.range) && cidr(s.range).prefixLength() == r.perNode))",fieldPath=".static",message="each static range lies within a range and is as long as its perNode says"
 type NodeRanges struct {
 	// One range, or one IPv4 and one IPv6 range.
 	//
@@ -296,7 +325,8 @@ type NodeRanges struct {
 	// Nodes whose range is fixed.
 	//
 	// +kubebuilder:validation:MaxItems=1024
-	// +listType=atomic
+	// +listType=map
+	// +listMapKey=node
 	// +optional
 	Static []StaticRange `json:"static,omitempty"`
 	// How long a Node must have been gone before its range may be another's: pods may outlive their Node. Default 24h.
@@ -306,10 +336,15 @@ type NodeRanges struct {
 }
 
 // NodeRange is a range of the whole fabric, and how much of it a node gets.
+//
+// +kubebuilder:validation:XValidation:rule="!isCIDR(self.range) || (self.perNode >= cidr(self.range).prefixLength() && self.perNode <= (cidr(self.range).ip().family() == 4 ? 30 : 126))",fieldPath=".perNode",messageExpression="'want a prefix length from that of ' + self.range + ' to 30, or 126 for IPv6'"
+// +kubebuilder:validation:XValidation:rule="!has(self.exclude) || !isCIDR(self.range) || self.exclude.all(e, (isIP(e) && cidr(self.range).containsIP(e)) || (isCIDR(e) && cidr(self.range).containsCIDR(e)))",fieldPath=".exclude",messageExpression="'want ranges and addresses that lie within ' + self.range"
 type NodeRange struct {
 	// The range of the whole fabric, which is also the subnet of every interface: 10.0.0.0/16.
 	//
 	// +kubebuilder:validation:MaxLength=43
+	// +kubebuilder:validation:XValidation:rule="isCIDR(self)",message="want an address with a prefix length, as in 10.0.0.0/16"
+	// +kubebuilder:validation:XValidation:rule="!isCIDR(self) || cidr(self) == cidr(self).masked()",message="has bits of an address behind its prefix length: write the first address of the range, as in 10.0.0.0/16"
 	Range string `json:"range"`
 	// The prefix length of a node's range: 26 for 62 to 64 addresses.
 	//
@@ -335,6 +370,7 @@ type StaticRange struct {
 	// The node's range, of the length perNode and within one of the ranges.
 	//
 	// +kubebuilder:validation:MaxLength=43
+	// +kubebuilder:validation:XValidation:rule="isCIDR(self)",message="want an address with a prefix length, as in 10.0.1.0/26"
 	Range string `json:"range"`
 }
 

@@ -1,0 +1,286 @@
+// Package fabrics has Fabrics for tests: wrong ones, with the words that the API server must answer with.
+package fabrics
+
+// Wrong is a Fabric that `kubectl apply` must refuse.
+type Wrong struct {
+	Name string   // of the case
+	Spec string   // in YAML; or the whole object, if it has a kind
+	Want []string // parts of the answer: the field and the cure
+}
+
+// Object is the whole Fabric.
+func (w *Wrong) Object() string { return Object("wrong", w.Spec) }
+
+// Object makes a Fabric from the spec in YAML's flow style.
+func Object(name, spec string) string {
+	return "apiVersion: fabric.dev/v1alpha1\nkind: Fabric\nmetadata: {name: " + name + "}\nspec: " + spec + "\n"
+}
+
+// AllWrong are mistakes that people make, from simple typos to fields that contradict each other.
+var AllWrong = []Wrong{
+	{
+		"mode misspelt",
+		`{mode: both}`,
+		[]string{`spec.mode`, `"both": supported values: "exclusive", "shared"`},
+	},
+	{
+		"mode in capitals",
+		`{mode: Exclusive}`,
+		[]string{`supported values: "exclusive", "shared"`},
+	},
+	{
+		"allocation of another operator",
+		`{allocation: SRIOV}`,
+		[]string{`spec.allocation`, `"SRIOV"`},
+	},
+	{
+		"shares without mode shared",
+		`{shares: 4}`,
+		[]string{`spec.shares`, `remove it, or write mode: shared`},
+	},
+	{
+		"no share",
+		`{mode: shared, shares: 0}`,
+		[]string{`spec.shares`, `0: spec.shares in body should be greater than or equal to 1`},
+	},
+	{
+		"too many shares",
+		`{mode: shared, shares: 5000}`,
+		[]string{`spec.shares in body should be less than or equal to 1000`},
+	},
+	{
+		"shares in words",
+		`{mode: shared, shares: many}`,
+		[]string{`spec.shares`},
+	},
+	{
+		"unknown field",
+		`{matches: {}}`,
+		[]string{`unknown field "spec.matches"`},
+	},
+	{
+		"unknown field of match",
+		`{match: {rate: 200}}`,
+		[]string{`unknown field "spec.match.rate"`},
+	},
+	{
+		"unknown field of network",
+		`{network: {mut: 4092}}`,
+		[]string{`unknown field "spec.network.mut"`},
+	},
+	{
+		"link layer of a kernel module",
+		`{match: {linkLayer: IB}}`,
+		[]string{`spec.match.linkLayer`, `"IB": supported values: "InfiniBand", "Ethernet"`},
+	},
+	{
+		"Ethernet with a subnet prefix",
+		`{match: {linkLayer: Ethernet, subnetPrefix: "fe80::"}}`,
+		[]string{`spec.match.subnetPrefix`, `Ethernet ports have no subnet prefix`},
+	},
+	{
+		"subnet prefix of IP",
+		`{match: {subnetPrefix: 10.0.0.0/16}}`,
+		[]string{`spec.match.subnetPrefix`, `want the upper 64 bits of a GID`},
+	},
+	{
+		"rate that no link has",
+		`{match: {rateGb: 201}}`,
+		[]string{`spec.match.rateGb`, `no link has this rate: want one of`},
+	},
+	{
+		"rate with a unit",
+		`{match: {rateGb: 200G}}`,
+		[]string{`spec.match.rateGb`},
+	},
+	{
+		"negative rail",
+		`{match: {rail: -1}}`,
+		[]string{`spec.match.rail`},
+	},
+	{
+		"rails as a list",
+		`{match: {rail: [0, 1]}}`,
+		[]string{`spec.match.rail`},
+	},
+	{
+		"address without domain",
+		`{match: {devices: ["3b:00.0"]}}`,
+		[]string{`PCI addresses have their domain: write 0000:3b:00.0`},
+	},
+	{
+		"address in capitals",
+		`{match: {devices: ["0000:3B:00.0"]}}`,
+		[]string{`PCI addresses are in lower case: write 0000:3b:00.0`},
+	},
+	{
+		"pattern with a space",
+		`{match: {devices: ["ibs1 *"]}}`,
+		[]string{`spec.match.devices[0]`, `no name of a device has white space`},
+	},
+	{
+		"empty pattern",
+		`{match: {devices: [""]}}`,
+		[]string{`spec.match.devices[0]`},
+	},
+	{
+		"pattern twice",
+		`{match: {devices: [ib0, ib0]}}`,
+		[]string{`spec.match.devices[1]`, `"ib0"`},
+	},
+	{
+		"MTU too large",
+		`{network: {mtu: 99999}}`,
+		[]string{`spec.network.mtu in body should be less than or equal to 65520`},
+	},
+	{
+		"MTU too small",
+		`{network: {mtu: 60}}`,
+		[]string{`spec.network.mtu in body should be greater than or equal to 68`},
+	},
+	{
+		"PKey of a whole device",
+		`{network: {pkey: "0x8001"}}`,
+		[]string{`spec.network`, `pkey, ipoibMode and umcast are for mode shared only`},
+	},
+	{
+		"PKey 0",
+		`{mode: shared, network: {pkey: "0x8000"}}`,
+		[]string{`spec.network.pkey`, `want 0x0001 to 0x7fff`},
+	},
+	{
+		"PKey as a number",
+		`{mode: shared, network: {pkey: 32769}}`,
+		[]string{`spec.network.pkey`},
+	},
+	{
+		"IPoIB mode misspelt",
+		`{mode: shared, network: {ipoibMode: conected}}`,
+		[]string{`spec.network.ipoibMode`, `"conected": supported values: "datagram", "connected"`},
+	},
+	{
+		"RDMA name in mode shared",
+		`{mode: shared, network: {rdmaName: auto}}`,
+		[]string{`spec.network.rdmaName`, `rdmaName is for mode exclusive only`},
+	},
+	{
+		"RDMA policy misspelt",
+		`{network: {rdma: excl}}`,
+		[]string{`spec.network.rdma`, `"excl"`},
+	},
+	{
+		"log file elsewhere",
+		`{network: {logFile: /etc/passwd}}`,
+		[]string{`spec.network.logFile`, `want a file below /var/log/fabric-cni`},
+	},
+	{
+		"log file by a detour",
+		`{network: {logFile: /var/log/fabric-cni/../x}}`,
+		[]string{`spec.network.logFile`, `want a file below`},
+	},
+	{
+		"namespace with a wildcard",
+		`{namespaces: {names: ["team-*"]}}`,
+		[]string{`spec.namespaces.names[0]`, `want the name of a namespace`},
+	},
+	{
+		"two sources of addresses",
+		`{addresses: {ipam: {type: whereabouts, range: 10.0.0.0/16}, nodeRanges: {ranges: [{range: 10.0.0.0/16, perNode: 26}]}}}`,
+		[]string{`spec.addresses`, `want exactly one of nodeRanges and ipam`},
+	},
+	{
+		"no source of addresses",
+		`{addresses: {}}`,
+		[]string{`spec.addresses`, `want exactly one of nodeRanges and ipam`},
+	},
+	{
+		"IPAM without a type",
+		`{addresses: {ipam: {range: 10.0.0.0/16}}}`,
+		[]string{`spec.addresses.ipam.type: Required value`},
+	},
+	{
+		"IPAM type with a path",
+		`{addresses: {ipam: {type: ../bash}}}`,
+		[]string{`spec.addresses.ipam.type`, `want the file name of an IPAM plugin`},
+	},
+	{
+		"nv-ipam without a pool",
+		`{addresses: {ipam: {type: nv-ipam}}}`,
+		[]string{`spec.addresses.ipam.poolName`, `nv-ipam needs the name of an IPPool or CIDRPool`},
+	},
+	{
+		"nv-ipam with a pool of no kind",
+		`{addresses: {ipam: {type: nv-ipam, poolName: a, poolType: pool}}}`,
+		[]string{`spec.addresses.ipam.poolType`, `want ippool or cidrpool`},
+	},
+	{
+		"range without a length",
+		`{addresses: {nodeRanges: {ranges: [{range: 10.0.0.0, perNode: 26}]}}}`,
+		[]string{`ranges[0].range`, `want an address with a prefix length`},
+	},
+	{
+		"range with host bits",
+		`{addresses: {nodeRanges: {ranges: [{range: 10.0.0.5/16, perNode: 26}]}}}`,
+		[]string{`ranges[0].range`, `has bits of an address behind its prefix length`},
+	},
+	{
+		"part larger than the range",
+		`{addresses: {nodeRanges: {ranges: [{range: 10.0.0.0/16, perNode: 12}]}}}`,
+		[]string{`ranges[0].perNode`, `want a prefix length from that of 10.0.0.0/16 to 30`},
+	},
+	{
+		"part without addresses",
+		`{addresses: {nodeRanges: {ranges: [{range: 10.0.0.0/16, perNode: 32}]}}}`,
+		[]string{`ranges[0].perNode`, `want a prefix length`},
+	},
+	{
+		"part as text",
+		`{addresses: {nodeRanges: {ranges: [{range: 10.0.0.0/16, perNode: /26}]}}}`,
+		[]string{`ranges[0].perNode`},
+	},
+	{
+		"no range",
+		`{addresses: {nodeRanges: {ranges: []}}}`,
+		[]string{`spec.addresses.nodeRanges.ranges`, `0`},
+	},
+	{
+		"two ranges of one family",
+		`{addresses: {nodeRanges: {ranges: [{range: 10.0.0.0/16, perNode: 26}, {range: 10.1.0.0/16, perNode: 26}]}}}`,
+		[]string{`spec.addresses.nodeRanges.ranges`, `two ranges are one of IPv4 and one of IPv6`},
+	},
+	{
+		"exclusion elsewhere",
+		`{addresses: {nodeRanges: {ranges: [{range: 10.0.0.0/16, perNode: 26, exclude: [10.1.0.0/26]}]}}}`,
+		[]string{`ranges[0].exclude`, `want ranges and addresses that lie within 10.0.0.0/16`},
+	},
+	{
+		"static range elsewhere",
+		`{addresses: {nodeRanges: {ranges: [{range: 10.0.0.0/16, perNode: 26}], static: [{node: a, range: 10.1.0.0/26}]}}}`,
+		[]string{`spec.addresses.nodeRanges.static`, `each static range lies within a range`},
+	},
+	{
+		"static range of another length",
+		`{addresses: {nodeRanges: {ranges: [{range: 10.0.0.0/16, perNode: 26}], static: [{node: a, range: 10.0.0.0/24}]}}}`,
+		[]string{`as long as its perNode says`},
+	},
+	{
+		"node with two static ranges",
+		`{addresses: {nodeRanges: {ranges: [{range: 10.0.0.0/16, perNode: 26}], static: [{node: a, range: 10.0.0.0/26}, {node: a, range: 10.0.0.64/26}]}}}`,
+		[]string{`static[1]: Duplicate value`},
+	},
+	{
+		"counter with a path",
+		`{health: {counters: [{counter: ../x, perMinute: 1}]}}`,
+		[]string{`spec.health.counters[0].counter`},
+	},
+	{
+		"counter without a limit",
+		`{health: {counters: [{counter: symbol_error}]}}`,
+		[]string{`spec.health.counters[0].perMinute: Required value`},
+	},
+	{
+		"action of no meaning",
+		`{health: {action: Reboot}}`,
+		[]string{`spec.health.action`, `"Reboot": supported values: "Report", "Withhold"`},
+	},
+}
