@@ -131,7 +131,7 @@ type Match struct {
 	// The subnet prefix of port 1, as `fabricctl discover -o wide` prints it: "fe80::".
 	//
 	// +kubebuilder:validation:MaxLength=39
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9a-fA-F]{1,4}(:[0-9a-fA-F]{1,4}){0,2}::|([0-9a-fA-F]{1,4}:){3}[0-9a-fA-F]{1,4}(::)?|0x[0-9a-fA-F]{16})$')",message="want the upper 64 bits of a GID, as `fabricctl discover -o wide` prints them: \"fe80::\""
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9a-fA-F]{1,4}(:[0-9a-fA-F]{1,4}){0,3}::(/64)?|([0-9a-fA-F]{1,4}:){3}[0-9a-fA-F]{1,4}|0x[0-9a-fA-F]{16})$')",message="want the upper 64 bits of a GID, as `fabricctl discover -o wide` prints them: \"fe80::\""
 	// +optional
 	SubnetPrefix string `json:"subnetPrefix,omitempty"`
 	// The rate of port 1 in Gb/s, as the kernel reports it: 25, 100, 200, 400.

@@ -1,0 +1,235 @@
+// Package fabrics judges Fabrics: what the API server can't see when one is applied, such as what the plugin would say
+// of its network, or that two fabrics would give the same addresses. The controller, the agents and fabricctl work with
+// what comes out of it. It is pure.
+package fabrics
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/fabric-cni/fabric-cni/internal/noderange"
+	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
+	"github.com/fabric-cni/fabric-cni/pkg/device"
+)
+
+// Fabric is a Fabric that has been read: every default is filled in.
+type Fabric struct {
+	Name       string
+	Generation int64 // of the spec that it was read from
+	Precedence int
+	Match      Match
+	Mode       v1alpha1.Mode
+	Shares     int // mode shared: pods on one device
+	Namespaces v1alpha1.Namespaces
+	// Network is the network's configuration without what depends on the node, and without its name and type.
+	Network map[string]any
+	// NodeRanges replaces network.ipam: each node has a range of its own. Nil: the ipam section says where addresses
+	// come from, if there is one.
+	NodeRanges *noderange.Spec
+	Health     v1alpha1.Health
+}
+
+// ResourcePrefix is the domain of the resources.
+const ResourcePrefix = "fabric.dev/"
+
+const (
+	defaultShares    = 8
+	defaultNamespace = "default"
+	defaultReclaim   = 24 * time.Hour
+)
+
+// Resource is what pods ask for.
+func (f *Fabric) Resource() string { return ResourcePrefix + f.Name }
+
+// Parse reads a Fabric. It rejects what can't work, with an error that names the field and what is allowed: also what
+// the API server rejects, because a Fabric may come from a file.
+func Parse(o *v1alpha1.Fabric) (*Fabric, error) {
+	s := &o.Spec
+	f := &Fabric{
+		Name: o.Name, Generation: o.Generation, Precedence: int(s.Precedence), Mode: cmp.Or(s.Mode, v1alpha1.Exclusive),
+		Namespaces: s.Namespaces, Health: s.Health,
+	}
+	if len(f.Namespaces.Names) == 0 && f.Namespaces.Selector == nil {
+		f.Namespaces.Names = []string{defaultNamespace}
+	}
+	err := errors.Join(f.head(s), f.match(&s.Match), f.network(&s.Network), f.addresses(s.Addresses))
+	if err != nil {
+		return nil, err
+	}
+	_, err = f.spans()
+	return f, err
+}
+
+func (f *Fabric) head(s *v1alpha1.FabricSpec) error {
+	if !isLabel(f.Name) {
+		return fmt.Errorf("metadata.name %q: want 1 to 50 of a-z, 0-9 and -, as in ib-200g", f.Name)
+	}
+	if f.Mode != v1alpha1.Exclusive && f.Mode != v1alpha1.Shared {
+		return fmt.Errorf("mode %q: want exclusive or shared", f.Mode)
+	}
+	if a := cmp.Or(s.Allocation, v1alpha1.DevicePlugin); a != v1alpha1.DevicePlugin {
+		return fmt.Errorf("allocation %q: want DevicePlugin", a)
+	}
+	switch {
+	case f.Mode == v1alpha1.Exclusive && s.Shares != nil:
+		return errors.New("shares: allowed in mode shared only")
+	case f.Mode == v1alpha1.Shared && s.Shares == nil:
+		f.Shares = defaultShares
+	case s.Shares != nil && (*s.Shares < 1 || *s.Shares > 1000):
+		return fmt.Errorf("shares %d: want 1 to 1000", *s.Shares)
+	case s.Shares != nil:
+		f.Shares = int(*s.Shares)
+	}
+	return nil
+}
+
+func (f *Fabric) match(m *v1alpha1.Match) error {
+	f.Match = Match{LinkLayer: device.LinkLayer(m.LinkLayer), Devices: m.Devices}
+	if m.SubnetPrefix != "" {
+		p, err := device.ParseSubnetPrefix(m.SubnetPrefix)
+		if err != nil {
+			return fmt.Errorf("match.subnetPrefix: %w", err)
+		}
+		f.Match.SubnetPrefix = p
+	}
+	if m.RateGb != nil {
+		f.Match.RateGb = float64(*m.RateGb)
+		if f.Match.RateGb == 0 {
+			return errors.New("match.rateGb 0: no link has this rate; the nearest one is 2.5")
+		}
+	}
+	if m.Rail != nil {
+		rail := int(*m.Rail)
+		f.Match.Rail = &rail
+	}
+	return f.Match.check()
+}
+
+// network makes the configuration of the typed settings: their names are those of the plugin.
+func (f *Fabric) network(n *v1alpha1.Network) error {
+	b, err := json.Marshal(n)
+	if err == nil {
+		err = json.Unmarshal(b, &f.Network)
+	}
+	if err != nil {
+		return fmt.Errorf("network: %w", err)
+	}
+	return nil
+}
+
+func (f *Fabric) addresses(a *v1alpha1.Addresses) error {
+	switch {
+	case a == nil:
+		return nil
+	case (a.NodeRanges == nil) == (a.IPAM == nil):
+		return errors.New("addresses: want exactly one of nodeRanges and ipam")
+	case a.IPAM != nil:
+		var section map[string]any
+		b, err := a.IPAM.MarshalJSON()
+		if err == nil {
+			err = json.Unmarshal(b, &section)
+		}
+		if err != nil {
+			return fmt.Errorf("addresses.ipam: %w", err)
+		}
+		f.Network["ipam"] = section
+		return nil
+	}
+	spec, err := nodeRanges(f.Name, a.NodeRanges)
+	f.NodeRanges = spec
+	return err
+}
+
+func nodeRanges(fabric string, r *v1alpha1.NodeRanges) (*noderange.Spec, error) {
+	const field = "addresses.nodeRanges"
+	out := &noderange.Spec{Fabric: fabric, Static: map[string][]netip.Prefix{}, Reclaim: defaultReclaim}
+	if r.Reclaim != nil {
+		out.Reclaim = r.Reclaim.Duration
+	}
+	if out.Reclaim < 0 {
+		return nil, fmt.Errorf("%s.reclaim %s: want a time, as in 24h", field, out.Reclaim)
+	}
+	if len(r.Ranges) == 0 || len(r.Ranges) > 2 {
+		return nil, fmt.Errorf("%s.ranges: want one range, or one of IPv4 and one of IPv6", field)
+	}
+	for i := range r.Ranges {
+		one, err := nodeRange(&r.Ranges[i])
+		if err != nil {
+			return nil, fmt.Errorf("%s.ranges[%d].%w", field, i, err)
+		}
+		out.Ranges = append(out.Ranges, *one)
+	}
+	if len(out.Ranges) == 2 && out.Ranges[0].Prefix.Addr().Is4() == out.Ranges[1].Prefix.Addr().Is4() {
+		return nil, fmt.Errorf("%s.ranges: two ranges are one of IPv4 and one of IPv6", field)
+	}
+	for i, s := range r.Static {
+		p, err := netip.ParsePrefix(s.Range)
+		fits := func(r noderange.Range) bool { return p.Bits() == r.Bits && r.Prefix.Contains(p.Addr()) }
+		if err != nil || p != p.Masked() || !slices.ContainsFunc(out.Ranges, fits) {
+			return nil, fmt.Errorf("%s.static[%d].range %q: want a range within ranges, as long as its perNode says",
+				field, i, s.Range)
+		}
+		for other, ps := range out.Static {
+			if other != s.Node && slices.ContainsFunc(ps, p.Overlaps) {
+				return nil, fmt.Errorf("%s.static[%d].range %s: is that of node %s", field, i, p, other)
+			}
+		}
+		out.Static[s.Node] = append(out.Static[s.Node], p)
+	}
+	return out, nil
+}
+
+func nodeRange(r *v1alpha1.NodeRange) (*noderange.Range, error) {
+	p, err := netip.ParsePrefix(r.Range)
+	if err != nil || p != p.Masked() {
+		return nil, fmt.Errorf("range %q: want the first address of a range with its prefix length, as in 10.0.0.0/16",
+			r.Range)
+	}
+	out := &noderange.Range{Prefix: p, Bits: int(r.PerNode)}
+	if longest := p.Addr().BitLen() - 2; out.Bits < p.Bits() || out.Bits > longest {
+		return nil, fmt.Errorf("perNode %d: want a prefix length from %d, which is that of the range, to %d",
+			r.PerNode, p.Bits(), longest)
+	}
+	for _, text := range r.Exclude {
+		w, err := netip.ParsePrefix(text)
+		if a, aerr := netip.ParseAddr(text); aerr == nil {
+			w, err = netip.PrefixFrom(a, a.BitLen()), nil
+		}
+		if err != nil || !p.Contains(w.Addr()) || w.Bits() < p.Bits() {
+			return nil, fmt.Errorf("exclude %q: want a range or an address within %s", text, p)
+		}
+		out.Without = append(out.Without, w.Masked())
+	}
+	return out, nil
+}
+
+// isLabel reports whether a name fits a Kubernetes object, a resource, a file and a CNI network.
+func isLabel(s string) bool {
+	ok := len(s) > 0 && len(s) <= 50 && s[0] != '-' && s[len(s)-1] != '-'
+	for _, c := range s {
+		ok = ok && (c == '-' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z')
+	}
+	return ok
+}
+
+// Sort orders fabrics as a device looks for its own: the highest precedence first, and then by name.
+func Sort(list []Fabric) {
+	slices.SortFunc(list, func(a, b Fabric) int {
+		return cmp.Or(cmp.Compare(b.Precedence, a.Precedence), cmp.Compare(a.Name, b.Name))
+	})
+}
+
+// Names are the names of fabrics, for messages.
+func Names(list []Fabric) []string {
+	out := map[string]bool{}
+	for i := range list {
+		out[list[i].Name] = true
+	}
+	return slices.Sorted(maps.Keys(out))
+}
