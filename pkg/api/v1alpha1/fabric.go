@@ -419,6 +419,10 @@ type FabricStatus struct {
 	//
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// The spec that is in force: the last one that was accepted. Agents work with this one.
+	//
+	// +optional
+	InForce *FabricInForce `json:"inForce,omitempty"`
 	// The link layer of the devices; "mixed" if they have several.
 	//
 	// +optional
@@ -451,6 +455,19 @@ type FabricStatus struct {
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// FabricInForce is a spec that was accepted.
+type FabricInForce struct {
+	// The generation that had it.
+	Generation int64 `json:"generation"`
+	// The spec.
+	//
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=object
+	// +structType=atomic
+	Spec FabricSpec `json:"spec"`
 }
 
 // DeviceCounts is how many devices there are.

@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// FabricNode is what one node has of the fabrics. It has the name of the Node and ends with it. The node's agent writes
+// FabricNode is what one node has of the fabrics. It has the name of the Node. The node's agent writes
 // its status, the controller its spec; people only read it.
 //
 // +kubebuilder:object:root=true
@@ -56,22 +56,32 @@ type FabricNodeSpec struct {
 	// +kubebuilder:validation:MaxItems=256
 	// +optional
 	Ranges []AssignedRange `json:"ranges,omitempty"`
-	// Which term of the controller wrote the ranges. A controller that has lost its lease can't write any more.
+	// Since when the cluster has no Node of this name. Its ranges stay its own for the time reclaim of the Fabric: pods
+	// may outlive their Node.
 	//
+	// +optional
+	Gone *metav1.Time `json:"gone,omitempty"`
+	// Which term of the controller last wrote here.
+	//
+	// +kubebuilder:validation:MaxLength=128
 	// +optional
 	Allocator string `json:"allocator,omitempty"`
 }
 
-// AssignedRange is a node's range of a fabric.
+// AssignedRange is a node's range of a fabric. With ranges of both families there are two.
 type AssignedRange struct {
 	// The name of the Fabric.
+	//
+	// +kubebuilder:validation:MaxLength=50
 	Fabric string `json:"fabric"`
-	// The subnet of the interfaces, which is the range of the whole fabric.
+	// The subnet of the interfaces, which is the range of the whole fabric: 10.0.0.0/16.
+	//
+	// +kubebuilder:validation:MaxLength=43
 	Subnet string `json:"subnet"`
-	// The first and the last address that may be given here.
-	First string `json:"first"`
-	// See first.
-	Last string `json:"last"`
+	// The range of the node: 10.0.4.0/26.
+	//
+	// +kubebuilder:validation:MaxLength=43
+	Range string `json:"range"`
 }
 
 // FabricNodeStatus is what the agent of a node has found and done. It is written when it changes, at most every 10 s.
