@@ -1,0 +1,146 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fabric-cni/fabric-cni/internal/fabrics"
+	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
+)
+
+// Ranges gives nodes their ranges. There is one for each term of a leader: it is the only one who writes the specs of
+// FabricNodes.
+type Ranges struct {
+	Cached client.Reader // FabricNodes may lag behind here
+	Live   client.Reader // and not here
+	Now    func() time.Time
+	Log    *slog.Logger
+
+	ledger ledger
+	begun  bool // nobody of an earlier term can write any more
+}
+
+// NewRanges returns what gives out ranges in a term. The term is a name that no other leader has, leading says whether
+// the lease is fresh.
+func NewRanges(c client.Client, live client.Reader, term string, leading func() bool, log *slog.Logger) *Ranges {
+	return &Ranges{
+		Cached: c, Live: live, Now: time.Now, Log: log,
+		ledger: ledger{client: c, term: term, leading: leading, nodes: map[string]*entry{}},
+	}
+}
+
+// Round gives each node the ranges that it lacks. present are the names of the cluster's Nodes. It returns why nodes
+// have to wait, by fabric.
+func (r *Ranges) Round(ctx context.Context, list []fabrics.Fabric, present map[string]bool) (map[string]error, error) {
+	if !r.begun {
+		if err := r.begin(ctx, list, present); err != nil {
+			return nil, fmt.Errorf("begin a term: %w", err)
+		}
+		r.begun = true
+	}
+	nodes := &v1alpha1.FabricNodeList{}
+	if err := r.Cached.List(ctx, nodes); err != nil {
+		return nil, fmt.Errorf("list FabricNodes: %w", err)
+	}
+	return r.round(ctx, list, nodes.Items, present)
+}
+
+// begin shuts out earlier leaders, and reads what they have given out.
+func (r *Ranges) begin(ctx context.Context, list []fabrics.Fabric, present map[string]bool) error {
+	nodes := &v1alpha1.FabricNodeList{}
+	if err := r.Live.List(ctx, nodes); err != nil {
+		return fmt.Errorf("list FabricNodes: %w", err)
+	}
+	r.ledger.read(nodes.Items)
+	ranged := map[string]bool{}
+	for i := range list {
+		ranged[list[i].Name] = list[i].NodeRanges != nil
+	}
+	if err := r.ledger.begin(ctx, waiting(r.holdings(nodes.Items, present), ranged)); err != nil {
+		return err
+	}
+	if err := r.Live.List(ctx, nodes); err != nil {
+		return fmt.Errorf("list FabricNodes: %w", err)
+	}
+	r.ledger.read(nodes.Items)
+	return nil
+}
+
+// holdings are what nodes have and want.
+func (r *Ranges) holdings(nodes []v1alpha1.FabricNode, present map[string]bool) (out []holding) {
+	for i := range nodes {
+		n := &nodes[i]
+		spec := r.ledger.spec(n.Name)
+		h := holding{node: n.Name, ranges: spec.Ranges}
+		if !present[n.Name] {
+			h.gone = goneTime(&spec)
+			if h.gone.IsZero() {
+				h.gone = r.Now()
+			}
+		}
+		for j := range n.Status.Fabrics {
+			if f := &n.Status.Fabrics[j]; len(f.Devices) > 0 {
+				h.wants = append(h.wants, f.Name)
+			}
+		}
+		out = append(out, h)
+	}
+	return out
+}
+
+func (r *Ranges) round(
+	ctx context.Context, list []fabrics.Fabric, nodes []v1alpha1.FabricNode, present map[string]bool,
+) (map[string]error, error) {
+	r.ledger.read(nodes)
+	holdings := r.holdings(nodes, present)
+	a, err := allocate(list, holdings, r.Now())
+	if err != nil {
+		return nil, err
+	}
+	// Whoever loses a range has lost it before somebody else gets it.
+	if err := r.write(ctx, a.takes, holdings); err != nil {
+		return nil, err
+	}
+	if err := r.write(ctx, append(a.gives, r.marks(a, holdings)...), holdings); err != nil {
+		return nil, err
+	}
+	return a.exhausted, nil
+}
+
+// marks are the nodes that must be marked as gone, or not any more, and keep their ranges.
+func (r *Ranges) marks(a *allocation, holdings []holding) (out []change) {
+	changed := map[string]bool{}
+	for _, c := range append(a.takes, a.gives...) {
+		changed[c.node] = true
+	}
+	for i := range holdings {
+		h := &holdings[i]
+		spec := r.ledger.spec(h.node)
+		if !changed[h.node] && h.gone.IsZero() != (spec.Gone == nil) {
+			out = append(out, change{h.node, h.ranges})
+		}
+	}
+	return out
+}
+
+func (r *Ranges) write(ctx context.Context, changes []change, holdings []holding) error {
+	gone := map[string]time.Time{}
+	for i := range holdings {
+		gone[holdings[i].node] = holdings[i].gone
+	}
+	specs := map[string]v1alpha1.FabricNodeSpec{}
+	for _, c := range changes {
+		spec := r.ledger.spec(c.node)
+		spec.Ranges, spec.Gone = c.ranges, nil
+		if t := gone[c.node]; !t.IsZero() {
+			spec.Gone = &metav1.Time{Time: t}
+		}
+		specs[c.node] = spec
+	}
+	return r.ledger.writeAll(ctx, specs)
+}
