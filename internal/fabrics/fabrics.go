@@ -62,8 +62,13 @@ func Parse(o *v1alpha1.Fabric) (*Fabric, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = f.spans()
-	return f, err
+	if _, err := f.spans(); err != nil {
+		return nil, err
+	}
+	if _, err := f.Netconf(); err != nil {
+		return nil, err
+	}
+	return f, nil
 }
 
 func (f *Fabric) head(s *v1alpha1.FabricSpec) error {
