@@ -30,7 +30,7 @@ type Server struct {
 	Config *rest.Config // of an administrator
 	Flags  []string     // of kube-apiserver, to start it again
 
-	bin       string
+	cache     string
 	etcd, api *exec.Cmd
 }
 
@@ -51,7 +51,7 @@ func Start(ctx context.Context, dir string, flags ...string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Dir: dir, bin: filepath.Join(cache, "bin")}
+	s := &Server{Dir: dir, cache: cache}
 	if err := s.files(); err != nil {
 		return nil, err
 	}
@@ -103,6 +103,9 @@ func (s *Server) StartAPI(ctx context.Context) (err error) {
 	return fmt.Errorf("the API server is not ready: %w\n%s", err, log[max(0, len(log)-4000):])
 }
 
+// Manifests is where the manifests of Multus and whereabouts are.
+func (s *Server) Manifests() string { return filepath.Join(s.cache, "crds") }
+
 // StopAPI kills kube-apiserver.
 func (s *Server) StopAPI() { stop(s.api) }
 
@@ -125,7 +128,7 @@ func (s *Server) start(name string, args ...string) (*exec.Cmd, error) {
 		return nil, err
 	}
 	defer log.Close()
-	cmd := exec.Command(filepath.Join(s.bin, name), args...) //nolint:noctx // it ends with Stop, or with this process
+	cmd := exec.Command(filepath.Join(s.cache, "bin", name), args...) //nolint:noctx // it ends with Stop, or with this process
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {

@@ -1,0 +1,220 @@
+package controlplane_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fabric-cni/fabric-cni/internal/controller"
+	"github.com/fabric-cni/fabric-cni/internal/fabrics"
+	testfabrics "github.com/fabric-cni/fabric-cni/internal/testkit/fabrics"
+	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
+)
+
+// logs passes what a program logs on to the test.
+type logs struct{ t *testing.T }
+
+func (l logs) Write(b []byte) (int, error) {
+	l.t.Log(strings.TrimSpace(string(b)))
+	return len(b), nil
+}
+
+// control runs a controller until the returned function is called.
+func control(t *testing.T) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() {
+		log := slog.New(slog.NewTextHandler(logs{t}, nil))
+		o := &controller.Options{Namespace: "default", Metrics: "0", Health: "0"}
+		ended <- controller.Run(ctx, server.Config, o, "test", log)
+	}()
+	return func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func whole(t *testing.T) client.Client {
+	t.Helper()
+	scheme, err := controller.Scheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(server.Config, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// until waits for a state; what says what is missing.
+func until(t *testing.T, what func() string) {
+	t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for {
+		missing := what()
+		if missing == "" {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(missing)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// conditionOf is a condition of a Fabric: "False Refused: message".
+func conditionOf(t *testing.T, c client.Client, name, kind string) string {
+	t.Helper()
+	o := &v1alpha1.Fabric{}
+	if err := c.Get(t.Context(), client.ObjectKey{Name: name}, o); err != nil {
+		return err.Error()
+	}
+	cond := apimeta.FindStatusCondition(o.Status.Conditions, kind)
+	if cond == nil {
+		return "none"
+	}
+	return fmt.Sprintf("%s %s: %s", cond.Status, cond.Reason, cond.Message)
+}
+
+func untilCondition(t *testing.T, c client.Client, name, kind, want string) {
+	t.Helper()
+	until(t, func() string {
+		got := conditionOf(t, c, name, kind)
+		if strings.HasPrefix(got, want) {
+			return ""
+		}
+		return fmt.Sprintf("%s of %s: %s, want %s", kind, name, got, want)
+	})
+}
+
+// definitions are the namespaces that have a network.
+func definitions(t *testing.T, c client.Client, name string) []string {
+	t.Helper()
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(fabrics.Definitions)
+	if err := c.List(t.Context(), list); err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for i := range list.Items {
+		if u := &list.Items[i]; u.GetName() == name {
+			out = append(out, u.GetNamespace())
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func untilDefined(t *testing.T, c client.Client, name string, want ...string) {
+	t.Helper()
+	until(t, func() string {
+		got := definitions(t, c, name)
+		if slices.Equal(got, want) {
+			return ""
+		}
+		return fmt.Sprintf("%s is defined in %q, want %q", name, got, want)
+	})
+}
+
+func create(t *testing.T, c client.Client, o client.Object) {
+	t.Helper()
+	if err := c.Create(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Delete(context.Background(), o) })
+}
+
+func apply(t *testing.T, text string) {
+	t.Helper()
+	if err := server.ApplyText(t.Context(), []byte(text)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The life of a Fabric, with a controller that is replaced now and then.
+func TestFabric(t *testing.T) {
+	c := whole(t)
+	stop := control(t)
+	defer func() { stop() }()
+	for _, n := range []string{"gpu-1", "gpu-2"} {
+		create(t, c, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n}})
+		addNode(t, c, n, "life")
+	}
+	defer removeNodes(t, c)
+	create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team-a", Labels: map[string]string{"rdma": "yes"}}})
+
+	apply(t, testfabrics.Object("life", `{match: {linkLayer: InfiniBand}, namespaces: {selector: {matchLabels: {rdma: "yes"}}},
+	  addresses: {nodeRanges: {ranges: [{range: 10.0.0.0/24, perNode: 26}]}}}`))
+	untilCondition(t, c, "life", v1alpha1.FabricReady, "True Ready")
+	untilDefined(t, c, "life", "team-a")
+	if got := ranges(t, c); got != "gpu-1 10.0.0.0/26, gpu-2 10.0.0.64/26" {
+		t.Error(got)
+	}
+	create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team-b", Labels: map[string]string{"rdma": "yes"}}})
+	untilDefined(t, c, "life", "team-a", "team-b")
+
+	stop()
+	stop = control(t)
+	// What excludes something older is not in force.
+	apply(t, testfabrics.Object("second", `{addresses: {ipam: {type: whereabouts, range: 10.0.0.128/25}}}`))
+	untilCondition(t, c, "second", v1alpha1.FabricAccepted, `False Refused: addresses.ipam.range 10.0.0.128/25 overlaps`)
+	untilDefined(t, c, "second")
+	apply(t, testfabrics.Object("second", `{addresses: {ipam: {type: whereabouts, range: 10.0.1.128/25}}}`))
+	untilDefined(t, c, "second", "default")
+	untilCondition(t, c, "second", v1alpha1.FabricReady, `False NoDevices`)
+	// A mistake leaves what is in force in force.
+	apply(t, testfabrics.Object("second", `{addresses: {ipam: {type: whereabouts, range: 10.0.1.128/25, exlude: []}}}`))
+	untilCondition(t, c, "second", v1alpha1.FabricAccepted,
+		`False Refused: generation 2 stays in force: addresses.ipam: "exlude" is unknown`)
+	untilDefined(t, c, "second", "default")
+
+	// Pods use it: it waits, and says for whom.
+	n := &v1alpha1.FabricNode{}
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "gpu-1"}, n); err != nil {
+		t.Fatal(err)
+	}
+	n.Status.Fabrics[0].Devices[0].Pods = []string{"team-a/train-0"}
+	if err := c.Status().Update(t.Context(), n); err != nil {
+		t.Fatal(err)
+	}
+	f := &v1alpha1.Fabric{ObjectMeta: metav1.ObjectMeta{Name: "life"}}
+	until(t, func() string {
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(f), f); err != nil || len(f.Finalizers) == 0 {
+			return fmt.Sprintf("no finalizer: %v", err)
+		}
+		return ""
+	})
+	if err := c.Delete(t.Context(), f); err != nil {
+		t.Fatal(err)
+	}
+	untilCondition(t, c, "life", v1alpha1.FabricReady, "False InUse: the Fabric is deleted when these pods have ended: "+
+		"team-a/train-0")
+	untilDefined(t, c, "life", "team-a", "team-b")
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "gpu-1"}, n); err != nil {
+		t.Fatal(err)
+	}
+	n.Status.Fabrics[0].Devices[0].Pods = nil
+	if err := c.Status().Update(t.Context(), n); err != nil {
+		t.Fatal(err)
+	}
+	until(t, func() string {
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(f), f); client.IgnoreNotFound(err) == nil && err != nil {
+			return ""
+		}
+		return "the Fabric is still there"
+	})
+}

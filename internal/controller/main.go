@@ -1,0 +1,211 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
+)
+
+// Options are the options of the command line.
+type Options struct {
+	Kubeconfig string
+	Namespace  string // of the lease
+	Metrics    string
+	Health     string
+	LogLevel   slog.Level
+}
+
+// Flags adds the options to a set of flags.
+func (o *Options) Flags(f *flag.FlagSet) {
+	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig `file`; empty: the pod's service account")
+	f.StringVar(&o.Namespace, "namespace", "fabric-system", "`namespace` of the lease")
+	f.StringVar(&o.Metrics, "metrics-address", "0", "`host:port` of /metrics; 0: none")
+	f.StringVar(&o.Health, "health-address", ":9469", "`host:port` of /healthz and /readyz")
+	f.TextVar(&o.LogLevel, "log-level", slog.LevelInfo, "debug, info, warn or error")
+}
+
+// leaseName is the name of the lease.
+const leaseName = "fabric-controller"
+
+const (
+	leaseDuration = 15 * time.Second
+	renewDeadline = 10 * time.Second
+	retryPeriod   = 2 * time.Second
+)
+
+// between is how much time there is at least between two rounds: what comes meanwhile is done together.
+const between = time.Second
+
+// lease knows when the lease was last renewed.
+type lease struct {
+	resourcelock.Interface
+
+	renewed atomic.Int64 // of time since start, which no clock sets back
+	start   time.Time
+}
+
+func (l *lease) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	return l.note(l.Interface.Create, ctx, r)
+}
+
+func (l *lease) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	return l.note(l.Interface.Update, ctx, r)
+}
+
+func (l *lease) note(
+	f func(context.Context, resourcelock.LeaderElectionRecord) error, ctx context.Context,
+	r resourcelock.LeaderElectionRecord,
+) error {
+	began := time.Since(l.start)
+	err := f(ctx, r)
+	if err == nil && r.HolderIdentity == l.Identity() {
+		l.renewed.Store(int64(began))
+	}
+	return err
+}
+
+// fresh reports whether nobody else can have the lease.
+func (l *lease) fresh() bool {
+	return time.Since(l.start)-time.Duration(l.renewed.Load()) < renewDeadline
+}
+
+// Scheme has the kinds that the controller knows.
+func Scheme() (*runtime.Scheme, error) {
+	s := runtime.NewScheme()
+	return s, errors.Join(corev1.AddToScheme(s), v1alpha1.AddToScheme(s))
+}
+
+// Main works until ctx ends or the lease is lost.
+func Main(ctx context.Context, o *Options, version string, log *slog.Logger) error {
+	rc, err := clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
+	if err != nil {
+		return fmt.Errorf("find the API server: %w", err)
+	}
+	rc.QPS, rc.Burst = 200, 400
+	return Run(ctx, rc, o, version, log)
+}
+
+// Run is Main with another way to the API server.
+func Run(ctx context.Context, rc *rest.Config, o *Options, version string, log *slog.Logger) error {
+	ctrl.SetLogger(logr.FromSlogHandler(log.Handler()))
+	scheme, err := Scheme()
+	if err != nil {
+		return err
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	identity := fmt.Sprintf("%s_%d", host, time.Now().UnixNano())
+	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, o.Namespace, leaseName,
+		resourcelock.ResourceLockConfig{Identity: identity}, rc, renewDeadline)
+	if err != nil {
+		return fmt.Errorf("make the lease: %w", err)
+	}
+	l := &lease{Interface: lock, start: time.Now()}
+	m, err := ctrl.NewManager(rc, ctrl.Options{
+		Scheme:                              scheme,
+		LeaderElection:                      true,
+		LeaderElectionResourceLockInterface: l,
+		LeaderElectionReleaseOnCancel:       true,
+		LeaseDuration:                       ptr(leaseDuration),
+		RenewDeadline:                       ptr(renewDeadline),
+		RetryPeriod:                         ptr(retryPeriod),
+		Metrics:                             server.Options{BindAddress: o.Metrics},
+		HealthProbeBindAddress:              o.Health,
+		Cache:                               cache.Options{ByObject: slim()},
+		Controller:                          config.Controller{MaxConcurrentReconciles: 1, SkipNameValidation: ptr(true)},
+	})
+	if err != nil {
+		return fmt.Errorf("make the controller: %w", err)
+	}
+	c := &Controller{
+		Client: m.GetClient(),
+		Ranges: NewRanges(m.GetClient(), m.GetAPIReader(), identity, l.fresh, log),
+		Events: m.GetEventRecorderFor("fabric-controller"),
+		Now:    time.Now,
+		Log:    log,
+	}
+	if err := c.setup(m); err != nil {
+		return fmt.Errorf("make the controller: %w", err)
+	}
+	log.Info("running", "version", version, "identity", identity)
+	return m.Start(ctx)
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// slim leaves out of the cache what no round looks at: most of an inventory, who wrote which field.
+func slim() map[client.Object]cache.ByObject {
+	bare := func(o any) (any, error) {
+		if m, ok := o.(metav1.Object); ok {
+			m.SetManagedFields(nil)
+		}
+		return o, nil
+	}
+	node := &metav1.PartialObjectMetadata{}
+	node.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
+	return map[client.Object]cache.ByObject{
+		&v1alpha1.Fabric{}: {Transform: bare},
+		&v1alpha1.FabricNode{}: {Transform: func(o any) (any, error) {
+			if n, ok := o.(*v1alpha1.FabricNode); ok {
+				n.Status.Inventory = nil
+			}
+			return bare(o)
+		}},
+		node: {Transform: func(o any) (any, error) {
+			if m, ok := o.(*metav1.PartialObjectMetadata); ok {
+				m.Labels, m.Annotations = nil, nil
+			}
+			return bare(o)
+		}},
+		&corev1.Namespace{}: {Transform: bare},
+	}
+}
+
+// setup makes a round of whatever changes.
+func (c *Controller) setup(m ctrl.Manager) error {
+	all := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+		return []reconcile.Request{{}}
+	})
+	node := &metav1.PartialObjectMetadata{}
+	node.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
+	var last time.Time
+	round := reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+		if wait := between - time.Since(last); wait > 0 {
+			return reconcile.Result{RequeueAfter: wait}, nil
+		}
+		last = time.Now()
+		next, err := c.Round(ctx)
+		if err != nil {
+			return reconcile.Result{}, err
+		}
+		return reconcile.Result{RequeueAfter: next}, nil
+	})
+	return ctrl.NewControllerManagedBy(m).Named("fabrics").
+		Watches(&v1alpha1.Fabric{}, all).Watches(&v1alpha1.FabricNode{}, all).
+		Watches(&corev1.Namespace{}, all).WatchesMetadata(node, all).
+		Complete(round)
+}
