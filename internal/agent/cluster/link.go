@@ -1,0 +1,205 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
+)
+
+// Link is what a node's agent has of the cluster: it is told of the Fabrics and of its own FabricNode, and says what it
+// has in the latter's status. It lists nothing else, and asks for nothing again and again.
+type Link struct {
+	node    string
+	client  rest.Interface
+	fabrics cache.Store
+	own     cache.Store
+	synced  []cache.InformerSynced
+	run     []func(context.Context)
+	changed chan struct{}
+	log     *slog.Logger
+
+	mu   sync.Mutex
+	sent *v1alpha1.FabricNodeStatus
+	next time.Time // when the status may be written again
+}
+
+// WriteEvery is how often a status is written at most.
+const WriteEvery = 10 * time.Second
+
+// NewLink connects a node's agent.
+func NewLink(config *rest.Config, node string, log *slog.Logger) (*Link, error) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("make API client: %w", err)
+	}
+	config = rest.CopyConfig(config)
+	config.GroupVersion = &v1alpha1.GroupVersion
+	config.APIPath = "/apis"
+	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	config.ContentType = runtime.ContentTypeJSON
+	config.UserAgent = "fabric-agent"
+	client, err := rest.RESTClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("make API client: %w", err)
+	}
+	l := &Link{node: node, client: client, changed: make(chan struct{}, 1), log: log}
+	l.fabrics = l.watch(v1alpha1.Fabrics.Resource, fields.Everything(), &v1alpha1.Fabric{})
+	l.own = l.watch(v1alpha1.FabricNodes.Resource, fields.OneTermEqualSelector("metadata.name", node),
+		&v1alpha1.FabricNode{})
+	return l, nil
+}
+
+// watch adds a kind of object to what the agent is told of.
+func (l *Link) watch(resource string, selector fields.Selector, kind runtime.Object) cache.Store {
+	poke := func() {
+		select {
+		case l.changed <- struct{}{}:
+		default:
+		}
+	}
+	store, controller := cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: cache.NewListWatchFromClient(l.client, resource, metav1.NamespaceAll, selector),
+		ObjectType:    kind,
+		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc: func(any) { poke() }, UpdateFunc: func(any, any) { poke() }, DeleteFunc: func(any) { poke() },
+		},
+		Transform: func(o any) (any, error) {
+			if m, ok := o.(metav1.Object); ok {
+				m.SetManagedFields(nil)
+			}
+			return o, nil
+		},
+	})
+	l.synced = append(l.synced, controller.HasSynced)
+	l.run = append(l.run, func(ctx context.Context) { controller.RunWithContext(ctx) })
+	return store
+}
+
+// Run keeps the link until ctx ends.
+func (l *Link) Run(ctx context.Context) {
+	var wg sync.WaitGroup
+	for _, run := range l.run {
+		wg.Go(func() { run(ctx) })
+	}
+	wg.Wait()
+}
+
+// Changed says when a Fabric or the FabricNode is another.
+func (l *Link) Changed() <-chan struct{} { return l.changed }
+
+// Synced reports whether the API server has said what there is.
+func (l *Link) Synced() bool {
+	for _, s := range l.synced {
+		if !s() {
+			return false
+		}
+	}
+	return true
+}
+
+// Fabrics are all Fabrics. They are not to be changed.
+func (l *Link) Fabrics() (out []*v1alpha1.Fabric) {
+	for _, o := range l.fabrics.List() {
+		if f, ok := o.(*v1alpha1.Fabric); ok {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// Own is the node's FabricNode, which is not to be changed; nil: there is none.
+func (l *Link) Own() *v1alpha1.FabricNode {
+	o, ok, err := l.own.GetByKey(l.node)
+	if n, is := o.(*v1alpha1.FabricNode); ok && err == nil && is {
+		return n
+	}
+	return nil
+}
+
+// Report writes the status of the node's FabricNode if it is not what was last written, and not too soon after that. It
+// makes the FabricNode if there is none. It returns whether the API server has the status.
+func (l *Link) Report(ctx context.Context, status *v1alpha1.FabricNodeStatus) (bool, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.Synced() {
+		return false, nil
+	}
+	own := l.Own()
+	if own != nil && l.sent != nil && equality.Semantic.DeepEqual(l.sent, status) {
+		return true, nil
+	}
+	if time.Now().Before(l.next) {
+		return false, nil
+	}
+	l.next = time.Now().Add(WriteEvery)
+	old := v1alpha1.FabricNodeStatus{}
+	if own != nil {
+		old = own.Status
+	} else if err := l.create(ctx); err != nil {
+		return false, err
+	}
+	patch, err := mergePatch(&old, status)
+	if err != nil {
+		return false, err
+	}
+	if patch != nil {
+		err = l.client.Patch(types.MergePatchType).Resource(v1alpha1.FabricNodes.Resource).Name(l.node).
+			SubResource("status").Body(patch).Do(ctx).Error()
+	}
+	if err != nil {
+		return false, fmt.Errorf("write the status of FabricNode %s: %w", l.node, err)
+	}
+	l.sent = status.DeepCopy()
+	return true, nil
+}
+
+func (l *Link) create(ctx context.Context) error {
+	n := &v1alpha1.FabricNode{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "FabricNode"},
+		ObjectMeta: metav1.ObjectMeta{Name: l.node},
+	}
+	err := l.client.Post().Resource(v1alpha1.FabricNodes.Resource).Body(n).Do(ctx).Error()
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("make FabricNode %s: %w", l.node, err)
+	}
+	return nil
+}
+
+// mergePatch is what turns one status into the other (RFC 7386); nil: nothing.
+func mergePatch(old, status *v1alpha1.FabricNodeStatus) ([]byte, error) {
+	wrap := func(s *v1alpha1.FabricNodeStatus) ([]byte, error) {
+		return json.Marshal(map[string]any{"status": s})
+	}
+	a, err := wrap(old)
+	if err != nil {
+		return nil, fmt.Errorf("encode a status: %w", err)
+	}
+	b, err := wrap(status)
+	if err != nil {
+		return nil, fmt.Errorf("encode a status: %w", err)
+	}
+	patch, err := jsonpatch.CreateMergePatch(a, b)
+	if err != nil {
+		return nil, fmt.Errorf("compare a status: %w", err)
+	}
+	if string(patch) == "{}" {
+		return nil, nil
+	}
+	return patch, nil
+}
