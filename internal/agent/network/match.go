@@ -10,33 +10,70 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/fabric-cni/fabric-cni/internal/agent/settings"
 	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
+	"github.com/fabric-cni/fabric-cni/internal/fabrics"
 )
 
 // Assign gives each device to the first fabric that it fits, and returns the devices by fabric name. A device that the
 // node policy keeps on the host is in none. before maps a device id to the device's fabric at an earlier look: a port
-// that is down reports neither its rate nor its prefix, so its device stays in its fabric, as an unhealthy one.
-func Assign(fabrics []settings.Fabric, devices []survey.Device, before map[string]string) map[string][]survey.Device {
+// that is down reports neither its rate nor its prefix, so its device stays in its fabric, as an unhealthy one. The
+// rail of a device is its place among those that fit everything else of a match, in the order of their addresses.
+func Assign(list []fabrics.Fabric, devices []survey.Device, before map[string]string) map[string][]survey.Device {
 	out := map[string][]survey.Device{}
+	devices = slices.SortedFunc(slices.Values(devices), func(a, b survey.Device) int { return strings.Compare(a.ID, b.ID) })
+	rails := rails(list, devices)
 	for _, d := range devices {
 		if d.Refused != nil {
 			continue
 		}
-		was := func(f settings.Fabric) bool { return !d.Active() && f.Name == before[d.ID] && named(&f.Match, &d) }
-		i := slices.IndexFunc(fabrics, was)
+		was := func(f fabrics.Fabric) bool {
+			return !d.Active() && f.Name == before[d.ID] && named(&f.Match, &d) && rails.fits(&f, &d)
+		}
+		i := slices.IndexFunc(list, was)
 		if i < 0 {
-			i = slices.IndexFunc(fabrics, func(f settings.Fabric) bool { return fits(&f, &d) })
+			i = slices.IndexFunc(list, func(f fabrics.Fabric) bool { return fits(&f, &d) && rails.fits(&f, &d) })
 		}
 		if i >= 0 {
-			out[fabrics[i].Name] = append(out[fabrics[i].Name], d)
+			out[list[i].Name] = append(out[list[i].Name], d)
 		}
 	}
 	return out
 }
 
+// railsOf are the rails of the devices that fit a match but for its rail: fabric -> device id -> rail.
+type railsOf map[string]map[string]int
+
+// rails counts a device whose port is down as well, though nobody knows its rate and prefix: otherwise a cable that is
+// pulled would change the rails behind it.
+func rails(list []fabrics.Fabric, devices []survey.Device) railsOf {
+	out := railsOf{}
+	for i := range list {
+		f := &list[i]
+		if f.Match.Rail == nil {
+			continue
+		}
+		out[f.Name] = map[string]int{}
+		for j := range devices {
+			d := &devices[j]
+			unknown := !d.Active() && named(&f.Match, d)
+			if d.Refused == nil && (unknown || len(misfits(&f.Match, d)) == 0) {
+				out[f.Name][d.ID] = len(out[f.Name])
+			}
+		}
+	}
+	return out
+}
+
+func (r railsOf) fits(f *fabrics.Fabric, d *survey.Device) bool {
+	if f.Match.Rail == nil {
+		return true
+	}
+	rail, ok := r[f.Name][d.ID]
+	return ok && rail == *f.Match.Rail
+}
+
 // fits reports whether the device has all that the match names.
-func fits(f *settings.Fabric, d *survey.Device) bool {
+func fits(f *fabrics.Fabric, d *survey.Device) bool {
 	if f.Match.IsZero() {
 		return d.Fabric == f.Name
 	}
@@ -45,9 +82,9 @@ func fits(f *settings.Fabric, d *survey.Device) bool {
 
 // misfits lists what the match names and the device does not have, for people. Prefix and rate of a device in a pod may
 // not be visible: it is still the fabric's if everything else fits.
-func misfits(m *settings.Match, d *survey.Device) (out []string) {
-	if l := string(d.LinkLayer()); m.LinkLayer != "" && m.LinkLayer != l {
-		out = append(out, "it is "+cmp.Or(l, "of no known link layer")+", not "+m.LinkLayer)
+func misfits(m *fabrics.Match, d *survey.Device) (out []string) {
+	if l := string(d.LinkLayer()); m.LinkLayer != "" && string(m.LinkLayer) != l {
+		out = append(out, "it is "+cmp.Or(l, "of no known link layer")+", not "+string(m.LinkLayer))
 	}
 	if m.SubnetPrefix != 0 && d.Prefix != m.SubnetPrefix && (d.Prefix != 0 || !d.InPod()) {
 		has := "it has no subnet prefix"
@@ -68,11 +105,11 @@ func misfits(m *settings.Match, d *survey.Device) (out []string) {
 func rate(gb float64) string { return strconv.FormatFloat(gb, 'f', -1, 64) }
 
 // named reports whether link layer and names fit, which no state of the port changes.
-func named(m *settings.Match, d *survey.Device) bool {
-	return (m.LinkLayer == "" || m.LinkLayer == string(d.LinkLayer())) && matchesName(m, d)
+func named(m *fabrics.Match, d *survey.Device) bool {
+	return (m.LinkLayer == "" || m.LinkLayer == d.LinkLayer()) && matchesName(m, d)
 }
 
-func matchesName(m *settings.Match, d *survey.Device) bool {
+func matchesName(m *fabrics.Match, d *survey.Device) bool {
 	if len(m.Devices) == 0 {
 		return true
 	}
@@ -86,9 +123,9 @@ func matchesName(m *settings.Match, d *survey.Device) bool {
 	return false
 }
 
-// Unmatched says that a fabric of the settings has no device on this node, which device comes nearest, and what keeps
+// Unmatched says that a fabric has no device on this node, which device comes nearest, and what keeps
 // it out. It is empty if the fabric has devices, or if the node has none at all: then there is nothing to compare.
-func Unmatched(f *settings.Fabric, devices []survey.Device, assigned map[string][]survey.Device) string {
+func Unmatched(f *fabrics.Fabric, devices []survey.Device, assigned map[string][]survey.Device) string {
 	if len(assigned[f.Name]) > 0 || len(devices) == 0 {
 		return ""
 	}
@@ -116,7 +153,7 @@ func Unmatched(f *settings.Fabric, devices []survey.Device, assigned map[string]
 }
 
 // obstacles is why a device is not the fabric's.
-func obstacles(f *settings.Fabric, d *survey.Device, assigned map[string][]survey.Device) []string {
+func obstacles(f *fabrics.Fabric, d *survey.Device, assigned map[string][]survey.Device) []string {
 	out := misfits(&f.Match, d)
 	if len(out) > 0 && !d.Active() {
 		out = append(out, "its port is "+d.State()+", which hides its rate and prefix")
@@ -133,7 +170,7 @@ func obstacles(f *settings.Fabric, d *survey.Device, assigned map[string][]surve
 }
 
 // distance is how far the rate of a device is from the one that the match names.
-func distance(m *settings.Match, d *survey.Device) float64 {
+func distance(m *fabrics.Match, d *survey.Device) float64 {
 	if m.RateGb == 0 {
 		return 0
 	}
