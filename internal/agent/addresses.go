@@ -2,14 +2,15 @@ package agent
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
-	"time"
+	"slices"
+	"strings"
 
 	"github.com/fabric-cni/fabric-cni/internal/atomicfile"
 	"github.com/fabric-cni/fabric-cni/internal/policy"
@@ -18,59 +19,44 @@ import (
 // addressReconciler notes for the plugin by which addresses the cluster knows the node: an interface that has one is
 // not moved. The file is one of the state directory: the policy itself is its owner's.
 type addressReconciler struct {
-	find  func(context.Context) ([]netip.Addr, error) // nil without an API server
-	dir   string                                      // the state directory
-	log   *slog.Logger
-	now   func() time.Time
-	every time.Duration
-
-	next time.Time // when the addresses are looked for again
-	want []byte    // the file's content; nil: not known yet
+	addresses []netip.Addr // none: nobody has said
+	dir       string       // the state directory
+	log       *slog.Logger
 }
 
-// reconcile looks for the addresses once in a while, and keeps the file as it should be. If they can't be found, the
-// file stays as it is: an address that the node had is better than none.
-func (r *addressReconciler) reconcile(ctx context.Context) {
-	if r.find == nil {
+// reconcile keeps the file as it should be.
+func (r *addressReconciler) reconcile() {
+	if len(r.addresses) == 0 {
 		return
 	}
-	if !r.now().Before(r.next) {
-		if err := r.look(ctx); err != nil {
-			r.log.Error("cannot find all addresses of the node", "error", err)
-		} else {
-			r.next = r.now().Add(r.every)
-		}
-	}
-	if r.want == nil {
-		return
-	}
+	want, err := json.Marshal(policy.NodeAddresses{Addresses: r.addresses})
 	file := filepath.Join(r.dir, policy.NodeAddressesFile)
-	if old, err := os.ReadFile(file); err == nil && bytes.Equal(old, r.want) {
-		return
+	if err == nil {
+		if old, rerr := os.ReadFile(file); rerr == nil && bytes.Equal(old, want) {
+			return
+		}
+		err = (atomicfile.File{Path: file, Mode: 0o600, DirMode: 0o700}).Write(want)
 	}
-	if err := (atomicfile.File{Path: file, Mode: 0o600, DirMode: 0o700}).Write(r.want); err != nil {
+	if err != nil {
 		r.log.Error("cannot note the addresses of the node", "error", fmt.Errorf("write %s: %w", file, err))
 	}
 }
 
-// look takes what is found even if it is not all, unless that is nothing, or there is a file already that has more.
-func (r *addressReconciler) look(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	found, err := r.find(ctx)
-	if len(found) == 0 || err != nil && (r.want != nil || r.noted()) {
-		return err
+// parseAddresses reads what kubelet says of status.hostIPs: addresses with commas between them.
+func parseAddresses(text string) (out []netip.Addr, err error) {
+	for _, t := range strings.Split(text, ",") {
+		if t = strings.TrimSpace(t); t == "" {
+			continue
+		}
+		a, perr := netip.ParseAddr(t)
+		if perr != nil {
+			err = errors.Join(err, fmt.Errorf("--node-ips: %w", perr))
+			continue
+		}
+		if a = a.Unmap().WithZone(""); a.IsGlobalUnicast() {
+			out = append(out, a)
+		}
 	}
-	b, merr := json.Marshal(policy.NodeAddresses{Addresses: found})
-	if merr != nil {
-		return merr
-	}
-	r.want = b
-	return err
-}
-
-// noted says whether an earlier agent has left a file.
-func (r *addressReconciler) noted() bool {
-	_, err := os.Stat(filepath.Join(r.dir, policy.NodeAddressesFile))
-	return err == nil
+	slices.SortFunc(out, netip.Addr.Compare)
+	return slices.Compact(out), err
 }

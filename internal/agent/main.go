@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/agent/install"
 	"github.com/fabric-cni/fabric-cni/internal/agent/network"
 	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
+	"github.com/fabric-cni/fabric-cni/internal/controller"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/policy"
 )
@@ -28,14 +30,13 @@ type Options struct {
 	BinDir     string
 	StateDir   string
 	Policy     string
-	Settings   string
 	ConfDir    string // Multus's
 	DeviceDir  string // kubelet's device plugins
 	InfoDir    string // device-info files
 	HostProc   string
 	CRISocket  string // on the host
 	Node       string
-	Namespace  string // of the ConfigMaps with the node ranges
+	NodeIPs    string
 	Kubeconfig string
 	NoCluster  bool
 	Health     string // host:port,...; empty: no probes
@@ -48,6 +49,8 @@ type Options struct {
 	MetricsSecure  bool   // TLS, and a token that the API server accepts
 	MetricsCertDir string // with tls.crt and tls.key; empty: self-signed
 
+	nodeIPs []netip.Addr
+
 	// Survey reads the node's devices. Nil: from the kernel.
 	Survey func() ([]survey.Device, error)
 }
@@ -55,7 +58,8 @@ type Options struct {
 const usage = `usage: fabric-agent COMMAND [flag...]
 
   install     copy the CNI binary to --bin-dir, atomically, if it is not there yet
-  run         keep it installed, reclaim devices, publish networks, export metrics; until SIGTERM
+  run         on each node: keep it installed, offer devices, reclaim them, export metrics; until SIGTERM
+  controller  once in the cluster: publish networks, give nodes their ranges, sum up; until SIGTERM
   uninstall   remove it; refused while pods have devices, unless --force is given
   version     print the version
 
@@ -70,6 +74,9 @@ func Main(ctx context.Context, version string, args []string, stdout, stderr io.
 	if len(args) == 0 {
 		fmt.Fprint(stderr, usage)
 		return fmt.Errorf("%w: no command", ErrUsage)
+	}
+	if args[0] == "controller" {
+		return control(ctx, version, args, stderr)
 	}
 	o, err := parse(args, stderr)
 	if errors.Is(err, flag.ErrHelp) {
@@ -98,6 +105,26 @@ func Main(ctx context.Context, version string, args []string, stdout, stderr io.
 	return fmt.Errorf("%w: unknown command %q", ErrUsage, args[0])
 }
 
+// control runs the controller.
+func control(ctx context.Context, version string, args []string, stderr io.Writer) error {
+	o := &controller.Options{}
+	f := flag.NewFlagSet("fabric-agent controller", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	o.Flags(f)
+	err := f.Parse(args[1:])
+	if errors.Is(err, flag.ErrHelp) {
+		return nil
+	}
+	if err == nil && f.NArg() > 0 {
+		err = fmt.Errorf("unexpected argument %q", f.Arg(0))
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUsage, err)
+	}
+	log := slog.New(slog.NewJSONHandler(stderr, &slog.HandlerOptions{Level: o.LogLevel}))
+	return controller.Main(ctx, o, version, log)
+}
+
 func parse(args []string, stderr io.Writer) (*Options, error) {
 	o := &Options{}
 	f := flag.NewFlagSet("fabric-agent "+args[0], flag.ContinueOnError)
@@ -115,6 +142,10 @@ func parse(args []string, stderr io.Writer) (*Options, error) {
 	if args[0] == "run" && o.Node == "" && !o.NoCluster {
 		return nil, fmt.Errorf("%w: --node-name is missing", ErrUsage)
 	}
+	var err error
+	if o.nodeIPs, err = parseAddresses(o.NodeIPs); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUsage, err)
+	}
 	if o.MetricsSecure && o.NoCluster {
 		return nil, fmt.Errorf("%w: --metrics-secure asks the API server, which --no-cluster forbids", ErrUsage)
 	}
@@ -129,7 +160,6 @@ func (o *Options) flags(f *flag.FlagSet) {
 	f.StringVar(&o.BinDir, "bin-dir", "/opt/cni/bin", "the container runtime's plugin `directory`")
 	f.StringVar(&o.StateDir, "state-dir", journal.DefaultDir, "the plugin's state `directory`")
 	f.StringVar(&o.Policy, "policy", policy.DefaultPath, "`file` with the node policy")
-	f.StringVar(&o.Settings, "settings", "/etc/fabric-agent/settings.yaml", "YAML `file` with the fabrics")
 	f.StringVar(&o.ConfDir, "conf-dir", "/etc/cni/multus/net.d",
 		"Multus's `directory` for network configurations of this node; empty: write none")
 	f.StringVar(&o.DeviceDir, "device-plugin-dir", "/var/lib/kubelet/device-plugins",
@@ -142,11 +172,10 @@ func (o *Options) flags(f *flag.FlagSet) {
 	f.StringVar(&o.CRISocket, "cri-socket", "",
 		"the container runtime's `socket` on the host; empty: the first that exists of containerd, CRI-O, k3s and RKE2")
 	f.StringVar(&o.Node, "node-name", "", "`name` of the Node")
-	f.StringVar(&o.Namespace, "namespace", "fabric-system",
-		"`namespace` of the ConfigMaps in which nodeRanges are allocated")
+	f.StringVar(&o.NodeIPs, "node-ips", "", "`addresses` of the Node, with commas: an interface that has one is not moved")
 	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig `file`; empty: the pod's service account")
 	f.BoolVar(&o.NoCluster, "no-cluster", false,
-		"do not connect to an API server: no NetworkAttachmentDefinitions, no Events, no inventory")
+		"do not connect to an API server: the last fabrics that it told of stay in force")
 	f.StringVar(&o.Health, "health-address", "127.0.0.1:9468",
 		"`host:port`, or several with commas, of /healthz and /readyz; empty: none")
 	f.StringVar(&o.Metrics, "metrics-address", "127.0.0.1:9467",

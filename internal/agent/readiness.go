@@ -6,11 +6,11 @@ import (
 
 	"github.com/fabric-cni/fabric-cni/internal/agent/condition"
 	"github.com/fabric-cni/fabric-cni/internal/agent/install"
-	"github.com/fabric-cni/fabric-cni/internal/agent/network"
-	"github.com/fabric-cni/fabric-cni/internal/agent/settings"
 	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
 	"github.com/fabric-cni/fabric-cni/internal/attach"
+	"github.com/fabric-cni/fabric-cni/internal/fabrics"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 )
@@ -61,21 +61,21 @@ func (r *readiness) checkMode(v *view) {
 // What ADD refuses is decided in package attach. A whole device in shared mode is not refused, but its RDMA device
 // stays on the host, where every pod sees it: a fabric of mode exclusive promises more.
 func checkModeOf(
-	fabrics []settings.Fabric, assigned map[string][]survey.Device, mode device.NetnsMode,
+	list []fabrics.Fabric, assigned map[string][]survey.Device, mode device.NetnsMode,
 ) (usable bool, err error) {
-	for i := range fabrics {
-		f := &fabrics[i]
+	for i := range list {
+		f := &list[i]
 		if len(assigned[f.Name]) == 0 {
 			continue
 		}
-		config, perr := network.Parse(f)
+		config, perr := f.Netconf()
 		if perr != nil {
 			return false, perr
 		}
 		if r := attach.JudgeMode(config.RDMA, mode, true, "the RDMA device"); r != nil {
 			return false, fmt.Errorf("fabric %s: %s; %s", f.Name, r.Message, r.Hint)
 		}
-		if f.Mode == settings.Exclusive && mode == device.NetnsShared && config.RDMA == netconf.RDMAAuto {
+		if f.Mode == v1alpha1.Exclusive && mode == device.NetnsShared && config.RDMA == netconf.RDMAAuto {
 			err = fmt.Errorf("fabric %s hands out whole devices, but the node's RDMA network namespace mode is "+
 				"shared: "+
 				"their RDMA devices stay on the host, where every pod sees them; put options ib_core netns_mode=0 "+

@@ -8,24 +8,16 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/agent/condition"
 	"github.com/fabric-cni/fabric-cni/internal/agent/metrics"
 	"github.com/fabric-cni/fabric-cni/internal/agent/network"
-	"github.com/fabric-cni/fabric-cni/internal/agent/settings"
+	"github.com/fabric-cni/fabric-cni/internal/fabrics"
 	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
 )
 
-const (
-	// reapply is how often something is written to the cluster again although it has not changed here: somebody may
-	// have changed or deleted it there.
-	reapply = 5 * time.Minute
-	// slowEvery is the number of looks at the node for one run of slowChecks.
-	slowEvery = 30
-	// callTimeout bounds one call of the API server, allocateTimeout the several calls that a range may need.
-	callTimeout     = 10 * time.Second
-	allocateTimeout = 30 * time.Second
-)
+// callTimeout bounds one call of the API server.
+const callTimeout = 10 * time.Second
 
 // view is what one look at the node has found. The sub-reconcilers work from it, and add their conditions.
 type view struct {
-	fabrics    []settings.Fabric          // in force
+	fabrics    []fabrics.Fabric          // in force
 	assigned   map[string][]survey.Device // by fabric, the devices of this node
 	conditions *condition.Set
 }
@@ -41,13 +33,12 @@ type reconciler struct {
 	saved    *savedState
 
 	addresses addressReconciler
-	settings  settingsReconciler
+	fabrics   fabricsReconciler
 	ranges    *rangeReconciler
 	networks  networkReconciler
 	devices   deviceReconciler
-	slow      slowChecks
 	readiness readiness
-	inventory inventoryReconciler
+	status    statusReconciler
 
 	discovered map[string]string // device id -> the discovered fabric it was in at the last look
 }
@@ -55,7 +46,7 @@ type reconciler struct {
 // reconcile looks at the node once. What fails is logged or becomes a condition, and is tried again with the next
 // look.
 func (r *reconciler) reconcile(ctx context.Context) {
-	r.addresses.reconcile(ctx) // before the survey, which asks the policy
+	r.addresses.reconcile() // before the survey, which asks the policy
 	devices, err := r.survey()
 	if err != nil {
 		r.log.Error("cannot read all devices", "error", err)
@@ -66,47 +57,19 @@ func (r *reconciler) reconcile(ctx context.Context) {
 		r.discovered[d.ID] = d.Fabric
 	}
 	conditions := &condition.Set{}
-	fabrics, changed := r.settings.reconcile(ctx, devices, conditions)
-	if changed {
-		r.slow.next = time.Time{}
-	}
-	v := &view{fabrics, network.Assign(fabrics, devices, r.saved.Devices), conditions}
+	inForce := r.fabrics.reconcile(conditions)
+	v := &view{inForce, network.Assign(inForce, devices, r.saved.Devices), conditions}
 
 	reportUnused(discovered, v)
 	reportUnmatched(devices, v)
-	r.ranges.reconcile(ctx, v)
-	r.networks.reconcile(ctx, v) // before kubelet hands out devices for them
+	r.ranges.reconcile(v)
+	r.networks.reconcile(v) // before kubelet hands out devices for them
 	r.devices.reconcile(ctx, v)
 	if err := r.metrics.CountCalls(r.stateDir); err != nil {
 		r.log.Error("cannot count the plugin's calls", "error", err)
 	}
-	r.slow.reconcile(ctx, v)
 	r.readiness.reconcile(v)
 	r.reporter.Report(v.conditions)
-	r.inventory.reconcile(ctx)
+	r.status.reconcile(ctx, v)
 }
 
-// slowChecks are those that ask the API server for objects of the whole cluster. They run once in slowEvery looks;
-// their conditions stand until the next run.
-type slowChecks struct {
-	capacity *capacityChecker
-	pools    poolReconciler
-	prune    pruner
-	now      func() time.Time
-	every    time.Duration
-
-	next       time.Time
-	conditions condition.Set // of the last run
-}
-
-func (s *slowChecks) reconcile(ctx context.Context, v *view) {
-	if !s.now().Before(s.next) {
-		s.next = s.now().Add(s.every)
-		s.conditions = condition.Set{}
-		slow := &view{v.fabrics, v.assigned, &s.conditions}
-		s.prune.reconcile(ctx)
-		s.capacity.reconcile(ctx, slow)
-		s.pools.reconcile(ctx, slow)
-	}
-	v.conditions.Merge(&s.conditions)
-}

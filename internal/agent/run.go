@@ -40,8 +40,9 @@ func Run(ctx context.Context, o *Options, version string, log *slog.Logger) erro
 		return fmt.Errorf("register metrics: %w", err)
 	}
 	var client *cluster.Client
+	var link *cluster.Link
 	if !o.NoCluster {
-		if client, err = cluster.Dial(o.Kubeconfig, o.Node); err != nil {
+		if client, link, err = cluster.Dial(o.Kubeconfig, o.Node, log); err != nil {
 			return err
 		}
 		defer client.Close()
@@ -53,8 +54,8 @@ func Run(ctx context.Context, o *Options, version string, log *slog.Logger) erro
 	}
 	target := o.target()
 	target.Sums = &install.Sums{} // for all loops that look at the binary
-	r := newReconciler(o, target, client, plugins, m, log)
-	r.inventory.version = version
+	r := newReconciler(o, target, client, link, plugins, m, log)
+	r.status.version = version
 	endpoints, err := o.endpoints(ctx, registry, r.reporter, client, log)
 	if err != nil {
 		return err
@@ -63,12 +64,13 @@ func Run(ctx context.Context, o *Options, version string, log *slog.Logger) erro
 	return serve(ctx, endpoints,
 		func(ctx context.Context) { target.Watch(ctx, o.Interval, m.Reinstalled.Inc, log) },
 		func(ctx context.Context) { repairLoop(o, m, r.reporter, log).Run(ctx, min(o.Interval, time.Minute)) },
-		func(ctx context.Context) { every(ctx, o.Interval, r.reconcile) },
+		func(ctx context.Context) { every(ctx, o.Interval, link.Changed(), r.reconcile) },
+		link.Run,
 	)
 }
 
-// every calls f at once and then each interval, until ctx ends.
-func every(ctx context.Context, interval time.Duration, f func(context.Context)) {
+// every calls f at once, then each interval and when something has changed, until ctx ends.
+func every(ctx context.Context, interval time.Duration, changed <-chan struct{}, f func(context.Context)) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for ctx.Err() == nil {
@@ -76,58 +78,38 @@ func every(ctx context.Context, interval time.Duration, f func(context.Context))
 		select {
 		case <-ctx.Done():
 		case <-tick.C:
+		case <-changed:
 		}
 	}
 }
 
-// newReconciler connects the sub-reconcilers. client and plugins may be nil.
+// newReconciler connects the sub-reconcilers. client, link and plugins may be nil.
 func newReconciler(
-	o *Options, target install.Target, client *cluster.Client, plugins *deviceplugin.Set, m *metrics.Metrics,
-	log *slog.Logger,
+	o *Options, target install.Target, client *cluster.Client, link *cluster.Link, plugins *deviceplugin.Set,
+	m *metrics.Metrics, log *slog.Logger,
 ) *reconciler {
 	saved, err := loadState(o.StateDir)
 	if err != nil {
 		log.Error(err.Error())
 	}
-	slow := slowEvery * o.Interval
 	ipamDir := o.ipamDir()
-	ranges := &rangeReconciler{
-		cluster: client, namespace: o.Namespace, log: log, now: time.Now, ranges: map[string]nodeRange{},
-	}
-	capacity := &capacityChecker{cluster: client, log: log, now: time.Now, every: slow}
-	published := map[string]time.Time{}
+	ranges := &rangeReconciler{link: link, saved: saved, log: log}
 	reporter := &condition.Reporter{Log: log, Ready: m.SetReady}
 	if client != nil {
 		reporter.Event = client.Warn
 	}
-	addresses := addressReconciler{dir: o.StateDir, log: log, now: time.Now, every: slow}
-	if client != nil {
-		addresses.find = client.NodeAddresses
-	}
 	return &reconciler{
-		addresses: addresses,
+		addresses: addressReconciler{addresses: o.nodeIPs, dir: o.StateDir, log: log},
 		survey:    o.Survey, stateDir: o.StateDir, log: log, metrics: m, reporter: reporter, saved: saved,
-		settings: settingsReconciler{
-			file: o.Settings, saved: saved, capacity: capacity, log: log, fabrics: saved.fabrics(),
-		},
-		ranges: ranges,
+		fabrics: fabricsReconciler{link: link, saved: saved, log: log},
+		ranges:  ranges,
 		networks: networkReconciler{
-			cluster: client, confDir: o.ConfDir, ipamDir: ipamDir, store: o.store(), ranges: ranges,
-			log: log, now: time.Now, published: published,
+			confDir: o.ConfDir, ipamDir: ipamDir, store: o.store(), ranges: ranges, log: log,
 		},
-		devices: deviceReconciler{plugins: plugins, metrics: m, saved: saved, log: log},
-		slow: slowChecks{
-			capacity: capacity,
-			pools:    poolReconciler{cluster: client, ipamDir: ipamDir, ranges: ranges, metrics: m, log: log},
-			prune: pruner{
-				cluster: client, store: o.store(), saved: saved, log: log,
-				removed: func() { clear(published) }, // the fabric may come back
-			},
-			now: time.Now, every: slow,
-		},
+		devices:   deviceReconciler{plugins: plugins, metrics: m, saved: saved, log: log},
 		readiness: readiness{plugin: target, store: o.store(), mode: survey.Mode},
-		inventory: inventoryReconciler{
-			cluster: client, node: o.Node, plugin: target, store: o.store(), log: log, now: time.Now,
+		status: statusReconciler{
+			link: link, node: o.Node, plugin: target, store: o.store(), log: log, now: time.Now,
 		},
 	}
 }

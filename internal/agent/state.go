@@ -9,9 +9,9 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/fabric-cni/fabric-cni/internal/agent/settings"
 	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
 	"github.com/fabric-cni/fabric-cni/internal/atomicfile"
+	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
 
 // stateName is the file in the state directory that holds savedState.
@@ -20,10 +20,9 @@ const stateName = "agent.json"
 // savedState is what the next agent on this node must know of this one. The file is in the state directory, which is a
 // tmpfs: a reboot ends all pods, and removes it too.
 type savedState struct {
-	// Settings are the last ones that were accepted.
-	Settings json.RawMessage `json:"settings,omitempty"`
-	// Leaving are the definitions (NAMESPACE/NAME) that are to be removed once no pod asks for them.
-	Leaving []string `json:"leaving,omitempty"`
+	// Fabrics are those in force, and Ranges this node's own.
+	Fabrics []savedFabric            `json:"fabrics,omitempty"`
+	Ranges  []v1alpha1.AssignedRange `json:"ranges,omitempty"`
 	// Devices maps a device id to the fabric that the device was in when its port was last up.
 	Devices map[string]string `json:"devices,omitempty"`
 
@@ -62,18 +61,6 @@ func (s *savedState) save() error {
 		return fmt.Errorf("save the state for the next agent: %w", err)
 	}
 	return nil
-}
-
-// fabrics returns the fabrics of the saved settings, none if there are no settings or they are no longer valid.
-func (s *savedState) fabrics() []settings.Fabric {
-	if len(s.Settings) == 0 {
-		return nil
-	}
-	parsed, err := settings.Parse(s.Settings)
-	if err != nil {
-		return nil
-	}
-	return parsed.Fabrics
 }
 
 // setDevices records the fabric of each device whose port is up, and saves the state.

@@ -91,8 +91,11 @@ func (l *Link) watch(resource string, selector fields.Selector, kind runtime.Obj
 	return store
 }
 
-// Run keeps the link until ctx ends.
+// Run keeps the link until ctx ends. Without a link there is nothing to do.
 func (l *Link) Run(ctx context.Context) {
+	if l == nil {
+		return
+	}
 	var wg sync.WaitGroup
 	for _, run := range l.run {
 		wg.Go(func() { run(ctx) })
@@ -101,7 +104,12 @@ func (l *Link) Run(ctx context.Context) {
 }
 
 // Changed says when a Fabric or the FabricNode is another.
-func (l *Link) Changed() <-chan struct{} { return l.changed }
+func (l *Link) Changed() <-chan struct{} {
+	if l == nil {
+		return nil
+	}
+	return l.changed
+}
 
 // Synced reports whether the API server has said what there is.
 func (l *Link) Synced() bool {

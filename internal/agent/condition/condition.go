@@ -4,6 +4,7 @@ package condition
 
 import (
 	"fmt"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -31,9 +32,6 @@ func Fabric(name string) string { return "fabric/" + name }
 
 // Device names a device as the object of a condition.
 func Device(id string) string { return "device/" + id }
-
-// Pool names an address pool as the object of a condition.
-func Pool(name, prefix string) string { return "pool/" + name + " " + prefix }
 
 // Node is the object of a condition that concerns the node itself.
 const Node = ""
@@ -78,3 +76,35 @@ func (s *Set) Get(t Type, object string) (Condition, bool) {
 	}
 	return Condition{}, false
 }
+
+// Sum returns one condition for each type, with the messages of all its objects; first those that a node is not Ready
+// with, then the notes.
+func (s *Set) Sum() (wrong, notes []metav1.Condition) {
+	byType := map[string]*metav1.Condition{}
+	var order []Type
+	for _, c := range s.list {
+		if sum := byType[c.Type.Name]; sum != nil {
+			sum.Message += "; " + c.Message
+			continue
+		}
+		byType[c.Type.Name] = &metav1.Condition{
+			Type: c.Type.Name, Status: c.Status, Reason: c.Reason, Message: c.Message,
+		}
+		order = append(order, c.Type)
+	}
+	for _, t := range order {
+		sum := byType[t.Name]
+		if len(sum.Message) > maxMessage {
+			sum.Message = strings.ToValidUTF8(sum.Message[:maxMessage-3], "") + "..."
+		}
+		if t.Note {
+			notes = append(notes, *sum)
+		} else {
+			wrong = append(wrong, *sum)
+		}
+	}
+	return wrong, notes
+}
+
+// maxMessage bounds the message of a condition, in bytes.
+const maxMessage = 1024

@@ -7,26 +7,21 @@ type Type struct {
 	Reason string // of the status False
 	Event  bool   // reported as an Event on the Node
 	Gate   bool   // the agent is not ready while its status is False
+	Note   bool   // it may well be meant so: the FabricNode is Ready all the same
 }
 
 // The types. Their reasons are listed in docs/kubernetes.md.
 var (
-	// SettingsAccepted says that the settings file is in force as it is.
-	SettingsAccepted = Type{Name: "SettingsAccepted", Reason: "SettingsRefused", Event: true}
+	// FabricReadable says that this version of the agent can read a Fabric.
+	FabricReadable = Type{Name: "FabricReadable", Reason: "FabricUnreadable", Event: true}
 	// FabricUsed says that pods can ask for all ports of a discovered fabric.
-	FabricUsed = Type{Name: "FabricUsed", Reason: "FabricUnused", Event: true}
-	// FabricMatched says that a fabric of the settings has devices on a node that has any.
-	FabricMatched = Type{Name: "FabricMatched", Reason: "FabricUnmatched", Event: true}
+	FabricUsed = Type{Name: "FabricUsed", Reason: "FabricUnused", Event: true, Note: true}
+	// FabricMatched says that a fabric has devices on a node that has any.
+	FabricMatched = Type{Name: "FabricMatched", Reason: "FabricUnmatched", Event: true, Note: true}
 	// PortActive says that a device of a fabric carries traffic.
 	PortActive = Type{Name: "PortActive", Reason: "PortDown", Event: true}
-	// NetworkPublished says that a fabric's NetworkAttachmentDefinition is as the settings have it.
-	NetworkPublished = Type{Name: "NetworkPublished", Reason: "NetworkConflict", Event: true}
 	// NodeRangeAllocated says that this node has addresses of its own in a fabric with nodeRanges.
-	NodeRangeAllocated = Type{Name: "NodeRangeAllocated", Reason: "RangeExhausted", Event: true}
-	// AddressesSufficient says that a fabric has as many addresses as its devices need.
-	AddressesSufficient = Type{Name: "AddressesSufficient", Reason: "RangeTooSmall", Event: true}
-	// PoolAvailable says that a pool has addresses left to give.
-	PoolAvailable = Type{Name: "PoolAvailable", Reason: "PoolNearlyExhausted", Event: true}
+	NodeRangeAllocated = Type{Name: "NodeRangeAllocated", Reason: "NoRange", Event: true}
 	// RDMAModeFits says that the node's RDMA mode gives pods what a fabric's mode promises.
 	RDMAModeFits = Type{Name: "RDMAModeFits", Reason: "WrongRDMAMode", Event: true}
 	// RDMAModeUsable says that the node's RDMA mode does not make ADD fail.

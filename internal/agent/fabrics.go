@@ -1,0 +1,92 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+
+	"github.com/fabric-cni/fabric-cni/internal/agent/cluster"
+	"github.com/fabric-cni/fabric-cni/internal/agent/condition"
+	"github.com/fabric-cni/fabric-cni/internal/fabrics"
+	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
+)
+
+// fabricsReconciler decides which fabrics are in force on this node: those that the controller has accepted, and while
+// the API server is away the last ones that it told of.
+type fabricsReconciler struct {
+	link  *cluster.Link // nil: there is no API server
+	saved *savedState
+	log   *slog.Logger
+
+	fabrics []fabrics.Fabric // in force, in the order in which a device looks for its own
+}
+
+// reconcile returns the fabrics in force. A Fabric that this version of the agent can't read, because it is of a newer
+// one, stays as it was.
+func (r *fabricsReconciler) reconcile(conditions *condition.Set) []fabrics.Fabric {
+	next := r.saved.Fabrics
+	if r.link != nil && r.link.Synced() {
+		next = nil
+		for _, o := range r.link.Fabrics() {
+			if o.Status.InForce != nil {
+				next = append(next, savedFabric{o.Name, o.Status.InForce.Generation, o.Status.InForce.Spec})
+			}
+		}
+	}
+	var kept []savedFabric
+	var list []fabrics.Fabric
+	for _, s := range next {
+		f, err := s.parse()
+		if err != nil {
+			conditions.Fail(condition.FabricReadable, condition.Fabric(s.Name),
+				"this agent can't read generation %d of Fabric %s: %v; is it older than the controller?",
+				s.Generation, s.Name, err)
+			if s, f = r.before(s.Name); f == nil {
+				continue
+			}
+		}
+		kept, list = append(kept, s), append(list, *f)
+	}
+	fabrics.Sort(list)
+	r.fabrics = list
+	if !reflect.DeepEqual(kept, r.saved.Fabrics) {
+		r.saved.Fabrics = kept
+		if err := r.saved.save(); err != nil {
+			r.log.Error(err.Error())
+		}
+	}
+	return list
+}
+
+// before is a fabric as it was at the last look; nil: it was not there.
+func (r *fabricsReconciler) before(name string) (savedFabric, *fabrics.Fabric) {
+	for _, s := range r.saved.Fabrics {
+		if s.Name == name {
+			if f, err := s.parse(); err == nil {
+				return s, f
+			}
+		}
+	}
+	return savedFabric{}, nil
+}
+
+// savedFabric is a spec that was in force.
+type savedFabric struct {
+	Name       string              `json:"name"`
+	Generation int64               `json:"generation"`
+	Spec       v1alpha1.FabricSpec `json:"spec"`
+}
+
+func (s *savedFabric) parse() (*fabrics.Fabric, error) {
+	o := &v1alpha1.Fabric{Spec: s.Spec}
+	o.Name, o.Generation = s.Name, s.Generation
+	f, err := fabrics.Parse(o)
+	if err != nil {
+		return nil, fmt.Errorf("fabric %s: %w", s.Name, err)
+	}
+	return f, nil
+}
+
+// errNoRange means that the node has no range of a fabric yet.
+var errNoRange = errors.New("the controller has given this node no range yet: is fabric-controller running?")

@@ -1,0 +1,153 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/fabric-cni/fabric-cni/internal/agent/cluster"
+	"github.com/fabric-cni/fabric-cni/internal/agent/condition"
+	"github.com/fabric-cni/fabric-cni/internal/agent/install"
+	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
+	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/internal/node"
+	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
+)
+
+// inventoryEvery is how often the inventory is read: it is hundreds of small files on a node with many VFs.
+const inventoryEvery = time.Minute
+
+// statusReconciler says in the status of the node's FabricNode what the node has, and what is wrong.
+type statusReconciler struct {
+	link    *cluster.Link // nil: nobody is told
+	version string        // of the agent
+	node    string        // name of the Node, which need not be the host's
+	plugin  install.Target
+	store   journal.Store
+	log     *slog.Logger
+	now     func() time.Time
+
+	inventory *runtime.RawExtension
+	mode      string
+	read      time.Time // when the inventory was last read
+	since     map[string]metav1.Time
+}
+
+func (r *statusReconciler) reconcile(ctx context.Context, v *view) {
+	if r.link == nil {
+		return
+	}
+	if r.read.IsZero() || r.now().Sub(r.read) >= inventoryEvery {
+		r.look()
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if _, err := r.link.Report(ctx, r.status(v)); err != nil {
+		r.log.Error("cannot report what the node has", "error", err)
+	}
+}
+
+// look reads the inventory: what fabricctl discover prints on this node.
+func (r *statusReconciler) look() {
+	r.read = r.now()
+	n, err := node.Open(os.DirFS("/"), r.store)
+	if err == nil {
+		n.Name = r.node
+		var b []byte
+		if b, err = json.Marshal(n); err == nil {
+			r.inventory, r.mode = &runtime.RawExtension{Raw: b}, n.RDMAMode
+		}
+	}
+	if err != nil {
+		r.log.Error("cannot read the node's inventory", "error", err)
+	}
+}
+
+func (r *statusReconciler) status(v *view) *v1alpha1.FabricNodeStatus {
+	s := &v1alpha1.FabricNodeStatus{
+		Agent: r.version, Plugin: v1alpha1.Plugin{Version: r.version}, RDMAMode: r.mode, Inventory: r.inventory,
+		Conditions: r.conditions(v.conditions),
+	}
+	if own := r.link.Own(); own != nil {
+		s.ObservedGeneration = own.Generation
+	}
+	if sum, err := r.plugin.Sum(); err == nil {
+		s.Plugin.SHA256 = sum
+	}
+	pods := podsOf(r.store, r.log)
+	for i := range v.fabrics {
+		f := &v.fabrics[i]
+		nf := v1alpha1.NodeFabric{Name: f.Name, Generation: f.Generation}
+		for j := range v.assigned[f.Name] {
+			d := deviceOf(&v.assigned[f.Name][j], pods)
+			nf.Devices = append(nf.Devices, d)
+			s.Devices.Total++
+			if d.Problem == "" {
+				s.Devices.Healthy++
+			}
+			s.Devices.Attached += int32(len(d.Pods))
+		}
+		if len(nf.Devices) > 0 {
+			s.Fabrics = append(s.Fabrics, nf)
+		}
+	}
+	return s
+}
+
+func deviceOf(d *survey.Device, pods map[string][]string) v1alpha1.FabricDevice {
+	out := v1alpha1.FabricDevice{
+		ID: d.ID, HCA: d.HCA.Name, LinkLayer: string(d.LinkLayer()), RateGb: int32(d.RateGb), Pods: pods[d.Address.String()],
+	}
+	if !d.Active() {
+		out.Problem = condition.PortActive.Reason
+	}
+	return out
+}
+
+// podsOf are the pods that have a device, by its address; in mode shared by that of the parent.
+func podsOf(store journal.Store, log *slog.Logger) map[string][]string {
+	entries, err := store.List()
+	if err != nil {
+		log.Error("some journal entries cannot be read", "error", err)
+	}
+	out := map[string][]string{}
+	for _, e := range entries {
+		at := e.Address.String()
+		if e.Child != nil {
+			at = e.Child.Parent.String()
+		}
+		out[at] = append(out[at], e.Pod())
+	}
+	for _, pods := range out {
+		slices.Sort(pods)
+	}
+	return out
+}
+
+// conditions are Ready, and what is wrong. A condition of several objects is one, with all their messages.
+func (r *statusReconciler) conditions(set *condition.Set) (out []metav1.Condition) {
+	ready := metav1.Condition{Type: v1alpha1.FabricNodeReady, Status: metav1.ConditionTrue, Reason: "Ready"}
+	wrong, notes := set.Sum()
+	if len(wrong) > 0 {
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, wrong[0].Reason, wrong[0].Message
+	}
+	out = append(append(out, wrong...), notes...)
+	out = append([]metav1.Condition{ready}, out...)
+	since := map[string]metav1.Time{}
+	for i := range out {
+		key := out[i].Type + string(out[i].Status)
+		t, ok := r.since[key]
+		if !ok {
+			t = metav1.Time{Time: r.now().Truncate(time.Second)}
+		}
+		since[key], out[i].LastTransitionTime = t, t
+	}
+	r.since = since
+	return out
+}
