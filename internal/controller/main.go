@@ -64,10 +64,15 @@ type lease struct {
 
 	renewed atomic.Int64 // of time since start, which no clock sets back
 	start   time.Time
+	first   atomic.Bool // nobody had it before
 }
 
 func (l *lease) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
-	return l.note(l.Interface.Create, ctx, r)
+	err := l.note(l.Interface.Create, ctx, r)
+	if err == nil {
+		l.first.Store(true)
+	}
+	return err
 }
 
 func (l *lease) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
@@ -148,6 +153,7 @@ func Run(ctx context.Context, rc *rest.Config, o *Options, version string, log *
 		Now:    time.Now,
 		Log:    log,
 	}
+	c.Ranges.First = l.first.Load
 	if err := c.setup(m); err != nil {
 		return fmt.Errorf("make the controller: %w", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +21,7 @@ type Ranges struct {
 	Live   client.Reader // and not here
 	Now    func() time.Time
 	Log    *slog.Logger
+	First  func() bool // whether nobody has led before; nil: somebody may have
 
 	ledger ledger
 	begun  bool // nobody of an earlier term can write any more
@@ -57,6 +59,10 @@ func (r *Ranges) begin(ctx context.Context, list []fabrics.Fabric, present map[s
 		return fmt.Errorf("list FabricNodes: %w", err)
 	}
 	r.ledger.read(nodes.Items)
+	written := func(n v1alpha1.FabricNode) bool { return n.Spec.Allocator != "" }
+	if r.First != nil && r.First() && !slices.ContainsFunc(nodes.Items, written) {
+		return nil // a cluster that comes up: there is nobody to shut out
+	}
 	ranged := map[string]bool{}
 	for i := range list {
 		ranged[list[i].Name] = list[i].NodeRanges != nil
