@@ -5,16 +5,16 @@ import (
 	"testing"
 
 	"github.com/fabric-cni/fabric-cni/internal/agent/condition"
-	"github.com/fabric-cni/fabric-cni/internal/agent/settings"
 	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
+	"github.com/fabric-cni/fabric-cni/internal/fabrics"
 )
 
 // A fabric that has no device here is reported with the nearest one; one that has devices is not.
 func TestReportUnmatched(t *testing.T) {
 	v := &view{
-		fabrics: []settings.Fabric{
-			{Name: "fast", Match: settings.Match{RateGb: 200}},
-			{Name: "slow", Match: settings.Match{RateGb: 100}},
+		fabrics: []fabrics.Fabric{
+			{Name: "fast", Match: fabrics.Match{RateGb: 200}},
+			{Name: "slow", Match: fabrics.Match{RateGb: 100}},
 		},
 		assigned:   map[string][]survey.Device{"slow": {{ID: "a", RateGb: 100}}},
 		conditions: &condition.Set{},

@@ -8,8 +8,8 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/agent/condition"
 	"github.com/fabric-cni/fabric-cni/internal/agent/metrics"
 	"github.com/fabric-cni/fabric-cni/internal/agent/network"
-	"github.com/fabric-cni/fabric-cni/internal/fabrics"
 	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
+	"github.com/fabric-cni/fabric-cni/internal/fabrics"
 )
 
 // callTimeout bounds one call of the API server.
@@ -17,7 +17,7 @@ const callTimeout = 10 * time.Second
 
 // view is what one look at the node has found. The sub-reconcilers work from it, and add their conditions.
 type view struct {
-	fabrics    []fabrics.Fabric          // in force
+	fabrics    []fabrics.Fabric           // in force
 	assigned   map[string][]survey.Device // by fabric, the devices of this node
 	conditions *condition.Set
 }
@@ -72,4 +72,3 @@ func (r *reconciler) reconcile(ctx context.Context) {
 	r.reporter.Report(v.conditions)
 	r.status.reconcile(ctx, v)
 }
-

@@ -78,4 +78,3 @@ func (c *Client) Warn(reason, message string) {
 	c.recorder.Event(&corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: c.node, UID: types.UID(c.node)},
 		corev1.EventTypeWarning, reason, message)
 }
-

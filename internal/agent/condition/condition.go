@@ -50,13 +50,6 @@ func (s *Set) Fail(t Type, object, format string, args ...any) {
 	})
 }
 
-// Merge adds the conditions of another set.
-func (s *Set) Merge(other *Set) {
-	for _, c := range other.list {
-		s.add(c)
-	}
-}
-
 func (s *Set) add(c Condition) {
 	for i := range s.list {
 		if s.list[i].key() == c.key() {

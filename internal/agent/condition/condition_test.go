@@ -66,18 +66,25 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// A set has one condition of a type and object: the last.
+// A set has one condition of a type and object, the last; and one sum of a type.
 func TestSet(t *testing.T) {
-	a, b := &condition.Set{}, &condition.Set{}
-	a.Fail(condition.PoolAvailable, condition.Pool("p", "10.0.0.0/24"), "nearly")
-	b.Fail(condition.PoolAvailable, condition.Pool("p", "10.0.0.0/24"), "all")
-	b.Fail(condition.PoolAvailable, condition.Pool("q", "10.0.1.0/24"), "all")
-	a.Merge(b)
-	c, ok := a.Get(condition.PoolAvailable, condition.Pool("p", "10.0.0.0/24"))
-	if !ok || c.Message != "all" || c.Status != "False" || c.Reason != "PoolNearlyExhausted" {
+	s := &condition.Set{}
+	s.Fail(condition.PortActive, condition.Device("a"), "a is Init")
+	s.Fail(condition.FabricMatched, condition.Fabric("f"), "no device")
+	s.Fail(condition.PortActive, condition.Device("a"), "a is Down")
+	s.Fail(condition.PortActive, condition.Device("b"), "b is Down")
+	c, ok := s.Get(condition.PortActive, condition.Device("a"))
+	if !ok || c.Message != "a is Down" || c.Status != "False" || c.Reason != "PortDown" {
 		t.Errorf("%+v, %v", c, ok)
 	}
-	if _, ok := a.Get(condition.PoolAvailable, condition.Pool("q", "10.0.1.0/24")); !ok {
-		t.Error("a merged condition is missing")
+	wrong, notes := s.Sum()
+	if len(wrong) != 1 || len(notes) != 1 || wrong[0].Message != "a is Down; b is Down" || notes[0].Message != "no device" {
+		t.Errorf("%+v, %+v", wrong, notes)
+	}
+	for i := range 200 {
+		s.Fail(condition.PortActive, condition.Device(strings.Repeat("x", i+1)), "%s", strings.Repeat("\u00e9", 10))
+	}
+	if wrong, _ = s.Sum(); len(wrong[0].Message) > 1024 || !strings.HasSuffix(wrong[0].Message, "...") {
+		t.Errorf("%d bytes", len(wrong[0].Message))
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"path"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,7 +22,7 @@ import (
 func Assign(list []fabrics.Fabric, devices []survey.Device, before map[string]string) map[string][]survey.Device {
 	out := map[string][]survey.Device{}
 	devices = slices.SortedFunc(slices.Values(devices), func(a, b survey.Device) int { return strings.Compare(a.ID, b.ID) })
-	rails := rails(list, devices)
+	rails := rails(list, devices, before)
 	for _, d := range devices {
 		if d.Refused != nil {
 			continue
@@ -44,8 +45,8 @@ func Assign(list []fabrics.Fabric, devices []survey.Device, before map[string]st
 type railsOf map[string]map[string]int
 
 // rails counts a device whose port is down as well, though nobody knows its rate and prefix: otherwise a cable that is
-// pulled would change the rails behind it.
-func rails(list []fabrics.Fabric, devices []survey.Device) railsOf {
+// pulled would change the rails behind it. It belongs where it was, and where nobody knows, everywhere.
+func rails(list []fabrics.Fabric, devices []survey.Device, before map[string]string) railsOf {
 	out := railsOf{}
 	for i := range list {
 		f := &list[i]
@@ -55,13 +56,27 @@ func rails(list []fabrics.Fabric, devices []survey.Device) railsOf {
 		out[f.Name] = map[string]int{}
 		for j := range devices {
 			d := &devices[j]
-			unknown := !d.Active() && named(&f.Match, d)
-			if d.Refused == nil && (unknown || len(misfits(&f.Match, d)) == 0) {
+			if d.Refused == nil && (len(misfits(&f.Match, d)) == 0 || !d.Active() && mayBe(list, f, d, before[d.ID])) {
 				out[f.Name][d.ID] = len(out[f.Name])
 			}
 		}
 	}
 	return out
+}
+
+// mayBe reports whether a device whose port is down may be on one of the rails that a fabric is of, as it was on one of
+// them, or nobody knows.
+func mayBe(list []fabrics.Fabric, f *fabrics.Fabric, d *survey.Device, before string) bool {
+	if !named(&f.Match, d) {
+		return false
+	}
+	i := slices.IndexFunc(list, func(o fabrics.Fabric) bool { return o.Name == before })
+	if i < 0 {
+		return true
+	}
+	a, b := f.Match, list[i].Match
+	a.Rail, b.Rail = nil, nil
+	return reflect.DeepEqual(a, b)
 }
 
 func (r railsOf) fits(f *fabrics.Fabric, d *survey.Device) bool {

@@ -1,23 +1,19 @@
 package network_test
 
 import (
-	"encoding/json"
 	"errors"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/fabric-cni/fabric-cni/internal/agent/network"
-	"github.com/fabric-cni/fabric-cni/internal/agent/settings"
 	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
+	"github.com/fabric-cni/fabric-cni/internal/fabrics"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
-	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 )
 
 func hca(pci, name, netdev string, state device.PortState) survey.Device {
@@ -63,21 +59,21 @@ func TestAssign(t *testing.T) {
 	inPod.Holder, inPod.RateGb, inPod.Prefix = &journal.Entry{MoveRDMA: true}, 0, 0
 	devices := append(node(), inPod)
 	for name, tt := range map[string]struct {
-		match settings.Match
+		match fabrics.Match
 		want  string
 	}{
-		"rate":    {settings.Match{RateGb: 200}, "mlx5_0 mlx5_3 mlx5_5"},
-		"layer":   {settings.Match{LinkLayer: "InfiniBand"}, "mlx5_0 mlx5_3 mlx5_4 mlx5_5"},
-		"refused": {settings.Match{LinkLayer: "Ethernet"}, ""},
-		"names":   {settings.Match{Devices: []string{"ibs1?0", "mlx5_4"}}, "mlx5_3 mlx5_4"},
-		"address": {settings.Match{Devices: []string{"0000:5e:*"}}, "mlx5_3"},
-		"both":    {settings.Match{Devices: []string{"ibs*"}, RateGb: 100}, "mlx5_4 mlx5_5"},
-		"prefix":  {settings.Match{SubnetPrefix: device.DefaultSubnetPrefix + 1}, "mlx5_5"},
+		"rate":    {fabrics.Match{RateGb: 200}, "mlx5_0 mlx5_3 mlx5_5"},
+		"layer":   {fabrics.Match{LinkLayer: "InfiniBand"}, "mlx5_0 mlx5_3 mlx5_4 mlx5_5"},
+		"refused": {fabrics.Match{LinkLayer: "Ethernet"}, ""},
+		"names":   {fabrics.Match{Devices: []string{"ibs1?0", "mlx5_4"}}, "mlx5_3 mlx5_4"},
+		"address": {fabrics.Match{Devices: []string{"0000:5e:*"}}, "mlx5_3"},
+		"both":    {fabrics.Match{Devices: []string{"ibs*"}, RateGb: 100}, "mlx5_4 mlx5_5"},
+		"prefix":  {fabrics.Match{SubnetPrefix: device.DefaultSubnetPrefix + 1}, "mlx5_5"},
 	} {
 		got := network.Assign(
-			[]settings.Fabric{
+			[]fabrics.Fabric{
 				{Name: "f", Match: tt.match},
-				{Name: "rest", Match: settings.Match{Devices: []string{"*"}}},
+				{Name: "rest", Match: fabrics.Match{Devices: []string{"*"}}},
 			},
 			devices,
 			nil,
@@ -97,9 +93,9 @@ func TestAssign(t *testing.T) {
 
 // A port that went down has another rate, or none, and belongs where it was.
 func TestAssignDown(t *testing.T) {
-	fabrics := []settings.Fabric{
-		{Name: "slow", Match: settings.Match{RateGb: 10}},
-		{Name: "fast", Match: settings.Match{RateGb: 200, LinkLayer: "InfiniBand"}},
+	list := []fabrics.Fabric{
+		{Name: "slow", Match: fabrics.Match{RateGb: 10}},
+		{Name: "fast", Match: fabrics.Match{RateGb: 200, LinkLayer: "InfiniBand"}},
 		{Name: "ib-400g"},
 	}
 	for name, tt := range map[string]struct {
@@ -116,7 +112,7 @@ func TestAssignDown(t *testing.T) {
 		d := hca("0000:3b:00.0", "mlx5_0", "ibs108", tt.state)
 		d.RateGb, d.Prefix = 10, 0
 		if got := network.Assign(
-			fabrics,
+			list,
 			[]survey.Device{d},
 			map[string]string{d.ID: tt.before},
 		); len(got) != 1 ||
@@ -126,20 +122,20 @@ func TestAssignDown(t *testing.T) {
 	}
 	eth := hca("0000:3b:00.0", "mlx5_0", "ens1", device.PortDown)
 	eth.HCA.Ports[0].LinkLayer, eth.RateGb = device.Ethernet, 40
-	if got := network.Assign(fabrics, []survey.Device{eth}, map[string]string{eth.ID: "fast"}); len(got) != 0 {
+	if got := network.Assign(list, []survey.Device{eth}, map[string]string{eth.ID: "fast"}); len(got) != 0 {
 		t.Errorf("its card was replaced: %v", got)
 	}
 }
 
 func TestUnits(t *testing.T) {
-	f := settings.Fabric{Name: "f", Mode: settings.Exclusive}
+	f := fabrics.Fabric{Name: "f", Mode: v1alpha1.Exclusive}
 	units := network.Units(&f, node()[:2])
 	if len(units) != 2 || units[0].ID != "0000:3b:00.0" || !units[0].Healthy || units[1].Healthy ||
 		units[0].NUMA != 1 ||
 		units[0].RDMA != "mlx5_0" {
 		t.Errorf("%+v", units)
 	}
-	f.Mode, f.Shares = settings.Shared, 3
+	f.Mode, f.Shares = v1alpha1.Shared, 3
 	var ids []string
 	for _, u := range network.Units(&f, node()[:2]) {
 		ids = append(ids, u.ID)
@@ -169,144 +165,32 @@ func TestIdleEthernetIsHealthy(t *testing.T) {
 	}
 }
 
-func TestDefinition(t *testing.T) {
-	f := settings.Fabric{
-		Name:      "ib-200g",
-		Mode:      settings.Exclusive,
-		Namespace: "default",
-		Network: map[string]any{
-			"name": "mine",
-			"mtu":  4092,
-			"ipam": map[string]any{"type": "whereabouts", "range": "192.168.10.0/24"},
-		},
-	}
-	got, err := network.Definition(&f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := map[string]any{"apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition",
-		"metadata": map[string]any{"name": "ib-200g", "namespace": "default",
-			"labels":      map[string]any{"app.kubernetes.io/managed-by": "fabric-agent"},
-			"annotations": map[string]any{"k8s.v1.cni.cncf.io/resourceName": "fabric.dev/ib-200g"}},
-		"spec": map[string]any{"config": `{
-  "capabilities": {
-    "deviceID": true
-  },
-  "cniVersion": "1.0.0",
-  "ipam": {
-    "range": "192.168.10.0/24",
-    "type": "whereabouts"
-  },
-  "mtu": 4092,
-  "name": "ib-200g",
-  "type": "fabric"
-}`}}
-	if d := cmp.Diff(want, got); d != "" {
-		t.Error(d)
-	}
-}
-
-// What the node's own file says is what the plugin understands.
-func TestSharedConfig(t *testing.T) {
-	f := settings.Fabric{
-		Name:    "ib",
-		Mode:    settings.Shared,
-		Network: map[string]any{"ipam": map[string]any{"type": "whereabouts", "range": "192.168.10.0/24"}},
-	}
+func TestMaster(t *testing.T) {
 	master := network.Master(append([]survey.Device{node()[1]}, node()...))
 	if master != "ibs108" {
 		t.Errorf("master %q: the first device's port is down", master)
 	}
-	b, err := network.Config(&f, network.Here{Master: master})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var c map[string]any
-	if err := json.Unmarshal(b, &c); err != nil {
-		t.Fatal(err)
-	}
-	c["deviceID"] = "0000:3b:00.0-share-2" // Multus injects it
-	if b, err = json.Marshal(c); err != nil {
-		t.Fatal(err)
-	}
-	cfg, err := netconf.Parse(
-		b,
-		netconf.Env{Command: "ADD", ContainerID: "c", IfName: "net1", Netns: "/run/netns/c", Path: "/opt/cni/bin"},
-	)
-	if err != nil || cfg.Mode != netconf.ModeIPoIB || cfg.Master != "ibs108" {
-		t.Errorf("%+v, %v", cfg, err)
-	}
-	def, err := network.Definition(&f)
-	if spec, ok := def["spec"].(map[string]any); err != nil || !ok || len(spec) != 0 {
-		t.Errorf("a configuration of its own would win over the node's file: %v, %v", def["spec"], err)
-	}
 }
 
-// With nodeRanges the definition has no configuration, and the node's file has its part.
-func TestNodeRange(t *testing.T) {
-	s, err := settings.Parse(
-		[]byte("fabrics: [{name: ib, network: {mtu: 4092}, nodeRanges: {range: 10.0.0.0/16, perNode: /26}}]"),
-	)
-	if err != nil {
-		t.Fatal(err)
+// A rail is a place among the devices that fit everything else, also of those whose port is down.
+func TestRails(t *testing.T) {
+	rail := func(n int) *int { return &n }
+	list := []fabrics.Fabric{
+		{Name: "slow", Match: fabrics.Match{RateGb: 100, Rail: rail(0)}},
+		{Name: "r0", Match: fabrics.Match{LinkLayer: device.InfiniBand, RateGb: 200, Rail: rail(0)}},
+		{Name: "r1", Match: fabrics.Match{LinkLayer: device.InfiniBand, RateGb: 200, Rail: rail(1)}},
+		{Name: "r2", Match: fabrics.Match{LinkLayer: device.InfiniBand, RateGb: 200, Rail: rail(2)}},
 	}
-	f := &s.Fabrics[0]
-	if err := network.Check(f); err != nil {
-		t.Error(err)
-	}
-	b, err := network.Config(
-		f,
-		network.Here{
-			First:   netip.MustParseAddr("10.0.3.64"),
-			Last:    netip.MustParseAddr("10.0.3.127"),
-			IPAMDir: "/run/fabric-cni/ipam",
-		},
-	)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got map[string]any
-	if err := json.Unmarshal(b, &got); err != nil {
-		t.Fatal(err)
-	}
-	want := map[string]any{
-		"cniVersion":   "1.0.0",
-		"name":         "ib",
-		"type":         "fabric",
-		"mtu":          float64(4092),
-		"capabilities": map[string]any{"deviceID": true},
-		"ipam": map[string]any{
-			"type":    "host-local",
-			"dataDir": "/run/fabric-cni/ipam",
-			"ranges": []any{
-				[]any{map[string]any{"subnet": "10.0.0.0/16", "rangeStart": "10.0.3.64", "rangeEnd": "10.0.3.127"}},
-			},
-		},
-	}
-	if d := cmp.Diff(want, got); d != "" {
-		t.Error(d)
-	}
-	def, err := network.Definition(f)
-	if spec, ok := def["spec"].(map[string]any); err != nil || !ok || len(spec) != 0 {
-		t.Errorf("a configuration of its own would win over the node's file: %v, %v", def["spec"], err)
-	}
-}
-
-func TestCheck(t *testing.T) {
-	for text, want := range map[string]string{
-		`{"mtu": 4092, "routing": {"sourceBased": true}}`: "",
-		`{"mut": 4092}`:      `fabric "f": network: ` + `"mut" is unknown`,
-		`{"mtu": "large"}`:   "mtu",
-		`{"rdma": "mostly"}`: "rdma",
-	} {
-		f := settings.Fabric{Name: "f", Mode: settings.Exclusive}
-		if err := json.Unmarshal([]byte(text), &f.Network); err != nil {
-			t.Fatal(err)
-		}
-		err := network.Check(&f)
-		if (err == nil) != (want == "") ||
-			err != nil && !strings.Contains(err.Error(), "mut") && !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", text, err)
+	last := hca("0000:d8:00.0", "mlx5_9", "ibs120", device.PortActive)
+	devices := append([]survey.Device{last}, node()...)
+	down := 0.0
+	for _, rate := range []float64{200, down} { // of mlx5_3, whose port is down
+		devices[2].RateGb = rate
+		got := network.Assign(list, devices, map[string]string{devices[2].ID: "r1"})
+		for fabric, want := range map[string]string{"slow": "mlx5_4", "r0": "mlx5_0", "r1": "mlx5_3", "r2": "mlx5_9"} {
+			if len(got[fabric]) != 1 || got[fabric][0].HCA.Name != want {
+				t.Errorf("%s: %+v, want %s", fabric, got[fabric], want)
+			}
 		}
 	}
 }
@@ -359,8 +243,8 @@ func TestDiscover(t *testing.T) {
 		devices[3].Fabric != "" {
 		t.Errorf("%+v: %+v", found, devices)
 	}
-	fabrics := []settings.Fabric{{Name: "ib-200g"}}
-	assigned := network.Assign(fabrics, devices, nil)
+	list := []fabrics.Fabric{{Name: "ib-200g"}}
+	assigned := network.Assign(list, devices, nil)
 	if len(assigned["ib-200g"]) != 1 {
 		t.Errorf("%+v", assigned)
 	}
