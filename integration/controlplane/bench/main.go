@@ -86,7 +86,7 @@ func run(n int, steady time.Duration) error {
 		return err
 	}
 	defer server.Stop()
-	if err := server.Apply(ctx, "deployments/crds/*.yaml", server.Manifests()+"/*"); err != nil {
+	if err := server.Apply(ctx, "deployments/crds/fabric.dev_*.yaml", server.Manifests()+"/*"); err != nil {
 		return err
 	}
 	for i := range nFabrics {
