@@ -1,121 +1,98 @@
-// Package deployments tests that what the manifests configure is what the programs understand.
-package deployments
+// Package deployments_test tests that what the manifests configure is what the programs understand.
+package deployments_test
 
 import (
-	"encoding/json"
-	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/yaml"
 
-	"github.com/fabric-cni/fabric-cni/internal/agent/metrics"
-	"github.com/fabric-cni/fabric-cni/internal/agent/network"
-	"github.com/fabric-cni/fabric-cni/internal/agent/settings"
-	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
+	"github.com/fabric-cni/fabric-cni/internal/fabrics"
+	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
 
-func TestSettings(t *testing.T) {
-	known := map[string]bool{}
-	found := 0
-	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.Name() == "helm" { // templates
-			return fs.SkipDir
-		}
-		if err != nil || filepath.Base(path) != "settings.yaml" {
-			return err
-		}
-		found++
-		b, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		var configMap struct{ Data map[string]string }
-		if err := yaml.Unmarshal(b, &configMap); err != nil {
-			return err
-		}
-		s, err := settings.Parse([]byte(configMap.Data["settings.yaml"]))
-		if err != nil {
-			t.Errorf("%s: %v", path, err)
-			return nil
-		}
-		for i := range s.Fabrics {
-			known[s.Fabrics[i].Resource()] = true
-			if err := network.Check(&s.Fabrics[i]); err != nil {
-				t.Errorf("%s: %v", path, err)
-			}
-		}
-		return nil
-	})
-	if err != nil || found < 3 {
-		t.Fatalf("%d files, %v", found, err)
+// documents are the objects of a YAML file.
+func documents(t *testing.T, file string) []string {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
 	}
-	examples(t, known)
+	return strings.Split(string(b), "\n---\n")
 }
 
-// examples ask for resources that the overlays define, and for as many as they have networks of that name.
-func examples(t *testing.T, known map[string]bool) {
+// overlays are the Fabrics of the overlays.
+func overlays(t *testing.T) (out []fabrics.Fabric) {
+	t.Helper()
+	files, err := filepath.Glob("overlays/*/fabrics.yaml")
+	if err != nil || len(files) < 2 {
+		t.Fatalf("%q, %v", files, err)
+	}
+	for _, file := range files {
+		for _, text := range documents(t, file) {
+			o := &v1alpha1.Fabric{}
+			if err := yaml.UnmarshalStrict([]byte(text), o); err != nil {
+				t.Fatalf("%s: %v", file, err)
+			}
+			f, err := fabrics.Parse(o)
+			if err != nil {
+				t.Fatalf("%s: %v", file, err)
+			}
+			out = append(out, *f)
+		}
+	}
+	return out
+}
+
+// What the API server can't see of the Fabrics of the overlays is right as well.
+func TestFabrics(t *testing.T) {
+	all := overlays(t)
+	for i := range all {
+		if err := all[i].CheckCapacity(64, 8); err != nil {
+			t.Errorf("%s: %v", all[i].Name, err)
+		}
+		for j := range all[:i] {
+			if err := fabrics.Overlap(&all[i], &all[j]); err != nil {
+				t.Errorf("%s and %s: %v", all[i].Name, all[j].Name, err)
+			}
+		}
+	}
+}
+
+// The examples ask for resources and networks that the overlays define.
+func TestExamples(t *testing.T) {
+	known := map[string]bool{}
+	for _, f := range overlays(t) {
+		known[f.Resource()], known[f.Name] = true, true
+	}
 	files, err := filepath.Glob("examples/*.yaml")
 	if err != nil || len(files) == 0 {
-		t.Fatalf("%v, %v", files, err)
+		t.Fatalf("%q, %v", files, err)
 	}
-	for _, f := range files {
-		b, err := os.ReadFile(f)
+	resource := regexp.MustCompile(`fabric\.dev/[a-z0-9-]+`)
+	networks := regexp.MustCompile(`k8s\.v1\.cni\.cncf\.io/networks: "?([^"#}\n]+)`)
+	for _, file := range files {
+		b, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, line := range strings.Split(string(b), "\n") {
-			_, rest, ok := strings.Cut(line, settings.ResourcePrefix)
-			if !ok {
-				continue
-			}
-			name, _, _ := strings.Cut(rest, ":")
-			if !known[settings.ResourcePrefix+name] {
-				t.Errorf("%s: no overlay has a fabric %s", f, name)
+		names := resource.FindAllString(string(b), -1)
+		for _, m := range networks.FindAllStringSubmatch(string(b), -1) {
+			for _, network := range strings.Split(m[1], ",") {
+				name, _, _ := strings.Cut(network, "@")
+				names = append(names, strings.TrimSpace(name))
 			}
 		}
-	}
-}
-
-// The dashboard asks for metrics that the agent has, and docs/kubernetes.md lists all of them.
-func TestDashboard(t *testing.T) {
-	b, err := os.ReadFile("grafana/fabric-cni.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !json.Valid(b) {
-		t.Fatal("not JSON")
-	}
-	m, err := metrics.New(prometheus.NewRegistry(), survey.Node{}, slog.Default())
-	if err != nil {
-		t.Fatal(err)
-	}
-	descriptions := make(chan *prometheus.Desc, 64)
-	for _, c := range m.Collectors() {
-		c.Describe(descriptions)
-	}
-	close(descriptions)
-	known := map[string]bool{}
-	for d := range descriptions {
-		known[regexp.MustCompile(`fqName: "([^"]+)"`).FindStringSubmatch(d.String())[1]] = true
-	}
-	page, err := os.ReadFile("../docs/kubernetes.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name := range known {
-		if !strings.Contains(string(page), "`"+name+"`") {
-			t.Errorf("docs/kubernetes.md does not have the metric %s", name)
+		if len(names) == 0 {
+			t.Errorf("%s asks for nothing", file)
 		}
-	}
-	for _, name := range regexp.MustCompile(`\bfabric_\w+`).FindAllString(string(b), -1) {
-		if !known[strings.TrimSuffix(name, "_bucket")] {
-			t.Errorf("the agent has no metric %s", name)
+		for _, name := range names {
+			if !known[name] {
+				t.Errorf("%s: no overlay has %s", file, name)
+			}
 		}
 	}
 }
