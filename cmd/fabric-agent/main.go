@@ -1,25 +1,35 @@
-// Command fabric-agent is the node's side of fabric-cni in Kubernetes: it installs the CNI binary and looks after it,
-// brings home what dead pods have left, and tells kubelet and the cluster what the node has.
+// Command fabric-agent is both halves of fabric-cni in Kubernetes. On each node it installs the CNI binary and looks
+// after it, brings home what dead pods have left, and tells kubelet and the cluster what the node has. Once in the
+// cluster, as `fabric-agent controller`, it publishes networks and gives nodes their ranges.
 package main
 
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
 
 	"github.com/fabric-cni/fabric-cni/internal/agent"
+	"github.com/fabric-cni/fabric-cni/internal/controller"
 )
 
 var version = "dev"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	err := agent.Main(ctx, version, os.Args[1:], os.Stdout, os.Stderr)
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "fabric-agent:", err)
 		os.Exit(1)
 	}
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	if len(args) > 0 && args[0] == "controller" {
+		return controller.Command(ctx, version, args[1:], stderr)
+	}
+	return agent.Main(ctx, version, args, stdout, stderr)
 }

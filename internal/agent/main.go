@@ -18,7 +18,6 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/agent/install"
 	"github.com/fabric-cni/fabric-cni/internal/agent/network"
 	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
-	"github.com/fabric-cni/fabric-cni/internal/controller"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/policy"
 )
@@ -75,9 +74,6 @@ func Main(ctx context.Context, version string, args []string, stdout, stderr io.
 		fmt.Fprint(stderr, usage)
 		return fmt.Errorf("%w: no command", ErrUsage)
 	}
-	if args[0] == "controller" {
-		return control(ctx, version, args, stderr)
-	}
 	o, err := parse(args, stderr)
 	if errors.Is(err, flag.ErrHelp) {
 		return nil
@@ -103,26 +99,6 @@ func Main(ctx context.Context, version string, args []string, stdout, stderr io.
 	}
 	fmt.Fprint(stderr, usage)
 	return fmt.Errorf("%w: unknown command %q", ErrUsage, args[0])
-}
-
-// control runs the controller.
-func control(ctx context.Context, version string, args []string, stderr io.Writer) error {
-	o := &controller.Options{}
-	f := flag.NewFlagSet("fabric-agent controller", flag.ContinueOnError)
-	f.SetOutput(stderr)
-	o.Flags(f)
-	err := f.Parse(args[1:])
-	if errors.Is(err, flag.ErrHelp) {
-		return nil
-	}
-	if err == nil && f.NArg() > 0 {
-		err = fmt.Errorf("unexpected argument %q", f.Arg(0))
-	}
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrUsage, err)
-	}
-	log := slog.New(slog.NewJSONHandler(stderr, &slog.HandlerOptions{Level: o.LogLevel}))
-	return controller.Main(ctx, o, version, log)
 }
 
 func parse(args []string, stderr io.Writer) (*Options, error) {
