@@ -44,12 +44,6 @@ type FabricNodeList struct {
 
 // FabricNodeSpec is what the controller has given to a node.
 type FabricNodeSpec struct {
-	// The addresses by which the cluster knows the node: an interface that has one of them is not given to a pod.
-	//
-	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=32
-	// +optional
-	NodeAddresses []string `json:"nodeAddresses,omitempty"`
 	// The node's ranges of the fabrics with nodeRanges. A node uses a range only while it stands here.
 	//
 	// +listType=atomic
