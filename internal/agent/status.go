@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
 	"os"
 	"slices"
@@ -53,14 +52,14 @@ func (r *statusReconciler) reconcile(ctx context.Context, v *view) {
 	}
 }
 
-// look reads the inventory: what fabricctl discover prints on this node.
+// look reads the inventory: what fabricctl discover prints on this node, without what other fields tell.
 func (r *statusReconciler) look() {
 	r.read = r.now()
 	n, err := node.Open(os.DirFS("/"), r.store)
 	if err == nil {
 		n.Name = r.node
 		var b []byte
-		if b, err = json.Marshal(n); err == nil {
+		if b, err = n.Compact(node.MaxCompact); err == nil {
 			r.inventory, r.mode = &runtime.RawExtension{Raw: b}, n.RDMAMode
 		}
 	}

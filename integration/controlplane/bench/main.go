@@ -141,7 +141,7 @@ func machine() (*v1alpha1.FabricNodeStatus, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := json.Marshal(n)
+	b, err := n.Compact(node.MaxCompact)
 	if err != nil {
 		return nil, err
 	}

@@ -112,7 +112,8 @@ type FabricNodeStatus struct {
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// HCAs, ports, interfaces and GPUs, as `fabricctl discover -o json` prints them.
+	// HCAs, ports, interfaces and GPUs, as `fabricctl discover -o json` prints them, without what other fields tell;
+	// 256 KiB at most.
 	//
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +structType=atomic
