@@ -148,7 +148,8 @@ func (o *Options) flags(f *flag.FlagSet) {
 	f.StringVar(&o.CRISocket, "cri-socket", "",
 		"the container runtime's `socket` on the host; empty: the first that exists of containerd, CRI-O, k3s and RKE2")
 	f.StringVar(&o.Node, "node-name", "", "`name` of the Node")
-	f.StringVar(&o.NodeIPs, "node-ips", "", "`addresses` of the Node, with commas: an interface that has one is not moved")
+	f.StringVar(&o.NodeIPs, "node-ips", "",
+		"`addresses` of the Node, with commas: an interface that has one is not moved")
 	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig `file`; empty: the pod's service account")
 	f.BoolVar(&o.NoCluster, "no-cluster", false,
 		"do not connect to an API server: the last fabrics that it told of stay in force")

@@ -52,7 +52,8 @@ func TestSavedState(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, unreadable := inForce(t, dir)
-	if !slices.Equal(got, []string{"b", "a"}) || !strings.Contains(unreadable, `mode "split": want exclusive or shared`) {
+	if !slices.Equal(got, []string{"b", "a"}) ||
+		!strings.Contains(unreadable, `mode "split": want exclusive or shared`) {
 		t.Errorf("%v, %q", got, unreadable)
 	}
 	r := rangeReconciler{saved: load(t, dir)}

@@ -67,20 +67,22 @@ type lease struct {
 	first   atomic.Bool // nobody had it before
 }
 
+// Create is called by the leader election, as Update is.
 func (l *lease) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
-	err := l.note(l.Interface.Create, ctx, r)
+	err := l.note(ctx, l.Interface.Create, r)
 	if err == nil {
 		l.first.Store(true)
 	}
 	return err
 }
 
+// Update notes when the lease was renewed.
 func (l *lease) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
-	return l.note(l.Interface.Update, ctx, r)
+	return l.note(ctx, l.Interface.Update, r)
 }
 
 func (l *lease) note(
-	f func(context.Context, resourcelock.LeaderElectionRecord) error, ctx context.Context,
+	ctx context.Context, f func(context.Context, resourcelock.LeaderElectionRecord) error,
 	r resourcelock.LeaderElectionRecord,
 ) error {
 	began := time.Since(l.start)
@@ -141,7 +143,9 @@ func Run(ctx context.Context, rc *rest.Config, o *Options, version string, log *
 		Metrics:                             server.Options{BindAddress: o.Metrics},
 		HealthProbeBindAddress:              o.Health,
 		Cache:                               cache.Options{ByObject: slim()},
-		Controller:                          config.Controller{MaxConcurrentReconciles: 1, SkipNameValidation: ptr(true)},
+		Controller: config.Controller{
+			MaxConcurrentReconciles: 1, SkipNameValidation: ptr(true),
+		},
 	})
 	if err != nil {
 		return fmt.Errorf("make the controller: %w", err)

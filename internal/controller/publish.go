@@ -32,7 +32,7 @@ func (c *Controller) publish(ctx context.Context, j *judged, w *world) (*publish
 	namespaces, err := wanted(j.force, w.namespaces)
 	if err != nil {
 		p.reason, p.err = "Refused", err
-		return p, nil
+		return p, nil //nolint:nilerr // the error is a condition of this Fabric, not of the round
 	}
 	if !w.multus {
 		p.reason = "MultusMissing"
@@ -67,7 +67,8 @@ func (c *Controller) publish(ctx context.Context, j *judged, w *world) (*publish
 	}
 	if len(foreign) > 0 {
 		p.reason = "NetworkConflict"
-		p.err = fmt.Errorf("somebody else's NetworkAttachmentDefinition %s is in %s, and is left as it is: remove or rename it",
+		p.err = fmt.Errorf(
+			"somebody else's NetworkAttachmentDefinition %s is in %s, and is left as it is: remove or rename it",
 			j.object.Name, strings.Join(foreign, ", "))
 	}
 	return p, nil

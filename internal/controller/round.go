@@ -1,6 +1,6 @@
-// Package controller is the part of fabric-agent that there is once in a cluster: it gives nodes their ranges, publishes
-// the networks of the fabrics, and sums up what the nodes say. It reads what is there, decides, and writes what
-// differs: a round that finds everything as it should be writes nothing, and one that was broken off is begun again by
+// Package controller is the part of fabric-agent that there is once in a cluster: it gives nodes their ranges,
+// publishes the networks of the fabrics, and sums up what the nodes say. It reads what is there, decides, and writes
+// what differs: a round that finds everything as it should be writes nothing, and one that was broken off is begun again by
 // the next, in this process or in another one.
 package controller
 
@@ -134,7 +134,8 @@ func (c *Controller) enforce(ctx context.Context, j *judged) error {
 	j.object.Status.ObservedGeneration = old.Generation
 	c.condition(j.object, v1alpha1.FabricAccepted, nil, "Accepted", "this generation is in force")
 	c.Log.Info("a spec is in force", "fabric", old.Name, "generation", old.Generation)
-	err := c.Client.Status().Patch(ctx, j.object, client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{}))
+	patch := client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{})
+	err := c.Client.Status().Patch(ctx, j.object, patch)
 	if err != nil {
 		return fmt.Errorf("write what is in force of Fabric %s: %w", old.Name, err)
 	}
@@ -154,7 +155,8 @@ func (c *Controller) retire(ctx context.Context, j *judged, s *sum) error {
 	if slices.Equal(old.Finalizers, j.object.Finalizers) {
 		return nil
 	}
-	if err := c.Client.Patch(ctx, j.object, client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{})); err != nil {
+	patch := client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{})
+	if err := c.Client.Patch(ctx, j.object, patch); err != nil {
 		return fmt.Errorf("write the finalizers of Fabric %s: %w", old.Name, err)
 	}
 	return nil

@@ -43,7 +43,8 @@ func TestParse(t *testing.T) {
 		`{match: {linkLayer: InfiniBand, rateGb: 200, subnetPrefix: "fe80::", rail: 3}, precedence: 5,
 		  network: {mtu: 4092, routing: {sourceBased: true}}, namespaces: {names: [team-a]},
 		  addresses: {ipam: {type: whereabouts, range: 192.168.10.0/24, network_name: a}}}`: {
-			Name: "a", Mode: v1alpha1.Exclusive, Namespaces: v1alpha1.Namespaces{Names: []string{"team-a"}}, Precedence: 5,
+			Name: "a", Mode: v1alpha1.Exclusive, Precedence: 5,
+			Namespaces: v1alpha1.Namespaces{Names: []string{"team-a"}},
 			Match: fabrics.Match{
 				LinkLayer: device.InfiniBand, RateGb: 200, SubnetPrefix: device.DefaultSubnetPrefix, Rail: &rail,
 			},
@@ -62,7 +63,9 @@ func TestParse(t *testing.T) {
 				Ranges: []noderange.Range{
 					{
 						Prefix: netip.MustParsePrefix("10.0.0.0/16"), Bits: 26,
-						Without: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/32"), netip.MustParsePrefix("10.0.1.0/24")},
+						Without: []netip.Prefix{
+							netip.MustParsePrefix("10.0.0.1/32"), netip.MustParsePrefix("10.0.1.0/24"),
+						},
 					},
 					{Prefix: netip.MustParsePrefix("fd00::/64"), Bits: 112},
 				},

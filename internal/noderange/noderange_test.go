@@ -166,7 +166,8 @@ func FuzzPool(f *testing.F) {
 		s.Static = map[string][]netip.Prefix{"3": prefixes("10.0.0.16/28")}
 		var owners []noderange.Owner
 		for len(in) >= 4 && in[0] >= 128 {
-			o := owner(fmt.Sprint(in[0]%32), fmt.Sprintf("10.0.0.%d/28", in[1]&^15), fmt.Sprintf("fd00::%x/124", in[2]&^15))
+			o := owner(fmt.Sprint(in[0]%32),
+				fmt.Sprintf("10.0.0.%d/28", in[1]&^15), fmt.Sprintf("fd00::%x/124", in[2]&^15))
 			if in[3]%2 == 0 {
 				o.Gone = noon.Add(-time.Duration(in[3]) * time.Minute)
 			}

@@ -78,7 +78,8 @@ func TestSet(t *testing.T) {
 		t.Errorf("%+v, %v", c, ok)
 	}
 	wrong, notes := s.Sum()
-	if len(wrong) != 1 || len(notes) != 1 || wrong[0].Message != "a is Down; b is Down" || notes[0].Message != "no device" {
+	if len(wrong) != 1 || len(notes) != 1 ||
+		wrong[0].Message != "a is Down; b is Down" || notes[0].Message != "no device" {
 		t.Errorf("%+v, %+v", wrong, notes)
 	}
 	for i := range 200 {

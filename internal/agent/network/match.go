@@ -21,7 +21,9 @@ import (
 // rail of a device is its place among those that fit everything else of a match, in the order of their addresses.
 func Assign(list []fabrics.Fabric, devices []survey.Device, before map[string]string) map[string][]survey.Device {
 	out := map[string][]survey.Device{}
-	devices = slices.SortedFunc(slices.Values(devices), func(a, b survey.Device) int { return strings.Compare(a.ID, b.ID) })
+	devices = slices.SortedFunc(slices.Values(devices), func(a, b survey.Device) int {
+		return strings.Compare(a.ID, b.ID)
+	})
 	rails := rails(list, devices, before)
 	for _, d := range devices {
 		if d.Refused != nil {

@@ -1,5 +1,5 @@
-// Package network says which devices of a node are whose, and turns fabrics into what others read on the node: resources
-// for kubelet, and configuration files for Multus.
+// Package network says which devices of a node are whose, and turns fabrics into what others read on the node:
+// resources for kubelet, and configuration files for Multus.
 package network
 
 import (

@@ -80,8 +80,8 @@ type FabricSpec struct {
 	//
 	// +optional
 	Network Network `json:"network,omitzero"`
-	// In which namespaces the network is published: a NetworkAttachmentDefinition of the fabric's name in each. Default:
-	// the namespace default.
+	// In which namespaces the network is published: a NetworkAttachmentDefinition of the fabric's name in each.
+	// Default: the namespace default.
 	//
 	// +optional
 	Namespaces Namespaces `json:"namespaces,omitzero"`
@@ -146,8 +146,8 @@ type Match struct {
 	// +kubebuilder:validation:Maximum=63
 	// +optional
 	Rail *int32 `json:"rail,omitempty"`
-	// Patterns of names, any of which must fit: the PCI address ("0000:3b:*"), the name of the RDMA device, or a name or
-	// altname of the interface on the host ("ibs1*").
+	// Patterns of names, any of which must fit: the PCI address ("0000:3b:*"), the name of the RDMA device, or a name
+	// or altname of the interface on the host ("ibs1*").
 	//
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MinLength=1
@@ -172,8 +172,8 @@ type Network struct {
 	//
 	// +optional
 	AllowDown bool `json:"allowDown,omitempty"`
-	// What happens to the RDMA device: auto moves it into the pod where the node's RDMA mode is exclusive, and leaves it
-	// where it is shared; exclusive and shared refuse nodes in the other mode; none ignores it.
+	// What happens to the RDMA device: auto moves it into the pod where the node's RDMA mode is exclusive, and leaves
+	// it where it is shared; exclusive and shared refuse nodes in the other mode; none ignores it.
 	//
 	// +kubebuilder:validation:Enum=auto;exclusive;shared;none
 	// +optional
