@@ -4,6 +4,7 @@ package conf_test
 
 import (
 	"encoding/json"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,9 +13,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
 
-	"github.com/fabric-cni/fabric-cni/internal/agent/settings"
+	"github.com/fabric-cni/fabric-cni/internal/fabrics"
 	"github.com/fabric-cni/fabric-cni/internal/policy"
+	testfabrics "github.com/fabric-cni/fabric-cni/internal/testkit/fabrics"
+	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 )
 
@@ -160,24 +164,28 @@ func nadConfig(t *testing.T, text string) string {
 	return config
 }
 
-// TestDocumentation parses the configurations that pages print: of the plugin, of the node policy and of the agent.
+// TestDocumentation parses the configurations that pages print: of the plugin and of the node policy, and Fabrics.
 func TestDocumentation(t *testing.T) {
 	fence := regexp.MustCompile("(?s)```(json|yaml)\n(.*?)```")
+	judge, err := testfabrics.NewJudge("../deployments/crds/fabric.dev_fabrics.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
 	parsed := map[string]int{}
 	for page, text := range pages(t) {
 		for _, m := range fence.FindAllStringSubmatch(text, -1) {
 			kind, block := m[1], m[2]
 			var err error
 			switch {
+			case kind == "yaml" && isFabric.MatchString(block):
+				kind = "Fabric"
+				err = parseFabrics(judge, block)
 			case strings.Contains(block, `"fabric"`):
 				kind = "plugin"
 				err = parseAll(plugins(t, block))
 			case kind == "json" && page == "docs/policy.md":
 				kind = "policy"
 				err = loadPolicy(t, block)
-			case kind == "yaml" && strings.Contains(block, "fabrics:\n"):
-				kind = "settings"
-				_, err = settings.Parse([]byte(block))
 			}
 			parsed[kind]++
 			if err != nil {
@@ -185,11 +193,37 @@ func TestDocumentation(t *testing.T) {
 			}
 		}
 	}
-	for _, kind := range []string{"plugin", "policy", "settings"} {
+	for _, kind := range []string{"plugin", "policy", "Fabric"} {
 		if parsed[kind] == 0 {
 			t.Errorf("no page has a configuration of kind %s: %v", kind, parsed)
 		}
 	}
+}
+
+var isFabric = regexp.MustCompile(`(?m)^kind: Fabric$`)
+
+// parseFabrics returns what the API server or the controller would say of the Fabrics among the objects of a block.
+func parseFabrics(judge *testfabrics.Judge, block string) error {
+	for _, doc := range strings.Split(block, "\n---\n") {
+		if !isFabric.MatchString(doc) {
+			continue
+		}
+		wrong, err := judge.Judge(doc)
+		if err == nil && wrong != "" {
+			err = errors.New(wrong)
+		}
+		o := &v1alpha1.Fabric{}
+		if err == nil {
+			err = yaml.UnmarshalStrict([]byte(doc), o)
+		}
+		if err == nil {
+			_, err = fabrics.Parse(o)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func parseAll(configs [][]byte) error {
