@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,9 +14,12 @@ import (
 	"testing"
 	"time"
 
-	agentnetwork "github.com/fabric-cni/fabric-cni/internal/agent/network"
-	"github.com/fabric-cni/fabric-cni/internal/agent/noderange"
-	agentsettings "github.com/fabric-cni/fabric-cni/internal/agent/settings"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fabric-cni/fabric-cni/internal/fabrics"
+	"github.com/fabric-cni/fabric-cni/internal/noderange"
+	testfabrics "github.com/fabric-cni/fabric-cni/internal/testkit/fabrics"
+	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
 
 // timed is a CNI plugin that runs another and notes how long it took.
@@ -31,7 +35,7 @@ const railsPerPod = 4
 
 // BenchmarkPods attaches and detaches pods with four rails each, all at once, through Multus: FABRIC_E2E_PODS of them,
 // 32 if it is not set. The time of one interface is that of its ADD or DEL, IPAM included: whereabouts, or host-local
-// on the node's part of the range.
+// on the node's own range.
 func BenchmarkPods(b *testing.B) {
 	pods := 32
 	if s := os.Getenv("FABRIC_E2E_PODS"); s != "" {
@@ -58,20 +62,24 @@ func BenchmarkPods(b *testing.B) {
 
 func byWhereabouts(*testing.B) string { return `{"type":"whereabouts","range":"10.200.0.0/16"}` }
 
-// partDir is where host-local keeps the addresses of the node's part.
+// partDir is where host-local keeps the addresses of the node's range.
 const partDir = "/run/fabric-cni/ipam"
 
-// byNodeRange is what the agent writes for a node that has a part of the range.
+// byNodeRange is what the agent writes for a node that has a range of its own.
 func byNodeRange(b *testing.B) string {
 	b.Helper()
-	s, err := agentsettings.Parse([]byte("fabrics: [{name: bench, nodeRanges: {range: 10.200.0.0/16, perNode: /24}}]"))
+	o := &v1alpha1.Fabric{}
+	must(b, yaml.UnmarshalStrict([]byte(testfabrics.Object("bench",
+		"{addresses: {nodeRanges: {ranges: [{range: 10.200.0.0/16, perNode: 24}]}}}")), o))
+	f, err := fabrics.Parse(o)
 	must(b, err)
-	r := s.Fabrics[0].NodeRanges
-	spec := noderange.Spec{Fabric: "bench", Prefix: r.Prefix, Bits: r.Bits}
-	own, _, err := spec.Allocate(noderange.Table{"other": "10.200.0.0/24"}, "rig", nil, time.Now())
+	pool, err := noderange.New(*f.NodeRanges, []noderange.Owner{
+		{Node: "other", Own: []netip.Prefix{netip.MustParsePrefix("10.200.0.0/24")}},
+	})
 	must(b, err)
-	first, last := spec.Bounds(own)
-	text, err := agentnetwork.Config(&s.Fabrics[0], agentnetwork.Here{First: first, Last: last, IPAMDir: partDir})
+	own, _, err := pool.Assign("rig", time.Now())
+	must(b, err)
+	text, err := f.Config(fabrics.Here{Own: own, IPAMDir: partDir})
 	must(b, err)
 	var conf struct{ IPAM json.RawMessage }
 	must(b, json.Unmarshal(text, &conf))

@@ -21,6 +21,7 @@ type Cluster struct {
 	repo      string
 	cache     string
 	authority *authority // signs certificates of the nodes that come later
+	api       *process   // kube-apiserver
 }
 
 var current *Cluster
@@ -110,49 +111,79 @@ current-context: c
 `), 0o600)
 }
 
+// process is a component that runs.
+type process struct {
+	cmd   *exec.Cmd
+	ended chan struct{}
+}
+
 // daemon starts a component, with its output in log/NAME.log.
 func (c *Cluster) daemon(name string, args ...string) error {
-	log, err := os.Create(filepath.Join(c.run, "log", name+".log"))
+	_, err := c.process(name, args...)
+	return err
+}
+
+func (c *Cluster) process(name string, args ...string) (*process, error) {
+	log, err := os.OpenFile(filepath.Join(c.run, "log", name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer log.Close()
-	cmd := exec.Command(name, args...)
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("start %s: %w", name, err)
+	p := &process{exec.Command(name, args...), make(chan struct{})}
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	if err := p.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
-	go func() { _ = cmd.Wait() }()
-	return nil
+	go func() { _ = p.cmd.Wait(); close(p.ended) }()
+	return p, nil
 }
+
+const etcdURL = "http://127.0.0.1:2379"
 
 // control starts the control plane.
 func (c *Cluster) control() error {
 	pki, conf := c.run+"/pki/", c.run+"/conf/"
-	const etcd = "http://127.0.0.1:2379"
 	return errors.Join(
 		c.daemon("etcd", "--data-dir", c.run+"/etcd", "--unsafe-no-fsync",
-			"--listen-client-urls", etcd, "--advertise-client-urls", etcd,
+			"--listen-client-urls", etcdURL, "--advertise-client-urls", etcdURL,
 			"--listen-peer-urls", "http://127.0.0.1:2380"),
-		c.daemon("kube-apiserver", "--etcd-servers", etcd,
-			"--secure-port", "6443", "--bind-address", "0.0.0.0", "--advertise-address", nodeIP,
-			"--tls-cert-file", pki+"apiserver.crt", "--tls-private-key-file", pki+"apiserver.key",
-			"--client-ca-file", pki+"ca.crt", "--token-auth-file", pki+"tokens.csv",
-			"--kubelet-client-certificate", pki+"kubelet-client.crt", "--kubelet-client-key", pki+"kubelet-client.key",
-			"--kubelet-certificate-authority", pki+"ca.crt",
-			"--service-account-issuer", "https://kubernetes.default.svc",
-			"--service-account-key-file", pki+"sa.pub", "--service-account-signing-key-file", pki+"sa.key",
-			"--service-cluster-ip-range", "10.96.0.0/16", "--kubelet-preferred-address-types", "InternalIP",
-			"--authorization-mode", "Node,RBAC", "--enable-admission-plugins", "NodeRestriction",
-			"--allow-privileged=true"),
 		c.daemon("kube-controller-manager", "--kubeconfig", conf+"kcm.kubeconfig",
 			"--service-account-private-key-file", pki+"sa.key", "--root-ca-file", pki+"ca.crt",
 			"--use-service-account-credentials", "--leader-elect=false"),
 		c.daemon("kube-scheduler", "--kubeconfig", conf+"sched.kubeconfig", "--authentication-kubeconfig",
 			conf+"sched.kubeconfig", "--authorization-kubeconfig", conf+"sched.kubeconfig", "--leader-elect=false"),
 		c.service(),
-		c.await("the API server is ready", 3*time.Minute, "get", "--raw", "/readyz"),
+		c.startAPI(),
 	)
+}
+
+// startAPI starts the API server, and waits until it is ready.
+func (c *Cluster) startAPI() (err error) {
+	pki := c.run + "/pki/"
+	c.api, err = c.process("kube-apiserver", "--etcd-servers", etcdURL,
+		"--secure-port", "6443", "--bind-address", "0.0.0.0", "--advertise-address", nodeIP,
+		"--tls-cert-file", pki+"apiserver.crt", "--tls-private-key-file", pki+"apiserver.key",
+		"--client-ca-file", pki+"ca.crt", "--token-auth-file", pki+"tokens.csv",
+		"--kubelet-client-certificate", pki+"kubelet-client.crt", "--kubelet-client-key", pki+"kubelet-client.key",
+		"--kubelet-certificate-authority", pki+"ca.crt",
+		"--service-account-issuer", "https://kubernetes.default.svc",
+		"--service-account-key-file", pki+"sa.pub", "--service-account-signing-key-file", pki+"sa.key",
+		"--service-cluster-ip-range", "10.96.0.0/16", "--kubelet-preferred-address-types", "InternalIP",
+		"--authorization-mode", "Node,RBAC", "--enable-admission-plugins", "NodeRestriction",
+		"--allow-privileged=true")
+	if err != nil {
+		return err
+	}
+	return c.await("the API server is ready", 3*time.Minute, "get", "--raw", "/readyz")
+}
+
+// stopAPI kills the API server. What it knows is in etcd.
+func (c *Cluster) stopAPI() error {
+	if err := c.api.cmd.Process.Kill(); err != nil {
+		return fmt.Errorf("kill the API server: %w", err)
+	}
+	<-c.api.ended
+	return nil
 }
 
 // service is what kube-proxy would do for the API server: pods on the node's own network reach it at its service

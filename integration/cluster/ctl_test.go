@@ -133,7 +133,7 @@ spec:
       containers: [{name: c, image: "localhost/box:e2e", imagePullPolicy: Never}]
 `)
 	t.Cleanup(func() { removed(t, "-n", "kube-system", "daemonset", name) })
-	rolledOut(t, "kube-system", name)
+	rolledOut(t, "kube-system", "daemonset/"+name)
 }
 
 // established waits until the API server serves a kind. kubectl wait fails on a CRD that has no conditions yet.

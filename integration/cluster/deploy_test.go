@@ -17,6 +17,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/image"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/policy"
+	testfabrics "github.com/fabric-cni/fabric-cni/internal/testkit/fabrics"
 )
 
 // deploy installs the project as its users do: its image, its kustomization.
@@ -36,22 +37,14 @@ func deployFrom(t *testing.T, dir string) {
 	if err := current.load(archive); err != nil {
 		t.Fatal(err)
 	}
+	crds(t)
 	k(t, "apply", "-k", dir)
 	const arg = `{"op":"add","path":"/spec/template/spec/containers/0/args/-","value":`
 	k(t, "-n", "fabric-system", "patch", "daemonset", "fabric-agent", "--type=json",
 		"-p", "["+arg+`"--grace=5s"},`+arg+`"--interval=1s"}]`)
 	t.Cleanup(func() { removed(t, "-k", dir) })
-	rolledOut(t, "fabric-system", "fabric-agent")
-}
-
-// settings gives the agent fabrics. kubelet brings a ConfigMap to a running pod only after a minute: the pod is made
-// again.
-func settings(t *testing.T, text string) {
-	t.Helper()
-	apply(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: fabric-agent, namespace: fabric-system}\n"+
-		"data:\n  settings.yaml: |\n    "+strings.ReplaceAll(text, "\n", "\n    ")+"\n")
-	removed(t, "-n", "fabric-system", "pod", "-l", "app.kubernetes.io/name=fabric-agent")
-	rolledOut(t, "fabric-system", "fabric-agent")
+	rolledOut(t, "fabric-system", "daemonset/fabric-agent")
+	rolledOut(t, "fabric-system", "deployment/fabric-controller")
 }
 
 // nodeEvent waits for an Event on the Node.
@@ -112,11 +105,9 @@ func TestDeployment(t *testing.T) {
 	})
 	t.Run("publishes", testPublish)
 	t.Run("notes the node's addresses", testNodeAddresses)
-	t.Run("refuses settings", func(t *testing.T) {
-		settings(t, "fabrics: [{name: ib, match: {rateGb: 200}, network: {mut: 4092}}]")
-		nodeEvent(t, "SettingsRefused", `mut`)
-	})
+	t.Run("refuses Fabrics", testRefusal)
 	t.Run("repairs", testRepair)
+	t.Run("is uninstalled", testUninstall)
 }
 
 // The interface by whose address the cluster knows the node is no pod's, whatever its routes are.
@@ -130,27 +121,61 @@ func testNodeAddresses(t *testing.T) {
 	})
 }
 
+// The definition of a Fabric comes and goes with it. An edit is undone; a definition of somebody else's is left as it
+// is, and told.
 func testPublish(t *testing.T) {
-	settings(t, `fabrics:
-- {name: ib-200g, match: {rateGb: 200}, network: {mtu: 4092, ipam: {type: whereabouts, range: 198.51.100.0/28}}}`)
-	t.Cleanup(func() { k(t, "delete", "network-attachment-definition", "ib-200g") })
-	get := func() string { return k(t, "get", "network-attachment-definition", "ib-200g", "-o", "yaml") }
-	until(t, "the definition is there", func() error {
-		_, err := output("kubectl", "get", "network-attachment-definition", "ib-200g")
-		return err
-	})
-	if y := get(); !strings.Contains(y, "k8s.v1.cni.cncf.io/resourceName: fabric.dev/ib-200g") ||
-		!strings.Contains(y, `"mtu": 4092`) {
-		t.Errorf("%s", y)
+	fabric(t, "ib-200g", "{match: {rateGb: 200}, network: {mtu: 4092}, "+
+		"addresses: {ipam: {type: whereabouts, range: 198.51.100.0/28}}}")
+	defined := func(what string, all ...string) {
+		t.Helper()
+		until(t, "the definition "+what, func() error {
+			y, err := output("kubectl", "get", "network-attachment-definition", "ib-200g", "-o", "yaml")
+			for _, want := range all {
+				if err == nil && !strings.Contains(y, want) {
+					err = textError(want + " is missing in\n" + y)
+				}
+			}
+			return err
+		})
 	}
-	// A user's edit stays, and is told.
+	defined("is there", "k8s.v1.cni.cncf.io/resourceName: fabric.dev/ib-200g", `"mtu": 4092`)
+	row(t, "fabrics", "ib-200g", fabricColumns,
+		[]string{"ib-200g", "exclusive", "", "", "0", "0", "0", "0", "*", "False"})
+	row(t, "fabricnodes", "rig", nodeColumns, []string{"rig", "", "0", "0", "0", "e2e", "True", "Ready"})
+	described(t, "fabric", "ib-200g", "NoDevices", "no node has a device of this fabric")
 	k(t, "patch", "network-attachment-definition", "ib-200g", "--type=merge",
 		"-p", `{"spec":{"config":"{\"type\":\"mine\"}"}}`)
-	removed(t, "-n", "fabric-system", "pod", "-l", "app.kubernetes.io/name=fabric-agent")
-	nodeEvent(t, "NetworkConflict", "default/ib-200g")
-	if y := get(); !strings.Contains(y, `{"type":"mine"}`) {
-		t.Errorf("the edit is gone:\n%s", y)
+	defined("is what it was", `"mtu": 4092`)
+	removed(t, "fabric", "ib-200g")
+	until(t, "the definition is gone", func() error {
+		out, err := output("kubectl", "get", "network-attachment-definition", "-o", "name")
+		if err == nil && strings.Contains(out, "/ib-200g\n") {
+			err = textError(out)
+		}
+		return err
+	})
+
+	network(t, "theirs", `{"type":"mine"}`)
+	fabric(t, "theirs", "{match: {rateGb: 200}}")
+	condition(t, "fabric/theirs", "Published", "False", "NetworkConflict", "theirs is in default")
+	described(t, "fabric", "theirs", "Warning", "NetworkConflict")
+	removed(t, "fabric", "theirs")
+	if y := k(t, "get", "network-attachment-definition", "theirs", "-o", "yaml"); !strings.Contains(y, `{"type":"mine"}`) {
+		t.Errorf("somebody else's definition:\n%s", y)
 	}
+}
+
+// What the API server can see is refused when it is applied, what it can't see by a condition and an Event.
+func testRefusal(t *testing.T) {
+	err := current.apply(testfabrics.Object("ib", "{match: {rateGb: 200}, network: {mut: 4092}}"))
+	if err == nil || !strings.Contains(err.Error(), `unknown field "spec.network.mut"`) {
+		t.Errorf("kubectl apply: %v", err)
+	}
+	fabric(t, "older", "{addresses: {ipam: {type: whereabouts, range: 198.51.100.0/28}}}")
+	condition(t, "fabric/older", "Accepted", "True", "Accepted", "")
+	fabric(t, "younger", "{addresses: {nodeRanges: {ranges: [{range: 198.51.100.0/24, perNode: 28}]}}}")
+	condition(t, "fabric/younger", "Accepted", "False", "Refused", `overlaps 198.51.100.0/28 of fabric "older"`)
+	described(t, "fabric", "younger", "Warning", "Refused", "both would give the same addresses")
 }
 
 // ifindex is what the plugin knows a veth by, whatever its name: its own, which a move keeps, and its peer's.
@@ -167,7 +192,6 @@ func ifindex(t *testing.T, name string) string {
 // a name that is not its own, and the agent does what is left. (A veth dies with its namespace, so the test makes one
 // that looks like it; hardware would be put there by the kernel.)
 func testRepair(t *testing.T) {
-	settings(t, "fabrics: []")
 	const mac = "02:00:5e:00:53:07"
 	ip(t, "link", "add", "rail7", "address", mac, "mtu", "1400", "type", "veth", "peer", "name", "rail7p")
 	t.Cleanup(func() { _ = exec.Command("ip", "link", "delete", "rail7p").Run() })
@@ -215,5 +239,37 @@ func testRepair(t *testing.T) {
 	nodeEvent(t, "DeviceRepaired", "network ib7")
 	if m := metrics(t); !strings.Contains(m, `fabric_repaired_total{network="ib7"} 1`) {
 		t.Errorf("metrics:\n%s", m)
+	}
+}
+
+// uninstall removes what the agent has put on the node, but not while a pod has a device.
+func testUninstall(t *testing.T) {
+	rail(t, "rail0")
+	network(t, "ib", fabricOn("rail0", "ib"))
+	pod(t, "p1", "ib")
+	ready(t, "p1")
+	removed(t, "-n", "fabric-system", "daemonset", "fabric-agent", "--cascade=foreground")
+	agent := filepath.Join(current.run, "bin/fabric-agent")
+	if out, err := outputWith("", agent, "uninstall"); err == nil || !strings.Contains(out, "network ib") {
+		t.Errorf("uninstall while a pod has a device: %v, %s", err, out)
+	}
+	gone(t, "p1")
+	home(t, "rail0")
+	nothingLeft(t)
+	if out, err := outputWith("", agent, "uninstall"); err != nil {
+		t.Errorf("uninstall: %v: %s", err, out)
+	}
+	t.Cleanup(func() { // the tests behind this one need it
+		if err := exec.Command("cp", current.run+"/bin/fabric", "/opt/cni/bin/fabric").Run(); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, dir := range []string{"/opt/cni/bin/fabric", "/etc/cni/multus/net.d", journal.DefaultDir,
+		"/var/lib/kubelet/device-plugins", "/run/k8s.cni.cncf.io/devinfo/dp"} {
+		left, err := output("find", dir, "-name", "*fabric*", "-type", "f,s", "-o", "-path", journal.DefaultDir+"/*",
+			"-type", "f,s")
+		if err == nil && left != "" {
+			t.Errorf("left:\n%s", left)
+		}
 	}
 }

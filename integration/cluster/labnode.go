@@ -209,7 +209,7 @@ func (n *LabNode) StartKubelet() error {
 	}
 	_, err := n.Run(fmt.Sprintf(`. /out/env; export PATH=$CACHE/debroot/usr/sbin:$CACHE/debroot/usr/bin:$PATH
 setsid $CACHE/bin/kubelet --config /out/kubelet.yaml --kubeconfig /out/kubelet.kubeconfig \
-  --hostname-override %s --node-ip %s --node-labels fabric.test/lab=exclusive --root-dir /var/lib/kubelet \
+  --hostname-override %s --node-ip %s --root-dir /var/lib/kubelet \
   --housekeeping-interval 30s -v=2 >>/out/kubelet.log 2>&1 </dev/null &
 echo $! >/run/kubelet.pid`, n.Name, n.IP()))
 	return err

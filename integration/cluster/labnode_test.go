@@ -163,12 +163,12 @@ spec:
 	t.Cleanup(func() { gone(t, name) })
 }
 
-// deployOn installs the project on the nodes of the lab that have this label: its image, its overlay, and the flags
-// that make tests short. A prefix makes it a second installation beside the first.
-func deployOn(t *testing.T, overlay, prefix string) {
+// deployNodes installs the project for the nodes of the lab: its image, what is deployed, and the flags that make tests
+// short. The controller runs on this machine: emulated nodes have other things to do.
+func deployNodes(t *testing.T) {
 	t.Helper()
-	dir := filepath.Join(current.run, "overlay-"+overlay)
-	base, err := filepath.Rel(dir, filepath.Join(current.repo, "deployments/overlays", overlay))
+	dir := filepath.Join(current.run, "overlay")
+	base, err := filepath.Rel(dir, filepath.Join(current.repo, "deployments/base"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,29 +179,32 @@ func deployOn(t *testing.T, overlay, prefix string) {
 kind: Kustomization
 resources: [` + base + `]
 patches:
+- target: {kind: Deployment}
+  patch: '[{op: replace, path: /spec/replicas, value: 0}]'
 - target: {kind: DaemonSet}
   patch: |
-    - {op: add, path: /spec/template/spec/nodeSelector/fabric.test~1lab, value: "` + overlay + `"}
     - {op: add, path: /spec/template/spec/containers/0/args/-, value: --grace=5s}
     - {op: add, path: /spec/template/spec/containers/0/args/-, value: --interval=5s}
 `
-	if prefix != "" {
-		text += `namespace: ` + prefix + `fabric-system
-namePrefix: ` + prefix + "\n"
-	}
 	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	crds(t)
 	k(t, "apply", "-k", dir)
 	t.Cleanup(func() { removed(t, "-k", dir) })
+	controller(t)
 }
 
-// deployed waits until the agent is Ready on the nodes with this label.
-func deployed(t *testing.T, overlay string) {
+// fabricsOf applies the Fabrics of an overlay.
+func fabricsOf(t *testing.T, overlay string) {
 	t.Helper()
-	namespace, name := "fabric-system", "fabric-agent"
-	if overlay == "shared" {
-		namespace, name = "shared-"+namespace, "shared-"+name
-	}
-	rolledOut(t, namespace, name)
+	file := filepath.Join(current.repo, "deployments/overlays", overlay, "fabrics.yaml")
+	k(t, "apply", "-f", file)
+	t.Cleanup(func() { removed(t, "-f", file) })
+}
+
+// deployed waits until the agents are Ready.
+func deployed(t *testing.T) {
+	t.Helper()
+	rolledOut(t, "fabric-system", "daemonset/fabric-agent")
 }

@@ -2,211 +2,243 @@ package cluster
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
-	"github.com/fabric-cni/fabric-cni/internal/agent/cluster"
-	"github.com/fabric-cni/fabric-cni/internal/agent/noderange"
+	"golang.org/x/sys/unix"
 )
 
-const parted = "fabrics: [{name: ib, match: {rateGb: 200}, " +
-	"nodeRanges: {range: 10.77.0.0/24, perNode: /26, reclaim: 5s}}]"
+const ranged = "{match: {rateGb: 200}, " +
+	"addresses: {nodeRanges: {ranges: [{range: 10.77.0.0/24, perNode: 26}], reclaim: 5s}}}"
 
-// Three nodes that start at once have a part each. One leaves, and its part waits for it; one comes back, and has what
-// it had; a range that is used up is told, and a part whose owner is gone for good is taken.
+var (
+	fabricColumns = []string{"NAME", "MODE", "LINK", "RATE", "NODES", "DEVICES", "HEALTHY", "ATTACHED", "ADDRESSES",
+		"READY", "AGE"}
+	nodeColumns = []string{"NAME", "RDMA-MODE", "DEVICES", "HEALTHY", "ATTACHED", "PLUGIN", "READY", "REASON"}
+)
+
+// Three nodes that start at once have a range each. One comes back as a new machine, and has what it had; who comes
+// when none is left waits and says so, and gets the range of a Node that is gone for good.
 func TestNodeRanges(t *testing.T) {
 	s := newSimulated(t)
-	s.settings("fabrics: []")
-	t.Cleanup(func() { k(t, "delete", "network-attachment-definition", "ib", "--ignore-not-found") })
+	controller(t)
+	fabric(t, "ib", ranged)
 	for _, n := range []string{"n1", "n2", "n3"} {
 		s.join(n)
 	}
-	s.settings(parted) // all see it within the same 0.2 s
-	parts := map[string]string{}
+	ranges := map[string]string{}
 	for _, n := range []string{"n1", "n2", "n3"} {
-		p := s.part(n)
-		if other := parts[p]; other != "" {
-			t.Errorf("%s and %s have both the part of %s", n, other, p)
+		r := s.own(n)
+		if other := ranges[r]; other != "" {
+			t.Errorf("%s and %s have both the range of %s", n, other, r)
 		}
-		parts[p] = n
+		ranges[r] = n
 	}
 	y := k(t, "get", "network-attachment-definition", "ib", "-o", "jsonpath={.spec}")
 	if strings.Contains(y, "config") {
 		t.Errorf("the definition has a configuration, so Multus would not look at the node's: %s", y)
 	}
-	second := s.part("n2")
+	row(t, "fabrics", "ib", fabricColumns,
+		[]string{"ib", "exclusive", "InfiniBand", "200G", "3", "12", "12", "0", "0/186", "True"})
+	row(t, "fabricnodes", "n1", nodeColumns, []string{"n1", "", "4", "4", "0", "test", "True", "Ready"})
+
+	second := s.own("n2")
 	s.stop["n2"]()
 	if err := os.RemoveAll(filepath.Join(s.dir, "n2")); err != nil {
 		t.Fatal(err)
 	}
 	s.join("n4")
-	if p := s.part("n4"); parts[p] != "" {
-		t.Errorf("n4 has the part of %s", parts[p])
+	if r := s.own("n4"); ranges[r] != "" {
+		t.Errorf("n4 has the range of %s", ranges[r])
 	}
 	s.start("n2") // a new machine of that name
-	if p := s.part("n2"); p != second {
-		t.Errorf("n2 came back and has %s, it had %s", p, second)
+	if r := s.own("n2"); r != second {
+		t.Errorf("n2 came back and has %s, it had %s", r, second)
 	}
 	s.join("n5")
-	s.event("n5", "RangeExhausted", "no /26 left for node n5")
+	s.waits("n5")
+	row(t, "fabricnodes", "n5", nodeColumns, []string{"n5", "", "4", "4", "0", "test", "False", "NoRange"})
+	nodeEventOf(t, "n5", "NoRange", "fabric ib: the controller has given this node no range yet")
+	condition(t, "fabric/ib", "AddressesSufficient", "False", "RangeTooSmall", "10.77.0.0/24")
 	s.leave("n2")
-	if p := s.part("n5"); p != second {
-		t.Errorf("n5 has %s, the part that is free is %s", p, second)
+	if r := s.own("n5"); r != second {
+		t.Errorf("n5 has %s, the range that is free is %s", r, second)
 	}
 	s.join("n2")
-	s.event("n2", "RangeExhausted", "no /26 left for node n2")
-	until(t, "n2 gives no addresses of what is n5's now", func() error {
-		if _, err := os.Stat(s.file("n2")); err == nil {
-			return textError(s.file("n2"))
-		}
-		return nil
-	})
-	fabricRefused(t, s)
-	podOnPart(t, s)
+	s.waits("n2")
+	refused(t, s)
+	podOnRange(t, s, "n4")
 }
 
-// Three nodes ask at the very same moment, again and again: the API server lets one of them win each time.
-func TestNodeRangesAtOnce(t *testing.T) {
-	s := newSimulated(t)
-	names := []string{"n1", "n2", "n3"}
-	clients := map[string]*cluster.Client{}
-	for _, n := range names {
-		c, err := cluster.Dial(s.kubeconfig, n)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		clients[n] = c
+// refused gives the fabric too few addresses: what was before stays in force, for a new agent too.
+func refused(t *testing.T, s *simulated) {
+	t.Helper()
+	for spec, want := range map[string]string{
+		strings.ReplaceAll(ranged, "perNode: 26", "perNode: 30"): "perNode 30 has 2 addresses to give, and a node needs 4",
+		"{match: {rateGb: 200}, addresses: {ipam: {type: whereabouts, range: 10.77.0.0/30}}}": "range 10.77.0.0/30 has 2 " +
+			"addresses to give, and all nodes together need 20",
+	} {
+		fabric(t, "ib", spec)
+		condition(t, "fabric/ib", "Accepted", "False", "Refused", want)
+		described(t, "fabric", "ib", "Warning", "Refused", want)
 	}
-	for round := range 10 {
-		spec := noderange.Spec{Fabric: fmt.Sprint("f", round), Prefix: netip.MustParsePrefix("10.78.0.0/24"), Bits: 26}
-		var mu sync.Mutex
-		owner := map[netip.Prefix]string{}
-		var all sync.WaitGroup
-		start := make(chan struct{})
-		for _, n := range names {
-			all.Go(func() {
-				<-start
-				part, err := clients[n].NodeRange(t.Context(), "fabric-system", spec, time.Now)
-				mu.Lock()
-				defer mu.Unlock()
-				if err != nil || owner[part] != "" {
-					t.Errorf("round %d: %s has %s (as %q), %v", round, n, part, owner[part], err)
-				}
-				owner[part] = n
-			})
-		}
-		close(start)
-		all.Wait()
-		data := k(t, "-n", "fabric-system", "get", "configmap", "fabric-ranges-"+spec.Fabric, "-o", "jsonpath={.data}")
-		if strings.Count(data, "10.78.0.") != 3 {
-			t.Errorf("round %d: %s", round, data)
-		}
-	}
-}
-
-// fabricRefused gives the agents settings that have too few addresses: those before stay in force, for a new agent too.
-func fabricRefused(t *testing.T, s *simulated) {
-	s.settings(strings.ReplaceAll(parted, "/26", "/30"))
-	s.event("n1", "SettingsRefused",
-		`fabric "ib": nodeRanges.perNode /30 has 2 addresses to give, and this node needs 4`)
-	s.settings("fabrics: [{name: ib, match: {rateGb: 200}, network: {ipam: {type: whereabouts, range: 10.77.0.0/30}}}]")
-	s.event("n1", "SettingsRefused",
-		"network.ipam.range 10.77.0.0/30 has 2 addresses to give, and all nodes together need 4")
-	s.capacity("n3", "ib", 40)
-	s.settings("fabrics: [{name: ib, match: {rateGb: 200}, network: {ipam: {type: whereabouts, range: 10.77.0.0/27}}}]")
-	s.event("n1", "SettingsRefused",
-		"network.ipam.range 10.77.0.0/27 has 30 addresses to give, and all nodes together need 40")
-	before := s.part("n1")
+	before := s.own("n1")
 	s.stop["n1"]()
 	if err := os.Remove(s.file("n1")); err != nil {
 		t.Fatal(err)
 	}
 	s.start("n1")
-	if p := s.part("n1"); p != before {
-		t.Errorf("part %s, was %s", p, before)
+	if r := s.own("n1"); r != before {
+		t.Errorf("range %s, was %s", r, before)
 	}
-	s.settings(parted)
+	fabric(t, "ib", ranged)
+	condition(t, "fabric/ib", "Accepted", "True", "Accepted", "")
 }
 
-// podOnPart has a pod attached with a node's configuration. The fabric leaves the settings; its definition goes when
-// the pod has gone.
-func podOnPart(t *testing.T, s *simulated) {
-	b, err := os.ReadFile(s.file("n4"))
+// configured is the node's configuration as the rig can use it: it has no device that could be given by its PCI address.
+func (s *simulated) configured(node, device string) string {
+	s.t.Helper()
+	s.own(node)
+	b, err := os.ReadFile(s.file(node))
 	if err != nil {
-		t.Fatal(err)
+		s.t.Fatal(err)
 	}
 	var conf map[string]any
 	if err := json.Unmarshal(b, &conf); err != nil {
-		t.Fatal(err)
+		s.t.Fatal(err)
 	}
-	rail(t, "rail0")
-	conf["device"] = "rail0" // the rig has none that could be given by its PCI address
+	conf["device"] = device
 	if b, err = json.Marshal(conf); err != nil {
-		t.Fatal(err)
+		s.t.Fatal(err)
 	}
+	return string(b)
+}
+
+// podOnRange has a pod attached with a node's configuration.
+func podOnRange(t *testing.T, s *simulated, node string) {
+	t.Helper()
+	rail(t, "rail0")
 	file := "/etc/cni/multus/net.d/ib.conf"
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(file, b, 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(s.configured(node, "rail0")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.Remove(file) })
-	k(t, "annotate", "network-attachment-definition", "ib", "k8s.v1.cni.cncf.io/resourceName-") // nor a resource
+	defer os.Remove(file)
 	pod(t, "p1", "ib")
 	ready(t, "p1")
 	got := status(t, "p1")[1].IPs
-	first := netip.MustParseAddr(s.part("n4"))
+	first := netip.MustParseAddr(s.own(node))
 	if len(got) != 1 ||
 		netip.PrefixFrom(first, 26).Masked() != netip.PrefixFrom(netip.MustParseAddr(got[0]), 26).Masked() {
-		t.Errorf("the pod has %v, the node's part begins with %s", got, first)
+		t.Errorf("the pod has %v, the node's range begins with %s", got, first)
 	}
-	s.settings("fabrics: []")
-	s.stays("ib")
 	gone(t, "p1")
-	until(t, "the definition is gone", func() error {
-		out, err := output("kubectl", "get", "network-attachment-definition", "-o", "name")
-		if err == nil && strings.Contains(out, "/ib\n") {
-			err = textError(out)
-		}
-		return err
-	})
-	if _, err := os.Stat(s.file("n4")); err == nil {
-		t.Error("the node's file is still there")
-	}
 	home(t, "rail0")
 	nothingLeft(t)
 }
 
-// A pool that is nearly full is told by an Event and by metrics, from whereabouts's own objects.
-func TestPoolNearlyExhausted(t *testing.T) {
+// While no controller runs, what runs goes on, pods come and go, and new nodes wait and say for what. The next
+// controller gives them what is nobody's.
+func TestControllerKilled(t *testing.T) {
 	s := newSimulated(t)
-	s.settings("fabrics: [{name: full, match: {devices: [none]}, " +
-		"network: {ipam: {type: whereabouts, range: 198.51.100.0/30, network_name: full}}}]")
-	t.Cleanup(func() { k(t, "delete", "network-attachment-definition", "full", "--ignore-not-found") })
-	var conf []string
-	for i := range 2 {
-		name := fmt.Sprint("rail", i)
+	end := controller(t)
+	fabric(t, "ib", ranged)
+	s.join("n1")
+	first := s.own("n1")
+	s.join("n2") // which may have its range, or wait for it
+	end(unix.SIGKILL)
+	s.join("n3")
+	s.waits("n3")
+	podOnRange(t, s, "n1")
+	controller(t)
+	second, third := s.own("n2"), s.own("n3")
+	if now := s.own("n1"); now != first || second == first || third == first || second == third {
+		t.Errorf("n1 had %s and has %s, n2 has %s, n3 has %s", first, now, second, third)
+	}
+	row(t, "fabrics", "ib", fabricColumns,
+		[]string{"ib", "exclusive", "InfiniBand", "200G", "3", "12", "12", "0", "0/186", "True"})
+}
+
+// While the API server is away an agent knows what it knew, also one that starts, and the plugin attaches and detaches.
+// A node that is new has nothing, and gets it afterwards.
+func TestAPIServerAway(t *testing.T) {
+	s := newSimulated(t)
+	controller(t)
+	fabric(t, "ib", ranged)
+	s.join("n1")
+	first := s.own("n1")
+	s.join("n2")
+	second := s.own("n2")
+	s.stop["n2"]()
+	if err := os.RemoveAll(filepath.Join(s.dir, "n2")); err != nil {
+		t.Fatal(err)
+	}
+
+	start := stopAPI(t)
+	s.stop["n1"]()
+	if err := os.Remove(s.file("n1")); err != nil {
+		t.Fatal(err)
+	}
+	s.start("n1")
+	s.start("n2") // a new machine, which has never heard of a fabric
+	rail(t, "rail0")
+	ip(t, "netns", "add", "away")
+	t.Cleanup(func() { ip(t, "netns", "delete", "away") })
+	conf := s.configured("n1", "rail0")
+	cni := func(command string) {
+		t.Helper()
+		cmd := exec.Command("/opt/cni/bin/fabric")
+		cmd.Stdin = strings.NewReader(conf)
+		cmd.Env = []string{"CNI_COMMAND=" + command, "CNI_CONTAINERID=away", "CNI_IFNAME=net1",
+			"CNI_NETNS=/run/netns/away", "CNI_PATH=/opt/cni/bin"}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v: %s", command, err, out)
+		}
+	}
+	cni("ADD")
+	says(t, "in the pod", ip(t, "-n", "away", "address", "show", "net1"), "inet 10.77.0.")
+	cni("DEL")
+	home(t, "rail0")
+	if _, err := os.Stat(s.file("n2")); err == nil {
+		t.Error("n2 has a configuration, and nobody has told it of a fabric")
+	}
+
+	start()
+	if r := s.own("n2"); r != second {
+		t.Errorf("n2 has %s, its range is %s", r, second)
+	}
+	if r := s.own("n1"); r != first {
+		t.Errorf("n1 has %s, it had %s", r, first)
+	}
+	s.join("n3")
+	if r := s.own("n3"); r == first || r == second {
+		t.Errorf("n3 has %s, which is another's", r)
+	}
+	nothingLeft(t)
+}
+
+// A pool that is nearly full is told by an Event and a condition of the Fabric, from whereabouts's own objects.
+func TestPoolNearlyExhausted(t *testing.T) {
+	newSimulated(t)
+	controller(t)
+	fabric(t, "full", "{match: {devices: [none]}, "+
+		"addresses: {ipam: {type: whereabouts, range: 198.51.100.0/30, network_name: full}}}")
+	var names []string
+	for _, name := range []string{"rail0", "rail1"} {
 		rail(t, name)
-		conf = append(conf, name)
+		names = append(names, name)
 		network(t, name, `{"cniVersion":"1.0.0","name":"full","type":"fabric","device":"`+name+`",`+
 			`"ipam":{"type":"whereabouts","range":"198.51.100.0/30","network_name":"full"}}`)
 	}
-	pod(t, "p1", strings.Join(conf, ","))
+	pod(t, "p1", strings.Join(names, ","))
 	ready(t, "p1")
-	s.join("n1")
-	s.event("n1", "PoolNearlyExhausted",
-		"fabric full: all the 2 addresses of 198.51.100.0/30 are given (pool full-198.51.100.0-30)")
-	s.capacity("n1", "full", 10)
-	s.event("n1", "RangeTooSmall",
-		"network.ipam.range 198.51.100.0/30 has 2 addresses to give, and all nodes together need 10")
+	described(t, "fabric", "full", "PoolNearlyExhausted")
 	gone(t, "p1")
 	home(t, "rail0")
 	home(t, "rail1")

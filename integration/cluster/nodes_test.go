@@ -23,7 +23,8 @@ func TestNodes(t *testing.T) {
 		{HCA: "mlx5_2", Netdev: "ibp97s0"}, {HCA: "mlx5_3", Netdev: "ibp98s0"}}, append(spares[:2:2],
 		Rail{HCA: "mlx5_8", Netdev: "ibs120"}, Rail{HCA: "mlx5_9", Netdev: "ibs122"},
 		Rail{HCA: "mlx5_10", Netdev: "ibs124"}, Rail{HCA: "mlx5_11", Netdev: "ibs126"}))
-	deployOn(t, "exclusive", "")
+	deployNodes(t)
+	fabricsOf(t, "exclusive")
 	for _, n := range []*LabNode{one, two} {
 		if err := n.StartKubelet(); err != nil {
 			t.Fatal(err)
@@ -36,7 +37,7 @@ func TestNodes(t *testing.T) {
 		}
 	}
 	stage(t, "both nodes are Ready")
-	deployed(t, "exclusive")
+	deployed(t)
 	for _, l := range lanes {
 		offersAll(t, l.node)
 		l.before = settled(t, l.node)
@@ -103,16 +104,51 @@ func fourRails(t *testing.T, nodes ...*LabNode) {
 		addresses = append(addresses, hasRails(t, n, pods[i])...)
 	}
 	stage(t, "both pods are Ready")
+	fabricInUse(t, pods)
 	slices.Sort(addresses)
 	if len(addresses) != 8 || len(slices.Compact(addresses)) != 8 {
 		t.Errorf("addresses: %v", addresses)
 	}
 	gone(t, pods...)
 	stage(t, "both pods are gone")
+	fabricBack(t, nodes)
 	for _, n := range nodes {
 		returned(t, n, before[n])
 	}
 	stage(t, "all is returned")
+}
+
+// fabricInUse deletes the Fabric that pods use: it stays, and says for whom.
+func fabricInUse(t *testing.T, pods []string) {
+	t.Helper()
+	row(t, "fabrics", fabric200, fabricColumns,
+		[]string{fabric200, "exclusive", "InfiniBand", "200G", "2", "14", "8", "8", "*", "True"})
+	row(t, "fabricnodes", "lab1", nodeColumns, []string{"lab1", "exclusive", "6", "4", "4", "e2e", "False", "PortDown"})
+	k(t, "delete", "fabric", fabric200, "--wait=false")
+	for _, p := range pods {
+		described(t, "fabric", fabric200, "InUse", "the Fabric is deleted when these pods have ended", "default/"+p)
+	}
+	k(t, "get", "network-attachment-definition", fabric200)
+	stage(t, "the Fabric is in use")
+}
+
+// fabricBack waits until the Fabric is deleted, with its network and its devices, and applies it again.
+func fabricBack(t *testing.T, nodes []*LabNode) {
+	t.Helper()
+	for _, kind := range []string{"fabrics", "network-attachment-definitions"} {
+		eventually(t, "nothing is left of the Fabric: "+kind, func() error {
+			out, err := output("kubectl", "get", kind, "-o", "name")
+			if err == nil && strings.Contains(out, "/"+fabric200+"\n") {
+				err = textError(out)
+			}
+			return err
+		})
+	}
+	fabricsOf(t, "exclusive")
+	for _, n := range nodes {
+		offersAll(t, n)
+	}
+	stage(t, "the Fabric is back")
 }
 
 // hasRails asserts that the pod has all the rails of the node and nothing else of it, and returns its addresses there.

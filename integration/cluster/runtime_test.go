@@ -12,12 +12,6 @@ import (
 // and counts the calls of the plugin.
 func TestDeployedAgentAsksAndCounts(t *testing.T) {
 	deploy(t)
-	settings(
-		t,
-		"fabrics: [{name: pool, match: {devices: [none]}, network: {ipam: {type: whereabouts, range: "+
-			"198.51.100.0/28}}}]",
-	)
-	t.Cleanup(func() { k(t, "delete", "network-attachment-definition", "pool", "--ignore-not-found") })
 	rail(t, "rail0")
 	network(t, "ib", fabricOn("rail0", "ib"))
 	network(t, "typo", `{"cniVersion":"1.0.0","name":"typo","type":"fabric","device":"rail0","mut":9000}`)
@@ -25,8 +19,6 @@ func TestDeployedAgentAsksAndCounts(t *testing.T) {
 	ready(t, "p1")
 	pod(t, "p2", "typo")
 	event(t, "p2", "mut")
-	counted(t, `fabric_pool_addresses{fabric="pool",pool="198.51.100.0-28",range="198.51.100.0/28"} 14`,
-		`fabric_pool_allocated{fabric="pool",pool="198.51.100.0-28",range="198.51.100.0/28"} 1`)
 	gone(t, "p1", "p2")
 	logs := ""
 	until(t, "the agent has asked the runtime", func() (err error) {

@@ -9,12 +9,15 @@ import (
 
 const fabricShared = "ib-shared"
 
-// shareNode puts the node in shared RDMA mode, and the second installation on it in place of the first.
+// shareNode puts the node in shared RDMA mode. Its policy gives one device away, and the Fabric for shared nodes has it.
 func shareNode(t *testing.T, n *LabNode) {
 	t.Helper()
-	on(t, n, "rdma system set netns shared") // no pod with a network namespace is there
-	k(t, "label", "node", n.Name, "--overwrite", "fabric.test/lab=shared")
-	deployOn(t, "shared", "shared-")
+	first := n.Rails[0]
+	on(t, n, "rdma system set netns shared\n"+ // no pod with a network namespace is there
+		"mkdir -p /etc/cni/fabric.d && echo '{\"devices\":[\""+first.PCI+"\"]}' >/etc/cni/fabric.d/policy.json")
+	fabricsOf(t, "shared")
+	k(t, "patch", "fabric", fabricShared, "--type=merge",
+		"-p", `{"spec":{"precedence":1,"match":{"devices":["`+first.Netdev+`"]}}}`)
 	eventually(t, "shares are offered", func() error {
 		out, err := output("kubectl", "get", "node", n.Name, "-o",
 			`jsonpath={.status.allocatable.fabric\.dev/`+fabricShared+"}")
@@ -23,7 +26,7 @@ func shareNode(t *testing.T, n *LabNode) {
 		}
 		return err
 	})
-	deployed(t, "shared")
+	deployed(t)
 	stage(t, "in shared mode")
 }
 

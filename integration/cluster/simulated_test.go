@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,59 +20,44 @@ import (
 // simulated is a cluster with more nodes than there are: each an agent with directories of its own, in front of the
 // real API server with the rights that it has when it is deployed. Their devices are made up.
 type simulated struct {
-	t          *testing.T
-	dir        string
-	kubeconfig string
-	stop       map[string]func()
-	looks      map[string]*atomic.Int64 // how often the agent of a node has looked at it
+	t    *testing.T
+	dir  string
+	stop map[string]func()
 }
 
 func newSimulated(t *testing.T) *simulated {
 	t.Helper()
-	s := &simulated{t: t, dir: t.TempDir(), stop: map[string]func(){}, looks: map[string]*atomic.Int64{}}
-	apply(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: fabric-system}\n")
-	t.Cleanup(func() { removed(t, "namespace", "fabric-system") })
-	// The rights of the deployment, without its DaemonSet.
-	rights, err := os.ReadFile(filepath.Join(current.repo, "deployments/base/rbac.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	rbac := t.TempDir()
-	for name, text := range map[string]string{
-		"rbac.yaml":          string(rights),
-		"kustomization.yaml": "namespace: fabric-system\nresources: [rbac.yaml]\n",
-	} {
-		if err := os.WriteFile(filepath.Join(rbac, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	k(t, "apply", "-k", rbac)
-	t.Cleanup(func() { k(t, "delete", "--ignore-not-found", "-k", rbac) })
-	s.kubeconfig = filepath.Join(s.dir, "kubeconfig")
-	if err := current.kubeconfig(s.kubeconfig,
-		strings.TrimSpace(k(t, "-n", "fabric-system", "create", "token", "fabric-agent"))); err != nil {
-		t.Fatal(err)
-	}
-	return s
+	rights(t)
+	return &simulated{t: t, dir: t.TempDir(), stop: map[string]func(){}}
 }
 
-// settings are the same for all.
-func (s *simulated) settings(text string) {
+// token is the one that kubelet would ask for on behalf of the agent's pod: it has the name of the node.
+func (s *simulated) token(node string) string {
 	s.t.Helper()
-	file := filepath.Join(s.dir, "settings.yaml")
-	if err := os.WriteFile(file+".new", []byte(text), 0o600); err != nil {
-		s.t.Fatal(err)
-	}
-	if err := os.Rename(file+".new", file); err != nil {
-		s.t.Fatal(err)
-	}
+	name := "fabric-agent-" + node
+	apply(s.t, `apiVersion: v1
+kind: Pod
+metadata: {name: `+name+`, namespace: fabric-system}
+spec:
+  nodeName: `+node+`
+  serviceAccountName: fabric-agent
+  terminationGracePeriodSeconds: 0
+  tolerations: [{operator: Exists}]
+  containers: [{name: c, image: "localhost/box:e2e"}]
+`)
+	s.t.Cleanup(func() { removed(s.t, "-n", "fabric-system", "pod", name, "--grace-period=0", "--force") })
+	return strings.TrimSpace(k(s.t, "-n", "fabric-system", "create", "token", "fabric-agent",
+		"--bound-object-kind=Pod", "--bound-object-name="+name))
 }
 
 // join makes a Node and starts its agent.
 func (s *simulated) join(name string) {
 	s.t.Helper()
 	apply(s.t, "apiVersion: v1\nkind: Node\nmetadata: {name: "+name+"}\n")
-	s.t.Cleanup(func() { k(s.t, "delete", "node", name, "--ignore-not-found") })
+	s.t.Cleanup(func() { removed(s.t, "node", name) })
+	if err := current.kubeconfig(s.kubeconfig(name), s.token(name)); err != nil {
+		s.t.Fatal(err)
+	}
 	s.start(name)
 }
 
@@ -100,23 +84,19 @@ func (s *simulated) start(name string) {
 			},
 		})
 	}
-	looks := new(atomic.Int64)
-	s.looks[name] = looks
 	o := &agent.Options{
 		Source:     filepath.Join(current.run, "bin/fabric"),
 		BinDir:     dir,
 		StateDir:   filepath.Join(dir, "state"),
 		ConfDir:    filepath.Join(dir, "net.d"),
-		Settings:   filepath.Join(s.dir, "settings.yaml"),
 		Policy:     filepath.Join(dir, "policy.json"),
 		Node:       name,
-		Namespace:  "fabric-system",
-		Kubeconfig: s.kubeconfig,
+		Kubeconfig: s.kubeconfig(name),
 		Health:     "127.0.0.1:0",
 		Metrics:    "127.0.0.1:0",
 		Interval:   200 * time.Millisecond,
 		Grace:      time.Minute,
-		Survey:     func() ([]survey.Device, error) { looks.Add(1); return devices, nil },
+		Survey:     func() ([]survey.Device, error) { return devices, nil },
 	}
 	ctx, cancel := context.WithCancel(s.t.Context())
 	var end sync.WaitGroup
@@ -138,22 +118,18 @@ func (s *simulated) start(name string) {
 func (s *simulated) leave(name string) {
 	s.t.Helper()
 	s.stop[name]()
-	k(s.t, "delete", "node", name)
+	removed(s.t, "node", name)
+	removed(s.t, "-n", "fabric-system", "pod", "fabric-agent-"+name, "--grace-period=0", "--force")
 }
 
-// capacity is what a kubelet tells of a fabric's resource.
-func (s *simulated) capacity(node, fabric string, n int) {
-	s.t.Helper()
-	k(s.t, "patch", "node", node, "--subresource=status",
-		"-p", fmt.Sprintf(`{"status":{"capacity":{"fabric.dev/%s":"%d"}}}`, fabric, n))
-}
+func (s *simulated) kubeconfig(node string) string { return filepath.Join(s.dir, node+".kubeconfig") }
 
 func (s *simulated) file(node string) string {
 	return filepath.Join(s.dir, node, "net.d/fabric-agent-ib.conf")
 }
 
-// part waits for the node's configuration, and returns the first address of its part.
-func (s *simulated) part(node string) string {
+// own waits for the node's configuration, and returns the first address of its range.
+func (s *simulated) own(node string) string {
 	s.t.Helper()
 	var conf struct {
 		IPAM struct {
@@ -161,7 +137,7 @@ func (s *simulated) part(node string) string {
 			Ranges [][]struct{ Subnet, RangeStart, RangeEnd string }
 		}
 	}
-	until(s.t, node+" has its part", func() error {
+	until(s.t, node+" has its range", func() error {
 		b, err := os.ReadFile(s.file(node))
 		if err != nil {
 			return err
@@ -174,34 +150,11 @@ func (s *simulated) part(node string) string {
 	return conf.IPAM.Ranges[0][0].RangeStart
 }
 
-func (s *simulated) event(node, reason, text string) {
+// waits asserts that a node has a condition that says why it has no range, and no configuration.
+func (s *simulated) waits(node string) {
 	s.t.Helper()
-	until(s.t, "an event on "+node+": "+reason+" "+text, func() error {
-		out, err := output("kubectl", "get", "events", "-A",
-			"--field-selector", "involvedObject.name="+node+",reason="+reason, "-o", "jsonpath={.items[*].message}")
-		if err == nil && !strings.Contains(out, text) {
-			err = textError(out)
-		}
-		return err
-	})
-}
-
-// stays asserts that a definition is not removed while the agents that run look at least twice. The first of their
-// looks may have begun before the settings that they now have, and the last may not have ended.
-func (s *simulated) stays(name string) {
-	s.t.Helper()
-	goal := map[string]int64{}
-	for node := range s.stop {
-		goal[node] = s.looks[node].Load() + 4
+	condition(s.t, "fabricnode/"+node, "Ready", "False", "NoRange", "the controller has given this node no range yet")
+	if _, err := os.Stat(s.file(node)); err == nil {
+		s.t.Errorf("%s has %s without a range", node, s.file(node))
 	}
-	until(s.t, "the agents have looked", func() error {
-		k(s.t, "get", "network-attachment-definition", name)
-		for node, n := range goal {
-			if have := s.looks[node].Load(); have < n {
-				return textError(fmt.Sprintf("%s has looked %d times, want %d", node, have, n))
-			}
-		}
-		return nil
-	})
-	k(s.t, "get", "network-attachment-definition", name)
 }

@@ -78,7 +78,7 @@ func thick(t *testing.T) {
 		}
 	})
 	apply(t, regexp.MustCompile(`ghcr\.io/\S+`).ReplaceAllString(manifest, "localhost/multus-thick:e2e"))
-	rolledOut(t, "kube-system", "kube-multus-ds")
+	rolledOut(t, "kube-system", "daemonset/kube-multus-ds")
 	until(t, "the runtime knows the shim", func() error {
 		return exec.Command("grep", "-q", "multus-shim", conf).Run()
 	})

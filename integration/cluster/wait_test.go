@@ -80,12 +80,12 @@ func removed(t *testing.T, args ...string) {
 	}
 }
 
-// rolledOut waits until a DaemonSet has its pods, and they are Ready.
+// rolledOut waits until a DaemonSet or a Deployment has its pods, and they are Ready.
 func rolledOut(t *testing.T, namespace, name string) {
 	t.Helper()
-	if err := current.await("daemonset/"+name+" is rolled out", patience,
-		"-n", namespace, "rollout", "status", "daemonset/"+name, attempt); err != nil {
-		logs, _ := output("kubectl", "-n", namespace, "logs", "daemonset/"+name, "--all-containers", "--tail=40")
+	if err := current.await(name+" is rolled out", patience,
+		"-n", namespace, "rollout", "status", name, attempt); err != nil {
+		logs, _ := output("kubectl", "-n", namespace, "logs", name, "--all-containers", "--tail=40")
 		t.Fatalf("%v\n%s\n%s", err, k(t, "-n", namespace, "describe", "pods"), logs)
 	}
 }

@@ -18,13 +18,16 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/fabric-cni/fabric-cni/integration/lab/guest"
+	"github.com/fabric-cni/fabric-cni/internal/agent/deviceplugin"
 	"github.com/fabric-cni/fabric-cni/internal/agent/metrics"
 	"github.com/fabric-cni/fabric-cni/internal/agent/network"
 	"github.com/fabric-cni/fabric-cni/internal/agent/repair"
-	"github.com/fabric-cni/fabric-cni/internal/agent/settings"
 	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
+	"github.com/fabric-cni/fabric-cni/internal/fabrics"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/policy"
+	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
+	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
 func TestMain(m *testing.M) { guest.Main(m) }
@@ -101,14 +104,11 @@ func TestAgentSurvey(t *testing.T) {
 	}
 	discovered(t, list(look(t)), fmt.Sprintf("ib-%vg", in.RateGb), 4)
 	// What kubelet is told is the same, wherever the device is.
-	f := settings.Fabric{Name: "ib", Mode: settings.Exclusive, Match: settings.Match{LinkLayer: "InfiniBand"}}
-	was, is := network.Units(
-		&f,
-		network.Assign([]settings.Fabric{f}, list(before), nil)["ib"],
-	), network.Units(
-		&f,
-		network.Assign([]settings.Fabric{f}, list(look(t)), nil)["ib"],
-	)
+	f := fabrics.Fabric{Name: "ib", Mode: v1alpha1.Exclusive, Match: fabrics.Match{LinkLayer: device.InfiniBand}}
+	units := func(devices map[string]survey.Device) []deviceplugin.Unit {
+		return network.Units(&f, network.Assign([]fabrics.Fabric{f}, list(devices), nil)["ib"])
+	}
+	was, is := units(before), units(look(t))
 	if len(was) != len(n.Rails) || fmt.Sprint(was) != fmt.Sprint(is) {
 		t.Errorf("units\n%v, were\n%v", is, was)
 	}
@@ -139,7 +139,7 @@ func states(n *guest.Node, down string) (out []int) {
 func discovered(t *testing.T, devices []survey.Device, name string, want int) {
 	t.Helper()
 	network.Discover(devices, nil)
-	got := network.Assign([]settings.Fabric{{Name: name}}, devices, nil)[name]
+	got := network.Assign([]fabrics.Fabric{{Name: name}}, devices, nil)[name]
 	if len(got) != want {
 		t.Errorf("fabric %s has %d devices, want %d: %+v", name, len(got), want, devices)
 	}
