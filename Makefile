@@ -24,7 +24,7 @@ export GOFLAGS := $(filter-out -buildvcs=%,$(GOFLAGS)) -buildvcs=false
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help build quick test test-full test-unit test-lab e2e image bench-cluster lint check vuln fuzz bench demo cover
-.PHONY: clean install
+.PHONY: clean install generate
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
@@ -74,16 +74,21 @@ bench-cluster: ## pods with four rails each, attached and detached at once, besi
 	@$(SETUP)
 	$(GO) test -timeout 60m -run '^$$' -bench Pods -benchtime 1x ./integration/cluster
 
+generate: ## what is written from the Go types of the objects: deep copies, CustomResourceDefinitions, docs/reference/api.md
+	@$(SETUP)
+	@scripts/generate.sh
+
 lint: check ## golangci-lint with and without build tags, then the checks
 	@scripts/lint.sh
 
-check: ## the checks no linter has: file length, package names, skips, paths, pages, shell scripts
+check: ## the checks no linter has: file length, package names, skips, paths, pages, shell scripts, generated files
 	@$(SETUP) lint
 	@scripts/check-files.sh
 	@scripts/check-skips.sh
 	@scripts/check-paths.sh
 	@scripts/check-docs.sh
 	@scripts/check-shell.sh
+	@scripts/generate.sh --check
 
 .PHONY: fetch check-binary fuzz-short
 # One after the other: both install packages where something is missing.

@@ -20,7 +20,7 @@ const root = "../"
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
-	for _, glob := range []string{"*.md", "docs/*.md", "integration/*/README.md"} {
+	for _, glob := range []string{"*.md", "docs/*.md", "docs/reference/*.md", "integration/*/README.md"} {
 		files, err := filepath.Glob(root + glob)
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: %d files, %v", glob, len(files), err)

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# generate.sh            writes what comes from the Go types of pkg/api: deep copies, CustomResourceDefinitions and
+#                        docs/reference/api.md.
+# generate.sh --check    writes nothing: fails if the committed files are not what it would write.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+go=${GO:-go}
+gen=("$go" tool -modfile=scripts/tools/go.mod controller-gen paths=./pkg/api/...)
+
+if [ "${1:-}" != --check ]; then
+  "${gen[@]}" object crd output:object:dir=pkg/api/v1alpha1 output:crd:dir=deployments/crds
+  exec "$go" run ./scripts/apidoc
+fi
+
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+"${gen[@]}" object crd output:object:dir="$dir" output:crd:dir="$dir"
+status=0
+for file in "$dir"/*; do
+  name=$(basename "$file")
+  case $name in
+    *.go) committed=pkg/api/v1alpha1/$name ;;
+    *) committed=deployments/crds/$name ;;
+  esac
+  if ! diff -u "$committed" "$file"; then
+    echo "$committed is not what the types in pkg/api/v1alpha1 say: make generate"
+    status=1
+  fi
+done
+# The page is compared by a test: go test ./scripts/apidoc.
+exit $status
