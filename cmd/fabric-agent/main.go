@@ -28,8 +28,13 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	if len(args) > 0 && args[0] == "controller" {
-		return controller.Command(ctx, version, args[1:], stderr)
+	if len(args) > 0 {
+		switch args[0] {
+		case "controller":
+			return controller.Command(ctx, version, args[1:], stderr)
+		case "crds":
+			return controller.CRDs(ctx, args[1:], stderr)
+		}
 	}
 	return agent.Main(ctx, version, args, stdout, stderr)
 }

@@ -106,6 +106,14 @@ func (s *Server) StartAPI(ctx context.Context) (err error) {
 // Manifests is where the manifests of Multus and whereabouts are.
 func (s *Server) Manifests() string { return filepath.Join(s.cache, "crds") }
 
+// Program is the path of kubectl or helm.
+func (s *Server) Program(name string) string {
+	if name == "helm" {
+		return filepath.Join(s.cache, "helm", name)
+	}
+	return filepath.Join(s.cache, "bin", name)
+}
+
 // StopAPI kills kube-apiserver.
 func (s *Server) StopAPI() { stop(s.api) }
 

@@ -1,0 +1,189 @@
+package deployments_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+	k8syaml "sigs.k8s.io/yaml"
+
+	"github.com/fabric-cni/fabric-cni/internal/testkit/golden"
+)
+
+const chart = "helm/fabric-cni/"
+
+// Helm installs what is in crds/ before anything else, so that Fabrics of the values find their kind; a link would not
+// be in the package.
+func TestChartCRDs(t *testing.T) {
+	for _, name := range []string{"fabric.dev_fabrics.yaml", "fabric.dev_fabricnodes.yaml"} {
+		b, err := os.ReadFile("crds/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		golden.Check(t, chart+"crds/"+name, string(b))
+	}
+	files, err := filepath.Glob(chart + "crds/*")
+	if err != nil || len(files) != 2 {
+		t.Errorf("%q, %v", files, err)
+	}
+}
+
+// The chart refuses a Fabric with an unknown field: the API server would only warn Helm of it.
+func TestChartSchema(t *testing.T) {
+	var crd struct {
+		Spec struct {
+			Versions []struct {
+				Schema struct {
+					OpenAPIV3Schema struct{ Properties map[string]any }
+				}
+			}
+		}
+	}
+	read(t, "crds/fabric.dev_fabrics.yaml", &crd)
+	var schema map[string]any
+	read(t, chart+"values.schema.json", &schema)
+	values := schema["properties"].(map[string]any)
+	fabric := values["fabrics"].(map[string]any)["items"].(map[string]any)["properties"].(map[string]any)
+	fabric["spec"] = jsonSchema(crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].(map[string]any))
+	var out bytes.Buffer
+	e := json.NewEncoder(&out)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	if err := e.Encode(schema); err != nil {
+		t.Fatal(err)
+	}
+	golden.Check(t, chart+"values.schema.json", out.String())
+}
+
+// jsonSchema makes a JSON schema of the schema of a CRD. What it leaves out, the API server checks.
+func jsonSchema(in map[string]any) map[string]any {
+	out := map[string]any{}
+	for key, v := range in {
+		switch m, _ := v.(map[string]any); {
+		case key == "properties":
+			properties := map[string]any{}
+			for name, p := range m {
+				properties[name] = jsonSchema(p.(map[string]any))
+			}
+			out[key] = properties
+			if in["x-kubernetes-preserve-unknown-fields"] != true {
+				out["additionalProperties"] = false
+			}
+		case key == "items" || key == "additionalProperties" && m != nil:
+			out[key] = jsonSchema(m)
+		case !strings.HasPrefix(key, "x-kubernetes-") && key != "format" && key != "default":
+			out[key] = v
+		}
+	}
+	return out
+}
+
+func read(t *testing.T, file string, to any) {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err == nil {
+		err = k8syaml.Unmarshal(b, to)
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+}
+
+// The chart's README has the values with their defaults and comments.
+func TestChartREADME(t *testing.T) {
+	b, err := os.ReadFile(chart + "values.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var values yaml.Node
+	if err := yaml.Unmarshal(b, &values); err != nil {
+		t.Fatal(err)
+	}
+	var table strings.Builder
+	table.WriteString("| value | default | |\n|---|---|---|\n")
+	rows(t, &table, "", values.Content[0])
+	file := chart + "README.md"
+	page, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const begin, end = "<!-- values: written by go test ./deployments -update -->\n", "<!-- end of values -->\n"
+	head, rest, ok := strings.Cut(string(page), begin)
+	_, tail, ok2 := strings.Cut(rest, end)
+	if !ok || !ok2 {
+		t.Fatalf("%s has no place for the values", file)
+	}
+	golden.Check(t, file, head+begin+table.String()+end+tail)
+}
+
+// whole are values that are one row although they are objects.
+var whole = []string{"nodeSelector", "tolerations", "resources"}
+
+func rows(t *testing.T, out *strings.Builder, prefix string, n *yaml.Node) {
+	t.Helper()
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		name := prefix + key.Value
+		if value.Kind == yaml.MappingNode && len(value.Content) > 0 && !slices.Contains(whole, key.Value) {
+			rows(t, out, name+".", value)
+			continue
+		}
+		var v any
+		if err := value.Decode(&v); err != nil {
+			t.Fatal(err)
+		}
+		text, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		comment := strings.TrimSpace(key.HeadComment + " " + key.LineComment + value.LineComment)
+		comment = strings.Join(strings.Fields(strings.ReplaceAll(comment, "#", "")), " ")
+		fmt.Fprintf(out, "| `%s` | `%s` | %s |\n", name, text, comment)
+	}
+}
+
+// Artifact Hub shows the kinds that the chart brings.
+func TestChartAnnotations(t *testing.T) {
+	var meta struct{ Annotations map[string]string }
+	read(t, chart+"Chart.yaml", &meta)
+	var crds []struct{ Kind, Name, Version string }
+	if err := k8syaml.Unmarshal([]byte(meta.Annotations["artifacthub.io/crds"]), &crds); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{}
+	files, err := filepath.Glob("crds/fabric.dev_*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		var crd struct {
+			Metadata struct{ Name string }
+			Spec     struct {
+				Names    struct{ Kind string }
+				Versions []struct{ Name string }
+			}
+		}
+		read(t, file, &crd)
+		want[crd.Metadata.Name] = crd.Spec.Names.Kind + " " + crd.Spec.Versions[0].Name
+	}
+	got := map[string]string{}
+	for _, c := range crds {
+		got[c.Name] = c.Kind + " " + c.Version
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("Chart.yaml has %v, the CRDs are %v", got, want)
+	}
+	for _, key := range []string{"artifacthub.io/crdsExamples", "artifacthub.io/links"} {
+		var list []map[string]any
+		if err := k8syaml.Unmarshal([]byte(meta.Annotations[key]), &list); err != nil || len(list) == 0 {
+			t.Errorf("%s: %v, %v", key, list, err)
+		}
+	}
+}

@@ -1,0 +1,59 @@
+{{/* The image; a digest goes before a tag. */}}
+{{- define "fabric.image" -}}
+{{- with .Values.image -}}
+{{- if .digest -}}
+{{ .repository }}@{{ .digest }}
+{{- else -}}
+{{ .repository }}:{{ .tag | default $.Chart.AppVersion }}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* The service account of a part. Arguments: root, part. */}}
+{{- define "fabric.serviceAccount" -}}
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: {{ .root.Release.Name }}-{{ .part }}
+  namespace: {{ .root.Release.Namespace }}
+  {{- with .hook }}
+  annotations: {{ toYaml . | nindent 4 }}
+  {{- end }}
+{{- with .root.Values.imagePullSecrets }}
+imagePullSecrets: {{ toYaml . | nindent 0 }}
+{{- end }}
+{{- end }}
+
+{{/* Who a binding is for. Arguments: root, part. */}}
+{{- define "fabric.subjects" -}}
+subjects:
+- kind: ServiceAccount
+  name: {{ .root.Release.Name }}-{{ .part }}
+  namespace: {{ .root.Release.Namespace }}
+{{- end }}
+
+{{/* What the restricted pod security standard asks of a pod. */}}
+{{- define "fabric.restrictedPod" -}}
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 65532
+  runAsGroup: 65532
+  seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{/* The same of a container. */}}
+{{- define "fabric.restrictedContainer" -}}
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities: {drop: [ALL]}
+{{- end }}
+
+{{/* Whether the API server serves MutatingAdmissionPolicy, and which version of it. */}}
+{{- define "fabric.mutatingVersion" -}}
+{{- if .Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy" -}}
+v1
+{{- else if .Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicy" -}}
+v1beta1
+{{- end -}}
+{{- end }}
