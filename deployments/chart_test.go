@@ -78,7 +78,7 @@ func jsonSchema(in map[string]any) map[string]any {
 			}
 		case key == "items" || key == "additionalProperties" && m != nil:
 			out[key] = jsonSchema(m)
-		case !strings.HasPrefix(key, "x-kubernetes-") && key != "format" && key != "default":
+		case !strings.HasPrefix(key, "x-kubernetes-") && key != "format" && key != "default" && key != "description":
 			out[key] = v
 		}
 	}

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# generate.sh            writes what comes from the Go types of pkg/api: deep copies, CustomResourceDefinitions and
-#                        docs/reference/api.md.
+# generate.sh            writes what comes from the Go types of pkg/api: deep copies, CustomResourceDefinitions (also
+#                        for the Helm chart) and docs/reference/api.md.
 # generate.sh --check    writes nothing: fails if the committed files are not what it would write.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -10,6 +10,7 @@ gen=("$go" tool -modfile=scripts/tools/go.mod controller-gen paths=./pkg/api/...
 
 if [ "${1:-}" != --check ]; then
   "${gen[@]}" object crd output:object:dir=pkg/api/v1alpha1 output:crd:dir=deployments/crds
+  "$go" test ./deployments -run TestChart -update >/dev/null # copies for Helm, the schema of its values
   exec "$go" run ./scripts/apidoc
 fi
 
@@ -28,5 +29,5 @@ for file in "$dir"/*; do
     status=1
   fi
 done
-# The page is compared by a test: go test ./scripts/apidoc.
+# The page and the chart are compared by tests: go test ./scripts/apidoc ./deployments.
 exit $status
