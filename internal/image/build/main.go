@@ -5,6 +5,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -14,9 +15,11 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/fabric-cni/fabric-cni/internal/image"
 	"github.com/fabric-cni/fabric-cni/internal/image/oci"
+	"github.com/fabric-cni/fabric-cni/internal/sbom"
 )
 
 func main() {
@@ -52,7 +55,7 @@ func run(ctx context.Context, args []string) error {
 		}
 		images = append(images, image.Agent(arch, dir, *version))
 	}
-	return write(*out, *name, images, binaries)
+	return write(*out, *name, *version, images, binaries)
 }
 
 // compile builds a program for an architecture.
@@ -70,7 +73,7 @@ func compile(ctx context.Context, p image.Program, arch, version, dir string) er
 }
 
 // write writes the archive and its SBOM, and prints the digest.
-func write(out, name string, images []oci.Image, binaries []string) error {
+func write(out, name, version string, images []oci.Image, binaries []string) error {
 	f, err := os.Create(out)
 	if err != nil {
 		return err
@@ -79,7 +82,15 @@ func write(out, name string, images []oci.Image, binaries []string) error {
 	if err := errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	if err := sbom(strings.TrimSuffix(out, ".tar")+".spdx.json", name, digest, binaries); err != nil {
+	var list bytes.Buffer
+	err = sbom.Document{
+		Name: name, Namespace: "https://fabric-cni.invalid/" + digest, Version: version, Created: time.Unix(0, 0),
+		Programs: binaries,
+	}.Write(&list)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(strings.TrimSuffix(out, ".tar")+".spdx.json", list.Bytes(), 0o600); err != nil {
 		return err
 	}
 	fmt.Printf("%s: %s %s\n", out, name, digest)
