@@ -2,6 +2,7 @@ package controlplane_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -138,6 +139,26 @@ func create(t *testing.T, c client.Client, o client.Object) {
 	t.Cleanup(func() { _ = c.Delete(context.Background(), o) })
 }
 
+// removeFabrics deletes all Fabrics, also those that wait for something.
+func removeFabrics(t *testing.T, c client.Client) {
+	t.Helper()
+	ctx := context.Background()
+	list := &v1alpha1.FabricList{}
+	if err := c.List(ctx, list); err != nil {
+		t.Error(err)
+	}
+	for i := range list.Items {
+		o := &list.Items[i]
+		old := o.DeepCopy()
+		o.Finalizers = nil
+		err := errors.Join(client.IgnoreNotFound(c.Patch(ctx, o, client.MergeFrom(old))),
+			client.IgnoreNotFound(c.Delete(ctx, o)))
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func apply(t *testing.T, text string) {
 	t.Helper()
 	if err := server.ApplyText(t.Context(), []byte(text)); err != nil {
@@ -148,6 +169,7 @@ func apply(t *testing.T, text string) {
 // The life of a Fabric, with a controller that is replaced now and then.
 func TestFabric(t *testing.T) {
 	c := whole(t)
+	defer removeFabrics(t, c)
 	stop := control(t)
 	defer func() { stop() }()
 	for _, n := range []string{"gpu-1", "gpu-2"} {

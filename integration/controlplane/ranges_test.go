@@ -133,7 +133,7 @@ func TestRanges(t *testing.T) {
 		if got := ranges(t, c); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
-		if err := out["ib"]; (exhausted == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), exhausted) {
+		if err := out["ib"].Exhausted; (exhausted == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), exhausted) {
 			t.Errorf("%v, want %q", err, exhausted)
 		}
 	}
@@ -150,6 +150,8 @@ func TestRanges(t *testing.T) {
 	r.Now = func() time.Time { return now }
 	now = now.Add(time.Hour + time.Second)
 	round(all("a", "c", "d", "e"), "a 10.0.0.0/26, c 10.0.0.128/26, d 10.0.0.192/26, e 10.0.0.64/26", "")
+	round(all("a", "c", "d", "e"), "a 10.0.0.0/26, c 10.0.0.128/26, d 10.0.0.192/26, e 10.0.0.64/26", "") // b is forgotten
+	addNode(t, c, "b", "ib")
 	round(all("a", "b", "c", "d", "e"), "a 10.0.0.0/26, c 10.0.0.128/26, d 10.0.0.192/26, e 10.0.0.64/26",
 		"no /26 left for node b")
 }
@@ -233,6 +235,21 @@ func (l *lagging) List(ctx context.Context, o client.ObjectList, opts ...client.
 	}
 	l.seen = append(l.seen, now)
 	*list = *l.seen[rand.IntN(len(l.seen))].DeepCopy()
+	return nil
+}
+
+// fixed is a cache that shows the FabricNodes as they were once.
+type fixed struct {
+	client.Reader
+	then *v1alpha1.FabricNodeList
+}
+
+func (f *fixed) List(_ context.Context, o client.ObjectList, _ ...client.ListOption) error {
+	list, ok := o.(*v1alpha1.FabricNodeList)
+	if !ok {
+		return fmt.Errorf("%T", o)
+	}
+	*list = *f.then.DeepCopy()
 	return nil
 }
 

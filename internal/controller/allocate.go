@@ -30,7 +30,13 @@ type change struct {
 // ranges change their owners.
 type allocation struct {
 	takes, gives []change
-	exhausted    map[string]error // by fabric: nodes wait
+	usage        map[string]Usage // by fabric
+}
+
+// Usage is how much of a fabric's nodeRanges is given.
+type Usage struct {
+	Exhausted   error // why nodes wait; nil: none does
+	Left, Total int   // ranges for nodes
 }
 
 // allocate decides which ranges each node should have: what it has of the fabrics in force, and what it lacks of those
@@ -38,7 +44,7 @@ type allocation struct {
 // passed.
 func allocate(list []fabrics.Fabric, holdings []holding, now time.Time) (*allocation, error) {
 	slices.SortFunc(holdings, func(a, b holding) int { return cmp.Compare(a.node, b.node) })
-	out := &allocation{exhausted: map[string]error{}}
+	out := &allocation{usage: map[string]Usage{}}
 	should := map[string][]v1alpha1.AssignedRange{}
 	lost := map[string]bool{}
 	for i := range list {
@@ -46,10 +52,11 @@ func allocate(list []fabrics.Fabric, holdings []holding, now time.Time) (*alloca
 		if f.NodeRanges == nil {
 			continue
 		}
-		losers, err := allocateFabric(f, holdings, should, out.exhausted, now)
+		usage, losers, err := allocateFabric(f, holdings, should, now)
 		if err != nil {
 			return nil, err
 		}
+		out.usage[f.Name] = usage
 		for _, l := range losers {
 			lost[l] = true
 		}
@@ -70,9 +77,8 @@ func allocate(list []fabrics.Fabric, holdings []holding, now time.Time) (*alloca
 
 // allocateFabric adds the ranges of one fabric to those that nodes should have. It returns the nodes that lose theirs.
 func allocateFabric(
-	f *fabrics.Fabric, holdings []holding, should map[string][]v1alpha1.AssignedRange, exhausted map[string]error,
-	now time.Time,
-) (losers []string, err error) {
+	f *fabrics.Fabric, holdings []holding, should map[string][]v1alpha1.AssignedRange, now time.Time,
+) (usage Usage, losers []string, err error) {
 	var owners []noderange.Owner
 	for i := range holdings {
 		h := &holdings[i]
@@ -82,7 +88,7 @@ func allocateFabric(
 	}
 	pool, err := noderange.New(*f.NodeRanges, owners)
 	if err != nil {
-		return nil, err
+		return usage, nil, err
 	}
 	for i := range holdings {
 		h := &holdings[i]
@@ -91,13 +97,13 @@ func allocateFabric(
 		}
 		_, from, err := pool.Assign(h.node, now)
 		if errors.Is(err, noderange.ErrExhausted) {
-			if exhausted[f.Name] == nil {
-				exhausted[f.Name] = err
+			if usage.Exhausted == nil {
+				usage.Exhausted = err
 			}
 			continue
 		}
 		if err != nil {
-			return nil, err
+			return usage, nil, err
 		}
 		losers = append(losers, from...)
 	}
@@ -109,7 +115,8 @@ func allocateFabric(
 			})
 		}
 	}
-	return losers, nil
+	usage.Left, usage.Total = pool.Usage()
+	return usage, losers, nil
 }
 
 // ownRanges are a node's ranges of a fabric. What can't be read is no range of anybody.

@@ -147,6 +147,14 @@ func (l *ledger) begin(ctx context.Context, waiting []string) error {
 	return l.writeAll(ctx, specs)
 }
 
+// same reports whether a FabricNode has the spec that is known.
+func (l *ledger) same(n *v1alpha1.FabricNode) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.nodes[n.Name]
+	return e != nil && e.uid == n.UID && e.generation == n.Generation
+}
+
 // waiting are the nodes that have devices of a fabric and no range of it.
 func waiting(holdings []holding, ranged map[string]bool) (out []string) {
 	for i := range holdings {

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -160,6 +161,9 @@ func Run(ctx context.Context, rc *rest.Config, o *Options, version string, log *
 	c.Ranges.First = l.first.Load
 	if err := c.setup(m); err != nil {
 		return fmt.Errorf("make the controller: %w", err)
+	}
+	if err := metrics.Registry.Register(&c.shown); err == nil { // a test has several
+		defer metrics.Registry.Unregister(&c.shown)
 	}
 	log.Info("running", "version", version, "identity", identity)
 	return m.Start(ctx)

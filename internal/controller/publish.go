@@ -2,14 +2,13 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -20,6 +19,30 @@ import (
 )
 
 func labelSet(ns *corev1.Namespace) labels.Set { return ns.Labels }
+
+// published is where the network of a fabric is.
+type published struct {
+	namespaces []string
+	reason     string
+	err        error
+}
+
+// wanted are the namespaces that a fabric's network belongs to, of those that there are.
+func wanted(f *fabrics.Fabric, list []corev1.Namespace) (out []string, err error) {
+	selector, err := metav1.LabelSelectorAsSelector(f.Namespaces.Selector)
+	if err != nil {
+		return nil, fmt.Errorf("namespaces.selector: %w", err)
+	}
+	for i := range list {
+		ns := &list[i]
+		if ns.DeletionTimestamp.IsZero() &&
+			(slices.Contains(f.Namespaces.Names, ns.Name) || selector.Matches(labelSet(ns))) {
+			out = append(out, ns.Name)
+		}
+	}
+	slices.Sort(out)
+	return out, nil
+}
 
 // publish makes the definitions of a fabric those of its namespaces. A definition that somebody else has made is left
 // as it is.
@@ -34,14 +57,15 @@ func (c *Controller) publish(ctx context.Context, j *judged, w *world) (*publish
 		p.reason, p.err = "Refused", err
 		return p, nil //nolint:nilerr // the error is a condition of this Fabric, not of the round
 	}
-	if !w.multus {
+	if !c.defined.multus {
 		p.reason = "MultusMissing"
-		p.err = fmt.Errorf("the cluster has no NetworkAttachmentDefinitions: install Multus")
+		p.err = errors.New("the cluster has no NetworkAttachmentDefinitions: install Multus; the network is published when " +
+			"they are there")
 		return p, nil
 	}
 	there := map[string]*unstructured.Unstructured{}
-	for i := range w.definitions {
-		if u := &w.definitions[i]; u.GetName() == j.object.Name {
+	for i := range c.defined.list {
+		if u := &c.defined.list[i]; u.GetName() == j.object.Name {
 			there[u.GetNamespace()] = u
 		}
 	}
@@ -74,20 +98,6 @@ func (c *Controller) publish(ctx context.Context, j *judged, w *world) (*publish
 	return p, nil
 }
 
-// definitions reads all definitions; false: the cluster has no such objects.
-func (c *Controller) definitions(ctx context.Context) ([]unstructured.Unstructured, bool, error) {
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(fabrics.Definitions.GroupVersion().WithKind(fabrics.Definitions.Kind + "List"))
-	err := c.Ranges.Live.List(ctx, list)
-	if apimeta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
-		return nil, false, nil
-	}
-	if err != nil {
-		return nil, false, fmt.Errorf("list NetworkAttachmentDefinitions: %w", err)
-	}
-	return list.Items, true, nil
-}
-
 // owned reports whether a definition is of this Fabric.
 func owned(u *unstructured.Unstructured, o *v1alpha1.Fabric) bool {
 	return slices.ContainsFunc(u.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == o.UID })
@@ -109,16 +119,20 @@ func (c *Controller) define(
 		if !j.object.DeletionTimestamp.IsZero() {
 			return true, nil
 		}
-		err = c.Client.Create(ctx, should)
-		c.Log.Info("published NetworkAttachmentDefinition", "namespace", namespace, "name", should.GetName())
+		c.defined.key = ""
+		if err = c.Client.Create(ctx, should); err == nil {
+			c.Log.Info("published NetworkAttachmentDefinition", "namespace", namespace, "name", should.GetName())
+		}
 	case !owned(is, j.object):
 		return false, nil
 	case same(is, should):
 		return true, nil
 	default:
+		c.defined.key = ""
 		should.SetResourceVersion(is.GetResourceVersion())
-		err = c.Client.Update(ctx, should)
-		c.Log.Info("changed NetworkAttachmentDefinition", "namespace", namespace, "name", should.GetName())
+		if err = c.Client.Update(ctx, should); err == nil {
+			c.Log.Info("changed NetworkAttachmentDefinition", "namespace", namespace, "name", should.GetName())
+		}
 	}
 	if err != nil {
 		return false, fmt.Errorf("publish NetworkAttachmentDefinition %s/%s: %w", namespace, should.GetName(), err)
@@ -134,6 +148,7 @@ func same(is, should *unstructured.Unstructured) bool {
 }
 
 func (c *Controller) withdraw(ctx context.Context, u *unstructured.Unstructured) error {
+	c.defined.key = ""
 	uid := u.GetUID()
 	err := c.Client.Delete(ctx, u, client.Preconditions{UID: &uid})
 	if client.IgnoreNotFound(err) != nil {

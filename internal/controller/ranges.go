@@ -36,9 +36,9 @@ func NewRanges(c client.Client, live client.Reader, term string, leading func() 
 	}
 }
 
-// Round gives each node the ranges that it lacks. present are the names of the cluster's Nodes. It returns why nodes
-// have to wait, by fabric.
-func (r *Ranges) Round(ctx context.Context, list []fabrics.Fabric, present map[string]bool) (map[string]error, error) {
+// Round gives each node the ranges that it lacks, and forgets nodes that are gone. present are the names of the
+// cluster's Nodes. It returns how much is given, by fabric.
+func (r *Ranges) Round(ctx context.Context, list []fabrics.Fabric, present map[string]bool) (map[string]Usage, error) {
 	if !r.begun {
 		if err := r.begin(ctx, list, present); err != nil {
 			return nil, fmt.Errorf("begin a term: %w", err)
@@ -49,7 +49,11 @@ func (r *Ranges) Round(ctx context.Context, list []fabrics.Fabric, present map[s
 	if err := r.Cached.List(ctx, nodes); err != nil {
 		return nil, fmt.Errorf("list FabricNodes: %w", err)
 	}
-	return r.round(ctx, list, nodes.Items, present)
+	usage, err := r.round(ctx, list, nodes.Items, present)
+	if err != nil {
+		return nil, err
+	}
+	return usage, r.forget(ctx, list, nodes.Items, present)
 }
 
 // begin shuts out earlier leaders, and reads what they have given out.
@@ -101,7 +105,7 @@ func (r *Ranges) holdings(nodes []v1alpha1.FabricNode, present map[string]bool) 
 
 func (r *Ranges) round(
 	ctx context.Context, list []fabrics.Fabric, nodes []v1alpha1.FabricNode, present map[string]bool,
-) (map[string]error, error) {
+) (map[string]Usage, error) {
 	r.ledger.read(nodes)
 	holdings := r.holdings(nodes, present)
 	a, err := allocate(list, holdings, r.Now())
@@ -115,7 +119,7 @@ func (r *Ranges) round(
 	if err := r.write(ctx, append(a.gives, r.marks(a, holdings)...), holdings); err != nil {
 		return nil, err
 	}
-	return a.exhausted, nil
+	return a.usage, nil
 }
 
 // marks are the nodes that must be marked as gone, or not any more, and keep their ranges.

@@ -6,18 +6,15 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -45,6 +42,9 @@ type Controller struct {
 	Log    *slog.Logger
 
 	counted map[string]time.Time // Fabric -> when its counts were last written
+	defined definitions
+	pools   pools
+	shown   shown
 }
 
 // world is what a round reads.
@@ -53,9 +53,9 @@ type world struct {
 	nodes      []v1alpha1.FabricNode
 	present    map[string]bool // the cluster's Nodes
 	namespaces []corev1.Namespace
-
-	definitions []unstructured.Unstructured
-	multus      bool // the cluster has such objects
+	force      []fabrics.Fabric
+	usage      map[string]Usage // by fabric
+	every      time.Duration    // between two writes of counts alone
 }
 
 func (c *Controller) look(ctx context.Context) (*world, error) {
@@ -71,9 +71,8 @@ func (c *Controller) look(ctx context.Context) (*world, error) {
 	for i := range nodes.Items {
 		w.present[nodes.Items[i].Name] = true
 	}
-	var err error
-	w.definitions, w.multus, err = c.definitions(ctx)
-	return w, err
+	w.every = max(countsEvery, time.Duration(len(w.nodes)/nodesPerCount)*time.Second)
+	return w, nil
 }
 
 // Round brings everything in line once. It returns when the next round is due even if nothing happens.
@@ -99,29 +98,38 @@ func (c *Controller) Round(ctx context.Context) (time.Duration, error) {
 			return 0, err
 		}
 	}
-	exhausted, err := c.Ranges.Round(ctx, inForce(all), w.present)
-	if err != nil {
+	w.force = inForce(all)
+	if w.usage, err = c.Ranges.Round(ctx, w.force, w.present); err != nil {
 		return 0, err
 	}
-	every := max(countsEvery, time.Duration(len(w.nodes)/nodesPerCount)*time.Second)
+	if err := c.lookAtDefinitions(ctx, w); err != nil {
+		return 0, err
+	}
+	c.lookAtPools(ctx, w.force)
+	var errs []error
 	for i := range all {
-		j := &all[i]
-		s := found[j.object.Name]
+		s := found[all[i].object.Name]
 		if s == nil {
 			s = &sum{}
 		}
-		published, err := c.publish(ctx, j, w)
-		if err == nil {
-			err = c.retire(ctx, j, s)
-		}
-		if err == nil {
-			err = c.report(ctx, j, s, w, published, exhausted[j.object.Name], every)
-		}
-		if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-			return 0, err
+		if err := c.settle(ctx, &all[i], s, w); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+			errs = append(errs, err) // the others have nothing to do with it
 		}
 	}
-	return every, nil
+	c.shown.set(all)
+	return min(w.every, missingEvery), errors.Join(errs...)
+}
+
+// settle does what follows for one Fabric.
+func (c *Controller) settle(ctx context.Context, j *judged, s *sum, w *world) error {
+	published, err := c.publish(ctx, j, w)
+	if err != nil {
+		return err
+	}
+	if err := c.retire(ctx, j, s); err != nil {
+		return err
+	}
+	return c.report(ctx, j, s, w, published)
 }
 
 // enforce writes what is in force from now on, before anything follows from it.
@@ -132,7 +140,7 @@ func (c *Controller) enforce(ctx context.Context, j *judged) error {
 	old := j.object.DeepCopy()
 	j.object.Status.InForce = &v1alpha1.FabricInForce{Generation: old.Generation, Spec: old.Spec}
 	j.object.Status.ObservedGeneration = old.Generation
-	c.condition(j.object, v1alpha1.FabricAccepted, nil, "Accepted", "this generation is in force")
+	c.condition(j.object, v1alpha1.FabricAccepted, verdict{reason: "Accepted"})
 	c.Log.Info("a spec is in force", "fabric", old.Name, "generation", old.Generation)
 	patch := client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{})
 	err := c.Client.Status().Patch(ctx, j.object, patch)
@@ -160,147 +168,4 @@ func (c *Controller) retire(ctx context.Context, j *judged, s *sum) error {
 		return fmt.Errorf("write the finalizers of Fabric %s: %w", old.Name, err)
 	}
 	return nil
-}
-
-// condition sets a condition: False with the reason if there is a failure, and otherwise True.
-func (c *Controller) condition(o *v1alpha1.Fabric, kind string, failure error, reason, message string) {
-	cond := metav1.Condition{
-		Type: kind, Status: metav1.ConditionTrue, Reason: reason, Message: message, ObservedGeneration: o.Generation,
-	}
-	if failure != nil {
-		cond.Status, cond.Message = metav1.ConditionFalse, short(failure.Error())
-	}
-	before := apimeta.FindStatusCondition(o.Status.Conditions, kind)
-	same := before != nil && before.Status == cond.Status && before.Message == cond.Message
-	apimeta.SetStatusCondition(&o.Status.Conditions, cond)
-	if failure != nil && !same && c.Events != nil {
-		c.Events.Event(o, corev1.EventTypeWarning, reason, cond.Message)
-	}
-}
-
-// short bounds what others have had a hand in.
-func short(s string) string {
-	const most = 1024
-	if len(s) > most {
-		s = s[:most-3] + "..."
-	}
-	return strings.ToValidUTF8(s, "?")
-}
-
-// report writes the status, if a condition has changed, or the counts have and it is time.
-func (c *Controller) report(
-	ctx context.Context, j *judged, s *sum, w *world, p *published, exhausted error, every time.Duration,
-) error {
-	old := j.object.DeepCopy()
-	st := &j.object.Status
-	st.ObservedGeneration = old.Generation
-	c.conditions(j, s, p, exhausted)
-	urgent := !equality.Semantic.DeepEqual(old.Status, *st)
-	st.LinkLayer, st.Rate, st.Nodes, st.Devices = s.layer(), s.rate(), s.nodes, s.devices
-	st.Published = p.namespaces
-	st.Addresses = v1alpha1.AddressCounts{Capacity: capacity(j.force, w.nodes), Allocated: s.given}
-	if n := st.Addresses.Capacity; n > 0 {
-		st.Addresses.Summary = fmt.Sprintf("%d/%d", s.given, n)
-	}
-	if equality.Semantic.DeepEqual(old.Status, *st) || !urgent && c.Now().Sub(c.counted[old.Name]) < every {
-		return nil
-	}
-	if err := c.Client.Status().Patch(ctx, j.object, client.MergeFrom(old)); err != nil {
-		return fmt.Errorf("write the status of Fabric %s: %w", old.Name, err)
-	}
-	if c.counted == nil {
-		c.counted = map[string]time.Time{}
-	}
-	c.counted[old.Name] = c.Now()
-	return nil
-}
-
-func (c *Controller) conditions(j *judged, s *sum, p *published, exhausted error) {
-	o := j.object
-	if j.refused != nil {
-		text := j.refused
-		if j.force != nil {
-			text = fmt.Errorf("generation %d stays in force: %w", j.force.Generation, j.refused)
-		}
-		c.condition(o, v1alpha1.FabricAccepted, text, "Refused", "")
-	}
-	var few error
-	if j.force != nil {
-		few = j.force.CheckCapacity(s.need.inCluster, s.need.onNode)
-	}
-	if exhausted != nil {
-		few = exhausted
-	}
-	c.condition(o, v1alpha1.FabricAddressesSufficient, few, reason(few, "RangeTooSmall", "Sufficient"), "")
-	c.condition(o, v1alpha1.FabricPublished, p.err, reason(p.err, p.reason, "Published"), "")
-	degraded := metav1.Condition{Type: v1alpha1.FabricDegraded, Status: metav1.ConditionFalse, Reason: "AllHealthy"}
-	if s.devices.Healthy < s.devices.Total {
-		degraded.Status, degraded.Reason, degraded.Message = metav1.ConditionTrue, "DevicesUnhealthy", s.wrong()
-	}
-	degraded.ObservedGeneration = o.Generation
-	apimeta.SetStatusCondition(&o.Status.Conditions, degraded)
-	c.ready(j, s, p, few)
-}
-
-func reason(err error, failed, well string) string {
-	if err != nil {
-		return failed
-	}
-	return well
-}
-
-// ready sums up the conditions in one.
-func (c *Controller) ready(j *judged, s *sum, p *published, few error) {
-	o := j.object
-	var err error
-	why := "Ready"
-	switch {
-	case !o.DeletionTimestamp.IsZero():
-		why, err = "InUse", fmt.Errorf("the Fabric is deleted when these pods have ended: %s", c.users(s))
-	case j.force == nil:
-		why, err = "Refused", fmt.Errorf("no generation was ever accepted: %w", j.refused)
-	case j.refused != nil:
-		why, err = "Refused", fmt.Errorf("generation %d is in force: %w", j.force.Generation, j.refused)
-	case p.err != nil:
-		why, err = p.reason, p.err
-	case few != nil:
-		why, err = "RangeTooSmall", few
-	case s.devices.Total == 0:
-		why, err = "NoDevices", fmt.Errorf("no node has a device of this fabric: see `kubectl get fabricnodes`")
-	case s.devices.Healthy == 0:
-		why, err = "DevicesUnhealthy", fmt.Errorf("no device is healthy: %s", s.wrong())
-	}
-	c.condition(o, v1alpha1.FabricReady, err, why, "")
-}
-
-func (c *Controller) users(s *sum) string {
-	text := strings.Join(s.users, ", ")
-	if more := int(s.devices.Attached) - len(s.users); more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
-}
-
-// published is where the network of a fabric is.
-type published struct {
-	namespaces []string
-	reason     string
-	err        error
-}
-
-// wanted are the namespaces that a fabric's network belongs to, of those that there are.
-func wanted(f *fabrics.Fabric, list []corev1.Namespace) (out []string, err error) {
-	selector, err := metav1.LabelSelectorAsSelector(f.Namespaces.Selector)
-	if err != nil {
-		return nil, fmt.Errorf("namespaces.selector: %w", err)
-	}
-	for i := range list {
-		ns := &list[i]
-		if ns.DeletionTimestamp.IsZero() &&
-			(slices.Contains(f.Namespaces.Names, ns.Name) || selector.Matches(labelSet(ns))) {
-			out = append(out, ns.Name)
-		}
-	}
-	slices.Sort(out)
-	return out, nil
 }

@@ -43,6 +43,7 @@ var ErrExhausted = errors.New("every range has an owner")
 // Pool knows which ranges of a fabric are free. It is not for several goroutines at once.
 type Pool struct {
 	spec   Spec
+	all    []*netipx.IPSet  // by range: what nodes can have
 	free   []*netipx.IPSet  // by range: what is no node's
 	owners map[string]Owner // by node, with valid ranges
 	before map[string]Owner // by node, with ranges that are not valid any more
@@ -63,7 +64,7 @@ func New(spec Spec, owners []Owner) (*Pool, error) {
 		if err != nil {
 			return nil, fmt.Errorf("fabric %s: range %s: %w", spec.Fabric, r.Prefix, err)
 		}
-		p.free = append(p.free, s)
+		p.all, p.free = append(p.all, s), append(p.free, s)
 	}
 	for _, o := range owners {
 		switch _, twice := p.owners[o.Node]; {
@@ -146,6 +147,16 @@ func (p *Pool) next(node string) []netip.Prefix {
 
 // first returns the first free prefix of a range that is no node's static one, and that no node had before.
 func (p *Pool) first(i int) (netip.Prefix, bool) {
+	free, err := p.open(i)
+	if err != nil {
+		return netip.Prefix{}, false
+	}
+	prefix, _, ok := free.RemoveFreePrefix(uint8(p.spec.Ranges[i].Bits))
+	return prefix, ok
+}
+
+// open is what is free of a range for any node.
+func (p *Pool) open(i int) (*netipx.IPSet, error) {
 	r := &p.spec.Ranges[i]
 	var b netipx.IPSetBuilder
 	b.AddSet(p.free[i])
@@ -159,12 +170,7 @@ func (p *Pool) first(i int) (netip.Prefix, bool) {
 			b.RemovePrefix(own)
 		}
 	}
-	free, err := b.IPSet()
-	if err != nil {
-		return netip.Prefix{}, false
-	}
-	prefix, _, ok := free.RemoveFreePrefix(uint8(r.Bits))
-	return prefix, ok
+	return b.IPSet()
 }
 
 // fixed returns the static range that a node has of a range.
@@ -242,6 +248,37 @@ func (p *Pool) reclaimable(now time.Time) (gone []Owner) {
 	}
 	slices.SortFunc(gone, func(a, b Owner) int { return cmp.Or(a.Gone.Compare(b.Gone), cmp.Compare(a.Node, b.Node)) })
 	return gone
+}
+
+// Usage returns how many nodes the pool can have, and for how many more there are ranges: of the range of which the
+// smaller share is left.
+func (p *Pool) Usage() (left, total int) {
+	left, total = pool.Max, pool.Max
+	for i := range p.spec.Ranges {
+		r := &p.spec.Ranges[i]
+		free, err := p.open(i)
+		if err != nil {
+			continue
+		}
+		l, t := blocks(free, r.Bits), blocks(p.all[i], r.Bits)
+		if int64(l)*int64(total) < int64(left)*int64(t) || i == 0 {
+			left, total = l, t
+		}
+	}
+	return left, total
+}
+
+// blocks returns how many prefixes of a length a set has, at most pool.Max.
+func blocks(s *netipx.IPSet, bits int) (n int) {
+	for _, p := range s.Prefixes() {
+		switch more := bits - p.Bits(); {
+		case more >= 31:
+			return pool.Max
+		case more >= 0:
+			n = min(pool.Max, n+1<<more)
+		}
+	}
+	return n
 }
 
 // Bounds returns the first and the last address that a node may give of its range: not the network's own address, nor

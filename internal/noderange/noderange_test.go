@@ -212,3 +212,30 @@ func BenchmarkAssign(b *testing.B) {
 		}
 	}
 }
+
+func TestUsage(t *testing.T) {
+	static := spec("10.0.0.0/24 26")
+	static.Static = map[string][]netip.Prefix{"later": prefixes("10.0.0.192/26"), "a": prefixes("10.0.0.0/26")}
+	without := spec("10.0.0.0/24 26")
+	without.Ranges[0].Without = prefixes("10.0.0.65/32")
+	for _, c := range []struct {
+		name        string
+		spec        noderange.Spec
+		owners      []noderange.Owner
+		left, total int
+	}{
+		{"nobody", spec("10.0.0.0/24 26"), nil, 4, 4},
+		{"one", spec("10.0.0.0/24 26"), []noderange.Owner{owner("a", "10.0.0.64/26")}, 3, 4},
+		{"not valid any more", spec("10.0.0.0/24 26"), []noderange.Owner{owner("a", "10.0.0.0/25")}, 2, 4},
+		{"static", static, []noderange.Owner{owner("a", "10.0.0.0/26")}, 2, 4},
+		{"excluded", without, nil, 3, 3},
+		{"the scarcer of two", spec("10.0.0.0/16 26", "fd00::/120 121"), []noderange.Owner{owner("a", "10.0.0.0/26",
+			"fd00::/121")}, 1, 2},
+		{"wide", spec("fd00::/48 80"), nil, 1<<31 - 1, 1<<31 - 1},
+	} {
+		left, total := newPool(t, c.spec, c.owners...).Usage()
+		if left != c.left || total != c.total {
+			t.Errorf("%s: %d of %d, want %d of %d", c.name, left, total, c.left, c.total)
+		}
+	}
+}

@@ -10,6 +10,7 @@ import (
 
 	"go4.org/netipx"
 
+	"github.com/fabric-cni/fabric-cni/internal/ipam/nvipam"
 	"github.com/fabric-cni/fabric-cni/internal/ipam/whereabouts"
 )
 
@@ -20,9 +21,16 @@ type Range struct {
 	Free   *netipx.IPSet // the addresses of it that the plugin may give
 }
 
+// Ref names a pool of nv-ipam that the section takes addresses from.
+type Ref struct {
+	Kind string // IPPool or CIDRPool
+	Name string
+}
+
 // Section is an ipam section as its plugin reads it.
 type Section struct {
 	Ranges []Range
+	Refs   []Ref
 
 	enough   func(inCluster, onNode int) error
 	capacity func(pool string, of netip.Prefix) (int, bool)
@@ -31,6 +39,7 @@ type Section struct {
 // types has a row for each IPAM plugin whose section is read in a way of its own. The others are read by subnets.
 var types = map[string]func(section []byte) (*Section, error){
 	whereabouts.Type: byWhereabouts,
+	nvipam.Type:      byNVIPAM,
 }
 
 // Read reads an ipam section. It rejects what the plugin would reject when the first pod starts; errors begin with
@@ -57,7 +66,7 @@ func (s *Section) CheckCapacity(inCluster, onNode int) error {
 	return s.enough(inCluster, onNode)
 }
 
-// HasPools reports whether the plugin keeps its addresses in IPPools of the cluster.
+// HasPools reports whether the plugin keeps its addresses in IPPools of whereabouts.
 func (s *Section) HasPools() bool { return s.capacity != nil }
 
 // PoolCapacity returns how many addresses the plugin gives of an IPPool of that name and range; false: the pool belongs
@@ -85,6 +94,18 @@ func byWhereabouts(section []byte) (*Section, error) {
 			}
 		}
 		return 0, false
+	}
+	return s, nil
+}
+
+func byNVIPAM(section []byte) (*Section, error) {
+	c, err := nvipam.Parse(section)
+	if err != nil {
+		return nil, err
+	}
+	s := &Section{}
+	for _, name := range c.Pools {
+		s.Refs = append(s.Refs, Ref{c.Kind, name})
 	}
 	return s, nil
 }

@@ -1,0 +1,143 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fabric-cni/fabric-cni/internal/quote"
+	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
+)
+
+// verdict is what is to be said of one aspect of a fabric.
+type verdict struct {
+	reason string
+	err    error  // the condition is False
+	note   string // the condition is True, but people should know this
+}
+
+// condition sets a condition as the verdict says. What is new and not as it should be is an Event.
+func (c *Controller) condition(o *v1alpha1.Fabric, kind string, v verdict) {
+	cond := metav1.Condition{
+		Type: kind, Status: metav1.ConditionTrue, Reason: v.reason, Message: v.note, ObservedGeneration: o.Generation,
+	}
+	if v.err != nil {
+		cond.Status, cond.Message = metav1.ConditionFalse, v.err.Error()
+	}
+	cond.Message = short(cond.Message)
+	before := apimeta.FindStatusCondition(o.Status.Conditions, kind)
+	same := before != nil && before.Status == cond.Status && before.Reason == cond.Reason && before.Message == cond.Message
+	apimeta.SetStatusCondition(&o.Status.Conditions, cond)
+	if same {
+		return
+	}
+	c.Log.Info("condition", "fabric", o.Name, "type", kind, "status", cond.Status, "reason", cond.Reason,
+		"message", cond.Message)
+	if c.Events != nil && (v.err != nil || v.note != "") {
+		c.Events.Event(o, corev1.EventTypeWarning, cond.Reason, cond.Message)
+	}
+}
+
+// short makes one line of what others have had a hand in, and bounds it.
+func short(s string) string {
+	const most = 1024
+	if s = quote.Terminal(s); len(s) > most {
+		s = s[:most-3] + "..."
+	}
+	return strings.ToValidUTF8(s, "?")
+}
+
+// report writes the status: at once if a condition has another status or reason, and otherwise when it is time for
+// counts and messages.
+func (c *Controller) report(ctx context.Context, j *judged, s *sum, w *world, p *published) error {
+	old := j.object.DeepCopy()
+	st := &j.object.Status
+	st.ObservedGeneration = old.Generation
+	a := c.addresses(ctx, j, s, w)
+	c.conditions(j, s, p, a)
+	urgent := !slices.EqualFunc(old.Status.Conditions, st.Conditions, sameState) ||
+		old.Status.ObservedGeneration != st.ObservedGeneration || !slices.Equal(old.Status.Published, p.namespaces)
+	st.LinkLayer, st.Rate, st.Nodes, st.Devices = s.layer(), s.rate(), s.nodes, s.devices
+	st.Published, st.Addresses = p.namespaces, a.counts
+	if equality.Semantic.DeepEqual(old.Status, *st) || !urgent && c.Now().Sub(c.counted[old.Name]) < w.every {
+		return nil
+	}
+	if err := c.Client.Status().Patch(ctx, j.object, client.MergeFrom(old)); err != nil {
+		return fmt.Errorf("write the status of Fabric %s: %w", old.Name, err)
+	}
+	if c.counted == nil {
+		c.counted = map[string]time.Time{}
+	}
+	c.counted[old.Name] = c.Now()
+	return nil
+}
+
+// sameState compares what does not have to wait.
+func sameState(a, b metav1.Condition) bool {
+	return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason && a.ObservedGeneration == b.ObservedGeneration
+}
+
+func (c *Controller) conditions(j *judged, s *sum, p *published, a *addresses) {
+	o := j.object
+	if j.refused != nil {
+		text := j.refused
+		if j.force != nil {
+			text = fmt.Errorf("generation %d stays in force: %w", j.force.Generation, j.refused)
+		}
+		c.condition(o, v1alpha1.FabricAccepted, verdict{reason: "Refused", err: text})
+	}
+	c.condition(o, v1alpha1.FabricAddressesSufficient, a.verdict)
+	published := verdict{reason: "Published"}
+	if p.err != nil {
+		published = verdict{reason: p.reason, err: p.err}
+	}
+	c.condition(o, v1alpha1.FabricPublished, published)
+	degraded := metav1.Condition{Type: v1alpha1.FabricDegraded, Status: metav1.ConditionFalse, Reason: "AllHealthy"}
+	if s.devices.Healthy < s.devices.Total {
+		degraded.Status, degraded.Reason, degraded.Message = metav1.ConditionTrue, "DevicesUnhealthy", s.wrong()
+	}
+	degraded.ObservedGeneration = o.Generation
+	apimeta.SetStatusCondition(&o.Status.Conditions, degraded)
+	c.condition(o, v1alpha1.FabricReady, ready(j, s, p, &a.verdict))
+}
+
+// ready sums up the conditions in one.
+func ready(j *judged, s *sum, p *published, a *verdict) verdict {
+	o := j.object
+	switch {
+	case !o.DeletionTimestamp.IsZero():
+		return verdict{reason: "InUse", err: fmt.Errorf("the Fabric is deleted when these pods have ended: %s", users(s))}
+	case j.force == nil:
+		return verdict{reason: "Refused", err: fmt.Errorf("no generation was ever accepted: %w", j.refused)}
+	case j.refused != nil:
+		return verdict{reason: "Refused", err: fmt.Errorf("generation %d is in force: %w", j.force.Generation, j.refused)}
+	case p.err != nil:
+		return verdict{reason: p.reason, err: p.err}
+	case a.err != nil:
+		return *a
+	case s.devices.Total == 0:
+		return verdict{reason: "NoDevices",
+			err: errors.New("no node has a device of this fabric: see `kubectl get fabricnodes`")}
+	case s.devices.Healthy == 0:
+		return verdict{reason: "DevicesUnhealthy", err: fmt.Errorf("no device is healthy: %s", s.wrong())}
+	}
+	return verdict{reason: "Ready"}
+}
+
+// users are the pods of a fabric, the first few by name.
+func users(s *sum) string {
+	text := strings.Join(s.users, ", ")
+	if more := int(s.devices.Attached) - len(s.users); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
