@@ -28,12 +28,7 @@ func (r *deviceReconciler) reconcile(ctx context.Context, v *view) {
 		f := &v.fabrics[i]
 		devices := v.assigned[f.Name]
 		for j := range devices {
-			d := &devices[j]
-			fabrics[d.ID] = f.Name
-			if !d.Active() {
-				v.conditions.Fail(condition.PortActive, condition.Device(d.ID),
-					"fabric %s: %s", f.Name, network.Reason(d))
-			}
+			fabrics[devices[j].ID] = f.Name
 		}
 		if units := network.Units(f, devices); len(units) > 0 {
 			resources[f.Resource()] = units

@@ -48,7 +48,8 @@ type Options struct {
 	MetricsSecure  bool   // TLS, and a token that the API server accepts
 	MetricsCertDir string // with tls.crt and tls.key; empty: self-signed
 
-	nodeIPs []netip.Addr
+	nodeIPs  []netip.Addr
+	counters countersOf
 
 	// Survey reads the node's devices. Nil: from the kernel.
 	Survey func() ([]survey.Device, error)

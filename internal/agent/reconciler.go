@@ -36,6 +36,7 @@ type reconciler struct {
 	fabrics   fabricsReconciler
 	ranges    *rangeReconciler
 	networks  networkReconciler
+	health    healthReconciler
 	devices   deviceReconciler
 	readiness readiness
 	status    statusReconciler
@@ -64,6 +65,7 @@ func (r *reconciler) reconcile(ctx context.Context) {
 	reportUnmatched(devices, v)
 	r.ranges.reconcile(v)
 	r.networks.reconcile(v) // before kubelet hands out devices for them
+	r.health.reconcile(v)
 	r.devices.reconcile(ctx, v)
 	if err := r.metrics.CountCalls(r.stateDir); err != nil {
 		r.log.Error("cannot count the plugin's calls", "error", err)

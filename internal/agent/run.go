@@ -17,6 +17,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/agent/install"
 	"github.com/fabric-cni/fabric-cni/internal/agent/metrics"
 	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
+	"github.com/fabric-cni/fabric-cni/internal/health"
 )
 
 // Run works until ctx ends: it looks at the node every interval, keeps the binary in place, repairs, and serves probes
@@ -33,7 +34,7 @@ func Run(ctx context.Context, o *Options, version string, log *slog.Logger) erro
 	node := survey.Node{Sys: os.DirFS("/sys"), Store: o.store(), Policy: o.Policy}
 	var files func(context.Context, deviceplugin.Unit) ([]string, error)
 	if o.Survey == nil {
-		o.Survey, files = node.Read, filesNow(node)
+		o.Survey, o.counters, files = node.Read, node.Counters, filesNow(node)
 	}
 	m, err := metrics.New(registry, node, log)
 	if err != nil {
@@ -92,11 +93,18 @@ func newReconciler(
 	if err != nil {
 		log.Error(err.Error())
 	}
+	judge := health.Judge{Settle: settleLooks * o.Interval, Confirm: o.Interval / 2}
+	judge.Restore(time.Now(), saved.Health)
 	ipamDir := o.ipamDir()
 	ranges := &rangeReconciler{link: link, saved: saved, log: log}
 	reporter := &condition.Reporter{Log: log, Ready: m.SetReady}
 	if client != nil {
-		reporter.Event = client.Warn
+		reporter.Event = client.Event
+	}
+	for id, s := range saved.Health {
+		if t, ok := problems[s.Problem]; ok {
+			reporter.Known(t, condition.Device(id))
+		}
 	}
 	return &reconciler{
 		addresses: addressReconciler{addresses: o.nodeIPs, dir: o.StateDir, log: log},
@@ -105,6 +113,9 @@ func newReconciler(
 		ranges:  ranges,
 		networks: networkReconciler{
 			confDir: o.ConfDir, ipamDir: ipamDir, store: o.store(), ranges: ranges, log: log,
+		},
+		health: healthReconciler{
+			judge: judge, counters: o.counters, saved: saved, metrics: m, log: log, now: time.Now,
 		},
 		devices:   deviceReconciler{plugins: plugins, metrics: m, saved: saved, log: log},
 		readiness: readiness{plugin: target, store: o.store(), mode: survey.Mode},

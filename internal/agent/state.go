@@ -11,6 +11,7 @@ import (
 
 	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
 	"github.com/fabric-cni/fabric-cni/internal/atomicfile"
+	"github.com/fabric-cni/fabric-cni/internal/health"
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
 
@@ -23,6 +24,8 @@ type savedState struct {
 	// Fabrics are those in force, and Ranges this node's own.
 	Fabrics []savedFabric            `json:"fabrics,omitempty"`
 	Ranges  []v1alpha1.AssignedRange `json:"ranges,omitempty"`
+	// Health is what was wrong with devices, by their id, and their last flaps.
+	Health map[string]health.Saved `json:"health,omitempty"`
 	// Devices maps a device id to the fabric that the device was in when its port was last up.
 	Devices map[string]string `json:"devices,omitempty"`
 
@@ -30,7 +33,7 @@ type savedState struct {
 }
 
 // loadState reads the state of an earlier agent. If the file cannot be read, it returns an empty state with the error:
-// all of it is found out again, except which definitions were to be removed.
+// the API server, the ports and time tell all of it again.
 func loadState(dir string) (*savedState, error) {
 	file := filepath.Join(dir, stateName)
 	b, err := os.ReadFile(file)
@@ -75,7 +78,7 @@ func (s *savedState) setDevices(assigned map[string][]survey.Device) error {
 			}
 		}
 	}
-	if len(s.Devices) == 0 {
+	if len(s.Devices) == 0 && len(s.Health) == 0 {
 		return nil
 	}
 	return s.save()

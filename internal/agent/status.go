@@ -100,14 +100,10 @@ func (r *statusReconciler) status(v *view) *v1alpha1.FabricNodeStatus {
 }
 
 func deviceOf(d *survey.Device, pods map[string][]string) v1alpha1.FabricDevice {
-	out := v1alpha1.FabricDevice{
-		ID: d.ID, HCA: d.HCA.Name, LinkLayer: string(d.LinkLayer()), RateGb: int32(d.RateGb),
+	return v1alpha1.FabricDevice{
+		ID: d.ID, HCA: d.HCA.Name, LinkLayer: string(d.LinkLayer()), RateGb: int32(d.RateGb), Problem: string(d.Problem),
 		Pods: pods[d.Address.String()],
 	}
-	if !d.Active() {
-		out.Problem = condition.PortActive.Reason
-	}
-	return out
 }
 
 // podsOf are the pods that have a device, by its address; in mode shared by that of the parent.

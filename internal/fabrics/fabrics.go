@@ -13,6 +13,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fabric-cni/fabric-cni/internal/health"
 	"github.com/fabric-cni/fabric-cni/internal/noderange"
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
@@ -32,7 +33,7 @@ type Fabric struct {
 	// NodeRanges replaces network.ipam: each node has a range of its own. Nil: the ipam section says where addresses
 	// come from, if there is one.
 	NodeRanges *noderange.Spec
-	Health     v1alpha1.Health
+	Health     health.Limits
 }
 
 // ResourcePrefix is the domain of the resources.
@@ -53,15 +54,17 @@ func Parse(o *v1alpha1.Fabric) (*Fabric, error) {
 	s := &o.Spec
 	f := &Fabric{
 		Name: o.Name, Generation: o.Generation, Precedence: int(s.Precedence), Mode: cmp.Or(s.Mode, v1alpha1.Exclusive),
-		Namespaces: s.Namespaces, Health: s.Health,
+		Namespaces: s.Namespaces,
 	}
 	if len(f.Namespaces.Names) == 0 && f.Namespaces.Selector == nil {
 		f.Namespaces.Names = []string{defaultNamespace}
 	}
-	err := errors.Join(f.head(s), f.match(&s.Match), f.network(&s.Network), f.addresses(s.Addresses))
+	limits, herr := health.ParseLimits(&s.Health, s.Network.AllowDown)
+	err := errors.Join(f.head(s), f.match(&s.Match), f.network(&s.Network), f.addresses(s.Addresses), herr)
 	if err != nil {
 		return nil, err
 	}
+	f.Health = *limits
 	if _, err := f.spans(); err != nil {
 		return nil, err
 	}

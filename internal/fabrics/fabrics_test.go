@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/fabric-cni/fabric-cni/internal/fabrics"
+	"github.com/fabric-cni/fabric-cni/internal/health"
 	"github.com/fabric-cni/fabric-cni/internal/noderange"
 	testfabrics "github.com/fabric-cni/fabric-cni/internal/testkit/fabrics"
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
@@ -37,6 +38,10 @@ func parse(t *testing.T, name, spec string) *fabrics.Fabric {
 
 func TestParse(t *testing.T) {
 	rail := 3
+	defaults, err := health.ParseLimits(&v1alpha1.Health{}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
 	inDefault := v1alpha1.Namespaces{Names: []string{"default"}}
 	for spec, want := range map[string]fabrics.Fabric{
 		`{}`: {Name: "a", Mode: v1alpha1.Exclusive, Namespaces: inDefault, Network: map[string]any{}},
@@ -73,6 +78,7 @@ func TestParse(t *testing.T) {
 			},
 		},
 	} {
+		want.Health = *defaults
 		got := parse(t, "a", spec)
 		options := cmp.Options{cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Prefix{})}
 		if diff := cmp.Diff(&want, got, options); diff != "" {

@@ -8,6 +8,8 @@ import (
 type Judge struct {
 	// Settle is how long a port may take to be what it was, after its place has changed.
 	Settle time.Duration
+	// Confirm is how long a port must have been found Down, by two looks at least, to be PortDown.
+	Confirm time.Duration
 
 	devices map[string]*record
 }
@@ -56,7 +58,8 @@ func (j *Judge) Look(now time.Time, id string, s Sample, l *Limits) Verdict {
 		return r.verdict
 	}
 	news := r.compare(now, &s, j.Settle)
-	r.decide(now, &s, l, news)
+	down := r.down >= confirm && now.Sub(r.downSince) >= j.Confirm && !l.AllowDown
+	r.decide(now, &s, l, down, news)
 	r.last = &s
 	return r.verdict
 }
@@ -152,9 +155,8 @@ func (r *record) flapsNow(now time.Time) int {
 
 // decide raises and withdraws. Flapping goes before PortDown, so that a port that comes and goes is said once; both go
 // before CounterLimit.
-func (r *record) decide(now time.Time, s *Sample, l *Limits, flapped bool) {
+func (r *record) decide(now time.Time, s *Sample, l *Limits, down, flapped bool) {
 	over := r.over(now, l)
-	down := r.down >= confirm && !l.AllowDown
 	well := over.Problem == None && (s.Active || l.AllowDown) && !flapped && len(r.left.pending)+len(r.counted.pending) == 0
 	if !well {
 		r.bad = now

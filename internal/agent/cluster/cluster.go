@@ -72,9 +72,13 @@ func New(config *rest.Config, node string) (*Client, error) {
 // Close sends the Events that are still queued.
 func (c *Client) Close() { c.stop() }
 
-// Warn makes an Event on the Node. The recorder counts a repeated Event instead of making another. The uid is the
+// Event makes an Event on the Node. The recorder counts a repeated Event instead of making another. The uid is the
 // node's name, as in kubelet's own Events: kubectl describe node looks for that.
-func (c *Client) Warn(reason, message string) {
+func (c *Client) Event(warning bool, reason, message string) {
+	kind := corev1.EventTypeNormal
+	if warning {
+		kind = corev1.EventTypeWarning
+	}
 	c.recorder.Event(&corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: c.node, UID: types.UID(c.node)},
-		corev1.EventTypeWarning, reason, message)
+		kind, reason, message)
 }

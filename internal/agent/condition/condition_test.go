@@ -2,6 +2,7 @@ package condition_test
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -18,7 +19,7 @@ func TestReport(t *testing.T) {
 	var ready []bool
 	r := &condition.Reporter{
 		Log:   slog.New(slog.NewTextHandler(&log, nil)),
-		Event: func(reason, message string) { events = append(events, reason+": "+message) },
+		Event: func(_ bool, reason, message string) { events = append(events, reason+": "+message) },
 		Ready: func(ok bool) { ready = append(ready, ok) },
 	}
 	if got := r.NotReady(); len(got) != 1 {
@@ -29,12 +30,12 @@ func TestReport(t *testing.T) {
 		fail(s)
 		r.Report(s)
 	}
-	down := func(s *condition.Set) { s.Fail(condition.PortActive, condition.Device("a"), "port is %s", "Down") }
+	down := func(s *condition.Set) { s.Fail(condition.FabricMatched, condition.Fabric("a"), "none is %s", "near") }
 	report(down)
 	report(down)
 	report(func(s *condition.Set) {
-		s.Fail(condition.PortActive, condition.Device("b"), "port is Down")
-		s.Fail(condition.PortActive, condition.Device("a"), "port is Init")
+		s.Fail(condition.FabricMatched, condition.Fabric("b"), "none is near")
+		s.Fail(condition.FabricMatched, condition.Fabric("a"), "none is there")
 		s.Fail(condition.StateWritable, condition.Node, "disk is full")
 		s.Fail(condition.RDMAModeUsable, condition.Node, "mode is shared")
 	})
@@ -46,7 +47,8 @@ func TestReport(t *testing.T) {
 		t.Errorf("not ready: %q", got)
 	}
 	want := []string{
-		"PortDown: port is Down", "PortDown: port is Down", "PortDown: port is Init", "WrongRDMAMode: mode is shared",
+		"FabricUnmatched: none is near", "FabricUnmatched: none is near", "FabricUnmatched: none is there",
+		"WrongRDMAMode: mode is shared",
 	}
 	if !slices.Equal(events, want) {
 		t.Errorf("%q, want %q", events, want)
@@ -54,7 +56,7 @@ func TestReport(t *testing.T) {
 	if want := []bool{true, true, false, true}; !slices.Equal(ready, want) {
 		t.Errorf("ready %v, want %v", ready, want)
 	}
-	if n := strings.Count(log.String(), `msg="port is Down"`); n != 2 {
+	if n := strings.Count(log.String(), `msg="none is near"`); n != 2 {
 		t.Errorf("logged %d times:\n%s", n, log.String())
 	}
 	if n := strings.Count(log.String(), `msg="resolved: `); n != 4 {
@@ -63,6 +65,42 @@ func TestReport(t *testing.T) {
 	line := `msg="disk is full" condition=StateWritable status=False reason=StateNotWritable`
 	if !strings.Contains(log.String(), line) {
 		t.Errorf("no %q:\n%s", line, log.String())
+	}
+}
+
+// What is wrong with a device is said once, whatever it says of itself meanwhile, and once that it is over. An agent
+// that is restarted does not say it again.
+func TestReportDevice(t *testing.T) {
+	var events []string
+	newReporter := func() *condition.Reporter {
+		return &condition.Reporter{Log: slog.New(slog.DiscardHandler), Event: func(warning bool, reason, message string) {
+			events = append(events, fmt.Sprint(warning, " ", reason, ": ", message))
+		}}
+	}
+	r := newReporter()
+	report := func(of condition.Type, text string) {
+		s := &condition.Set{}
+		if text != "" {
+			s.Fail(of, condition.Device("a"), "%s", text)
+		}
+		r.Report(s)
+	}
+	report(condition.PortActive, "a is Down")
+	report(condition.PortActive, "a is Init")
+	report(condition.PortStable, "a flaps")
+	r = newReporter()
+	r.Known(condition.PortStable, condition.Device("a"))
+	report(condition.PortStable, "a flaps in a pod")
+	report(condition.PortStable, "")
+	r = newReporter()
+	r.Known(condition.PortStable, condition.Device("a"))
+	report(condition.PortStable, "") // all that it knows is which
+	want := []string{
+		"true PortDown: a is Down", "true Flapping: a flaps", "false DeviceRecovered: resolved: a flaps in a pod",
+		"false DeviceRecovered: resolved: device/a: Flapping",
+	}
+	if !slices.Equal(events, want) {
+		t.Errorf("%q, want %q", events, want)
 	}
 }
 

@@ -3,6 +3,7 @@ package condition
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 )
 
@@ -10,8 +11,8 @@ import (
 // agent does.
 type Reporter struct {
 	Log *slog.Logger
-	// Event makes a warning Event on the Node. Nil: there is no API server.
-	Event func(reason, message string)
+	// Event makes an Event on the Node. Nil: there is no API server.
+	Event func(warning bool, reason, message string)
 	// Ready is called with each report: whether pods can be served. It may be nil.
 	Ready func(ready bool)
 
@@ -21,8 +22,19 @@ type Reporter struct {
 	notReady []string // messages of the conditions that make the agent not ready
 }
 
+// Known makes the Reporter take a condition for reported: an earlier agent on this node has done that.
+func (r *Reporter) Known(t Type, object string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.reported == nil {
+		r.reported = map[key]Condition{}
+	}
+	c := Condition{Object: object, Type: t, Reason: t.Reason, Message: object + ": " + t.Reason}
+	r.reported[c.key()] = c
+}
+
 // Report compares the conditions with those of the last report. What is new or has another message becomes a log line
-// and, where the type says so, an Event; what has been resolved becomes a log line.
+// and, where the type says so, an Event; what has been resolved becomes a log line, and of a device an Event.
 func (r *Reporter) Report(s *Set) {
 	now := map[key]Condition{}
 	var notReady []string
@@ -38,13 +50,14 @@ func (r *Reporter) Report(s *Set) {
 	r.mu.Unlock()
 
 	for _, c := range s.list {
-		if before[c.key()].Message != c.Message {
+		was, there := before[c.key()]
+		if !there || was.Message != c.Message && !c.Type.Once {
 			r.changed(c)
 		}
 	}
 	for k, c := range before {
 		if _, still := now[k]; !still {
-			r.Log.Info("resolved: "+c.Message, attributes(c)...)
+			r.resolved(c, s)
 		}
 	}
 	if r.Ready != nil {
@@ -57,10 +70,19 @@ func (r *Reporter) changed(c Condition) {
 	if c.Type.Event {
 		level = slog.LevelWarn
 		if r.Event != nil {
-			r.Event(c.Reason, c.Message)
+			r.Event(true, c.Reason, c.Message)
 		}
 	}
 	r.Log.Log(context.Background(), level, c.Message, attributes(c)...)
+}
+
+// resolved says that a condition is over. A device is healthy again only when it has no other one.
+func (r *Reporter) resolved(c Condition, now *Set) {
+	r.Log.Info("resolved: "+c.Message, attributes(c)...)
+	other := func(o Condition) bool { return o.Object == c.Object }
+	if r.Event != nil && c.Type.Recovered != "" && !slices.ContainsFunc(now.list, other) {
+		r.Event(false, c.Type.Recovered, "resolved: "+c.Message)
+	}
 }
 
 func attributes(c Condition) []any {
@@ -75,7 +97,7 @@ func attributes(c Condition) []any {
 // details.
 func (r *Reporter) Happened(reason, message string) {
 	if r.Event != nil {
-		r.Event(reason, message)
+		r.Event(true, reason, message)
 	}
 }
 

@@ -8,7 +8,14 @@ type Type struct {
 	Event  bool   // reported as an Event on the Node
 	Gate   bool   // the agent is not ready while its status is False
 	Note   bool   // it may well be meant so: the FabricNode is Ready all the same
+	// Once says that another message is not reported again, and Recovered is the reason of the Event with which it ends
+	// when its object has no other condition; empty: none.
+	Once      bool
+	Recovered string
 }
+
+// recovered is the reason of the Event that says that a device is healthy again.
+const recovered = "DeviceRecovered"
 
 // The types. Their reasons are listed in docs/kubernetes.md.
 var (
@@ -19,7 +26,13 @@ var (
 	// FabricMatched says that a fabric has devices on a node that has any.
 	FabricMatched = Type{Name: "FabricMatched", Reason: "FabricUnmatched", Event: true, Note: true}
 	// PortActive says that a device of a fabric carries traffic.
-	PortActive = Type{Name: "PortActive", Reason: "PortDown", Event: true}
+	PortActive = Type{Name: "PortActive", Reason: "PortDown", Event: true, Once: true, Recovered: recovered}
+	// PortStable says that the port of a device has not come and gone of late.
+	PortStable = Type{Name: "PortStable", Reason: "Flapping", Event: true, Once: true, Recovered: recovered}
+	// CountersWithinLimits says that no counter of a device rises faster than its fabric allows.
+	CountersWithinLimits = Type{
+		Name: "CountersWithinLimits", Reason: "CounterLimit", Event: true, Once: true, Recovered: recovered,
+	}
 	// NodeRangeAllocated says that this node has addresses of its own in a fabric with nodeRanges.
 	NodeRangeAllocated = Type{Name: "NodeRangeAllocated", Reason: "NoRange", Event: true}
 	// RDMAModeFits says that the node's RDMA mode gives pods what a fabric's mode promises.

@@ -31,6 +31,14 @@ type Metrics struct {
 
 	mu      sync.Mutex
 	fabrics map[string]string // device id -> fabric
+	health  []Health
+}
+
+// Health is what the agent has judged of a device.
+type Health struct {
+	Device, HCA, Fabric string
+	Problem             string // empty: it is healthy
+	Flaps               uint64 // since the agent was started
 }
 
 // New returns the metrics of a node, registered with r.
@@ -100,6 +108,19 @@ func (m *Metrics) SetFabrics(of map[string]string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.fabrics = of
+}
+
+// SetHealth sets what the agent has judged of the devices in fabrics.
+func (m *Metrics) SetHealth(h []Health) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.health = h
+}
+
+func (m *Metrics) judged() []Health {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.health
 }
 
 func (m *Metrics) fabric(device string) string {

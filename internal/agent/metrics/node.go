@@ -60,6 +60,13 @@ var deviceMetrics = []deviceMetric{
 		"device", "hca", "port", "group", "name", "fabric", "container"), prometheus.CounterValue, counters},
 }
 
+var (
+	unhealthy = description("fabric_device_unhealthy", "1 for a device that pods should not use, with the reason: "+
+		"PortDown, Flapping or CounterLimit.", "device", "hca", "fabric", "reason")
+	flaps = description("fabric_port_flaps_total", "How often the port of a device has left Active, moves into pods and "+
+		"back apart.", "device", "hca", "fabric")
+)
+
 func description(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(name, help, labels, nil)
 }
@@ -108,6 +115,8 @@ func (m *Metrics) Describe(out chan<- *prometheus.Desc) {
 	for _, r := range deviceMetrics {
 		out <- r.desc
 	}
+	out <- unhealthy
+	out <- flaps
 }
 
 // Collect implements prometheus.Collector: it reads the node now.
@@ -115,6 +124,12 @@ func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 	entries, err := m.node.Store.List()
 	for _, r := range nodeMetrics {
 		send(out, r.desc, prometheus.GaugeValue, r.read(journalState{entries, err}))
+	}
+	for _, h := range m.judged() {
+		if h.Problem != "" {
+			send(out, unhealthy, prometheus.GaugeValue, []sample{{1, []string{h.Device, h.HCA, h.Fabric, h.Problem}}})
+		}
+		send(out, flaps, prometheus.CounterValue, []sample{{float64(h.Flaps), []string{h.Device, h.HCA, h.Fabric}}})
 	}
 	devices, err := m.node.Read()
 	if err != nil {

@@ -10,13 +10,14 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/agent/deviceplugin"
 	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
 	"github.com/fabric-cni/fabric-cni/internal/fabrics"
+	"github.com/fabric-cni/fabric-cni/internal/health"
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
 
 // Units are what kubelet may hand out of a fabric: the devices, or the shares of each.
 func Units(f *fabrics.Fabric, devices []survey.Device) (out []deviceplugin.Unit) {
 	for _, d := range devices {
-		u := deviceplugin.Unit{ID: d.ID, Healthy: d.Active(), NUMA: d.NUMA, Files: d.Files, RDMA: d.HCA.Name}
+		u := deviceplugin.Unit{ID: d.ID, Healthy: usable(f, &d), NUMA: d.NUMA, Files: d.Files, RDMA: d.HCA.Name}
 		u.Address, u.Alone = d.Address.String(), f.Mode == v1alpha1.Exclusive
 		if d.Address.Bus == "pci" {
 			u.PCI = d.Address.Name
@@ -32,6 +33,11 @@ func Units(f *fabrics.Fabric, devices []survey.Device) (out []deviceplugin.Unit)
 		}
 	}
 	return out
+}
+
+// usable reports whether a pod may get a device: whatever has been judged, one whose port is Down carries nothing.
+func usable(f *fabrics.Fabric, d *survey.Device) bool {
+	return (d.Active() || f.Health.AllowDown) && (d.Problem == health.None || !f.Health.Withhold)
 }
 
 // Configurable returns whether a fabric's configuration is a file of each node, and a node with these devices can have

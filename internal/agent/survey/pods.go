@@ -10,7 +10,9 @@ import (
 
 	"github.com/fabric-cni/fabric-cni/internal/inventory"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/internal/link"
 	"github.com/fabric-cni/fabric-cni/internal/rdma"
+	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
 // hold marks the device that an attachment has, and adds it if it is not on the host.
@@ -27,13 +29,13 @@ func (n Node) hold(list []Device, e *journal.Entry, r *inventory.Reader) ([]Devi
 		address = e.Address
 	}
 	if i := slices.IndexFunc(list, func(d Device) bool { return d.Address == address }); i >= 0 {
-		list[i].Holder = e
+		list[i].held(e)
 		return list, nil
 	}
 	if !r.Present(address) { // pulled out while the pod had it
 		return list, nil
 	}
-	d := Device{Address: address, HCA: *e.HCA, Holder: e}
+	d := Device{Address: address, HCA: *e.HCA, Holder: e, Away: true, Stale: true}
 	d.HCA.Ports = slices.Clone(e.HCA.Ports)
 	if e.Netdev != nil && e.Kind == journal.KindDevice {
 		d.Netdev, d.AltNames = e.Netdev.Name, e.Netdev.AltNames
@@ -43,13 +45,29 @@ func (n Node) hold(list []Device, e *journal.Entry, r *inventory.Reader) ([]Devi
 	}
 	if ns, err := e.OpenNetns(); err == nil { // else as it was when it left, and the pod will soon be gone
 		defer ns.Close()
-		_ = ns.Do(func() error { return now(&d) })
+		d.Stale = ns.Do(func() error { return now(&d) }) != nil
 		_ = ns.DoWithSys(func(sys fs.FS) error {
 			d.place(sys)
 			return nil
 		})
 	}
 	return append(list, d), nil
+}
+
+// held notes who has a device that is on the host: of one in shared RDMA mode only the netdev is in the pod.
+func (d *Device) held(e *journal.Entry) {
+	d.Holder = e
+	if e.MoveRDMA || e.Kind != journal.KindDevice || e.Netdev == nil || d.Netdev != "" {
+		return
+	}
+	d.Netdev, d.AltNames, d.AdminUp = e.Netdev.Name, e.Netdev.AltNames, true
+	if ns, err := e.OpenNetns(); err == nil {
+		defer ns.Close()
+		_ = ns.Do(func() error {
+			d.AdminUp = up(uint32(e.PodIndex))
+			return nil
+		})
+	}
 }
 
 // now reads the port states of a device in the namespace of the calling thread.
@@ -67,7 +85,27 @@ func now(d *Device) error {
 		return err
 	}
 	d.HCA.Name, d.HCA.Ports = h.Name, h.Ports
+	d.AdminUp = true
+	for _, p := range h.Ports {
+		if p.LinkLayer == device.Ethernet && p.Netdev != 0 {
+			d.AdminUp = up(p.Netdev)
+		} else if p.LinkLayer == device.Ethernet && d.Holder.PodIndex != 0 {
+			d.AdminUp = up(uint32(d.Holder.PodIndex))
+		}
+	}
 	return nil
+}
+
+// up reports whether an interface of the calling thread's namespace is up. One that can't be asked counts as such: its
+// port is judged by its own state.
+func up(index uint32) bool {
+	c, err := link.Dial()
+	if err != nil {
+		return true
+	}
+	defer c.Close()
+	n, err := c.ByIndex(int(index))
+	return err != nil || n.Up()
 }
 
 // Counter is one counter of one port, as sysfs has it: port_xmit_data and port_rcv_data count words of four bytes, as
@@ -83,10 +121,11 @@ type Counter struct {
 // (drivers/infiniband/core/sysfs.c, setup_hw_port_stats).
 const lifespan = "lifespan"
 
-// Counters reads the counters of a device where it is: on the host, or with the /sys of its pod.
-func (n Node) Counters(d *Device) ([]Counter, error) {
+// Counters reads the counters of a device where it is: on the host, or with the /sys of its pod. With names, only
+// these: a counter costs a question to the firmware.
+func (n Node) Counters(d *Device, names ...string) ([]Counter, error) {
 	if !d.InPod() {
-		return counters(n.Sys, d), nil
+		return counters(n.Sys, d, names), nil
 	}
 	ns, err := d.Holder.OpenNetns()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -98,30 +137,33 @@ func (n Node) Counters(d *Device) ([]Counter, error) {
 	defer ns.Close()
 	var out []Counter
 	err = ns.DoWithSys(func(sys fs.FS) error {
-		out = counters(sys, d)
+		out = counters(sys, d, names)
 		return nil
 	})
 	return out, err
 }
 
-func counters(sys fs.FS, d *Device) (out []Counter) {
+func counters(sys fs.FS, d *Device, names []string) (out []Counter) {
 	for _, p := range d.HCA.Ports {
 		for _, group := range []string{"counters", "hw_counters"} {
 			dir := path.Join("class/infiniband", d.HCA.Name, "ports", strconv.FormatUint(uint64(p.Number), 10), group)
-			entries, err := fs.ReadDir(sys, dir)
-			if err != nil {
-				continue // the driver has none
+			wanted := names
+			if wanted == nil {
+				entries, _ := fs.ReadDir(sys, dir) // the driver may have none
+				for _, e := range entries {
+					wanted = append(wanted, e.Name())
+				}
 			}
-			for _, e := range entries {
-				if e.Name() == lifespan {
+			for _, name := range wanted {
+				if name == lifespan {
 					continue
 				}
-				b, err := fs.ReadFile(sys, path.Join(dir, e.Name()))
+				b, err := fs.ReadFile(sys, path.Join(dir, name))
 				if err != nil {
 					continue // write-only, or not supported by this port
 				}
 				if v, err := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64); err == nil {
-					out = append(out, Counter{p.Number, group, e.Name(), v})
+					out = append(out, Counter{p.Number, group, name, v})
 				}
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"slices"
 
+	"github.com/fabric-cni/fabric-cni/internal/health"
 	"github.com/fabric-cni/fabric-cni/internal/inventory"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/link"
@@ -26,24 +27,32 @@ type Device struct {
 	HCA      device.HCA // with port states; those of a device in a pod are read in its namespace
 	Netdev   string     // name on the host; empty without a netdev
 	AltNames []string
-	AdminUp  bool                // its netdev on the host is up
+	AdminUp  bool                // its netdev is up, wherever it is
 	NUMA     int                 // NUMA node; -1 if the firmware does not report one
 	Files    []string            // device files of exactly this HCA
 	Prefix   device.SubnetPrefix // of port 1; InfiniBand only, zero when it is unknown
 	RateGb   float64             // Gb/s of port 1
 	Fabric   string              // as discovered; empty: in none
 	Holder   *journal.Entry
-	Refused  error // why the node policy keeps it on the host; nil when it does not
+	Away     bool           // the RDMA device is not on the host
+	Stale    bool           // it is away and can't be asked: the port states are those that it left with
+	Problem  health.Problem // what the agent has judged; empty: it is healthy, or nobody has judged it
+	Refused  error          // why the node policy keeps it on the host; nil when it does not
 }
 
 // InPod reports whether the RDMA device is in a pod's namespace.
 func (d *Device) InPod() bool { return d.Holder != nil && d.Holder.MoveRDMA }
 
+// Moving reports whether the device is on its way into a pod or back: then its ports say nothing of its health.
+func (d *Device) Moving() bool {
+	return d.Stale || d.Holder != nil && (!d.Holder.Attached || d.Holder.MoveRDMA != d.Away)
+}
+
 // Active reports whether a port carries traffic. A RoCE port is Down as long as its netdev is down, as that of an idle
-// VF is; it comes up with it in the pod.
+// VF is, and as whoever has it in a pod can make it.
 func (d *Device) Active() bool {
 	for _, p := range d.HCA.Ports {
-		if p.State == device.PortActive || p.LinkLayer == device.Ethernet && d.Netdev != "" && !d.AdminUp {
+		if p.State == device.PortActive || p.LinkLayer == device.Ethernet && (d.Netdev != "" || d.Away) && !d.AdminUp {
 			return true
 		}
 	}

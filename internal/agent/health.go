@@ -1,0 +1,122 @@
+package agent
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/fabric-cni/fabric-cni/internal/agent/condition"
+	"github.com/fabric-cni/fabric-cni/internal/agent/metrics"
+	"github.com/fabric-cni/fabric-cni/internal/agent/network"
+	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
+	"github.com/fabric-cni/fabric-cni/internal/fabrics"
+	"github.com/fabric-cni/fabric-cni/internal/health"
+	"github.com/fabric-cni/fabric-cni/internal/quote"
+	"github.com/fabric-cni/fabric-cni/pkg/device"
+)
+
+// settleLooks is for how many looks a port is not judged after its device has moved: an Ethernet link may train for
+// half a minute.
+const settleLooks = 3
+
+// linkDowned is the port's own count of how often its link went down (IBTA, LinkDownedCounter).
+const linkDowned = "link_downed"
+
+// countersOf reads the counters of these names.
+type countersOf func(d *survey.Device, names ...string) ([]survey.Counter, error)
+
+// healthReconciler judges the devices of the fabrics, on the host and in pods.
+type healthReconciler struct {
+	judge    health.Judge
+	counters countersOf // nil: nobody reads them
+	saved    *savedState
+	metrics  *metrics.Metrics
+	log      *slog.Logger
+	now      func() time.Time
+}
+
+// problems are the conditions of a device that the judge has found a problem with.
+var problems = map[health.Problem]condition.Type{
+	health.PortDown:     condition.PortActive,
+	health.Flapping:     condition.PortStable,
+	health.CounterLimit: condition.CountersWithinLimits,
+}
+
+// reconcile judges each device, and notes in it what is wrong.
+func (r *healthReconciler) reconcile(v *view) {
+	now := r.now()
+	var judged []metrics.Health
+	for i := range v.fabrics {
+		f := &v.fabrics[i]
+		devices := v.assigned[f.Name]
+		for j := range devices {
+			d := &devices[j]
+			verdict := r.judge.Look(now, d.ID, r.sample(d, &f.Health), &f.Health)
+			d.Problem = verdict.Problem
+			if t, ok := problems[d.Problem]; ok {
+				v.conditions.Fail(t, condition.Device(d.ID), "fabric %s: %s", f.Name, explain(f, d, &verdict))
+			}
+			judged = append(judged, metrics.Health{
+				Device: d.ID, HCA: d.HCA.Name, Fabric: f.Name, Problem: string(d.Problem), Flaps: r.judge.Flaps(d.ID),
+			})
+		}
+	}
+	r.judge.Forget(now)
+	r.saved.Health = r.judge.Save(now)
+	r.metrics.SetHealth(judged)
+}
+
+// sample is a look at a device.
+func (r *healthReconciler) sample(d *survey.Device, l *health.Limits) health.Sample {
+	s := health.Sample{Place: place(d), Moving: d.Moving(), Active: d.Active()}
+	if s.Moving || r.counters == nil {
+		return s
+	}
+	list, err := r.counters(d, append(l.Counters(), linkDowned)...)
+	if err != nil {
+		r.log.Debug("cannot read the counters of a device", "device", d.ID, "error", err)
+	}
+	if len(list) == 0 {
+		return s
+	}
+	s.Counters = map[string]uint64{}
+	for _, c := range list {
+		s.Counters[c.Name] += c.Value
+	}
+	// Whoever has an Ethernet interface in a pod takes its link down with it, and the port counts that.
+	if n, ok := s.Counters[linkDowned]; ok && d.LinkLayer() == device.InfiniBand {
+		s.Downs = &n
+	}
+	return s
+}
+
+// place is where a device is, and whether its interface is up: if one of these has changed, that may be why the port
+// has.
+func place(d *survey.Device) string {
+	p := fmt.Sprintf("away %t", d.Away)
+	if d.Holder != nil {
+		p += " " + d.Holder.String() + " " + d.Holder.Nonce
+	}
+	if d.LinkLayer() == device.Ethernet {
+		p += fmt.Sprintf(" %s up %t", d.Netdev, d.AdminUp)
+	}
+	return p
+}
+
+// explain says what is wrong with a device, who has it, and what to do.
+func explain(f *fabrics.Fabric, d *survey.Device, v *health.Verdict) string {
+	text := network.Reason(d)
+	if what := v.String(); what != "" {
+		text = fmt.Sprintf("%s (%s): %s", d.HCA.Name, strings.TrimPrefix(d.ID, "pci/"), what)
+	}
+	if d.Holder != nil {
+		text += "; it is in pod " + quote.Terminal(cmp.Or(d.Holder.Pod(), d.Holder.ContainerID))
+	}
+	text += "; check its cable, its transceiver and the port of the switch"
+	if f.Health.Withhold && v.Problem != health.PortDown {
+		text += "; no new pod gets it"
+	}
+	return text
+}
