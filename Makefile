@@ -24,7 +24,7 @@ export GOFLAGS := $(filter-out -buildvcs=%,$(GOFLAGS)) -buildvcs=false
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help build quick test test-full test-unit test-lab e2e image bench-cluster lint check vuln fuzz bench demo cover
-.PHONY: clean install generate
+.PHONY: clean install generate release
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
@@ -65,6 +65,11 @@ test-lab: ## tests on real kernels with simulated HCAs (KERNELS, LAB_RUN=regexp)
 image: ## the agent's container image for amd64 and arm64, an OCI archive in build/ (IMAGE, VERSION)
 	@$(SETUP)
 	@$(GO) run ./internal/image/build -name '$(IMAGE)' -version '$(VERSION)'
+
+release: ## everything that a release has, checked, in build/release (VERSION=v1.2.3): docs/releasing.md
+	@$(SETUP)
+	@rm -rf build/release
+	@$(GO) run ./scripts/release -version '$(VERSION)'
 
 e2e: ## a real Kubernetes: pods get their rails through kubelet, Multus and whereabouts (root; E2E_RUN=regexp)
 	@$(SETUP) test
