@@ -187,12 +187,3 @@ func TestChartAnnotations(t *testing.T) {
 		}
 	}
 }
-
-// The policies of the chart and those of fabricctl generate policy have the same text.
-func TestChartLabel(t *testing.T) {
-	b, err := os.ReadFile("../internal/label/policy.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	golden.Check(t, chart+"files/label.yaml", string(b))
-}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/fabric-cni/fabric-cni/internal/fabrics"
+	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
 
 // Name is that of the policies and of their bindings.
@@ -38,7 +39,7 @@ type Options struct {
 	// Rails are the fabrics that the label fabric.dev/rails counts: devices of a single one, or one device of each of
 	// several. Empty: those with match.rail in the order of their rails, else the only fabric there is.
 	Rails []string
-	// All is what the value all is, by fabric: how many devices a node has. A fabric with match.rail has one.
+	// All is what the value all is, by fabric: how many devices a node has. It is 1 with match.rail and in mode shared.
 	All map[string]int
 }
 
@@ -94,7 +95,8 @@ func row(f *fabrics.Fabric, all int) (map[string]any, error) {
 		}
 	}
 	out := map[string]any{"name": f.Name, "names": f.Namespaces.Names, "all": all}
-	if all == 0 && f.Match.Rail != nil {
+	// All pods in mode shared are on one device of their node.
+	if all == 0 && (f.Match.Rail != nil || f.Mode == v1alpha1.Shared) {
 		out["all"] = 1
 	}
 	if s := f.Namespaces.Selector; s != nil {

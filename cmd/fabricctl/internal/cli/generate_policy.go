@@ -1,0 +1,241 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+	k8syaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fabric-cni/fabric-cni/internal/fabrics"
+	"github.com/fabric-cni/fabric-cni/internal/label"
+	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
+)
+
+// policySource is where generate policy takes the Fabrics from, and what they do not say.
+type policySource struct {
+	label.Options
+	files   []string
+	cluster bool
+	stdin   io.Reader
+}
+
+func generatePolicyCommand(a *app) *cobra.Command {
+	p := &policySource{stdin: a.stdin}
+	c := &cobra.Command{
+		Use:   "policy {-f FILE... | --cluster}",
+		Short: "Write the admission policies that give a pod with one label its rails",
+		Long: `generate policy writes a MutatingAdmissionPolicy that gives pods with the label fabric.dev/rails, or
+rails.fabric.dev/NAME, the networks, the resources and the capability IPC_LOCK, and a ValidatingAdmissionPolicy that
+refuses wrong labels. It is made of the Fabrics: generate it again when one is new, gone, or published elsewhere.
+
+The value all of a label is how many devices a node has: with --cluster what most nodes have, else what --all says.
+Kubernetes has the API since 1.36, and since 1.34 behind the feature gate MutatingAdmissionPolicy.`,
+		Example: `  fabricctl generate policy --cluster | kubectl apply -f -
+  fabricctl generate policy -f fabrics.yaml --all ib-200g=4 --api-version v1beta1`,
+		Args: argsBetween(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			text, err := p.policy(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return a.stdout.Document([]byte(text))
+		},
+	}
+	f := c.Flags()
+	f.StringArrayVarP(&p.files, "filename", "f", nil, "file with Fabrics; -: standard input")
+	f.BoolVar(&p.cluster, "cluster", false, "Fabrics, devices and API version of the cluster, through kubectl")
+	f.StringSliceVar(&p.Rails, "rails", nil, "fabrics that fabric.dev/rails counts: devices of one, or one of each of "+
+		"several (default: those with match.rail, else the only one)")
+	f.StringToIntVar(&p.All, "all", nil, "NAME=N: how many devices of a fabric a node has, which is the value all")
+	f.StringVar(&p.Version, "api-version", "", "of admissionregistration.k8s.io: v1, or v1beta1 for Kubernetes 1.34 "+
+		"and 1.35 (default: v1, with --cluster what the cluster has)")
+	return c
+}
+
+func (p *policySource) policy(ctx context.Context) (string, error) {
+	if p.cluster == (len(p.files) > 0) {
+		return "", fmt.Errorf("%w: want either --filename or --cluster", errUsage)
+	}
+	if p.Version != "" && !slices.Contains(label.Versions, p.Version) {
+		return "", fmt.Errorf("%w: --api-version %q: want v1 or v1beta1", errUsage, p.Version)
+	}
+	var list []*fabrics.Fabric
+	var err error
+	if p.cluster {
+		list, err = p.ofCluster(ctx)
+	} else {
+		list, err = p.ofFiles()
+	}
+	if err != nil {
+		return "", fmt.Errorf("generate policy: %w", err)
+	}
+	p.Version = cmp.Or(p.Version, label.Versions[0])
+	text, err := label.Policy(list, p.Options)
+	if err != nil {
+		return "", fmt.Errorf("generate policy: %w", err)
+	}
+	return text, nil
+}
+
+// ofFiles reads Fabrics, also those of a List as kubectl get -o yaml prints it.
+func (p *policySource) ofFiles() (out []*fabrics.Fabric, err error) {
+	for _, name := range p.files {
+		var b []byte
+		if name == "-" {
+			b, err = io.ReadAll(p.stdin)
+		} else {
+			b, err = os.ReadFile(name)
+		}
+		if err != nil {
+			return nil, err
+		}
+		list, err := readFabrics(b)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		out = append(out, list...)
+	}
+	return out, nil
+}
+
+func readFabrics(b []byte) (out []*fabrics.Fabric, err error) {
+	documents := k8syaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(b)))
+	for {
+		b, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			return out, nil
+		} else if err != nil {
+			return nil, err
+		}
+		var o struct {
+			v1alpha1.Fabric `json:",inline"`
+
+			Items []v1alpha1.Fabric `json:"items"`
+		}
+		if err := yaml.UnmarshalStrict(b, &o); err != nil {
+			return nil, err
+		}
+		all := o.Items
+		switch o.Kind {
+		case "": // nothing between two ---
+			continue
+		case "Fabric":
+			all = append(all, o.Fabric)
+		case "List", "FabricList":
+		default:
+			return nil, fmt.Errorf("%s %q: want Fabrics only", o.Kind, o.Name)
+		}
+		for i := range all {
+			f, err := inForce(&all[i])
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, f)
+		}
+	}
+}
+
+// inForce is the spec that the controller has accepted, or what is to be applied.
+func inForce(o *v1alpha1.Fabric) (*fabrics.Fabric, error) {
+	if o.Status.InForce != nil {
+		o.Spec = o.Status.InForce.Spec
+	}
+	f, err := fabrics.Parse(o)
+	if err != nil {
+		return nil, fmt.Errorf("Fabric %.100q: %w", o.Name, err)
+	}
+	return f, nil
+}
+
+func (p *policySource) ofCluster(ctx context.Context) (out []*fabrics.Fabric, err error) {
+	var list v1alpha1.FabricList
+	if err := kubectlGet(ctx, &list, "get", "fabrics.fabric.dev", "-o", "json"); err != nil {
+		return nil, err
+	}
+	var nodes v1alpha1.FabricNodeList
+	if err := kubectlGet(ctx, &nodes, "get", "fabricnodes.fabric.dev", "-o", "json"); err != nil {
+		return nil, err
+	}
+	usual := usualDevices(nodes.Items)
+	for i := range list.Items {
+		f, err := inForce(&list.Items[i])
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, f)
+		if n := usual[f.Name]; p.All[f.Name] == 0 && n > 0 && f.Mode == v1alpha1.Exclusive {
+			if p.All == nil {
+				p.All = map[string]int{}
+			}
+			p.All[f.Name] = min(n, label.MostRails)
+		}
+	}
+	if p.Version == "" {
+		p.Version, err = servedVersion(ctx)
+	}
+	return out, err
+}
+
+// usualDevices is how many devices of each fabric most of the nodes have that have any; the smaller of two that are as
+// frequent.
+func usualDevices(nodes []v1alpha1.FabricNode) map[string]int {
+	of := map[string]map[int]int{} // fabric -> devices -> nodes
+	for i := range nodes {
+		if nodes[i].Spec.Gone != nil {
+			continue
+		}
+		for _, f := range nodes[i].Status.Fabrics {
+			if of[f.Name] == nil {
+				of[f.Name] = map[int]int{}
+			}
+			if n := len(f.Devices); n > 0 {
+				of[f.Name][n]++
+			}
+		}
+	}
+	out := map[string]int{}
+	for name, count := range of {
+		for _, n := range slices.Sorted(maps.Keys(count)) {
+			if count[n] > count[out[name]] {
+				out[name] = n
+			}
+		}
+	}
+	return out
+}
+
+// servedVersion is the version of the policy that the API server has.
+func servedVersion(ctx context.Context) (string, error) {
+	const group = "/apis/admissionregistration.k8s.io"
+	var served struct{ Versions []struct{ Version string } }
+	if err := kubectlGet(ctx, &served, "get", "--raw", group); err != nil {
+		return "", err
+	}
+	for _, v := range label.Versions {
+		if !slices.ContainsFunc(served.Versions, func(s struct{ Version string }) bool { return s.Version == v }) {
+			continue
+		}
+		var list struct{ Resources []struct{ Name string } }
+		if err := kubectlGet(ctx, &list, "get", "--raw", group+"/"+v); err != nil {
+			return "", err
+		}
+		for _, r := range list.Resources {
+			if r.Name == "mutatingadmissionpolicies" {
+				return v, nil
+			}
+		}
+	}
+	return "", errors.New("the API server does not serve MutatingAdmissionPolicy: Kubernetes does since 1.36, and " +
+		"since 1.34 with --feature-gates=MutatingAdmissionPolicy=true and " +
+		"--runtime-config=admissionregistration.k8s.io/v1beta1=true; --api-version writes the policies nevertheless")
+}
