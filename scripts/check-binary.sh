@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 go=${GO:-go}
 max=$((8 * 1000 * 1000))
 status=0
-unwanted='^(k8s\.io|sigs\.k8s\.io|net/http|crypto/tls|google\.golang\.org|github\.com/k8snetworkplumbingwg|.*/pkg/api)(/|$)'
+unwanted='^((sigs\.)?k8s\.io|net/http|crypto/tls|google\.golang\.org|github\.com/k8snetworkplumbingwg|.*/pkg/api)(/|$)'
 if deps=$($go list -deps ./cmd/fabric | grep -E "$unwanted"); then
   echo "check-binary: cmd/fabric links, through some import:"
   echo "$deps"
