@@ -14,6 +14,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fabric-cni/fabric-cni/internal/controller"
@@ -30,15 +31,24 @@ func (l logs) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// control runs a controller until the returned function is called.
+// control runs a controller, with no more permissions than the manifests give it, until the returned function is
+// called.
 func control(t *testing.T) (stop func()) {
 	t.Helper()
+	return controlAs(t, "fabric-system", "fabric-controller")
+}
+
+// controlAs is control with a service account.
+func controlAs(t *testing.T, namespace, account string) (stop func()) {
+	t.Helper()
+	rc := rest.CopyConfig(server.Config)
+	rc.BearerToken = token(t, namespace, account)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
 	go func() {
 		log := slog.New(slog.NewTextHandler(logs{t}, nil))
-		o := &controller.Options{Namespace: "default", Metrics: "0", Health: "0"}
-		ended <- controller.Run(ctx, server.Config, o, "test", log)
+		o := &controller.Options{Namespace: namespace, Metrics: "0", Health: "0"}
+		ended <- controller.Run(ctx, rc, o, "test", log)
 	}()
 	return func() {
 		cancel()

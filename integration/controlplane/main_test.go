@@ -28,7 +28,8 @@ func run(m *testing.M) int {
 	began := time.Now()
 	if server, err = controlplane.Start(ctx, dir); err == nil {
 		defer server.Stop()
-		err = server.Apply(ctx, "../../deployments/crds/fabric.dev_*.yaml", server.Manifests()+"/*")
+		err = server.Apply(ctx, manifests+"crds/fabric.dev_*.yaml", server.Manifests()+"/*",
+			manifests+"base/namespace.yaml", manifests+"base/controller.yaml")
 	}
 	if err != nil {
 		fmt.Println(err)

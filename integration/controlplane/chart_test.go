@@ -1,0 +1,234 @@
+package controlplane_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+func clientset(t *testing.T) *kubernetes.Clientset {
+	t.Helper()
+	c, err := kubernetes.NewForConfig(server.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// token is one of a service account.
+func token(t *testing.T, namespace, account string) string {
+	t.Helper()
+	r, err := clientset(t).CoreV1().ServiceAccounts(namespace).CreateToken(
+		t.Context(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Status.Token
+}
+
+// program builds fabric-agent.
+func program(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "fabric-agent")
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", file, "../../cmd/fabric-agent").CombinedOutput()
+	if err != nil {
+		t.Fatalf("build: %v: %s", err, out)
+	}
+	return file
+}
+
+// jobs does what a cluster does with the Jobs of a namespace until the returned function is called: it runs their
+// program with the token of their service account. That function returns the names of those that were run.
+func jobs(t *testing.T, namespace string) (stop func() []string) {
+	t.Helper()
+	binary := program(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan []string)
+	go func() {
+		var ran []string
+		for ; ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
+			list, err := clientset(t).BatchV1().Jobs(namespace).List(ctx, metav1.ListOptions{})
+			if err != nil {
+				continue
+			}
+			for i := range list.Items {
+				if j := &list.Items[i]; len(j.Status.Conditions) == 0 {
+					ran = append(ran, j.Name)
+					if err := runJob(ctx, t, binary, j); err != nil && ctx.Err() == nil {
+						t.Errorf("job %s: %v", j.Name, err)
+					}
+				}
+			}
+		}
+		done <- ran
+	}()
+	return func() []string {
+		cancel()
+		return <-done
+	}
+}
+
+// runJob runs the program of a Job, and says in the Job's status how it has ended.
+func runJob(ctx context.Context, t *testing.T, binary string, j *batchv1.Job) error {
+	t.Helper()
+	pod := &j.Spec.Template.Spec
+	r, err := clientset(t).CoreV1().ServiceAccounts(j.Namespace).CreateToken(
+		ctx, pod.ServiceAccountName, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	args := append(slices.Clone(pod.Containers[0].Args), "--kubeconfig="+kubeconfig(t, r.Status.Token))
+	for i, m := range pod.Containers[0].VolumeMounts {
+		dir, err := mounted(ctx, t, j, pod.Volumes[i].ConfigMap.Name)
+		if err != nil {
+			return err
+		}
+		for k := range args {
+			args[k] = strings.ReplaceAll(args[k], m.MountPath, dir)
+		}
+	}
+	for k := range args {
+		args[k] = strings.ReplaceAll(args[k], "$(POD_NAMESPACE)", j.Namespace)
+	}
+	out, failed := exec.CommandContext(ctx, binary, args...).CombinedOutput()
+	if failed != nil {
+		failed = fmt.Errorf("fabric-agent %s: %w: %s", args[0], failed, out)
+	}
+	now := metav1.Now()
+	kinds := []batchv1.JobConditionType{batchv1.JobSuccessCriteriaMet, batchv1.JobComplete}
+	if j.Status.StartTime = &now; failed == nil {
+		j.Status.CompletionTime, j.Status.Succeeded = &now, 1
+	} else {
+		kinds = []batchv1.JobConditionType{batchv1.JobFailureTarget, batchv1.JobFailed}
+	}
+	for _, kind := range kinds {
+		j.Status.Conditions = append(j.Status.Conditions, batchv1.JobCondition{
+			Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: now, LastProbeTime: now,
+		})
+	}
+	_, err = clientset(t).BatchV1().Jobs(j.Namespace).UpdateStatus(ctx, j, metav1.UpdateOptions{})
+	return errors.Join(failed, err)
+}
+
+// mounted is a directory with the files of a ConfigMap.
+func mounted(ctx context.Context, t *testing.T, j *batchv1.Job, name string) (string, error) {
+	t.Helper()
+	m, err := clientset(t).CoreV1().ConfigMaps(j.Namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	dir := t.TempDir()
+	for file, text := range m.Data {
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+			return "", err
+		}
+	}
+	return dir, nil
+}
+
+// release installs the chart as RELEASE in RELEASE-system.
+func release(t *testing.T, name string, args ...string) (helm func(verb string, args ...string) string) {
+	t.Helper()
+	create(t, whole(t), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name + "-system"}})
+	helm = func(verb string, args ...string) string {
+		t.Helper()
+		return do(t, "helm", append([]string{verb, name, "-n", name + "-system"}, args...)...)
+	}
+	helm("install", append([]string{chart}, args...)...)
+	return helm
+}
+
+// What the chart installs is the release's: it is changed and removed with it, and the CRDs follow before an upgrade.
+func TestChartUpgrade(t *testing.T) {
+	const fabrics = `fabrics=[{"name":"chart-a","spec":{"mode":"shared"}},{"name":"chart-b","spec":{}}]`
+	helm := release(t, "up", "--set-json", fabrics)
+	if got := do(t, "kubectl", "get", "fabrics", "-o", "name"); !strings.Contains(got, "chart-a") ||
+		!strings.Contains(got, "chart-b") {
+		t.Error(got)
+	}
+	_, err := try(t, "", "helm", "upgrade", "up", chart, "-n", "up-system", "--no-hooks", "--set-json",
+		`fabrics=[{"name":"chart-a","spec":{"mode":"exclusive","shares":3}}]`)
+	if err == nil || !strings.Contains(err.Error(), "remove it, or write mode: shared") {
+		t.Errorf("a wrong Fabric: %v", err)
+	}
+
+	// An older CRD knew less.
+	const crd = "customresourcedefinition/fabrics.fabric.dev"
+	do(t, "kubectl", "patch", crd, "--type=json", "-p",
+		`[{"op":"remove","path":"/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/precedence"}]`)
+	stop := jobs(t, "up-system")
+	helm("upgrade", chart, "--set-json", `fabrics=[{"name":"chart-b","spec":{"precedence":7}}]`)
+	if ran := stop(); len(ran) != 1 || ran[0] != "up-crds" {
+		t.Errorf("jobs: %q", ran)
+	}
+	if got := do(t, "kubectl", "get", "fabric", "chart-b", "-o", "jsonpath={.spec.precedence}"); got != "7" {
+		t.Errorf("precedence %q: the CRD was not upgraded", got)
+	}
+	if got := do(t, "kubectl", "get", "fabrics", "-o", "name"); strings.Contains(got, "chart-a") {
+		t.Errorf("still there, although not in the values: %s", got)
+	}
+	if got := do(t, "kubectl", "-n", "up-system", "get", "jobs,configmaps,serviceaccounts", "-o", "name"); strings.Contains(
+		got, "up-crds") {
+		t.Errorf("the Job has left %s", got)
+	}
+	helm("uninstall", "--no-hooks")
+	if got := do(t, "kubectl", "get", "crds", "-o", "name"); !strings.Contains(got, "fabrics.fabric.dev") {
+		t.Errorf("the CRDs are gone: %s", got)
+	}
+}
+
+// Whoever forbids privileged pods can have the controller and the Jobs; the agents are what needs a namespace of their
+// kind.
+func TestRestricted(t *testing.T) {
+	c := whole(t)
+	const namespace = "restricted"
+	create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: namespace, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
+	}})
+	text := render(t, "--is-upgrade")
+	seen := map[string]error{}
+	for key, o := range objects(t, text) {
+		kind, name, _ := strings.Cut(key, "/")
+		if !slices.Contains([]string{"Deployment", "Job", "DaemonSet"}, kind) {
+			continue
+		}
+		b, err := json.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var w appsv1.Deployment // its template is at the same place in all of them
+		if err := json.Unmarshal(b, &w); err != nil {
+			t.Fatal(err)
+		}
+		pod := &corev1.Pod{ObjectMeta: w.Spec.Template.ObjectMeta, Spec: w.Spec.Template.Spec}
+		pod.Name, pod.Namespace = name, namespace
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: pod.Spec.ServiceAccountName, Namespace: namespace}}
+		create(t, c, account)
+		if seen[name] = c.Create(t.Context(), pod); seen[name] == nil {
+			_ = c.Delete(t.Context(), pod)
+		}
+	}
+	for _, name := range []string{"fabric-controller", "fabric-release", "fabric-crds"} {
+		if err, ok := seen[name]; err != nil || !ok {
+			t.Errorf("%s: %v, in the chart: %v", name, err, ok)
+		}
+	}
+	if err := seen["fabric-agent"]; err == nil || !strings.Contains(err.Error(), "violates PodSecurity") {
+		t.Errorf("agent: %v", err)
+	}
+}
