@@ -4,21 +4,26 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"path/filepath"
 	"slices"
 
 	"github.com/fabric-cni/fabric-cni/internal/agent/cluster"
 	"github.com/fabric-cni/fabric-cni/internal/agent/condition"
+	"github.com/fabric-cni/fabric-cni/internal/agent/metrics"
 	"github.com/fabric-cni/fabric-cni/internal/agent/network"
 	"github.com/fabric-cni/fabric-cni/internal/fabrics"
+	"github.com/fabric-cni/fabric-cni/internal/ipam/hostlocal"
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
 
 // rangeReconciler knows the node's own ranges: what the spec of its FabricNode has, and while the API server is away,
 // what it had.
 type rangeReconciler struct {
-	link  *cluster.Link // nil: there is no API server
-	saved *savedState
-	log   *slog.Logger
+	link    *cluster.Link // nil: there is no API server
+	saved   *savedState
+	ipamDir string // where host-local keeps the addresses that it has given of them
+	metrics *metrics.Metrics
+	log     *slog.Logger
 }
 
 func (r *rangeReconciler) reconcile(v *view) {
@@ -28,20 +33,30 @@ func (r *rangeReconciler) reconcile(v *view) {
 			now = own.Spec.Ranges
 		}
 		if !slices.Equal(now, r.saved.Ranges) {
-			r.log.Info("the node's ranges are others", "ranges", fmt.Sprint(now))
+			r.log.Info("the controller has given the node other ranges", "ranges", fmt.Sprint(now))
 			r.saved.Ranges = now
 			if err := r.saved.save(); err != nil {
 				r.log.Error(err.Error())
 			}
 		}
 	}
+	r.metrics.ResetPools()
+	v.given = map[string]int64{}
 	for i := range v.fabrics {
 		f := &v.fabrics[i]
 		if f.NodeRanges == nil || !network.Configurable(f, v.assigned[f.Name]) {
 			continue
 		}
-		if _, err := r.own(f); err != nil {
+		own, err := r.own(f)
+		if err != nil {
 			v.conditions.Fail(condition.NodeRangeAllocated, condition.Fabric(f.Name), "fabric %s: %v", f.Name, err)
+			continue
+		}
+		// With two ranges each interface has an address of both.
+		given := hostlocal.Given(filepath.Join(r.ipamDir, f.Name)) / len(own)
+		v.given[f.Name] = int64(given)
+		for j, p := range own {
+			r.metrics.SetPool(f.Name, p.String(), given, f.NodeRanges.Ranges[j].Capacity(p))
 		}
 	}
 }

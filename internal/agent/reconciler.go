@@ -19,6 +19,7 @@ const callTimeout = 10 * time.Second
 type view struct {
 	fabrics    []fabrics.Fabric           // in force
 	assigned   map[string][]survey.Device // by fabric, the devices of this node
+	given      map[string]int64           // by fabric, addresses of the node's own range that interfaces have
 	conditions *condition.Set
 }
 
@@ -59,7 +60,9 @@ func (r *reconciler) reconcile(ctx context.Context) {
 	}
 	conditions := &condition.Set{}
 	inForce := r.fabrics.reconcile(conditions)
-	v := &view{inForce, network.Assign(inForce, devices, r.saved.Devices), conditions}
+	v := &view{
+		fabrics: inForce, assigned: network.Assign(inForce, devices, r.saved.Devices), conditions: conditions,
+	}
 
 	reportUnused(discovered, v)
 	reportUnmatched(devices, v)

@@ -96,7 +96,7 @@ func newReconciler(
 	judge := health.Judge{Settle: settleLooks * o.Interval, Confirm: o.Interval / 2}
 	judge.Restore(time.Now(), saved.Health)
 	ipamDir := o.ipamDir()
-	ranges := &rangeReconciler{link: link, saved: saved, log: log}
+	ranges := &rangeReconciler{link: link, saved: saved, ipamDir: ipamDir, metrics: m, log: log}
 	reporter := &condition.Reporter{Log: log, Ready: m.SetReady}
 	if client != nil {
 		reporter.Event = client.Event

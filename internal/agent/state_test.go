@@ -9,9 +9,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"github.com/fabric-cni/fabric-cni/internal/agent/condition"
+	"github.com/fabric-cni/fabric-cni/internal/agent/metrics"
 	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
 	"github.com/fabric-cni/fabric-cni/internal/fabrics"
+	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/noderange"
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
@@ -70,6 +75,51 @@ func TestSavedState(t *testing.T) {
 	}
 	if got, _ := inForce(t, dir); len(got) != 0 {
 		t.Errorf("%v", got)
+	}
+}
+
+// How many addresses of the node's own ranges are given is in the status and in the metrics.
+func TestRangesGiven(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"10.0.4.1", "10.0.4.2", "10.0.4.3", "lock", "last_reserved_ip.0"} {
+		if err := os.MkdirAll(filepath.Join(dir, "a"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "a", name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	registry := prometheus.NewRegistry()
+	node := survey.Node{Sys: os.DirFS(dir), Store: journal.Store{Dir: dir}}
+	m, err := metrics.New(registry, node, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rangeReconciler{ipamDir: dir, metrics: m, saved: &savedState{
+		Ranges: []v1alpha1.AssignedRange{{Fabric: "a", Subnet: "10.0.0.0/16", Range: "10.0.4.0/26"}},
+	}}
+	f := fabrics.Fabric{Name: "a", Mode: v1alpha1.Exclusive, NodeRanges: rangeOf(t)}
+	b := f
+	b.Name = "b"
+	v := &view{fabrics: []fabrics.Fabric{f, b}, conditions: &condition.Set{},
+		assigned: map[string][]survey.Device{"a": rails(device.PortActive, 1), "b": rails(device.PortActive, 1)}}
+	r.reconcile(v)
+	if v.given["a"] != 3 || v.given["b"] != 0 {
+		t.Errorf("%v", v.given)
+	}
+	if c, _ := v.conditions.Get(condition.NodeRangeAllocated, condition.Fabric("b")); c.Reason != "NoRange" {
+		t.Errorf("%+v", c)
+	}
+	want := `# HELP fabric_pool_addresses Addresses that the node's own range of a fabric has, with nodeRanges.
+# TYPE fabric_pool_addresses gauge
+fabric_pool_addresses{fabric="a",range="10.0.4.0/26"} 64
+# HELP fabric_pool_allocated Addresses of fabric_pool_addresses that are allocated.
+# TYPE fabric_pool_allocated gauge
+fabric_pool_allocated{fabric="a",range="10.0.4.0/26"} 3
+`
+	err = testutil.GatherAndCompare(registry, strings.NewReader(want), "fabric_pool_addresses", "fabric_pool_allocated")
+	if err != nil {
+		t.Error(err)
 	}
 }
 

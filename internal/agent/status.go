@@ -82,7 +82,7 @@ func (r *statusReconciler) status(v *view) *v1alpha1.FabricNodeStatus {
 	pods := podsOf(r.store, r.log)
 	for i := range v.fabrics {
 		f := &v.fabrics[i]
-		nf := v1alpha1.NodeFabric{Name: f.Name, Generation: f.Generation}
+		nf := v1alpha1.NodeFabric{Name: f.Name, Generation: f.Generation, Addresses: v.given[f.Name]}
 		for j := range v.assigned[f.Name] {
 			d := deviceOf(&v.assigned[f.Name][j], pods)
 			nf.Devices = append(nf.Devices, d)

@@ -19,7 +19,7 @@ type Metrics struct {
 	Reinstalled    prometheus.Counter
 	ready          prometheus.Gauge
 
-	poolAddresses *prometheus.GaugeVec // by fabric, pool, range
+	poolAddresses *prometheus.GaugeVec // by fabric and range
 	poolAllocated *prometheus.GaugeVec // the same
 
 	callDuration *prometheus.HistogramVec // by verb
@@ -51,10 +51,10 @@ func New(r prometheus.Registerer, node survey.Node, log *slog.Logger) (*Metrics,
 	m.Reinstalled = m.counter("fabric_reinstalled_total",
 		"Times the CNI binary was not the agent's and was installed again.").WithLabelValues()
 	m.ready = m.gauge("fabric_ready", "1 if pods can be served.").WithLabelValues()
-	m.poolAddresses = m.gauge("fabric_pool_addresses", "Addresses that a pool has: an IPPool of whereabouts, which "+
-		"every node shows, or the node's own range.", "fabric", "pool", "range")
+	m.poolAddresses = m.gauge("fabric_pool_addresses", "Addresses that the node's own range of a fabric has, with "+
+		"nodeRanges.", "fabric", "range")
 	m.poolAllocated = m.gauge("fabric_pool_allocated",
-		"Addresses of fabric_pool_addresses that are allocated.", "fabric", "pool", "range")
+		"Addresses of fabric_pool_addresses that are allocated.", "fabric", "range")
 	m.callDuration = m.histogram("fabric_cni_duration_seconds", "Time that a call of the plugin took, IPAM included, "+
 		"by verb; failed calls are included.", callBuckets, "verb")
 	m.callErrors = m.counter("fabric_cni_errors_total",
@@ -91,16 +91,16 @@ func (m *Metrics) histogram(name, help string, buckets []float64, labels ...stri
 // SetReady sets whether pods can be served.
 func (m *Metrics) SetReady(ready bool) { m.ready.Set(number(ready)) }
 
-// ResetPools forgets all pools.
+// ResetPools forgets all ranges.
 func (m *Metrics) ResetPools() {
 	m.poolAddresses.Reset()
 	m.poolAllocated.Reset()
 }
 
-// SetPool sets how many addresses a pool has, and how many of them are allocated.
-func (m *Metrics) SetPool(fabric, pool, prefix string, allocated, capacity int) {
-	m.poolAddresses.WithLabelValues(fabric, pool, prefix).Set(float64(capacity))
-	m.poolAllocated.WithLabelValues(fabric, pool, prefix).Set(float64(allocated))
+// SetPool sets how many addresses the node's range of a fabric has, and how many of them are allocated.
+func (m *Metrics) SetPool(fabric, prefix string, allocated, capacity int) {
+	m.poolAddresses.WithLabelValues(fabric, prefix).Set(float64(capacity))
+	m.poolAllocated.WithLabelValues(fabric, prefix).Set(float64(allocated))
 }
 
 // SetFabrics sets which device is in which fabric.
