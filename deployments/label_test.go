@@ -8,14 +8,14 @@ import (
 	k8syaml "sigs.k8s.io/yaml"
 
 	"github.com/fabric-cni/fabric-cni/internal/fabrics"
-	"github.com/fabric-cni/fabric-cni/internal/label"
+	"github.com/fabric-cni/fabric-cni/internal/podlabel"
 	"github.com/fabric-cni/fabric-cni/internal/testkit/golden"
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
 
 // The policies of the chart and those of fabricctl generate policy have the same text.
 func TestChartLabel(t *testing.T) {
-	b, err := os.ReadFile("../internal/label/policy.yaml")
+	b, err := os.ReadFile("../internal/podlabel/policy.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestLabel(t *testing.T) {
 		}
 		list = append(list, f)
 	}
-	text, err := label.Policy(list, label.Options{Version: "v1"})
+	text, err := podlabel.Policy(list, podlabel.Options{Version: "v1"})
 	if err != nil {
 		t.Fatal(err)
 	}

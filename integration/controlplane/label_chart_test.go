@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/fabric-cni/fabric-cni/internal/label"
+	"github.com/fabric-cni/fabric-cni/internal/podlabel"
 )
 
 // The chart makes the same policies of its values as fabricctl does of Fabrics.
@@ -17,23 +17,23 @@ func TestLabelChart(t *testing.T) {
 	for _, tt := range []struct {
 		version string
 		values  string
-		options label.Options
+		options podlabel.Options
 		specs   [][2]string
 	}{
-		{"v1", `{enabled: true, all: {b: 4}}`, label.Options{All: map[string]int{"b": 4}}, [][2]string{{"b", `{}`}}},
-		{"v1beta1", `{enabled: true}`, label.Options{}, [][2]string{
+		{"v1", `{enabled: true, all: {b: 4}}`, podlabel.Options{All: map[string]int{"b": 4}}, [][2]string{{"b", `{}`}}},
+		{"v1beta1", `{enabled: true}`, podlabel.Options{}, [][2]string{
 			{"b", `{mode: shared, namespaces: {names: [x, xx]}}`},
 			{"a", `{namespaces: {names: [z], selector: {matchLabels: {"a/b": c, x: ""}, matchExpressions: [` +
 				`{key: k, operator: In, values: [v, w]}, {key: l, operator: NotIn, values: [v]}, ` +
 				`{key: m, operator: Exists}, {key: o, operator: DoesNotExist}]}}}`},
 		}},
-		{"v1", `{enabled: true, rails: [b]}`, label.Options{Rails: []string{"b"}}, [][2]string{
+		{"v1", `{enabled: true, rails: [b]}`, podlabel.Options{Rails: []string{"b"}}, [][2]string{
 			{"a", `{namespaces: {selector: {}}}`}, {"b", `{}`},
 		}},
-		{"v1", `{enabled: true, all: {store: 2}}`, label.Options{All: map[string]int{"store": 2}}, [][2]string{
+		{"v1", `{enabled: true, all: {store: 2}}`, podlabel.Options{All: map[string]int{"store": 2}}, [][2]string{
 			{"z", `{match: {rail: 0}}`}, {"v", `{match: {rail: 2}}`}, {"x", `{match: {rail: 10}}`}, {"store", `{}`},
 		}},
-		{"v1", `{enabled: true}`, label.Options{}, [][2]string{
+		{"v1", `{enabled: true}`, podlabel.Options{}, [][2]string{
 			{"b", `{match: {rail: 0}}`}, {"a", `{match: {rail: 0}}`},
 		}},
 	} {
@@ -61,6 +61,6 @@ func renderLabel(t *testing.T, values string, args ...string) map[string]any {
 		t.Fatal(err)
 	}
 	all := objects(t, render(t, append([]string{"-f", file}, args...)...))
-	maps.DeleteFunc(all, func(key string, _ any) bool { return !strings.HasSuffix(key, "/"+label.Name) })
+	maps.DeleteFunc(all, func(key string, _ any) bool { return !strings.HasSuffix(key, "/"+podlabel.Name) })
 	return all
 }

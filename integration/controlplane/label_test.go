@@ -3,6 +3,8 @@ package controlplane_test
 import (
 	"context"
 	"fmt"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -15,7 +17,7 @@ import (
 
 	"github.com/fabric-cni/fabric-cni/integration/controlplane"
 	"github.com/fabric-cni/fabric-cni/internal/fabrics"
-	"github.com/fabric-cni/fabric-cni/internal/label"
+	"github.com/fabric-cni/fabric-cni/internal/podlabel"
 	testfabrics "github.com/fabric-cni/fabric-cni/internal/testkit/fabrics"
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
@@ -114,7 +116,7 @@ func tryPods(t *testing.T, c kubernetes.Interface, table []labelled) {
 }
 
 // policyOf is the policies for Fabrics, given as name and spec.
-func policyOf(t *testing.T, o label.Options, specs ...[2]string) []byte {
+func policyOf(t *testing.T, o podlabel.Options, specs ...[2]string) []byte {
 	t.Helper()
 	var list []*fabrics.Fabric
 	for _, s := range specs {
@@ -128,7 +130,7 @@ func policyOf(t *testing.T, o label.Options, specs ...[2]string) []byte {
 		}
 		list = append(list, f)
 	}
-	text, err := label.Policy(list, o)
+	text, err := podlabel.Policy(list, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +167,7 @@ func clientOf(t *testing.T, config *rest.Config) *kubernetes.Clientset {
 func TestLabel(t *testing.T) {
 	s, c := withGate(t, "--feature-gates=MutatingAdmissionPolicy=true",
 		"--runtime-config=admissionregistration.k8s.io/v1beta1=true")
-	beta := label.Options{Version: "v1beta1", All: map[string]int{"ib-200g": 4}}
+	beta := podlabel.Options{Version: "v1beta1", All: map[string]int{"ib-200g": 4}}
 	for _, tt := range []struct {
 		name   string
 		policy []byte
@@ -175,7 +177,7 @@ func TestLabel(t *testing.T) {
 		{"two", policyOf(t, beta, [2]string{"ib-200g", `{}`}, [2]string{"eth", `{namespaces: {selector: {matchLabels: ` +
 			`{team: ml}, matchExpressions: [{key: team, operator: In, values: [ml, b]}, {key: team, operator: NotIn, ` +
 			`values: [c]}, {key: team, operator: Exists}, {key: x, operator: DoesNotExist}]}}}`}), twoFabrics},
-		{"rails", policyOf(t, label.Options{Version: "v1beta1"}, [2]string{"b", `{match: {rail: 0}}`},
+		{"rails", policyOf(t, podlabel.Options{Version: "v1beta1"}, [2]string{"b", `{match: {rail: 0}}`},
 			[2]string{"a", `{match: {rail: 1}}`}, [2]string{"c", `{match: {rail: 2}}`}, [2]string{"store", `{}`}), threeRails},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -186,6 +188,37 @@ func TestLabel(t *testing.T) {
 		})
 	}
 	t.Run("later", func(t *testing.T) { afterwards(t, s, c) })
+	t.Run("page", func(t *testing.T) {
+		if err := s.ApplyText(t.Context(), policyOf(t, beta, [2]string{"ib-200g", `{}`})); err != nil {
+			t.Fatal(err)
+		}
+		onPage(t, c)
+	})
+}
+
+// onPage tries the pod of docs/label.md, which has below it what becomes of it.
+func onPage(t *testing.T, c kubernetes.Interface) {
+	b, err := os.ReadFile("../../docs/label.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(b), -1)
+	if len(blocks) != 2 {
+		t.Fatalf("%d blocks", len(blocks))
+	}
+	var pods [2]corev1.Pod
+	for i := range pods {
+		if err := yaml.UnmarshalStrict([]byte(blocks[i][1]), &pods[i]); err != nil {
+			t.Fatal(err)
+		}
+		pods[i].Namespace = "default"
+	}
+	until(t, func() string {
+		if _, got := tryPod(t.Context(), c, &pods[0]); got != tell(&pods[1]) {
+			return got + ", want " + tell(&pods[1])
+		}
+		return ""
+	})
 }
 
 var oneFabric = []labelled{
@@ -306,7 +339,7 @@ func afterwards(t *testing.T, s *controlplane.Server, c *kubernetes.Clientset) {
 // Without the gate there is no such policy to apply. What judges labels is there, and no pod starts without its rails.
 func TestLabelWithoutGate(t *testing.T) {
 	s, c := withGate(t)
-	text := policyOf(t, label.Options{Version: "v1beta1"}, [2]string{"ib-200g", `{}`})
+	text := policyOf(t, podlabel.Options{Version: "v1beta1"}, [2]string{"ib-200g", `{}`})
 	if err := s.ApplyText(t.Context(), text); err == nil || !strings.Contains(err.Error(), "no matches for kind") {
 		t.Errorf("%v, want that there is no such kind", err)
 	}

@@ -17,13 +17,13 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/fabric-cni/fabric-cni/internal/fabrics"
-	"github.com/fabric-cni/fabric-cni/internal/label"
+	"github.com/fabric-cni/fabric-cni/internal/podlabel"
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
 
 // policySource is where generate policy takes the Fabrics from, and what they do not say.
 type policySource struct {
-	label.Options
+	podlabel.Options
 	files   []string
 	cluster bool
 	stdin   io.Reader
@@ -66,7 +66,7 @@ func (p *policySource) policy(ctx context.Context) (string, error) {
 	if p.cluster == (len(p.files) > 0) {
 		return "", fmt.Errorf("%w: want either --filename or --cluster", errUsage)
 	}
-	if p.Version != "" && !slices.Contains(label.Versions, p.Version) {
+	if p.Version != "" && !slices.Contains(podlabel.Versions, p.Version) {
 		return "", fmt.Errorf("%w: --api-version %q: want v1 or v1beta1", errUsage, p.Version)
 	}
 	var list []*fabrics.Fabric
@@ -79,8 +79,8 @@ func (p *policySource) policy(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("generate policy: %w", err)
 	}
-	p.Version = cmp.Or(p.Version, label.Versions[0])
-	text, err := label.Policy(list, p.Options)
+	p.Version = cmp.Or(p.Version, podlabel.Versions[0])
+	text, err := podlabel.Policy(list, p.Options)
 	if err != nil {
 		return "", fmt.Errorf("generate policy: %w", err)
 	}
@@ -177,7 +177,7 @@ func (p *policySource) ofCluster(ctx context.Context) (out []*fabrics.Fabric, er
 			if p.All == nil {
 				p.All = map[string]int{}
 			}
-			p.All[f.Name] = min(n, label.MostRails)
+			p.All[f.Name] = min(n, podlabel.MostRails)
 		}
 	}
 	if p.Version == "" {
@@ -221,7 +221,7 @@ func servedVersion(ctx context.Context) (string, error) {
 	if err := kubectlGet(ctx, &served, "get", "--raw", group); err != nil {
 		return "", err
 	}
-	for _, v := range label.Versions {
+	for _, v := range podlabel.Versions {
 		if !slices.ContainsFunc(served.Versions, func(s struct{ Version string }) bool { return s.Version == v }) {
 			continue
 		}
