@@ -136,6 +136,7 @@ func Run(ctx context.Context, rc *rest.Config, o *Options, version string, log *
 	m, err := ctrl.NewManager(rc, ctrl.Options{
 		Scheme:                              scheme,
 		LeaderElection:                      true,
+		LeaderElectionID:                    leaseName, // the label of leader_election_master_status
 		LeaderElectionResourceLockInterface: l,
 		LeaderElectionReleaseOnCancel:       true,
 		LeaseDuration:                       ptr(leaseDuration),

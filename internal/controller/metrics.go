@@ -72,3 +72,6 @@ func (s *shown) set(all []judged) {
 	defer s.mu.Unlock()
 	s.now = out
 }
+
+// Exported is a collector that describes what the controller exports, and has none of it.
+func Exported() prometheus.Collector { return &shown{} }

@@ -82,7 +82,7 @@ func (r *running) value(t *testing.T, has ...string) float64 {
 lines:
 	for line := range strings.Lines(string(b)) {
 		for _, h := range has {
-			if !strings.Contains(line, h) {
+			if strings.HasPrefix(line, "#") || !strings.Contains(line, h) {
 				continue lines
 			}
 		}

@@ -48,8 +48,8 @@ func Discover(devices []survey.Device, before map[string]string) []topology.Fabr
 	return found
 }
 
-// Unused describes the ports of a discovered fabric that no pod can ask for: the settings do not name the fabric, and
-// no match of another fabric takes them. It is empty if there are none.
+// Unused describes the ports of a discovered fabric that no pod can ask for: there is no Fabric of that name, and no
+// match of another one takes them. It is empty if there are none.
 func Unused(f *topology.Fabric, assigned map[string][]survey.Device) string {
 	taken := map[string]bool{}
 	for _, list := range assigned {
@@ -66,6 +66,6 @@ func Unused(f *topology.Fabric, assigned map[string][]survey.Device) string {
 	if len(names) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("the ports %s form a fabric (%s), and no pod can ask for it: add a fabric \"name: %s\" with "+
-		"its addresses to the settings", strings.Join(names, ", "), f.Reason, f.Name)
+	return fmt.Sprintf("the ports %s form a fabric (%s), and no pod can ask for it: apply a Fabric of the name %s "+
+		"(fabricctl generate fabric writes it)", strings.Join(names, ", "), f.Reason, f.Name)
 }
