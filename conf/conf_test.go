@@ -200,6 +200,41 @@ func TestDocumentation(t *testing.T) {
 	}
 }
 
+// TestManifestFabrics judges the Fabrics of the manifests.
+func TestManifestFabrics(t *testing.T) {
+	judge, err := testfabrics.NewJudge("../deployments/crds/fabric.dev_fabrics.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	err = filepath.WalkDir("../deployments", func(file string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && d.Name() == "templates" {
+			return fs.SkipDir // of the chart: no YAML yet
+		}
+		if err != nil || d.IsDir() || filepath.Ext(file) != ".yaml" {
+			return err
+		}
+		b, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		if !isFabric.Match(b) {
+			return nil
+		}
+		found++
+		if err := parseFabrics(judge, string(b)); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found == 0 {
+		t.Error("no manifest has a Fabric")
+	}
+}
+
 var isFabric = regexp.MustCompile(`(?m)^kind: Fabric$`)
 
 // parseFabrics returns what the API server or the controller would say of the Fabrics among the objects of a block.

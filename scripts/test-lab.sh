@@ -17,9 +17,9 @@ trap 'rm -f "$summary"' EXIT
 export FABRIC_LAB_KERNELS="$*" FABRIC_LAB_RUN=${LAB_RUN:-} FABRIC_LAB_SUMMARY=$summary
 timeout=${LAB_TIMEOUT:-${FABRIC_LAB_FULL:+240m}}
 # -count=1: what is under test is the kernel, of which the test cache knows nothing. The lab has its own cache of
-# results. Not integration/cluster: that is make e2e.
+# results. Not integration/cluster and integration/controlplane: these are make e2e.
 list=$($go list ./integration/...)
-mapfile -t packages < <(grep -v /integration/cluster <<<"$list")
+mapfile -t packages < <(grep -vE "/integration/(cluster|controlplane)" <<<"$list")
 status=0
 $go test -json -count=1 -timeout "${timeout:-75m}" "${packages[@]}" | $go run ./scripts/testreport -v || status=$?
 cat "$summary"

@@ -43,7 +43,7 @@ func TestNodeRanges(t *testing.T) {
 		t.Errorf("the definition has a configuration, so Multus would not look at the node's: %s", y)
 	}
 	row(t, "fabrics", "ib", fabricColumns,
-		[]string{"ib", "exclusive", "InfiniBand", "200G", "3", "12", "12", "0", "0/186", "True"})
+		[]string{"ib", "exclusive", "InfiniBand", "200G", "3", "12", "12", "0", "0/190", "True"})
 	row(t, "fabricnodes", "n1", nodeColumns, []string{"n1", "", "4", "4", "0", "test", "True", "Ready"})
 
 	second := s.own("n2")
@@ -162,7 +162,7 @@ func TestControllerKilled(t *testing.T) {
 		t.Errorf("n1 had %s and has %s, n2 has %s, n3 has %s", first, now, second, third)
 	}
 	row(t, "fabrics", "ib", fabricColumns,
-		[]string{"ib", "exclusive", "InfiniBand", "200G", "3", "12", "12", "0", "0/186", "True"})
+		[]string{"ib", "exclusive", "InfiniBand", "200G", "3", "12", "12", "0", "0/190", "True"})
 }
 
 // While the API server is away an agent knows what it knew, also one that starts, and the plugin attaches and detaches.
