@@ -35,6 +35,15 @@ func TestChartCRDs(t *testing.T) {
 	}
 }
 
+// Helm reads nothing outside of the chart.
+func TestChartDashboard(t *testing.T) {
+	b, err := os.ReadFile("grafana/fabric-cni.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden.Check(t, chart+"files/fabric-cni.json", string(b))
+}
+
 // The chart refuses a Fabric with an unknown field: the API server would only warn Helm of it.
 func TestChartSchema(t *testing.T) {
 	var crd struct {

@@ -13,12 +13,14 @@ import (
 	"testing"
 	"time"
 
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/yaml"
 )
 
 func clientset(t *testing.T) *kubernetes.Clientset {
@@ -153,6 +155,75 @@ func release(t *testing.T, name string, args ...string) (helm func(verb string, 
 	return helm
 }
 
+// With everything set the API server accepts what the chart makes; kinds that it does not have are judged by their types.
+func TestChartValues(t *testing.T) {
+	do(t, "helm", "lint", "--strict", chart, "--kube-version", "1.34")
+	text := renderIn(t, "default", "--is-upgrade", "--set", "metrics.listen=pod,metrics.secure=true,metrics.certSecret=tls,port=9000,"+
+		"metrics.monitors=true,metrics.tokenSecret=prometheus,metrics.labels.release=p,dashboard=true,criSocket=/run/x.sock,"+
+		"imagePullSecrets[0].name=s,image.digest=sha256:"+strings.Repeat("0", 64)+",controller.replicas=3,controller.port=9001",
+		"--set-json", `fabrics=[{"name":"ib","spec":{"network":{"mtu":4092},"addresses":{"ipam":{"type":"x","some":1}}}}]`)
+	var known []string
+	for _, doc := range strings.Split(text, "\n---\n") {
+		if !strings.Contains(doc, "apiVersion: monitoring.coreos.com/v1") {
+			known = append(known, doc)
+			continue
+		}
+		if err := yaml.UnmarshalStrict([]byte(doc), &monitoringv1.PodMonitor{}); err != nil {
+			t.Errorf("%v in\n%s", err, doc)
+		}
+	}
+	accepted(t, strings.Join(known, "\n---\n"))
+	for _, want := range []string{"mtu: 4092", "containerPort: 9000", "--metrics-address=[$(POD_IP)]:9000,127.0.0.1:9000",
+		"--metrics-address=:9001", "--metrics-cert-dir=", "secretName: tls", "name: fabric-metrics-reader",
+		"localhost/fabric-agent@sha256:0000", "--cri-socket=/run/x.sock", "grafana_dashboard", "name: prometheus, key: token"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is missing in\n%s", want, text)
+		}
+	}
+	for bad, want := range map[string]string{
+		"imagee=x":                       "additional properties 'imagee' not allowed",
+		"port=0":                         "at '/port'",
+		"cniBinDir=opt":                  "at '/cniBinDir'",
+		"metrics.listen=all":             "at '/metrics/listen'",
+		"fabrics[0].name=IB":             "at '/fabrics/0'",
+		"fabrics[0].spec.match.rate=200": "at '/fabrics/0/spec/match': additional properties 'rate' not allowed",
+		"metrics.monitors=true":          "metrics.monitors needs metrics.listen: pod",
+	} {
+		_, err := try(t, "", "helm", "template", "fabric", chart, "--kube-version", "1.34", "--set", bad)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", bad, err, want)
+		}
+	}
+}
+
+// The notes name what there is to do, and what this cluster lacks.
+func TestChartNotes(t *testing.T) {
+	notes := func(args ...string) string {
+		t.Helper()
+		return do(t, "helm", append([]string{"install", "fabric", chart, "--dry-run=server"}, args...)...)
+	}
+	for _, c := range []struct {
+		args []string
+		want []string
+	}{
+		{nil, []string{"There is no Fabric yet", "k8s.v1.cni.cncf.io/networks: ib-200g"}},
+		{
+			[]string{"--set-json", `fabrics=[{"name":"roce-a","spec":{}}]`, "--set", "label.enabled=true"},
+			[]string{"READY is True", "fabric.dev/roce-a: 1", "label.enabled has no effect"},
+		},
+	} {
+		got := notes(c.args...)
+		if strings.Contains(got, "Multus") {
+			t.Errorf("it is there:\n%s", got)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(got, want) {
+				t.Errorf("%q is missing in\n%s", want, got)
+			}
+		}
+	}
+}
+
 // What the chart installs is the release's: it is changed and removed with it, and the CRDs follow before an upgrade.
 func TestChartUpgrade(t *testing.T) {
 	const fabrics = `fabrics=[{"name":"chart-a","spec":{"mode":"shared"}},{"name":"chart-b","spec":{}}]`
@@ -200,7 +271,7 @@ func TestRestricted(t *testing.T) {
 	create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: namespace, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
 	}})
-	text := render(t, "--is-upgrade")
+	text := renderIn(t, namespace, "--is-upgrade")
 	seen := map[string]error{}
 	for key, o := range objects(t, text) {
 		kind, name, _ := strings.Cut(key, "/")
