@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -160,7 +161,8 @@ func Run(ctx context.Context, rc *rest.Config, o *Options, version string, log *
 		Log:    log,
 	}
 	c.Ranges.First = l.first.Load
-	if err := c.setup(m); err != nil {
+	err = errors.Join(c.setup(m), m.AddHealthzCheck("ping", healthz.Ping), m.AddReadyzCheck("ping", healthz.Ping))
+	if err != nil {
 		return fmt.Errorf("make the controller: %w", err)
 	}
 	if err := metrics.Registry.Register(&c.shown); err == nil { // a test has several
