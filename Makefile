@@ -23,7 +23,7 @@ export GOFLAGS := $(filter-out -buildvcs=%,$(GOFLAGS)) -buildvcs=false
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build quick test test-full test-unit test-lab e2e image bench-cluster lint check vuln fuzz bench demo cover
+.PHONY: help build quick test test-full test-unit test-lab e2e image bench-cluster bench-controlplane lint check vuln fuzz bench demo cover
 .PHONY: clean install generate release
 
 help: ## list the targets
@@ -82,6 +82,17 @@ bench-cluster: ## pods with four rails each, attached and detached at once, besi
 generate: ## what is written from the Go types of the objects: deep copies, CustomResourceDefinitions, docs/reference/api.md
 	@$(SETUP)
 	@scripts/generate.sh
+
+AGENTS   ?= 5000
+BEFORE_N ?= 50,200,500
+STEADY   ?= 10m
+
+bench-controlplane: build ## the API server's work for so many nodes, now, before, and with pools (AGENTS, BEFORE_N, STEADY)
+	@$(SETUP)
+	@scripts/cluster-setup.sh
+	@mkdir -p build
+	$(GO) build -o build/bench-controlplane ./integration/controlplane/bench
+	build/bench-controlplane -agents $(AGENTS) -steady $(STEADY) -before '$(BEFORE_N)' -pools '$(BEFORE_N)'
 
 lint: check ## golangci-lint with and without build tags, then the checks
 	@scripts/lint.sh

@@ -29,6 +29,7 @@ type Server struct {
 	Dir    string       // its state and logs
 	Config *rest.Config // of an administrator
 	Flags  []string     // of kube-apiserver, to start it again
+	Etcd   string       // address of etcd
 
 	cache     string
 	etcd, api *exec.Cmd
@@ -56,6 +57,7 @@ func Start(ctx context.Context, dir string, flags ...string) (*Server, error) {
 		return nil, err
 	}
 	client, peer := "http://127.0.0.1:"+ports[0], "http://127.0.0.1:"+ports[1]
+	s.Etcd = client
 	s.etcd, err = s.start("etcd", "--data-dir", dir+"/etcd", "--unsafe-no-fsync", "--listen-client-urls", client,
 		"--advertise-client-urls", client, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
 		"--initial-cluster", "default="+peer, "--quota-backend-bytes", strconv.Itoa(8<<30))
@@ -112,6 +114,11 @@ func (s *Server) Program(name string) string {
 		return filepath.Join(s.cache, "helm", name)
 	}
 	return filepath.Join(s.cache, "bin", name)
+}
+
+// Processes are the process ids of what runs, by name.
+func (s *Server) Processes() map[string]int {
+	return map[string]int{"etcd": s.etcd.Process.Pid, "kube-apiserver": s.api.Process.Pid}
 }
 
 // StopAPI kills kube-apiserver.

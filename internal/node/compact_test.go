@@ -66,7 +66,8 @@ func TestCompactBound(t *testing.T) {
 		big := *m
 		for i := range n {
 			h := m.HCAs[0]
-			h.Name, h.PCI, h.Kind, h.Parent = fmt.Sprint("mlx5_", i+100), fmt.Sprintf("0000:%02x:%02x.0", i/256, i%256), "VF", h.PCI
+			h.Name, h.Kind, h.Parent = fmt.Sprint("mlx5_", i+100), "VF", h.PCI
+			h.PCI = fmt.Sprintf("0000:%02x:%02x.0", i/256, i%256)
 			big.HCAs = append(big.HCAs, h)
 			d := m.Netdevs[len(m.Netdevs)-1]
 			d.Name = fmt.Sprint("ib", i)
