@@ -15,8 +15,8 @@ var (
 	pinned = regexp.MustCompile(`^([\w.-]+/[\w./-]+)@([0-9a-f]{40}) # (v[0-9]+\.[0-9]+\.[0-9]+)$`)
 )
 
-// TestWorkflows: a tag of an action can be moved to other code, a commit can't. Nothing is written with more rights than
-// the step needs, and no token is left in the working tree.
+// TestWorkflows: a tag of an action can be moved to other code, a commit can not. Nothing is written with more rights
+// than the step needs, and no token is left in the working tree.
 func TestWorkflows(t *testing.T) {
 	files, err := filepath.Glob(root + ".github/workflows/*.yml")
 	if err != nil || len(files) < 3 {
