@@ -27,7 +27,7 @@ import (
 type labelled struct {
 	name       string
 	labels     string // as YAML
-	networks   string // the annotation; "-": none
+	networks   string // the annotation; empty: none
 	containers string // as YAML; empty: one container a
 	more       string // other fields of the spec, as YAML
 	namespace  string // default
@@ -51,7 +51,7 @@ func (l *labelled) pod(t *testing.T) *corev1.Pod {
 	if l.namespace != "" {
 		p.Namespace = l.namespace
 	}
-	if l.networks != "-" {
+	if l.networks != "" {
 		p.Annotations = map[string]string{"k8s.v1.cni.cncf.io/networks": l.networks}
 	}
 	return p
@@ -222,18 +222,18 @@ func onPage(t *testing.T, c kubernetes.Interface) {
 }
 
 var oneFabric = []labelled{
-	{name: "four", labels: `{fabric.dev/rails: "4"}`, networks: "-",
+	{name: "four", labels: `{fabric.dev/rails: "4"}`,
 		want: "ib-200g, ib-200g, ib-200g, ib-200g a{ib-200g=4/4 IPC_LOCK}"},
-	{name: "no label", labels: `{a: b}`, networks: "-", want: "a{}"},
+	{name: "no label", labels: `{a: b}`, want: "a{}"},
 	{name: "no label, a network", labels: `{a: b}`, networks: "x", want: "x a{}"},
-	{name: "all", labels: `{fabric.dev/rails: all}`, networks: "-",
+	{name: "all", labels: `{fabric.dev/rails: all}`,
 		want: "ib-200g, ib-200g, ib-200g, ib-200g a{ib-200g=4/4 IPC_LOCK}"},
-	{name: "by name", labels: `{rails.fabric.dev/ib-200g: "1"}`, networks: "-", want: "ib-200g a{ib-200g=1/1 IPC_LOCK}"},
-	{name: "its name takes precedence", labels: `{rails.fabric.dev/ib-200g: "1", fabric.dev/rails: all}`, networks: "-",
+	{name: "by name", labels: `{rails.fabric.dev/ib-200g: "1"}`, want: "ib-200g a{ib-200g=1/1 IPC_LOCK}"},
+	{name: "its name takes precedence", labels: `{rails.fabric.dev/ib-200g: "1", fabric.dev/rails: all}`,
 		want: "ib-200g a{ib-200g=1/1 IPC_LOCK}"},
-	{name: "where it is published", labels: `{fabric.dev/rails: "1"}`, networks: "-", namespace: "ml",
+	{name: "where it is published", labels: `{fabric.dev/rails: "1"}`, namespace: "ml",
 		want: "ib-200g a{ib-200g=1/1 IPC_LOCK}"},
-	{name: "where it is not", labels: `{fabric.dev/rails: "2"}`, networks: "-", namespace: "other",
+	{name: "where it is not", labels: `{fabric.dev/rails: "2"}`, namespace: "other",
 		want: "default/ib-200g, default/ib-200g a{ib-200g=2/2 IPC_LOCK}"},
 	{name: "names", labels: `{fabric.dev/rails: "2"}`, networks: "macvlan, x/y@eth5",
 		want: "macvlan, x/y@eth5, ib-200g, ib-200g a{ib-200g=2/2 IPC_LOCK}"},
@@ -250,66 +250,66 @@ var oneFabric = []labelled{
 		want: "ib-200g-b, b-ib-200g, ib-200g a{ib-200g=1/1 IPC_LOCK}"},
 	{name: "has the resource", labels: `{fabric.dev/rails: "4"}`, networks: "ib-200g",
 		containers: `[{name: a, image: i, resources: {limits: {fabric.dev/ib-200g: 2}}}]`, want: "ib-200g a{ib-200g=2/2}"},
-	{name: "the second has the resource", labels: `{fabric.dev/rails: "4"}`, networks: "-",
+	{name: "the second has the resource", labels: `{fabric.dev/rails: "4"}`,
 		containers: `[{name: a, image: i}, {name: b, image: i, resources: {limits: {fabric.dev/ib-200g: 2}}}]`,
 		want:       "a{} b{ib-200g=2/2}"},
-	{name: "has other resources", labels: `{fabric.dev/rails: "1"}`, networks: "-", containers: `[{name: a, image: i, ` +
+	{name: "has other resources", labels: `{fabric.dev/rails: "1"}`, containers: `[{name: a, image: i, ` +
 		`resources: {limits: {cpu: 2, nvidia.com/gpu: 8}, requests: {cpu: 1}}, securityContext: {runAsUser: 1}}]`,
 		want: "ib-200g a{cpu=2/1 ib-200g=1/1 nvidia.com/gpu=8/8 IPC_LOCK}"},
-	{name: "capabilities", labels: `{fabric.dev/rails: "1"}`, networks: "-",
+	{name: "capabilities", labels: `{fabric.dev/rails: "1"}`,
 		containers: `[{name: a, image: i, securityContext: {capabilities: {add: [SYS_PTRACE], drop: [ALL]}}}]`,
 		want:       "ib-200g a{ib-200g=1/1 SYS_PTRACE IPC_LOCK}"},
-	{name: "has IPC_LOCK", labels: `{fabric.dev/rails: "1"}`, networks: "-",
+	{name: "has IPC_LOCK", labels: `{fabric.dev/rails: "1"}`,
 		containers: `[{name: a, image: i, securityContext: {capabilities: {add: [IPC_LOCK]}}}]`,
 		want:       "ib-200g a{ib-200g=1/1 IPC_LOCK}"},
-	{name: "drops only", labels: `{fabric.dev/rails: "1"}`, networks: "-",
+	{name: "drops only", labels: `{fabric.dev/rails: "1"}`,
 		containers: `[{name: a, image: i, securityContext: {capabilities: {drop: [NET_RAW]}}}]`,
 		want:       "ib-200g a{ib-200g=1/1 IPC_LOCK}"},
-	{name: "the first container", labels: `{fabric.dev/rails: "1"}`, networks: "-",
+	{name: "the first container", labels: `{fabric.dev/rails: "1"}`,
 		containers: `[{name: a, image: i}, {name: b, image: i}]`, more: `  initContainers: [{name: init, image: i}]`,
 		want: "ib-200g init{} a{ib-200g=1/1 IPC_LOCK} b{}"},
-	{name: "the one with the name", labels: `{fabric.dev/rails: "1", fabric.dev/rails-container: b}`, networks: "-",
+	{name: "the one with the name", labels: `{fabric.dev/rails: "1", fabric.dev/rails-container: b}`,
 		containers: `[{name: a, image: i}, {name: b, image: i}]`, want: "ib-200g a{} b{ib-200g=1/1 IPC_LOCK}"},
-	{name: "most", labels: `{fabric.dev/rails: "64"}`, networks: "-",
+	{name: "most", labels: `{fabric.dev/rails: "64"}`,
 		want: strings.Repeat("ib-200g, ", 63) + "ib-200g a{ib-200g=64/64 IPC_LOCK}"},
 
-	{name: "no such container", labels: `{fabric.dev/rails: "1", fabric.dev/rails-container: c}`, networks: "-",
+	{name: "no such container", labels: `{fabric.dev/rails: "1", fabric.dev/rails-container: c}`,
 		containers: `[{name: a, image: i}, {name: b, image: i}]`,
 		want:       `label fabric.dev/rails-container: "c": want one of a, b`},
-	{name: "0", labels: `{fabric.dev/rails: "0"}`, networks: "-", want: `label fabric.dev/rails: "0": want 1 to 64, or all`},
-	{name: "x", labels: `{fabric.dev/rails: "x"}`, networks: "-", want: `label fabric.dev/rails: "x": want 1 to 64, or all`},
-	{name: "empty", labels: `{fabric.dev/rails: ""}`, networks: "-", want: `label fabric.dev/rails: "": want 1 to 64, or`},
-	{name: "65", labels: `{rails.fabric.dev/ib-200g: "65"}`, networks: "-",
+	{name: "0", labels: `{fabric.dev/rails: "0"}`, want: `label fabric.dev/rails: "0": want 1 to 64, or all`},
+	{name: "x", labels: `{fabric.dev/rails: "x"}`, want: `label fabric.dev/rails: "x": want 1 to 64, or all`},
+	{name: "empty", labels: `{fabric.dev/rails: ""}`, want: `label fabric.dev/rails: "": want 1 to 64, or`},
+	{name: "65", labels: `{rails.fabric.dev/ib-200g: "65"}`,
 		want: `label rails.fabric.dev/ib-200g: "65": want 1 to 64, or all`},
-	{name: "04", labels: `{fabric.dev/rails: "04"}`, networks: "-", want: `label fabric.dev/rails: "04": want 1 to 64`},
-	{name: "no fabric", labels: `{rails.fabric.dev/ib: "4"}`, networks: "-",
+	{name: "04", labels: `{fabric.dev/rails: "04"}`, want: `label fabric.dev/rails: "04": want 1 to 64`},
+	{name: "no fabric", labels: `{rails.fabric.dev/ib: "4"}`,
 		want: `label rails.fabric.dev/ib: "4": no such fabric: want rails.fabric.dev/ib-200g; if the Fabric is new`},
 	{name: "not JSON", labels: `{fabric.dev/rails: "1"}`, networks: `{"name": "x"}`,
 		want: "annotation k8s.v1.cni.cncf.io/networks: want names with commas, or a JSON list"},
-	{name: "x by name", labels: `{rails.fabric.dev/ib-200g: x}`, networks: "-",
+	{name: "x by name", labels: `{rails.fabric.dev/ib-200g: x}`,
 		want: `label rails.fabric.dev/ib-200g: "x": want 1 to 64, or all`},
 }
 
 var twoFabrics = []labelled{
-	{name: "both", labels: `{rails.fabric.dev/ib-200g: "2", rails.fabric.dev/eth: "1"}`, networks: "-", namespace: "ml",
+	{name: "both", labels: `{rails.fabric.dev/ib-200g: "2", rails.fabric.dev/eth: "1"}`, namespace: "ml",
 		want: "eth, default/ib-200g, default/ib-200g a{eth=1/1 ib-200g=2/2 IPC_LOCK}"},
 	{name: "one is there", labels: `{rails.fabric.dev/ib-200g: all, rails.fabric.dev/eth: "2"}`, networks: "eth",
 		namespace: "ml", containers: `[{name: a, image: i, resources: {limits: {fabric.dev/eth: 1}}}]`,
 		want: "eth, default/ib-200g, default/ib-200g, default/ib-200g, default/ib-200g a{eth=1/1 ib-200g=4/4 IPC_LOCK}"},
-	{name: "all of how many", labels: `{rails.fabric.dev/eth: all}`, networks: "-", namespace: "ml",
+	{name: "all of how many", labels: `{rails.fabric.dev/eth: all}`, namespace: "ml",
 		want: `label rails.fabric.dev/eth: "all": want a number: how many devices of eth a node has was not known`},
-	{name: "not selected", labels: `{rails.fabric.dev/eth: "1"}`, networks: "-", namespace: "other",
+	{name: "not selected", labels: `{rails.fabric.dev/eth: "1"}`, namespace: "other",
 		want: "fabric eth has no network in namespace other: label the namespace as spec.namespaces.selector"},
-	{name: "of which", labels: `{fabric.dev/rails: "4"}`, networks: "-",
-		want: `label fabric.dev/rails: "4": there are several fabrics: want rails.fabric.dev/eth or rails.fabric.dev/ib-200g`},
+	{name: "of which", labels: `{fabric.dev/rails: "4"}`,
+		want: `label fabric.dev/rails: "4": there are several fabrics: want rails.fabric.dev/eth or `},
 }
 
 var threeRails = []labelled{
-	{name: "two", labels: `{fabric.dev/rails: "2"}`, networks: "-", want: "b, a a{a=1/1 b=1/1 IPC_LOCK}"},
-	{name: "all", labels: `{fabric.dev/rails: all}`, networks: "-", want: "b, a, c a{a=1/1 b=1/1 c=1/1 IPC_LOCK}"},
-	{name: "and another", labels: `{fabric.dev/rails: "1", rails.fabric.dev/store: "2"}`, networks: "-",
+	{name: "two", labels: `{fabric.dev/rails: "2"}`, want: "b, a a{a=1/1 b=1/1 IPC_LOCK}"},
+	{name: "all", labels: `{fabric.dev/rails: all}`, want: "b, a, c a{a=1/1 b=1/1 c=1/1 IPC_LOCK}"},
+	{name: "and another", labels: `{fabric.dev/rails: "1", rails.fabric.dev/store: "2"}`,
 		want: "b, store, store a{b=1/1 store=2/2 IPC_LOCK}"},
-	{name: "four", labels: `{fabric.dev/rails: "4"}`, networks: "-",
+	{name: "four", labels: `{fabric.dev/rails: "4"}`,
 		want: `label fabric.dev/rails: "4": want 1 to 3, or all: there is one rail on each of b, a, c`},
 }
 
@@ -317,7 +317,7 @@ var threeRails = []labelled{
 func afterwards(t *testing.T, s *controlplane.Server, c *kubernetes.Clientset) {
 	config := rest.CopyConfig(s.Config)
 	config.Impersonate.UserName = "system:serviceaccount:kube-system:replicaset-controller"
-	l := labelled{labels: `{fabric.dev/rails: "1"}`, networks: "-", want: "b a{b=1/1 IPC_LOCK}"}
+	l := labelled{labels: `{fabric.dev/rails: "1"}`, want: "b a{b=1/1 IPC_LOCK}"}
 	pods := clientOf(t, config).CoreV1().Pods("default")
 	p, err := pods.Create(t.Context(), l.pod(t), metav1.CreateOptions{})
 	if err != nil || tell(p) != l.want {
@@ -353,10 +353,10 @@ func TestLabelWithoutGate(t *testing.T) {
 		}
 	}
 	tryPods(t, c, []labelled{
-		{name: "no label", labels: `{}`, networks: "-", want: "a{}"},
+		{name: "no label", labels: `{}`, want: "a{}"},
 		{name: "asks itself", labels: `{fabric.dev/rails: "1"}`, networks: "ib-200g",
 			containers: `[{name: a, image: i, resources: {limits: {fabric.dev/ib-200g: 1}}}]`, want: "ib-200g a{ib-200g=1/1}"},
-		{name: "label", labels: `{fabric.dev/rails: "1"}`, networks: "-", want: "nothing has added fabric.dev/ib-200g to " +
+		{name: "label", labels: `{fabric.dev/rails: "1"}`, want: "nothing has added fabric.dev/ib-200g to " +
 			"the pod, as its label wants: the MutatingAdmissionPolicy fabric-rails is not in force"},
 	})
 }

@@ -1,6 +1,6 @@
-// Package podlabel writes the admission policies that give a pod with the label fabric.dev/rails, or rails.fabric.dev/NAME,
-// its networks, its resources and the capability IPC_LOCK. The text is policy.yaml; the chart has the same file. It is
-// pure.
+// Package podlabel writes the admission policies that give a pod with the label fabric.dev/rails, or
+// rails.fabric.dev/NAME, its networks, its resources and the capability IPC_LOCK. The text is policy.yaml; the chart
+// has the same file. It is pure.
 package podlabel
 
 import (

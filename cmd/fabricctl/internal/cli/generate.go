@@ -25,7 +25,7 @@ inventory, with the reason of each choice as a comment. KIND is one of:
   device-plugin   ConfigMap of the SR-IOV network device plugin; with --shared of the RDMA shared device plugin
   deployment, pod, pytorchjob, mpijob, volcano    a workload with all rails of one fabric
   perftest-pods   pods to measure with, each on a node of its own: two, or --workers
-  policy          admission policies that give pods with one label their rails; it has flags of its own: generate policy --help
+  policy          admission policies that give pods with one label their rails, see generate policy --help
 
 Ports that are Down, part of a bond or carry the default route are in none of them; comments at the end say which and
 why.`,

@@ -152,7 +152,7 @@ func inForce(o *v1alpha1.Fabric) (*fabrics.Fabric, error) {
 	}
 	f, err := fabrics.Parse(o)
 	if err != nil {
-		return nil, fmt.Errorf("Fabric %.100q: %w", o.Name, err)
+		return nil, fmt.Errorf("fabric %.100q: %w", o.Name, err)
 	}
 	return f, nil
 }
