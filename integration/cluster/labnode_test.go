@@ -180,7 +180,8 @@ kind: Kustomization
 resources: [` + base + `]
 patches:
 - target: {kind: Deployment}
-  patch: '[{op: replace, path: /spec/replicas, value: 0}]'
+  patch: |
+    - {op: replace, path: /spec/replicas, value: 0}
 - target: {kind: DaemonSet}
   patch: |
     - {op: add, path: /spec/template/spec/containers/0/args/-, value: --grace=5s}

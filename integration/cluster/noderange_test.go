@@ -223,8 +223,8 @@ func TestAPIServerAway(t *testing.T) {
 	nothingLeft(t)
 }
 
-// A pool that is nearly full is told by an Event and a condition of the Fabric, from whereabouts's own objects.
-func TestPoolNearlyExhausted(t *testing.T) {
+// A pool that is full is told by a condition and an Event of the Fabric, from whereabouts's own objects.
+func TestPoolFull(t *testing.T) {
 	newSimulated(t)
 	controller(t)
 	fabric(t, "full", "{match: {devices: [none]}, "+
@@ -238,7 +238,9 @@ func TestPoolNearlyExhausted(t *testing.T) {
 	}
 	pod(t, "p1", strings.Join(names, ","))
 	ready(t, "p1")
-	described(t, "fabric", "full", "PoolNearlyExhausted")
+	const text = "all 2 addresses of 198.51.100.0/30 are given (IPPool full-198.51.100.0-30)"
+	condition(t, "fabric/full", "AddressesSufficient", "False", "PoolFull", text)
+	described(t, "fabric", "full", "2/2", "Warning", "PoolFull", text)
 	gone(t, "p1")
 	home(t, "rail0")
 	home(t, "rail1")
