@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os/exec"
 	"time"
 
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
@@ -14,14 +15,15 @@ type after struct {
 	rig         *rig
 	fleet       fleet
 	controllers *controllers
-	generation  int64 // of all Fabrics together
+	process     *exec.Cmd // a whole agent
+	generation  int64     // of all Fabrics together
 	out         *report
 }
 
 // run goes through the phases.
 func (a *after) run(ctx context.Context) error {
 	var err error
-	if a.rig, err = newRig(ctx, a.agents+1); err != nil {
+	if a.rig, err = newRig(ctx, a.agents+2); err != nil {
 		return err
 	}
 	defer a.rig.stop() //nolint:errcheck // a directory in /tmp
@@ -35,6 +37,10 @@ func (a *after) run(ctx context.Context) error {
 		}
 	}
 	a.controllers.stop()
+	_, peak := memory(a.process.Process.Pid)
+	fmt.Printf("\nPeaks: whole agent %d MiB; controllers %d MiB; %s.\n", peak, a.controllers.peak, a.rig.memory())
+	_ = a.process.Process.Kill()
+	_ = a.process.Wait() // killed
 	return nil
 }
 
@@ -90,7 +96,10 @@ func (a *after) settle(ctx context.Context) error {
 	return err
 }
 
-func (a *after) atRest(ctx context.Context) error {
+func (a *after) atRest(ctx context.Context) (err error) {
+	if a.process, err = startProcess(a.rig, a.bin, name(a.agents+1)); err != nil {
+		return err
+	}
 	if err := a.settle(ctx); err != nil {
 		return err
 	}
@@ -104,8 +113,10 @@ func (a *after) atRest(ctx context.Context) error {
 		return err
 	}
 	now, _ := memory(selfPID)
-	a.out.add(p, fmt.Sprintf("%.4f requests a second and node; this process with all agents: %d MiB",
-		p.requests()/p.seconds/float64(a.agents), now), a.controllers.memory(ctx))
+	agent, _ := memory(a.process.Process.Pid)
+	a.out.add(p, fmt.Sprintf("%.4f requests a second and node. The memory of one whole agent, without devices: %d MiB; "+
+		"of this process, with the links of all agents: %d MiB", p.requests()/p.seconds/float64(a.agents), agent, now),
+		a.controllers.memory(ctx))
 	return nil
 }
 

@@ -6,9 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -134,6 +138,25 @@ func (f fleet) reported(sum int64) (n int) {
 		}
 	}
 	return n
+}
+
+// startProcess starts a whole agent, which has a FabricNode of its own and finds what this machine has.
+func startProcess(r *rig, bin, node string) (*exec.Cmd, error) {
+	file, err := r.kubeconfig()
+	if err != nil {
+		return nil, err
+	}
+	dir := filepath.Join(r.dir, "agent")
+	for _, d := range []string{"bin", "state", "conf"} {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o700); err != nil {
+			return nil, err
+		}
+	}
+	cmd := exec.Command(bin, "run", //nolint:noctx // it ends with this process
+		"--kubeconfig", file, "--node-name", node, "--source", bin, "--bin-dir", dir+"/bin", "--state-dir", dir+"/state", "--policy", dir+"/policy", "--conf-dir", dir+"/conf",
+		"--device-plugin-dir", "", "--device-info-dir", "", "--health-address", "", "--metrics-address", "")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return cmd, cmd.Start()
 }
 
 // machine is the status of a node with eight GPUs, recorded, and a device for each Fabric.

@@ -79,6 +79,11 @@ func numbers(text string, out *[]int) error {
 
 // run measures one after the other, and prints what it has as soon as it has it.
 func (o *options) run(ctx context.Context) error {
+	text, err := describe()
+	if err != nil {
+		return err
+	}
+	fmt.Println(text)
 	if o.agents > 0 {
 		a := &after{options: o, out: newReport("This version", o.details)}
 		if err := a.run(ctx); err != nil {

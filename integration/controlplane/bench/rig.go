@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -103,15 +105,19 @@ func (r *rig) makeNodes(ctx context.Context, from, to int) error {
 }
 
 // node is a Node as large as that of a GPU machine is: kubelet tells up to 50 images, and feature discovery has many
-// labels.
+// labels. Most images are the same on all Nodes, which matters to compression.
 func node(i int) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name(i), Labels: map[string]string{}}}
 	n.Status.Capacity = corev1.ResourceList{}
 	for j := range 40 {
+		image := j
+		if j < 10 {
+			image = 100*i + j
+		}
 		n.Labels[fmt.Sprintf("feature.node.kubernetes.io/something-that-was-found-%d", j)] = "true"
 		n.Status.Images = append(n.Status.Images, corev1.ContainerImage{SizeBytes: 1 << 30, Names: []string{
-			fmt.Sprintf("registry.example/team/image-%d@sha256:%s", j, strings.Repeat("ab", 32)),
-			fmt.Sprintf("registry.example/team/image-%d:v1.2.3", j),
+			fmt.Sprintf("registry.example/team/image-%d@sha256:%x", image, sha256.Sum256(fmt.Append(nil, image))),
+			fmt.Sprintf("registry.example/team/image-%d:v1.2.3", image),
 		}})
 	}
 	for j := range nFabrics {
@@ -123,6 +129,21 @@ func node(i int) *corev1.Node {
 			LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now()})
 	}
 	return n
+}
+
+// describe says how large the objects are.
+func describe() (string, error) {
+	s, err := machine()
+	if err != nil {
+		return "", err
+	}
+	status, err := json.Marshal(s)
+	if err != nil {
+		return "", err
+	}
+	n, err := json.Marshal(node(0))
+	return fmt.Sprintf("A Node has %d bytes of JSON, the status of a FabricNode %d, of which its inventory is %d.", len(n),
+		len(status), len(s.Inventory.Raw)), err
 }
 
 func name(i int) string { return fmt.Sprintf("gpu-%04d", i) }
