@@ -32,6 +32,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		switch args[0] {
 		case "controller":
 			return controller.Command(ctx, version, args[1:], stderr)
+		case "release":
+			return controller.ReleaseCommand(ctx, args[1:], stderr)
 		case "crds":
 			return controller.CRDs(ctx, args[1:], stderr)
 		}

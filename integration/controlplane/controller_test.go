@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -50,12 +51,14 @@ func controlAs(t *testing.T, namespace, account string) (stop func()) {
 		o := &controller.Options{Namespace: namespace, Metrics: "0", Health: "0"}
 		ended <- controller.Run(ctx, rc, o, "test", log)
 	}()
-	return func() {
+	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-	}
+	})
+	t.Cleanup(stop)
+	return stop
 }
 
 func whole(t *testing.T) client.Client {
@@ -74,7 +77,7 @@ func whole(t *testing.T) client.Client {
 // until waits for a state; what says what is missing.
 func until(t *testing.T, what func() string) {
 	t.Helper()
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(2 * time.Minute)
 	for {
 		missing := what()
 		if missing == "" {

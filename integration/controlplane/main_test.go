@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fabric-cni/fabric-cni/integration/controlplane"
+	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
 
 var server *controlplane.Server
@@ -28,8 +29,7 @@ func run(m *testing.M) int {
 	began := time.Now()
 	if server, err = controlplane.Start(ctx, dir); err == nil {
 		defer server.Stop()
-		err = server.Apply(ctx, manifests+"crds/fabric.dev_*.yaml", server.Manifests()+"/*",
-			manifests+"base/namespace.yaml", manifests+"base/controller.yaml")
+		err = server.Apply(ctx, append(everything, server.Manifests()+"/*")...)
 	}
 	if err != nil {
 		fmt.Println(err)
@@ -37,4 +37,32 @@ func run(m *testing.M) int {
 	}
 	fmt.Printf("controlplane: up in %.1f s\n", time.Since(began).Seconds())
 	return m.Run()
+}
+
+// fresh gives the test an API server of its own, with these objects, for what the others could not work beside.
+func fresh(t *testing.T, files ...string) {
+	t.Helper()
+	own, err := controlplane.Start(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := server
+	server = own
+	t.Cleanup(func() {
+		server = all
+		own.Stop()
+	})
+	if err := own.Apply(t.Context(), files...); err != nil {
+		t.Fatal(err)
+	}
+	until(t, func() string { // a kind is served a moment after it was made
+		return errorOf(whole(t).List(t.Context(), &v1alpha1.FabricNodeList{}))
+	})
+}
+
+func errorOf(err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	return ""
 }

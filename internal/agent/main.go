@@ -61,6 +61,7 @@ const usage = `usage: fabric-agent COMMAND [flag...]
   run         on each node: keep it installed, offer devices, reclaim them, export metrics; until SIGTERM
   controller  once in the cluster: publish networks, give nodes their ranges, sum up; until SIGTERM
   crds        once before an upgrade: bring the CRDs in line with this version
+  release     once before it is uninstalled: stop the controller, withdraw networks, drop finalizers
   uninstall   remove it; refused while pods have devices, unless --force is given
   version     print the version
 

@@ -7,12 +7,14 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fabric-cni/fabric-cni/internal/fabrics"
+	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
 
 // missingEvery is how often the controller looks for what others must install or make, such as Multus, and whether
@@ -62,16 +64,52 @@ func definitionsKey(w *world) string {
 	return b.String()
 }
 
-// live lists all objects of a kind in pages; false: the cluster does not know the kind.
+// sweep deletes definitions whose Fabrics are gone: Kubernetes' garbage collector does so too, but not if the kind is
+// gone as well.
+func (c *Controller) sweep(ctx context.Context, w *world) error {
+	there := map[types.UID]bool{}
+	for i := range w.fabrics {
+		there[w.fabrics[i].UID] = true
+	}
+	for i := range c.defined.list {
+		u := &c.defined.list[i]
+		o := owner(u)
+		if o == nil || there[o.UID] || u.GetLabels()[fabrics.ManagedBy] != fabrics.Manager {
+			continue
+		}
+		f := &metav1.PartialObjectMetadata{} // the cache may lag behind
+		f.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("Fabric"))
+		err := c.Ranges.Live.Get(ctx, client.ObjectKey{Name: o.Name}, f)
+		switch {
+		case err == nil && f.UID == o.UID:
+		case err == nil || absent(err):
+			if err := c.withdraw(ctx, u); err != nil {
+				return err
+			}
+		default:
+			return fmt.Errorf("look for Fabric %s: %w", o.Name, err)
+		}
+	}
+	return nil
+}
+
+// live lists all objects of a kind; false: the cluster does not know the kind.
 func (c *Controller) live(ctx context.Context, kind schema.GroupVersionKind) ([]unstructured.Unstructured, bool, error) {
+	return listAll(ctx, c.Ranges.Live, kind)
+}
+
+// listAll lists all objects of a kind in pages; false: the cluster does not know the kind.
+func listAll(
+	ctx context.Context, r client.Reader, kind schema.GroupVersionKind, opts ...client.ListOption,
+) ([]unstructured.Unstructured, bool, error) {
 	var out []unstructured.Unstructured
 	next := ""
 	for {
 		page := &unstructured.UnstructuredList{}
 		page.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-		err := c.Ranges.Live.List(ctx, page, client.Limit(pageSize), client.Continue(next))
+		err := r.List(ctx, page, append(opts, client.Limit(pageSize), client.Continue(next))...)
 		switch {
-		case apimeta.IsNoMatchError(err) || apierrors.IsNotFound(err):
+		case absent(err):
 			return nil, false, nil
 		case apierrors.IsResourceExpired(err) && next != "": // it took too long, or was changed too much
 			out, next = nil, ""

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -108,6 +109,8 @@ func Scheme() (*runtime.Scheme, error) {
 
 // Main works until ctx ends or the lease is lost.
 func Main(ctx context.Context, o *Options, version string, log *slog.Logger) error {
+	ctrl.SetLogger(logr.FromSlogHandler(log.Handler()))
+	klog.SetSlogLogger(log) // what the client libraries have to say
 	rc, err := clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
 	if err != nil {
 		return fmt.Errorf("find the API server: %w", err)
@@ -118,7 +121,6 @@ func Main(ctx context.Context, o *Options, version string, log *slog.Logger) err
 
 // Run is Main with another way to the API server.
 func Run(ctx context.Context, rc *rest.Config, o *Options, version string, log *slog.Logger) error {
-	ctrl.SetLogger(logr.FromSlogHandler(log.Handler()))
 	scheme, err := Scheme()
 	if err != nil {
 		return err
@@ -136,6 +138,7 @@ func Run(ctx context.Context, rc *rest.Config, o *Options, version string, log *
 	l := &lease{Interface: lock, start: time.Now()}
 	m, err := ctrl.NewManager(rc, ctrl.Options{
 		Scheme:                              scheme,
+		Logger:                              logr.FromSlogHandler(log.Handler()),
 		LeaderElection:                      true,
 		LeaderElectionID:                    leaseName, // the label of leader_election_master_status
 		LeaderElectionResourceLockInterface: l,

@@ -116,6 +116,7 @@ func (c *Controller) Round(ctx context.Context) (time.Duration, error) {
 			errs = append(errs, err) // the others have nothing to do with it
 		}
 	}
+	errs = append(errs, c.sweep(ctx, w))
 	c.shown.set(all)
 	return min(w.every, missingEvery), errors.Join(errs...)
 }

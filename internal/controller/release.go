@@ -1,0 +1,207 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/fabric-cni/fabric-cni/internal/fabrics"
+	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
+)
+
+// ReleaseOptions are the options of the command line of release.
+type ReleaseOptions struct {
+	Kubeconfig string
+	Namespace  string
+	Deployment string
+	Timeout    time.Duration
+}
+
+// Flags adds the options to a set of flags.
+func (o *ReleaseOptions) Flags(f *flag.FlagSet) {
+	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig `file`; empty: the pod's service account")
+	f.StringVar(&o.Namespace, "namespace", "fabric-system", "`namespace` of the controller")
+	f.StringVar(&o.Deployment, "deployment", "fabric-controller", "`name` of the controller's Deployment")
+	f.DurationVar(&o.Timeout, "timeout", 2*time.Minute, "how long to wait for the controller's pods to end")
+}
+
+// nameLabel is the label by which the controller's pods are known where its Deployment is gone.
+const nameLabel = "app.kubernetes.io/name"
+
+// Release gives up what the controller holds in the cluster, so that everything can be deleted afterwards, in any order:
+// it stops the controller, takes its finalizers from Fabrics, and deletes the NetworkAttachmentDefinitions of Fabrics.
+// Pods keep the devices that they have. It can be run again, and what is gone already is no error.
+func Release(ctx context.Context, o *ReleaseOptions, log *slog.Logger) error {
+	rc, err := clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
+	if err != nil {
+		return fmt.Errorf("find the API server: %w", err)
+	}
+	return ReleaseAt(ctx, rc, o, log)
+}
+
+// ReleaseAt is Release with another way to the API server.
+func ReleaseAt(ctx context.Context, rc *rest.Config, o *ReleaseOptions, log *slog.Logger) error {
+	scheme, err := Scheme()
+	if err == nil {
+		err = errors.Join(appsv1.AddToScheme(scheme), coordinationv1.AddToScheme(scheme))
+	}
+	if err != nil {
+		return err
+	}
+	c, err := client.New(rc, client.Options{Scheme: scheme})
+	if err != nil {
+		return fmt.Errorf("make API client: %w", err)
+	}
+	r := &releaser{c, o, log}
+	if err := r.stop(ctx); err != nil {
+		return err
+	}
+	return errors.Join(r.finalizers(ctx), r.definitions(ctx))
+}
+
+type releaser struct {
+	client client.Client
+	o      *ReleaseOptions
+	log    *slog.Logger
+}
+
+// stop scales the controller to nothing, and waits until its pods have ended.
+func (r *releaser) stop(ctx context.Context) error {
+	selector := labels.SelectorFromSet(labels.Set{nameLabel: "fabric-controller"})
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: r.o.Deployment, Namespace: r.o.Namespace}}
+	err := r.client.Get(ctx, client.ObjectKeyFromObject(d), d)
+	switch {
+	case apierrors.IsNotFound(err):
+		r.log.Info("the controller has no Deployment any more", "namespace", d.Namespace, "name", d.Name)
+	case err != nil:
+		return fmt.Errorf("read Deployment %s/%s: %w", d.Namespace, d.Name, err)
+	default:
+		if selector, err = metav1.LabelSelectorAsSelector(d.Spec.Selector); err != nil {
+			return fmt.Errorf("selector of Deployment %s/%s: %w", d.Namespace, d.Name, err)
+		}
+		old := d.DeepCopy()
+		d.Spec.Replicas = ptr(int32(0))
+		if err := r.client.Patch(ctx, d, client.MergeFrom(old)); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("scale Deployment %s/%s to 0: %w", d.Namespace, d.Name, err)
+		}
+		r.log.Info("stopping the controller", "namespace", d.Namespace, "name", d.Name)
+	}
+	if err := r.pods(ctx, selector); err != nil {
+		return err
+	}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: leaseName, Namespace: r.o.Namespace}}
+	if err := r.client.Delete(ctx, lease); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete Lease %s/%s: %w", lease.Namespace, lease.Name, err)
+	}
+	return nil
+}
+
+// pods waits until the controller's pods have ended. Some never do, such as those on a node that is lost: then the rest
+// is done all the same.
+func (r *releaser) pods(ctx context.Context, selector labels.Selector) error {
+	list := &corev1.PodList{}
+	err := wait.PollUntilContextTimeout(ctx, time.Second/2, r.o.Timeout, true, func(ctx context.Context) (bool, error) {
+		err := r.client.List(ctx, list, client.InNamespace(r.o.Namespace), client.MatchingLabelsSelector{Selector: selector})
+		if err != nil {
+			return false, fmt.Errorf("list pods in %s: %w", r.o.Namespace, err)
+		}
+		return len(list.Items) == 0, nil
+	})
+	switch {
+	case err == nil:
+		r.log.Info("the controller has ended")
+	case ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded):
+		return err
+	default:
+		for i := range list.Items {
+			r.log.Warn("a pod of the controller does not end: it may undo what is released now; delete it and run release again",
+				"namespace", r.o.Namespace, "pod", list.Items[i].Name, "node", list.Items[i].Spec.NodeName)
+		}
+	}
+	return nil
+}
+
+// absent reports whether there is no such object, or no such kind.
+func absent(err error) bool { return apimeta.IsNoMatchError(err) || apierrors.IsNotFound(err) }
+
+// finalizers takes the finalizers from Fabrics, and says which pods use them.
+func (r *releaser) finalizers(ctx context.Context) error {
+	list := &v1alpha1.FabricList{}
+	nodes := &v1alpha1.FabricNodeList{}
+	err := errors.Join(r.client.List(ctx, list), r.client.List(ctx, nodes))
+	if err != nil && !absent(err) {
+		return fmt.Errorf("list Fabrics and FabricNodes: %w", err)
+	}
+	found := sums(nodes.Items, nil)
+	var errs []error
+	for i := range list.Items {
+		f := &list.Items[i]
+		if s := found[f.Name]; s != nil && s.devices.Attached > 0 {
+			r.log.Warn("pods use a Fabric: they keep what they have, and it is taken back when they end", "fabric", f.Name,
+				"pods", short(users(s)))
+		}
+		if !slices.Contains(f.Finalizers, Finalizer) {
+			continue
+		}
+		old := f.DeepCopy()
+		controllerutil.RemoveFinalizer(f, Finalizer)
+		err := r.client.Patch(ctx, f, client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{}))
+		if err == nil {
+			r.log.Info("released Fabric", "name", f.Name)
+		} else if !absent(err) {
+			errs = append(errs, fmt.Errorf("write the finalizers of Fabric %s: %w; run release again", f.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// definitions deletes the definitions of Fabrics.
+func (r *releaser) definitions(ctx context.Context) error {
+	list, _, err := listAll(ctx, r.client, fabrics.Definitions, client.MatchingLabels{fabrics.ManagedBy: fabrics.Manager})
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for i := range list {
+		u := &list[i]
+		if owner(u) == nil {
+			continue
+		}
+		uid := u.GetUID()
+		if err := r.client.Delete(ctx, u, client.Preconditions{UID: &uid}); err == nil {
+			r.log.Info("withdrew NetworkAttachmentDefinition", "namespace", u.GetNamespace(), "name", u.GetName())
+		} else if !absent(err) && !apierrors.IsConflict(err) {
+			errs = append(errs, fmt.Errorf("delete NetworkAttachmentDefinition %s/%s: %w", u.GetNamespace(), u.GetName(), err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// owner is the Fabric that a definition belongs to; nil: none.
+func owner(u *unstructured.Unstructured) *metav1.OwnerReference {
+	for _, r := range u.GetOwnerReferences() {
+		if r.Kind == "Fabric" && strings.HasPrefix(r.APIVersion, v1alpha1.GroupVersion.Group+"/") {
+			return &r
+		}
+	}
+	return nil
+}
