@@ -7,6 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+
 	"github.com/fabric-cni/fabric-cni/integration/controlplane"
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
@@ -18,6 +22,8 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
+	ctrl.SetLogger(logr.Discard()) // what is logged without a test
+	klog.SetLogger(logr.Discard())
 	dir, err := os.MkdirTemp("", "controlplane")
 	if err != nil {
 		fmt.Println(err)

@@ -119,7 +119,7 @@ func (r *releaser) stop(ctx context.Context) error {
 // is done all the same.
 func (r *releaser) pods(ctx context.Context, selector labels.Selector) error {
 	list := &corev1.PodList{}
-	err := wait.PollUntilContextTimeout(ctx, time.Second/2, r.o.Timeout, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, time.Second/2, r.o.Timeout, true, func(context.Context) (bool, error) {
 		err := r.client.List(ctx, list, client.InNamespace(r.o.Namespace), client.MatchingLabelsSelector{Selector: selector})
 		if err != nil {
 			return false, fmt.Errorf("list pods in %s: %w", r.o.Namespace, err)
