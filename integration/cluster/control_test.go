@@ -150,6 +150,9 @@ func cells(head, line string) (out []string) {
 			j++
 		}
 		cell := ""
+		if j == len(head) {
+			j = max(j, len(line)) // the last column is as wide as it is
+		}
 		if i < len(line) {
 			cell = strings.TrimSpace(line[i:min(j, len(line))])
 		}

@@ -223,10 +223,10 @@ func TestAPIServerAway(t *testing.T) {
 	nothingLeft(t)
 }
 
-// A pool that is full is told by a condition and an Event of the Fabric, from whereabouts's own objects.
+// A pool that is full is told by a condition and an Event of the Fabric, from whereabouts's own objects. The controller
+// looks at them when it starts, and then every few minutes.
 func TestPoolFull(t *testing.T) {
 	newSimulated(t)
-	controller(t)
 	fabric(t, "full", "{match: {devices: [none]}, "+
 		"addresses: {ipam: {type: whereabouts, range: 198.51.100.0/30, network_name: full}}}")
 	var names []string
@@ -238,6 +238,7 @@ func TestPoolFull(t *testing.T) {
 	}
 	pod(t, "p1", strings.Join(names, ","))
 	ready(t, "p1")
+	controller(t)
 	const text = "all 2 addresses of 198.51.100.0/30 are given (IPPool full-198.51.100.0-30)"
 	condition(t, "fabric/full", "AddressesSufficient", "False", "PoolFull", text)
 	described(t, "fabric", "full", "2/2", "Warning", "PoolFull", text)

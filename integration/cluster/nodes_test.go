@@ -122,7 +122,7 @@ func fourRails(t *testing.T, nodes ...*LabNode) {
 func fabricInUse(t *testing.T, pods []string) {
 	t.Helper()
 	row(t, "fabrics", fabric200, fabricColumns,
-		[]string{fabric200, "exclusive", "InfiniBand", "200G", "2", "14", "8", "8", "8/1022", "True"})
+		[]string{fabric200, "exclusive", "InfiniBand", "200G", "2", "16", "8", "8", "*", "True"})
 	row(t, "fabricnodes", "lab1", nodeColumns, []string{"lab1", "exclusive", "6", "4", "4", "e2e", "False", "PortDown"})
 	k(t, "delete", "fabric", fabric200, "--wait=false")
 	for _, p := range pods {

@@ -94,6 +94,20 @@ func TestInstallUninstall(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	// Once nothing is on file, nothing stays.
+	p.write("run/agent.json", "{}")
+	p.write("run/locks/attachments", "")
+	if err := os.Remove(p.path("run/attachments/a@net1")); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := p.main(t.Context(), "uninstall"); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := os.Stat(p.path("run")); err == nil {
+		t.Error("the state is left")
+	}
 	for line := range strings.Lines(p.logs.String()) {
 		if !json.Valid([]byte(line)) {
 			t.Errorf("not JSON: %s", line)

@@ -8,15 +8,12 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/fabric-cni/fabric-cni/internal/agent/install"
-	"github.com/fabric-cni/fabric-cni/internal/agent/network"
 	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/policy"
@@ -178,22 +175,4 @@ func (o *Options) ipamDir() string { return filepath.Join(o.StateDir, "ipam") }
 
 func (o *Options) target() install.Target {
 	return install.Target{Source: o.Source, BinDir: o.BinDir, Store: o.store()}
-}
-
-// uninstall removes the binary and this node's network configurations. The state stays: if it is not empty, it is the
-// only record of where devices belong.
-func (o *Options) uninstall(log *slog.Logger) error {
-	if err := o.target().Uninstall(o.Force); err != nil {
-		return err
-	}
-	if _, err := network.WriteFiles(o.ConfDir, nil, nil); err != nil {
-		return err
-	}
-	// nobody would notice when the node gets other addresses
-	file := filepath.Join(o.StateDir, policy.NodeAddressesFile)
-	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	log.Info("uninstalled", "path", filepath.Join(o.BinDir, filepath.Base(o.Source)))
-	return nil
 }
