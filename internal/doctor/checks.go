@@ -1,7 +1,12 @@
 package doctor
 
-// Checks are the ids of doctor host and doctor pod, with what is said when they find something.
-var Checks = []Check{
+import "slices"
+
+// Checks are the ids of doctor host, doctor cluster and doctor pod, with what is said when they find something.
+var Checks = slices.Concat(hostChecks, clusterChecks, podChecks)
+
+// hostChecks are those of doctor host.
+var hostChecks = []Check{
 	{
 		"host-devices",
 		"The host has RDMA devices",
@@ -146,75 +151,10 @@ var Checks = []Check{
 		"a typing error; until it is mended no device is moved",
 		"the evidence has the place",
 	},
-	{
-		"cluster-access",
-		"The cluster can be asked",
-		"kubectl may not list it, or it is not installed",
-		"a role that may get and list it; kubectl auth can-i --list",
-	},
-	{
-		"cluster-crds",
-		"The CustomResourceDefinitions are there",
-		"Multus or whereabouts is not installed, or in another version",
-		"apply the manifests of one release",
-	},
-	{
-		"cluster-daemons",
-		"Multus, whereabouts and the device plugins run on every node, in one version",
-		"not installed, crashing, or an update that has stopped half-way",
-		"kubectl -n NAMESPACE rollout status daemonset NAME; the logs of the pods that are not ready",
-	},
-	{
-		"cluster-nad",
-		"Every network has devices",
-		"spec.config is broken, or no node offers the resource (device plugin, selectors), or a network names no " +
-			"device at all",
-		"fabricctl generate nad and device-plugin write networks and resources that fit; kubectl get nodes -o json " +
-			"| jq '.items[].status.allocatable'",
-	},
-	{
-		"cluster-ranges",
-		"Ranges do not overlap",
-		"whereabouts keeps different ranges in different pools: two of them may give one address",
-		"one range per network, or the same range and network_name in both; fabricctl generate nad shares a range out",
-	},
-	{
-		"cluster-pools",
-		"Pools have addresses left",
-		"the range is too small, or addresses of dead pods are still given",
-		"a wider range; whereabouts' ip-reconciler; fabricctl repair on the nodes",
-	},
-	{
-		"cluster-nodes",
-		"Nodes of a kind have the same resources",
-		"a port that is down, a device plugin that has not seen a device since it was started, another configuration",
-		"fabricctl doctor host on that node; restart its device plugin",
-	},
-	{
-		"cluster-fabrics",
-		"Networks name what the nodes have",
-		"interfaces are called differently on other nodes, or nothing uses the fabrics that are there",
-		"fabricctl generate nad --cluster: one network per fabric, devices chosen by resource instead of by name",
-	},
-	{
-		"cluster-guids",
-		"No two nodes have one port GUID",
-		"VF GUIDs were made by the same rule on both nodes, or a node's configuration was copied; a subnet manager " +
-			"configures one of the ports only",
-		"GUIDs that are made from the PF's own (generate nad writes none), or a pool (ib-kubernetes)",
-	},
-	{
-		"cluster-inventory",
-		"Every node has published its inventory",
-		"fabric-agent does not run there (taints, nodeSelector), or may not write ConfigMaps in its namespace",
-		"kubectl -n fabric-system get pods -o wide; kubectl -n fabric-system logs ds/fabric-agent | grep inventory",
-	},
-	{
-		"cluster-versions",
-		"One version of agent, plugin and fabricctl",
-		"an update that has not reached every node, or a node whose plugin somebody else has replaced",
-		"kubectl -n fabric-system rollout status daemonset fabric-agent",
-	},
+}
+
+// podChecks are those of doctor pod.
+var podChecks = []Check{
 	{
 		"pod-interface",
 		"The pod has interfaces for its RDMA devices",

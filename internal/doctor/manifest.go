@@ -46,10 +46,17 @@ type NAD struct {
 		Name        string            `json:"name"`
 		Namespace   string            `json:"namespace"`
 		Annotations map[string]string `json:"annotations"`
+		Owners      []Owner           `json:"ownerReferences"`
 	} `json:"metadata"`
 	Spec struct {
 		Config string `json:"config"`
 	} `json:"spec"`
+}
+
+// Owner is what an object goes with.
+type Owner struct {
+	Kind string `json:"kind"`
+	UID  string `json:"uid"`
 }
 
 // Annotations of the Kubernetes Network Custom Resource Definition De-facto Standard, and of the device plugins'

@@ -3,8 +3,8 @@ package cli
 import (
 	"bytes"
 	"cmp"
+	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -21,24 +21,37 @@ import (
 func discoverCommand(a *app) *cobra.Command {
 	d := &discoverer{app: a}
 	var format, record string
+	var cluster bool
 	c := &cobra.Command{
-		Use:   "discover",
+		Use:   "discover [--cluster [NODE]]",
 		Short: "Show HCAs, ports, interfaces, GPUs, and which ports belong together",
 		Long: `discover shows in one table what ibdev2netdev, ibstat, mst status, lspci and nvidia-smi topo tell one by
 one, groups the ports into fabrics and rails, and says why. It reads sysfs and netlink, needs no other
 program, and changes nothing.
 
 With --record it writes what it has read to a file, which --root of any command reads on another machine. The file has
-names, addresses and GUIDs of the node, and what doctor host asks for.`,
+names, addresses and GUIDs of the node, and what doctor host asks for.
+
+With --cluster it shows what the FabricNodes of the cluster say, through kubectl: of all nodes, or of the one that is
+named.`,
 		Example: `  fabricctl discover
   fabricctl discover -o wide
   fabricctl discover -o html >node.html
+  fabricctl discover --cluster
   fabricctl discover --record node.tar.gz
   fabricctl discover --root node.tar.gz -o json | jq .fabrics`,
-		Args: argsBetween(0, 0),
-		RunE: func(*cobra.Command, []string) error {
+		Args: argsBetween(0, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := oneOf("output", format, "table", "wide", "json", "yaml", "svg", "html"); err != nil {
 				return err
+			}
+			switch {
+			case cluster && (record != "" || a.root != "/"):
+				return fmt.Errorf("%w: --cluster, --record and --root exclude each other", errUsage)
+			case cluster:
+				return d.cluster(cmd.Context(), args, format)
+			case len(args) > 0:
+				return fmt.Errorf("%w: unexpected argument %q: the name of a node is for --cluster", errUsage, args[0])
 			}
 			if record != "" {
 				return d.record(record)
@@ -51,6 +64,7 @@ names, addresses and GUIDs of the node, and what doctor host asks for.`,
 		},
 	}
 	c.Flags().StringVarP(&format, "output", "o", "table", "table, wide, json, yaml, svg or html")
+	c.Flags().BoolVar(&cluster, "cluster", false, "what the FabricNodes of the cluster say, through kubectl")
 	c.Flags().StringVar(&record, "record", "",
 		"write what was read to this file (tar.gz) instead; - for standard output")
 	return c
@@ -115,11 +129,24 @@ func (d *discoverer) table(n *node.Node, f topology.Fabrics, wide bool) {
 			"no RDMA device: no such hardware, its driver is not loaded (modprobe mlx5_ib), or all are in pods")
 		return
 	}
-	t := newTable("HCA", "PORT", "NETDEV", "LINK", "STATE", "RATE", "PCI", "NUMA", "GPUS", "RAIL", "POD")
+	t := newTable(header(wide)...)
+	rails := railsOf(f)
+	rows(n, rails, wide, func(cells []any) { t.add(cells...) })
+	t.print(&d.console)
+	d.fabrics(f)
+}
+
+func header(wide bool) []string {
+	out := []string{"HCA", "PORT", "NETDEV", "LINK", "STATE", "RATE", "PCI", "NUMA", "GPUS", "RAIL", "POD"}
 	if wide {
-		t.header = append(t.header, "PHYS", "MTU", "LID", "SMLID", "PORT-GUID", "PREFIX", "PKEYS", "ID", "MODEL",
+		out = append(out, "PHYS", "MTU", "LID", "SMLID", "PORT-GUID", "PREFIX", "PKEYS", "ID", "MODEL",
 			"FIRMWARE", "KIND", "PARENT", "BOND", "DRIVER", "PCIE", "ALTNAMES")
 	}
+	return out
+}
+
+// rows are the rows of a node, one for each port.
+func rows(n *node.Node, rails map[string]string, wide bool, add func(cells []any)) {
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
 		if len(h.Ports) == 0 {
@@ -127,15 +154,13 @@ func (d *discoverer) table(n *node.Node, f topology.Fabrics, wide bool) {
 		}
 		for _, p := range h.Ports {
 			row := []any{h.Name, p.Number, p.Netdev, linkLayer(p.LinkLayer), state(&p), rate(&p), h.PCI, number(h.NUMA),
-				gpus(h.GPUs), railOf(f, h.Name, p.Number), h.InPod}
+				gpus(h.GPUs), rails[portKey(n.Name, h.Name, p.Number)], h.InPod}
 			if wide {
 				row = append(row, wideCells(n, h, &p)...)
 			}
-			t.add(row...)
+			add(row)
 		}
 	}
-	t.print(&d.console)
-	d.fabrics(f)
 }
 
 func wideCells(n *node.Node, h *node.HCA, p *node.Port) []any {
@@ -181,16 +206,21 @@ func (d *discoverer) fabrics(f topology.Fabrics) {
 	}
 }
 
-// railOf is FABRIC/RAIL of a port.
-func railOf(f topology.Fabrics, hca string, port uint32) string {
+// railsOf is FABRIC/RAIL of each port.
+func railsOf(f topology.Fabrics) map[string]string {
+	out := map[string]string{}
 	for _, f := range f.Fabrics {
 		for _, r := range f.Rails {
-			if slices.ContainsFunc(r.Ports, func(p topology.Port) bool { return p.HCA == hca && p.Port == port }) {
-				return f.Name + "/" + strconv.Itoa(r.Index)
+			for _, p := range r.Ports {
+				out[portKey(p.Node, p.HCA, p.Port)] = f.Name + "/" + strconv.Itoa(r.Index)
 			}
 		}
 	}
-	return ""
+	return out
+}
+
+func portKey(node, hca string, port uint32) string {
+	return node + " " + hca + " " + strconv.FormatUint(uint64(port), 10)
 }
 
 func linkLayer(l device.LinkLayer) string {

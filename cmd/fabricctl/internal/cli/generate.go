@@ -16,40 +16,40 @@ func generateCommand(a *app) *cobra.Command {
 	g := &generation{}
 	c := &cobra.Command{
 		Use:   "generate KIND [RECORDING...]",
-		Short: "Write networks, device plugin configurations and workloads, ready to apply",
+		Short: "Write Fabrics, networks, device plugin configurations and workloads, ready to apply",
 		Long: `generate writes YAML for this node, for the nodes of which there are recordings (discover --record) or
-pictures (discover -o json), or with --cluster for those of which fabric-agent has published the
-inventory, with the reason of each choice as a comment. KIND is one of:
+pictures (discover -o json), or with --cluster for what the FabricNodes and Fabrics of the cluster say,
+with the reason of each choice as a comment. KIND is one of:
 
-  nad             NetworkAttachmentDefinitions, one per fabric, or one per rail where rails are planes
-  device-plugin   ConfigMap of the SR-IOV network device plugin; with --shared of the RDMA shared device plugin
+  fabric          Fabrics, for a cluster with fabric-agent: one per fabric, or one per rail where rails are planes
   deployment, pod, pytorchjob, mpijob, volcano    a workload with all rails of one fabric
   perftest-pods   pods to measure with, each on a node of its own: two, or --workers
   policy          admission policies that give pods with one label their rails, see generate policy --help
 
+and for clusters without fabric-agent, from recordings only:
+
+  nad             NetworkAttachmentDefinitions, one per fabric, or one per rail where rails are planes
+  device-plugin   ConfigMap of the SR-IOV network device plugin; with --shared of the RDMA shared device plugin
+
 Ports that are Down, part of a bond or carry the default route are in none of them; comments at the end say which and
 why.`,
-		Example: `  fabricctl generate nad --range 192.168.128.0/18 | kubectl apply -f -
-  fabricctl generate device-plugin -n kube-system gpu-*.tar.gz
-  fabricctl generate nad --cluster --range 192.168.128.0/18
-  fabricctl generate mpijob --workers 4 --image registry.example.com/nccl-tests:latest`,
+		Example: `  fabricctl generate fabric --cluster --range 10.20.0.0/16 | kubectl apply -f -
+  fabricctl generate mpijob --cluster --workers 4 --image registry.example.com/nccl-tests:latest
+  fabricctl generate nad --range 192.168.128.0/18 gpu-*.tar.gz
+  fabricctl generate device-plugin -n kube-system gpu-*.tar.gz`,
 		Args:      argsBetween(1, 10000),
 		ValidArgs: generate.Kinds,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := g.check(args[0]); err != nil {
 				return err
 			}
-			if g.from.cluster && args[0] != "device-plugin" && !cmd.Flags().Changed("resource-prefix") {
-				g.Prefix = generate.AgentPrefix
-			}
-			g.from.machine, g.from.recordings = a.machine, args[1:]
-			nodes, err := g.from.nodes(cmd.Context())
-			if err != nil {
+			if err := g.from.checkPrefix(cmd.Flags()); err != nil {
 				return err
 			}
-			text, err := generate.Generate(args[0], nodes, g.Options)
+			g.from.machine, g.from.recordings = a.machine, args[1:]
+			text, err := g.from.generate(cmd.Context(), "generate "+args[0], args[0], g.Options)
 			if err != nil {
-				return fmt.Errorf("generate %s: %w", args[0], err)
+				return err
 			}
 			if err := a.stdout.Document([]byte(text)); err != nil {
 				return err
@@ -78,14 +78,12 @@ func (g *generation) flags(c *cobra.Command) {
 	f.StringVar(&g.Fabric, "fabric", "",
 		"only this fabric (default: all; for a workload the one with the most bandwidth)")
 	f.StringVar(&g.Prefix, "resource-prefix", "nvidia.com", "prefix of the resources; "+generate.AgentPrefix+
-		" for those of fabric-agent (default with --cluster, device-plugin aside)")
+		" for those of fabric-agent, as with --cluster")
 	f.StringVar(&g.pool, "range", "192.168.128.0/18",
-		"addresses of the rails, shared out to the networks in equal parts")
+		"addresses of the rails, shared out to the Fabrics or networks in equal parts")
 	f.StringSliceVar(&g.excluded, "exclude", nil, "parts of the range that must not be given")
 	f.BoolVar(&g.from.cluster, "cluster", false,
-		"for every node of which fabric-agent has published the inventory, through kubectl")
-	f.StringVar(&g.from.namespace, "agent-namespace", agentNamespace,
-		"--cluster: namespace of fabric-agent, the only one whose inventories count")
+		"for what the FabricNodes and Fabrics of the cluster say, through kubectl")
 	f.IntVar(&g.Nodes, "nodes", 0, "nodes that the range has to be large enough for (default: those looked at)")
 	f.IntVar(&g.Workers, "workers", 2, "pods of a job or deployment")
 	f.IntVar(&g.GPUs, "gpus", -1, "GPUs per pod (default: all of a node)")
@@ -101,12 +99,20 @@ func (g *generation) check(kind string) (err error) {
 		return fmt.Errorf("%w: kind %q: want one of %s", errUsage, kind, strings.Join(generate.Kinds, ", "))
 	}
 	err = errors.Join(labelRule.check("namespace", g.Namespace), workloadRule.check("name", g.Name),
-		imageRule.check("image", g.Image), domainRule.check("resource-prefix", g.Prefix), g.from.check())
+		imageRule.check("image", g.Image), domainRule.check("resource-prefix", g.Prefix))
 	if err != nil {
 		return err
 	}
-	if g.VFs && g.Shared {
+	switch {
+	case g.VFs && g.Shared:
 		return fmt.Errorf("%w: --vfs and --shared exclude each other", errUsage)
+	case g.VFs && (g.from.cluster || kind == "fabric"):
+		return fmt.Errorf("%w: --vfs is for networks and resources of another device plugin: give recordings, and "+
+			"generate nad and device-plugin", errUsage)
+	case g.from.cluster && (kind == "nad" || kind == "device-plugin"):
+		return fmt.Errorf("%w: in a cluster with fabric-agent the controller publishes the networks of Fabrics, and the "+
+			"agents offer the devices: generate fabric --cluster; for another device plugin generate %s from recordings",
+			errUsage, kind)
 	}
 	if g.Range, err = netip.ParsePrefix(g.pool); err != nil {
 		return fmt.Errorf("%w: --range: %w", errUsage, err)

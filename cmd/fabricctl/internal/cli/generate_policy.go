@@ -16,6 +16,7 @@ import (
 	k8syaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
+	"github.com/fabric-cni/fabric-cni/internal/doctor"
 	"github.com/fabric-cni/fabric-cni/internal/fabrics"
 	"github.com/fabric-cni/fabric-cni/internal/podlabel"
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
@@ -158,17 +159,17 @@ func inForce(o *v1alpha1.Fabric) (*fabrics.Fabric, error) {
 }
 
 func (p *policySource) ofCluster(ctx context.Context) (out []*fabrics.Fabric, err error) {
-	var list v1alpha1.FabricList
-	if err := kubectlGet(ctx, &list, "get", "fabrics.fabric.dev", "-o", "json"); err != nil {
+	list, bad, err := listFabrics(ctx)
+	if err = errors.Join(append(bad, err)...); err != nil {
 		return nil, err
 	}
-	var nodes v1alpha1.FabricNodeList
-	if err := kubectlGet(ctx, &nodes, "get", "fabricnodes.fabric.dev", "-o", "json"); err != nil {
+	nodes, _, err := fabricNodes(ctx, "") // inventories do not matter here
+	if err != nil {
 		return nil, err
 	}
-	usual := usualDevices(nodes.Items)
-	for i := range list.Items {
-		f, err := inForce(&list.Items[i])
+	usual := usualDevices(nodes)
+	for i := range list {
+		f, err := inForce(&list[i])
 		if err != nil {
 			return nil, err
 		}
@@ -188,7 +189,7 @@ func (p *policySource) ofCluster(ctx context.Context) (out []*fabrics.Fabric, er
 
 // usualDevices is how many devices of each fabric most of the nodes have that have any; the smaller of two that are as
 // frequent.
-func usualDevices(nodes []v1alpha1.FabricNode) map[string]int {
+func usualDevices(nodes []doctor.FabricNode) map[string]int {
 	of := map[string]map[int]int{} // fabric -> devices -> nodes
 	for i := range nodes {
 		if nodes[i].Spec.Gone != nil {

@@ -14,7 +14,12 @@ cd "$(dirname "$0")/.." || exit
 case "$*" in
 *" get pod "*) cat pod.json ;;
 *"get crd"*) cat message >&2; exit 1 ;;
-*"get configmaps"*) cat inventories.json ;;
+*"get fabricnodes"*"=g1") cat fabricnode.json ;;
+*"get fabricnodes"*) cat fabricnodes.json ;;
+*"get fabrics"*) cat fabrics.json ;;
+*"get deployments"*) cat deployments.json ;;
+*"get leases"*) cat leases.json ;;
+*"get pods"*) cat pods.json ;;
 *"get daemonsets"*-o\ json) cat daemonsets.json ;;
 *"get nodes"*json) cat nodes.json ;;
 *"get network-attachment-definitions"*) cat nads.json ;;
@@ -53,20 +58,26 @@ func (w *hostileWorld) cluster(t *testing.T, n *node.Node) {
 	w.file(t, "word", x)
 	w.file(t, "daemonsets.json", list(m{"metadata": m{"name": "kube-multus" + x, "namespace": "kube-system" + x},
 		"status": m{"desiredNumberScheduled": 2, "numberReady": 1, "updatedNumberScheduled": 1}}))
-	nodes := []any{m{"metadata": m{"name": n.Name}, "status": m{"allocatable": m{"nvidia.com/r" + x: "8" + x}}}}
+	w.file(t, "nodes.json", list(m{"metadata": m{"name": "g1"}}, m{"metadata": m{"name": "x" + x},
+		"status": m{"allocatable": m{"nvidia.com/r" + x: "8" + x}}}))
+	conditions := []any{m{"type": "Ready", "status": "False", "reason": "R" + x, "message": x, "lastTransitionTime": nil}}
 	var items []any
-	for _, change := range []func(*node.Node){ // one without a text that is refused, and one in each place
-		func(*node.Node) {}, func(o *node.Node) { o.HCAs, o.Name = n.HCAs, "g1" },
-	} {
-		other := *n
-		change(&other)
-		inventory := w.json(t, m{"agent": "v1" + x, "plugin": "sum" + x, "node": other})
-		items = append(items, m{"metadata": m{"name": "fabric-inventory-" + other.Name},
-			"data": m{"inventory.json": inventory}}, m{"metadata": m{"name": x}, "data": m{"inventory.json": x}})
-		nodes = append(nodes, m{"metadata": m{"name": other.Name}})
+	for _, i := range []any{*n, x, m{"hcas": []any{m{"name": x}}}} { // the node as it is, nonsense, half a node
+		items = append(items, m{"metadata": m{"name": "g1"}, "status": m{"agent": "v1" + x, "plugin": m{"sha256": x},
+			"rdmaMode": x, "inventory": i, "conditions": conditions, "fabrics": []any{m{"name": "ib",
+				"devices": []any{m{"id": x, "hca": x, "pods": []any{x}}}}}}})
 	}
-	w.file(t, "inventories.json", list(items...))
-	w.file(t, "nodes.json", list(nodes...))
+	items = append(items, m{"metadata": m{"name": "x" + x}, "spec": x})
+	w.file(t, "fabricnodes.json", list(items...))
+	w.file(t, "fabricnode.json", list(items[0]))
+	w.file(t, "fabrics.json", list(m{"metadata": m{"name": "ib", "finalizers": []any{x}, "deletionTimestamp": "2026-01-01T00:00:00Z"}, "status": m{"conditions": conditions, "published": []any{"default", x}}},
+		m{"metadata": m{"name": "x" + x}, "spec": x}, m{"metadata": m{"name": "y" + x}}))
+	w.fabric = w.file(t, "fabric-"+marker+".json", w.json(t, m{"apiVersion": "fabric.dev/v1alpha1", "kind": "Fabric",
+		"metadata": m{"name": "x" + x}}))
+	w.file(t, "deployments.json", list(m{"metadata": m{"name": "c" + x}, "spec": m{"replicas": 2}}))
+	w.file(t, "leases.json", list(m{"metadata": m{"name": "fabric-controller"}, "spec": m{"holderIdentity": x,
+		"renewTime": "2026-01-01T00:00:00Z"}}))
+	w.file(t, "pods.json", list(m{"spec": m{"nodeName": x}}))
 	w.file(t, "pools.json", list(m{"metadata": meta, "spec": m{"range": "10.0.0.0/30" + x, "allocations": m{x: m{}}}},
 		m{"metadata": meta, "spec": m{"range": "10.0.0.0/30", "allocations": m{"1": m{}, "2": m{}, "3": m{}}}}))
 	w.file(t, "addresses.json", w.json(t, []any{m{"ifname": "net1" + x, "link_type": "infiniband",

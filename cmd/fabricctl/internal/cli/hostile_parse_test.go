@@ -84,7 +84,7 @@ func isYAML(t *testing.T, out []byte) {
 func isObjects(t *testing.T, kind string, out []byte) {
 	t.Helper()
 	want := map[string]string{
-		"nad": "NetworkAttachmentDefinition", "device-plugin": "ConfigMap", "deployment": "Deployment", "pod": "Pod",
+		"fabric": "Fabric", "nad": "NetworkAttachmentDefinition", "device-plugin": "ConfigMap", "deployment": "Deployment", "pod": "Pod",
 		"pytorchjob": "PyTorchJob", "mpijob": "MPIJob", "volcano": "Job", "perftest-pods": "Pod",
 	}[kind]
 	for _, d := range documentsOf(t, out) {

@@ -9,29 +9,40 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/pflag"
+
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/generate"
 	"github.com/fabric-cni/fabric-cni/internal/doctor"
 	"github.com/fabric-cni/fabric-cni/internal/node"
+	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
 
-// sources are where a command takes the nodes of a cluster from: recordings, inventories of the agents, or this
+// sources are where a command takes the nodes of a cluster from: recordings, the FabricNodes of the cluster, or this
 // machine.
 type sources struct {
 	machine
 	recordings []string
-	cluster    bool // the inventories that fabric-agent has published
-	namespace  string
-	bad        []error // inventories that were left out
+	cluster    bool
+	bad        []error // objects that were left out
 }
 
-// check checks the flags.
-func (s *sources) check() error { return labelRule.check("agent-namespace", s.namespace) }
+// checkPrefix refuses a prefix of resources where the cluster has its own.
+func (s *sources) checkPrefix(f *pflag.FlagSet) error {
+	if s.cluster && f.Changed("resource-prefix") {
+		return fmt.Errorf("%w: --resource-prefix is for recordings: the resources of Fabrics are %s/NAME", errUsage,
+			generate.AgentPrefix)
+	}
+	return nil
+}
+
+// errSources is for flags that exclude each other.
+var errSources = fmt.Errorf("%w: --cluster, recordings and --root exclude each other", errUsage)
 
 // nodes reads the nodes.
 func (s *sources) nodes(ctx context.Context) ([]*node.Node, error) {
 	switch {
 	case s.cluster && (len(s.recordings) > 0 || s.root != "/"):
-		return nil, fmt.Errorf("%w: --cluster, recordings and --root exclude each other", errUsage)
+		return nil, errSources
 	case s.cluster:
 		return s.clusterNodes(ctx)
 	case len(s.recordings) > 0:
@@ -78,82 +89,132 @@ func (s *sources) recording(name string) (*node.Node, error) {
 	return n, nil
 }
 
-// agentNamespace is where deployments/ runs the agent.
-const agentNamespace = "fabric-system"
-
-// published reads the inventories that the agents in a namespace have published, in the order of the nodes' names.
-// Others may write ConfigMaps in theirs. One that is not what an agent writes is left out, and in bad.
-func published(ctx context.Context, namespace string) (out []node.Published, bad []error, err error) {
-	var list struct {
-		Items []struct {
-			Metadata struct {
-				Name string `json:"name"`
-			} `json:"metadata"`
-			Data map[string]string `json:"data"`
-		} `json:"items"`
+// fabricNodes reads the FabricNodes of the cluster, in the order of their names; with a name that one only. One whose
+// inventory is not what an agent writes is without it, and in bad.
+func fabricNodes(ctx context.Context, name string) (out []doctor.FabricNode, bad []error, err error) {
+	args := []string{"get", "fabricnodes.fabric.dev", "-o", "json"}
+	if name != "" {
+		args = append(args, "--field-selector", "metadata.name="+name)
 	}
-	err = kubectlGet(ctx, &list, "get", "configmaps", "-n", namespace, "-l", node.PublishedLabel+"=node", "-o", "json")
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, i := range list.Items {
-		var p node.Published
-		err := json.Unmarshal([]byte(i.Data[node.PublishedKey]), &p)
-		if err != nil || p.Node == nil || p.Node.Name == "" {
-			bad = append(bad, errors.Join(fmt.Errorf("ConfigMap %s: %s is not an inventory; delete it, the agent "+
-				"writes it again", i.Metadata.Name, node.PublishedKey), err))
-			continue
-		}
-		if err = generate.Valid(p.Node); err == nil && i.Metadata.Name != node.PublishedName+p.Node.Name {
-			err = fmt.Errorf("has the inventory of node %s", p.Node.Name)
-		}
+	err = kubectlEach(ctx, func(o *v1alpha1.FabricNode, unread error) {
+		n, err := fabricNode(o, unread)
 		if err != nil {
-			bad = append(bad, fmt.Errorf("ConfigMap %s: %w; left out", i.Metadata.Name, err))
-			continue
+			bad = append(bad, fmt.Errorf("FabricNode %.253s: %w", o.Name, err))
 		}
-		out = append(out, p)
-	}
-	slices.SortFunc(out, func(a, b node.Published) int { return strings.Compare(a.Node.Name, b.Node.Name) })
-	return out, bad, nil
+		out = append(out, n)
+	}, args...)
+	slices.SortFunc(out, func(a, b doctor.FabricNode) int { return strings.Compare(a.Name, b.Name) })
+	return out, bad, err
 }
 
-// present removes the inventories whose Nodes are gone: a ConfigMap outlives its Node.
-func present(list []node.Published, nodes []doctor.ClusterNode) []node.Published {
-	return slices.DeleteFunc(list, func(p node.Published) bool {
-		return !slices.ContainsFunc(nodes, func(n doctor.ClusterNode) bool { return n.Metadata.Name == p.Node.Name })
-	})
-}
-
-// clusterNodes are the nodes whose agents have published an inventory.
-func (s *sources) clusterNodes(ctx context.Context) (out []*node.Node, err error) {
-	list, bad, err := published(ctx, s.namespace)
-	if err != nil {
-		return nil, fmt.Errorf("--cluster: %w", err)
+// fabricNode takes the inventory out of a FabricNode. The node is the one that the object is named after, whatever the
+// inventory calls itself.
+func fabricNode(o *v1alpha1.FabricNode, unread error) (doctor.FabricNode, error) {
+	text := o.Status.Inventory
+	o.Status.Inventory, o.ManagedFields = nil, nil
+	out := doctor.FabricNode{FabricNode: *o}
+	if unread != nil {
+		return out, fmt.Errorf("%w; left out", unread)
 	}
-	var nodes doctor.ClusterNodes
-	if err := kubectlGet(ctx, &nodes, "get", "nodes", "-o", "json"); err != nil {
-		return nil, fmt.Errorf("--cluster: %w", err)
+	if text == nil {
+		return out, nil
 	}
-	s.bad = bad
-	for _, p := range present(list, nodes.Items) {
-		out = append(out, p.Node)
+	n := &node.Node{}
+	if err := json.Unmarshal(text.Raw, n); err != nil {
+		return out, fmt.Errorf("status.inventory: %w; left out", err)
 	}
-	if len(out) == 0 {
-		none := fmt.Errorf("--cluster: no node has published an inventory (ConfigMaps with the label %s=node): "+
-			"fabric-agent does; without it give recordings (discover --record)", node.PublishedLabel)
-		return nil, errors.Join(slices.Insert(bad, 0, none)...)
+	n.Name = o.Name
+	if err := generate.Valid(n); err != nil {
+		return out, fmt.Errorf("status.inventory: %w; left out", err)
 	}
+	out.Node = n
 	return out, nil
 }
 
-// warn names the inventories that were left out.
+// clusterNodes are the nodes of the cluster whose agents have told what they have.
+func (s *sources) clusterNodes(ctx context.Context) (out []*node.Node, err error) {
+	list, err := s.fabricNodes(ctx)
+	for i := range list {
+		if n := list[i].Node; n != nil && list[i].Spec.Gone == nil {
+			out = append(out, n)
+		}
+	}
+	if err == nil && len(out) == 0 {
+		none := errors.New("--cluster: no FabricNode has an inventory: fabric-agent writes them, and kubectl get " +
+			"fabricnodes shows them; without it give recordings (discover --record)")
+		return nil, errors.Join(slices.Insert(s.bad, 0, none)...)
+	}
+	return out, err
+}
+
+func (s *sources) fabricNodes(ctx context.Context) (list []doctor.FabricNode, err error) {
+	list, s.bad, err = fabricNodes(ctx, "")
+	if err != nil {
+		return nil, fmt.Errorf("--cluster: %w", err)
+	}
+	return list, nil
+}
+
+// listFabrics reads the Fabrics of the cluster.
+func listFabrics(ctx context.Context) (out []v1alpha1.Fabric, bad []error, err error) {
+	err = kubectlEach(ctx, func(o *v1alpha1.Fabric, unread error) {
+		if unread != nil {
+			bad = append(bad, fmt.Errorf("Fabric %.253s: %w; left out", o.Name, unread))
+			return
+		}
+		o.ManagedFields = nil
+		out = append(out, *o)
+	}, "get", "fabrics.fabric.dev", "-o", "json")
+	return out, bad, err
+}
+
+// fleet reads what workloads of the cluster can ask for.
+func (s *sources) fleet(ctx context.Context) (*generate.Fleet, error) {
+	if len(s.recordings) > 0 || s.root != "/" {
+		return nil, errSources
+	}
+	nodes, err := s.fabricNodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list, bad, err := listFabrics(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("--cluster: %w", err)
+	}
+	s.bad = append(s.bad, bad...)
+	return &generate.Fleet{Fabrics: list, Nodes: nodes}, nil
+}
+
+// generate writes a kind for the nodes, or for the cluster. What it says begins with the command.
+func (s *sources) generate(ctx context.Context, command, kind string, o generate.Options) (text string, err error) {
+	if s.cluster && generate.IsWorkload(kind) {
+		fleet, err := s.fleet(ctx)
+		if err != nil {
+			return "", err
+		}
+		if text, err = generate.ForCluster(kind, fleet, o); err != nil {
+			return "", fmt.Errorf("%s: %w", command, err)
+		}
+		return text, nil
+	}
+	nodes, err := s.nodes(ctx)
+	if err != nil {
+		return "", err
+	}
+	if text, err = generate.Generate(kind, nodes, o); err != nil {
+		return "", fmt.Errorf("%s: %w", command, err)
+	}
+	return text, nil
+}
+
+// warn names the objects that were left out.
 func (s *sources) warn(out *console) {
 	for _, err := range s.bad {
 		out.stderr.Println("warning:", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 }
 
-// leftOut names the inventories that were left out, which is a finding.
+// leftOut names the objects that were left out, which is a finding.
 func (s *sources) leftOut(out *console) error {
 	s.warn(out)
 	if len(s.bad) > 0 {

@@ -26,6 +26,7 @@ var (
 		regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`), 253,
 		"a domain such as nvidia.com",
 	}
+	nodeRule  = nameRule{domainRule.pattern, 253, "the name of a node such as gpu-1"}
 	imageRule = nameRule{
 		regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._:/-]*[A-Za-z0-9])?(@sha256:[0-9a-f]{64})?$`), 512,
 		"an image such as registry.example.com/nccl-tests:1",

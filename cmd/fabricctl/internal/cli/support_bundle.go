@@ -44,6 +44,8 @@ var commands = [][]string{
 
 // clusterCommands are run with --cluster.
 var clusterCommands = [][]string{
+	{"kubectl", "get", "fabrics.fabric.dev", "-o", "json"},
+	{"kubectl", "get", "fabricnodes.fabric.dev", "-o", "wide"},
 	{"kubectl", "get", "net-attach-def", "-A", "-o", "json"},
 	{"kubectl", "get", "nodes", "-o", "wide"},
 	{"kubectl", "get", "ippools.whereabouts.cni.cncf.io", "-A", "-o", "json"},
@@ -82,7 +84,7 @@ text of another form stays, and so do names, addresses and GUIDs: look through i
 	}
 	c.Flags().StringVarP(&file, "file", "f", "fabric-support.tar.gz", "where to write it; - for standard output")
 	c.Flags().BoolVar(&b.cluster, "cluster", false,
-		"also networks, nodes, address pools and events of the cluster, through kubectl")
+		"also Fabrics, networks, nodes, address pools and events of the cluster, through kubectl")
 	return c
 }
 

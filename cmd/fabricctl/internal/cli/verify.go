@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/draw"
-	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/generate"
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/measure"
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/perftest"
 )
@@ -39,8 +38,8 @@ Exit status 3 if something is slow or has failed.`,
 				return err
 			}
 			if v.deploy {
-				if v.pods.from.cluster && !cmd.Flags().Changed("resource-prefix") {
-					v.pods.prefix = generate.AgentPrefix
+				if err := v.pods.from.checkPrefix(cmd.Flags()); err != nil {
+					return err
 				}
 				v.pods.namespace = v.namespace
 				v.pods.from.machine, v.pods.from.recordings = a.machine, args

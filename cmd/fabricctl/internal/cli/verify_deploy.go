@@ -29,19 +29,16 @@ func (p *testPods) flags(f *pflag.FlagSet) {
 	f.IntVar(&p.count, "workers", 2, "--deploy: so many pods: as many as there are nodes measures every pair of nodes")
 	f.BoolVar(&p.sameNode, "same-node", false, "--deploy: the pods may be on one node")
 	f.DurationVar(&p.timeout, "timeout", 3*time.Minute, "--deploy: how long the pods may take to be Ready")
-	f.BoolVar(&p.from.cluster, "cluster", false,
-		"--deploy: rails of the nodes of which fabric-agent has published the inventory")
-	f.StringVar(&p.from.namespace, "agent-namespace", agentNamespace,
-		"--cluster: namespace of fabric-agent, the only one whose inventories count")
+	f.BoolVar(&p.from.cluster, "cluster", false, "--deploy: rails of the Fabrics of the cluster")
 	f.StringVar(&p.prefix, "resource-prefix", "nvidia.com",
-		"prefix of the resources of these pods (default with --cluster: "+generate.AgentPrefix+")")
+		"prefix of the resources of these pods; "+generate.AgentPrefix+" for those of fabric-agent, as with --cluster")
 	f.StringVar(&p.image, "image", "example.com/perftest:latest", "image of these pods")
 	f.StringVar(&p.fabric, "fabric", "", "fabric of these pods (default: the one with the most bandwidth)")
 }
 
 // check checks the flags.
 func (p *testPods) check() error {
-	return errors.Join(imageRule.check("image", p.image), domainRule.check("resource-prefix", p.prefix), p.from.check())
+	return errors.Join(imageRule.check("image", p.image), domainRule.check("resource-prefix", p.prefix))
 }
 
 // testPodName is the name of the pods, without -a, -b, ...
@@ -56,17 +53,13 @@ func (p *testPods) names() (out []string) {
 
 // deploy creates the pods, and waits until they are Ready.
 func (p *testPods) deploy(ctx context.Context) error {
-	nodes, err := p.from.nodes(ctx)
-	if err != nil {
-		return err
-	}
-	text, err := generate.Generate("perftest-pods", nodes, generate.Options{
+	text, err := p.from.generate(ctx, "verify --deploy", "perftest-pods", generate.Options{
 		Namespace: p.namespace, Name: testPodName, Image: p.image, Fabric: p.fabric, Prefix: p.prefix,
 		Range:   netip.MustParsePrefix("192.168.128.0/18"), // for networks: pods have none
 		Workers: p.count, SameNode: p.sameNode,
 	})
 	if err != nil {
-		return fmt.Errorf("verify --deploy: %w", err)
+		return err
 	}
 	p.made = true
 	if err := kubectl(ctx, text, "apply", "-f", "-"); err != nil {

@@ -21,7 +21,7 @@ import (
 var files embed.FS
 
 // Kinds are what can be generated.
-var Kinds = []string{"nad", "device-plugin", "deployment", "pod", "pytorchjob", "mpijob", "volcano", "perftest-pods"}
+var Kinds = []string{"fabric", "nad", "device-plugin", "deployment", "pod", "pytorchjob", "mpijob", "volcano", "perftest-pods"}
 
 // AgentPrefix is that of the resources of fabric-agent, which are called like the fabric.
 const AgentPrefix = "fabric.dev"
@@ -87,6 +87,17 @@ func Generate(kind string, nodes []*node.Node, o Options) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if kind == "fabric" {
+		const most = 20 // of thousands of nodes nobody reads more
+		d := data{Options: o, Left: all.Left[:min(len(all.Left), most)], More: max(len(all.Left)-most, 0)}
+		if d.Objects, err = objects(list, nodes, &o); err != nil {
+			return "", err
+		}
+		return d.render("fabric.yaml")
+	}
+	if err := ranges(list, &o); err != nil {
+		return "", err
+	}
 	d := data{Options: o, Networks: list, Left: all.Left, Mode: cmp.Or(mode, "shared"), Several: len(nodes) > 1}
 	d.Workload = d.workload(all)
 	d.Groups = groups(nodes, list)
@@ -149,7 +160,7 @@ func networks(all topology.Fabrics, o *Options, pictures []*node.Node) (out []Ne
 			out[i].Resource = strings.ReplaceAll(out[i].Name, "-", "_")
 		}
 	}
-	return out, ranges(out, o)
+	return out, nil
 }
 
 // Group is the nodes that one device plugin configuration is right for.
@@ -233,8 +244,10 @@ type data struct {
 	Options
 	Networks []Network
 	Workload []Network // those of the workload's fabric
+	Objects  []Object
 	Groups   []Group
 	Left     []topology.Left
+	More     int // that are not in Left
 	Mode     string
 	Several  bool
 }

@@ -56,7 +56,11 @@ var (
 		portMappings bandwidth snat sandbox containerID interfaces ips interface version ifname prevResult
 		binDir confDir cniDir clusterNetwork defaultNetworks systemNamespaces namespaceIsolation readinessindicatorfile
 		datastore_type nodename policy assign_ipv4 assign_ipv6`)
-	objectKeys = union(cniKeys, set(`apiVersion kind items metadata namespace creationTimestamp generation uid
+	objectKeys = union(cniKeys, set(`apiVersion match linkLayer subnetPrefix rateGb rail devices shares allocation
+		namespaces names selector matchLabels nodeRanges perNode static node reclaim health counters counter perMinute
+		flaps recovery action precedence poolName poolType network routing sourceBased status observedGeneration inForce
+		nodes total healthy attached published conditions reason message lastTransitionTime
+		finalizers deletionTimestamp kind items metadata namespace creationTimestamp generation uid
 		resourceVersion labels annotations k8s.v1.cni.cncf.io/resourceName spec config allocations podref id`))
 )
 

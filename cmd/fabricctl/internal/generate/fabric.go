@@ -1,0 +1,123 @@
+package generate
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/fabric-cni/fabric-cni/internal/ipam/pool"
+	"github.com/fabric-cni/fabric-cni/internal/node"
+	"github.com/fabric-cni/fabric-cni/pkg/device"
+)
+
+// defaultShares is how many pods share a device where RDMA devices are shared: the default of a Fabric.
+const defaultShares = 8
+
+// Object is a Fabric, as the template writes it.
+type Object struct {
+	Network
+	Match
+	Mode    string // exclusive, shared
+	Shares  int    // mode shared
+	RDMA    string // network.rdma; empty: as it comes
+	Source  bool   // network.routing.sourceBased
+	PerNode int    // prefix length of a node's range
+	PerHost int    // addresses that a node has
+	Room    int    // nodes that have a range
+	Warn    []string
+}
+
+// objects makes the Fabrics of the networks.
+func objects(list []Network, nodes []*node.Node, o *Options) (out []Object, err error) {
+	parts, err := split(o.Range, len(list))
+	if err != nil {
+		return nil, err
+	}
+	ports := devices(nodes)
+	for i := range list {
+		x := Object{Network: list[i], Mode: "exclusive"}
+		x.Range = parts[i]
+		x.mode(nodes)
+		x.Source = !x.Fabric.Planes && len(x.Rails) > 1
+		x.Match = ports.match(&x.Network)
+		x.Warn = append(x.Warn, x.Doubts...)
+		if err := x.ranges(o); err != nil {
+			return nil, err
+		}
+		out = append(out, x)
+	}
+	return out, nil
+}
+
+// mode is that in which the nodes give RDMA devices to pods. A RoCE interface has no IPoIB children: there pods get
+// whole interfaces in either mode.
+func (x *Object) mode(nodes []*node.Node) {
+	in := map[string][]string{}
+	for _, name := range x.Fabric.Nodes() {
+		if i := slices.IndexFunc(nodes, func(n *node.Node) bool { return n.Name == name }); i >= 0 {
+			in[nodes[i].RDMAMode] = append(in[nodes[i].RDMAMode], name)
+		}
+	}
+	exclusive, shared := in["exclusive"], in["shared"]
+	if len(exclusive) > 0 && len(shared) > 0 {
+		x.Warn = append(x.Warn, fmt.Sprintf("the RDMA mode is exclusive on %s and shared on %s: one of them is what this "+
+			"Fabric needs, and the other nodes have to be changed (options ib_core netns_mode=, and a reboot)",
+			names(exclusive), names(shared)))
+	}
+	switch {
+	case len(exclusive) > 0 && len(exclusive) >= len(shared):
+		x.RDMA = "exclusive"
+	case len(shared) > 0 && x.Fabric.LinkLayer == device.InfiniBand:
+		x.Mode, x.Shares = "shared", defaultShares
+	}
+}
+
+// names are a few names, for people.
+func names(list []string) string {
+	const most = 4
+	if len(list) > most {
+		return fmt.Sprintf("%s and %d more", strings.Join(list[:most], ", "), len(list)-most)
+	}
+	return strings.Join(list, ", ")
+}
+
+// smallest are the longest prefixes of a node's range, by the length of an address: a node that gets another HCA has
+// room for it.
+var smallest = map[int]int{32: 28, 128: 124}
+
+// ranges divides the range into one for each node, as small as the interfaces of a node allow.
+func (x *Object) ranges(o *Options) error {
+	perNode := map[string]int{}
+	x.Need = 0
+	for _, r := range x.Rails {
+		for _, p := range r.Ports {
+			perNode[p.Node] += max(x.Shares, 1)
+			x.Need = max(x.Need, perNode[p.Node])
+		}
+	}
+	of := func(bits int) int { return pool.Usable(netip.PrefixFrom(x.Range.Addr(), bits)) }
+	bits := smallest[x.Range.Addr().BitLen()]
+	for bits > x.Range.Bits() && of(bits) < x.Need {
+		bits--
+	}
+	x.PerNode, x.PerHost = bits, of(bits)
+	const most = 20 // a million nodes
+	x.Room = 1 << min(max(bits-x.Range.Bits(), 0), most)
+	for _, e := range o.Exclude {
+		e = e.Masked()
+		if !x.Range.Overlaps(e) || slices.Contains(x.Exclude, e) {
+			continue
+		}
+		if e.Bits() < x.Range.Bits() {
+			e = x.Range
+		}
+		x.Exclude = append(x.Exclude, e)
+		x.Room -= 1 << min(max(bits-e.Bits(), 0), most)
+	}
+	if nodes := max(o.Nodes, len(perNode)); bits < x.Range.Bits() || x.PerHost < x.Need || x.Room < nodes {
+		return fmt.Errorf("fabric %s: range %s has room for %d nodes with %d addresses each (/%d), %d nodes are needed; "+
+			"choose a wider --range", x.Name, x.Range, max(x.Room, 0), x.PerHost, bits, nodes)
+	}
+	return nil
+}

@@ -1,0 +1,180 @@
+package generate
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/fabric-cni/fabric-cni/internal/doctor"
+	"github.com/fabric-cni/fabric-cni/internal/topology"
+	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
+	"github.com/fabric-cni/fabric-cni/pkg/device"
+)
+
+// Fleet is what a cluster has: its Fabrics, and what its nodes have of them.
+type Fleet struct {
+	Fabrics []v1alpha1.Fabric
+	Nodes   []doctor.FabricNode
+}
+
+// IsWorkload reports whether a kind is of pods.
+func IsWorkload(kind string) bool {
+	return !slices.Contains([]string{"fabric", "nad", "device-plugin"}, kind)
+}
+
+// fabricName is what the API server takes as the name of a Fabric.
+var fabricName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,48}[a-z0-9])?$`)
+
+// share is what one pod can have of a Fabric.
+type share struct {
+	fabric  *v1alpha1.Fabric
+	group   string // Fabrics that differ in their rail only are of one group
+	devices int    // on most of its nodes; in mode shared 1
+	rateGb  int    // of most of them
+	layer   string
+}
+
+// ForCluster writes a workload that asks for the devices of the cluster's Fabrics.
+func ForCluster(kind string, c *Fleet, o Options) (string, error) {
+	if len(c.Fabrics) == 0 {
+		return "", errors.New("the cluster has no Fabric: fabricctl generate fabric --cluster writes them")
+	}
+	chosen, err := c.choose(o.Fabric)
+	if err != nil {
+		return "", err
+	}
+	o.Prefix, o.VFs = AgentPrefix, false
+	d := data{Options: o}
+	for _, s := range chosen {
+		if !slices.Contains(s.fabric.Status.Published, o.Namespace) {
+			return "", fmt.Errorf("the Fabric %s is not published in the namespace %s: add it to spec.namespaces of the "+
+				"Fabric, or choose another with --namespace (it is published in: %s)", s.fabric.Name, o.Namespace,
+				cmp.Or(strings.Join(s.fabric.Status.Published, ", "), "none"))
+		}
+		d.Workload = append(d.Workload, Network{
+			Name: s.fabric.Name, Resource: s.fabric.Name, Rails: make([]topology.Rail, s.devices),
+			Fabric: &topology.Fabric{Name: s.group, LinkLayer: device.LinkLayer(s.layer), Planes: len(chosen) > 1},
+		})
+	}
+	if d.GPUs < 0 {
+		d.GPUs = c.gpus()
+	}
+	if kind == "perftest-pods" {
+		d.GPUs = 0
+	}
+	return d.render(kind + ".yaml")
+}
+
+// choose are the Fabrics of one pod: the one asked for, or those that together have the most bandwidth.
+func (c *Fleet) choose(name string) ([]share, error) {
+	groups := map[string][]share{}
+	var names []string
+	for i := range c.Fabrics {
+		f := &c.Fabrics[i]
+		s := c.share(f)
+		if s.devices == 0 || !fabricName.MatchString(f.Name) {
+			continue
+		}
+		names = append(names, f.Name)
+		if name == "" || name == f.Name {
+			groups[s.group] = append(groups[s.group], s)
+		}
+	}
+	if len(names) == 0 {
+		return nil, errors.New("no node has a device of a Fabric: kubectl get fabrics says why (doctor cluster, too)")
+	}
+	if len(groups) == 0 {
+		slices.Sort(names)
+		return nil, fmt.Errorf("no Fabric %q with a device: there are %s", name, strings.Join(names, ", "))
+	}
+	var best []share
+	for _, g := range groups {
+		slices.SortFunc(g, func(a, b share) int {
+			return cmp.Or(cmp.Compare(rail(a.fabric), rail(b.fabric)), strings.Compare(a.fabric.Name, b.fabric.Name))
+		})
+		if best == nil || cmp.Or(cmp.Compare(bandwidth(g), bandwidth(best)),
+			strings.Compare(best[0].fabric.Name, g[0].fabric.Name)) > 0 {
+			best = g
+		}
+	}
+	return best, nil
+}
+
+func (c *Fleet) share(f *v1alpha1.Fabric) share {
+	out := share{fabric: f, group: group(f)}
+	counts, rates := map[int]int{}, map[int]int{}
+	for i := range c.Nodes {
+		n := &c.Nodes[i]
+		if n.Spec.Gone != nil {
+			continue
+		}
+		for _, nf := range n.Status.Fabrics {
+			if nf.Name != f.Name || len(nf.Devices) == 0 {
+				continue
+			}
+			counts[len(nf.Devices)]++
+			for _, d := range nf.Devices {
+				rates[int(d.RateGb)]++
+				out.layer = cmp.Or(out.layer, d.LinkLayer)
+			}
+		}
+	}
+	out.devices, out.rateGb = usual(counts), usual(rates)
+	if f.Spec.Mode == v1alpha1.Shared {
+		out.devices = min(out.devices, 1) // a second share may be one of the same device
+	}
+	return out
+}
+
+// usual is the value that was seen most often: what one node says of itself alone changes nothing.
+func usual(seen map[int]int) (value int) {
+	for v, n := range seen {
+		if n > seen[value] || n == seen[value] && v > value {
+			value = v
+		}
+	}
+	return value
+}
+
+// gpus is how many GPUs most nodes with devices of a Fabric have.
+func (c *Fleet) gpus() int {
+	seen := map[int]int{}
+	for i := range c.Nodes {
+		if n := &c.Nodes[i]; n.Node != nil && n.Spec.Gone == nil && len(n.Status.Fabrics) > 0 {
+			seen[len(n.Node.GPUs)]++
+		}
+	}
+	return usual(seen)
+}
+
+// group is the match of a Fabric without its rail, or the Fabric's own name.
+func group(f *v1alpha1.Fabric) string {
+	if f.Spec.Match.Rail == nil {
+		return f.Name
+	}
+	m := f.Spec.Match
+	m.Rail = nil
+	b, err := json.Marshal(m)
+	if err != nil {
+		return f.Name
+	}
+	return string(b)
+}
+
+func rail(f *v1alpha1.Fabric) int32 {
+	if f.Spec.Match.Rail == nil {
+		return 0
+	}
+	return *f.Spec.Match.Rail
+}
+
+func bandwidth(g []share) (gb int64) {
+	for _, s := range g {
+		gb += int64(s.devices) * int64(s.rateGb)
+	}
+	return gb
+}

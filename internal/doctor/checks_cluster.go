@@ -1,0 +1,118 @@
+package doctor
+
+// clusterChecks are those of doctor cluster.
+var clusterChecks = []Check{
+	{
+		"cluster-access",
+		"The cluster can be asked",
+		"kubectl may not list it, or it is not installed; or an object in it is not what an agent writes",
+		"a role that may get and list it; kubectl auth can-i --list",
+	},
+	{
+		"cluster-crds",
+		"The CustomResourceDefinitions are there",
+		"Multus, whereabouts or the kinds of fabric-cni are not installed, or in another version",
+		"apply the manifests of one release; those of Fabric and FabricNode are in deployments/crds",
+	},
+	{
+		"cluster-daemons",
+		"Multus, whereabouts, fabric-agent and the device plugins run on every node, in one version",
+		"not installed, crashing, or an update that has stopped half-way",
+		"kubectl -n NAMESPACE rollout status daemonset NAME; the logs of the pods that are not ready",
+	},
+	{
+		"cluster-controller",
+		"The controller runs and leads",
+		"its pods are not scheduled or crash, or can't reach the API server: what runs goes on, but new nodes get no " +
+			"ranges, new Fabrics no networks, and a Fabric that is deleted stays",
+		"kubectl -n fabric-system get pods -l app.kubernetes.io/name=fabric-controller; kubectl -n fabric-system logs " +
+			"-l app.kubernetes.io/name=fabric-controller; kubectl -n fabric-system get lease fabric-controller -o yaml",
+	},
+	{
+		"cluster-fabrics",
+		"Every Fabric is Ready",
+		"the condition in the evidence says it",
+		"kubectl describe fabric NAME: conditions and events",
+	},
+	{
+		"cluster-deletion",
+		"No Fabric hangs in its deletion",
+		"the finalizer keeps a Fabric until no pod uses it, and only the controller removes it",
+		"start the controller; if it is gone for good and fabricctl list shows no pod on it: kubectl patch fabric NAME " +
+			"--type=merge -p '{\"metadata\":{\"finalizers\":null}}'",
+	},
+	{
+		"cluster-fabricnodes",
+		"Every FabricNode is Ready",
+		"the condition in the evidence says it; a port that is down has no peer or no subnet manager",
+		"kubectl describe fabricnode NODE; fabricctl doctor host on that node",
+	},
+	{
+		"cluster-node-ranges",
+		"Every node has its ranges",
+		"the controller is away, or the range of the Fabric is used up: pods that need an address there wait",
+		"kubectl describe fabric NAME: AddressesSufficient; a wider range, a longer perNode, or a shorter reclaim; see " +
+			"cluster-controller",
+	},
+	{
+		"cluster-rdma-mode",
+		"The nodes of a Fabric have one RDMA mode",
+		"the mode is decided when ib_core is loaded; some nodes were set up differently",
+		"echo 'options ib_core netns_mode=0' >/etc/modprobe.d/ib_core.conf (1 for shared); update-initramfs -u; reboot; " +
+			"or Fabrics of their own for these nodes",
+	},
+	{
+		"cluster-agents",
+		"An agent speaks for every node with devices",
+		"fabric-agent does not run there (taints, nodeSelector, crashes), or may not write: the API server takes from an " +
+			"agent what is about its own node",
+		"kubectl -n fabric-system get pods -o wide; kubectl -n fabric-system logs POD; kubectl auth can-i create " +
+			"fabricnodes --as=system:serviceaccount:fabric-system:fabric-agent",
+	},
+	{
+		"cluster-versions",
+		"One version of agent, plugin and fabricctl",
+		"an update that has not reached every node, or a node whose plugin somebody else has replaced",
+		"kubectl -n fabric-system rollout status daemonset fabric-agent",
+	},
+	{
+		"cluster-nad",
+		"Every network has devices, and is whose it seems",
+		"spec.config is broken, or no node offers the resource (device plugin, selectors), or a network names no device " +
+			"at all, or one that is called differently on other nodes; or somebody has made a network with the name of a " +
+			"Fabric",
+		"with fabric-agent a Fabric: fabricctl generate fabric --cluster; else fabricctl generate nad and device-plugin; " +
+			"kubectl get nodes -o json | jq '.items[].status.allocatable'",
+	},
+	{
+		"cluster-ranges",
+		"Ranges do not overlap",
+		"whereabouts keeps different ranges in different pools: two of them may give one address",
+		"one range per network, or the same range and network_name in both; fabricctl generate nad shares a range out",
+	},
+	{
+		"cluster-pools",
+		"Pools of whereabouts have addresses left",
+		"the range is too small, or addresses of dead pods are still given",
+		"a wider range; whereabouts' ip-reconciler; fabricctl repair on the nodes",
+	},
+	{
+		"cluster-nodes",
+		"Nodes of a kind have the same resources",
+		"a port that is down, a device plugin that has not seen a device since it was started, another configuration",
+		"fabricctl doctor host on that node; restart its device plugin",
+	},
+	{
+		"cluster-discovered",
+		"Every discovered fabric is in a Fabric",
+		"no Fabric matches these ports: pods can't ask for them",
+		"fabricctl generate fabric --cluster writes it",
+	},
+	{
+		"cluster-guids",
+		"No two nodes have one port GUID",
+		"VF GUIDs were made by the same rule on both nodes, or a node's configuration was copied; a subnet manager " +
+			"configures one of the ports only",
+		"GUIDs that are made from the PF's own (generate nad writes none), or a pool (ib-kubernetes)",
+	},
+}

@@ -1,0 +1,111 @@
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/fabric-cni/fabric-cni/internal/node"
+)
+
+// clusterNodes compares nodes with the same GPUs: they should have as many of each resource, and as many Active ports.
+func clusterNodes(c *Cluster) (out []Finding) {
+	inventories := map[string]*node.Node{}
+	c.present(func(f *FabricNode) { inventories[f.Name] = f.Node })
+	kinds := c.kinds(inventories)
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		nodes := kinds[kind]
+		names := map[string]bool{}
+		for _, n := range nodes {
+			for r := range n.Status.Allocatable {
+				names[r] = names[r] || strings.Contains(r, "/")
+			}
+		}
+		for _, r := range slices.Sorted(maps.Keys(names)) {
+			if names[r] {
+				out = append(out, odd(kind, "of "+r, nodes, func(n *ClusterNode) int { return n.count(r) })...)
+			}
+		}
+		out = append(
+			out,
+			odd(kind, "Active ports", nodes, func(n *ClusterNode) int { return activePorts(inventories[n.Metadata.Name]) })...)
+	}
+	if len(kinds) == 0 {
+		return nil
+	}
+	return pass(out, "cluster-nodes", fmt.Sprintf("%d kinds of GPU nodes, each alike", len(kinds)))
+}
+
+// odd reports nodes with another count than most of their kind. A negative count is not known, and left out.
+func odd(kind, what string, nodes []ClusterNode, count func(*ClusterNode) int) (out []Finding) {
+	by := map[int]int{}
+	for i := range nodes {
+		if n := count(&nodes[i]); n >= 0 {
+			by[n]++
+		}
+	}
+	usual := 0
+	for _, n := range slices.Sorted(maps.Keys(by)) {
+		if by[n] >= by[usual] {
+			usual = n
+		}
+	}
+	others := map[int][]string{}
+	for i := range nodes {
+		if n := count(&nodes[i]); n >= 0 && n != usual {
+			others[n] = append(others[n], nodes[i].Metadata.Name)
+		}
+	}
+	for _, n := range slices.Sorted(maps.Keys(others)) {
+		verb := "has"
+		if len(others[n]) > 1 {
+			verb = "have"
+		}
+		out = append(out, finding("cluster-nodes", Warn, fmt.Sprintf("%s %s %d %s, most nodes with %s have %d",
+			few(others[n]), verb, n, what, kind, usual)))
+	}
+	return out
+}
+
+func (n *ClusterNode) count(resource string) int {
+	v, err := strconv.Atoi(n.Status.Allocatable[resource])
+	if err != nil {
+		return 0
+	}
+	return v
+}
+
+// kinds puts nodes together that should be alike: the same GPUs, by the label of GPU feature discovery or by the
+// inventory.
+func (c *Cluster) kinds(inventories map[string]*node.Node) map[string][]ClusterNode {
+	out := map[string][]ClusterNode{}
+	for _, n := range c.Nodes.Items {
+		kind := n.Metadata.Labels["nvidia.com/gpu.product"]
+		if p := inventories[n.Metadata.Name]; kind == "" && p != nil && len(p.GPUs) > 0 {
+			kind = fmt.Sprintf("%d GPUs %s", len(p.GPUs), cmp.Or(p.GPUs[0].Model, p.GPUs[0].ID))
+		}
+		if kind != "" {
+			out[kind] = append(out[kind], n)
+		}
+	}
+	return out
+}
+
+// activePorts counts the ports of a node that carry traffic, those in pods included; -1: not known.
+func activePorts(n *node.Node) int {
+	if n == nil {
+		return -1
+	}
+	active := 0
+	for i := range n.HCAs {
+		for j := range n.HCAs[i].Ports {
+			if n.HCAs[i].Kind == "PF" && n.HCAs[i].Ports[j].Active() {
+				active++
+			}
+		}
+	}
+	return active
+}
