@@ -104,7 +104,8 @@ func TestAlerts(t *testing.T) {
 	if len(seen) == 0 {
 		t.Error("no alert")
 	}
-	if got := unknown(`max by (a) (fabric_portstate{b="c"}[5m]) > 1`, known); !slices.Equal(got, []string{"fabric_portstate"}) {
+	const misspelt = `max by (a) (fabric_portstate{b="c"}[5m]) > 1`
+	if got := unknown(misspelt, known); !slices.Equal(got, []string{"fabric_portstate"}) {
 		t.Errorf("%q", got)
 	}
 }

@@ -55,7 +55,7 @@ func reportUnused(discovered []topology.Fabric, v *view) {
 	}
 }
 
-// reportUnmatched adds a condition for each fabric of the settings that has no device here, although the node has some.
+// reportUnmatched adds a condition for each fabric that has no device here, although the node has some.
 func reportUnmatched(devices []survey.Device, v *view) {
 	for i := range v.fabrics {
 		f := &v.fabrics[i]

@@ -56,8 +56,8 @@ func newJudged(t *testing.T, change func(*v1alpha1.Health)) *judged {
 		t.Fatal(err)
 	}
 	j.healthReconciler = healthReconciler{
-		judge: health.Judge{Settle: 30 * time.Second, Confirm: 5 * time.Second}, saved: load(t, t.TempDir()), metrics: m,
-		log: log, now: func() time.Time { return j.clock },
+		judge: health.Judge{Settle: 30 * time.Second, Confirm: 5 * time.Second},
+		saved: load(t, t.TempDir()), metrics: m, log: log, now: func() time.Time { return j.clock },
 		counters: func(_ *survey.Device, names ...string) (out []survey.Counter, err error) {
 			if j.values == nil {
 				return nil, errors.New("no counters")
@@ -95,8 +95,8 @@ func (j *judged) usable() bool {
 	return network.Units(&j.fabric, j.view.assigned["ib"])[0].Healthy
 }
 
-// The condition of a device says which one, what, who has it, and what to do. It is in the metrics, in the status, and in
-// what the next agent knows.
+// The condition of a device says which one, what, who has it, and what to do. It is in the metrics, in the status, and
+// in what the next agent knows.
 func TestHealthSaid(t *testing.T) {
 	j := newJudged(t, nil)
 	j.device.Holder = &journal.Entry{Attached: true, MoveRDMA: true, Args: "K8S_POD_NAMESPACE=ml;K8S_POD_NAME=train-0"}
@@ -109,22 +109,23 @@ func TestHealthSaid(t *testing.T) {
 		j.look(1)
 	}
 	j.look(5)
-	want := "fabric ib: mlx5_0 (a): the port left Active 3 times within 10 minutes; it is in pod ml/train-0; check its " +
-		"cable, its transceiver and the port of the switch"
+	want := "fabric ib: mlx5_0 (a): the port left Active 3 times within 10 minutes; it is in pod ml/train-0; check " +
+		"its cable, its transceiver and the port of the switch"
 	if got := j.wrong(condition.PortStable); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	if !j.usable() {
 		t.Error("kubelet is told that it is unhealthy")
 	}
-	text := `# HELP fabric_device_unhealthy 1 for a device that pods should not use, with the reason: PortDown, Flapping or CounterLimit.
+	text := `# HELP fabric_device_unhealthy 1 for a device that pods should not use, with the reason.
 # TYPE fabric_device_unhealthy gauge
 fabric_device_unhealthy{device="a",fabric="ib",hca="mlx5_0",reason="Flapping"} 1
 # HELP fabric_port_flaps_total How often the port of a device has left Active, moves into pods and back apart.
 # TYPE fabric_port_flaps_total counter
 fabric_port_flaps_total{device="a",fabric="ib",hca="mlx5_0"} 3
 `
-	err := testutil.GatherAndCompare(j.registry, strings.NewReader(text), "fabric_device_unhealthy", "fabric_port_flaps_total")
+	err := testutil.GatherAndCompare(j.registry, strings.NewReader(text), "fabric_device_unhealthy",
+		"fabric_port_flaps_total")
 	if err != nil {
 		t.Error(err)
 	}

@@ -1,5 +1,5 @@
 // Package agent is the program fabric-agent: its commands, and the reconciler, which brings kubelet, Multus and the
-// cluster in line with the settings and the node. reconciler.go has the order of the work; each part of it is a file.
+// cluster in line with the Fabrics and the node. reconciler.go has the order of the work; each part of it is a file.
 package agent
 
 import (

@@ -23,7 +23,7 @@ type view struct {
 	conditions *condition.Set
 }
 
-// reconciler brings kubelet, Multus and the cluster in line with the settings and the node. Each part of the work is a
+// reconciler brings kubelet, Multus and the cluster in line with the Fabrics and the node. Each part of the work is a
 // sub-reconciler in a file of its own; this one has their order.
 type reconciler struct {
 	survey   func() ([]survey.Device, error)

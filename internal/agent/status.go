@@ -101,8 +101,8 @@ func (r *statusReconciler) status(v *view) *v1alpha1.FabricNodeStatus {
 
 func deviceOf(d *survey.Device, pods map[string][]string) v1alpha1.FabricDevice {
 	return v1alpha1.FabricDevice{
-		ID: d.ID, HCA: d.HCA.Name, LinkLayer: string(d.LinkLayer()), RateGb: int32(d.RateGb), Problem: string(d.Problem),
-		Pods: pods[d.Address.String()],
+		ID: d.ID, HCA: d.HCA.Name, LinkLayer: string(d.LinkLayer()), RateGb: int32(d.RateGb),
+		Problem: string(d.Problem), Pods: pods[d.Address.String()],
 	}
 }
 

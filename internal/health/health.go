@@ -1,5 +1,5 @@
-// Package health judges ports: from what is seen of them now and then, wherever they are, to what is wrong with them. It
-// says each thing once when it begins and once when it ends, and takes the way of a device into a pod and back for
+// Package health judges ports: from what is seen of them now and then, wherever they are, to what is wrong with them.
+// It says each thing once when it begins and once when it ends, and takes the way of a device into a pod and back for
 // neither. It is pure: looks and the time are arguments.
 package health
 

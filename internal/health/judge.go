@@ -157,7 +157,8 @@ func (r *record) flapsNow(now time.Time) int {
 // before CounterLimit.
 func (r *record) decide(now time.Time, s *Sample, l *Limits, down, flapped bool) {
 	over := r.over(now, l)
-	well := over.Problem == None && (s.Active || l.AllowDown) && !flapped && len(r.left.pending)+len(r.counted.pending) == 0
+	steady := !flapped && len(r.left.pending)+len(r.counted.pending) == 0
+	well := over.Problem == None && (s.Active || l.AllowDown) && steady
 	if !well {
 		r.bad = now
 	}

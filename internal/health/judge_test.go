@@ -250,7 +250,8 @@ func TestCounterLimit(t *testing.T) {
 	b.want(t)
 	rise(11, minutes(3))
 	b.want(t, health.CounterLimit)
-	if got := b.last.String(); !strings.HasPrefix(got, "symbol_error rose by 6") || !strings.HasSuffix(got, "more than 60") {
+	got := b.last.String()
+	if !strings.HasPrefix(got, "symbol_error rose by 6") || !strings.HasSuffix(got, "more than 60") {
 		t.Errorf("%q", got)
 	}
 	was := b.last

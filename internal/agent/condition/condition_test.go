@@ -73,9 +73,11 @@ func TestReport(t *testing.T) {
 func TestReportDevice(t *testing.T) {
 	var events []string
 	newReporter := func() *condition.Reporter {
-		return &condition.Reporter{Log: slog.New(slog.DiscardHandler), Event: func(warning bool, reason, message string) {
+		r := &condition.Reporter{Log: slog.New(slog.DiscardHandler)}
+		r.Event = func(warning bool, reason, message string) {
 			events = append(events, fmt.Sprint(warning, " ", reason, ": ", message))
-		}}
+		}
+		return r
 	}
 	r := newReporter()
 	report := func(of condition.Type, text string) {

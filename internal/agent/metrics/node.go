@@ -61,10 +61,10 @@ var deviceMetrics = []deviceMetric{
 }
 
 var (
-	unhealthy = description("fabric_device_unhealthy", "1 for a device that pods should not use, with the reason: "+
-		"PortDown, Flapping or CounterLimit.", "device", "hca", "fabric", "reason")
-	flaps = description("fabric_port_flaps_total", "How often the port of a device has left Active, moves into pods and "+
-		"back apart.", "device", "hca", "fabric")
+	unhealthy = description("fabric_device_unhealthy", "1 for a device that pods should not use, with the reason.",
+		"device", "hca", "fabric", "reason")
+	flaps = description("fabric_port_flaps_total",
+		"How often the port of a device has left Active, moves into pods and back apart.", "device", "hca", "fabric")
 )
 
 func description(name, help string, labels ...string) *prometheus.Desc {

@@ -248,7 +248,7 @@ func TestDiscover(t *testing.T) {
 	if len(assigned["ib-200g"]) != 1 {
 		t.Errorf("%+v", assigned)
 	}
-	for i, want := range []string{"", `name: ib-100g`} {
+	for i, want := range []string{"", `a Fabric of the name ib-100g`} {
 		if got := network.Unused(&found[i], assigned); !strings.Contains(got, want) || want == "" && got != "" {
 			t.Errorf("%s: %q", found[i].Name, got)
 		}
