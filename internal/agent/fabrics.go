@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"reflect"
 
-	"github.com/fabric-cni/fabric-cni/internal/agent/cluster"
 	"github.com/fabric-cni/fabric-cni/internal/agent/condition"
 	"github.com/fabric-cni/fabric-cni/internal/fabrics"
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
@@ -15,7 +14,8 @@ import (
 // fabricsReconciler decides which fabrics are in force on this node: those that the controller has accepted, and while
 // the API server is away the last ones that it told of.
 type fabricsReconciler struct {
-	link  *cluster.Link // nil: there is no API server
+	// told returns the Fabrics that there are, and whether the API server has said so. Nil: there is none.
+	told  func() ([]*v1alpha1.Fabric, bool)
 	saved *savedState
 	log   *slog.Logger
 
@@ -26,11 +26,13 @@ type fabricsReconciler struct {
 // one, stays as it was.
 func (r *fabricsReconciler) reconcile(conditions *condition.Set) []fabrics.Fabric {
 	next := r.saved.Fabrics
-	if r.link != nil && r.link.Synced() {
-		next = nil
-		for _, o := range r.link.Fabrics() {
-			if o.Status.InForce != nil {
-				next = append(next, savedFabric{o.Name, o.Status.InForce.Generation, o.Status.InForce.Spec})
+	if r.told != nil {
+		if list, known := r.told(); known {
+			next = nil
+			for _, o := range list {
+				if o.Status.InForce != nil {
+					next = append(next, savedFabric{o.Name, o.Status.InForce.Generation, o.Status.InForce.Spec})
+				}
 			}
 		}
 	}

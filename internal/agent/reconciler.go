@@ -42,6 +42,9 @@ type reconciler struct {
 	readiness readiness
 	status    statusReconciler
 
+	now               func() time.Time
+	surveyed, counted outcome
+
 	discovered map[string]string // device id -> the discovered fabric it was in at the last look
 }
 
@@ -50,9 +53,7 @@ type reconciler struct {
 func (r *reconciler) reconcile(ctx context.Context) {
 	r.addresses.reconcile() // before the survey, which asks the policy
 	devices, err := r.survey()
-	if err != nil {
-		r.log.Error("cannot read all devices", "error", err)
-	}
+	r.surveyed.note(r.log, r.now(), err)
 	discovered := network.Discover(devices, r.discovered)
 	r.discovered = map[string]string{}
 	for _, d := range devices {
@@ -70,9 +71,7 @@ func (r *reconciler) reconcile(ctx context.Context) {
 	r.networks.reconcile(v) // before kubelet hands out devices for them
 	r.health.reconcile(v)
 	r.devices.reconcile(ctx, v)
-	if err := r.metrics.CountCalls(r.stateDir); err != nil {
-		r.log.Error("cannot count the plugin's calls", "error", err)
-	}
+	r.counted.note(r.log, r.now(), r.metrics.CountCalls(r.stateDir))
 	r.readiness.reconcile(v)
 	r.reporter.Report(v.conditions)
 	r.status.reconcile(ctx, v)

@@ -18,6 +18,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/agent/metrics"
 	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
 	"github.com/fabric-cni/fabric-cni/internal/health"
+	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
 
 // Run works until ctx ends: it looks at the node every interval, keeps the binary in place, repairs, and serves probes
@@ -106,10 +107,17 @@ func newReconciler(
 			reporter.Known(t, condition.Device(id))
 		}
 	}
+	var told func() ([]*v1alpha1.Fabric, bool)
+	if link != nil {
+		told = func() ([]*v1alpha1.Fabric, bool) { return link.Fabrics(), link.Synced() }
+	}
 	return &reconciler{
 		addresses: addressReconciler{addresses: o.nodeIPs, dir: o.StateDir, log: log},
+		now:       time.Now,
+		surveyed:  outcome{what: "read all devices"},
+		counted:   outcome{what: "count the plugin's calls"},
 		survey:    o.Survey, stateDir: o.StateDir, log: log, metrics: m, reporter: reporter, saved: saved,
-		fabrics: fabricsReconciler{link: link, saved: saved, log: log},
+		fabrics: fabricsReconciler{told: told, saved: saved, log: log},
 		ranges:  ranges,
 		networks: networkReconciler{
 			confDir: o.ConfDir, ipamDir: ipamDir, store: o.store(), ranges: ranges, log: log,
@@ -121,6 +129,7 @@ func newReconciler(
 		readiness: readiness{plugin: target, store: o.store(), mode: survey.Mode},
 		status: statusReconciler{
 			link: link, node: o.Node, plugin: target, store: o.store(), log: log, now: time.Now,
+			reported: outcome{what: "report what the node has"},
 		},
 	}
 }

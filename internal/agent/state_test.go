@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -75,6 +76,49 @@ func TestSavedState(t *testing.T) {
 	}
 	if got, _ := inForce(t, dir); len(got) != 0 {
 		t.Errorf("%v", got)
+	}
+}
+
+// A Fabric that a newer controller has accepted and this agent can't read stays as it was, which is said, and survives a
+// restart; one that is gone goes.
+func TestNewerFabric(t *testing.T) {
+	dir := t.TempDir()
+	var list []*v1alpha1.Fabric
+	told := func(name string, generation int64, spec v1alpha1.FabricSpec) {
+		o := &v1alpha1.Fabric{}
+		o.Name, o.Generation = name, generation
+		o.Status.InForce = &v1alpha1.FabricInForce{Generation: generation, Spec: spec}
+		list = append(list, o)
+	}
+	look := func() (string, string) {
+		t.Helper()
+		r := fabricsReconciler{saved: load(t, dir), log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+		r.told = func() ([]*v1alpha1.Fabric, bool) { return list, list != nil }
+		conditions := &condition.Set{}
+		got := ""
+		for _, f := range r.reconcile(conditions) {
+			got += fmt.Sprint(f.Name, " ", f.Generation, " ", f.Mode, ";")
+		}
+		c, _ := conditions.Get(condition.FabricReadable, condition.Fabric("a"))
+		return got, c.Message
+	}
+	told("a", 1, v1alpha1.FabricSpec{Mode: v1alpha1.Shared})
+	told("b", 1, v1alpha1.FabricSpec{})
+	if got, said := look(); got != "a 1 shared;b 1 exclusive;" || said != "" {
+		t.Errorf("%q, %q", got, said)
+	}
+	list = nil
+	told("a", 2, v1alpha1.FabricSpec{Health: v1alpha1.Health{Action: "Reboot"}})
+	for range 2 { // the second one is an agent that has been restarted
+		got, said := look()
+		if got != "a 1 shared;" || !strings.Contains(said, "can't read generation 2 of Fabric a") ||
+			!strings.Contains(said, `health.action "Reboot"`) {
+			t.Errorf("%q, %q", got, said)
+		}
+	}
+	list = nil // the API server is away
+	if got, said := look(); got != "a 1 shared;" || said != "" {
+		t.Errorf("%q, %q", got, said)
 	}
 }
 

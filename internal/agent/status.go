@@ -36,6 +36,7 @@ type statusReconciler struct {
 	mode      string
 	read      time.Time // when the inventory was last read
 	since     map[string]metav1.Time
+	reported  outcome
 }
 
 func (r *statusReconciler) reconcile(ctx context.Context, v *view) {
@@ -47,9 +48,8 @@ func (r *statusReconciler) reconcile(ctx context.Context, v *view) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	if _, err := r.link.Report(ctx, r.status(v)); err != nil {
-		r.log.Error("cannot report what the node has", "error", err)
-	}
+	_, err := r.link.Report(ctx, r.status(v))
+	r.reported.note(r.log, r.now(), err)
 }
 
 // look reads the inventory: what fabricctl discover prints on this node, without what other fields tell.

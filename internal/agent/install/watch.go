@@ -20,7 +20,11 @@ func (t Target) Watch(ctx context.Context, interval time.Duration, replaced func
 				log.Error("cannot put the CNI binary back", "path", t.Path(), "error", err)
 			case changed:
 				replaced()
-				log.Warn("the CNI binary had been changed: installed it again", "path", t.Path())
+				if first {
+					log.Info("installed the CNI binary", "path", t.Path())
+				} else {
+					log.Warn("the CNI binary had been changed: installed it again", "path", t.Path())
+				}
 			}
 		}
 		select {

@@ -28,7 +28,10 @@ func Discover(devices []survey.Device, before map[string]string) []topology.Fabr
 		}
 		for _, p := range d.HCA.Ports {
 			state := p.State
-			if d.Active() { // an idle RoCE port
+			switch {
+			case d.Moving(): // its rate and prefix are not known now
+				state = device.PortDown
+			case d.Active(): // an idle RoCE port
 				state = device.PortActive
 			}
 			ports = append(ports, topology.Port{

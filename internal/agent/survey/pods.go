@@ -46,6 +46,9 @@ func (n Node) hold(list []Device, e *journal.Entry, r *inventory.Reader) ([]Devi
 	if ns, err := e.OpenNetns(); err == nil { // else as it was when it left, and the pod will soon be gone
 		defer ns.Close()
 		d.Stale = ns.Do(func() error { return now(&d) }) != nil
+		if d.Moving() { // ADD writes to the pod's sysfs: a mount of it meanwhile would make that read-only for it too
+			return append(list, d), nil
+		}
 		_ = ns.DoWithSys(func(sys fs.FS) error {
 			d.place(sys)
 			return nil
@@ -126,6 +129,9 @@ const lifespan = "lifespan"
 func (n Node) Counters(d *Device, names ...string) ([]Counter, error) {
 	if !d.InPod() {
 		return counters(n.Sys, d, names), nil
+	}
+	if d.Moving() {
+		return nil, nil
 	}
 	ns, err := d.Holder.OpenNetns()
 	if errors.Is(err, fs.ErrNotExist) {
