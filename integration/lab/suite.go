@@ -241,7 +241,7 @@ var Suites = []Suite{
 		Series:  on612,
 		Run:     `^TestAgent`,
 		Append:  exclusive,
-		Devices: VirtioNet(1),
+		Devices: append(VirtioNet(1), E1000e(1)...),
 	},
 }
 
