@@ -2,6 +2,7 @@ package controlplane_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"os"
 	"regexp"
@@ -136,7 +137,7 @@ func dashboard(t *testing.T) (out []query) {
 	}
 	var d struct {
 		Templating struct {
-			List []struct{ Definition string }
+			List []struct{ Query any }
 		}
 		Panels []struct{ Targets []query }
 	}
@@ -144,10 +145,15 @@ func dashboard(t *testing.T) (out []query) {
 		t.Fatal(err)
 	}
 	for _, v := range d.Templating.List {
-		metric, label, ok := strings.Cut(strings.TrimSuffix(strings.TrimPrefix(v.Definition, "label_values("), ")"), ", ")
-		if ok {
-			out = append(out, query{Expr: metric, LegendFormat: "{{" + label + "}}"})
+		of, ok := v.Query.(map[string]any) // that of the data source is a word
+		if !ok {
+			continue
 		}
+		part := regexp.MustCompile(`^label_values\((\w+), (\w+)\)$`).FindStringSubmatch(fmt.Sprint(of["query"]))
+		if part == nil {
+			t.Fatalf("the variable %v", of)
+		}
+		out = append(out, query{Expr: part[1], LegendFormat: "{{" + part[2] + "}}"})
 	}
 	for _, p := range d.Panels {
 		out = append(out, p.Targets...)
