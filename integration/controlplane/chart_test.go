@@ -200,7 +200,7 @@ func TestChartValues(t *testing.T) {
 func TestChartNotes(t *testing.T) {
 	notes := func(args ...string) string {
 		t.Helper()
-		return do(t, "helm", append([]string{"install", "fabric", chart, "--dry-run=server"}, args...)...)
+		return do(t, "helm", append([]string{"install", "notes", chart, "--dry-run=server"}, args...)...)
 	}
 	for _, c := range []struct {
 		args []string

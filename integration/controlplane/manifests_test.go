@@ -125,6 +125,24 @@ func TestManifests(t *testing.T) {
 	}
 }
 
+// The Job that comes before a removal is the same for users of kustomize and of the chart.
+func TestReleaseManifests(t *testing.T) {
+	text := do(t, "kubectl", "kustomize", manifests+"release")
+	accepted(t, text)
+	want, got := objects(t, text), map[string]any{}
+	for key, o := range objects(t, render(t)) {
+		metadata := o.(map[string]any)["metadata"].(map[string]any)
+		annotations, _ := metadata["annotations"].(map[string]any)
+		if annotations["helm.sh/hook"] == "pre-delete" {
+			delete(metadata, "annotations")
+			got[key] = o
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("deployments/release (-) and the chart (+) are not the same:\n%s", diff)
+	}
+}
+
 // accepted has the API server judge objects as if it stored them.
 func accepted(t *testing.T, text string) {
 	t.Helper()
