@@ -133,6 +133,15 @@ func definitions(t *testing.T, c client.Client, name string) []string {
 	return out
 }
 
+// definition is that of a network in the namespace default, to be read.
+func definition(name string) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(fabrics.Definitions)
+	u.SetNamespace("default")
+	u.SetName(name)
+	return u
+}
+
 func untilDefined(t *testing.T, c client.Client, name string, want ...string) {
 	t.Helper()
 	until(t, func() string {
