@@ -99,7 +99,7 @@ func refused(t *testing.T, s *simulated) {
 	condition(t, "fabric/ib", "Accepted", "True", "Accepted", "")
 }
 
-// configured is the node's configuration as the rig can use it: it has no device that could be given by its PCI address.
+// configured is the node's configuration as the rig can use it, which has no device with a PCI address.
 func (s *simulated) configured(node, device string) string {
 	s.t.Helper()
 	s.own(node)

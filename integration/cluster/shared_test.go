@@ -9,7 +9,7 @@ import (
 
 const fabricShared = "ib-shared"
 
-// shareNode puts the node in shared RDMA mode. Its policy gives one device away, and the Fabric for shared nodes has it.
+// shareNode puts the node in shared RDMA mode. Its policy gives one device away, which the Fabric for shared nodes has.
 func shareNode(t *testing.T, n *LabNode) {
 	t.Helper()
 	first := n.Rails[0]

@@ -155,8 +155,8 @@ var AllWrong = []Wrong{
 	},
 	{
 		"IPoIB mode misspelt",
-		`{mode: shared, network: {ipoibMode: conected}}`,
-		[]string{`spec.network.ipoibMode`, `"conected": supported values: "datagram", "connected"`},
+		`{mode: shared, network: {ipoibMode: conn}}`,
+		[]string{`spec.network.ipoibMode`, `"conn": supported values: "datagram", "connected"`},
 	},
 	{
 		"RDMA name in mode shared",
