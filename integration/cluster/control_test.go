@@ -117,7 +117,7 @@ func described(t *testing.T, kind, name string, all ...string) {
 	})
 }
 
-// row waits until kubectl get prints these words in the columns of an object, of which * is any. The last may be missing.
+// row waits until kubectl get prints these words in the columns of an object; * is any, and the last may be missing.
 func row(t *testing.T, kind, name string, columns, want []string) {
 	t.Helper()
 	until(t, "kubectl get "+kind+" "+name+" prints "+strings.Join(want, " "), func() error {

@@ -25,8 +25,7 @@ func inAgent(t *testing.T, n *LabNode, args ...string) string {
 // about it has the right answer.
 func ctlNode(t *testing.T, n *LabNode) {
 	eventually(t, "the inventory of "+n.Name+" is published", func() error {
-		out, err := output("kubectl", "-n", "fabric-system", "get", "configmap", "fabric-inventory-"+n.Name, "-o",
-			`jsonpath={.data.inventory\.json}`)
+		out, err := output("kubectl", "get", "fabricnode", n.Name, "-o", "jsonpath={.status.inventory}")
 		if err == nil && !strings.Contains(out, n.Rails[3].HCA) {
 			err = textError(out)
 		}

@@ -20,7 +20,7 @@ func dryRun(t *testing.T, what, objects string) {
 	}
 }
 
-// The examples and the networks of conf are what this cluster accepts. integration/controlplane judges what is deployed.
+// The cluster accepts the examples and the networks of conf. integration/controlplane judges what is deployed.
 func TestExamples(t *testing.T) {
 	var files []string
 	for _, pattern := range []string{"deployments/examples/*.yaml", "conf/*.yaml"} {
