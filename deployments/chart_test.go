@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	k8syaml "sigs.k8s.io/yaml"
 
 	"github.com/fabric-cni/fabric-cni/internal/testkit/golden"
@@ -58,9 +59,11 @@ func TestChartSchema(t *testing.T) {
 	read(t, "crds/fabric.dev_fabrics.yaml", &crd)
 	var schema map[string]any
 	read(t, chart+"values.schema.json", &schema)
-	values := schema["properties"].(map[string]any)
-	fabric := values["fabrics"].(map[string]any)["items"].(map[string]any)["properties"].(map[string]any)
-	fabric["spec"] = jsonSchema(crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].(map[string]any))
+	spec, _ := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].(map[string]any)
+	err := unstructured.SetNestedField(schema, jsonSchema(spec), "properties", "fabrics", "items", "properties", "spec")
+	if err != nil {
+		t.Fatal(err)
+	}
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
 	e.SetIndent("", "  ")
@@ -79,7 +82,8 @@ func jsonSchema(in map[string]any) map[string]any {
 		case key == "properties":
 			properties := map[string]any{}
 			for name, p := range m {
-				properties[name] = jsonSchema(p.(map[string]any))
+				s, _ := p.(map[string]any)
+				properties[name] = jsonSchema(s)
 			}
 			out[key] = properties
 			if in["x-kubernetes-preserve-unknown-fields"] != true {

@@ -160,7 +160,8 @@ func testPublish(t *testing.T) {
 	condition(t, "fabric/theirs", "Published", "False", "NetworkConflict", "theirs is in default")
 	described(t, "fabric", "theirs", "Warning", "NetworkConflict")
 	removed(t, "fabric", "theirs")
-	if y := k(t, "get", "network-attachment-definition", "theirs", "-o", "yaml"); !strings.Contains(y, `{"type":"mine"}`) {
+	y := k(t, "get", "network-attachment-definition", "theirs", "-o", "yaml")
+	if !strings.Contains(y, `{"type":"mine"}`) {
 		t.Errorf("somebody else's definition:\n%s", y)
 	}
 }

@@ -155,13 +155,17 @@ func release(t *testing.T, name string, args ...string) (helm func(verb string, 
 	return helm
 }
 
-// With everything set the API server accepts what the chart makes; kinds that it does not have are judged by their types.
+// With everything set the API server accepts what the chart makes; kinds that it does not have are judged by their
+// types.
 func TestChartValues(t *testing.T) {
 	do(t, "helm", "lint", "--strict", chart, "--kube-version", "1.34")
-	text := renderIn(t, "default", "--is-upgrade", "--set", "metrics.listen=pod,metrics.secure=true,metrics.certSecret=tls,port=9000,"+
-		"metrics.monitors=true,metrics.tokenSecret=prometheus,metrics.labels.release=p,dashboard=true,criSocket=/run/x.sock,"+
-		"imagePullSecrets[0].name=s,image.digest=sha256:"+strings.Repeat("0", 64)+",controller.replicas=3,controller.port=9001",
-		"--set-json", `fabrics=[{"name":"ib","spec":{"network":{"mtu":4092},"addresses":{"ipam":{"type":"x","some":1}}}}]`)
+	text := renderIn(t, "default", "--is-upgrade", "--set",
+		"metrics.listen=pod,metrics.secure=true,metrics.certSecret=tls,port=9000,"+
+			"metrics.monitors=true,metrics.tokenSecret=prometheus,metrics.labels.release=p,"+
+			"dashboard=true,criSocket=/run/x.sock,imagePullSecrets[0].name=s,image.digest=sha256:"+strings.Repeat("0", 64)+
+			",controller.replicas=3,controller.port=9001",
+		"--set-json",
+		`fabrics=[{"name":"ib","spec":{"network":{"mtu":4092},"addresses":{"ipam":{"type":"x","some":1}}}}]`)
 	var known []string
 	for _, doc := range strings.Split(text, "\n---\n") {
 		if !strings.Contains(doc, "apiVersion: monitoring.coreos.com/v1") {
@@ -173,9 +177,11 @@ func TestChartValues(t *testing.T) {
 		}
 	}
 	accepted(t, strings.Join(known, "\n---\n"))
-	for _, want := range []string{"mtu: 4092", "containerPort: 9000", "--metrics-address=[$(POD_IP)]:9000,127.0.0.1:9000",
+	for _, want := range []string{"mtu: 4092", "containerPort: 9000",
+		"--metrics-address=[$(POD_IP)]:9000,127.0.0.1:9000",
 		"--metrics-address=:9001", "--metrics-cert-dir=", "secretName: tls", "name: fabric-metrics-reader",
-		"localhost/fabric-agent@sha256:0000", "--cri-socket=/run/x.sock", "grafana_dashboard", "name: prometheus, key: token"} {
+		"localhost/fabric-agent@sha256:0000", "--cri-socket=/run/x.sock", "grafana_dashboard",
+		"name: prometheus, key: token"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing in\n%s", want, text)
 		}
@@ -253,9 +259,9 @@ func TestChartUpgrade(t *testing.T) {
 	if got := do(t, "kubectl", "get", "fabrics", "-o", "name"); strings.Contains(got, "chart-a") {
 		t.Errorf("still there, although not in the values: %s", got)
 	}
-	if got := do(t, "kubectl", "-n", "up-system", "get", "jobs,configmaps,serviceaccounts", "-o", "name"); strings.Contains(
-		got, "up-crds") {
-		t.Errorf("the Job has left %s", got)
+	left := do(t, "kubectl", "-n", "up-system", "get", "jobs,configmaps,serviceaccounts", "-o", "name")
+	if strings.Contains(left, "up-crds") {
+		t.Errorf("the Job has left %s", left)
 	}
 	helm("uninstall", "--no-hooks")
 	if got := do(t, "kubectl", "get", "crds", "-o", "name"); !strings.Contains(got, "fabrics.fabric.dev") {
@@ -288,7 +294,9 @@ func TestRestricted(t *testing.T) {
 		}
 		pod := &corev1.Pod{ObjectMeta: w.Spec.Template.ObjectMeta, Spec: w.Spec.Template.Spec}
 		pod.Name, pod.Namespace = name, namespace
-		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: pod.Spec.ServiceAccountName, Namespace: namespace}}
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
+			Name: pod.Spec.ServiceAccountName, Namespace: namespace,
+		}}
 		create(t, c, account)
 		if seen[name] = c.Create(t.Context(), pod); seen[name] == nil {
 			_ = c.Delete(t.Context(), pod)

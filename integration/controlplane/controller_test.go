@@ -199,23 +199,29 @@ func TestFabric(t *testing.T) {
 		addNode(t, c, n, "life")
 	}
 	defer removeNodes(t, c)
-	create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team-a", Labels: map[string]string{"rdma": "yes"}}})
+	create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: "team-a", Labels: map[string]string{"rdma": "yes"},
+	}})
 
-	apply(t, testfabrics.Object("life", `{match: {linkLayer: InfiniBand}, namespaces: {selector: {matchLabels: {rdma: "yes"}}},
+	apply(t, testfabrics.Object("life", `{match: {linkLayer: InfiniBand},
+	  namespaces: {selector: {matchLabels: {rdma: "yes"}}},
 	  addresses: {nodeRanges: {ranges: [{range: 10.0.0.0/24, perNode: 26}]}}}`))
 	untilCondition(t, c, "life", v1alpha1.FabricReady, "True Ready")
 	untilDefined(t, c, "life", "team-a")
 	if got := ranges(t, c); got != "gpu-1 10.0.0.0/26, gpu-2 10.0.0.64/26" {
 		t.Error(got)
 	}
-	create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team-b", Labels: map[string]string{"rdma": "yes"}}})
+	create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: "team-b", Labels: map[string]string{"rdma": "yes"},
+	}})
 	untilDefined(t, c, "life", "team-a", "team-b")
 
 	stop()
 	stop = control(t)
 	// What excludes something older is not in force.
 	apply(t, testfabrics.Object("second", `{addresses: {ipam: {type: whereabouts, range: 10.0.0.128/25}}}`))
-	untilCondition(t, c, "second", v1alpha1.FabricAccepted, `False Refused: addresses.ipam.range 10.0.0.128/25 overlaps`)
+	untilCondition(t, c, "second", v1alpha1.FabricAccepted,
+		`False Refused: addresses.ipam.range 10.0.0.128/25 overlaps`)
 	untilDefined(t, c, "second")
 	apply(t, testfabrics.Object("second", `{addresses: {ipam: {type: whereabouts, range: 10.0.1.128/25}}}`))
 	untilDefined(t, c, "second", "default")
@@ -245,8 +251,8 @@ func TestFabric(t *testing.T) {
 	if err := c.Delete(t.Context(), f); err != nil {
 		t.Fatal(err)
 	}
-	untilCondition(t, c, "life", v1alpha1.FabricReady, "False InUse: the Fabric is deleted when these pods have ended: "+
-		"team-a/train-0")
+	untilCondition(t, c, "life", v1alpha1.FabricReady,
+		"False InUse: the Fabric is deleted when these pods have ended: team-a/train-0")
 	untilDefined(t, c, "life", "team-a", "team-b")
 	if err := c.Get(t.Context(), client.ObjectKey{Name: "gpu-1"}, n); err != nil {
 		t.Fatal(err)
@@ -256,7 +262,8 @@ func TestFabric(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, func() string {
-		if err := c.Get(t.Context(), client.ObjectKeyFromObject(f), f); client.IgnoreNotFound(err) == nil && err != nil {
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(f), f); client.IgnoreNotFound(err) == nil &&
+			err != nil {
 			return ""
 		}
 		return "the Fabric is still there"

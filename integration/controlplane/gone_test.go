@@ -35,17 +35,19 @@ func stateOf(t *testing.T, c client.Client, name string) string {
 	return strings.Join(out, " ")
 }
 
-// The FabricNode of a Node that is gone is deleted: at once, if it has no ranges, and otherwise after the longest reclaim
-// of their fabrics. A Node that comes back before that has its ranges again.
+// The FabricNode of a Node that is gone is deleted: at once, if it has no ranges, and otherwise after the longest
+// reclaim of their fabrics. A Node that comes back before that has its ranges again.
 func TestGone(t *testing.T) {
 	c := whole(t)
 	defer removeNodes(t, c)
-	apply(t, testfabrics.Object("gone-day", `{addresses: {nodeRanges: {ranges: [{range: 10.21.0.0/24, perNode: 26}]}}}`))
+	apply(t, testfabrics.Object("gone-day",
+		`{addresses: {nodeRanges: {ranges: [{range: 10.21.0.0/24, perNode: 26}]}}}`))
 	apply(t, testfabrics.Object("gone-now", `{addresses: {nodeRanges: {reclaim: 1s,
 	  ranges: [{range: 10.22.0.0/24, perNode: 26}]}}}`))
 	defer removeFabrics(t, c)
 	node := func(name string) *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}} }
-	wants := map[string][]string{"both": {"gone-day", "gone-now"}, "day": {"gone-day"}, "now": {"gone-now"}, "bare": nil}
+	wants := map[string][]string{"both": {"gone-day", "gone-now"}, "day": {"gone-day"}, "now": {"gone-now"},
+		"bare": nil}
 	for name, fabrics := range wants {
 		create(t, c, node(name))
 		addNode(t, c, name, fabrics...)

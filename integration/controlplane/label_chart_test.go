@@ -41,7 +41,8 @@ func TestLabelChart(t *testing.T) {
 		for _, s := range tt.specs {
 			values += "- {name: " + s[0] + ", spec: " + s[1] + "}\n"
 		}
-		got := renderLabel(t, values, "--api-versions", "admissionregistration.k8s.io/"+tt.version+"/MutatingAdmissionPolicy")
+		got := renderLabel(t, values, "--api-versions",
+			"admissionregistration.k8s.io/"+tt.version+"/MutatingAdmissionPolicy")
 		tt.options.Version = tt.version
 		want := objects(t, string(policyOf(t, tt.options, tt.specs...)))
 		if diff := cmp.Diff(want, got); diff != "" || len(got) != 4 {

@@ -67,7 +67,8 @@ func tell(p *corev1.Pod) string {
 		var has []string
 		for name, q := range c.Resources.Limits {
 			r := c.Resources.Requests[name]
-			has = append(has, fmt.Sprintf("%s=%s/%s", strings.TrimPrefix(string(name), "fabric.dev/"), q.String(), r.String()))
+			has = append(has, fmt.Sprintf("%s=%s/%s", strings.TrimPrefix(string(name), "fabric.dev/"), q.String(),
+				r.String()))
 		}
 		slices.Sort(has)
 		if s := c.SecurityContext; s != nil && s.Capabilities != nil {
@@ -81,7 +82,8 @@ func tell(p *corev1.Pod) string {
 }
 
 func tryPod(ctx context.Context, c kubernetes.Interface, p *corev1.Pod) (*corev1.Pod, string) {
-	created, err := c.CoreV1().Pods(p.Namespace).Create(ctx, p, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	created, err := c.CoreV1().Pods(p.Namespace).Create(ctx, p,
+		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if err != nil {
 		return nil, err.Error()
 	}
@@ -140,7 +142,8 @@ func policyOf(t *testing.T, o podlabel.Options, specs ...[2]string) []byte {
 // withGate starts an API server that has MutatingAdmissionPolicy, and nobody who makes ServiceAccounts.
 func withGate(t *testing.T, flags ...string) (*controlplane.Server, *kubernetes.Clientset) {
 	t.Helper()
-	s, err := controlplane.Start(t.Context(), t.TempDir(), append(flags, "--disable-admission-plugins=ServiceAccount")...)
+	s, err := controlplane.Start(t.Context(), t.TempDir(),
+		append(flags, "--disable-admission-plugins=ServiceAccount")...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,11 +177,13 @@ func TestLabel(t *testing.T) {
 		table  []labelled
 	}{
 		{"one", policyOf(t, beta, [2]string{"ib-200g", `{namespaces: {names: [default, ml]}}`}), oneFabric},
-		{"two", policyOf(t, beta, [2]string{"ib-200g", `{}`}, [2]string{"eth", `{namespaces: {selector: {matchLabels: ` +
-			`{team: ml}, matchExpressions: [{key: team, operator: In, values: [ml, b]}, {key: team, operator: NotIn, ` +
-			`values: [c]}, {key: team, operator: Exists}, {key: x, operator: DoesNotExist}]}}}`}), twoFabrics},
+		{"two", policyOf(t, beta, [2]string{"ib-200g", `{}`},
+			[2]string{"eth", `{namespaces: {selector: {matchLabels: ` +
+				`{team: ml}, matchExpressions: [{key: team, operator: In, values: [ml, b]}, {key: team, operator: NotIn, ` +
+				`values: [c]}, {key: team, operator: Exists}, {key: x, operator: DoesNotExist}]}}}`}), twoFabrics},
 		{"rails", policyOf(t, podlabel.Options{Version: "v1beta1"}, [2]string{"b", `{match: {rail: 0}}`},
-			[2]string{"a", `{match: {rail: 1}}`}, [2]string{"c", `{match: {rail: 2}}`}, [2]string{"store", `{}`}), threeRails},
+			[2]string{"a", `{match: {rail: 1}}`}, [2]string{"c", `{match: {rail: 2}}`},
+			[2]string{"store", `{}`}), threeRails},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if err := s.ApplyText(t.Context(), tt.policy); err != nil {
@@ -249,7 +254,8 @@ var oneFabric = []labelled{
 	{name: "another of a like name", labels: `{fabric.dev/rails: "1"}`, networks: "ib-200g-b, b-ib-200g",
 		want: "ib-200g-b, b-ib-200g, ib-200g a{ib-200g=1/1 IPC_LOCK}"},
 	{name: "has the resource", labels: `{fabric.dev/rails: "4"}`, networks: "ib-200g",
-		containers: `[{name: a, image: i, resources: {limits: {fabric.dev/ib-200g: 2}}}]`, want: "ib-200g a{ib-200g=2/2}"},
+		containers: `[{name: a, image: i, resources: {limits: {fabric.dev/ib-200g: 2}}}]`,
+		want:       "ib-200g a{ib-200g=2/2}"},
 	{name: "the second has the resource", labels: `{fabric.dev/rails: "4"}`,
 		containers: `[{name: a, image: i}, {name: b, image: i, resources: {limits: {fabric.dev/ib-200g: 2}}}]`,
 		want:       "a{} b{ib-200g=2/2}"},
@@ -295,7 +301,8 @@ var twoFabrics = []labelled{
 		want: "eth, default/ib-200g, default/ib-200g a{eth=1/1 ib-200g=2/2 IPC_LOCK}"},
 	{name: "one is there", labels: `{rails.fabric.dev/ib-200g: all, rails.fabric.dev/eth: "2"}`, networks: "eth",
 		namespace: "ml", containers: `[{name: a, image: i, resources: {limits: {fabric.dev/eth: 1}}}]`,
-		want: "eth, default/ib-200g, default/ib-200g, default/ib-200g, default/ib-200g a{eth=1/1 ib-200g=4/4 IPC_LOCK}"},
+		want: "eth, default/ib-200g, default/ib-200g, default/ib-200g, default/ib-200g " +
+			"a{eth=1/1 ib-200g=4/4 IPC_LOCK}"},
 	{name: "all of how many", labels: `{rails.fabric.dev/eth: all}`, namespace: "ml",
 		want: `label rails.fabric.dev/eth: "all": want a number: how many devices of eth a node has was not known`},
 	{name: "not selected", labels: `{rails.fabric.dev/eth: "1"}`, namespace: "other",
@@ -355,7 +362,8 @@ func TestLabelWithoutGate(t *testing.T) {
 	tryPods(t, c, []labelled{
 		{name: "no label", labels: `{}`, want: "a{}"},
 		{name: "asks itself", labels: `{fabric.dev/rails: "1"}`, networks: "ib-200g",
-			containers: `[{name: a, image: i, resources: {limits: {fabric.dev/ib-200g: 1}}}]`, want: "ib-200g a{ib-200g=1/1}"},
+			containers: `[{name: a, image: i, resources: {limits: {fabric.dev/ib-200g: 1}}}]`,
+			want:       "ib-200g a{ib-200g=1/1}"},
 		{name: "label", labels: `{fabric.dev/rails: "1"}`, want: "nothing has added fabric.dev/ib-200g to " +
 			"the pod, as its label wants: the MutatingAdmissionPolicy fabric-rails is not in force"},
 	})

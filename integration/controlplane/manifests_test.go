@@ -73,7 +73,8 @@ func render(t *testing.T, args ...string) string {
 
 func renderIn(t *testing.T, namespace string, args ...string) string {
 	t.Helper()
-	return do(t, "helm", append([]string{"template", "fabric", chart, "-n", namespace, "--kube-version", "1.34"}, args...)...)
+	return do(t, "helm", append([]string{"template", "fabric", chart, "-n", namespace, "--kube-version", "1.34"},
+		args...)...)
 }
 
 // overlays are the kustomizations, and the values that make the chart do the same.
@@ -157,7 +158,8 @@ func fabricValues(t *testing.T, all map[string]any) string {
 	var list []any
 	for key, o := range all {
 		if name, ok := strings.CutPrefix(key, "Fabric/"); ok {
-			list = append(list, map[string]any{"name": name, "spec": o.(map[string]any)["spec"]})
+			fabric, _ := o.(map[string]any)
+			list = append(list, map[string]any{"name": name, "spec": fabric["spec"]})
 		}
 	}
 	b, err := json.Marshal(map[string]any{"fabrics": list})

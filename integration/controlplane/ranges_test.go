@@ -133,7 +133,8 @@ func TestRanges(t *testing.T) {
 		if got := ranges(t, c); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
-		if err := out["ib"].Exhausted; (exhausted == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), exhausted) {
+		err = out["ib"].Exhausted
+		if (exhausted == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), exhausted) {
 			t.Errorf("%v, want %q", err, exhausted)
 		}
 	}
@@ -146,11 +147,13 @@ func TestRanges(t *testing.T) {
 	round(all("a", "b", "c", "d", "e"), abc+", d 10.0.0.192/26", "no /26 left for node e") // b is back
 	now = now.Add(2 * time.Minute)
 	round(all("a", "c", "d", "e"), abc+", d 10.0.0.192/26", "no /26 left for node e") // b is gone again
-	r = rounds(c, nil, "two", yes)                                                    // the next leader knows since when
+	// The next leader knows since when.
+	r = rounds(c, nil, "two", yes)
 	r.Now = func() time.Time { return now }
 	now = now.Add(time.Hour + time.Second)
 	round(all("a", "c", "d", "e"), "a 10.0.0.0/26, c 10.0.0.128/26, d 10.0.0.192/26, e 10.0.0.64/26", "")
-	round(all("a", "c", "d", "e"), "a 10.0.0.0/26, c 10.0.0.128/26, d 10.0.0.192/26, e 10.0.0.64/26", "") // b is forgotten
+	// b is forgotten
+	round(all("a", "c", "d", "e"), "a 10.0.0.0/26, c 10.0.0.128/26, d 10.0.0.192/26, e 10.0.0.64/26", "")
 	addNode(t, c, "b", "ib")
 	round(all("a", "b", "c", "d", "e"), "a 10.0.0.0/26, c 10.0.0.128/26, d 10.0.0.192/26, e 10.0.0.64/26",
 		"no /26 left for node b")
@@ -268,7 +271,8 @@ func (s *slow) Patch(ctx context.Context, o client.Object, p client.Patch, opts 
 func TestManyLeaders(t *testing.T) {
 	c := api(t)
 	defer removeNodes(t, c)
-	list := []fabrics.Fabric{fabric(t, "ib", `{addresses: {nodeRanges: {ranges: [{range: 10.0.0.0/16, perNode: 24}]}}}`)}
+	list := []fabrics.Fabric{fabric(t, "ib",
+		`{addresses: {nodeRanges: {ranges: [{range: 10.0.0.0/16, perNode: 24}]}}}`)}
 	var names []string
 	for i := range 60 {
 		names = append(names, fmt.Sprintf("n%02d", i))
@@ -278,7 +282,8 @@ func TestManyLeaders(t *testing.T) {
 	var leaders sync.WaitGroup
 	lead := func() {
 		mine := term.Add(1)
-		r := rounds(&slow{c}, &lagging{Reader: c}, fmt.Sprint("term ", mine), func() bool { return term.Load() == mine })
+		r := rounds(&slow{c}, &lagging{Reader: c}, fmt.Sprint("term ", mine),
+			func() bool { return term.Load() == mine })
 		leaders.Go(func() {
 			for term.Load() == mine {
 				_, _ = r.Round(context.Background(), list, all(names...))

@@ -143,7 +143,8 @@ func (s *Server) start(name string, args ...string) (*exec.Cmd, error) {
 		return nil, err
 	}
 	defer log.Close()
-	cmd := exec.Command(filepath.Join(s.cache, "bin", name), args...) //nolint:noctx // it ends with Stop, or with this process
+	//nolint:noctx // it ends with Stop, or with this process
+	cmd := exec.Command(filepath.Join(s.cache, "bin", name), args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {

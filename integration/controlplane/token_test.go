@@ -78,7 +78,9 @@ func TestAgentToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := whole(t)
-	create(t, c, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "fabric-agent", Namespace: "fabric-system"}})
+	create(t, c, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
+		Name: "fabric-agent", Namespace: "fabric-system",
+	}})
 	err := server.Apply(t.Context(), "../../deployments/base/rbac.yaml", "../../deployments/base/admission.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -127,7 +129,8 @@ func TestAgentToken(t *testing.T) {
 	}
 	// The policy is in force a moment after it was made.
 	until(t, func() string {
-		if err := (call{"PATCH", v1alpha + "fabricnodes/other/status", `{"status":{"agent":"x"}}`}).do(t, mine); err != nil {
+		other := call{"PATCH", v1alpha + "fabricnodes/other/status", `{"status":{"agent":"x"}}`}
+		if err := other.do(t, mine); err != nil {
 			return ""
 		}
 		time.Sleep(100 * time.Millisecond)
@@ -151,7 +154,8 @@ func TestAgentToken(t *testing.T) {
 		{call{"POST", "/api/v1/namespaces/default/events", event("other", "e2")},
 			"the agent of node mine may make Events on its own Node only"},
 		{call{"PATCH", v1alpha + "fabricnodes/mine", `{"spec":{"allocator":"me"}}`}, "forbidden"},
-		{call{"PUT", v1alpha + "fabricnodes/mine", object("fabric.dev/v1alpha1", "FabricNode", "mine", "")}, "forbidden"},
+		{call{"PUT", v1alpha + "fabricnodes/mine", object("fabric.dev/v1alpha1", "FabricNode", "mine", "")},
+			"forbidden"},
 		{call{"DELETE", v1alpha + "fabricnodes/mine", ""}, "forbidden"},
 		{call{"DELETE", v1alpha + "fabricnodes/other", ""}, "forbidden"},
 		{call{"POST", v1alpha + "fabrics", object("fabric.dev/v1alpha1", "Fabric", "x", `,"spec":{}`)}, "forbidden"},
@@ -159,7 +163,8 @@ func TestAgentToken(t *testing.T) {
 		{call{"PATCH", v1alpha + "fabrics/token/status", `{"status":{"nodes":1}}`}, "forbidden"},
 		{call{"DELETE", v1alpha + "fabrics/token", ""}, "forbidden"},
 		{call{"GET", nads, ""}, "forbidden"},
-		{call{"POST", nads, object("k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition", "x", `,"spec":{}`)}, "forbidden"},
+		{call{"POST", nads, object("k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition", "x", `,"spec":{}`)},
+			"forbidden"},
 		{call{"DELETE", nads + "/x", ""}, "forbidden"},
 		{call{"GET", "/api/v1/pods", ""}, "forbidden"},
 		{call{"GET", "/api/v1/nodes", ""}, "forbidden"},

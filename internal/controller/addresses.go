@@ -86,12 +86,14 @@ func nodeRanges(f *fabrics.Fabric, u Usage) verdict {
 		return verdict{reason: rangeTooSmall, err: u.Exhausted}
 	case u.Total == 0: // nothing was allocated yet
 	case pool.LevelOf(u.Total-u.Left, u.Total) == pool.Full:
-		return verdict{reason: poolNearlyFull, note: fmt.Sprintf("each range of %s is given: the next node gets none; choose "+
-			"a wider range or a longer perNode", f.NodeRanges.Ranges[0].Prefix)}
+		return verdict{reason: poolNearlyFull,
+			note: fmt.Sprintf("each range of %s is given: the next node gets none; choose "+
+				"a wider range or a longer perNode", f.NodeRanges.Ranges[0].Prefix)}
 	case pool.LevelOf(u.Total-u.Left, u.Total) == pool.NearlyFull:
-		return verdict{reason: poolNearlyFull, note: fmt.Sprintf("over %d %% of the %d ranges of %s are given; choose a wider "+
-			"range or a longer perNode before nodes have to wait", pool.NearlyFullPercent, u.Total,
-			f.NodeRanges.Ranges[0].Prefix)}
+		return verdict{reason: poolNearlyFull,
+			note: fmt.Sprintf("over %d %% of the %d ranges of %s are given; choose a wider "+
+				"range or a longer perNode before nodes have to wait", pool.NearlyFullPercent, u.Total,
+				f.NodeRanges.Ranges[0].Prefix)}
 	}
 	return verdict{reason: sufficient}
 }
@@ -111,11 +113,13 @@ func (c *Controller) ofWhereabouts(a *addresses, section *ranges.Section) {
 		}
 		switch level := pool.LevelOf(p.allocated, n); {
 		case level == pool.Full && a.verdict.err == nil:
-			a.verdict = verdict{reason: poolFull, err: fmt.Errorf("all %d addresses of %s are given (IPPool %s): choose a wider "+
-				"range", n, p.prefix, p.name)}
+			a.verdict = verdict{reason: poolFull,
+				err: fmt.Errorf("all %d addresses of %s are given (IPPool %s): choose a wider "+
+					"range", n, p.prefix, p.name)}
 		case level == pool.NearlyFull && a.verdict.reason == sufficient:
-			a.verdict = verdict{reason: poolNearlyFull, note: fmt.Sprintf("over %d %% of the %d addresses of %s are given "+
-				"(IPPool %s); choose a wider range before pods have to wait", pool.NearlyFullPercent, n, p.prefix, p.name)}
+			a.verdict = verdict{reason: poolNearlyFull,
+				note: fmt.Sprintf("over %d %% of the %d addresses of %s are given "+
+					"(IPPool %s); choose a wider range before pods have to wait", pool.NearlyFullPercent, n, p.prefix, p.name)}
 		}
 		if section.Ranges[0].Prefix.Contains(p.prefix.Addr()) {
 			all += int64(n)
@@ -145,7 +149,8 @@ func (c *Controller) neededBy(f *fabrics.Fabric, w *world) map[string]int {
 	return out
 }
 
-// ofNVIPAM judges by the blocks that nv-ipam has given to nodes. Which of their addresses are given only the nodes know.
+// ofNVIPAM judges by the blocks that nv-ipam has given to nodes. Which of their addresses are given only the nodes
+// know.
 func (c *Controller) ofNVIPAM(a *addresses, section *ranges.Section, needs map[string]int) {
 	for i, ref := range section.Refs {
 		p, v := c.named(ref, needs)
@@ -168,33 +173,39 @@ func (c *Controller) named(ref ranges.Ref, needs map[string]int) (*nvipam.Pool, 
 	if known, looked := c.pools.kinds[kindOf(ref)]; !looked {
 		return nil, verdict{reason: sufficient}
 	} else if !known {
-		return nil, verdict{reason: ipamMissing, err: fmt.Errorf("the cluster has no %ss of nv-ipam (%s): install nv-ipam, or "+
-			"use addresses.nodeRanges, which needs nothing", ref.Kind, nvipam.Group)}
+		return nil, verdict{reason: ipamMissing,
+			err: fmt.Errorf("the cluster has no %ss of nv-ipam (%s): install nv-ipam, or "+
+				"use addresses.nodeRanges, which needs nothing", ref.Kind, nvipam.Group)}
 	}
 	p := c.pools.nvipam[ref]
 	if p == nil {
 		if err := c.pools.unreadable[ref]; err != nil {
 			return nil, verdict{reason: poolNotReady, err: err}
 		}
-		return nil, verdict{reason: poolMissing, err: fmt.Errorf("there is no %s %s: make it in the namespace where nv-ipam "+
-			"looks for pools, or correct poolName and poolType", ref.Kind, ref.Name)}
+		return nil, verdict{reason: poolMissing,
+			err: fmt.Errorf("there is no %s %s: make it in the namespace where nv-ipam "+
+				"looks for pools, or correct poolName and poolType", ref.Kind, ref.Name)}
 	}
 	nothing, little := lacking(p, needs)
 	name := fmt.Sprintf("%s %s/%s", p.Kind, p.Namespace, p.Name)
 	level := pool.LevelOf(len(p.Given), p.Blocks)
 	switch {
 	case len(nothing) > 0 && level == pool.Full:
-		return p, verdict{reason: rangeTooSmall, err: fmt.Errorf("%s has blocks for %d nodes, and none is left for %s: choose a "+
-			"wider range or a smaller block", name, p.Blocks, list(nothing))}
+		return p, verdict{reason: rangeTooSmall,
+			err: fmt.Errorf("%s has blocks for %d nodes, and none is left for %s: choose a "+
+				"wider range or a smaller block", name, p.Blocks, list(nothing))}
 	case len(nothing) > 0:
-		return p, verdict{reason: poolNotReady, err: fmt.Errorf("%s has no block for %s: does its nodeSelector select them, and "+
-			"does nv-ipam's controller run?", name, list(nothing))}
+		return p, verdict{reason: poolNotReady,
+			err: fmt.Errorf("%s has no block for %s: does its nodeSelector select them, and "+
+				"does nv-ipam's controller run?", name, list(nothing))}
 	case len(little) > 0:
-		return p, verdict{reason: rangeTooSmall, err: fmt.Errorf("the blocks of %s are too small: %s; choose a larger one", name,
-			list(little))}
+		return p, verdict{reason: rangeTooSmall,
+			err: fmt.Errorf("the blocks of %s are too small: %s; choose a larger one", name,
+				list(little))}
 	case level != pool.Room:
-		return p, verdict{reason: poolNearlyFull, note: fmt.Sprintf("over %d %% of the %d blocks of %s are given; choose a "+
-			"wider range before nodes have to wait", pool.NearlyFullPercent, p.Blocks, name)}
+		return p, verdict{reason: poolNearlyFull,
+			note: fmt.Sprintf("over %d %% of the %d blocks of %s are given; choose a "+
+				"wider range before nodes have to wait", pool.NearlyFullPercent, p.Blocks, name)}
 	}
 	return p, verdict{reason: sufficient}
 }

@@ -35,7 +35,8 @@ func (c *Controller) condition(o *v1alpha1.Fabric, kind string, v verdict) {
 	}
 	cond.Message = short(cond.Message)
 	before := apimeta.FindStatusCondition(o.Status.Conditions, kind)
-	same := before != nil && before.Status == cond.Status && before.Reason == cond.Reason && before.Message == cond.Message
+	same := before != nil && before.Status == cond.Status && before.Reason == cond.Reason &&
+		before.Message == cond.Message
 	apimeta.SetStatusCondition(&o.Status.Conditions, cond)
 	if same {
 		return
@@ -83,7 +84,8 @@ func (c *Controller) report(ctx context.Context, j *judged, s *sum, w *world, p 
 
 // sameState compares what does not have to wait.
 func sameState(a, b metav1.Condition) bool {
-	return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason && a.ObservedGeneration == b.ObservedGeneration
+	return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason &&
+		a.ObservedGeneration == b.ObservedGeneration
 }
 
 func (c *Controller) conditions(j *judged, s *sum, p *published, a *addresses) {
@@ -115,11 +117,13 @@ func ready(j *judged, s *sum, p *published, a *verdict) verdict {
 	o := j.object
 	switch {
 	case !o.DeletionTimestamp.IsZero():
-		return verdict{reason: "InUse", err: fmt.Errorf("the Fabric is deleted when these pods have ended: %s", users(s))}
+		return verdict{reason: "InUse",
+			err: fmt.Errorf("the Fabric is deleted when these pods have ended: %s", users(s))}
 	case j.force == nil:
 		return verdict{reason: "Refused", err: fmt.Errorf("no generation was ever accepted: %w", j.refused)}
 	case j.refused != nil:
-		return verdict{reason: "Refused", err: fmt.Errorf("generation %d is in force: %w", j.force.Generation, j.refused)}
+		return verdict{reason: "Refused",
+			err: fmt.Errorf("generation %d is in force: %w", j.force.Generation, j.refused)}
 	case p.err != nil:
 		return verdict{reason: p.reason, err: p.err}
 	case a.err != nil:

@@ -63,7 +63,8 @@ func applyCRDs(ctx context.Context, rc *rest.Config, dir string, log *slog.Logge
 			return fmt.Errorf("read %s: %w", file, err)
 		}
 		// Helm, kubectl or kustomize have made it, and their fields are taken over: the schema is nobody's to change.
-		err = c.Apply(ctx, client.ApplyConfigurationFromUnstructured(o), client.FieldOwner("fabric-crds"), client.ForceOwnership)
+		err = c.Apply(ctx, client.ApplyConfigurationFromUnstructured(o), client.FieldOwner("fabric-crds"),
+			client.ForceOwnership)
 		if err != nil {
 			return fmt.Errorf("apply the CRD %s: %w", o.GetName(), err)
 		}

@@ -16,11 +16,14 @@ type shown struct {
 var (
 	nodesDesc = prometheus.NewDesc("fabric_nodes", "Nodes that have devices of a fabric.", []string{"fabric"}, nil)
 
-	devicesDesc = prometheus.NewDesc("fabric_devices", "Devices of a fabric in the cluster: all (total), those that pods may "+
-		"use (healthy), and those that are in pods (attached).", []string{"fabric", "state"}, nil)
+	devicesDesc = prometheus.NewDesc("fabric_devices",
+		"Devices of a fabric in the cluster: all (total), those that pods may "+
+			"use (healthy), and those that are in pods (attached).", []string{"fabric", "state"}, nil)
 
-	addressesDesc = prometheus.NewDesc("fabric_addresses", "Addresses of a fabric in the cluster: those there are to give "+
-		"(capacity), and those that are given (allocated), as far as its IPAM plugin tells.", []string{"fabric", "state"}, nil)
+	addressesDesc = prometheus.NewDesc("fabric_addresses",
+		"Addresses of a fabric in the cluster: those there are to give "+
+			"(capacity), and those that are given (allocated), as far as its IPAM plugin tells.",
+		[]string{"fabric", "state"}, nil)
 
 	conditionDesc = prometheus.NewDesc("fabric_condition", "1 for the status that a condition of a Fabric has.",
 		[]string{"fabric", "type", "status"}, nil)

@@ -59,8 +59,8 @@ func (c *Controller) publish(ctx context.Context, j *judged, w *world) (*publish
 	}
 	if !c.defined.multus {
 		p.reason = "MultusMissing"
-		p.err = errors.New("the cluster has no NetworkAttachmentDefinitions: install Multus; the network is published when " +
-			"they are there")
+		p.err = errors.New("the cluster has no NetworkAttachmentDefinitions: install Multus; the network is " +
+			"published when they are there")
 		return p, nil
 	}
 	there := map[string]*unstructured.Unstructured{}

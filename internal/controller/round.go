@@ -1,7 +1,7 @@
 // Package controller is the part of fabric-agent that there is once in a cluster: it gives nodes their ranges,
 // publishes the networks of the fabrics, and sums up what the nodes say. It reads what is there, decides, and writes
-// what differs: a round that finds everything as it should be writes nothing, and one that was broken off is begun again by
-// the next, in this process or in another one.
+// what differs: a round that finds everything as it should be writes nothing, and one that was broken off is begun
+// again by the next, in this process or in another one.
 package controller
 
 import (

@@ -122,7 +122,8 @@ func (p *Pool) exhausted(node string) error {
 		}
 	}
 	return fmt.Errorf("fabric %s: range %s has no /%d left for node %s: %w (%d nodes); "+
-		"choose a wider range or a longer prefix per node", p.spec.Fabric, r.Prefix, r.Bits, node, ErrExhausted, len(p.owners))
+		"choose a wider range or a longer prefix per "+
+		"node", p.spec.Fabric, r.Prefix, r.Bits, node, ErrExhausted, len(p.owners))
 }
 
 // next returns ranges for a node that has none: its static ones, and otherwise the first that are free and nobody's

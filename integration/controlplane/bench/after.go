@@ -71,8 +71,8 @@ func (a *after) bringUp(ctx context.Context) error {
 		return err
 	}
 	a.out.add(p, fmt.Sprintf("all nodes had their ranges after %.0f s, started %d a second; a node waited %.1f s "+
-		"(median), %.1f s (longest). %s", took.Seconds(), a.rate, waits[len(waits)/2].Seconds(), waits[len(waits)-1].Seconds(),
-		a.rig.memory()),
+		"(median), %.1f s (longest). %s", took.Seconds(), a.rate, waits[len(waits)/2].Seconds(),
+		waits[len(waits)-1].Seconds(), a.rig.memory()),
 		a.controllers.memory(ctx))
 	return nil
 }

@@ -116,8 +116,9 @@ func run(t *testing.T, interval time.Duration, health string, hcas ...string) *r
 	dir := t.TempDir()
 	r := &running{}
 	o := &agent.Options{
-		Source: filepath.Join(guest.BinDir(), "fabric"), BinDir: filepath.Join(dir, "bin"), StateDir: journal.DefaultDir,
-		Policy: filepath.Join(dir, "policy.json"), Node: "guest", NoCluster: true, Metrics: metricsAt,
+		Source: filepath.Join(guest.BinDir(), "fabric"), BinDir: filepath.Join(dir, "bin"),
+		StateDir: journal.DefaultDir,
+		Policy:   filepath.Join(dir, "policy.json"), Node: "guest", NoCluster: true, Metrics: metricsAt,
 		Interval: interval, Grace: time.Hour,
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -194,7 +195,8 @@ func TestAgentFlaps(t *testing.T) {
 		}
 	}
 	attach(pod, "DEL", rail.Netdev).Must(t)
-	if text := r.text(); !strings.Contains(text, "the port left Active") || !strings.Contains(text, "it is in pod pod") {
+	if text := r.text(); !strings.Contains(text, "the port left Active") ||
+		!strings.Contains(text, "it is in pod pod") {
 		t.Error("the pod is not named")
 	}
 	if got := r.value(t, "fabric_device_unhealthy{"); got != 0 {

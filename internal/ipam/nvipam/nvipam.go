@@ -1,6 +1,6 @@
-// Package nvipam judges what nv-ipam, NVIDIA's IPAM plugin, would make of an ipam section and of its pools, before a pod
-// has to: by its own rules (github.com/Mellanox/nvidia-k8s-ipam, api/v1alpha1 and pkg/cni/types). It reads nothing but
-// what it is given, and is for the controller and fabricctl: the CNI binary calls the plugin and has no need of it.
+// Package nvipam judges what nv-ipam, NVIDIA's IPAM plugin, would make of an ipam section and of its pools, before a
+// pod has to: by its own rules (github.com/Mellanox/nvidia-k8s-ipam, api/v1alpha1 and pkg/cni/types). It reads nothing
+// but what it is given, and is for the controller and fabricctl: the CNI binary calls the plugin and has no need of it.
 package nvipam
 
 import (
@@ -73,12 +73,14 @@ func Parse(section []byte) (*Config, error) {
 	}
 	for _, name := range out.Pools {
 		if !poolName.MatchString(name) {
-			return nil, fmt.Errorf("ipam.poolName %q: want the name of an %s, or two with a comma and no space", c.PoolName,
+			return nil, fmt.Errorf("ipam.poolName %q: want the name of an %s, or two with a comma and no space",
+				c.PoolName,
 				out.Kind)
 		}
 	}
 	if len(out.Pools) == maxPools && out.Pools[0] == out.Pools[1] {
-		return nil, fmt.Errorf("ipam.poolName %q: names one pool twice; two pools are one of IPv4 and one of IPv6", c.PoolName)
+		return nil, fmt.Errorf("ipam.poolName %q: names one pool twice; two pools are one of IPv4 and one of IPv6",
+			c.PoolName)
 	}
 	return out, nil
 }

@@ -65,7 +65,8 @@ func TestReadPool(t *testing.T) {
 		{"CIDRPool", `{"spec":{"cidr":"10.0.0.0/16","perNodeNetworkPrefix":24},"status":{"allocations":[
 			{"nodeName":"a","prefix":"10.1.0.0/24"}]}}`, `allocation of node "a": 10.1.0.1 to 10.1.0.254: not within 10.0.0.0/16`},
 		{"IPPool", `{"spec":{"subnet":"10.0.0.0/24"}}`, "spec.perNodeBlockSize 0"},
-		{"IPPool", `{"spec":{"subnet":"10.0.0.0/24","perNodeBlockSize":5,"exclusions":[{"startIP":"x"}]}}`, "ParseAddr"},
+		{"IPPool", `{"spec":{"subnet":"10.0.0.0/24","perNodeBlockSize":5,"exclusions":[{"startIP":"x"}]}}`,
+			"ParseAddr"},
 		{"IPPool", `{"spec":{"subnet":"10.0.0.0/24","perNodeBlockSize":5},"status":{"allocations":[{"nodeName":"a"}]}}`,
 			"not within"},
 	} {

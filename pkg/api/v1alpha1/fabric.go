@@ -384,15 +384,15 @@ type Health struct {
 	// +listMapKey=counter
 	// +optional
 	Counters []CounterLimit `json:"counters,omitempty"`
-	// A port that leaves Active this often within ten minutes is flapping. Default 3; 0: none is. The way of a device into
-	// a pod and back is not counted.
+	// A port that leaves Active this often within ten minutes is flapping. Default 3; 0: none is. The way of a device
+	// into a pod and back is not counted.
 	//
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
 	// +optional
 	Flaps *int32 `json:"flaps,omitempty"`
-	// For how long the port must have been Active, and all counters within their limits, before a port that was flapping
-	// or over a limit is healthy again. Default 10m.
+	// For how long the port must have been Active, and all counters within their limits, before a port that was
+	// flapping or over a limit is healthy again. Default 10m.
 	//
 	// +optional
 	Recovery *metav1.Duration `json:"recovery,omitempty"`
