@@ -196,12 +196,19 @@ patches:
 	controller(t)
 }
 
-// fabricsOf applies the Fabrics of an overlay.
+// fabricsOf applies the Fabrics of an overlay for the test.
 func fabricsOf(t *testing.T, overlay string) {
+	t.Helper()
+	file := applyFabrics(t, overlay)
+	t.Cleanup(func() { removed(t, "-f", file) })
+}
+
+// applyFabrics applies the Fabrics of an overlay, and returns their file.
+func applyFabrics(t *testing.T, overlay string) string {
 	t.Helper()
 	file := filepath.Join(current.repo, "deployments/overlays", overlay, "fabrics.yaml")
 	k(t, "apply", "-f", file)
-	t.Cleanup(func() { removed(t, "-f", file) })
+	return file
 }
 
 // deployed waits until the agents are Ready.

@@ -144,7 +144,7 @@ func fabricBack(t *testing.T, nodes []*LabNode) {
 			return err
 		})
 	}
-	fabricsOf(t, "exclusive")
+	applyFabrics(t, "exclusive")
 	for _, n := range nodes {
 		offersAll(t, n)
 	}
