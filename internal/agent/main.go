@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"k8s.io/klog/v2"
+
 	"github.com/fabric-cni/fabric-cni/internal/agent/install"
 	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
@@ -92,6 +94,7 @@ func Main(ctx context.Context, version string, args []string, stdout, stderr io.
 	case "uninstall":
 		return o.uninstall(log)
 	case "run":
+		klog.SetSlogLogger(log) // what client-go says of watches that end
 		return Run(ctx, o, version, log)
 	case "version":
 		fmt.Fprintln(stdout, version)

@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/klog/v2"
 )
 
 // Client acts for one node.
@@ -36,7 +35,6 @@ func Dial(kubeconfig, node string, log *slog.Logger) (*Client, *Link, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("find the API server: %w", err)
 	}
-	klog.SetSlogLogger(log) // what client-go says of watches that end, in the agent's own form
 	link, err := NewLink(config, node, log)
 	if err != nil {
 		return nil, nil, err
