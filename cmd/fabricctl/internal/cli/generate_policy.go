@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"slices"
 
@@ -16,7 +15,7 @@ import (
 	k8syaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
-	"github.com/fabric-cni/fabric-cni/internal/doctor"
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/generate"
 	"github.com/fabric-cni/fabric-cni/internal/fabrics"
 	"github.com/fabric-cni/fabric-cni/internal/podlabel"
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
@@ -167,7 +166,7 @@ func (p *policySource) ofCluster(ctx context.Context) (out []*fabrics.Fabric, er
 	if err != nil {
 		return nil, err
 	}
-	usual := usualDevices(nodes)
+	usual := generate.UsualDevices(nodes)
 	for i := range list {
 		f, err := inForce(&list[i])
 		if err != nil {
@@ -185,34 +184,6 @@ func (p *policySource) ofCluster(ctx context.Context) (out []*fabrics.Fabric, er
 		p.Version, err = servedVersion(ctx)
 	}
 	return out, err
-}
-
-// usualDevices is how many devices of each fabric most of the nodes have that have any; the smaller of two that are as
-// frequent.
-func usualDevices(nodes []doctor.FabricNode) map[string]int {
-	of := map[string]map[int]int{} // fabric -> devices -> nodes
-	for i := range nodes {
-		if nodes[i].Spec.Gone != nil {
-			continue
-		}
-		for _, f := range nodes[i].Status.Fabrics {
-			if of[f.Name] == nil {
-				of[f.Name] = map[int]int{}
-			}
-			if n := len(f.Devices); n > 0 {
-				of[f.Name][n]++
-			}
-		}
-	}
-	out := map[string]int{}
-	for name, count := range of {
-		for _, n := range slices.Sorted(maps.Keys(count)) {
-			if count[n] > count[out[name]] {
-				out[name] = n
-			}
-		}
-	}
-	return out
 }
 
 // servedVersion is the version of the policy that the API server has.

@@ -119,6 +119,10 @@ func fabricNode(o *v1alpha1.FabricNode, unread error) (doctor.FabricNode, error)
 	if text == nil {
 		return out, nil
 	}
+	const indented = 8 // times as long as it is stored
+	if len(text.Raw) > indented*node.MaxCompact {
+		return out, fmt.Errorf("status.inventory: it has more than %d KiB; left out", node.MaxCompact>>10)
+	}
 	n := &node.Node{}
 	if err := json.Unmarshal(text.Raw, n); err != nil {
 		return out, fmt.Errorf("status.inventory: %w; left out", err)

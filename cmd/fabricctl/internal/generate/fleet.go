@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,6 +20,8 @@ import (
 type Fleet struct {
 	Fabrics []v1alpha1.Fabric
 	Nodes   []doctor.FabricNode
+
+	devices map[string]int
 }
 
 // IsWorkload reports whether a kind is of pods.
@@ -71,6 +74,7 @@ func ForCluster(kind string, c *Fleet, o Options) (string, error) {
 
 // choose are the Fabrics of one pod: the one asked for, or those that together have the most bandwidth.
 func (c *Fleet) choose(name string) ([]share, error) {
+	c.devices = UsualDevices(c.Nodes)
 	groups := map[string][]share{}
 	var names []string
 	for i := range c.Fabrics {
@@ -85,7 +89,7 @@ func (c *Fleet) choose(name string) ([]share, error) {
 		}
 	}
 	if len(names) == 0 {
-		return nil, errors.New("no node has a device of a Fabric: kubectl get fabrics says why (doctor cluster, too)")
+		return nil, errors.New("no node has a healthy device of a Fabric: kubectl get fabrics says why (doctor cluster, too)")
 	}
 	if len(groups) == 0 {
 		slices.Sort(names)
@@ -105,35 +109,59 @@ func (c *Fleet) choose(name string) ([]share, error) {
 }
 
 func (c *Fleet) share(f *v1alpha1.Fabric) share {
-	out := share{fabric: f, group: group(f)}
-	counts, rates := map[int]int{}, map[int]int{}
+	out := share{fabric: f, group: group(f), devices: c.devices[f.Name]}
+	rates := map[int]int{}
 	for i := range c.Nodes {
-		n := &c.Nodes[i]
-		if n.Spec.Gone != nil {
-			continue
-		}
-		for _, nf := range n.Status.Fabrics {
-			if nf.Name != f.Name || len(nf.Devices) == 0 {
+		for _, nf := range c.Nodes[i].Status.Fabrics {
+			if nf.Name != f.Name || c.Nodes[i].Spec.Gone != nil {
 				continue
 			}
-			counts[len(nf.Devices)]++
 			for _, d := range nf.Devices {
 				rates[int(d.RateGb)]++
 				out.layer = cmp.Or(out.layer, d.LinkLayer)
 			}
 		}
 	}
-	out.devices, out.rateGb = usual(counts), usual(rates)
+	out.rateGb = usual(rates)
 	if f.Spec.Mode == v1alpha1.Shared {
 		out.devices = min(out.devices, 1) // a second share may be one of the same device
 	}
 	return out
 }
 
-// usual is the value that was seen most often: what one node says of itself alone changes nothing.
+// UsualDevices is how many healthy devices of each Fabric most of the nodes have that have any.
+func UsualDevices(nodes []doctor.FabricNode) map[string]int {
+	of := map[string]map[int]int{} // Fabric -> devices -> nodes
+	for i := range nodes {
+		if nodes[i].Spec.Gone != nil {
+			continue
+		}
+		for _, f := range nodes[i].Status.Fabrics {
+			healthy := 0
+			for _, d := range f.Devices {
+				if d.Problem == "" {
+					healthy++
+				}
+			}
+			if of[f.Name] == nil {
+				of[f.Name] = map[int]int{}
+			}
+			if healthy > 0 {
+				of[f.Name][healthy]++
+			}
+		}
+	}
+	out := map[string]int{}
+	for name, seen := range of {
+		out[name] = usual(seen)
+	}
+	return out
+}
+
+// usual is the value that was seen most often, the smaller of two: what one node says of itself alone changes nothing.
 func usual(seen map[int]int) (value int) {
-	for v, n := range seen {
-		if n > seen[value] || n == seen[value] && v > value {
+	for _, v := range slices.Sorted(maps.Keys(seen)) {
+		if seen[v] > seen[value] {
 			value = v
 		}
 	}
