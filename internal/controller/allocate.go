@@ -41,12 +41,21 @@ type Usage struct {
 
 // allocate decides which ranges each node should have: what it has of the fabrics in force, and what it lacks of those
 // that it has devices of. A node that is gone loses its ranges when another one needs them and the time reclaim has
-// passed.
-func allocate(list []fabrics.Fabric, holdings []holding, now time.Time) (*allocation, error) {
+// passed. The ranges of unread fabrics stay as they are.
+func allocate(
+	list []fabrics.Fabric, unread map[string]bool, holdings []holding, now time.Time,
+) (*allocation, error) {
 	slices.SortFunc(holdings, func(a, b holding) int { return cmp.Compare(a.node, b.node) })
 	out := &allocation{usage: map[string]Usage{}}
 	should := map[string][]v1alpha1.AssignedRange{}
 	lost := map[string]bool{}
+	for i := range holdings {
+		for _, r := range holdings[i].ranges {
+			if unread[r.Fabric] {
+				should[holdings[i].node] = append(should[holdings[i].node], r)
+			}
+		}
+	}
 	for i := range list {
 		f := &list[i]
 		if f.NodeRanges == nil {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/equality"
+
 	"github.com/fabric-cni/fabric-cni/internal/fabrics"
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
@@ -40,7 +42,8 @@ func judge(objects []v1alpha1.Fabric, needs map[string]need) []judged {
 	for i := range out {
 		j := &out[i]
 		o := j.object
-		if !o.DeletionTimestamp.IsZero() || j.force != nil && j.force.Generation == o.Generation {
+		if !o.DeletionTimestamp.IsZero() || j.force != nil && j.force.Generation == o.Generation &&
+			equality.Semantic.DeepEqual(o.Status.InForce.Spec, o.Spec) { // an older controller did not know all fields
 			continue
 		}
 		candidate, err := judgeOne(out, i, needs[o.Name])
@@ -68,6 +71,17 @@ func judgeOne(all []judged, i int, n need) (*fabrics.Fabric, error) {
 		return nil, fmt.Errorf("too few addresses: %w", err)
 	}
 	return candidate, nil
+}
+
+// unread are the fabrics in force that a newer version has accepted, and this one can't read.
+func unread(all []judged) map[string]bool {
+	out := map[string]bool{}
+	for i := range all {
+		if all[i].force == nil && all[i].object.Status.InForce != nil {
+			out[all[i].object.Name] = true
+		}
+	}
+	return out
 }
 
 // inForce are the fabrics in force, in the order in which a device looks for its own.

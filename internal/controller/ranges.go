@@ -21,7 +21,8 @@ type Ranges struct {
 	Live   client.Reader // and not here
 	Now    func() time.Time
 	Log    *slog.Logger
-	First  func() bool // whether nobody has led before; nil: somebody may have
+	First  func() bool     // whether nobody has led before; nil: somebody may have
+	Unread map[string]bool // fabrics in force that this version can't read: their ranges stay as they are
 
 	ledger ledger
 	begun  bool // nobody of an earlier term can write any more
@@ -108,7 +109,7 @@ func (r *Ranges) round(
 ) (map[string]Usage, error) {
 	r.ledger.read(nodes)
 	holdings := r.holdings(nodes, present)
-	a, err := allocate(list, holdings, r.Now())
+	a, err := allocate(list, r.Unread, holdings, r.Now())
 	if err != nil {
 		return nil, err
 	}

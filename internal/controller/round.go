@@ -98,7 +98,7 @@ func (c *Controller) Round(ctx context.Context) (time.Duration, error) {
 			return 0, err
 		}
 	}
-	w.force = inForce(all)
+	w.force, c.Ranges.Unread = inForce(all), unread(all)
 	if w.usage, err = c.Ranges.Round(ctx, w.force, w.present); err != nil {
 		return 0, err
 	}
