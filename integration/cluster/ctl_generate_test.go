@@ -14,7 +14,7 @@ import (
 )
 
 // kinds are what generate writes.
-var kinds = []string{"nad", "device-plugin", "deployment", "pod", "pytorchjob", "mpijob", "volcano", "perftest-pods"}
+var kinds = []string{"fabric", "nad", "device-plugin", "deployment", "pod", "pytorchjob", "mpijob", "volcano", "perftest-pods"}
 
 // judged has the API server look at generated objects; where it has no such kind, at the pods in them.
 func judged(t *testing.T, what, text string) {
@@ -35,6 +35,7 @@ func judged(t *testing.T, what, text string) {
 }
 
 func TestCtlGenerate(t *testing.T) {
+	crds(t) // of Fabrics
 	// Too large for the annotation that apply would make.
 	k(t, "create", "-f", filepath.Join(current.cache, "jobs/kubeflow.org_pytorchjobs.yaml"))
 	t.Cleanup(func() { k(t, "delete", "crd", "pytorchjobs.kubeflow.org") })
@@ -88,28 +89,22 @@ func TestCtlGeneratedNetwork(t *testing.T) {
 	nothingLeft(t)
 }
 
-// The agent's inventory on the way from the node to what is generated from it; the image's fabricctl; a bundle.
+// What the agent says of its node, on the way to what is generated from it; the image's fabricctl; a bundle.
 func TestCtlInventory(t *testing.T) {
 	deploy(t)
-	var config struct{ Data map[string]string }
-	until(t, "the inventory is there", func() error {
-		out, err := output("kubectl", "-n", "fabric-system", "get", "configmap", "fabric-inventory-rig", "-o", "json")
-		if err != nil {
-			return err
+	until(t, "the FabricNode is there", func() error {
+		out, err := output("kubectl", "get", "fabricnode", "rig", "-o", "jsonpath={.status.agent} {.status.inventory.hcas}")
+		if err == nil && out != "e2e []" {
+			err = textError(out)
 		}
-		return json.Unmarshal([]byte(out), &config)
+		return err
 	})
-	says(t, "inventory", config.Data["inventory.json"], `"agent":"e2e"`, `"name":"rig"`, `"hcas":[]`)
-	_, diag := ctl(t, 1, "generate", "nad", "--cluster")
+	out, _ := ctl(t, 0, "discover", "--cluster")
+	says(t, "discover --cluster", out, "1 node, 0 RDMA devices")
+	_, diag := ctl(t, 1, "generate", "fabric", "--cluster")
 	says(t, "nothing there", diag, "no usable RDMA port on any node")
-	// The agent may write there and nowhere else.
-	for space, want := range map[string]string{"fabric-system": "yes", "default": "no"} {
-		out, _ := outputWith("", "kubectl", "-n", space, "auth", "can-i", "patch", "configmaps",
-			"--as=system:serviceaccount:fabric-system:fabric-agent")
-		if strings.TrimSpace(out) != want { // its status is that of the answer
-			t.Errorf("patch configmaps in %s: %q, want %s", space, out, want)
-		}
-	}
+	_, diag = ctl(t, 1, "generate", "pod", "--cluster")
+	says(t, "no Fabric", diag, "the cluster has no Fabric: fabricctl generate fabric --cluster writes them")
 
 	t.Run("in the image", func(t *testing.T) {
 		out := k(t, "-n", "fabric-system", "exec", "ds/fabric-agent", "-c", "agent", "--", "fabricctl", "discover")
@@ -130,80 +125,104 @@ func TestCtlInventory(t *testing.T) {
 	t.Run("bundle", testBundle)
 }
 
-// Nodes as the agent would publish them, of recorded machines: two kinds, V100 and A100, in two fabrics.
+// Nodes as their agents would write them, of recorded machines: two kinds, V100 and A100, in two fabrics.
 func testInventories(t *testing.T) {
 	var recordings []string
 	for _, name := range []string{"a100", "a100-2", "v100"} { // in the order of the cluster's
 		otherNode(t, name, "")
 		dir := plant(t, name)
 		recordings = append(recordings, dir)
-		inventory(t, name, dir, "e2e")
+		fabricNode(t, name, dir)
 	}
-	inventory(t, "h20", plant(t, "h20"), "e2e") // its Node is gone: not looked at
-	for _, kind := range []string{"nad", "pod", "device-plugin"} {
-		want, _ := ctl(t, 0, append([]string{"generate", kind, "--resource-prefix", "fabric.dev"}, recordings...)...)
-		got, _ := ctl(t, 0, "generate", kind, "--cluster", "--resource-prefix", "fabric.dev")
-		if want != got {
-			t.Errorf("generate %s: from recordings\n%s\nfrom the cluster\n%s", kind, want, got)
-		}
-		judged(t, kind+" --cluster", got)
+	want, _ := ctl(t, 0, append([]string{"generate", "fabric", "--range", "10.96.128.0/20"}, recordings...)...)
+	got, _ := ctl(t, 0, "generate", "fabric", "--range", "10.96.128.0/20", "--cluster")
+	if want != got {
+		t.Errorf("generate fabric: from recordings\n%s\nfrom the cluster\n%s", want, got)
 	}
-	out, _ := ctl(t, 0, "generate", "pod", "--cluster")
-	says(t, "the agent's resources", out, "fabric.dev/ib-200g: 1")
+	judged(t, "fabric --cluster", got)
+	table, _ := ctl(t, 0, "discover", "--cluster")
+	says(t, "discover --cluster", table, "4 nodes", "fabric ib-100g: 1 node, 2 rails", "fabric ib-200g: 2 nodes")
+	one, _ := ctl(t, 0, "discover", "--cluster", "v100")
+	says(t, "discover --cluster NODE", one, "node v100, 2 RDMA devices")
 
 	daemonSet(t, "kube-multus-ds", "")
-	out, _ = ctl(t, 0, "doctor", "cluster", "--all")
-	says(t, "one version", out, "OK    cluster-versions  one version on 4 nodes", "OK    cluster-inventory",
-		"WARN  cluster-fabrics  there are the fabrics")
-	silent(t, "a Node that is gone", out, "h20")
+	out, _ := ctl(t, 3, "doctor", "cluster", "--all")
+	says(t, "nodes without agents", out, "OK    cluster-versions  one version on 4 nodes", "OK    cluster-controller",
+		"WARN  cluster-discovered  no Fabric has the ports of ib-100g (1 nodes, 2 rails)",
+		"FAIL  cluster-agents  a FabricNode, and no pod of fabric-agent any more: a100, a100-2, v100")
+	testFabricsOfCluster(t, got)
+
 	// An update that did not reach one node; a network that names the interface of one kind of node.
-	inventory(t, "a100-2", recordings[1], "v0")
+	k(t, "patch", "fabricnode", "a100-2", "--subresource=status", "--type=merge", "-p", `{"status":{"agent":"v0"}}`)
 	network(t, "rail", `{"cniVersion":"1.0.0","name":"rail","type":"fabric","device":"ibp33s0"}`)
-	out, _ = ctl(t, 0, "doctor", "cluster")
+	out, _ = ctl(t, 3, "doctor", "cluster")
 	says(t, "skew", out, "WARN  cluster-versions  fabric-agent: e2e on a100, rig, v100; v0 on a100-2",
-		"WARN  cluster-fabrics  default/rail names the interface ibp33s0, which is not on v100")
-	k(t, "-n", "fabric-system", "patch", "configmap", "fabric-inventory-v100", "--type=merge", "-p",
-		`{"data":{"inventory.json":"{"}}`)
-	out, _ = ctl(t, 0, "doctor", "cluster")
-	says(t, "broken", out, "WARN  cluster-access  ConfigMap fabric-inventory-v100: inventory.json is not an inventory")
+		"WARN  cluster-nad  default/rail names the interface ibp33s0, which is not on v100")
+	k(t, "patch", "fabricnode", "v100", "--subresource=status", "--type=merge", "-p",
+		`{"status":{"inventory":{"hcas":"none"}}}`)
+	out, _ = ctl(t, 3, "doctor", "cluster")
+	says(t, "broken", out, "WARN  cluster-access  FabricNode v100: status.inventory: ")
 }
 
-// inventory publishes a recorded machine as its agent would.
-func inventory(t *testing.T, name, dir, version string) {
+// testFabricsOfCluster applies the Fabrics that were generated, and asks for what they give to a pod.
+func testFabricsOfCluster(t *testing.T, text string) {
+	t.Helper()
+	apply(t, text)
+	t.Cleanup(func() {
+		k(t, "delete", "fabric", "ib-100g", "ib-200g")
+		until(t, "their networks are gone", func() error {
+			left, err := output("kubectl", "get", "network-attachment-definitions", "-o", "name")
+			if err == nil && strings.Contains(left, "/ib-") {
+				err = textError(left)
+			}
+			return err
+		})
+	})
+	devices := `{"id":"0000:3b:00.0","hca":"mlx5_0","rateGb":100},{"id":"0000:3b:00.1","hca":"mlx5_1","rateGb":100}`
+	k(t, "patch", "fabricnode", "v100", "--subresource=status", "--type=merge", "-p",
+		`{"status":{"fabrics":[{"name":"ib-100g","devices":[`+devices+`]}]}}`)
+	until(t, "the Fabric is Ready", func() error {
+		out, err := output("kubectl", "get", "fabric", "ib-100g", "-o",
+			`jsonpath={.status.published} {.status.conditions[?(@.type=="Ready")].status}`)
+		if err == nil && out != `["default"] True` {
+			err = textError(out)
+		}
+		return err
+	})
+	until(t, "the node has a range", func() error {
+		out, err := output("kubectl", "get", "fabricnode", "v100", "-o", "jsonpath={.spec.ranges[*].fabric}")
+		if err == nil && out != "ib-100g" {
+			err = textError(out)
+		}
+		return err
+	})
+	pod, _ := ctl(t, 0, "generate", "pod", "--cluster")
+	says(t, "generate pod --cluster", pod, "fabric.dev/ib-100g: 2", "cni.cncf.io/networks: ib-100g, ib-100g")
+	judged(t, "pod --cluster", pod)
+	out, _ := ctl(t, 3, "doctor", "cluster", "--all")
+	says(t, "Fabrics", out, "FAIL  cluster-fabrics  Fabric ib-200g is not Ready: NoDevices:",
+		"OK    cluster-node-ranges  every node has its ranges", "cure:  fabricctl generate fabric --cluster writes")
+	silent(t, "Fabrics", out, "Fabric ib-100g is not Ready", "ports of ib-100g", "cluster-deletion")
+}
+
+// fabricNode writes what the agent of a recorded machine would.
+func fabricNode(t *testing.T, name, dir string) {
 	t.Helper()
 	out, _ := ctl(t, 0, "discover", "--root", dir, "-o", "json")
 	var d struct{ Node json.RawMessage }
 	if err := json.Unmarshal([]byte(out), &d); err != nil {
 		t.Fatal(err)
 	}
-	sum := regexp.MustCompile(`"plugin":"\w+"`).FindString(
-		k(
-			t,
-			"-n",
-			"fabric-system",
-			"get",
-			"configmap",
-			"fabric-inventory-rig",
-			"-o",
-			`jsonpath={.data.inventory\.json}`,
-		),
-	)
-	b, err := json.Marshal(map[string]any{
-		"apiVersion": "v1",
-		"kind":       "ConfigMap",
-		"metadata": map[string]any{
-			"name":      "fabric-inventory-" + name,
-			"namespace": "fabric-system",
-			"labels":    map[string]string{"fabric.dev/inventory": "node"},
-		},
-		"data": map[string]string{
-			"inventory.json": `{"agent":"` + version + `",` + sum + `,"node":` + string(d.Node) + `}`,
-		},
-	})
+	sum := k(t, "get", "fabricnode", "rig", "-o", "jsonpath={.status.plugin.sha256}")
+	apply(t, "apiVersion: fabric.dev/v1alpha1\nkind: FabricNode\nmetadata: {name: "+name+"}\n")
+	t.Cleanup(func() { k(t, "delete", "fabricnode", name, "--ignore-not-found") })
+	b, err := json.Marshal(map[string]any{"status": map[string]any{
+		"agent": "e2e", "plugin": map[string]string{"sha256": sum}, "inventory": d.Node,
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	apply(t, string(b))
+	k(t, "patch", "fabricnode", name, "--subresource=status", "--type=merge", "-p", string(b))
 }
 
 func testBundle(t *testing.T) {

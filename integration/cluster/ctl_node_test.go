@@ -21,19 +21,26 @@ func inAgent(t *testing.T, n *LabNode, args ...string) string {
 	return out
 }
 
-// fabricctl where HCAs are: what the node's own agent publishes gives a pod that gets all rails, and every question
-// about it has the right answer.
+// fabricctl where HCAs are: what the node's own agent says, and the Fabrics of the cluster, give a pod that gets all
+// rails, and every question about it has the right answer.
 func ctlNode(t *testing.T, n *LabNode) {
-	eventually(t, "the inventory of "+n.Name+" is published", func() error {
-		out, err := output("kubectl", "get", "fabricnode", n.Name, "-o", "jsonpath={.status.inventory}")
-		if err == nil && !strings.Contains(out, n.Rails[3].HCA) {
+	eventually(t, "the inventory of "+n.Name+" is there, and its network", func() error {
+		out, err := output("kubectl", "get", "fabricnode", n.Name, "-o", "jsonpath={.status.inventory}{.status.fabrics}")
+		if err == nil && strings.Count(out, `"`+n.Rails[3].HCA+`"`) < 2 {
+			err = textError(out)
+		}
+		if err == nil {
+			out, err = output("kubectl", "get", "fabric", fabric200, "-o", "jsonpath={.status.published}")
+		}
+		if err == nil && !strings.Contains(out, "default") {
 			err = textError(out)
 		}
 		return err
 	})
-	networks, _ := ctl(t, 0, "generate", "nad", "--cluster", "--range", "10.97.0.0/24")
-	says(t, "generate nad --cluster", networks, "name: "+fabric200+"\n", "resourceName: fabric.dev/"+fabric200,
-		"4 per node", "# Not in any network: "+n.Name+" mlx5_5:1: Down", "mlx5_6:1: Down")
+	fabrics, _ := ctl(t, 0, "generate", "fabric", "--cluster", "--range", "10.97.0.0/24")
+	says(t, "generate fabric --cluster", fabrics, "name: "+fabric200+"\n", "mode: exclusive", "rdma: exclusive",
+		"which needs 4;", "# Not in any Fabric: "+n.Name+" mlx5_5:1: Down", "mlx5_6:1: Down")
+	judged(t, "fabric --cluster", fabrics)
 	table := inAgent(t, n, "discover")
 	says(t, "discover", table, "node "+n.Name, "6 RDMA devices, RDMA mode exclusive", "fabric "+fabric200)
 	for _, r := range n.Rails {
