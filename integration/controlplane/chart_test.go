@@ -161,7 +161,7 @@ func TestChartValues(t *testing.T) {
 	do(t, "helm", "lint", "--strict", chart, "--kube-version", "1.34")
 	text := renderIn(t, "default", "--is-upgrade", "--set",
 		"metrics.listen=pod,metrics.secure=true,metrics.certSecret=tls,port=9000,"+
-			"metrics.monitors=true,metrics.tokenSecret=prometheus,metrics.labels.release=p,"+
+			"metrics.monitors=true,metrics.rules=true,metrics.tokenSecret=prometheus,metrics.labels.release=p,"+
 			"dashboard=true,criSocket=/run/x.sock,imagePullSecrets[0].name=s,image.digest=sha256:"+strings.Repeat("0", 64)+
 			",controller.replicas=3,controller.port=9001",
 		"--set-json",
@@ -172,7 +172,11 @@ func TestChartValues(t *testing.T) {
 			known = append(known, doc)
 			continue
 		}
-		if err := yaml.UnmarshalStrict([]byte(doc), &monitoringv1.PodMonitor{}); err != nil {
+		var into any = &monitoringv1.PodMonitor{}
+		if strings.Contains(doc, "kind: PrometheusRule") {
+			into = &monitoringv1.PrometheusRule{}
+		}
+		if err := yaml.UnmarshalStrict([]byte(doc), into); err != nil {
 			t.Errorf("%v in\n%s", err, doc)
 		}
 	}
