@@ -314,3 +314,33 @@ func createNode(t *testing.T, c client.Client, name string) {
 	t.Helper()
 	create(t, c, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
 }
+
+// The way of docs/migration.md: no node has a range in which whereabouts has given addresses, and when these are free
+// the nodes keep what they have.
+func TestFromWhereabouts(t *testing.T) {
+	c := whole(t)
+	defer removeFabrics(t, c)
+	defer removeNodes(t, c)
+	s := newStepper(t, c)
+	createNode(t, c, "one")
+	addNode(t, c, "one", "ib-200g")
+	apply(t, testfabrics.Object("ib-200g", `{addresses: {ipam: {type: whereabouts, range: 10.20.0.0/16}}}`))
+	s.becomes("ib-200g", v1alpha1.FabricReady, "True Ready")
+	const with, without = `ranges: [{range: 10.20.0.0/16, perNode: 26, exclude: [10.20.0.0/21]}]`,
+		`ranges: [{range: 10.20.0.0/16, perNode: 26}]`
+	for _, spec := range []string{with, without} {
+		apply(t, testfabrics.Object("ib-200g", `{addresses: {nodeRanges: {`+spec+`}}}`))
+		for range 3 {
+			s.round(time.Minute)
+		}
+		if got := ranges(t, c); got != "one 10.20.8.0/26" {
+			t.Errorf("%s: %s", spec, got)
+		}
+	}
+	createNode(t, c, "two")
+	addNode(t, c, "two", "ib-200g")
+	s.round(time.Minute)
+	if got := ranges(t, c); got != "one 10.20.8.0/26, two 10.20.0.0/26" {
+		t.Error(got)
+	}
+}
