@@ -148,8 +148,10 @@ func withGate(t *testing.T, flags ...string) (*controlplane.Server, *kubernetes.
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Stop)
-	for name, team := range map[string]string{"ml": "ml", "other": "other"} {
-		text := "apiVersion: v1\nkind: Namespace\nmetadata: {name: " + name + ", labels: {team: " + team + "}}\n"
+	for name, labels := range map[string]string{
+		"ml": "team: ml", "other": "team: other", "guarded": "pod-security.kubernetes.io/enforce: baseline",
+	} {
+		text := "apiVersion: v1\nkind: Namespace\nmetadata: {name: " + name + ", labels: {" + labels + "}}\n"
 		if err := s.ApplyText(t.Context(), []byte(text)); err != nil {
 			t.Fatal(err)
 		}
@@ -279,6 +281,8 @@ var oneFabric = []labelled{
 	{name: "most", labels: `{fabric.dev/rails: "64"}`,
 		want: strings.Repeat("ib-200g, ", 63) + "ib-200g a{ib-200g=64/64 IPC_LOCK}"},
 
+	{name: "pod security", labels: `{fabric.dev/rails: "1"}`, namespace: "guarded",
+		want: `violates PodSecurity "baseline:latest": non-default capabilities (container "a" must not include "IPC_LOCK"`},
 	{name: "no such container", labels: `{fabric.dev/rails: "1", fabric.dev/rails-container: c}`,
 		containers: `[{name: a, image: i}, {name: b, image: i}]`,
 		want:       `label fabric.dev/rails-container: "c": want one of a, b`},
