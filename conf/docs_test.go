@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -353,5 +354,41 @@ func TestPagesEvents(t *testing.T) {
 	}
 	if len(reasons) < 8 {
 		t.Errorf("%d reasons in internal/agent/condition/types.go: are they elsewhere?", len(reasons))
+	}
+}
+
+// TestPagesReasons looks up why a condition of a Fabric is not as it should be in docs/kubernetes.md.
+func TestPagesReasons(t *testing.T) {
+	text := pages(t)["docs/kubernetes.md"]
+	found := map[string]bool{}
+	files, err := filepath.Glob(root + "internal/controller/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`(?:reason|Reason)(?:, p\.err)?(?:: | = )"([A-Z]\w+)"`).FindAllStringSubmatch(
+			string(b), -1) {
+			found[m[1]] = true
+		}
+		_, list, _ := strings.Cut(string(b), "// Reasons of the condition")
+		list, _, _ = strings.Cut(list, "\n)")
+		for _, m := range regexp.MustCompile(`= "(\w+)"`).FindAllStringSubmatch(list, -1) {
+			found[m[1]] = true
+		}
+	}
+	for _, well := range []string{"Accepted", "AllHealthy", "Published", "Ready", "Sufficient"} {
+		delete(found, well)
+	}
+	for _, r := range slices.Sorted(maps.Keys(found)) {
+		if !strings.Contains(text, "`"+r+"`") {
+			t.Errorf("docs/kubernetes.md does not have the reason %s of a condition", r)
+		}
+	}
+	if len(found) < 10 {
+		t.Errorf("reasons in internal/controller: %d: are they spelt differently?", len(found))
 	}
 }
