@@ -79,8 +79,8 @@ func TestSavedState(t *testing.T) {
 	}
 }
 
-// A Fabric that a newer controller has accepted and this agent can't read stays as it was, which is said, and survives a
-// restart; one that is gone goes.
+// A Fabric that a newer controller has accepted and this agent can't read stays as it was, which is said, and survives
+// a restart; one that is gone goes.
 func TestNewerFabric(t *testing.T) {
 	dir := t.TempDir()
 	var list []*v1alpha1.Fabric

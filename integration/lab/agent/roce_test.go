@@ -51,8 +51,8 @@ func roce(t *testing.T) (hca, netdev string) {
 	return hca, netdev
 }
 
-// The port of a RoCE device goes down with every move, as its interface does: on its way into a pod, on its way home, and
-// whenever the pod takes its interface down. An agent that takes a single flap for too many says nothing of it.
+// The port of a RoCE device goes down with every move, as its interface does: on its way into a pod, on its way home,
+// and whenever the pod takes its interface down. An agent that takes a single flap for too many says nothing of it.
 func TestAgentMovesRoCE(t *testing.T) {
 	hca, netdev := roce(t)
 	guest.Unchanged(t)
