@@ -1,0 +1,57 @@
+package controlplane_test
+
+import (
+	"slices"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// What docs/kubernetes.md says for users of kustomize: into a cluster that knows nothing of it, and out of it again while
+// pods use a Fabric.
+func TestKustomize(t *testing.T) {
+	fresh(t, everything[0])
+	c := whole(t)
+	if err := server.Apply(t.Context(), server.Manifests()+"/*"); err != nil {
+		t.Fatal(err)
+	}
+	removeKind(t, c, "fabrics.fabric.dev")
+	removeKind(t, c, "fabricnodes.fabric.dev")
+	const overlay = manifests + "overlays/exclusive"
+	do(t, "kubectl", "apply", "-k", manifests+"crds")
+	do(t, "kubectl", "apply", "-k", overlay)
+	stop := control(t)
+	createNode(t, c, "one")
+	addNode(t, c, "one", "ib-200g")
+	use(t, c, "one", "team/a")
+	untilHeld(t, c, "ib-200g")
+	untilDefined(t, c, "ib-200g", "default")
+
+	ran := jobs(t, "fabric-system")
+	do(t, "kubectl", "apply", "-k", manifests+"release")
+	until(t, func() string { // kubelet and the Deployment's controller would
+		d, err := clientset(t).AppsV1().Deployments("fabric-system").Get(t.Context(), "fabric-controller", metav1.GetOptions{})
+		if err == nil && *d.Spec.Replicas != 0 {
+			return "the controller is not ended"
+		}
+		return errorOf(err)
+	})
+	stop()
+	do(t, "kubectl", "-n", "fabric-system", "wait", "--for=condition=complete", "--timeout=90s", "job/fabric-release")
+	do(t, "kubectl", "delete", "-k", manifests+"release")
+	// Nobody here ends a namespace, and no kubelet its pods.
+	do(t, "kubectl", "delete", "-k", overlay, "--ignore-not-found", "--wait=false")
+	if names := ran(); !slices.Equal(names, []string{"fabric-release"}) {
+		t.Errorf("jobs: %q", names)
+	}
+	until(t, func() string {
+		_, err := try(t, "", "kubectl", "get", "fabrics")
+		if err == nil {
+			return "the kinds are still there"
+		}
+		return ""
+	})
+	if got := definitions(t, c, "ib-200g"); len(got) > 0 {
+		t.Errorf("the network is still in %q", got)
+	}
+}
