@@ -2,9 +2,13 @@ package controlplane_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -270,4 +274,67 @@ func TestFabric(t *testing.T) {
 		}
 		return "the Fabric is still there"
 	})
+}
+
+// The controller exports what stands in the status of Fabrics, to those who may get it.
+func TestControllerMetrics(t *testing.T) {
+	c := whole(t)
+	defer removeFabrics(t, c)
+	defer removeNodes(t, c)
+	apply(t, testfabrics.Object("shown", `{addresses: {nodeRanges: {ranges: [{range: 10.41.0.0/24, perNode: 26}]}}}`))
+	createNode(t, c, "one")
+	addNode(t, c, "one", "shown")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() {
+		o := &controller.Options{Namespace: "fabric-system", Metrics: address, Secure: true, Health: "0"}
+		ended <- controller.Run(ctx, server.Config, o, "test", slog.New(slog.DiscardHandler))
+	}()
+	get := func(token string) string {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+address+"/metrics", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+token)
+		h := &http.Client{Transport: &http.Transport{
+			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true, //nolint:gosec // self-signed
+		}}
+		answer, err := h.Do(r)
+		if err != nil {
+			return err.Error()
+		}
+		defer answer.Body.Close()
+		b, err := io.ReadAll(answer.Body)
+		return fmt.Sprint(answer.StatusCode, " ", string(b), err)
+	}
+	for _, want := range []string{
+		`fabric_nodes{fabric="shown"} 1`,
+		`fabric_devices{fabric="shown",state="healthy"} 1`,
+		`fabric_addresses{fabric="shown",state="capacity"} 62`,
+		`fabric_condition{fabric="shown",status="True",type="Ready"} 1`,
+		`fabric_condition{fabric="shown",status="False",type="Ready"} 0`,
+		`leader_election_master_status{name="fabric-controller"} 1`,
+	} {
+		until(t, func() string {
+			if got := get(server.Config.BearerToken); !strings.Contains(got, want) {
+				return fmt.Sprintf("no %s in %.300q", want, got)
+			}
+			return ""
+		})
+	}
+	if got := get("wrong"); strings.HasPrefix(got, "200") || strings.Contains(got, "fabric_") {
+		t.Errorf("%.100s", got)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
 }

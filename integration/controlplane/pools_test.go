@@ -264,6 +264,8 @@ func TestNodeRangesNearlyFull(t *testing.T) {
 	}
 	const sufficient = v1alpha1.FabricAddressesSufficient
 	add(0, 14)
+	s.round(0)
+	s.counts("nr", "0/222")
 	s.becomes("nr", sufficient, "True Sufficient")
 	add(14, 15)
 	s.becomes("nr", sufficient, "True PoolNearlyFull: over 90 % of the 16 ranges of 10.0.0.0/24 are given; choose a wider")
@@ -340,7 +342,7 @@ func TestFromWhereabouts(t *testing.T) {
 	createNode(t, c, "two")
 	addNode(t, c, "two", "ib-200g")
 	s.round(time.Minute)
-	if got := ranges(t, c); got != "one 10.20.8.0/26, two 10.20.0.0/26" {
+	if got := ranges(t, c); got != "one 10.20.8.0/26, two 10.20.8.64/26" {
 		t.Error(got)
 	}
 }

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -36,6 +37,7 @@ type Options struct {
 	Kubeconfig string
 	Namespace  string // of the lease
 	Metrics    string
+	Secure     bool // /metrics
 	Health     string
 	LogLevel   slog.Level
 }
@@ -45,6 +47,8 @@ func (o *Options) Flags(f *flag.FlagSet) {
 	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig `file`; empty: the pod's service account")
 	f.StringVar(&o.Namespace, "namespace", "fabric-system", "`namespace` of the lease")
 	f.StringVar(&o.Metrics, "metrics-address", "0", "`host:port` of /metrics; 0: none")
+	f.BoolVar(&o.Secure, "metrics-secure", false,
+		"/metrics over TLS, and only with the bearer token of somebody who may get it: asks the API server")
 	f.StringVar(&o.Health, "health-address", ":9469", "`host:port` of /healthz and /readyz")
 	f.TextVar(&o.LogLevel, "log-level", slog.LevelInfo, "debug, info, warn or error")
 }
@@ -146,7 +150,7 @@ func Run(ctx context.Context, rc *rest.Config, o *Options, version string, log *
 		LeaseDuration:                       ptr(leaseDuration),
 		RenewDeadline:                       ptr(renewDeadline),
 		RetryPeriod:                         ptr(retryPeriod),
-		Metrics:                             server.Options{BindAddress: o.Metrics},
+		Metrics:                             o.metrics(),
 		HealthProbeBindAddress:              o.Health,
 		Cache:                               cache.Options{ByObject: slim()},
 		Controller: config.Controller{
@@ -173,6 +177,15 @@ func Run(ctx context.Context, rc *rest.Config, o *Options, version string, log *
 	}
 	log.Info("running", "version", version, "identity", identity)
 	return m.Start(ctx)
+}
+
+// metrics is how /metrics is served.
+func (o *Options) metrics() server.Options {
+	out := server.Options{BindAddress: o.Metrics, SecureServing: o.Secure}
+	if o.Secure {
+		out.FilterProvider = filters.WithAuthenticationAndAuthorization
+	}
+	return out
 }
 
 func ptr[T any](v T) *T { return &v }

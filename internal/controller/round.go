@@ -102,6 +102,9 @@ func (c *Controller) Round(ctx context.Context) (time.Duration, error) {
 	if w.usage, err = c.Ranges.Round(ctx, w.force, w.present); err != nil {
 		return 0, err
 	}
+	for i := range w.nodes { // the cache does not have what was just given
+		w.nodes[i].Spec = c.Ranges.ledger.spec(w.nodes[i].Name)
+	}
 	if err := c.lookAtDefinitions(ctx, w); err != nil {
 		return 0, err
 	}
