@@ -73,9 +73,20 @@ func CheckCluster(c *Cluster) (out []Finding) {
 	for _, check := range []func(*Cluster) []Finding{clusterCRDs, clusterDaemons, clusterController, clusterFabrics,
 		clusterDeletion, clusterFabricNodes, clusterNodeRanges, clusterRDMAMode, clusterAgents, clusterVersions,
 		clusterNADs, clusterRanges, clusterPools, clusterNodes, clusterDiscovered, clusterGUIDs} {
-		out = append(out, check(c)...)
+		out = append(out, bounded(check(c))...)
 	}
 	return out
+}
+
+// bounded keeps the findings of a check readable, whatever the size of the cluster.
+func bounded(list []Finding) []Finding {
+	const most = 50
+	if len(list) <= most {
+		return list
+	}
+	more := list[most]
+	more.Evidence = fmt.Sprintf("and %d more", len(list)-most)
+	return append(list[:most:most], more)
 }
 
 // agent reports whether the cluster has fabric-agent, or is meant to: clusters with other device plugins have not.

@@ -1,0 +1,138 @@
+package controlplane_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fabric-cni/fabric-cni/internal/testkit/machines"
+	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
+)
+
+// ctl is fabricctl with a kubectl that speaks to the API server.
+type ctl struct{ dir string }
+
+func newCtl(t *testing.T) *ctl {
+	t.Helper()
+	c := &ctl{dir: t.TempDir()}
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", c.dir, "../../cmd/fabricctl")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	config := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"a","contexts":[{"name":"a","context":
+		{"cluster":"a","user":"a"}}],"clusters":[{"name":"a","cluster":{"server":%q,"insecure-skip-tls-verify":true}}],
+		"users":[{"name":"a","user":{"token":%q}}]}`, server.Config.Host, server.Config.BearerToken)
+	if err := os.WriteFile(filepath.Join(c.dir, "config"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// run runs fabricctl, and returns its exit status and what it prints.
+func (c *ctl) run(t *testing.T, args ...string) (status int, stdout, stderr string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), filepath.Join(c.dir, "fabricctl"), args...)
+	kubectl := filepath.Join(filepath.Dir(server.Manifests()), "bin")
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(c.dir, "config"), "HOME="+c.dir,
+		"PATH="+kubectl+":"+os.Getenv("PATH"))
+	var out, diag bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &diag
+	var exit *exec.ExitError
+	if err := cmd.Run(); err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), out.String(), diag.String()
+}
+
+// says runs fabricctl, and looks for texts in what it prints.
+func (c *ctl) says(t *testing.T, status int, want []string, args ...string) {
+	t.Helper()
+	got, out, diag := c.run(t, args...)
+	if got != status {
+		t.Errorf("fabricctl %v: exit status %d, want %d", args, got, status)
+	}
+	for _, w := range want {
+		if !strings.Contains(out+diag, w) {
+			t.Errorf("fabricctl %v: no %q in:\n%s%s", args, w, out, diag)
+		}
+	}
+}
+
+// The API server takes what generate fabric writes of every recorded machine, unknown fields included.
+func TestGeneratedFabrics(t *testing.T) {
+	c, client := newCtl(t), whole(t)
+	for _, m := range []string{"h20", "roce", "gb200", "v100", "a100"} {
+		dir := filepath.Join(c.dir, m)
+		if err := machines.Named(m).Plant(dir); err != nil {
+			t.Fatal(err)
+		}
+		status, text, diag := c.run(t, "generate", "fabric", "--exclude", "192.168.128.0/28", dir)
+		if status != 0 {
+			t.Fatalf("%s: %s", m, diag)
+		}
+		for doc := range strings.SplitSeq(text, "\n---\n") {
+			o := &v1alpha1.Fabric{}
+			if err := yaml.UnmarshalStrict([]byte(doc), o); err != nil {
+				t.Fatalf("%s: %v", m, err)
+			}
+			if err := server.Create(t.Context(), []byte(doc)); err != nil {
+				t.Errorf("%s: %v in:\n%s", m, err, doc)
+				continue
+			}
+			if err := client.Delete(t.Context(), o); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// fabricctl reads what agents and the controller have written from a real API server, through a real kubectl.
+func TestCtlOfCluster(t *testing.T) {
+	c, client := newCtl(t), whole(t)
+	c.says(t, 3, []string{"FAIL  cluster-controller  nobody leads: the Lease fabric-system/fabric-controller has no holder"},
+		"doctor", "cluster")
+
+	dir := filepath.Join(c.dir, "h20")
+	if err := machines.Named("h20").Plant(dir); err != nil {
+		t.Fatal(err)
+	}
+	_, picture, _ := c.run(t, "discover", "--root", dir, "-o", "json")
+	var discovered struct{ Node json.RawMessage }
+	if err := json.Unmarshal([]byte(picture), &discovered); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"ctl-1", "ctl-2"} {
+		n := &v1alpha1.FabricNode{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if err := client.Create(t.Context(), n); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := client.Delete(context.Background(), n); err != nil && !apierrors.IsNotFound(err) {
+				t.Error(err)
+			}
+		})
+		n.Status.Agent, n.Status.RDMAMode = "test", "exclusive"
+		n.Status.Inventory = &runtime.RawExtension{Raw: discovered.Node}
+		if err := client.Status().Update(t.Context(), n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.says(t, 0, []string{"ctl-1", "ctl-2", "ibs108", "fabric ib-400g"}, "discover", "--cluster")
+	c.says(t, 0, []string{"node ctl-2, 7 RDMA devices"}, "discover", "--cluster", "ctl-2")
+	c.says(t, 1, []string{"there is no FabricNode ctl-3 with an inventory"}, "discover", "--cluster", "ctl-3")
+	c.says(t, 0, []string{"\nkind: Fabric\n", "linkLayer: InfiniBand"}, "generate", "fabric", "--cluster")
+	c.says(t, 3, []string{"cluster-discovered  no Fabric has the ports of ib-400g (2 nodes, 4 rails)",
+		"cluster-guids  ctl-1 mlx5_0:1 and ctl-2 mlx5_0:1"}, "doctor", "cluster")
+}
