@@ -40,8 +40,8 @@ type source struct{ Type, UID string }
 // kinds are the panels that Grafana has of itself.
 var kinds = []string{"stat", "table", "timeseries", "state-timeline", "status-history", "heatmap"}
 
-// The dashboard is laid out as Grafana does it: ids, places in 24 columns, the data source that the reader chooses, units.
-// integration/controlplane has what it asks for.
+// The dashboard is laid out as Grafana does it: ids, places in 24 columns, the data source that the reader chooses,
+// units. integration/controlplane has what it asks for.
 func TestDashboardLayout(t *testing.T) {
 	var d struct {
 		UID, Title    string

@@ -94,8 +94,9 @@ func fabric(t *testing.T, name, spec string) {
 func condition(t *testing.T, object, kind, status, reason, text string) {
 	t.Helper()
 	until(t, fmt.Sprintf("%s: %s is %s: %s %s", object, kind, status, reason, text), func() error {
-		got, err := output("kubectl", "get", object, "-o", `jsonpath={.status.conditions[?(@.type=="`+kind+`")].status} `+
-			`{.status.conditions[?(@.type=="`+kind+`")].reason} {.status.conditions[?(@.type=="`+kind+`")].message}`)
+		got, err := output("kubectl", "get", object, "-o",
+			`jsonpath={.status.conditions[?(@.type=="`+kind+`")].status} `+
+				`{.status.conditions[?(@.type=="`+kind+`")].reason} {.status.conditions[?(@.type=="`+kind+`")].message}`)
 		if err == nil && (!strings.HasPrefix(got, status+" "+reason+" ") || !strings.Contains(got, text)) {
 			err = textError(got)
 		}

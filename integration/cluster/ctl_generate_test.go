@@ -14,7 +14,8 @@ import (
 )
 
 // kinds are what generate writes.
-var kinds = []string{"fabric", "nad", "device-plugin", "deployment", "pod", "pytorchjob", "mpijob", "volcano", "perftest-pods"}
+var kinds = []string{"fabric", "nad", "device-plugin", "deployment", "pod", "pytorchjob", "mpijob", "volcano",
+	"perftest-pods"}
 
 // judged has the API server look at generated objects; where it has no such kind, at the pods in them.
 func judged(t *testing.T, what, text string) {
@@ -93,7 +94,8 @@ func TestCtlGeneratedNetwork(t *testing.T) {
 func TestCtlInventory(t *testing.T) {
 	deploy(t)
 	until(t, "the FabricNode is there", func() error {
-		out, err := output("kubectl", "get", "fabricnode", "rig", "-o", "jsonpath={.status.agent} {.status.inventory.hcas}")
+		out, err := output("kubectl", "get", "fabricnode", "rig", "-o",
+			"jsonpath={.status.agent} {.status.inventory.hcas}")
 		if err == nil && out != "e2e []" {
 			err = textError(out)
 		}

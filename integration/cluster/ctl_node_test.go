@@ -25,7 +25,8 @@ func inAgent(t *testing.T, n *LabNode, args ...string) string {
 // rails, and every question about it has the right answer.
 func ctlNode(t *testing.T, n *LabNode) {
 	eventually(t, "the inventory of "+n.Name+" is there, and its network", func() error {
-		out, err := output("kubectl", "get", "fabricnode", n.Name, "-o", "jsonpath={.status.inventory}{.status.fabrics}")
+		out, err := output("kubectl", "get", "fabricnode", n.Name, "-o",
+			"jsonpath={.status.inventory}{.status.fabrics}")
 		if err == nil && strings.Count(out, `"`+n.Rails[3].HCA+`"`) < 2 {
 			err = textError(out)
 		}

@@ -78,9 +78,10 @@ func TestNodeRanges(t *testing.T) {
 func refused(t *testing.T, s *simulated) {
 	t.Helper()
 	for spec, want := range map[string]string{
-		strings.ReplaceAll(ranged, "perNode: 26", "perNode: 30"): "perNode 30 has 2 addresses to give, and a node needs 4",
-		"{match: {rateGb: 200}, addresses: {ipam: {type: whereabouts, range: 10.77.0.0/30}}}": "range 10.77.0.0/30 has 2 " +
-			"addresses to give, and all nodes together need 20",
+		strings.ReplaceAll(ranged, "perNode: 26", "perNode: 30"): "perNode 30 has 2 addresses to give, " +
+			"and a node needs 4",
+		"{match: {rateGb: 200}, addresses: {ipam: {type: whereabouts, range: 10.77.0.0/30}}}": "range 10.77.0.0/30 " +
+			"has 2 addresses to give, and all nodes together need 20",
 	} {
 		fabric(t, "ib", spec)
 		condition(t, "fabric/ib", "Accepted", "False", "Refused", want)

@@ -13,7 +13,8 @@ func ofRelease(t *testing.T, name string) (left []string) {
 	t.Helper()
 	kinds := strings.Fields(do(t, "kubectl", "api-resources", "--verbs=list", "-o", "name"))
 	kinds = slices.DeleteFunc(kinds, func(k string) bool {
-		return slices.Contains([]string{"events", "events.events.k8s.io", "namespaces", "customresourcedefinitions.apiextensions.k8s.io"}, k)
+		return slices.Contains([]string{"events", "events.events.k8s.io", "namespaces",
+			"customresourcedefinitions.apiextensions.k8s.io"}, k)
 	})
 	out := do(t, "kubectl", "get", strings.Join(kinds, ","), "-A", "--ignore-not-found", "-o", "name")
 	for _, o := range strings.Fields(out) {
@@ -25,8 +26,8 @@ func ofRelease(t *testing.T, name string) (left []string) {
 	return left
 }
 
-// Into a cluster that knows nothing of it comes a release with Fabrics, pods use one, and the release goes: at once, and
-// nothing stays but the kinds.
+// Into a cluster that knows nothing of it comes a release with Fabrics, pods use one, and the release goes: at once,
+// and nothing stays but the kinds.
 func TestChartUninstall(t *testing.T) {
 	fresh(t, everything[0])
 	c := whole(t)
@@ -35,7 +36,8 @@ func TestChartUninstall(t *testing.T) {
 	}
 	removeKind(t, c, "fabrics.fabric.dev")
 	removeKind(t, c, "fabricnodes.fabric.dev")
-	values := []string{"--set-json", `fabrics=[{"name":"down","spec":{"namespaces":{"names":["default","kube-public"]}}}]`}
+	values := []string{"--set-json",
+		`fabrics=[{"name":"down","spec":{"namespaces":{"names":["default","kube-public"]}}}]`}
 	helm := release(t, "down", values...)
 	if left := ofRelease(t, "down"); len(left) < 12 {
 		t.Errorf("installed: %q", left)
@@ -52,7 +54,8 @@ func TestChartUninstall(t *testing.T) {
 	go func() { // kubelet and the Deployment's controller would
 		defer close(ended)
 		until(t, func() string {
-			d, err := clientset(t).AppsV1().Deployments("down-system").Get(t.Context(), "down-controller", metav1.GetOptions{})
+			d, err := clientset(t).AppsV1().Deployments("down-system").Get(t.Context(), "down-controller",
+				metav1.GetOptions{})
 			if err == nil && *d.Spec.Replicas != 0 {
 				return "the controller is not ended"
 			}

@@ -28,7 +28,8 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
 
-// logs passes what a program logs on to the test, until the test is over: a manager says a last word when it has stopped.
+// logs passes what a program logs on to the test, until the test is over: a manager says a last word when it has
+// stopped.
 type logs struct{ t *testing.T }
 
 func (l logs) Write(b []byte) (int, error) {

@@ -85,14 +85,17 @@ func ofNode(t *testing.T, c client.Client, name string) string {
 	if ready == nil {
 		return "not judged"
 	}
-	return fmt.Sprintf("%d/%d %s %s %q", n.Status.Devices.Healthy, n.Status.Devices.Total, ready.Status, ready.Reason, problem)
+	return fmt.Sprintf("%d/%d %s %s %q", n.Status.Devices.Healthy, n.Status.Devices.Total, ready.Status, ready.Reason,
+		problem)
 }
 
 // A port that flaps is in the FabricNode, in the Fabric and in one Event; that it is over, likewise. The agent is
 // restarted meanwhile, and says nothing again.
 func TestHealth(t *testing.T) {
 	c := whole(t)
-	create(t, c, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "fabric-agent", Namespace: "fabric-system"}})
+	create(t, c, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
+		Name: "fabric-agent", Namespace: "fabric-system",
+	}})
 	err := server.Apply(t.Context(), "../../deployments/base/rbac.yaml", "../../deployments/base/admission.yaml")
 	if err != nil {
 		t.Fatal(err)

@@ -7,8 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What docs/kubernetes.md says for users of kustomize: into a cluster that knows nothing of it, and out of it again while
-// pods use a Fabric.
+// What docs/kubernetes.md says for users of kustomize: into a cluster that knows nothing of it, and out of it again
+// while pods use a Fabric.
 func TestKustomize(t *testing.T) {
 	fresh(t, everything[0])
 	c := whole(t)
@@ -30,7 +30,8 @@ func TestKustomize(t *testing.T) {
 	ran := jobs(t, "fabric-system")
 	do(t, "kubectl", "apply", "-k", manifests+"release")
 	until(t, func() string { // kubelet and the Deployment's controller would
-		d, err := clientset(t).AppsV1().Deployments("fabric-system").Get(t.Context(), "fabric-controller", metav1.GetOptions{})
+		d, err := clientset(t).AppsV1().Deployments("fabric-system").Get(t.Context(), "fabric-controller",
+			metav1.GetOptions{})
 		if err == nil && *d.Spec.Replicas != 0 {
 			return "the controller is not ended"
 		}

@@ -132,7 +132,8 @@ func TestReleaseManifests(t *testing.T) {
 	accepted(t, text)
 	want, got := objects(t, text), map[string]any{}
 	for key, o := range objects(t, render(t)) {
-		metadata := o.(map[string]any)["metadata"].(map[string]any)
+		object, _ := o.(map[string]any)
+		metadata, _ := object["metadata"].(map[string]any)
 		annotations, _ := metadata["annotations"].(map[string]any)
 		if annotations["helm.sh/hook"] == "pre-delete" {
 			delete(metadata, "annotations")

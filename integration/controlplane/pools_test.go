@@ -55,7 +55,8 @@ func newStepper(t *testing.T, c client.Client) *stepper {
 	s := &stepper{t: t, client: c, now: time.Now(), events: record.NewFakeRecorder(1000)}
 	clock := func() time.Time { return s.now }
 	s.Controller = &controller.Controller{
-		Client: c, Ranges: rounds(c, nil, "steps", yes), Events: s.events, Now: clock, Log: slog.New(slog.DiscardHandler),
+		Client: c, Ranges: rounds(c, nil, "steps",
+			yes), Events: s.events, Now: clock, Log: slog.New(slog.DiscardHandler),
 	}
 	s.Ranges.Now = clock
 	return s
@@ -141,13 +142,15 @@ func TestPoolsOfNVIPAM(t *testing.T) {
 		addNode(t, c, n, "nv")
 	}
 	const sufficient = v1alpha1.FabricAddressesSufficient
-	s.becomes("nv", sufficient, "False IPAMMissing: the cluster has no CIDRPools of nv-ipam (nv-ipam.nvidia.com): install")
+	s.becomes("nv", sufficient, "False IPAMMissing: the cluster has no CIDRPools of nv-ipam (nv-ipam.nvidia.com): "+
+		"install")
 	s.becomes("nv", v1alpha1.FabricReady, "False IPAMMissing")
 	if !s.event("IPAMMissing") {
 		t.Error("no Event")
 	}
 	apply(t, nvipamKind("CIDRPool"))
-	s.becomes("nv", sufficient, "False PoolMissing: there is no CIDRPool rail-0: make it in the namespace where nv-ipam")
+	s.becomes("nv", sufficient, "False PoolMissing: there is no CIDRPool rail-0: make it in the namespace where "+
+		"nv-ipam")
 	pool := func(spec, status string) {
 		t.Helper()
 		put(t, c, `{apiVersion: nv-ipam.nvidia.com/v1alpha1, kind: CIDRPool, metadata: {name: rail-0, namespace: kube-system},
@@ -156,24 +159,28 @@ func TestPoolsOfNVIPAM(t *testing.T) {
 	pool("cidr: 10.0.0.0/16", "")
 	s.becomes("nv", sufficient, "False PoolNotReady: CIDRPool kube-system/rail-0: spec.perNodeNetworkPrefix 0: want")
 	pool("cidr: 10.0.0.0/16, perNodeNetworkPrefix: 24", "")
-	s.becomes("nv", sufficient, "False PoolNotReady: CIDRPool kube-system/rail-0 has no block for one, two: does its nodeSel")
+	s.becomes("nv", sufficient, "False PoolNotReady: CIDRPool kube-system/rail-0 has no block for one, two: does its "+
+		"nodeSel")
 	const both = "allocations: [{nodeName: one, prefix: 10.0.0.0/24}, {nodeName: two, prefix: 10.0.1.0/24}]"
 	pool("cidr: 10.0.0.0/16, perNodeNetworkPrefix: 24", both)
 	s.becomes("nv", sufficient, "True Sufficient")
 	s.counts("nv", "-/508")
 	s.becomes("nv", v1alpha1.FabricReady, "True Ready")
 	pool("cidr: 10.0.0.0/23, perNodeNetworkPrefix: 24", both)
-	s.becomes("nv", sufficient, "True PoolNearlyFull: over 90 % of the 2 blocks of CIDRPool kube-system/rail-0 are given")
+	s.becomes("nv", sufficient, "True PoolNearlyFull: over 90 % of the 2 blocks of CIDRPool kube-system/rail-0 are "+
+		"given")
 	if !s.event("PoolNearlyFull") {
 		t.Error("no Event")
 	}
 	createNode(t, c, "three")
 	addNode(t, c, "three", "nv")
-	s.becomes("nv", sufficient, "False RangeTooSmall: CIDRPool kube-system/rail-0 has blocks for 2 nodes, and none is left")
+	s.becomes("nv", sufficient, "False RangeTooSmall: CIDRPool kube-system/rail-0 has blocks for 2 nodes, and none "+
+		"is left")
 	pool("cidr: 10.0.0.0/16, perNodeNetworkPrefix: 32, perNodeExclusions: [{startIndex: 0, endIndex: 0}]",
 		"allocations: [{nodeName: one, prefix: 10.0.0.0/32}, {nodeName: two, prefix: 10.0.0.1/32}, "+
 			"{nodeName: three, prefix: 10.0.0.2/32}]")
-	s.becomes("nv", sufficient, "False RangeTooSmall: the blocks of CIDRPool kube-system/rail-0 are too small: one has 0 and")
+	s.becomes("nv", sufficient, "False RangeTooSmall: the blocks of CIDRPool kube-system/rail-0 are too small: one "+
+		"has 0 and")
 
 	s.becomes("nv2", sufficient, "False IPAMMissing: the cluster has no IPPools of nv-ipam")
 	apply(t, nvipamKind("IPPool"))
@@ -204,7 +211,8 @@ func whereaboutsPool(name, of string, given int) string {
 	for i := range given {
 		fmt.Fprintf(&b, `"%d": {id: c, podref: "default/p-%d"},`, i+1, i)
 	}
-	return `{apiVersion: whereabouts.cni.cncf.io/v1alpha1, kind: IPPool, metadata: {name: ` + name + `, namespace: kube-system},
+	return `{apiVersion: whereabouts.cni.cncf.io/v1alpha1, kind: IPPool, metadata: {name: ` + name +
+		`, namespace: kube-system},
 	  spec: {range: ` + of + `, allocations: {` + b.String() + `}}}`
 }
 
@@ -230,12 +238,14 @@ func TestPoolsOfWhereabouts(t *testing.T) {
 	s.counts("wb", "12/14")
 	s.becomes("wb", sufficient, "True Sufficient")
 	apply(t, whereaboutsPool("10.7.0.0-28", "10.7.0.0/28", 13))
-	s.becomes("wb", sufficient, "True PoolNearlyFull: over 90 % of the 14 addresses of 10.7.0.0/28 are given (IPPool 10.7.0.0-28)")
+	s.becomes("wb", sufficient, "True PoolNearlyFull: over 90 % of the 14 addresses of 10.7.0.0/28 are given (IPPool "+
+		"10.7.0.0-28)")
 	if !s.event("PoolNearlyFull") {
 		t.Error("no Event")
 	}
 	apply(t, whereaboutsPool("10.7.0.0-28", "10.7.0.0/28", 14))
-	s.becomes("wb", v1alpha1.FabricReady, "False PoolFull: all 14 addresses of 10.7.0.0/28 are given (IPPool 10.7.0.0-28)")
+	s.becomes("wb", v1alpha1.FabricReady,
+		"False PoolFull: all 14 addresses of 10.7.0.0/28 are given (IPPool 10.7.0.0-28)")
 	s.counts("wb", "14/14")
 	apply(t, testfabrics.Object("wb6", `{addresses: {ipam: {type: whereabouts, range: 10.8.0.0/30}}}`))
 	for _, n := range []string{"two", "three"} {
@@ -245,7 +255,8 @@ func TestPoolsOfWhereabouts(t *testing.T) {
 	s.becomes("wb6", sufficient, "True Sufficient")
 	createNode(t, c, "four")
 	addNode(t, c, "four", "wb6")
-	s.becomes("wb6", sufficient, "False RangeTooSmall: addresses.ipam.range 10.8.0.0/30 has 2 addresses to give, and all nodes")
+	s.becomes("wb6", sufficient, "False RangeTooSmall: addresses.ipam.range 10.8.0.0/30 has 2 addresses to give, and "+
+		"all nodes")
 }
 
 // Of node ranges the condition says when nearly all are given.
@@ -268,7 +279,8 @@ func TestNodeRangesNearlyFull(t *testing.T) {
 	s.counts("nr", "0/222")
 	s.becomes("nr", sufficient, "True Sufficient")
 	add(14, 15)
-	s.becomes("nr", sufficient, "True PoolNearlyFull: over 90 % of the 16 ranges of 10.0.0.0/24 are given; choose a wider")
+	s.becomes("nr", sufficient, "True PoolNearlyFull: over 90 % of the 16 ranges of 10.0.0.0/24 are given; choose a "+
+		"wider")
 	add(15, 16)
 	s.becomes("nr", sufficient, "True PoolNearlyFull: each range of 10.0.0.0/24 is given: the next node gets none")
 	add(16, 17)
@@ -281,7 +293,8 @@ func TestMultusLater(t *testing.T) {
 	c := whole(t)
 	defer control(t)()
 	apply(t, testfabrics.Object("early", `{}`))
-	untilCondition(t, c, "early", v1alpha1.FabricReady, "False MultusMissing: the cluster has no NetworkAttachmentDefinitions: inst")
+	untilCondition(t, c, "early", v1alpha1.FabricReady,
+		"False MultusMissing: the cluster has no NetworkAttachmentDefinitions: inst")
 	if err := server.Apply(t.Context(), server.Manifests()+"/*"); err != nil {
 		t.Fatal(err)
 	}

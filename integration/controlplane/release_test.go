@@ -51,8 +51,8 @@ func untilHeld(t *testing.T, c client.Client, name string) {
 	})
 }
 
-const foreign = `{apiVersion: k8s.cni.cncf.io/v1, kind: NetworkAttachmentDefinition, metadata: {name: foreign, namespace: default,
-  labels: {app.kubernetes.io/managed-by: fabric-agent}}, spec: {}}`
+const foreign = `{apiVersion: k8s.cni.cncf.io/v1, kind: NetworkAttachmentDefinition,
+  metadata: {name: foreign, namespace: default, labels: {app.kubernetes.io/managed-by: fabric-agent}}, spec: {}}`
 
 // After `fabric-agent release` everything can be deleted, in any order and at once, although pods use a Fabric.
 func TestRelease(t *testing.T) {
@@ -74,7 +74,8 @@ func TestRelease(t *testing.T) {
 	labels := map[string]string{"app.kubernetes.io/name": "fabric-controller"}
 	create(t, c, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "fabric-controller-1", Namespace: "fabric-system", Labels: labels},
-		Spec:       corev1.PodSpec{ServiceAccountName: "fabric-controller", Containers: []corev1.Container{{Name: "c", Image: "c"}}},
+		Spec: corev1.PodSpec{ServiceAccountName: "fabric-controller",
+			Containers: []corev1.Container{{Name: "c", Image: "c"}}},
 	})
 	direct, err := kubernetes.NewForConfig(server.Config)
 	if err != nil {
@@ -97,10 +98,12 @@ func TestRelease(t *testing.T) {
 		}
 	}()
 	var log bytes.Buffer
-	o := &controller.ReleaseOptions{Namespace: "fabric-system", Deployment: "fabric-controller", Timeout: 2 * time.Minute}
+	o := &controller.ReleaseOptions{Namespace: "fabric-system", Deployment: "fabric-controller",
+		Timeout: 2 * time.Minute}
 	release := func() {
 		t.Helper()
-		if err := controller.ReleaseAt(t.Context(), server.Config, o, slog.New(slog.NewTextHandler(&log, nil))); err != nil {
+		if err := controller.ReleaseAt(t.Context(), server.Config, o,
+			slog.New(slog.NewTextHandler(&log, nil))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -115,7 +118,8 @@ func TestRelease(t *testing.T) {
 	if got := definitions(t, c, "foreign"); len(got) != 1 {
 		t.Error("somebody else's definition is gone")
 	}
-	lease, err := direct.CoordinationV1().Leases("fabric-system").Get(t.Context(), "fabric-controller", metav1.GetOptions{})
+	lease, err := direct.CoordinationV1().Leases("fabric-system").Get(t.Context(), "fabric-controller",
+		metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
 		t.Errorf("%v, %v", lease.Name, err)
 	}
@@ -136,18 +140,22 @@ func TestReleaseWithLostNode(t *testing.T) {
 	defer removeFabrics(t, c)
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: "lost", Namespace: "fabric-system", Labels: map[string]string{"app.kubernetes.io/name": "fabric-controller"},
+			Name: "lost", Namespace: "fabric-system",
+			Labels: map[string]string{"app.kubernetes.io/name": "fabric-controller"},
 		},
 		Spec: corev1.PodSpec{
-			NodeName: "lost-node", ServiceAccountName: "fabric-controller", Containers: []corev1.Container{{Name: "c", Image: "c"}},
+			NodeName: "lost-node", ServiceAccountName: "fabric-controller", Containers: []corev1.Container{{Name: "c",
+				Image: "c"}},
 		},
 	}
 	create(t, c, pod)
 	defer func() { _ = c.Delete(t.Context(), pod, client.GracePeriodSeconds(0)) }()
-	apply(t, strings.Replace(testfabrics.Object("held", `{}`), "name: held", "name: held, finalizers: [fabric.dev/in-use]", 1))
+	apply(t, strings.Replace(testfabrics.Object("held", `{}`), "name: held",
+		"name: held, finalizers: [fabric.dev/in-use]", 1))
 	var log bytes.Buffer
 	o := &controller.ReleaseOptions{Namespace: "fabric-system", Deployment: "fabric-controller", Timeout: time.Second}
-	if err := controller.ReleaseAt(t.Context(), server.Config, o, slog.New(slog.NewTextHandler(&log, nil))); err != nil {
+	if err := controller.ReleaseAt(t.Context(), server.Config, o,
+		slog.New(slog.NewTextHandler(&log, nil))); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(log.String(), "pod=lost node=lost-node") {
@@ -159,8 +167,8 @@ func TestReleaseWithLostNode(t *testing.T) {
 	}
 }
 
-// Somebody deletes the kinds while the controller runs and pods use a Fabric: nothing hangs, no network is left, and when
-// the kinds are back all is as it was.
+// Somebody deletes the kinds while the controller runs and pods use a Fabric: nothing hangs, no network is left, and
+// when the kinds are back all is as it was.
 func TestKindsFirst(t *testing.T) {
 	fresh(t, everything...)
 	c := whole(t)

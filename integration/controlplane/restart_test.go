@@ -68,7 +68,8 @@ func wired(t *testing.T, w *wire, term string) *controller.Controller {
 	}
 	log := slog.New(slog.DiscardHandler)
 	return &controller.Controller{
-		Client: c, Ranges: controller.NewRanges(c, c, term, yes, log), Events: record.NewFakeRecorder(10000), Now: time.Now,
+		Client: c, Ranges: controller.NewRanges(c, c, term, yes,
+			log), Events: record.NewFakeRecorder(10000), Now: time.Now,
 		Log: log,
 	}
 }
@@ -110,7 +111,8 @@ func world(t *testing.T, c client.Client) string {
 	}
 	for i := range list.Items {
 		f := &list.Items[i]
-		line := fmt.Sprintf("%s %q published %q %s", f.Name, f.Finalizers, f.Status.Published, f.Status.Addresses.Summary)
+		line := fmt.Sprintf("%s %q published %q %s", f.Name, f.Finalizers, f.Status.Published,
+			f.Status.Addresses.Summary)
 		for k := range f.Status.Conditions {
 			if cond := &f.Status.Conditions[k]; cond.Type != noise {
 				line += fmt.Sprintf("; %s %s %s", cond.Type, cond.Status, cond.Reason)
@@ -158,7 +160,8 @@ func TestKilledBetweenWrites(t *testing.T) {
 	whole := wired(t, w, "whole")
 	settle(t, whole, w)
 	want, writes := world(t, c), w.writes.Load()
-	for _, part := range []string{"a present 10.31.0.0/26", "gone deleted", `ranged ["fabric.dev/in-use"]`, "Ready True Ready"} {
+	for _, part := range []string{"a present 10.31.0.0/26", "gone deleted", `ranged ["fabric.dev/in-use"]`,
+		"Ready True Ready"} {
 		if !strings.Contains(want, part) {
 			t.Errorf("no %q in\n%s", part, want)
 		}
@@ -234,7 +237,8 @@ func TestConflicts(t *testing.T) {
 	})
 	until(t, func() string {
 		if rounds[0].Load() < 20 || rounds[1].Load() < 20 || disturbed.Load() < 50 {
-			return fmt.Sprint(rounds[0].Load(), " and ", rounds[1].Load(), " rounds, disturbed ", disturbed.Load(), " times")
+			return fmt.Sprint(rounds[0].Load(), " and ", rounds[1].Load(), " rounds, disturbed ", disturbed.Load(),
+				" times")
 		}
 		return ""
 	})

@@ -118,8 +118,8 @@ func (c *Controller) ofWhereabouts(a *addresses, section *ranges.Section) {
 					"range", n, p.prefix, p.name)}
 		case level == pool.NearlyFull && a.verdict.reason == sufficient:
 			a.verdict = verdict{reason: poolNearlyFull,
-				note: fmt.Sprintf("over %d %% of the %d addresses of %s are given "+
-					"(IPPool %s); choose a wider range before pods have to wait", pool.NearlyFullPercent, n, p.prefix, p.name)}
+				note: fmt.Sprintf("over %d %% of the %d addresses of %s are given (IPPool %s); choose a wider range "+
+					"before pods have to wait", pool.NearlyFullPercent, n, p.prefix, p.name)}
 		}
 		if section.Ranges[0].Prefix.Contains(p.prefix.Addr()) {
 			all += int64(n)

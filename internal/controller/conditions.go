@@ -121,7 +121,8 @@ func ready(j *judged, s *sum, p *published, a *verdict) verdict {
 			err: fmt.Errorf("the Fabric is deleted when these pods have ended: %s", users(s))}
 	case j.force == nil && o.Status.InForce != nil:
 		return verdict{reason: "Refused", err: fmt.Errorf(
-			"generation %d is in force, and stays as it is: this controller can't read it, is it older than the last one? %w",
+			"generation %d is in force, and stays as it is: this controller can't read it, is it older than the last "+
+				"one? %w",
 			o.Status.InForce.Generation, j.refused)}
 	case j.force == nil:
 		return verdict{reason: "Refused", err: fmt.Errorf("no generation was ever accepted: %w", j.refused)}

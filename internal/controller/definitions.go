@@ -94,7 +94,9 @@ func (c *Controller) sweep(ctx context.Context, w *world) error {
 }
 
 // live lists all objects of a kind; false: the cluster does not know the kind.
-func (c *Controller) live(ctx context.Context, kind schema.GroupVersionKind) ([]unstructured.Unstructured, bool, error) {
+func (c *Controller) live(ctx context.Context, kind schema.GroupVersionKind) (
+	[]unstructured.Unstructured, bool, error,
+) {
 	return listAll(ctx, c.Ranges.Live, kind)
 }
 

@@ -47,9 +47,9 @@ func (o *ReleaseOptions) Flags(f *flag.FlagSet) {
 // nameLabel is the label by which the controller's pods are known where its Deployment is gone.
 const nameLabel = "app.kubernetes.io/name"
 
-// Release gives up what the controller holds in the cluster, so that everything can be deleted afterwards, in any order:
-// it stops the controller, takes its finalizers from Fabrics, and deletes the NetworkAttachmentDefinitions of Fabrics.
-// Pods keep the devices that they have. It can be run again, and what is gone already is no error.
+// Release gives up what the controller holds in the cluster, so that everything can be deleted afterwards, in any
+// order: it stops the controller, takes its finalizers from Fabrics, and deletes the NetworkAttachmentDefinitions of
+// Fabrics. Pods keep the devices that they have. It can be run again, and what is gone already is no error.
 func Release(ctx context.Context, o *ReleaseOptions, log *slog.Logger) error {
 	rc, err := clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
 	if err != nil {
@@ -120,7 +120,8 @@ func (r *releaser) stop(ctx context.Context) error {
 func (r *releaser) pods(ctx context.Context, selector labels.Selector) error {
 	list := &corev1.PodList{}
 	err := wait.PollUntilContextTimeout(ctx, time.Second/2, r.o.Timeout, true, func(context.Context) (bool, error) {
-		err := r.client.List(ctx, list, client.InNamespace(r.o.Namespace), client.MatchingLabelsSelector{Selector: selector})
+		err := r.client.List(ctx, list, client.InNamespace(r.o.Namespace),
+			client.MatchingLabelsSelector{Selector: selector})
 		if err != nil {
 			return false, fmt.Errorf("list pods in %s: %w", r.o.Namespace, err)
 		}
@@ -133,7 +134,8 @@ func (r *releaser) pods(ctx context.Context, selector labels.Selector) error {
 		return err
 	default:
 		for i := range list.Items {
-			r.log.Warn("a pod of the controller does not end: it may undo what is released now; delete it and run release again",
+			r.log.Warn("a pod of the controller does not end: it may undo what is released now; delete it and run "+
+				"release again",
 				"namespace", r.o.Namespace, "pod", list.Items[i].Name, "node", list.Items[i].Spec.NodeName)
 		}
 	}
@@ -156,7 +158,8 @@ func (r *releaser) finalizers(ctx context.Context) error {
 	for i := range list.Items {
 		f := &list.Items[i]
 		if s := found[f.Name]; s != nil && s.devices.Attached > 0 {
-			r.log.Warn("pods use a Fabric: they keep what they have, and it is taken back when they end", "fabric", f.Name,
+			r.log.Warn("pods use a Fabric: they keep what they have, and it is taken back when they end", "fabric",
+				f.Name,
 				"pods", short(users(s)))
 		}
 		if !slices.Contains(f.Finalizers, Finalizer) {
@@ -176,7 +179,8 @@ func (r *releaser) finalizers(ctx context.Context) error {
 
 // definitions deletes the definitions of Fabrics.
 func (r *releaser) definitions(ctx context.Context) error {
-	list, _, err := listAll(ctx, r.client, fabrics.Definitions, client.MatchingLabels{fabrics.ManagedBy: fabrics.Manager})
+	list, _, err := listAll(ctx, r.client, fabrics.Definitions,
+		client.MatchingLabels{fabrics.ManagedBy: fabrics.Manager})
 	if err != nil {
 		return err
 	}
@@ -190,7 +194,8 @@ func (r *releaser) definitions(ctx context.Context) error {
 		if err := r.client.Delete(ctx, u, client.Preconditions{UID: &uid}); err == nil {
 			r.log.Info("withdrew NetworkAttachmentDefinition", "namespace", u.GetNamespace(), "name", u.GetName())
 		} else if !absent(err) && !apierrors.IsConflict(err) {
-			errs = append(errs, fmt.Errorf("delete NetworkAttachmentDefinition %s/%s: %w", u.GetNamespace(), u.GetName(), err))
+			errs = append(errs, fmt.Errorf("delete NetworkAttachmentDefinition %s/%s: %w", u.GetNamespace(),
+				u.GetName(), err))
 		}
 	}
 	return errors.Join(errs...)

@@ -25,8 +25,9 @@ var clusterChecks = []Check{
 		"The controller runs and leads",
 		"its pods are not scheduled or crash, or can't reach the API server: what runs goes on, but new nodes get no " +
 			"ranges, new Fabrics no networks, and a Fabric that is deleted stays",
-		"kubectl -n fabric-system get pods -l app.kubernetes.io/name=fabric-controller; kubectl -n fabric-system logs " +
-			"-l app.kubernetes.io/name=fabric-controller; kubectl -n fabric-system get lease fabric-controller -o yaml",
+		"kubectl -n fabric-system get pods -l app.kubernetes.io/name=fabric-controller; kubectl -n fabric-system " +
+			"logs -l app.kubernetes.io/name=fabric-controller; kubectl -n fabric-system get lease fabric-controller " +
+			"-o yaml",
 	},
 	{
 		"cluster-fabrics",
@@ -38,8 +39,8 @@ var clusterChecks = []Check{
 		"cluster-deletion",
 		"No Fabric hangs in its deletion",
 		"the finalizer keeps a Fabric until no pod uses it, and only the controller removes it",
-		"start the controller; if it is gone for good and fabricctl list shows no pod on it: kubectl patch fabric NAME " +
-			"--type=merge -p '{\"metadata\":{\"finalizers\":null}}'",
+		"start the controller; if it is gone for good and fabricctl list shows no pod on it: kubectl patch fabric " +
+			"NAME --type=merge -p '{\"metadata\":{\"finalizers\":null}}'",
 	},
 	{
 		"cluster-fabricnodes",
@@ -51,21 +52,21 @@ var clusterChecks = []Check{
 		"cluster-node-ranges",
 		"Every node has its ranges",
 		"the controller is away, or the range of the Fabric is used up: pods that need an address there wait",
-		"kubectl describe fabric NAME: AddressesSufficient; a wider range, a longer perNode, or a shorter reclaim; see " +
-			"cluster-controller",
+		"kubectl describe fabric NAME: AddressesSufficient; a wider range, a longer perNode, or a shorter reclaim; " +
+			"see cluster-controller",
 	},
 	{
 		"cluster-rdma-mode",
 		"The nodes of a Fabric have one RDMA mode",
 		"the mode is decided when ib_core is loaded; some nodes were set up differently",
-		"echo 'options ib_core netns_mode=0' >/etc/modprobe.d/ib_core.conf (1 for shared); update-initramfs -u; reboot; " +
-			"or Fabrics of their own for these nodes",
+		"echo 'options ib_core netns_mode=0' >/etc/modprobe.d/ib_core.conf (1 for shared); update-initramfs -u; " +
+			"reboot; or Fabrics of their own for these nodes",
 	},
 	{
 		"cluster-agents",
 		"An agent speaks for every node with devices",
-		"fabric-agent does not run there (taints, nodeSelector, crashes), or may not write: the API server takes from an " +
-			"agent what is about its own node",
+		"fabric-agent does not run there (taints, nodeSelector, crashes), or may not write: the API server takes " +
+			"from an agent what is about its own node",
 		"kubectl -n fabric-system get pods -o wide; kubectl -n fabric-system logs POD; kubectl auth can-i create " +
 			"fabricnodes --as=system:serviceaccount:fabric-system:fabric-agent",
 	},
@@ -78,11 +79,11 @@ var clusterChecks = []Check{
 	{
 		"cluster-nad",
 		"Every network has devices, and is whose it seems",
-		"spec.config is broken, or no node offers the resource (device plugin, selectors), or a network names no device " +
-			"at all, or one that is called differently on other nodes; or somebody has made a network with the name of a " +
-			"Fabric",
-		"with fabric-agent a Fabric: fabricctl generate fabric --cluster; else fabricctl generate nad and device-plugin; " +
-			"kubectl get nodes -o json | jq '.items[].status.allocatable'",
+		"spec.config is broken, or no node offers the resource (device plugin, selectors), or a network names no " +
+			"device at all, or one that is called differently on other nodes; or somebody has made a network with " +
+			"the name of a Fabric",
+		"with fabric-agent a Fabric: fabricctl generate fabric --cluster; else fabricctl generate nad and " +
+			"device-plugin; kubectl get nodes -o json | jq '.items[].status.allocatable'",
 	},
 	{
 		"cluster-ranges",

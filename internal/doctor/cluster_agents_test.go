@@ -103,28 +103,29 @@ func TestCheckAgents(t *testing.T) {
 			c.FabricNodes, c.Fabrics, c.CRDs, c.AgentPods.On = nil, nil, c.CRDs[:3], nil
 			c.Controller.Found, c.Controller.Leader, c.NADs.Items = false, "", nil
 		}, ""},
-		{"agents", func(c *Cluster) { c.FabricNodes[2].Status.Agent = "v0" }, "WARN cluster-versions fabric-agent: v1 on " +
-			"cp, g1, g3; v0 on g2\n"},
+		{"agents", func(c *Cluster) { c.FabricNodes[2].Status.Agent = "v0" },
+			"WARN cluster-versions fabric-agent: v1 on cp, g1, g3; v0 on g2\n"},
 		{"plugins", func(c *Cluster) {
 			c.FabricNodes[2].Status.Plugin.SHA256 = ""
 			c.FabricNodes[3].Status.Plugin.SHA256 = "fedcba9876543210"
-		}, "WARN cluster-versions plugin fabric, by checksum: 0123456789ab on cp, g1; fedcba987654 on g3; none on g2\n"},
-		{"fabricctl", func(c *Cluster) { c.Version = "v2" }, "WARN cluster-versions fabricctl is v2, fabric-agent " +
-			"v1 on cp, g1, g2, g3\n"},
+		}, "WARN cluster-versions plugin fabric, by checksum: 0123456789ab on cp, g1; fedcba987654 on g3; none on " +
+			"g2\n"},
+		{"fabricctl", func(c *Cluster) { c.Version = "v2" }, "WARN cluster-versions fabricctl is v2, fabric-agent v1 " +
+			"on cp, g1, g2, g3\n"},
 		{"one GUID twice", func(c *Cluster) {
 			c.FabricNodes[2].Node.HCAs[0].Ports[0].GUID = c.FabricNodes[1].Node.HCAs[0].Ports[0].GUID
 		},
 			"FAIL cluster-guids g1 mlx5_0:1 and g2 mlx5_0:1 have the port GUID a0:88:c2:03:01:2d:00:11\n"},
-		{"an agent that writes nothing", func(c *Cluster) { c.FabricNodes = c.FabricNodes[1:] }, "FAIL cluster-agents the " +
-			"agent runs, and has made no FabricNode: cp\n"},
-		{"a pod that is not ready", func(c *Cluster) { c.AgentPods.On["g2"] = false }, "FAIL cluster-agents the pod of " +
-			"fabric-agent is not ready on g2\n"},
+		{"an agent that writes nothing", func(c *Cluster) { c.FabricNodes = c.FabricNodes[1:] },
+			"FAIL cluster-agents the agent runs, and has made no FabricNode: cp\n"},
+		{"a pod that is not ready", func(c *Cluster) { c.AgentPods.On["g2"] = false },
+			"FAIL cluster-agents the pod of fabric-agent is not ready on g2\n"},
 		{"nodes without agents", func(c *Cluster) {
 			c.AgentPods.On = map[string]bool{"g1": true}
 			c.FabricNodes = c.FabricNodes[1:3]
 			c.Nodes.Items[0].Metadata.Labels = nil // what is known of the others is their label
-		}, "FAIL cluster-agents a FabricNode, and no pod of fabric-agent any more: g2\nWARN cluster-agents devices, and " +
-			"no pod of fabric-agent: g3\n"},
+		}, "FAIL cluster-agents a FabricNode, and no pod of fabric-agent any more: g2\nWARN cluster-agents devices, " +
+			"and no pod of fabric-agent: g3\n"},
 		{"a Node that is gone", func(c *Cluster) {
 			c.FabricNodes = append(c.FabricNodes, c.FabricNodes[1])
 			c.FabricNodes[4].Name = "gone"
@@ -154,8 +155,8 @@ func TestCheckAgents(t *testing.T) {
 					Type: "Ready", Status: "False", Reason: reason, Message: "message " + c.FabricNodes[i].Name,
 				}
 			}
-		}, "FAIL cluster-fabricnodes not Ready: g2: PluginMissing: message g2\nWARN cluster-fabricnodes not Ready: cp: " +
-			"PortDown: message cp; and PortDown on g1, g3\n"},
+		}, "FAIL cluster-fabricnodes not Ready: g2: PluginMissing: message g2\nWARN cluster-fabricnodes not Ready: " +
+			"cp: PortDown: message cp; and PortDown on g1, g3\n"},
 	})
 }
 

@@ -48,16 +48,17 @@ func clusterController(c *Cluster) (out []Finding) {
 		out = append(out, finding("cluster-controller", Fail, fmt.Sprintf("no pod of the Deployment %s is ready, of %d",
 			name, k.Wanted)))
 	case k.Ready < k.Wanted:
-		out = append(out, finding("cluster-controller", Warn, fmt.Sprintf("%d of %d pods of the Deployment %s are ready",
-			k.Ready, k.Wanted, name)))
+		out = append(out, finding("cluster-controller", Warn,
+			fmt.Sprintf("%d of %d pods of the Deployment %s are ready",
+				k.Ready, k.Wanted, name)))
 	}
 	lease := "the Lease " + k.Namespace + "/" + leaseName
 	switch {
 	case k.Leader == "":
 		out = append(out, finding("cluster-controller", Fail, "nobody leads: "+lease+" has no holder"))
 	case !k.alive():
-		out = append(out, finding("cluster-controller", Fail, fmt.Sprintf("the leader %s renewed %s %d s ago: it lasts "+
-			"for %d s", k.Leader, lease, k.Silent, k.Lasts)))
+		out = append(out, finding("cluster-controller", Fail,
+			fmt.Sprintf("the leader %s renewed %s %d s ago: it lasts for %d s", k.Leader, lease, k.Silent, k.Lasts)))
 	}
 	return pass(out, "cluster-controller", k.Leader+" leads")
 }
@@ -67,18 +68,18 @@ const poolNearlyFull = "PoolNearlyFull"
 
 // fabricCures are the cures by the reason of a condition; NAME stands for the Fabric.
 var fabricCures = map[string]string{
-	"Refused": "kubectl edit fabric NAME: the message has the field and what is allowed; until then the last spec that " +
-		"was accepted is in force",
+	"Refused": "kubectl edit fabric NAME: the message has the field and what is allowed; until then the last spec " +
+		"that was accepted is in force",
 	"InUse":         "delete these pods: kubectl get fabricnodes -o json has them all; the Fabric goes with the last one",
 	"MultusMissing": "install Multus: its manifests have the CustomResourceDefinition and the DaemonSet",
-	"NetworkConflict": "kubectl -n NAMESPACE delete network-attachment-definition NAME, if nobody needs it; or rename the " +
-		"Fabric, or remove the namespace from spec.namespaces",
+	"NetworkConflict": "kubectl -n NAMESPACE delete network-attachment-definition NAME, if nobody needs it; or " +
+		"rename the Fabric, or remove the namespace from spec.namespaces",
 	"RangeTooSmall": "kubectl edit fabric NAME: a wider range, or a longer perNode for more nodes",
 	"IPAMMissing":   "install the IPAM plugin that spec.addresses.ipam names, or use addresses.nodeRanges",
-	"PoolMissing": "make the pool: kubectl get ippools.nv-ipam.nvidia.com,cidrpools.nv-ipam.nvidia.com -A has those that " +
-		"there are; or correct poolName: kubectl edit fabric NAME",
-	"PoolNotReady": "kubectl get ippools.nv-ipam.nvidia.com,cidrpools.nv-ipam.nvidia.com -A -o yaml: a wider range, or " +
-		"smaller blocks; does its controller run, and does the pool's nodeSelector fit these nodes",
+	"PoolMissing": "make the pool: kubectl get ippools.nv-ipam.nvidia.com,cidrpools.nv-ipam.nvidia.com -A has those " +
+		"that there are; or correct poolName: kubectl edit fabric NAME",
+	"PoolNotReady": "kubectl get ippools.nv-ipam.nvidia.com,cidrpools.nv-ipam.nvidia.com -A -o yaml: a wider range, " +
+		"or smaller blocks; does its controller run, and does the pool's nodeSelector fit these nodes",
 	"PoolFull":     poolCure,
 	poolNearlyFull: poolCure,
 	"NoDevices": "fabricctl generate fabric --cluster writes the match that fits what there is; kubectl get " +
@@ -86,8 +87,8 @@ var fabricCures = map[string]string{
 	"DevicesUnhealthy": "kubectl get fabricnodes shows where; fabricctl doctor host on that node",
 }
 
-const poolCure = "kubectl edit fabric NAME, or the pool that it names: a wider range; addresses of dead pods: fabricctl " +
-	"repair on the nodes, whereabouts' ip-reconciler"
+const poolCure = "kubectl edit fabric NAME, or the pool that it names: a wider range; addresses of dead pods: " +
+	"fabricctl repair on the nodes, whereabouts' ip-reconciler"
 
 func clusterFabrics(c *Cluster) (out []Finding) {
 	for i := range c.Fabrics {
@@ -221,11 +222,13 @@ func clusterRDMAMode(c *Cluster) (out []Finding) {
 		if want == "exclusive" || want == "shared" {
 			delete(modes, want)
 			for _, m := range slices.Sorted(maps.Keys(modes)) {
-				out = append(out, finding("cluster-rdma-mode", Fail, fmt.Sprintf("Fabric %s is for RDMA mode %s, and the "+
-					"mode is %s on %s", f.Name, want, m, few(modes[m]))))
+				out = append(out, finding("cluster-rdma-mode", Fail,
+					fmt.Sprintf("Fabric %s is for RDMA mode %s, and the mode is %s on "+
+						"%s", f.Name, want, m, few(modes[m]))))
 			}
 		} else if len(modes) > 1 {
-			out = append(out, finding("cluster-rdma-mode", Warn, "Fabric "+f.Name+": the RDMA mode is "+spread(modes, 20)))
+			out = append(out, finding("cluster-rdma-mode", Warn,
+				"Fabric "+f.Name+": the RDMA mode is "+spread(modes, 20)))
 		}
 	}
 	if len(c.Fabrics) == 0 {

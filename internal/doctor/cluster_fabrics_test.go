@@ -26,21 +26,22 @@ func TestCheckFabrics(t *testing.T) {
 		{"no CRDs", func(c *Cluster) { c.CRDs = c.CRDs[:3] }, "FAIL cluster-crds no CustomResourceDefinition " +
 			"fabrics.fabric.dev\nFAIL cluster-crds no CustomResourceDefinition fabricnodes.fabric.dev\n"},
 		{"no controller", func(c *Cluster) { c.Controller.Found, c.Controller.Leader = false, "" }, "FAIL " +
-			"cluster-controller no Deployment of the controller in the namespace fabric-system\nFAIL cluster-controller " +
-			"nobody leads: the Lease fabric-system/fabric-controller has no holder\n"},
+			"cluster-controller no Deployment of the controller in the namespace fabric-system\nFAIL " +
+			"cluster-controller nobody leads: the Lease fabric-system/fabric-controller has no holder\n"},
 		{"a controller that crashes", func(c *Cluster) { c.Controller.Ready, c.Controller.Silent = 0, 61 }, "FAIL " +
 			"cluster-controller no pod of the Deployment fabric-system/fabric-controller is ready, of 2\nFAIL " +
-			"cluster-controller the leader a renewed the Lease fabric-system/fabric-controller 61 s ago: it lasts for 15 s\n"},
+			"cluster-controller the leader a renewed the Lease fabric-system/fabric-controller 61 s ago: it lasts " +
+			"for 15 s\n"},
 		{"half a controller", func(c *Cluster) { c.Controller.Ready, c.Controller.Silent = 1, 60 }, "WARN " +
 			"cluster-controller 1 of 2 pods of the Deployment fabric-system/fabric-controller are ready\n"},
 		{"a controller that may not be asked for", func(c *Cluster) { c.Controller = nil }, ""},
-		{"refused", ready("Refused", "generation 3 is in force: match"), "FAIL cluster-fabrics Fabric ib is not Ready: " +
-			"Refused: generation 3 is in force: match\n"},
+		{"refused", ready("Refused", "generation 3 is in force: match"),
+			"FAIL cluster-fabrics Fabric ib is not Ready: Refused: generation 3 is in force: match\n"},
 		{"a reason that nobody knows yet", ready("Moon", ""), "FAIL cluster-fabrics Fabric ib is not Ready: Moon\n"},
-		{"never looked at", func(c *Cluster) { c.Fabrics[0].Status.Conditions = nil }, "FAIL cluster-fabrics Fabric ib: no " +
-			"controller has looked at it\n"},
-		{"not looked at any more", func(c *Cluster) { c.Fabrics[0].Generation = 4 }, "WARN cluster-fabrics Fabric ib: the " +
-			"controller has not looked at generation 4\n"},
+		{"never looked at", func(c *Cluster) { c.Fabrics[0].Status.Conditions = nil },
+			"FAIL cluster-fabrics Fabric ib: no controller has looked at it\n"},
+		{"not looked at any more", func(c *Cluster) { c.Fabrics[0].Generation = 4 },
+			"WARN cluster-fabrics Fabric ib: the controller has not looked at generation 4\n"},
 		{"degraded", func(c *Cluster) {
 			c.Fabrics[0].Status.Conditions[1] = metav1.Condition{
 				Type: "Degraded", Status: "True", Reason: "DevicesUnhealthy", Message: "PortDown 2",
@@ -51,17 +52,17 @@ func TestCheckFabrics(t *testing.T) {
 				Type: "AddressesSufficient", Status: "True", Reason: "PoolNearlyFull", Message: "over 90 %",
 			}
 		}, "WARN cluster-fabrics Fabric ib: PoolNearlyFull: over 90 %\n"},
-		{"deleted, and waits", deleted, "WARN cluster-fabrics Fabric ib is not Ready: InUse: the Fabric is deleted when " +
-			"these pods have ended: ml/a\n"},
+		{"deleted, and waits", deleted, "WARN cluster-fabrics Fabric ib is not Ready: InUse: the Fabric is deleted " +
+			"when these pods have ended: ml/a\n"},
 		{"deleted, and nobody is there", func(c *Cluster) { deleted(c); c.Controller.Silent = 600 }, "FAIL " +
-			"cluster-controller the leader a renewed the Lease fabric-system/fabric-controller 600 s ago: it lasts for 15 " +
-			"s\nWARN cluster-fabrics Fabric ib is not Ready: InUse: the Fabric is deleted when these pods have ended: " +
-			"ml/a\nFAIL cluster-deletion Fabric ib is to be deleted, has the finalizer x, and no controller is there to " +
-			"remove it\n"},
-		{"no range", func(c *Cluster) { c.FabricNodes[2].Spec.Ranges = nil }, "FAIL cluster-node-ranges Fabric ib: no " +
-			"range yet for g2\n"},
-		{"another RDMA mode", func(c *Cluster) { c.FabricNodes[2].Status.RDMAMode = "shared" }, "WARN cluster-rdma-mode " +
-			"Fabric ib: the RDMA mode is exclusive on g1, g3; shared on g2\n"},
+			"cluster-controller the leader a renewed the Lease fabric-system/fabric-controller 600 s ago: it lasts " +
+			"for 15 s\nWARN cluster-fabrics Fabric ib is not Ready: InUse: the Fabric is deleted when these pods " +
+			"have ended: ml/a\nFAIL cluster-deletion Fabric ib is to be deleted, has the finalizer x, and no " +
+			"controller is there to remove it\n"},
+		{"no range", func(c *Cluster) { c.FabricNodes[2].Spec.Ranges = nil },
+			"FAIL cluster-node-ranges Fabric ib: no range yet for g2\n"},
+		{"another RDMA mode", func(c *Cluster) { c.FabricNodes[2].Status.RDMAMode = "shared" },
+			"WARN cluster-rdma-mode Fabric ib: the RDMA mode is exclusive on g1, g3; shared on g2\n"},
 		{"a mode that the Fabric is not for", func(c *Cluster) {
 			c.Fabrics[0].Status.InForce = &v1alpha1.FabricInForce{Spec: *c.Fabrics[0].Spec.DeepCopy()}
 			c.Fabrics[0].Status.InForce.Spec.Mode = v1alpha1.Shared
@@ -71,15 +72,16 @@ func TestCheckFabrics(t *testing.T) {
 			other := c.NADs.Items[0]
 			other.Metadata.Namespace, other.Metadata.Owners = "team", []Owner{{Kind: "Fabric", UID: "2"}}
 			c.NADs.Items = append(c.NADs.Items, other)
-		}, "WARN cluster-nad team/ib has the name of Fabric ib, and is not the Fabric's: its pods get another network\n"},
+		}, "WARN cluster-nad team/ib has the name of Fabric ib, and is not the Fabric's: its pods get another " +
+			"network\n"},
 		{"a name that is not everywhere", func(c *Cluster) {
 			other := NAD{}
 			other.Metadata.Namespace, other.Metadata.Name = "ml", "rail"
 			other.Spec.Config = `{"type":"fabric","device":"ibs108"}`
 			c.NADs.Items = append(c.NADs.Items, other)
 			c.FabricNodes[2].Node = fabricNode(t, "v100", "g2").Node
-		}, "WARN cluster-nad ml/rail names the interface ibs108, which is not on g2\nWARN cluster-nodes g2 has 2 Active " +
-			"ports, most nodes with H20 have 5\n"},
+		}, "WARN cluster-nad ml/rail names the interface ibs108, which is not on g2\nWARN cluster-nodes g2 has 2 " +
+			"Active ports, most nodes with H20 have 5\n"},
 	})
 }
 

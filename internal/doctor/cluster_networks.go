@@ -68,8 +68,8 @@ func (c *Cluster) nad(n *NAD) (out []Finding) {
 		if n.ownedBy(f) {
 			return nil
 		}
-		d := finding("cluster-nad", Warn, name+" has the name of Fabric "+f.Name+", and is not the Fabric's: its pods get "+
-			"another network")
+		d := finding("cluster-nad", Warn,
+			name+" has the name of Fabric "+f.Name+", and is not the Fabric's: its pods get another network")
 		d.Cure = "kubectl -n " + n.Metadata.Namespace + " delete network-attachment-definition " + n.Metadata.Name +
 			", if nobody needs it; or another name"
 		return one(d)

@@ -31,7 +31,8 @@ func clusterNodes(c *Cluster) (out []Finding) {
 		}
 		out = append(
 			out,
-			odd(kind, "Active ports", nodes, func(n *ClusterNode) int { return activePorts(inventories[n.Metadata.Name]) })...)
+			odd(kind, "Active ports", nodes,
+				func(n *ClusterNode) int { return activePorts(inventories[n.Metadata.Name]) })...)
 	}
 	if len(kinds) == 0 {
 		return nil

@@ -114,8 +114,9 @@ func (a *after) atRest(ctx context.Context) (err error) {
 	}
 	now, _ := memory(selfPID)
 	agent, _ := memory(a.process.Process.Pid)
-	a.out.add(p, fmt.Sprintf("%.4f requests a second and node. The memory of one whole agent, without devices: %d MiB; "+
-		"of this process, with the links of all agents: %d MiB", p.requests()/p.seconds/float64(a.agents), agent, now),
+	a.out.add(p, fmt.Sprintf("%.4f requests a second and node. The memory of one whole agent, without devices: %d "+
+		"MiB; of this process, with the links of all agents: %d "+
+		"MiB", p.requests()/p.seconds/float64(a.agents), agent, now),
 		a.controllers.memory(ctx))
 	return nil
 }

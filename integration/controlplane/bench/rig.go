@@ -142,7 +142,8 @@ func describe() (string, error) {
 		return "", err
 	}
 	n, err := json.Marshal(node(0))
-	return fmt.Sprintf("A Node has %d bytes of JSON, the status of a FabricNode %d, of which its inventory is %d.", len(n),
+	return fmt.Sprintf("A Node has %d bytes of JSON, the status of a FabricNode %d, of which its inventory is %d.",
+		len(n),
 		len(status), len(s.Inventory.Raw)), err
 }
 

@@ -57,7 +57,8 @@ func (d *discoverer) member(ctx context.Context, name, format string) error {
 		return fmt.Errorf("--cluster: %w", err)
 	}
 	if len(list) != 1 || list[0].Node == nil {
-		return fmt.Errorf("--cluster: there is no FabricNode %s with an inventory: kubectl get fabricnodes shows all", name)
+		return fmt.Errorf("--cluster: there is no FabricNode %s with an inventory: kubectl get fabricnodes shows all",
+			name)
 	}
 	return d.print(list[0].Node, format)
 }
@@ -84,7 +85,8 @@ func (d *discoverer) nodes(nodes []*node.Node, f topology.Fabrics, wide bool) {
 		if x.Planes {
 			planes = ", which are planes"
 		}
-		d.stdout.Printf("\nfabric %s: %s, %s%s: %s\n", x.Name, count(len(x.Nodes()), "node"), count(len(x.Rails), "rail"),
+		d.stdout.Printf("\nfabric %s: %s, %s%s: %s\n", x.Name, count(len(x.Nodes()), "node"),
+			count(len(x.Rails), "rail"),
 			planes, x.Reason)
 		const most = 5
 		for i, w := range x.Warnings {

@@ -20,8 +20,8 @@ func doctorClusterCommand(a *app) *cobra.Command {
 	var namespace string
 	c := &cobra.Command{
 		Use: "cluster",
-		Short: "Check the cluster: CRDs, Multus, the controller, Fabrics and their nodes, networks against resources, " +
-			"ranges and pools",
+		Short: "Check the cluster: CRDs, Multus, the controller, Fabrics and their nodes, networks against " +
+			"resources, ranges and pools",
 		Long: `doctor cluster asks kubectl, with whatever cluster and rights it is configured for, and changes nothing.
 What may not be listed is reported, and the rest is checked all the same. Exit status 3 if anything
 fails.`,

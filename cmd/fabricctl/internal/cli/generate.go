@@ -110,8 +110,9 @@ func (g *generation) check(kind string) (err error) {
 		return fmt.Errorf("%w: --vfs is for networks and resources of another device plugin: give recordings, and "+
 			"generate nad and device-plugin", errUsage)
 	case g.from.cluster && (kind == "nad" || kind == "device-plugin"):
-		return fmt.Errorf("%w: in a cluster with fabric-agent the controller publishes the networks of Fabrics, and the "+
-			"agents offer the devices: generate fabric --cluster; for another device plugin generate %s from recordings",
+		return fmt.Errorf("%w: in a cluster with fabric-agent the controller publishes the networks of Fabrics, and "+
+			"the agents offer the devices: generate fabric --cluster; for another device plugin generate %s from "+
+			"recordings",
 			errUsage, kind)
 	}
 	if g.Range, err = netip.ParsePrefix(g.pool); err != nil {

@@ -60,7 +60,8 @@ func (w *hostileWorld) cluster(t *testing.T, n *node.Node) {
 		"status": m{"desiredNumberScheduled": 2, "numberReady": 1, "updatedNumberScheduled": 1}}))
 	w.file(t, "nodes.json", list(m{"metadata": m{"name": "g1"}}, m{"metadata": m{"name": "x" + x},
 		"status": m{"allocatable": m{"nvidia.com/r" + x: "8" + x}}}))
-	conditions := []any{m{"type": "Ready", "status": "False", "reason": "R" + x, "message": x, "lastTransitionTime": nil}}
+	conditions := []any{m{"type": "Ready", "status": "False", "reason": "R" + x, "message": x,
+		"lastTransitionTime": nil}}
 	var items []any
 	for _, i := range []any{*n, x, m{"hcas": []any{m{"name": x}}}} { // the node as it is, nonsense, half a node
 		items = append(items, m{"metadata": m{"name": "g1"}, "status": m{"agent": "v1" + x, "plugin": m{"sha256": x},
@@ -70,7 +71,9 @@ func (w *hostileWorld) cluster(t *testing.T, n *node.Node) {
 	items = append(items, m{"metadata": m{"name": "x" + x}, "spec": x})
 	w.file(t, "fabricnodes.json", list(items...))
 	w.file(t, "fabricnode.json", list(items[0]))
-	w.file(t, "fabrics.json", list(m{"metadata": m{"name": "ib", "finalizers": []any{x}, "deletionTimestamp": "2026-01-01T00:00:00Z"}, "status": m{"conditions": conditions, "published": []any{"default", x}}},
+	w.file(t, "fabrics.json", list(m{
+		"metadata": m{"name": "ib", "finalizers": []any{x}, "deletionTimestamp": "2026-01-01T00:00:00Z"},
+		"status":   m{"conditions": conditions, "published": []any{"default", x}}},
 		m{"metadata": m{"name": "x" + x}, "spec": x}, m{"metadata": m{"name": "y" + x}}))
 	w.fabric = w.file(t, "fabric-"+marker+".json", w.json(t, m{"apiVersion": "fabric.dev/v1alpha1", "kind": "Fabric",
 		"metadata": m{"name": "x" + x}}))

@@ -163,7 +163,7 @@ func (s *sources) fabricNodes(ctx context.Context) (list []doctor.FabricNode, er
 func listFabrics(ctx context.Context) (out []v1alpha1.Fabric, bad []error, err error) {
 	err = kubectlEach(ctx, func(o *v1alpha1.Fabric, unread error) {
 		if unread != nil {
-			bad = append(bad, fmt.Errorf("Fabric %.253s: %w; left out", o.Name, unread))
+			bad = append(bad, fmt.Errorf("the Fabric %.253s: %w; left out", o.Name, unread))
 			return
 		}
 		o.ManagedFields = nil

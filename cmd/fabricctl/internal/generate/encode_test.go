@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	yamlv3 "go.yaml.in/yaml/v3"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // Values are values, whatever is in them: as many documents, with the same fields, and a parser reads what was given.
@@ -25,7 +27,11 @@ func TestValuesAreEncoded(t *testing.T) {
 				meta, ok := got[i]["metadata"].(map[string]any)
 				same := got[i]["kind"] == want[i]["kind"] && len(got[i]) == len(want[i])
 				if spec, _ := got[i]["spec"].(map[string]any); kind == "fabric" { // it has no namespace, and names some
-					meta["namespace"] = spec["namespaces"].(map[string]any)["names"].([]any)[0]
+					names, _, err := unstructured.NestedStringSlice(spec, "namespaces", "names")
+					if err != nil || len(names) == 0 {
+						t.Fatalf("namespaces of %v: %v", spec, err)
+					}
+					meta["namespace"] = names[0]
 				}
 				if !ok || meta["namespace"] != text || !same {
 					t.Errorf("%q: %s: %v", text, kind, got[i])

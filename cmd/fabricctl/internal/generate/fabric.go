@@ -61,8 +61,8 @@ func (x *Object) mode(nodes []*node.Node) {
 	}
 	exclusive, shared := in["exclusive"], in["shared"]
 	if len(exclusive) > 0 && len(shared) > 0 {
-		x.Warn = append(x.Warn, fmt.Sprintf("the RDMA mode is exclusive on %s and shared on %s: one of them is what this "+
-			"Fabric needs, and the other nodes have to be changed (options ib_core netns_mode=, and a reboot)",
+		x.Warn = append(x.Warn, fmt.Sprintf("the RDMA mode is exclusive on %s and shared on %s: one of them is what "+
+			"this Fabric needs, and the other nodes have to be changed (options ib_core netns_mode=, and a reboot)",
 			names(exclusive), names(shared)))
 	}
 	switch {
@@ -116,8 +116,8 @@ func (x *Object) ranges(o *Options) error {
 		x.Room -= 1 << min(max(bits-e.Bits(), 0), most)
 	}
 	if nodes := max(o.Nodes, len(perNode)); bits < x.Range.Bits() || x.PerHost < x.Need || x.Room < nodes {
-		return fmt.Errorf("fabric %s: range %s has room for %d nodes with %d addresses each (/%d), %d nodes are needed; "+
-			"choose a wider --range", x.Name, x.Range, max(x.Room, 0), x.PerHost, bits, nodes)
+		return fmt.Errorf("fabric %s: range %s has room for %d nodes with %d addresses each (/%d), %d nodes are "+
+			"needed; choose a wider --range", x.Name, x.Range, max(x.Room, 0), x.PerHost, bits, nodes)
 	}
 	return nil
 }

@@ -79,8 +79,8 @@ func rails(change func(node, rail int, h *node.HCA, d *node.Netdev)) (out []*nod
 			h := node.HCA{
 				Name: fmt.Sprintf("mlx5_%d", r), PCI: pci, Kind: "PF",
 				Ports: []node.Port{{
-					Number: 1, LinkLayer: device.InfiniBand, State: "Active", Phys: "LinkUp", RateGb: 400, LID: uint16(10*i + r + 1),
-					SMLID: 1, Prefix: device.DefaultSubnetPrefix, Netdev: name,
+					Number: 1, LinkLayer: device.InfiniBand, State: "Active", Phys: "LinkUp", RateGb: 400,
+					LID: uint16(10*i + r + 1), SMLID: 1, Prefix: device.DefaultSubnetPrefix, Netdev: name,
 				}},
 			}
 			d := node.Netdev{Name: name, PCI: pci}
@@ -127,9 +127,9 @@ func TestMatch(t *testing.T) {
 			if (r+i)%2 == 1 {
 				h.Ports[0].SMLID = 9
 			}
-		}, "ib-400g-a InfiniBand 400 [0000:10:00.0 0000:20:00.0 0000:30:00.0 0000:40:00.0] exclusive source warning: this " +
-			"match also fits n0 mlx5_1:1, n0 mlx5_3:1, n1 mlx5_0:1, n1 mlx5_2:1: add to it by hand\n" +
-			"ib-400g-b InfiniBand 400 [0000:10:00.0 0000:20:00.0 0000:30:00.0 0000:40:00.0] exclusive source warning: this " +
+		}, "ib-400g-a InfiniBand 400 [0000:10:00.0 0000:20:00.0 0000:30:00.0 0000:40:00.0] exclusive source warning: " +
+			"this match also fits n0 mlx5_1:1, n0 mlx5_3:1, n1 mlx5_0:1, n1 mlx5_2:1: add to it by hand\nib-400g-b " +
+			"InfiniBand 400 [0000:10:00.0 0000:20:00.0 0000:30:00.0 0000:40:00.0] exclusive source warning: this " +
 			"match also fits n0 mlx5_0:1, n0 mlx5_2:1, n1 mlx5_1:1, n1 mlx5_3:1: add to it by hand"},
 		{"planes in the order of addresses", func(i, r int, h *node.HCA, d *node.Netdev) {
 			ethernet(h, d, fmt.Sprintf("10.0.%d.%d/24", r, i+1))
@@ -173,8 +173,8 @@ func TestMode(t *testing.T) {
 		{[2]string{"shared", "shared"}, true, "roce-400g Ethernet 400 exclusive auto source"},
 		{[2]string{"", ""}, false, "ib-400g InfiniBand 400 exclusive auto source"},
 		{[2]string{"shared", "exclusive"}, false, "ib-400g InfiniBand 400 exclusive source warning: the RDMA mode is " +
-			"exclusive on n1 and shared on n0: one of them is what this Fabric needs, and the other nodes have to be changed " +
-			"(options ib_core netns_mode=, and a reboot)"},
+			"exclusive on n1 and shared on n0: one of them is what this Fabric needs, and the other nodes have to be " +
+			"changed (options ib_core netns_mode=, and a reboot)"},
 	} {
 		nodes := rails(func(_, _ int, h *node.HCA, d *node.Netdev) {
 			if c.eth {
@@ -210,8 +210,8 @@ func summary(t *testing.T, nodes []*node.Node) string {
 	for i := range found {
 		x := &found[i]
 		s := fmt.Sprintf("%s %s %d", x.Name, x.LinkLayer, x.RateGb)
-		if x.Match.Prefix != "" {
-			s += " " + x.Match.Prefix
+		if x.Prefix != "" {
+			s += " " + x.Prefix
 		}
 		if x.Rail >= 0 {
 			s += fmt.Sprintf(" rail %d", x.Rail)
@@ -249,7 +249,8 @@ func TestNodeRanges(t *testing.T) {
 		{in: "10.0.3.0/16", want: "10.0.0.0/16 28"},
 		{in: "10.0.0.0/16", mode: "shared", want: "10.0.0.0/16 26"}, // 4 devices for 8 pods each
 		{in: "10.0.0.0/27", want: "10.0.0.0/27 28"},
-		{in: "10.0.0.0/28", want: "range 10.0.0.0/28 has room for 1 nodes with 14 addresses each (/28), 2 nodes are needed"},
+		{in: "10.0.0.0/28", want: "range 10.0.0.0/28 has room for 1 nodes with 14 addresses each (/28), 2 nodes are " +
+			"needed"},
 		{in: "10.0.0.0/26", out: "10.0.0.16/28", want: "10.0.0.0/26 28"},
 		{in: "10.0.0.0/26", out: "10.0.0.0/27,10.0.0.40/32", want: "has room for 1 nodes"},
 		{in: "10.0.0.0/26", out: "10.0.0.0/8", want: "has room for 0 nodes"},

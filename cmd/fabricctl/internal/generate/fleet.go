@@ -54,8 +54,8 @@ func ForCluster(kind string, c *Fleet, o Options) (string, error) {
 	d := data{Options: o}
 	for _, s := range chosen {
 		if !slices.Contains(s.fabric.Status.Published, o.Namespace) {
-			return "", fmt.Errorf("the Fabric %s is not published in the namespace %s: add it to spec.namespaces of the "+
-				"Fabric, or choose another with --namespace (it is published in: %s)", s.fabric.Name, o.Namespace,
+			return "", fmt.Errorf("the Fabric %s is not published in the namespace %s: add it to spec.namespaces of "+
+				"the Fabric, or choose another with --namespace (it is published in: %s)", s.fabric.Name, o.Namespace,
 				cmp.Or(strings.Join(s.fabric.Status.Published, ", "), "none"))
 		}
 		d.Workload = append(d.Workload, Network{
@@ -89,7 +89,8 @@ func (c *Fleet) choose(name string) ([]share, error) {
 		}
 	}
 	if len(names) == 0 {
-		return nil, errors.New("no node has a healthy device of a Fabric: kubectl get fabrics says why (doctor cluster, too)")
+		return nil, errors.New("no node has a healthy device of a Fabric: kubectl get fabrics says why (doctor " +
+			"cluster, too)")
 	}
 	if len(groups) == 0 {
 		slices.Sort(names)

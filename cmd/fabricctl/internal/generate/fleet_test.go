@@ -44,7 +44,8 @@ func TestForCluster(t *testing.T) {
 	one := []v1alpha1.Fabric{published("ib", -1, v1alpha1.Exclusive)}
 	eight := map[string][2]int{"ib": {8, 0}}
 	planes := []v1alpha1.Fabric{
-		published("b", 1, v1alpha1.Exclusive), published("z", 0, v1alpha1.Exclusive), published("ib", -1, v1alpha1.Exclusive),
+		published("b", 1, v1alpha1.Exclusive), published("z", 0, v1alpha1.Exclusive),
+		published("ib", -1, v1alpha1.Exclusive),
 	}
 	onPlanes := map[string][2]int{"z": {1, 0}, "b": {1, 0}, "ib": {1, 0}}
 	gone := member("n3", 400, map[string][2]int{"ib": {2, 0}})
@@ -57,20 +58,24 @@ func TestForCluster(t *testing.T) {
 		want    string // the annotation, or the error
 	}{
 		{"all rails", one, []doctor.FabricNode{member("n1", 400, eight)}, "", strings.Repeat("ib, ", 7) + "ib"},
-		{"what is down is not counted", one, []doctor.FabricNode{member("n1", 400, map[string][2]int{"ib": {2, 6}})}, "",
+		{"what is down is not counted", one, []doctor.FabricNode{member("n1", 400, map[string][2]int{"ib": {2, 6}})},
+			"",
 			"ib, ib"},
-		{"one node alone changes nothing", one, []doctor.FabricNode{member("n1", 400, map[string][2]int{"ib": {1000, 0}}),
-			member("n2", 400, map[string][2]int{"ib": {2, 0}})}, "", "ib, ib"},
-		{"a node that is gone", one, []doctor.FabricNode{member("n1", 400, map[string][2]int{"ib": {1, 0}}), gone, gone}, "",
+		{"one node alone changes nothing", one,
+			[]doctor.FabricNode{member("n1", 400, map[string][2]int{"ib": {1000, 0}}),
+				member("n2", 400, map[string][2]int{"ib": {2, 0}})}, "", "ib, ib"},
+		{"a node that is gone", one, []doctor.FabricNode{member("n1", 400, map[string][2]int{"ib": {1, 0}}), gone,
+			gone}, "",
 			"ib"},
 		{"a share of one device", []v1alpha1.Fabric{published("ib", -1, v1alpha1.Shared)},
 			[]doctor.FabricNode{member("n1", 400, eight)}, "", "ib"},
 		{"planes, in the order of rails", planes, []doctor.FabricNode{member("n1", 400, onPlanes)}, "", "z, b"},
 		{"one of them", planes, []doctor.FabricNode{member("n1", 400, onPlanes)}, "b", "b"},
 		{"by name", planes, []doctor.FabricNode{member("n1", 400, onPlanes)}, "ib", "ib"},
-		{"nothing healthy", one, []doctor.FabricNode{member("n1", 400, map[string][2]int{"ib": {0, 8}})}, "", "no node has a " +
-			"healthy device of a Fabric"},
-		{"no such Fabric", one, []doctor.FabricNode{member("n1", 400, eight)}, "x", `no Fabric "x" with a device: there are ib`},
+		{"nothing healthy", one, []doctor.FabricNode{member("n1", 400, map[string][2]int{"ib": {0, 8}})}, "",
+			"no node has a healthy device of a Fabric"},
+		{"no such Fabric", one, []doctor.FabricNode{member("n1", 400, eight)}, "x",
+			`no Fabric "x" with a device: there are ib`},
 	} {
 		o := options()
 		o.Fabric = c.fabric

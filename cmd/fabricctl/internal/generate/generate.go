@@ -21,7 +21,8 @@ import (
 var files embed.FS
 
 // Kinds are what can be generated.
-var Kinds = []string{"fabric", "nad", "device-plugin", "deployment", "pod", "pytorchjob", "mpijob", "volcano", "perftest-pods"}
+var Kinds = []string{"fabric", "nad", "device-plugin", "deployment", "pod", "pytorchjob", "mpijob", "volcano",
+	"perftest-pods"}
 
 // AgentPrefix is that of the resources of fabric-agent, which are called like the fabric.
 const AgentPrefix = "fabric.dev"
