@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -34,13 +35,18 @@ type Link struct {
 	changed chan struct{}
 	log     *slog.Logger
 
-	mu   sync.Mutex
-	sent *v1alpha1.FabricNodeStatus
-	next time.Time // when the status may be written again
+	mu     sync.Mutex
+	sent   *v1alpha1.FabricNodeStatus
+	next   time.Time // when the status may be written again
+	failed int       // how often writing it has failed since it was last written
 }
 
-// WriteEvery is how often a status is written at most.
-const WriteEvery = 10 * time.Second
+// WriteEvery is how often a status is written at most. While that fails, the time doubles up to writeSeldom, with a
+// random part: an API server that can't keep up gets time, and not all agents at once.
+const (
+	WriteEvery  = 10 * time.Second
+	writeSeldom = 2 * time.Minute
+)
 
 // NewLink connects a node's agent.
 func NewLink(config *rest.Config, node string, log *slog.Logger) (*Link, error) {
@@ -156,25 +162,41 @@ func (l *Link) Report(ctx context.Context, status *v1alpha1.FabricNodeStatus) (b
 		return false, nil
 	}
 	l.next = time.Now().Add(WriteEvery)
+	if err := l.write(ctx, own, status); err != nil {
+		l.next = time.Now().Add(retryAfter(l.failed))
+		l.failed++
+		return false, err
+	}
+	l.sent, l.failed = status.DeepCopy(), 0
+	return true, nil
+}
+
+// retryAfter is how long to wait after so many failures and another one.
+func retryAfter(failed int) time.Duration {
+	d := min(WriteEvery<<min(failed, 10), writeSeldom)
+	return d + rand.N(d/2)
+}
+
+// write writes the status.
+func (l *Link) write(ctx context.Context, own *v1alpha1.FabricNode, status *v1alpha1.FabricNodeStatus) error {
 	old := v1alpha1.FabricNodeStatus{}
 	if own != nil {
 		old = own.Status
 	} else if err := l.create(ctx); err != nil {
-		return false, err
+		return err
 	}
 	patch, err := mergePatch(&old, status)
 	if err != nil {
-		return false, err
+		return err
 	}
 	if patch != nil {
 		err = l.client.Patch(types.MergePatchType).Resource(v1alpha1.FabricNodes.Resource).Name(l.node).
 			SubResource("status").Body(patch).Do(ctx).Error()
 	}
 	if err != nil {
-		return false, fmt.Errorf("write the status of FabricNode %s: %w", l.node, err)
+		return fmt.Errorf("write the status of FabricNode %s: %w", l.node, err)
 	}
-	l.sent = status.DeepCopy()
-	return true, nil
+	return nil
 }
 
 func (l *Link) create(ctx context.Context) error {
