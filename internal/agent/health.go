@@ -109,7 +109,7 @@ func place(d *survey.Device) string {
 func explain(f *fabrics.Fabric, d *survey.Device, v *health.Verdict) string {
 	text := network.Reason(d)
 	if what := v.String(); what != "" {
-		text = fmt.Sprintf("%s (%s): %s", d.HCA.Name, strings.TrimPrefix(d.ID, "pci/"), what)
+		text = fmt.Sprintf("%s (%s): %s", quote.Terminal(d.HCA.Name), strings.TrimPrefix(d.ID, "pci/"), what)
 	}
 	if d.Holder != nil {
 		text += "; it is in pod " + quote.Terminal(cmp.Or(d.Holder.Pod(), d.Holder.ContainerID))

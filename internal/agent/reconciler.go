@@ -45,7 +45,8 @@ type reconciler struct {
 	now               func() time.Time
 	surveyed, counted outcome
 
-	discovered map[string]string // device id -> the discovered fabric it was in at the last look
+	known      map[string]survey.Device // by id, with the rate and prefix that were last seen
+	discovered map[string]string        // device id -> the discovered fabric it was in at the last look
 }
 
 // reconcile looks at the node once. What fails is logged or becomes a condition, and is tried again with the next
@@ -54,6 +55,7 @@ func (r *reconciler) reconcile(ctx context.Context) {
 	r.addresses.reconcile() // before the survey, which asks the policy
 	devices, err := r.survey()
 	r.surveyed.note(r.log, r.now(), err)
+	r.whileMoving(devices)
 	discovered := network.Discover(devices, r.discovered)
 	r.discovered = map[string]string{}
 	for _, d := range devices {
@@ -75,4 +77,17 @@ func (r *reconciler) reconcile(ctx context.Context) {
 	r.readiness.reconcile(v)
 	r.reporter.Report(v.conditions)
 	r.status.reconcile(ctx, v)
+}
+
+// whileMoving gives devices that are on their way the rate and the prefix that they had: they can't be read then.
+func (r *reconciler) whileMoving(devices []survey.Device) {
+	known := map[string]survey.Device{}
+	for i := range devices {
+		d := &devices[i]
+		if was, ok := r.known[d.ID]; ok && d.Moving() && d.RateGb == 0 {
+			d.Prefix, d.RateGb = was.Prefix, was.RateGb
+		}
+		known[d.ID] = *d
+	}
+	r.known = known
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -16,11 +17,18 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/node"
+	"github.com/fabric-cni/fabric-cni/internal/quote"
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
 
 // inventoryEvery is how often the inventory is read: it is hundreds of small files on a node with many VFs.
 const inventoryEvery = time.Minute
+
+// A FabricNode may have so many devices of a fabric, and pods of a device: with more the API server refuses all of it.
+const (
+	maxDevices = 1024
+	maxPods    = 1000
+)
 
 // statusReconciler says in the status of the node's FabricNode what the node has, and what is wrong.
 type statusReconciler struct {
@@ -85,12 +93,15 @@ func (r *statusReconciler) status(v *view) *v1alpha1.FabricNodeStatus {
 		nf := v1alpha1.NodeFabric{Name: f.Name, Generation: f.Generation, Addresses: v.given[f.Name]}
 		for j := range v.assigned[f.Name] {
 			d := deviceOf(&v.assigned[f.Name][j], pods)
-			nf.Devices = append(nf.Devices, d)
 			s.Devices.Total++
 			if d.Problem == "" {
 				s.Devices.Healthy++
 			}
 			s.Devices.Attached += int32(len(d.Pods))
+			d.Pods = d.Pods[:min(len(d.Pods), maxPods)]
+			if len(nf.Devices) < maxDevices {
+				nf.Devices = append(nf.Devices, d)
+			}
 		}
 		if len(nf.Devices) > 0 {
 			s.Fabrics = append(s.Fabrics, nf)
@@ -101,7 +112,7 @@ func (r *statusReconciler) status(v *view) *v1alpha1.FabricNodeStatus {
 
 func deviceOf(d *survey.Device, pods map[string][]string) v1alpha1.FabricDevice {
 	return v1alpha1.FabricDevice{
-		ID: d.ID, HCA: d.HCA.Name, LinkLayer: string(d.LinkLayer()), RateGb: int32(d.RateGb),
+		ID: d.ID, HCA: quote.Terminal(d.HCA.Name), LinkLayer: string(d.LinkLayer()), RateGb: int32(d.RateGb),
 		Problem: string(d.Problem), Pods: pods[d.Address.String()],
 	}
 }
@@ -140,10 +151,20 @@ func (r *statusReconciler) conditions(set *condition.Set) (out []metav1.Conditio
 		key := out[i].Type + string(out[i].Status)
 		t, ok := r.since[key]
 		if !ok {
-			t = metav1.Time{Time: r.now().Truncate(time.Second)}
+			t = r.reportedSince(&out[i])
 		}
 		since[key], out[i].LastTransitionTime = t, t
 	}
 	r.since = since
 	return out
+}
+
+// reportedSince is since when a condition has its status: what an earlier agent has reported of it, or now.
+func (r *statusReconciler) reportedSince(c *metav1.Condition) metav1.Time {
+	if own := r.link.Own(); own != nil {
+		if was := apimeta.FindStatusCondition(own.Status.Conditions, c.Type); was != nil && was.Status == c.Status {
+			return was.LastTransitionTime
+		}
+	}
+	return metav1.Time{Time: r.now().Truncate(time.Second)}
 }

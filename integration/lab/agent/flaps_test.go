@@ -180,7 +180,9 @@ func TestAgentFlaps(t *testing.T) {
 	for _, where := range []string{"host", "pod"} {
 		before := len(r.said(t))
 		if where == "pod" {
-			attach(pod, "ADD", rail.Netdev).Must(t)
+			c := attach(pod, "ADD", rail.Netdev)
+			c.Config.(map[string]any)["rdmaName"] = "train_0" // the fabric has the device by the name that it has here
+			c.Must(t)
 		}
 		r.flaps(t, n, rail.HCA)
 		r.until(t, "resolved Flapping")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/internal/quote"
 )
 
 // nodeMetric is a metric of the journal, read at each scrape.
@@ -37,6 +38,7 @@ type journalState struct {
 // deviceState is one device, wherever it is now.
 type deviceState struct {
 	*survey.Device
+	name      string           // of the RDMA device, fit for a label
 	fabric    string           // empty: none
 	container string           // empty: it is on the host
 	counters  []survey.Counter // empty if they cannot be read
@@ -87,19 +89,19 @@ func attachments(j journalState) (out []sample) {
 
 func portStates(d *deviceState) (out []sample) {
 	for _, p := range d.HCA.Ports {
-		labels := []string{d.ID, d.HCA.Name, portNumber(p.Number), d.fabric, d.container}
+		labels := []string{d.ID, d.name, portNumber(p.Number), d.fabric, d.container}
 		out = append(out, sample{float64(p.State), labels})
 	}
 	return out
 }
 
 func refused(d *deviceState) []sample {
-	return []sample{{number(d.Refused != nil), []string{d.ID, d.HCA.Name}}}
+	return []sample{{number(d.Refused != nil), []string{d.ID, d.name}}}
 }
 
 func counters(d *deviceState) (out []sample) {
 	for _, c := range d.counters {
-		labels := []string{d.ID, d.HCA.Name, portNumber(c.Port), c.Group, c.Name, d.fabric, d.container}
+		labels := []string{d.ID, d.name, portNumber(c.Port), c.Group, c.Name, d.fabric, d.container}
 		out = append(out, sample{float64(c.Value), labels})
 	}
 	return out
@@ -126,10 +128,11 @@ func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 		send(out, r.desc, prometheus.GaugeValue, r.read(journalState{entries, err}))
 	}
 	for _, h := range m.judged() {
+		hca := quote.Terminal(h.HCA)
 		if h.Problem != "" {
-			send(out, unhealthy, prometheus.GaugeValue, []sample{{1, []string{h.Device, h.HCA, h.Fabric, h.Problem}}})
+			send(out, unhealthy, prometheus.GaugeValue, []sample{{1, []string{h.Device, hca, h.Fabric, h.Problem}}})
 		}
-		send(out, flaps, prometheus.CounterValue, []sample{{float64(h.Flaps), []string{h.Device, h.HCA, h.Fabric}}})
+		send(out, flaps, prometheus.CounterValue, []sample{{float64(h.Flaps), []string{h.Device, hca, h.Fabric}}})
 	}
 	devices, err := m.node.Read()
 	if err != nil {
@@ -144,7 +147,7 @@ func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 }
 
 func (m *Metrics) state(d *survey.Device) *deviceState {
-	s := &deviceState{Device: d, fabric: m.fabric(d.ID)}
+	s := &deviceState{Device: d, name: quote.Terminal(d.HCA.Name), fabric: m.fabric(d.ID)}
 	if d.Holder != nil {
 		s.container = d.Holder.ContainerID
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
 	"github.com/fabric-cni/fabric-cni/internal/fabrics"
+	"github.com/fabric-cni/fabric-cni/internal/quote"
 )
 
 // Assign gives each device to the first fabric that it fits, and returns the devices by fabric name. A device that the
@@ -166,7 +167,7 @@ func Unmatched(f *fabrics.Fabric, devices []survey.Device, assigned map[string][
 		)
 	})
 	return fmt.Sprintf("matches no device of this node: the nearest one is %s (%s), but %s",
-		d.HCA.Name, d.ID, strings.Join(obstacles(f, &d, assigned), ", and "))
+		quote.Terminal(d.HCA.Name), d.ID, strings.Join(obstacles(f, &d, assigned), ", and "))
 }
 
 // obstacles is why a device is not the fabric's.

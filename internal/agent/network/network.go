@@ -11,6 +11,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
 	"github.com/fabric-cni/fabric-cni/internal/fabrics"
 	"github.com/fabric-cni/fabric-cni/internal/health"
+	"github.com/fabric-cni/fabric-cni/internal/quote"
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
 
@@ -66,5 +67,5 @@ func Master(devices []survey.Device) string {
 
 // Reason describes the state of a device: "mlx5_0 (0000:3b:00.0) port is Down (Polling)".
 func Reason(d *survey.Device) string {
-	return fmt.Sprintf("%s (%s) port is %s", d.HCA.Name, strings.TrimPrefix(d.ID, "pci/"), d.State())
+	return fmt.Sprintf("%s (%s) port is %s", quote.Terminal(d.HCA.Name), strings.TrimPrefix(d.ID, "pci/"), d.State())
 }

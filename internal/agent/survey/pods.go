@@ -35,7 +35,7 @@ func (n Node) hold(list []Device, e *journal.Entry, r *inventory.Reader) ([]Devi
 	if !r.Present(address) { // pulled out while the pod had it
 		return list, nil
 	}
-	d := Device{Address: address, HCA: *e.HCA, Holder: e, Away: true, Stale: true}
+	d := Device{Address: address, HCA: *e.HCA, Here: e.HCA.Name, Holder: e, Away: true, Stale: true}
 	d.HCA.Ports = slices.Clone(e.HCA.Ports)
 	if e.Netdev != nil && e.Kind == journal.KindDevice {
 		d.Netdev, d.AltNames = e.Netdev.Name, e.Netdev.AltNames
@@ -87,7 +87,7 @@ func now(d *Device) error {
 	if err := c.Ports(h); err != nil {
 		return err
 	}
-	d.HCA.Name, d.HCA.Ports = h.Name, h.Ports
+	d.Here, d.HCA.Ports = h.Name, h.Ports
 	d.AdminUp = true
 	for _, p := range h.Ports {
 		if p.LinkLayer == device.Ethernet && p.Netdev != 0 {
@@ -152,7 +152,7 @@ func (n Node) Counters(d *Device, names ...string) ([]Counter, error) {
 func counters(sys fs.FS, d *Device, names []string) (out []Counter) {
 	for _, p := range d.HCA.Ports {
 		for _, group := range []string{"counters", "hw_counters"} {
-			dir := path.Join("class/infiniband", d.HCA.Name, "ports", strconv.FormatUint(uint64(p.Number), 10), group)
+			dir := path.Join("class/infiniband", d.Here, "ports", strconv.FormatUint(uint64(p.Number), 10), group)
 			wanted := names
 			if wanted == nil {
 				entries, _ := fs.ReadDir(sys, dir) // the driver may have none

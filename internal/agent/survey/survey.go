@@ -24,7 +24,8 @@ import (
 type Device struct {
 	ID       string // what kubelet and Multus know it by: the PCI address, or bus/name without one
 	Address  device.Address
-	HCA      device.HCA // with port states; those of a device in a pod are read in its namespace
+	HCA      device.HCA // its name is that on the host; port states of a device in a pod are read in its namespace
+	Here     string     // name of the RDMA device where it is now: a pod may have given it another one
 	Netdev   string     // name on the host; empty without a netdev
 	AltNames []string
 	AdminUp  bool                // its netdev is up, wherever it is
@@ -188,7 +189,7 @@ func (n Node) onHost(
 		return nil, err
 	}
 	found.Address = found.HCA.Address
-	d := &Device{Address: found.Address, HCA: *found.HCA}
+	d := &Device{Address: found.Address, HCA: *found.HCA, Here: found.HCA.Name}
 	asked := policy.Device{
 		Address: found.Address, PCI: found.PCI, Netdev: found.Netdev, HCA: found.HCA,
 		Shared: mode == device.NetnsShared,
@@ -241,5 +242,5 @@ func (n Node) files(r *inventory.Reader, a device.Address) ([]string, error) {
 
 // place reads from the /sys of the device's namespace what says to which fabric its first port belongs.
 func (d *Device) place(sys fs.FS) {
-	d.Prefix, d.RateGb = node.PortPrefix(sys, d.HCA.Name, 1), node.PortRate(sys, d.HCA.Name, 1)
+	d.Prefix, d.RateGb = node.PortPrefix(sys, d.Here, 1), node.PortRate(sys, d.Here, 1)
 }
