@@ -139,7 +139,12 @@ func policyOf(t *testing.T, o podlabel.Options, specs ...[2]string) []byte {
 	return []byte(text)
 }
 
-// withGate starts an API server that has MutatingAdmissionPolicy, and nobody who makes ServiceAccounts.
+// gate is the flags with which kube-apiserver 1.34 has MutatingAdmissionPolicy.
+var gate = []string{
+	"--feature-gates=MutatingAdmissionPolicy=true", "--runtime-config=admissionregistration.k8s.io/v1beta1=true",
+}
+
+// withGate starts an API server with these flags, where pods need no ServiceAccount.
 func withGate(t *testing.T, flags ...string) (*controlplane.Server, *kubernetes.Clientset) {
 	t.Helper()
 	s, err := controlplane.Start(t.Context(), t.TempDir(),
@@ -170,8 +175,7 @@ func clientOf(t *testing.T, config *rest.Config) *kubernetes.Clientset {
 
 // A pod with the label gets everything that it needs of a fabric, beside what it has.
 func TestLabel(t *testing.T) {
-	s, c := withGate(t, "--feature-gates=MutatingAdmissionPolicy=true",
-		"--runtime-config=admissionregistration.k8s.io/v1beta1=true")
+	s, c := withGate(t, gate...)
 	beta := podlabel.Options{Version: "v1beta1", All: map[string]int{"ib-200g": 4}}
 	for _, tt := range []struct {
 		name   string

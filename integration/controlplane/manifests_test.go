@@ -30,11 +30,17 @@ const (
 // kubeconfig is a file with the way to the API server, of the administrator or of whom the token is.
 func kubeconfig(t *testing.T, token string) string {
 	t.Helper()
+	return kubeconfigOf(t, server.Config.Host, token)
+}
+
+// kubeconfigOf is the same for any API server.
+func kubeconfigOf(t *testing.T, host, token string) string {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	text := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"c",
 "contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],
 "clusters":[{"name":"c","cluster":{"server":%q,"insecure-skip-tls-verify":true}}],
-"users":[{"name":"u","user":{"token":%q}}]}`, server.Config.Host, token)
+"users":[{"name":"u","user":{"token":%q}}]}`, host, token)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,87 @@
+package controlplane_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fabric-cni/fabric-cni/integration/controlplane"
+	"github.com/fabric-cni/fabric-cni/internal/controller"
+	testfabrics "github.com/fabric-cni/fabric-cni/internal/testkit/fabrics"
+	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
+)
+
+// fabricctl generate policy --cluster reads Fabrics, what most nodes have, and the version of the API from a real API
+// server, and writes what this one takes. Without the gate it says what is missing.
+func TestGeneratePolicy(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "fabricctl")
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../../cmd/fabricctl").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	s, c := withGate(t, gate...)
+	if err := s.Apply(t.Context(), manifests+"crds/fabric.dev_*.yaml"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.ApplyText(t.Context(), []byte(testfabrics.Object("ib-200g", `{namespaces: {names: [ml]}}`))); err != nil {
+		t.Fatal(err)
+	}
+	scheme, err := controller.Scheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := client.New(s.Config, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, func() string { // a kind is served a moment after its definition was made
+		if err := objects.List(t.Context(), &v1alpha1.FabricNodeList{}); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	addNode(t, objects, "gpu-1", "ib-200g")
+	addNode(t, objects, "cpu-1")
+
+	text, stderr := generatePolicy(t, s, program)
+	if stderr != "" {
+		t.Fatal(stderr)
+	}
+	if err := s.ApplyText(t.Context(), []byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	tryPods(t, c, []labelled{
+		{name: "all", labels: `{fabric.dev/rails: all}`, want: "ml/ib-200g a{ib-200g=1/1 IPC_LOCK}"},
+		{name: "x", labels: `{fabric.dev/rails: x}`, want: `label fabric.dev/rails: "x": want 1 to 64, or all`},
+	})
+
+	s, _ = withGate(t)
+	if err := s.Apply(t.Context(), manifests+"crds/fabric.dev_*.yaml"); err != nil {
+		t.Fatal(err)
+	}
+	until(t, func() string {
+		_, stderr := generatePolicy(t, s, program)
+		if strings.Contains(stderr, "the API server does not serve MutatingAdmissionPolicy: Kubernetes does since 1.36") {
+			return ""
+		}
+		return "without the gate: " + stderr
+	})
+}
+
+// generatePolicy is what fabricctl prints, and what it complains of.
+func generatePolicy(t *testing.T, s *controlplane.Server, program string) (text, complaint string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), program, "generate", "policy", "--cluster")
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfigOf(t, s.Config.Host, s.Config.BearerToken),
+		"HOME="+t.TempDir(), "PATH="+filepath.Dir(s.Program("kubectl"))+":"+os.Getenv("PATH"))
+	var stdout, stderr strings.Builder
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil && stderr.Len() == 0 {
+		t.Fatal(err)
+	}
+	return stdout.String(), stderr.String()
+}
