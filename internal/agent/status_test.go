@@ -29,7 +29,8 @@ func TestStatusBounded(t *testing.T) {
 	const pods = maxPods + 10
 	for i := range pods {
 		entry := fmt.Sprintf(`{"version":1,"containerID":"c%d","ifName":"net1","kind":"ipoib","network":"ib",
-			"args":"K8S_POD_NAMESPACE=ml;K8S_POD_NAME=p%d","child":{"parent":{"bus":"pci","name":"0000:3b:00.0"}}}`, i, i)
+			"args":"K8S_POD_NAMESPACE=ml;K8S_POD_NAME=p%d",
+			"child":{"parent":{"bus":"pci","name":"0000:3b:00.0"}}}`, i, i)
 		file := filepath.Join(store.Dir, "attachments", fmt.Sprintf("c%d@net1", i))
 		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 			t.Fatal(err)
@@ -44,7 +45,8 @@ func TestStatusBounded(t *testing.T) {
 		devices = append(devices, devices[1])
 	}
 	r := statusReconciler{
-		link: link, store: store, plugin: install.Target{}, log: slog.New(slog.NewTextHandler(t.Output(), nil)), now: time.Now,
+		link: link, store: store, plugin: install.Target{}, now: time.Now,
+		log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
 	s := r.status(&view{
 		fabrics: []fabrics.Fabric{{Name: "ib"}}, assigned: map[string][]survey.Device{"ib": devices},

@@ -181,7 +181,9 @@ func TestAgentFlaps(t *testing.T) {
 		before := len(r.said(t))
 		if where == "pod" {
 			c := attach(pod, "ADD", rail.Netdev)
-			c.Config.(map[string]any)["rdmaName"] = "train_0" // the fabric has the device by the name that it has here
+			if config, ok := c.Config.(map[string]any); ok {
+				config["rdmaName"] = "train_0" // the fabric has the device by the name that it has here
+			}
 			c.Must(t)
 		}
 		r.flaps(t, n, rail.HCA)
