@@ -11,6 +11,7 @@ import (
 
 	"github.com/fabric-cni/fabric-cni/integration/lab/guest"
 	"github.com/fabric-cni/fabric-cni/internal/image"
+	"github.com/fabric-cni/fabric-cni/internal/journal"
 )
 
 // images are the archives that nodes of the lab get.
@@ -131,13 +132,10 @@ func returned(t *testing.T, n *LabNode, before guest.State) {
 	})
 }
 
-// allocations are the addresses that whereabouts holds for pods of a node (their names end with its), as
-// pool/offset=pod.
+// allocations are the addresses of the node's ranges that pods hold, as fabric/address.
 func allocations(n *LabNode) ([]string, error) {
-	out, err := output("kubectl", "get", "ippools.whereabouts.cni.cncf.io", "-A", "-o",
-		"go-template={{range .items}}{{$pool := .metadata.name}}"+
-			"{{range $at, $a := .spec.allocations}}{{$pool}}/{{$at}}={{$a.podref}} {{end}}{{end}}")
-	return slices.DeleteFunc(strings.Fields(out), func(a string) bool { return !strings.HasSuffix(a, n.Name) }), err
+	out, err := n.Run("cd " + journal.DefaultDir + "/ipam && find * -type f -name '[0-9]*' || true")
+	return strings.Fields(out), err
 }
 
 // railPod is a pod with this many rails of a fabric, on a node.

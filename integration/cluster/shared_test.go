@@ -43,7 +43,7 @@ func shared(t *testing.T, n *LabNode) {
 		ready(t, name)
 		s := status(t, name)
 		if len(s) != 2 || s[1].Interface != "net1" || len(s[1].IPs) != 1 ||
-			!strings.HasPrefix(s[1].IPs[0], "192.168.6") {
+			!strings.HasPrefix(s[1].IPs[0], "10.64.") {
 			t.Fatalf("network-status of %s: %+v", name, s)
 		}
 		addresses = append(addresses, s[1].IPs[0])

@@ -113,11 +113,14 @@ func world(t *testing.T, c client.Client) string {
 		f := &list.Items[i]
 		line := fmt.Sprintf("%s %q published %q %s", f.Name, f.Finalizers, f.Status.Published,
 			f.Status.Addresses.Summary)
+		var conditions []string
 		for k := range f.Status.Conditions {
 			if cond := &f.Status.Conditions[k]; cond.Type != noise {
-				line += fmt.Sprintf("; %s %s %s", cond.Type, cond.Status, cond.Reason)
+				conditions = append(conditions, fmt.Sprintf("; %s %s %s", cond.Type, cond.Status, cond.Reason))
 			}
 		}
+		slices.Sort(conditions) // their order is that in which they came to be
+		line += strings.Join(conditions, "")
 		u := definition(f.Name)
 		if err := c.Get(t.Context(), client.ObjectKeyFromObject(u), u); err != nil {
 			line += "; " + err.Error()

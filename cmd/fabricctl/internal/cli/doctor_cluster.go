@@ -55,9 +55,12 @@ type collector struct {
 
 // missing notes what could not be listed, and reports whether it could.
 func (c *collector) missing(err error) (ok bool) {
+	// Whether a CRD is installed is a check of its own, and says nothing of rights.
+	if err != nil && strings.Contains(err.Error(), "the server doesn't have a resource type") {
+		return false
+	}
 	c.asked++
-	// Whether a CRD is installed is a check of its own.
-	if err != nil && !strings.Contains(err.Error(), "the server doesn't have a resource type") {
+	if err != nil {
 		c.refused++
 		c.Missing = append(c.Missing, err.Error())
 	}
