@@ -27,7 +27,8 @@ func TestGeneratePolicy(t *testing.T) {
 	if err := s.Apply(t.Context(), manifests+"crds/fabric.dev_*.yaml"); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.ApplyText(t.Context(), []byte(testfabrics.Object("ib-200g", `{namespaces: {names: [ml]}}`))); err != nil {
+	fabric := testfabrics.Object("ib-200g", `{namespaces: {names: [ml]}}`)
+	if err := s.ApplyText(t.Context(), []byte(fabric)); err != nil {
 		t.Fatal(err)
 	}
 	scheme, err := controller.Scheme()
@@ -65,7 +66,7 @@ func TestGeneratePolicy(t *testing.T) {
 	}
 	until(t, func() string {
 		_, stderr := generatePolicy(t, s, program)
-		if strings.Contains(stderr, "the API server does not serve MutatingAdmissionPolicy: Kubernetes does since 1.36") {
+		if strings.Contains(stderr, "does not serve MutatingAdmissionPolicy: Kubernetes does since 1.36") {
 			return ""
 		}
 		return "without the gate: " + stderr
