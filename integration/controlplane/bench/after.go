@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os/exec"
 	"time"
@@ -23,11 +24,11 @@ type after struct {
 // run goes through the phases.
 func (a *after) run(ctx context.Context) error {
 	var err error
-	if a.rig, err = newRig(ctx, a.agents+2); err != nil {
+	if a.rig, err = newRig(ctx, a.agents+a.silent+2); err != nil {
 		return err
 	}
 	defer a.rig.stop() //nolint:errcheck // a directory in /tmp
-	if err := a.rig.addFabrics(ctx); err != nil {
+	if err := errors.Join(a.rig.install(ctx), a.rig.addFabrics(ctx)); err != nil {
 		return err
 	}
 	a.generation = nFabrics
@@ -53,6 +54,17 @@ func (a *after) bringUp(ctx context.Context) error {
 		return err
 	}
 	began := time.Now()
+	others, err := newSilent(a.rig, a.agents, a.agents+a.silent)
+	if err != nil {
+		return err
+	}
+	status, err := machine()
+	if err != nil {
+		return err
+	}
+	if err := others.report(ctx, status); err != nil {
+		return err
+	}
 	if a.fleet, err = startFleet(ctx, a.rig, a.agents, a.rate); err != nil {
 		return err
 	}
@@ -64,9 +76,12 @@ func (a *after) bringUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := others.await(ctx); err != nil {
+		return err
+	}
 	took := time.Since(began)
 	waits, _ := a.fleet.waits()
-	p, err := a.rig.meter.since(ctx, "bring-up", a.agents, from)
+	p, err := a.rig.meter.since(ctx, "bring-up", a.agents+a.silent, from)
 	if err != nil {
 		return err
 	}
@@ -97,7 +112,7 @@ func (a *after) settle(ctx context.Context) error {
 }
 
 func (a *after) atRest(ctx context.Context) (err error) {
-	if a.process, err = startProcess(a.rig, a.bin, name(a.agents+1)); err != nil {
+	if a.process, err = startProcess(a.rig, a.bin, name(a.agents+a.silent+1)); err != nil {
 		return err
 	}
 	if err := a.settle(ctx); err != nil {
@@ -166,7 +181,7 @@ func (a *after) takeOver(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	late, err := newAgent(a.rig, a.agents, status)
+	late, err := newAgent(a.rig, a.agents+a.silent, status)
 	if err != nil {
 		return err
 	}

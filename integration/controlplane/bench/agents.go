@@ -142,7 +142,7 @@ func (f fleet) reported(sum int64) (n int) {
 
 // startProcess starts a whole agent, which has a FabricNode of its own and finds what this machine has.
 func startProcess(r *rig, bin, node string) (*exec.Cmd, error) {
-	file, err := r.kubeconfig()
+	file, err := r.kubeconfig("fabric-agent")
 	if err != nil {
 		return nil, err
 	}

@@ -36,7 +36,7 @@ type process struct {
 }
 
 func startControllers(r *rig, bin string, port int) (*controllers, error) {
-	file, err := r.kubeconfig()
+	file, err := r.kubeconfig("fabric-controller")
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func (c *controllers) start(slot, port int) error {
 	defer log.Close()
 	p := &process{metrics: fmt.Sprintf("127.0.0.1:%d", port), log: log.Name()}
 	p.cmd = exec.Command(c.bin, "controller", //nolint:noctx // it ends with stop
-		"--kubeconfig", c.file, "--namespace", "default", "--metrics-address", p.metrics, "--health-address", "0")
+		"--kubeconfig", c.file, "--namespace", namespace, "--metrics-address", p.metrics, "--health-address", "0")
 	p.cmd.Stderr = log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := p.cmd.Start(); err != nil {
@@ -95,7 +95,7 @@ func (c *controllers) leader(ctx context.Context) *process {
 	if err != nil {
 		return nil
 	}
-	l, err := client.CoordinationV1().Leases("default").Get(ctx, "fabric-controller", metav1.GetOptions{})
+	l, err := client.CoordinationV1().Leases(namespace).Get(ctx, "fabric-controller", metav1.GetOptions{})
 	if err != nil || l.Spec.HolderIdentity == nil {
 		return nil
 	}

@@ -25,6 +25,7 @@ var selfPID = os.Getpid()
 // options are the options of the command line.
 type options struct {
 	agents  int
+	silent  int
 	rate    int
 	steady  time.Duration
 	outage  time.Duration
@@ -41,6 +42,7 @@ func main() {
 	o := &options{}
 	before, pools := "", ""
 	flag.IntVar(&o.agents, "agents", 5000, "`nodes` with the agents and the controller of this version; 0: none")
+	flag.IntVar(&o.silent, "silent", 0, "more `nodes` whose agents report once, for a machine with few CPUs")
 	flag.IntVar(&o.rate, "rate", 100, "`agents` that start in a second")
 	flag.DurationVar(&o.steady, "steady", 10*time.Minute, "how long to look at a cluster at rest")
 	flag.DurationVar(&o.outage, "outage", 2*time.Minute, "how long the API server is away")

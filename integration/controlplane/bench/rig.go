@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -12,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,7 +29,7 @@ type rig struct {
 	dir    string
 	server *controlplane.Server
 	meter  *meter
-	nodes  int
+	tokens map[string]string // of service accounts; whoever has none is the administrator
 }
 
 // newRig starts one, with the Nodes from number 0 on.
@@ -41,7 +43,7 @@ func newRig(ctx context.Context, nodes int) (*rig, error) {
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	r := &rig{dir: dir, server: server, meter: &meter{server}, nodes: nodes}
+	r := &rig{dir: dir, server: server, meter: &meter{server}}
 	err = server.Apply(ctx, "deployments/crds/fabric.dev_*.yaml", server.Manifests()+"/*")
 	if err == nil {
 		err = r.makeNodes(ctx, 0, nodes)
@@ -73,9 +75,41 @@ func (r *rig) addFabric(ctx context.Context, i, mtu int) error {
 		  addresses: {nodeRanges: {ranges: [{range: 10.%d.0.0/13, perNode: 26}]}}}`, i, mtu, 8*i))))
 }
 
-// config is that of a client with client-go's own rate limits: 5 requests a second.
+// namespace is that of the manifests.
+const namespace = "fabric-system"
+
+// install installs what the agent and the controller need, as a cluster does. The API server limits how much it does
+// at once for a service account; for an administrator it does not.
+func (r *rig) install(ctx context.Context) error {
+	base := "deployments/base/"
+	if err := r.server.Apply(ctx, base+"namespace.yaml", base+"rbac.yaml", base+"controller.yaml"); err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(r.server.Config)
+	if err != nil {
+		return err
+	}
+	r.tokens = map[string]string{}
+	for _, account := range []string{"fabric-agent", "fabric-controller"} {
+		seconds := int64((12 * time.Hour).Seconds())
+		t, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account, &authenticationv1.TokenRequest{
+			Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			return err
+		}
+		r.tokens[account] = t.Status.Token
+	}
+	return nil
+}
+
+func (r *rig) token(account string) string {
+	return cmp.Or(r.tokens[account], r.server.Config.BearerToken)
+}
+
+// config is that of an agent, with client-go's own rate limits: 5 requests a second.
 func (r *rig) config() *rest.Config {
-	return &rest.Config{Host: r.server.Config.Host, BearerToken: r.server.Config.BearerToken,
+	return &rest.Config{Host: r.server.Config.Host, BearerToken: r.token("fabric-agent"),
 		TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
 }
 
@@ -152,13 +186,13 @@ func name(i int) string { return fmt.Sprintf("gpu-%04d", i) }
 func fabricName(i int) string { return fmt.Sprintf("rail-%d", i) }
 
 // kubeconfig writes a file for processes.
-func (r *rig) kubeconfig() (string, error) {
+func (r *rig) kubeconfig(account string) (string, error) {
 	text := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "x",
 	  "clusters": [{"name": "x", "cluster": {"server": %q, "insecure-skip-tls-verify": true}}],
 	  "users": [{"name": "x", "user": {"token": %q}}],
 	  "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}]}`,
-		r.server.Config.Host, r.server.Config.BearerToken)
-	file := filepath.Join(r.dir, "kubeconfig")
+		r.server.Config.Host, r.token(account))
+	file := filepath.Join(r.dir, account)
 	return file, os.WriteFile(file, []byte(text), 0o600)
 }
 
