@@ -173,7 +173,8 @@ var podChecks = []Check{
 		"pod-nad",
 		"The networks exist",
 		"the annotation names a NetworkAttachmentDefinition that is not there, or is in another namespace",
-		"kubectl get network-attachment-definitions -A; NAMESPACE/NAME in the annotation",
+		"kubectl get network-attachment-definitions -A; NAMESPACE/NAME in the annotation; or the namespace in " +
+			"spec.namespaces of the Fabric",
 	},
 	{
 		"pod-multus",

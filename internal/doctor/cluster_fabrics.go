@@ -70,7 +70,7 @@ const poolNearlyFull = "PoolNearlyFull"
 var fabricCures = map[string]string{
 	"Refused": "kubectl edit fabric NAME: the message has the field and what is allowed; until then the last spec " +
 		"that was accepted is in force",
-	"InUse":         "delete these pods: kubectl get fabricnodes -o json has them all; the Fabric goes with the last one",
+	"InUse":         "delete these pods: kubectl get fabricnodes -o json has all; the Fabric goes with the last one",
 	"MultusMissing": "install Multus: its manifests have the CustomResourceDefinition and the DaemonSet",
 	"NetworkConflict": "kubectl -n NAMESPACE delete network-attachment-definition NAME, if nobody needs it; or " +
 		"rename the Fabric, or remove the namespace from spec.namespaces",
@@ -95,9 +95,7 @@ func clusterFabrics(c *Cluster) (out []Finding) {
 		f := &c.Fabrics[i]
 		say := func(s Status, text, reason string) {
 			d := finding("cluster-fabrics", s, "Fabric "+f.Name+text)
-			if cure := fabricCures[reason]; cure != "" {
-				d.Cure = strings.ReplaceAll(cure, "NAME", f.Name)
-			}
+			d.Cure = named(cmp.Or(fabricCures[reason], d.Cure), f.Name)
 			out = append(out, d)
 		}
 		ready := apimeta.FindStatusCondition(f.Status.Conditions, v1alpha1.FabricReady)
@@ -129,6 +127,11 @@ func clusterFabrics(c *Cluster) (out []Finding) {
 	return pass(out, "cluster-fabrics", fmt.Sprintf("%d Fabrics are Ready", len(c.Fabrics)))
 }
 
+// named puts the name of an object into a cure. What else is in capitals is for the reader to fill in.
+func named(cure, name string) string {
+	return strings.NewReplacer("NAMESPACE", "NAMESPACE", "NAME", name).Replace(cure)
+}
+
 // because is the reason of a condition, and its message as far as it is of use.
 func because(c *metav1.Condition) string {
 	const most = 300
@@ -151,7 +154,7 @@ func clusterDeletion(c *Cluster) (out []Finding) {
 		}
 		d := finding("cluster-deletion", Fail, fmt.Sprintf("Fabric %s is to be deleted, has the finalizer %s, and no "+
 			"controller is there to remove it", f.Name, strings.Join(f.Finalizers, ", ")))
-		d.Cure = strings.ReplaceAll(d.Cure, "NAME", f.Name)
+		d.Cure = named(d.Cure, f.Name)
 		out = append(out, d)
 	}
 	return out

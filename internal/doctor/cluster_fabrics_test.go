@@ -94,8 +94,14 @@ func TestCures(t *testing.T) {
 	if i < 0 || !strings.Contains(list[i].Cure, "fabricctl generate fabric --cluster") {
 		t.Errorf("%+v", list)
 	}
-	p.Fabrics[0].Status.Conditions[0].Reason = "Refused"
-	if list = CheckCluster(p); !strings.Contains(list[i].Cure, "kubectl edit fabric ib:") {
-		t.Errorf("%+v", list[i])
+	for reason, cure := range map[string]string{
+		"Refused":         "kubectl edit fabric ib:",
+		"NetworkConflict": "-n NAMESPACE delete network-attachment-definition ib,",
+		"Moon":            "kubectl describe fabric ib:",
+	} {
+		p.Fabrics[0].Status.Conditions[0].Reason = reason
+		if list = CheckCluster(p); !strings.Contains(list[i].Cure, cure) {
+			t.Errorf("%s: %+v", reason, list[i])
+		}
 	}
 }

@@ -174,8 +174,8 @@ func TestCollectHost(t *testing.T) {
 func markdown() string {
 	var b strings.Builder
 	b.WriteString("# What fabricctl doctor says\n\n" +
-		"Written by `go test ./internal/doctor -update`; do not edit. `fabricctl doctor host` and `fabricctl doctor " +
-		"pod` print the ids below with\n" +
+		"Written by `go test ./internal/doctor -update`; do not edit. `fabricctl doctor host`, `doctor cluster` and " +
+		"`doctor pod` print the ids below with\n" +
 		"the evidence; `fabricctl doctor explain \"<log line>\"` recognises the messages of the second half.\n\n## " +
 		"Checks\n")
 	for _, c := range Checks {

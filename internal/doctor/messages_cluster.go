@@ -16,8 +16,8 @@ var clusterMessages = []Message{
 				`(ib-a100) in namespace (default): network-attachment-definitions.k8s.cni.cncf.io "ib-a100" not found`,
 		},
 		Cause: "the annotation names a network that is not there, or is in another namespace",
-		Cure: "kubectl get network-attachment-definitions -A; write NAMESPACE/NAME in the annotation; fabricctl " +
-			"generate nad writes one",
+		Cure: "kubectl get network-attachment-definitions -A; write NAMESPACE/NAME in the annotation; or add the pod's " +
+			"namespace to spec.namespaces of the Fabric; without fabric-agent fabricctl generate nad writes one",
 	},
 	{
 		ID:    "log-no-deviceid",
@@ -50,8 +50,9 @@ var clusterMessages = []Message{
 		},
 		Cause: "no device plugin offers that resource on any node, or all devices are taken, or the plugin has not " +
 			"seen them since it was started",
-		Cure: "kubectl get node NODE -o jsonpath='{.status.allocatable}'; the device plugin's log and its " +
-			"selectors; fabricctl generate device-plugin writes them",
+		Cure: "kubectl get fabrics and kubectl get fabricnodes, for fabric.dev/NAME; kubectl get node NODE -o " +
+			"jsonpath='{.status.allocatable}'; of another device plugin its log and its selectors, which fabricctl " +
+			"generate device-plugin writes",
 	},
 	{
 		ID:    "log-plugin-missing",

@@ -85,7 +85,8 @@ func isObjects(t *testing.T, kind string, out []byte) {
 	t.Helper()
 	want := map[string]string{
 		"fabric": "Fabric", "nad": "NetworkAttachmentDefinition", "device-plugin": "ConfigMap",
-		"deployment": "Deployment", "pod": "Pod", "pytorchjob": "PyTorchJob", "mpijob": "MPIJob", "volcano": "Job", "perftest-pods": "Pod",
+		"deployment": "Deployment", "pod": "Pod", "pytorchjob": "PyTorchJob", "mpijob": "MPIJob", "volcano": "Job",
+		"perftest-pods": "Pod",
 	}[kind]
 	for _, d := range documentsOf(t, out) {
 		o, ok := d.(map[string]any)
