@@ -121,6 +121,7 @@ subjects: [{kind: ServiceAccount, name: reader, namespace: default}]
 	says(t, "few rights", out, "WARN  cluster-access  kubectl get daemonsets", "Forbidden")
 	out, diag := ctlWith(t, 1, "", as("nobody"), "doctor", "cluster")
 	says(t, "no rights", out+diag, "fabricctl: doctor cluster: no cluster, or no rights: kubectl get crd", "Forbidden")
+	crds(t)
 	_, diag = ctlWith(t, 1, "", as("nobody"), "generate", "fabric", "--cluster")
 	says(t, "no rights", diag, "fabricctl: --cluster: kubectl get fabricnodes", "Forbidden")
 	_, diag = ctlWith(t, 1, "", as("nobody"), "doctor", "pod", "--pod", "p1")

@@ -63,7 +63,7 @@ func TestChartUninstall(t *testing.T) {
 		})
 		stop()
 	}()
-	helm("uninstall", "--wait", "--timeout", "90s")
+	helm("uninstall", "--wait", "--timeout", "10m")
 	<-ended
 	if names := ran(); !slices.Equal(names, []string{"down-release"}) {
 		t.Errorf("jobs: %q", names)
@@ -88,7 +88,7 @@ func TestChartUninstallAfterKinds(t *testing.T) {
 	removeKind(t, c, "fabrics.fabric.dev")
 	removeKind(t, c, "fabricnodes.fabric.dev")
 	defer jobs(t, "down-system")()
-	_, err := try(t, "", "helm", "uninstall", "down", "-n", "down-system", "--timeout", "90s")
+	_, err := try(t, "", "helm", "uninstall", "down", "-n", "down-system", "--timeout", "10m")
 	if err == nil {
 		t.Error("helm uninstall works without the kinds: docs/kubernetes.md says that it does not")
 	}
@@ -99,7 +99,7 @@ func TestChartUninstallAfterKinds(t *testing.T) {
 		_, err := try(t, "", "kubectl", "get", "fabrics,fabricnodes")
 		return errorOf(err)
 	})
-	helm("uninstall", "--timeout", "90s")
+	helm("uninstall", "--timeout", "10m")
 	if left := ofRelease(t, "down"); len(left) > 0 {
 		t.Errorf("left: %q", left)
 	}
