@@ -370,8 +370,8 @@ func TestPagesReasons(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range regexp.MustCompile(`(?:reason|Reason)(?:, p\.err)?(?:: | = )"([A-Z]\w+)"`).FindAllStringSubmatch(
-			string(b), -1) {
+		reason := regexp.MustCompile(`(?:reason|Reason)(?:, p\.err)?(?:: | = )"([A-Z]\w+)"`)
+		for _, m := range reason.FindAllStringSubmatch(string(b), -1) {
 			found[m[1]] = true
 		}
 		_, list, _ := strings.Cut(string(b), "// Reasons of the condition")

@@ -306,7 +306,7 @@ func TestControllerMetrics(t *testing.T) {
 		}
 		r.Header.Set("Authorization", "Bearer "+token)
 		h := &http.Client{Transport: &http.Transport{
-			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true, //nolint:gosec // self-signed
+			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true, // self-signed
 		}}
 		answer, err := h.Do(r)
 		if err != nil {

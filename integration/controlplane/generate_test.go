@@ -101,7 +101,8 @@ func TestGeneratedFabrics(t *testing.T) {
 // fabricctl reads what agents and the controller have written from a real API server, through a real kubectl.
 func TestCtlOfCluster(t *testing.T) {
 	c, client := newCtl(t), whole(t)
-	c.says(t, 3, []string{"FAIL  cluster-controller  nobody leads: the Lease fabric-system/fabric-controller has no holder"},
+	c.says(t, 3, []string{
+		"FAIL  cluster-controller  nobody leads: the Lease fabric-system/fabric-controller has no holder"},
 		"doctor", "cluster")
 
 	dir := filepath.Join(c.dir, "h20")

@@ -30,7 +30,8 @@ metadata: {name: ` + plural + `.nv-ipam.nvidia.com}
 spec:
   group: nv-ipam.nvidia.com
   scope: Namespaced
-  names: {kind: ` + kind + `, listKind: ` + kind + `List, plural: ` + plural + `, singular: ` + strings.ToLower(kind) + `}
+  names: {kind: ` + kind + `, listKind: ` + kind + `List, plural: ` + plural + `,
+    singular: ` + strings.ToLower(kind) + `}
   versions:
   - name: v1alpha1
     served: true
@@ -153,7 +154,8 @@ func TestPoolsOfNVIPAM(t *testing.T) {
 		"nv-ipam")
 	pool := func(spec, status string) {
 		t.Helper()
-		put(t, c, `{apiVersion: nv-ipam.nvidia.com/v1alpha1, kind: CIDRPool, metadata: {name: rail-0, namespace: kube-system},
+		put(t, c, `{apiVersion: nv-ipam.nvidia.com/v1alpha1, kind: CIDRPool,
+		  metadata: {name: rail-0, namespace: kube-system},
 		  spec: {`+spec+`}, status: {`+status+`}}`)
 	}
 	pool("cidr: 10.0.0.0/16", "")

@@ -97,7 +97,8 @@ func TestParseRefuses(t *testing.T) {
 			`"exlude" is unknown`,
 		`{addresses: {ipam: {type: host-local, subnet: 10.0.0.0}}}`: `addresses.ipam: subnet "10.0.0.0": want`,
 		`{addresses: {nodeRanges: {ranges: [{range: 10.0.0.0/16, perNode: 26}],
-		  static: [{node: a, range: 10.0.0.0/26}, {node: b, range: 10.0.0.0/26}]}}}`: `static[1].range 10.0.0.0/26: is ` +
+		  static: [{node: a, range: 10.0.0.0/26},
+		  {node: b, range: 10.0.0.0/26}]}}}`: `static[1].range 10.0.0.0/26: is ` +
 			`that of node a`,
 		`{addresses: {nodeRanges: {ranges: [{range: 10.0.0.0/16, perNode: 26}], reclaim: -1h}}}`: `reclaim -1h0m0s: want`,
 	} {
