@@ -16,8 +16,8 @@ var clusterMessages = []Message{
 				`(ib-a100) in namespace (default): network-attachment-definitions.k8s.cni.cncf.io "ib-a100" not found`,
 		},
 		Cause: "the annotation names a network that is not there, or is in another namespace",
-		Cure: "kubectl get network-attachment-definitions -A; write NAMESPACE/NAME in the annotation; or add the pod's " +
-			"namespace to spec.namespaces of the Fabric; without fabric-agent fabricctl generate nad writes one",
+		Cure: "kubectl get network-attachment-definitions -A; write NAMESPACE/NAME in the annotation; or add the " +
+			"pod's namespace to spec.namespaces of the Fabric; without fabric-agent fabricctl generate nad writes one",
 	},
 	{
 		ID:    "log-no-deviceid",
