@@ -160,10 +160,10 @@ func release(t *testing.T, name string, args ...string) (helm func(verb string, 
 func TestChartValues(t *testing.T) {
 	do(t, "helm", "lint", "--strict", chart, "--kube-version", "1.34")
 	text := renderIn(t, "default", "--is-upgrade", "--set",
-		"metrics.listen=pod,metrics.secure=true,metrics.certSecret=tls,port=9000,metrics.monitors=true,"+
-			"metrics.rules=true,metrics.tokenSecret=prometheus,metrics.labels.release=p,dashboard=true,"+
-			"criSocket=/run/x.sock,imagePullSecrets[0].name=s,image.digest=sha256:"+strings.Repeat("0", 64)+
-			",controller.replicas=3,controller.port=9001",
+		"metrics.listen=pod,metrics.secure=true,metrics.certSecret=tls,port=9000,"+
+			"metrics.monitors=true,metrics.rules=true,metrics.tokenSecret=prometheus,metrics.labels.release=p,"+
+			"dashboard=true,criSocket=/run/x.sock,imagePullSecrets[0].name=s,image.digest=sha256:"+
+			strings.Repeat("0", 64)+",controller.replicas=3,controller.port=9001",
 		"--set-json",
 		`fabrics=[{"name":"ib","spec":{"network":{"mtu":4092},"addresses":{"ipam":{"type":"x","some":1}}}}]`)
 	var known []string

@@ -5,17 +5,17 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // ofRelease are the objects of a release that are still there; the CRDs are nobody's.
 func ofRelease(t *testing.T, name string) (left []string) {
 	t.Helper()
 	kinds := strings.Fields(do(t, "kubectl", "api-resources", "--verbs=list", "-o", "name"))
-	kinds = slices.DeleteFunc(kinds, func(k string) bool {
-		return slices.Contains([]string{"events", "events.events.k8s.io", "namespaces",
-			"customresourcedefinitions.apiextensions.k8s.io"}, k)
-	})
+	others := []string{"events", "events.events.k8s.io", "namespaces", "customresourcedefinitions.apiextensions.k8s.io"}
+	kinds = slices.DeleteFunc(kinds, func(k string) bool { return slices.Contains(others, k) })
 	out := do(t, "kubectl", "get", strings.Join(kinds, ","), "-A", "--ignore-not-found", "-o", "name")
 	for _, o := range strings.Fields(out) {
 		_, own, _ := strings.Cut(o, "/")
@@ -24,6 +24,36 @@ func ofRelease(t *testing.T, name string) (left []string) {
 		}
 	}
 	return left
+}
+
+// scaledDown does what a cluster does once the Deployment of the controller is scaled to 0: it ends the controller, and
+// then its pod is gone. The returned function waits for that.
+func scaledDown(t *testing.T, namespace, name string, stop func()) (wait func()) {
+	t.Helper()
+	c := whole(t)
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: namespace, Labels: map[string]string{"app.kubernetes.io/name": "fabric-controller"},
+		},
+		Spec: corev1.PodSpec{ServiceAccountName: name, Containers: []corev1.Container{{Name: "c", Image: "c"}}},
+	}
+	create(t, c, pod)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		until(t, func() string {
+			d, err := clientset(t).AppsV1().Deployments(namespace).Get(t.Context(), name, metav1.GetOptions{})
+			if err == nil && *d.Spec.Replicas != 0 {
+				return namespace + "/" + name + " is not scaled to 0"
+			}
+			return errorOf(err)
+		})
+		stop()
+		if err := c.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
+			t.Error(err)
+		}
+	}()
+	return func() { <-ended }
 }
 
 // Into a cluster that knows nothing of it comes a release with Fabrics, pods use one, and the release goes: at once,
@@ -36,9 +66,8 @@ func TestChartUninstall(t *testing.T) {
 	}
 	removeKind(t, c, "fabrics.fabric.dev")
 	removeKind(t, c, "fabricnodes.fabric.dev")
-	values := []string{"--set-json",
-		`fabrics=[{"name":"down","spec":{"namespaces":{"names":["default","kube-public"]}}}]`}
-	helm := release(t, "down", values...)
+	helm := release(t, "down", "--set-json",
+		`fabrics=[{"name":"down","spec":{"namespaces":{"names":["default","kube-public"]}}}]`)
 	if left := ofRelease(t, "down"); len(left) < 12 {
 		t.Errorf("installed: %q", left)
 	}
@@ -50,21 +79,9 @@ func TestChartUninstall(t *testing.T) {
 	untilDefined(t, c, "down", "default", "kube-public")
 
 	ran := jobs(t, "down-system")
-	ended := make(chan struct{})
-	go func() { // kubelet and the Deployment's controller would
-		defer close(ended)
-		until(t, func() string {
-			d, err := clientset(t).AppsV1().Deployments("down-system").Get(t.Context(), "down-controller",
-				metav1.GetOptions{})
-			if err == nil && *d.Spec.Replicas != 0 {
-				return "the controller is not ended"
-			}
-			return errorOf(err)
-		})
-		stop()
-	}()
+	wait := scaledDown(t, "down-system", "down-controller", stop)
 	helm("uninstall", "--wait", "--timeout", "10m")
-	<-ended
+	wait()
 	if names := ran(); !slices.Equal(names, []string{"down-release"}) {
 		t.Errorf("jobs: %q", names)
 	}

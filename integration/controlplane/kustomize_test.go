@@ -3,8 +3,6 @@ package controlplane_test
 import (
 	"slices"
 	"testing"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // What docs/kubernetes.md says for users of kustomize: into a cluster that knows nothing of it, and out of it again
@@ -27,18 +25,11 @@ func TestKustomize(t *testing.T) {
 	untilHeld(t, c, "ib-200g")
 	untilDefined(t, c, "ib-200g", "default")
 
+	wait := scaledDown(t, "fabric-system", "fabric-controller", stop)
 	ran := jobs(t, "fabric-system")
 	do(t, "kubectl", "apply", "-k", manifests+"release")
-	until(t, func() string { // kubelet and the Deployment's controller would
-		d, err := clientset(t).AppsV1().Deployments("fabric-system").Get(t.Context(), "fabric-controller",
-			metav1.GetOptions{})
-		if err == nil && *d.Spec.Replicas != 0 {
-			return "the controller is not ended"
-		}
-		return errorOf(err)
-	})
-	stop()
-	do(t, "kubectl", "-n", "fabric-system", "wait", "--for=condition=complete", "--timeout=90s", "job/fabric-release")
+	wait()
+	do(t, "kubectl", "-n", "fabric-system", "wait", "--for=condition=complete", "--timeout=10m", "job/fabric-release")
 	do(t, "kubectl", "delete", "-k", manifests+"release")
 	// Nobody here ends a namespace, and no kubelet its pods.
 	do(t, "kubectl", "delete", "-k", overlay, "--ignore-not-found", "--wait=false")

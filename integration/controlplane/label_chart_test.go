@@ -55,13 +55,13 @@ func TestLabelChart(t *testing.T) {
 }
 
 // renderLabel is the objects that the chart's template of the policies makes.
-func renderLabel(t *testing.T, values string, args ...string) map[string]any {
+func renderLabel(t *testing.T, values string, args ...string) map[string]map[string]any {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "values.yaml")
 	if err := os.WriteFile(file, []byte(values), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	all := objects(t, render(t, append([]string{"-f", file}, args...)...))
-	maps.DeleteFunc(all, func(key string, _ any) bool { return !strings.HasSuffix(key, "/"+podlabel.Name) })
+	maps.DeleteFunc(all, func(key string, _ map[string]any) bool { return !strings.HasSuffix(key, "/"+podlabel.Name) })
 	return all
 }

@@ -122,7 +122,7 @@ func TestManifests(t *testing.T) {
 			args = append([]string{"--no-hooks"}, args...)
 			accepted(t, renderIn(t, "default", args...)) // in fabric-system there is a Deployment of this name
 			got := objects(t, render(t, args...))
-			maps.DeleteFunc(want, func(key string, _ any) bool {
+			maps.DeleteFunc(want, func(key string, _ map[string]any) bool {
 				return key == "Namespace/fabric-system" || strings.HasPrefix(key, "CustomResourceDefinition/")
 			})
 			if diff := cmp.Diff(want, got); diff != "" {
@@ -136,14 +136,12 @@ func TestManifests(t *testing.T) {
 func TestReleaseManifests(t *testing.T) {
 	text := do(t, "kubectl", "kustomize", manifests+"release")
 	accepted(t, text)
-	want, got := objects(t, text), map[string]any{}
+	want, got := objects(t, text), map[string]map[string]any{}
 	for key, o := range objects(t, render(t)) {
-		object, _ := o.(map[string]any)
-		metadata, _ := object["metadata"].(map[string]any)
-		annotations, _ := metadata["annotations"].(map[string]any)
-		if annotations["helm.sh/hook"] == "pre-delete" {
-			delete(metadata, "annotations")
-			got[key] = o
+		u := unstructured.Unstructured{Object: o}
+		if u.GetAnnotations()["helm.sh/hook"] == "pre-delete" {
+			u.SetAnnotations(nil)
+			got[key] = u.Object
 		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -160,13 +158,12 @@ func accepted(t *testing.T, text string) {
 }
 
 // fabricValues is a file with the values that make these Fabrics.
-func fabricValues(t *testing.T, all map[string]any) string {
+func fabricValues(t *testing.T, all map[string]map[string]any) string {
 	t.Helper()
 	var list []any
 	for key, o := range all {
 		if name, ok := strings.CutPrefix(key, "Fabric/"); ok {
-			fabric, _ := o.(map[string]any)
-			list = append(list, map[string]any{"name": name, "spec": fabric["spec"]})
+			list = append(list, map[string]any{"name": name, "spec": o["spec"]})
 		}
 	}
 	b, err := json.Marshal(map[string]any{"fabrics": list})
@@ -181,10 +178,10 @@ func fabricValues(t *testing.T, all map[string]any) string {
 }
 
 // objects are those of a YAML text by kind and name, without what differs between kustomize and Helm and means nothing.
-func objects(t *testing.T, text string) map[string]any {
+func objects(t *testing.T, text string) map[string]map[string]any {
 	t.Helper()
 	defaults := flagDefaults(t)
-	out := map[string]any{}
+	out := map[string]map[string]any{}
 	d := yaml.NewYAMLOrJSONDecoder(strings.NewReader(text), 4096)
 	for {
 		u := &unstructured.Unstructured{}
@@ -202,7 +199,8 @@ func objects(t *testing.T, text string) map[string]any {
 		if out[key] != nil {
 			t.Errorf("%s is there twice", key)
 		}
-		out[key] = plain(u.Object, defaults)
+		plain(u.Object, defaults)
+		out[key] = u.Object
 	}
 }
 
