@@ -40,6 +40,9 @@ type Options struct {
 	Secure     bool // /metrics
 	Health     string
 	LogLevel   slog.Level
+
+	NodeCondition bool
+	Taint         string
 }
 
 // Flags adds the options to a set of flags.
@@ -50,6 +53,10 @@ func (o *Options) Flags(f *flag.FlagSet) {
 	f.BoolVar(&o.Secure, "metrics-secure", false,
 		"/metrics over TLS, and only with the bearer token of somebody who may get it: asks the API server")
 	f.StringVar(&o.Health, "health-address", ":9469", "`host:port` of /healthz and /readyz")
+	f.BoolVar(&o.NodeCondition, "node-condition", false,
+		"set the condition FabricHealthy of Nodes by what their agents say of their devices")
+	f.StringVar(&o.Taint, "taint", "",
+		"taint Nodes with an unhealthy device: `key:effect`, as in fabric.dev/unhealthy:NoSchedule; empty: none")
 	f.TextVar(&o.LogLevel, "log-level", slog.LevelInfo, "debug, info, warn or error")
 }
 
@@ -129,6 +136,10 @@ func Run(ctx context.Context, rc *rest.Config, o *Options, version string, log *
 	if err != nil {
 		return err
 	}
+	taint, err := ParseTaint(o.Taint)
+	if err != nil {
+		return fmt.Errorf("--%w", err)
+	}
 	host, err := os.Hostname()
 	if err != nil {
 		return err
@@ -164,6 +175,7 @@ func Run(ctx context.Context, rc *rest.Config, o *Options, version string, log *
 		Client: m.GetClient(),
 		Ranges: NewRanges(m.GetClient(), m.GetAPIReader(), identity, l.fresh, log),
 		Events: m.GetEventRecorderFor("fabric-controller"),
+		Marks:  Marks{Condition: o.NodeCondition, Taint: taint},
 		Now:    time.Now,
 		Log:    log,
 	}

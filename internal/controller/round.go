@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -38,6 +39,7 @@ type Controller struct {
 	Client client.Client // reads from a cache
 	Ranges *Ranges
 	Events record.EventRecorder
+	Marks  Marks
 	Now    func() time.Time
 	Log    *slog.Logger
 
@@ -52,6 +54,7 @@ type world struct {
 	fabrics    []v1alpha1.Fabric
 	nodes      []v1alpha1.FabricNode
 	present    map[string]bool // the cluster's Nodes
+	uids       map[string]types.UID
 	namespaces []corev1.Namespace
 	force      []fabrics.Fabric
 	usage      map[string]Usage // by fabric
@@ -67,9 +70,10 @@ func (c *Controller) look(ctx context.Context) (*world, error) {
 			return nil, fmt.Errorf("list %T: %w", list, err)
 		}
 	}
-	w := &world{fabrics: f.Items, nodes: n.Items, namespaces: ns.Items, present: map[string]bool{}}
+	w := &world{fabrics: f.Items, nodes: n.Items, namespaces: ns.Items, present: map[string]bool{},
+		uids: map[string]types.UID{}}
 	for i := range nodes.Items {
-		w.present[nodes.Items[i].Name] = true
+		w.present[nodes.Items[i].Name], w.uids[nodes.Items[i].Name] = true, nodes.Items[i].UID
 	}
 	w.every = max(countsEvery, time.Duration(len(w.nodes)/nodesPerCount)*time.Second)
 	return w, nil
@@ -119,7 +123,7 @@ func (c *Controller) Round(ctx context.Context) (time.Duration, error) {
 			errs = append(errs, err) // the others have nothing to do with it
 		}
 	}
-	errs = append(errs, c.sweep(ctx, w))
+	errs = append(errs, c.sweep(ctx, w), c.mark(ctx, w))
 	c.shown.set(all)
 	return min(w.every, missingEvery), errors.Join(errs...)
 }
