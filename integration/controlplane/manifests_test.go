@@ -94,6 +94,9 @@ var overlays = map[string][]string{
 		`{"key":"node-role.kubernetes.io/etcd","operator":"Exists"}]`},
 	"overlays/openshift": {"--set", "cniBinDir=/var/lib/cni/bin,seLinuxType=spc_t,openshift=true,crds.upgrade=false"},
 	"overlays/metrics":   {"--set", "metrics.listen=pod,metrics.secure=true"},
+	"overlays/taint": {
+		"--set", "controller.nodeCondition=true,controller.taint=fabric.dev/unhealthy:NoSchedule",
+	},
 }
 
 // Every overlay is accepted by an API server that refuses unknown fields, and the chart makes the same objects.

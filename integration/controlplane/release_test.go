@@ -92,10 +92,10 @@ func TestRelease(t *testing.T) {
 			}
 			return ""
 		})
-		stop()
 		if err := pods.Delete(t.Context(), "fabric-controller-1", *metav1.NewDeleteOptions(0)); err != nil {
 			t.Error(err)
 		}
+		stop() // the process ends later than its pod: it has the lease
 	}()
 	var log bytes.Buffer
 	o := &controller.ReleaseOptions{Namespace: "fabric-system", Deployment: "fabric-controller",

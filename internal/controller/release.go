@@ -115,17 +115,23 @@ func (r *releaser) stop(ctx context.Context) error {
 	return nil
 }
 
-// pods waits until the controller's pods have ended. Some never do, such as those on a node that is lost: then the rest
-// is done all the same.
+// pods waits until the controller's pods have ended, and nobody has its lease. Some pods never end, such as those on a
+// node that is lost: then the rest is done all the same.
 func (r *releaser) pods(ctx context.Context, selector labels.Selector) error {
 	list := &corev1.PodList{}
+	held := &holder{}
 	err := wait.PollUntilContextTimeout(ctx, time.Second/2, r.o.Timeout, true, func(context.Context) (bool, error) {
 		err := r.client.List(ctx, list, client.InNamespace(r.o.Namespace),
 			client.MatchingLabelsSelector{Selector: selector})
 		if err != nil {
 			return false, fmt.Errorf("list pods in %s: %w", r.o.Namespace, err)
 		}
-		return len(list.Items) == 0, nil
+		lease := &coordinationv1.Lease{}
+		err = r.client.Get(ctx, client.ObjectKey{Namespace: r.o.Namespace, Name: leaseName}, lease)
+		if client.IgnoreNotFound(err) != nil {
+			return false, fmt.Errorf("read Lease %s/%s: %w", r.o.Namespace, leaseName, err)
+		}
+		return len(list.Items) == 0 && (err != nil || held.free(lease, time.Now())), nil
 	})
 	switch {
 	case err == nil:
@@ -133,6 +139,7 @@ func (r *releaser) pods(ctx context.Context, selector labels.Selector) error {
 	case ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded):
 		return err
 	default:
+		r.log.Warn("the controller has not ended in time: what is released now may be undone")
 		for i := range list.Items {
 			r.log.Warn("a pod of the controller does not end: it may undo what is released now; delete it and run "+
 				"release again",
@@ -140,6 +147,25 @@ func (r *releaser) pods(ctx context.Context, selector labels.Selector) error {
 		}
 	}
 	return nil
+}
+
+// holder is what was last seen of a lease.
+type holder struct {
+	renewed string
+	since   time.Time
+}
+
+// free reports whether nobody has the lease: it was given up, or not renewed for as long as it is valid, by the clock of
+// this machine.
+func (h *holder) free(lease *coordinationv1.Lease, now time.Time) bool {
+	if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {
+		return true
+	}
+	renewed := fmt.Sprint(*lease.Spec.HolderIdentity, lease.Spec.RenewTime)
+	if renewed != h.renewed {
+		h.renewed, h.since = renewed, now
+	}
+	return now.Sub(h.since) > leaseDuration
 }
 
 // absent reports whether there is no such object, or no such kind.
