@@ -57,3 +57,15 @@ v1
 v1beta1
 {{- end -}}
 {{- end }}
+
+{{/* How Prometheus gets the metrics of an agent or a controller. */}}
+{{- define "fabric.scrape" -}}
+scheme: {{ ternary "https" "http" .Values.metrics.secure }}
+{{- if .Values.metrics.secure }}
+tlsConfig: {insecureSkipVerify: true} # each signs its certificate itself; the token is what is checked
+{{- with .Values.metrics.tokenSecret }}
+authorization:
+  credentials: {name: {{ . }}, key: token}
+{{- end }}
+{{- end }}
+{{- end }}
