@@ -20,6 +20,10 @@ import (
 // link is a node's agent as far as the API server sees it.
 func (s *skewed) link(node string) (*cluster.Link, func()) {
 	s.t.Helper()
+	n := &v1alpha1.FabricNode{ObjectMeta: metav1.ObjectMeta{Name: node}} // a new one gets its inventory only later
+	if err := s.Client.Create(s.t.Context(), n); client.IgnoreAlreadyExists(err) != nil {
+		s.t.Fatal(err)
+	}
 	l, err := cluster.NewLink(s.Config, node, slog.New(slog.DiscardHandler))
 	if err != nil {
 		s.t.Fatal(err)

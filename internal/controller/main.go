@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -118,6 +119,10 @@ func Scheme() (*runtime.Scheme, error) {
 	return s, errors.Join(corev1.AddToScheme(s), v1alpha1.AddToScheme(s))
 }
 
+// memoryLimit is where the garbage collector begins to work harder, in bytes. With 5,000 nodes 80 MB are in use; what a
+// leader lists when it begins is several times that for a moment.
+const memoryLimit = 200 << 20
+
 // Main works until ctx ends or the lease is lost.
 func Main(ctx context.Context, o *Options, version string, log *slog.Logger) error {
 	ctrl.SetLogger(logr.FromSlogHandler(log.Handler()))
@@ -127,6 +132,9 @@ func Main(ctx context.Context, o *Options, version string, log *slog.Logger) err
 		return fmt.Errorf("find the API server: %w", err)
 	}
 	rc.QPS, rc.Burst = 200, 400
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(memoryLimit)
+	}
 	return Run(ctx, rc, o, version, log)
 }
 

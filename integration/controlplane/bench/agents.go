@@ -86,6 +86,7 @@ func (a *agent) look(ctx context.Context) {
 		a.status.ObservedGeneration = own.Generation
 		if len(own.Spec.Ranges) == nFabrics && a.ranged.Load() == 0 {
 			a.ranged.Store(int64(time.Since(a.began)))
+			a.status.Conditions[0].Status, a.status.Conditions[0].Reason = "True", "Ready"
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
@@ -178,7 +179,7 @@ func machine() (*v1alpha1.FabricNodeStatus, error) {
 		Plugin:  v1alpha1.Plugin{Version: "v0.3.0", SHA256: strings.Repeat("ab", 32)},
 		Devices: v1alpha1.DeviceCounts{Total: nFabrics, Healthy: nFabrics}, Inventory: &runtime.RawExtension{Raw: b},
 		Conditions: []metav1.Condition{{
-			Type: "Ready", Status: "True", Reason: "Ready", LastTransitionTime: metav1.Now(),
+			Type: "Ready", Status: "False", Reason: "NodeRangeMissing", LastTransitionTime: metav1.Now(),
 		}},
 	}
 	for i := range nFabrics {

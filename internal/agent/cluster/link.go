@@ -147,7 +147,8 @@ func (l *Link) Own() *v1alpha1.FabricNode {
 }
 
 // Report writes the status of the node's FabricNode if it is not what was last written, and not too soon after that. It
-// makes the FabricNode if there is none. It returns whether the API server has the status.
+// makes the FabricNode if there is none, at first without the inventory. It returns whether the API server has the
+// whole status.
 func (l *Link) Report(ctx context.Context, status *v1alpha1.FabricNodeStatus) (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -162,13 +163,19 @@ func (l *Link) Report(ctx context.Context, status *v1alpha1.FabricNodeStatus) (b
 		return false, nil
 	}
 	l.next = time.Now().Add(WriteEvery)
+	whole := status
+	if own == nil {
+		// Most of a status is the inventory, and the rest changes when the node has its ranges: one write of it less.
+		status = status.DeepCopy()
+		status.Inventory = nil
+	}
 	if err := l.write(ctx, own, status); err != nil {
 		l.next = time.Now().Add(retryAfter(l.failed))
 		l.failed++
 		return false, err
 	}
 	l.sent, l.failed = status.DeepCopy(), 0
-	return true, nil
+	return whole == status || whole.Inventory == nil, nil
 }
 
 // retryAfter is how long to wait after so many failures and another one.
