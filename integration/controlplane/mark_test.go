@@ -64,7 +64,8 @@ func TestMarks(t *testing.T) {
 		t.Fatal(err)
 	}
 	other.Spec.Taints = []corev1.Taint{
-		{Key: "fabric.dev/unhealthy", Effect: corev1.TaintEffectNoExecute}, {Key: "mine", Effect: corev1.TaintEffectNoSchedule},
+		{Key: "fabric.dev/unhealthy", Effect: corev1.TaintEffectNoExecute},
+		{Key: "mine", Effect: corev1.TaintEffectNoSchedule},
 	}
 	if err := c.Update(t.Context(), other); err != nil {
 		t.Fatal(err)

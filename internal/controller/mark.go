@@ -55,7 +55,8 @@ func ParseTaint(text string) (*corev1.Taint, error) {
 		corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute,
 	}
 	if len(validation.IsQualifiedName(key)) > 0 || !slices.Contains(effects, t.Effect) {
-		return nil, fmt.Errorf("taint %q: want KEY:EFFECT, as in fabric.dev/unhealthy:NoSchedule; effects are %q", text, effects)
+		return nil, fmt.Errorf("taint %q: want KEY:EFFECT, as in fabric.dev/unhealthy:NoSchedule; effects are %q", text,
+			effects)
 	}
 	return t, nil
 }
@@ -185,7 +186,8 @@ func (c *Controller) markOne(ctx context.Context, name, problem string, should m
 		n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, m.ours)
 		if should.tainted {
 			now := metav1.NewTime(c.Now())
-			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: m.Taint.Key, Effect: m.Taint.Effect, TimeAdded: &now})
+			n.Spec.Taints = append(n.Spec.Taints,
+				corev1.Taint{Key: m.Taint.Key, Effect: m.Taint.Effect, TimeAdded: &now})
 		}
 		err := c.Client.Patch(ctx, n, client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{}))
 		if err != nil {
@@ -197,7 +199,8 @@ func (c *Controller) markOne(ctx context.Context, name, problem string, should m
 		return nil
 	}
 	cond := corev1.NodeCondition{
-		Type: HealthyCondition, Status: corev1.ConditionTrue, Reason: "DevicesHealthy", Message: "all devices are healthy",
+		Type: HealthyCondition, Status: corev1.ConditionTrue, Reason: "DevicesHealthy",
+		Message: "all devices are healthy",
 		LastTransitionTime: metav1.NewTime(c.Now()),
 	}
 	if problem != "" {

@@ -155,8 +155,8 @@ type holder struct {
 	since   time.Time
 }
 
-// free reports whether nobody has the lease: it was given up, or not renewed for as long as it is valid, by the clock of
-// this machine.
+// free reports whether nobody has the lease: it was given up, or not renewed for as long as it is valid, by the clock
+// of this machine.
 func (h *holder) free(lease *coordinationv1.Lease, now time.Time) bool {
 	if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {
 		return true
