@@ -380,7 +380,7 @@ func TestPagesReasons(t *testing.T) {
 			found[m[1]] = true
 		}
 	}
-	for _, well := range []string{"Accepted", "AllHealthy", "Published", "Ready", "Sufficient"} {
+	for _, well := range []string{"Accepted", "AllHealthy", "DevicesHealthy", "Published", "Ready", "Sufficient"} {
 		delete(found, well)
 	}
 	for _, r := range slices.Sorted(maps.Keys(found)) {

@@ -200,7 +200,7 @@ func (c *Controller) markOne(ctx context.Context, name, problem string, should m
 	}
 	cond := corev1.NodeCondition{
 		Type: HealthyCondition, Status: corev1.ConditionTrue, Reason: "DevicesHealthy",
-		Message: "all devices are healthy",
+		Message:            "all devices are healthy",
 		LastTransitionTime: metav1.NewTime(c.Now()),
 	}
 	if problem != "" {
