@@ -90,18 +90,18 @@ func processes(proc string, id ID) ([]string, error) {
 // DoWithSys runs f with the /sys that a process in the namespace would see: classes net and infiniband show only what
 // is in it.
 func (n *NS) DoWithSys(f func(sys fs.FS) error) error {
-	return n.inSys(unix.MS_RDONLY, false, func(dir string) error { return f(os.DirFS(dir)) })
+	return n.inSys(true, false, func(dir string) error { return f(os.DirFS(dir)) })
 }
 
 // Start starts a process as "ip netns exec" does: in the namespace, with its own /sys, which libibverbs reads, in a
 // mount namespace of its own.
 func (n *NS) Start(cmd *exec.Cmd) error {
-	return n.inSys(unix.MS_RDONLY, true, func(string) error { return cmd.Start() })
+	return n.inSys(true, true, func(string) error { return cmd.Start() })
 }
 
 // WriteSys writes a file of that /sys; name is its path there. It returns fs.ErrNotExist when there is none.
 func (n *NS) WriteSys(name string, b []byte) error {
-	return n.inSys(0, false, func(dir string) error { return writeSys(filepath.Join(dir, name), b) })
+	return n.inSys(false, false, func(dir string) error { return writeSys(filepath.Join(dir, name), b) })
 }
 
 // writeSys does not create what is not there.
@@ -116,7 +116,7 @@ func writeSys(file string, b []byte) error {
 
 // inSys runs f where sysfs is mounted for the namespace. The mount lives on a thread of its own and ends with it, and
 // with the processes that f has started if it is to stay for them.
-func (n *NS) inSys(flags uintptr, stay bool, f func(dir string) error) error {
+func (n *NS) inSys(readOnly, stay bool, f func(dir string) error) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread's mount namespace is private
@@ -131,14 +131,19 @@ func (n *NS) inSys(flags uintptr, stay bool, f func(dir string) error) error {
 				return fmt.Errorf("enter network namespace %s: %w", n.Path, err)
 			}
 			const dir = "/sys"
-			err := unix.Mount("sysfs", dir, "sysfs", flags, "")
+			err := unix.Mount("sysfs", dir, "sysfs", 0, "")
 			if errors.Is(err, unix.EBUSY) { // the namespace's own is there already (fs/namespace.c, do_add_mount)
 				return f(dir)
 			}
 			if err != nil {
 				return fmt.Errorf("mount sysfs of %s: %w", n.Path, err)
 			}
-			err = f(dir)
+			if readOnly { // the mount, never the file system, which is that of the pod as well (kernel fact 47)
+				err = unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, "")
+			}
+			if err == nil {
+				err = f(dir)
+			}
 			if stay && err == nil {
 				return nil
 			}

@@ -237,6 +237,21 @@ func TestDoWithTheProcOfTheNode(t *testing.T) {
 	}
 }
 
+// Who reads the /sys of a namespace does not make it read-only for others, which may write meanwhile.
+func TestDoWithSysHoldsNobodyUp(t *testing.T) {
+	n := sandbox.New(t).Open(t)
+	const file = "class/net/lo/tx_queue_len"
+	err := n.DoWithSys(func(fs.FS) error {
+		if err := os.WriteFile(filepath.Join("/sys", file), []byte("7"), 0); !errors.Is(err, unix.EROFS) {
+			t.Errorf("the reader's mount can be written to: %v", err)
+		}
+		return n.WriteSys(file, []byte("777"))
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // The pod's view of sysfs, and only for the time of the call.
 func TestDoWithSys(t *testing.T) {
 	n := sandbox.New(t)
