@@ -80,6 +80,12 @@ func (a *after) bringUp(ctx context.Context) error {
 		return err
 	}
 	took := time.Since(began)
+	_, err = until(ctx, "all nodes have reported all that they have", 20*time.Minute, func() bool {
+		return a.fleet.reported(a.generation) == a.agents
+	})
+	if err != nil {
+		return err
+	}
 	waits, _ := a.fleet.waits()
 	p, err := a.rig.meter.since(ctx, "bring-up", a.agents+a.silent, from)
 	if err != nil {
