@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"runtime/debug"
 	"sync/atomic"
@@ -132,7 +133,7 @@ func Main(ctx context.Context, o *Options, version string, log *slog.Logger) err
 		return fmt.Errorf("find the API server: %w", err)
 	}
 	rc.QPS, rc.Burst = 200, 400
-	if os.Getenv("GOMEMLIMIT") == "" {
+	if debug.SetMemoryLimit(-1) == math.MaxInt64 { // GOMEMLIMIT is not set
 		debug.SetMemoryLimit(memoryLimit)
 	}
 	return Run(ctx, rc, o, version, log)
