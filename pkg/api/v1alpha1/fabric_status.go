@@ -22,12 +22,14 @@ type FabricStatus struct {
 	Rate string `json:"rate,omitempty"`
 	// How many nodes have devices of the fabric.
 	//
+	// +kubebuilder:default=0
 	// +optional
 	Nodes int32 `json:"nodes"`
 	// How many devices there are.
 	//
+	// +kubebuilder:default={total: 0, healthy: 0, attached: 0}
 	// +optional
-	Devices DeviceCounts `json:"devices,omitzero"`
+	Devices DeviceCounts `json:"devices"`
 	// How many addresses there are.
 	//
 	// +optional

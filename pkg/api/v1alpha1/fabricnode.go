@@ -98,8 +98,9 @@ type FabricNodeStatus struct {
 	RDMAMode string `json:"rdmaMode,omitempty"`
 	// All devices of the node that are in a fabric.
 	//
+	// +kubebuilder:default={total: 0, healthy: 0, attached: 0}
 	// +optional
-	Devices DeviceCounts `json:"devices,omitzero"`
+	Devices DeviceCounts `json:"devices"`
 	// What the node has of each fabric.
 	//
 	// +listType=atomic
