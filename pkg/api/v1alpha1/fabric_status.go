@@ -27,7 +27,7 @@ type FabricStatus struct {
 	Nodes int32 `json:"nodes"`
 	// How many devices there are.
 	//
-	// +kubebuilder:default={total: 0, healthy: 0, attached: 0}
+	// +kubebuilder:default={}
 	// +optional
 	Devices DeviceCounts `json:"devices"`
 	// How many addresses there are.
@@ -64,10 +64,19 @@ type FabricInForce struct {
 // DeviceCounts is how many devices there are.
 type DeviceCounts struct {
 	// All devices.
+	//
+	// +kubebuilder:default=0
+	// +optional
 	Total int32 `json:"total"`
 	// Those that pods may use: the port is Active, and nothing is wrong with it.
+	//
+	// +kubebuilder:default=0
+	// +optional
 	Healthy int32 `json:"healthy"`
 	// Those that are in pods; in mode shared the interfaces on them.
+	//
+	// +kubebuilder:default=0
+	// +optional
 	Attached int32 `json:"attached"`
 }
 

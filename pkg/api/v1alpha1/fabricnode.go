@@ -98,7 +98,7 @@ type FabricNodeStatus struct {
 	RDMAMode string `json:"rdmaMode,omitempty"`
 	// All devices of the node that are in a fabric.
 	//
-	// +kubebuilder:default={total: 0, healthy: 0, attached: 0}
+	// +kubebuilder:default={}
 	// +optional
 	Devices DeviceCounts `json:"devices"`
 	// What the node has of each fabric.
