@@ -52,6 +52,7 @@ func (j *Judge) Look(now time.Time, id string, s Sample, l *Limits) Verdict {
 	if s.Moving || s.Place != r.place {
 		r.place, r.moved, r.last, r.down = s.Place, now, nil, 0
 		r.left.pending, r.counted.pending = nil, nil // the move may have been why it left
+		clear(r.rates)                               // what rose before it is not what rises now
 	}
 	// Who moves a device may take its port down, and a link in training has errors: neither is held against it.
 	if s.Moving || !r.moved.IsZero() && now.Sub(r.moved) < j.Settle {
