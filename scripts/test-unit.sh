@@ -17,10 +17,11 @@ if [ "$(id -u)" -ne 0 ]; then
   echo "test-unit: not root: the tests that need network namespaces are skipped"
 fi
 
-# Not integration/: those tests run in the lab (make test-lab). Failpoints only exist in binaries built with their
+# Not integration/: those tests run in the lab (make test-lab). Not scripts/release with the race detector: it reads whole
+# archives again and again, ten times as slowly then. Failpoints only exist in binaries built with their
 # tag, so the tests run once as shipped and once, for the packages that know failpoints, with them.
 list=$($go list ./...)
-mapfile -t packages < <(grep -v /integration/ <<<"$list")
+mapfile -t packages < <(grep -vE '/integration/|/scripts/release$' <<<"$list")
 mapfile -t tagged < <(grep -rlE --include='*.go' '^//go:build .*\bfailpoint\b' cmd internal pkg plugins 2>/dev/null |
   sed 's|^|./|; s|/[^/]*$||' | sort -u)
 
@@ -30,6 +31,7 @@ race+=(-timeout "${timeout:-20m}")
 
 echo "test-unit: ${#packages[@]} packages ${race[*]}"
 $go test -json "${race[@]}" "$@" "${packages[@]}" | $go run ./scripts/testreport
+$go test -json "$@" ./scripts/release | $go run ./scripts/testreport
 if [ ${#tagged[@]} -gt 0 ]; then
   echo "test-unit: tag failpoint: ${tagged[*]}"
   $go test -json -tags failpoint "${race[@]}" "$@" "${tagged[@]}" | $go run ./scripts/testreport
