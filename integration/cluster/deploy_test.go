@@ -140,8 +140,8 @@ func testPublish(t *testing.T) {
 	}
 	defined("is there", "k8s.v1.cni.cncf.io/resourceName: fabric.dev/ib-200g", `"mtu": 4092`)
 	row(t, "fabrics", "ib-200g", fabricColumns,
-		[]string{"ib-200g", "exclusive", "", "", "0", "", "", "", "0/14", "False"})
-	row(t, "fabricnodes", "rig", nodeColumns, []string{"rig", "", "", "", "", "e2e", "True", "Ready"})
+		[]string{"ib-200g", "exclusive", "", "", "0", "0", "0", "0", "0/14", "False"})
+	row(t, "fabricnodes", "rig", nodeColumns, []string{"rig", "", "0", "0", "0", "e2e", "True", "Ready"})
 	described(t, "fabric", "ib-200g", "NoDevices", "no node has a device of this fabric")
 	k(t, "patch", "network-attachment-definition", "ib-200g", "--type=merge",
 		"-p", `{"spec":{"config":"{\"type\":\"mine\"}"}}`)
