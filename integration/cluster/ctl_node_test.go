@@ -52,7 +52,14 @@ func ctlNode(t *testing.T, n *LabNode) {
 	stage(t, "discovered")
 
 	// The pod as it is generated, but for the image and the node.
-	workload, _ := ctl(t, 0, "generate", "pod", "--cluster", "--gpus", "0", "--image", "localhost/box:e2e")
+	var workload string
+	until(t, "most nodes have four healthy devices", func() error { // others work on the other node meanwhile
+		workload, _ = ctl(t, 0, "generate", "pod", "--cluster", "--gpus", "0", "--image", "localhost/box:e2e")
+		if !strings.Contains(workload, "fabric.dev/"+fabric200+": 4") {
+			return textError(workload)
+		}
+		return nil
+	})
 	apply(t,
 		strings.Replace(workload, "\nspec:\n", "\nspec:\n  nodeSelector: {kubernetes.io/hostname: "+n.Name+"}\n", 1))
 	t.Cleanup(func() { gone(t, "rdma-test") })
