@@ -17,9 +17,9 @@ if [ "$(id -u)" -ne 0 ]; then
   echo "test-unit: not root: the tests that need network namespaces are skipped"
 fi
 
-# Not integration/: those tests run in the lab (make test-lab). Not scripts/release with the race detector: it reads whole
-# archives again and again, ten times as slowly then. Failpoints only exist in binaries built with their
-# tag, so the tests run once as shipped and once, for the packages that know failpoints, with them.
+# Not integration/: those tests run in the lab (make test-lab). Not scripts/release with the race detector: it reads
+# whole archives again and again, ten times as slowly then. Failpoints only exist in binaries built with their tag, so
+# the tests run once as shipped and once, for the packages that know failpoints, with them.
 list=$($go list ./...)
 mapfile -t packages < <(grep -vE '/integration/|/scripts/release$' <<<"$list")
 mapfile -t tagged < <(grep -rlE --include='*.go' '^//go:build .*\bfailpoint\b' cmd internal pkg plugins 2>/dev/null |
