@@ -53,12 +53,7 @@ type span struct {
 func (f *Fabric) spans() (out []span, err error) {
 	if f.NodeRanges != nil {
 		for _, r := range f.NodeRanges.Ranges {
-			var b netipx.IPSetBuilder
-			b.AddPrefix(r.Prefix)
-			for _, w := range r.Without {
-				b.RemovePrefix(w)
-			}
-			s, err := b.IPSet()
+			s, err := r.Free()
 			if err != nil {
 				return nil, fmt.Errorf("addresses.nodeRanges: %w", err)
 			}

@@ -30,6 +30,16 @@ type Range struct {
 	Without []netip.Prefix // no node's range has any address of these
 }
 
+// Free is what nodes can have of the range.
+func (r *Range) Free() (*netipx.IPSet, error) {
+	var b netipx.IPSetBuilder
+	b.AddPrefix(r.Prefix)
+	for _, w := range r.Without {
+		b.RemovePrefix(w)
+	}
+	return b.IPSet()
+}
+
 // Owner is a node that has ranges.
 type Owner struct {
 	Node string
@@ -55,12 +65,7 @@ type Pool struct {
 func New(spec Spec, owners []Owner) (*Pool, error) {
 	p := &Pool{spec: spec, owners: map[string]Owner{}, before: map[string]Owner{}}
 	for _, r := range spec.Ranges {
-		var b netipx.IPSetBuilder
-		b.AddPrefix(r.Prefix)
-		for _, w := range r.Without {
-			b.RemovePrefix(w)
-		}
-		s, err := b.IPSet()
+		s, err := r.Free()
 		if err != nil {
 			return nil, fmt.Errorf("fabric %s: range %s: %w", spec.Fabric, r.Prefix, err)
 		}
