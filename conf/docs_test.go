@@ -124,18 +124,7 @@ func TestPagesMakeTargets(t *testing.T) {
 
 // TestPagesCommands looks up the commands and flags of fabricctl in its sources.
 func TestPagesCommands(t *testing.T) {
-	var sources strings.Builder
-	files, err := filepath.Glob(root + "cmd/fabricctl/internal/cli/*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range files {
-		b, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		sources.Write(b)
-	}
+	sources := strings.Join(sourcesIn(t, "cmd/fabricctl/internal/cli"), "")
 	line := regexp.MustCompile("(?:fabricctl|kubectl fabric)((?: [a-z][a-z-]*)?)([^|`\n]*)")
 	flag := regexp.MustCompile(` --([a-z][a-z-]+)`)
 	for page, text := range pages(t) {
@@ -145,12 +134,12 @@ func TestPagesCommands(t *testing.T) {
 				if name == "completion" || name == "help" { // cobra's
 					continue
 				}
-				if name != "" && !regexp.MustCompile(`Use: +"`+name+`[ "]`).MatchString(sources.String()) {
+				if name != "" && !regexp.MustCompile(`Use: +"`+name+`[ "]`).MatchString(sources) {
 					t.Errorf("%s: fabricctl %s: no such command", page, name)
 				}
 				options, _, _ := strings.Cut(m[2], "#")
 				for _, f := range flag.FindAllStringSubmatch(options, -1) {
-					if !strings.Contains(sources.String(), `"`+f[1]+`"`) {
+					if !strings.Contains(sources, `"`+f[1]+`"`) {
 						t.Errorf("%s: fabricctl %s --%s: no such flag", page, name, f[1])
 					}
 				}
@@ -339,6 +328,23 @@ func walkGo(t *testing.T, f func(file string)) {
 	}
 }
 
+// sourcesIn are the texts of the Go files of a directory.
+func sourcesIn(t *testing.T, dir string) (out []string) {
+	t.Helper()
+	files, err := filepath.Glob(root + dir + "/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, string(b))
+	}
+	return out
+}
+
 // TestPagesEvents looks up the reason of every Event of the agent in docs/kubernetes.md.
 func TestPagesEvents(t *testing.T) {
 	b, err := os.ReadFile(root + "internal/agent/condition/types.go")
@@ -361,20 +367,12 @@ func TestPagesEvents(t *testing.T) {
 func TestPagesReasons(t *testing.T) {
 	text := pages(t)["docs/kubernetes.md"]
 	found := map[string]bool{}
-	files, err := filepath.Glob(root + "internal/controller/*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range files {
-		b, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+	for _, source := range sourcesIn(t, "internal/controller") {
 		reason := regexp.MustCompile(`(?:reason|Reason)(?:, p\.err)?(?:: | = )"([A-Z]\w+)"`)
-		for _, m := range reason.FindAllStringSubmatch(string(b), -1) {
+		for _, m := range reason.FindAllStringSubmatch(source, -1) {
 			found[m[1]] = true
 		}
-		_, list, _ := strings.Cut(string(b), "// Reasons of the condition")
+		_, list, _ := strings.Cut(source, "// Reasons of the condition")
 		list, _, _ = strings.Cut(list, "\n)")
 		for _, m := range regexp.MustCompile(`= "(\w+)"`).FindAllStringSubmatch(list, -1) {
 			found[m[1]] = true

@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -20,25 +19,19 @@ import (
 // CRDs is the command `fabric-agent crds`: it brings the CRDs of the cluster in line with the files of a directory.
 // The chart runs it before an upgrade, because Helm creates CRDs and never changes them.
 func CRDs(ctx context.Context, args []string, stderr io.Writer) error {
-	f := flag.NewFlagSet("fabric-agent crds", flag.ContinueOnError)
-	f.SetOutput(stderr)
-	kubeconfig := f.String("kubeconfig", "", "kubeconfig `file`; empty: the pod's service account")
-	dir := f.String("dir", "/etc/fabric-cni/crds", "`directory` with the CRDs, each a file *.yaml")
-	err := f.Parse(args)
-	if errors.Is(err, flag.ErrHelp) {
-		return nil
+	var kubeconfig, dir string
+	flags := func(f *flag.FlagSet) {
+		f.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig `file`; empty: the pod's service account")
+		f.StringVar(&dir, "dir", "/etc/fabric-cni/crds", "`directory` with the CRDs, each a file *.yaml")
 	}
-	if err == nil && f.NArg() > 0 {
-		err = fmt.Errorf("unexpected argument %q", f.Arg(0))
+	if done, err := parse("crds", args, flags, stderr); done || err != nil {
+		return err
 	}
-	if err != nil {
-		return fmt.Errorf("bad command line: %w", err)
-	}
-	rc, err := clientcmd.BuildConfigFromFlags("", *kubeconfig)
+	rc, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return fmt.Errorf("find the API server: %w", err)
 	}
-	return applyCRDs(ctx, rc, *dir, slog.New(slog.NewJSONHandler(stderr, nil)))
+	return applyCRDs(ctx, rc, dir, slog.New(slog.NewJSONHandler(stderr, nil)))
 }
 
 func applyCRDs(ctx context.Context, rc *rest.Config, dir string, log *slog.Logger) error {

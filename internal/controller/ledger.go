@@ -134,9 +134,9 @@ func (l *ledger) writeAll(ctx context.Context, specs map[string]v1alpha1.FabricN
 	return errors.Join(errs...)
 }
 
-// begin makes sure that no controller of an earlier term can give out ranges any more, and returns false while it has
-// more to do: each FabricNode that waits for a range gets this term first, which changes its generation, so that a
-// write that an earlier leader has decided on is refused from now on, even if it is under way.
+// begin makes sure that no controller of an earlier term can give out ranges any more: each FabricNode that waits for a
+// range gets this term first, which changes its generation, so that a write that an earlier leader has decided on is
+// refused from now on, even if it is under way.
 func (l *ledger) begin(ctx context.Context, waiting []string) error {
 	specs := map[string]v1alpha1.FabricNodeSpec{}
 	for _, node := range waiting {
