@@ -34,6 +34,9 @@ func (f *Fabric) Config(h Here) ([]byte, error) {
 		c["mode"], c["master"] = "ipoib", h.Master
 	}
 	maps.Copy(c, f.Network)
+	if f.Allocation == v1alpha1.DRA {
+		c["allocation"] = netconf.AllocationDRA
+	}
 	if f.NodeRanges != nil {
 		if len(h.Own) != len(f.NodeRanges.Ranges) {
 			return nil, fmt.Errorf("fabric %s: %d ranges of this node, want %d", f.Name, len(h.Own),

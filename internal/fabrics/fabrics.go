@@ -27,6 +27,7 @@ type Fabric struct {
 	Match      Match
 	Mode       v1alpha1.Mode
 	Shares     int // mode shared: pods on one device
+	Allocation v1alpha1.Allocation
 	Namespaces v1alpha1.Namespaces
 	// Network is the network's configuration without what depends on the node, and without its name and type.
 	Network map[string]any
@@ -35,6 +36,9 @@ type Fabric struct {
 	NodeRanges *noderange.Spec
 	Health     health.Limits
 }
+
+// Driver is the name of the DRA driver, and of the DeviceClass of all its devices.
+const Driver = "fabric.dev"
 
 // ResourcePrefix is the domain of the resources.
 const ResourcePrefix = "fabric.dev/"
@@ -48,13 +52,16 @@ const (
 // Resource is what pods ask for.
 func (f *Fabric) Resource() string { return ResourcePrefix + f.Name }
 
+// DeviceClass is the name of the DeviceClass of the fabric's devices, with allocation DRA.
+func (f *Fabric) DeviceClass() string { return f.Name + "." + Driver }
+
 // Parse reads a Fabric. It rejects what can't work, with an error that names the field and what is allowed: also what
 // the API server rejects, because a Fabric may come from a file.
 func Parse(o *v1alpha1.Fabric) (*Fabric, error) {
 	s := &o.Spec
 	f := &Fabric{
 		Name: o.Name, Generation: o.Generation, Precedence: int(s.Precedence), Mode: cmp.Or(s.Mode, v1alpha1.Exclusive),
-		Namespaces: s.Namespaces,
+		Namespaces: s.Namespaces, Allocation: cmp.Or(s.Allocation, v1alpha1.DevicePlugin),
 	}
 	if len(f.Namespaces.Names) == 0 && f.Namespaces.Selector == nil {
 		f.Namespaces.Names = []string{defaultNamespace}
@@ -81,8 +88,8 @@ func (f *Fabric) head(s *v1alpha1.FabricSpec) error {
 	if f.Mode != v1alpha1.Exclusive && f.Mode != v1alpha1.Shared {
 		return fmt.Errorf("mode %q: want exclusive or shared", f.Mode)
 	}
-	if a := cmp.Or(s.Allocation, v1alpha1.DevicePlugin); a != v1alpha1.DevicePlugin {
-		return fmt.Errorf("allocation %q: want DevicePlugin", a)
+	if f.Allocation != v1alpha1.DevicePlugin && f.Allocation != v1alpha1.DRA {
+		return fmt.Errorf("allocation %q: want DevicePlugin or DRA", s.Allocation)
 	}
 	switch {
 	case f.Mode == v1alpha1.Exclusive && s.Shares != nil:

@@ -45,6 +45,10 @@ func TestParse(t *testing.T) {
 	inDefault := v1alpha1.Namespaces{Names: []string{"default"}}
 	for spec, want := range map[string]fabrics.Fabric{
 		`{}`: {Name: "a", Mode: v1alpha1.Exclusive, Namespaces: inDefault, Network: map[string]any{}},
+		`{allocation: DRA}`: {
+			Name: "a", Mode: v1alpha1.Exclusive, Allocation: v1alpha1.DRA, Namespaces: inDefault,
+			Network: map[string]any{},
+		},
 		`{match: {linkLayer: InfiniBand, rateGb: 200, subnetPrefix: "fe80::", rail: 3}, precedence: 5,
 		  network: {mtu: 4092, routing: {sourceBased: true}}, namespaces: {names: [team-a]},
 		  addresses: {ipam: {type: whereabouts, range: 192.168.10.0/24, network_name: a}}}`: {
@@ -79,6 +83,9 @@ func TestParse(t *testing.T) {
 		},
 	} {
 		want.Health = *defaults
+		if want.Allocation == "" {
+			want.Allocation = v1alpha1.DevicePlugin
+		}
 		got := parse(t, "a", spec)
 		options := cmp.Options{cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Prefix{})}
 		if diff := cmp.Diff(&want, got, options); diff != "" {

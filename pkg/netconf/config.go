@@ -39,6 +39,9 @@ const (
 // RDMANameAuto asks for names by the order of the attachments: mlx5_0 for the first RDMA device of a pod, and so on.
 const RDMANameAuto = "auto"
 
+// AllocationDRA says that devices come from ResourceClaims of the pod, as the agent has prepared them.
+const AllocationDRA = "DRA"
+
 // SelectorKind names the field a device was selected by.
 type SelectorKind string
 
@@ -84,6 +87,8 @@ type Config struct {
 	RDMAName    string // name of the RDMA device while in the pod; empty: unchanged; or RDMANameAuto
 	AllowDown   bool   // hand out a port that is not Active
 	SourceBased bool   // a routing table and rule for this interface's own addresses
+
+	FromClaim bool // the device is one that a ResourceClaim of the pod has been given (allocation: DRA)
 
 	DetectConflicts bool // ask on the network whether somebody else has the addresses, before they are used
 

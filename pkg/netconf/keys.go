@@ -32,6 +32,7 @@ var otherFields = []field{
 	{"allowDown", ours},
 	{"routing", ours},
 	{"detectConflicts", ours},
+	{"allocation", ours},
 
 	{"deviceID", peer},
 	{"pciBusID", peer},

@@ -65,7 +65,8 @@ type FabricSpec struct {
 	// +kubebuilder:validation:Maximum=1000
 	// +optional
 	Shares *int32 `json:"shares,omitempty"`
-	// Who hands the devices out. DevicePlugin: kubelet, to containers that ask for the resource fabric.dev/NAME.
+	// Who hands the devices out. DevicePlugin: kubelet, to containers that ask for the resource fabric.dev/NAME. DRA: the
+	// scheduler, to pods with a ResourceClaim of the DeviceClass NAME.fabric.dev; needs Kubernetes 1.34.
 	//
 	// +kubebuilder:default=DevicePlugin
 	// +optional
@@ -107,11 +108,14 @@ const (
 
 // Allocation is who hands devices out.
 //
-// +kubebuilder:validation:Enum=DevicePlugin
+// +kubebuilder:validation:Enum=DevicePlugin;DRA
 type Allocation string
 
-// DevicePlugin leaves it to kubelet's device manager.
-const DevicePlugin Allocation = "DevicePlugin"
+// Who hands devices out.
+const (
+	DevicePlugin Allocation = "DevicePlugin" // kubelet's device manager
+	DRA          Allocation = "DRA"          // the scheduler, by ResourceClaims
+)
 
 // Match picks ports of nodes.
 //

@@ -1,0 +1,41 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// InterfaceConfig is what a ResourceClaim or a DeviceClass may say of the interfaces of its devices: opaque parameters
+// of the driver fabric.dev. Each setting that is given replaces that of the Fabric. It is no object of the API server:
+// the driver reads it strictly when it prepares the claim, and a pod with a wrong one does not start.
+//
+// +kubebuilder:object:root=true
+type InterfaceConfig struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// The MTU of the interface in bytes, 68 to 65520.
+	//
+	// +optional
+	MTU *int32 `json:"mtu,omitempty"`
+	// The name of the RDMA device in the pod; auto: mlx5_0 for the pod's first, mlx5_1 for its second, and so on.
+	//
+	// +optional
+	RDMAName string `json:"rdmaName,omitempty"`
+	// Policy routing, so that each rail answers from its own interface.
+	//
+	// +optional
+	Routing *Routing `json:"routing,omitempty"`
+	// Asks on the network whether somebody has the address, before the pod uses it.
+	//
+	// +optional
+	DetectConflicts *bool `json:"detectConflicts,omitempty"`
+	// The partition of an IPoIB child, for fabrics of mode shared.
+	//
+	// +optional
+	PKey string `json:"pkey,omitempty"`
+	// The mode of an IPoIB child, for fabrics of mode shared: datagram or connected.
+	//
+	// +optional
+	IPoIBMode string `json:"ipoibMode,omitempty"`
+	// Whether the kernel ignores the multicast of an IPoIB child, for fabrics of mode shared.
+	//
+	// +optional
+	Umcast *bool `json:"umcast,omitempty"`
+}
