@@ -29,7 +29,8 @@ func TestStore(t *testing.T) {
 	if all, err := s.All(); err != nil || len(all) != 0 {
 		t.Fatalf("without a directory: %v, %v", all, err)
 	}
-	a, b := claim("pod-a", "claim-1", dev("0000:5e:00.0", 1, "ib")), claim("pod-a", "claim-2", dev("0000:3b:00.0", 0, "ib"))
+	a := claim("pod-a", "claim-1", dev("0000:5e:00.0", 1, "ib"))
+	b := claim("pod-a", "claim-2", dev("0000:3b:00.0", 0, "ib"))
 	other := claim("pod-b", "claim-3", dev("0000:86:00.0", 2, "ib"), dev("0000:87:00.0", 0, "eth"))
 	for _, c := range []*Claim{a, b, other} {
 		if err := s.Save(c); err != nil {

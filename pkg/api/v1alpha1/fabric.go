@@ -65,8 +65,8 @@ type FabricSpec struct {
 	// +kubebuilder:validation:Maximum=1000
 	// +optional
 	Shares *int32 `json:"shares,omitempty"`
-	// Who hands the devices out. DevicePlugin: kubelet, to containers that ask for the resource fabric.dev/NAME. DRA: the
-	// scheduler, to pods with a ResourceClaim of the DeviceClass NAME.fabric.dev; needs Kubernetes 1.34.
+	// Who hands the devices out. DevicePlugin: kubelet, to containers that ask for the resource fabric.dev/NAME.
+	// DRA: the scheduler, to pods with a ResourceClaim of the DeviceClass NAME.fabric.dev; needs Kubernetes 1.34.
 	//
 	// +kubebuilder:default=DevicePlugin
 	// +optional
