@@ -76,7 +76,7 @@ func Main(ctx context.Context, version string, args []string, stdout, stderr io.
 		fmt.Fprint(stderr, usage)
 		return fmt.Errorf("%w: no command", ErrUsage)
 	}
-	o, err := parse(args, stderr)
+	o, err := Parse(args, stderr)
 	if errors.Is(err, flag.ErrHelp) {
 		return nil
 	}
@@ -104,7 +104,8 @@ func Main(ctx context.Context, version string, args []string, stdout, stderr io.
 	return fmt.Errorf("%w: unknown command %q", ErrUsage, args[0])
 }
 
-func parse(args []string, stderr io.Writer) (*Options, error) {
+// Parse reads a command with its flags. The error is flag.ErrHelp when they were only asked for.
+func Parse(args []string, stderr io.Writer) (*Options, error) {
 	o := &Options{}
 	f := flag.NewFlagSet("fabric-agent "+args[0], flag.ContinueOnError)
 	f.SetOutput(stderr)

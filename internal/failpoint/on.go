@@ -16,6 +16,9 @@ import (
 // The environment of a test: FABRIC_FAILPOINT=point:action, where action is error or kill, and
 // FABRIC_FAILPOINT_TRACE=file, to which the name of every point passed is appended. A point passed more than once is
 // numbered from the second time on: point#2. To FABRIC_FAILPOINT_STEPS=file every step is appended as it is printed.
+//
+// FABRIC_FAILPOINT_HOLD=directory is for processes that run already: whoever comes to a point while the directory has
+// a file of its name (with - for /) writes its process id to NAME.pid, and waits until the file is gone.
 var (
 	mu     sync.Mutex
 	passed = map[string]int{}
@@ -23,6 +26,9 @@ var (
 
 // Hit is passed on the way through a named point.
 func Hit(point string) error {
+	if err := hold(point); err != nil {
+		return err
+	}
 	mu.Lock()
 	defer mu.Unlock()
 	passed[point]++

@@ -7,8 +7,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -62,6 +64,38 @@ func TestKill(t *testing.T) {
 	}
 	if got, err := os.ReadFile(trace); err != nil || string(got) != "die\n" {
 		t.Errorf("trace %q, %v", got, err)
+	}
+}
+
+// A process waits at a point for as long as the test wants.
+func TestHold(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("FABRIC_FAILPOINT_HOLD", dir)
+	if err := Hit("dra/other"); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "dra-point")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error)
+	go func() { done <- Hit("dra/point") }()
+	for {
+		if b, err := os.ReadFile(file + ".pid"); err == nil && string(b) == strconv.Itoa(os.Getpid()) {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	select {
+	case err := <-done:
+		t.Fatalf("it has not waited: %v", err)
+	default:
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }
 
