@@ -9,7 +9,8 @@
 #   crds/     manifests of Multus and whereabouts
 #   perftest/ ib_write_bw and ib_write_lat with their libraries, unpacked
 #   jobs/     the CRD of PyTorchJob, to judge what fabricctl generates
-#   debroot/  containerd, runc and busybox, unpacked and not installed
+#   containerd/ containerd, ctr and its shim; Debian's is older than CDI
+#   debroot/  runc and busybox, unpacked and not installed
 # Each part is made under a temporary name and renamed when complete, and is made again only when its go.mod or its
 # sources have changed, or the function below that makes it. A warm run uses no network. The first one compiles
 # Kubernetes, some 8 minutes on two cores.
@@ -103,10 +104,19 @@ build_jobs() {
   chmod -R u+w .
 }
 
+# The tags leave out snapshotters that need other tools or cgo.
+# shellcheck disable=SC2317
+build_containerd() {
+  cd "$src/containerd"
+  "$go" build -tags no_btrfs,no_devmapper,no_zfs,no_tracing -ldflags '-s -w' -o "$1/containerd" .
+  "$go" build -ldflags '-s -w' -o "$1/containerd-shim-runc-v2" ./shim
+  ln -s containerd "$1/ctr"
+}
+
 # shellcheck disable=SC2317
 build_debroot() {
   cd "$1"
-  fetch() { apt-get -o APT::Sandbox::User=root download containerd runc busybox-static; }
+  fetch() { apt-get -o APT::Sandbox::User=root download runc busybox-static; }
   fetch || { apt-get update && fetch; }
   for deb in *.deb; do dpkg-deb -x "$deb" .; done
   rm -- *.deb
@@ -131,4 +141,5 @@ part crds "$src/cni/go.mod"
 part cnibin "$src/cni/go.mod" "$src/cni/go.sum"
 part thick "$src/cni/go.mod" "$src/cni/go.sum"
 part helm "$src/helm/go.mod" "$src/helm/go.sum"
+part containerd "$src"/containerd/{go.mod,go.sum,main.go,shim/main.go}
 part bin "$src/kube/go.mod" "$src/kube/go.sum" "$src/kube/main.go"

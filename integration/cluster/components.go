@@ -51,8 +51,8 @@ func (c *Cluster) start() error {
 	if err := enter(c.run, c.cache); err != nil {
 		return err
 	}
-	path := strings.Join([]string{c.cache + "/bin", c.cache + "/helm", c.cache + "/debroot/usr/sbin",
-		c.cache + "/debroot/usr/bin", "/opt/cni/bin", os.Getenv("PATH")}, ":")
+	path := strings.Join([]string{c.cache + "/bin", c.cache + "/containerd", c.cache + "/helm",
+		c.cache + "/debroot/usr/sbin", "/opt/cni/bin", os.Getenv("PATH")}, ":")
 	err := errors.Join(os.Setenv("PATH", path), os.Setenv("KUBECONFIG", c.run+"/conf/admin.kubeconfig"))
 	if err != nil {
 		return err
@@ -147,11 +147,12 @@ func (c *Cluster) control() error {
 		c.daemon("etcd", "--data-dir", c.run+"/etcd", "--unsafe-no-fsync",
 			"--listen-client-urls", etcdURL, "--advertise-client-urls", etcdURL,
 			"--listen-peer-urls", "http://127.0.0.1:2380"),
-		c.daemon("kube-controller-manager", "--kubeconfig", conf+"kcm.kubeconfig",
+		c.daemon("kube-controller-manager", append(c.half.gateFlags(), "--kubeconfig", conf+"kcm.kubeconfig",
 			"--service-account-private-key-file", pki+"sa.key", "--root-ca-file", pki+"ca.crt",
-			"--use-service-account-credentials", "--leader-elect=false"),
-		c.daemon("kube-scheduler", "--kubeconfig", conf+"sched.kubeconfig", "--authentication-kubeconfig",
-			conf+"sched.kubeconfig", "--authorization-kubeconfig", conf+"sched.kubeconfig", "--leader-elect=false"),
+			"--use-service-account-credentials", "--leader-elect=false")...),
+		c.daemon("kube-scheduler", append(c.half.gateFlags(), "--kubeconfig", conf+"sched.kubeconfig",
+			"--authentication-kubeconfig", conf+"sched.kubeconfig",
+			"--authorization-kubeconfig", conf+"sched.kubeconfig", "--leader-elect=false")...),
 		c.service(),
 		c.startAPI(),
 	)
@@ -160,7 +161,7 @@ func (c *Cluster) control() error {
 // startAPI starts the API server, and waits until it is ready.
 func (c *Cluster) startAPI() (err error) {
 	pki := c.run + "/pki/"
-	c.api, err = c.process("kube-apiserver", "--etcd-servers", etcdURL,
+	c.api, err = c.process("kube-apiserver", append(c.half.apiFlags(), "--etcd-servers", etcdURL,
 		"--secure-port", "6443", "--bind-address", "0.0.0.0", "--advertise-address", nodeIP,
 		"--tls-cert-file", pki+"apiserver.crt", "--tls-private-key-file", pki+"apiserver.key",
 		"--client-ca-file", pki+"ca.crt", "--token-auth-file", pki+"tokens.csv",
@@ -170,7 +171,7 @@ func (c *Cluster) startAPI() (err error) {
 		"--service-account-key-file", pki+"sa.pub", "--service-account-signing-key-file", pki+"sa.key",
 		"--service-cluster-ip-range", "10.96.0.0/16", "--kubelet-preferred-address-types", "InternalIP",
 		"--authorization-mode", "Node,RBAC", "--enable-admission-plugins", "NodeRestriction",
-		"--allow-privileged=true")
+		"--allow-privileged=true")...)
 	if err != nil {
 		return err
 	}
@@ -219,22 +220,26 @@ func forward(in net.Conn) {
 	_, _ = io.Copy(in, out)
 }
 
-const containerdConfig = `version = 2
+const containerdConfig = `version = 3
 root = "RUN/containerd"
 state = "/run/containerd"
 [grpc]
   address = "/run/containerd/containerd.sock"
-[plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = "localhost/box:e2e"
+[plugins."io.containerd.nri.v1.nri"]
+  disable = true
+[plugins."io.containerd.cri.v1.images"]
+  snapshotter = "overlayfs"
+  [plugins."io.containerd.cri.v1.images".pinned_images]
+    sandbox = "localhost/box:e2e"
+[plugins."io.containerd.cri.v1.runtime"]
   restrict_oom_score_adj = true # without CAP_SYS_RESOURCE a score can't be lowered
-  [plugins."io.containerd.grpc.v1.cri".containerd]
-    snapshotter = "overlayfs"
-    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
-      runtime_type = "io.containerd.runc.v2"
-      [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
-        SystemdCgroup = false
-  [plugins."io.containerd.grpc.v1.cri".cni]
-    bin_dir = "/opt/cni/bin"
+  cdi_spec_dirs = ["/etc/cdi", "/var/run/cdi"]
+  [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+    [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
+      SystemdCgroup = false
+  [plugins."io.containerd.cri.v1.runtime".cni]
+    bin_dirs = ["/opt/cni/bin"]
     conf_dir = "/etc/cni/net.d"
 `
 

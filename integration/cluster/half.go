@@ -29,6 +29,34 @@ const (
 
 const nodeTests = "TestNodes"
 
+// alphaGates are what Dynamic Resource Allocation has beyond the defaults of Kubernetes 1.34. They are on in the half
+// with guests of the lab, and off in the other: the project serves both.
+var alphaGates = []string{"DRAConsumableCapacity", "DRADeviceTaints", "DRAExtendedResource", "ResourceHealthStatus"}
+
+// gateFlags are those of every component of the control plane.
+func (h half) gateFlags() []string {
+	if h != nodesHalf {
+		return nil
+	}
+	return []string{"--feature-gates=" + strings.Join(alphaGates, "=true,") + "=true"}
+}
+
+// apiFlags are those of the API server. DeviceTaintRules are of the alpha version.
+func (h half) apiFlags() []string {
+	if h != nodesHalf {
+		return nil
+	}
+	return append(h.gateFlags(), "--runtime-config=resource.k8s.io/v1alpha3=true")
+}
+
+// kubeletGates are lines of kubelet's configuration.
+func (h half) kubeletGates() string {
+	if h != nodesHalf {
+		return ""
+	}
+	return "featureGates: {" + strings.Join(alphaGates, ": true, ") + ": true}\n"
+}
+
 // halves runs the halves that have something to run, and returns the status of the first that failed. The output of the
 // second follows that of the first, since `go test -json` reads one stream.
 func halves(repo, cache, run string) (int, error) {

@@ -43,6 +43,20 @@ var labnodeScript string
 // firstSlot is where the PCI functions of the rails begin: above those that QEMU uses itself.
 const firstSlot = 0x10
 
+// railAt returns the PCI address of a rail, and what QEMU has to be told for it. fakeib drives the function as an HCA.
+// Two rails are below the PCIe root pci0000:00, the others below pci0000:40, each behind a port of its own.
+func railAt(i int) (address string, qemu []string) {
+	if i < 2 {
+		return fmt.Sprintf("0000:00:%02x.0", firstSlot+i), []string{
+			"-device", fmt.Sprintf("nvme,serial=rail%d,bus=pcie.0,addr=%#x", i, firstSlot+i),
+		}
+	}
+	return fmt.Sprintf("0000:%02x:00.0", 0x41+i-2), []string{
+		"-device", fmt.Sprintf("pcie-root-port,id=port%[1]d,bus=second,chassis=%[1]d,slot=%[1]d,addr=%[2]d", i, i-2),
+		"-device", fmt.Sprintf("nvme,serial=rail%[1]d,bus=port%[1]d", i),
+	}
+}
+
 // Boot starts a node, without its kubelet. Its rails are called as they are called on this node and no other; those
 // without a cable get one by Plug.
 func (c *Cluster) Boot(number int, images []string, rails, spares []Rail) (*LabNode, error) {
@@ -56,7 +70,7 @@ func (c *Cluster) Boot(number int, images []string, rails, spares []Rail) (*LabN
 	}
 	n.dir = filepath.Join(c.run, n.Name)
 	for i := range n.Rails {
-		n.Rails[i].PCI = fmt.Sprintf("0000:00:%02x.0", firstSlot+i)
+		n.Rails[i].PCI, _ = railAt(i)
 	}
 	if err := n.files(images); err != nil {
 		return nil, err
@@ -88,13 +102,14 @@ func (n *LabNode) powerOn() error {
 		fmt.Sprintf("user,id=n0,hostfwd=tcp:%[1]s:10250-:10250,hostfwd=tcp:%[1]s:2222-:2222", n.IP()),
 		"-device",
 		"virtio-net-pci,netdev=n0,romfile=",
+		"-device",
+		"pxb-pcie,id=second,bus_nr=0x40,bus=pcie.0",
 	}
 	for i, r := range n.Rails {
-		if r.PCI == "" {
-			continue
+		if r.PCI != "" {
+			_, args := railAt(i)
+			devices = append(devices, args...)
 		}
-		devices = append(devices, "-device",
-			fmt.Sprintf("nvme,serial=rail%d,addr=%#x", i, firstSlot+i)) // fakeib drives it as an HCA
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	n.cancel = cancel
@@ -189,7 +204,7 @@ func (n *LabNode) files(images []string) error {
 	for file, text := range map[string]string{
 		"env":                                  env,
 		"containerd.toml":                      runDirs.Replace(containerdConfig),
-		"kubelet.yaml":                         runDirs.Replace(kubeletConfig),
+		"kubelet.yaml":                         runDirs.Replace(kubeletConfig) + n.cluster.half.kubeletGates(),
 		"net.d/whereabouts.d/whereabouts.conf": whereaboutsConf,
 		"net.d/00-multus.conf":                 strings.ReplaceAll(multusConf, "10.244.0.0/24", podNet),
 	} {
@@ -207,7 +222,7 @@ func (n *LabNode) StartKubelet() error {
 	}); err != nil {
 		return err
 	}
-	_, err := n.Run(fmt.Sprintf(`. /out/env; export PATH=$CACHE/debroot/usr/sbin:$CACHE/debroot/usr/bin:$PATH
+	_, err := n.Run(fmt.Sprintf(`. /out/env; export PATH=$CACHE/debroot/usr/sbin:$PATH
 setsid $CACHE/bin/kubelet --config /out/kubelet.yaml --kubeconfig /out/kubelet.kubeconfig \
   --hostname-override %s --node-ip %s --root-dir /var/lib/kubelet \
   --housekeeping-interval 30s -v=2 >>/out/kubelet.log 2>&1 </dev/null &

@@ -7,7 +7,7 @@
 set -eu
 # shellcheck source=/dev/null
 . /out/env
-export PATH="$CACHE/debroot/usr/sbin:$CACHE/debroot/usr/bin:$CACHE/bin:$PATH"
+export PATH="$CACHE/containerd:$CACHE/debroot/usr/sbin:$CACHE/bin:$PATH"
 
 hostname "$NAME"
 mount --make-rshared /

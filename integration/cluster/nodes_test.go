@@ -203,7 +203,7 @@ for i in net*; do echo $i $(cat $i/type) $(ip -4 addr show dev $i); done`,
 	}
 	files := strings.Fields(on(t, n, `ls /sys/class/infiniband | xargs
 for f in /sys/class/infiniband_verbs/uverbs* /sys/class/infiniband_mad/*; do
-case $(readlink -f $f/device) in */0000:00:1*) basename $f;; esac; done; echo rdma_cm`))
+case $(readlink -f $f/device) in */0000:00:1* | */0000:4?:00.0) basename $f;; esac; done; echo rdma_cm`))
 	host, files := files[:len(n.Spares)], files[len(n.Spares):]
 	slices.Sort(host)
 	var spares []string
