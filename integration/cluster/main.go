@@ -114,7 +114,8 @@ func alone(cache string) (*os.File, error) {
 func build(repo, run string) error {
 	return command(repo, []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-buildvcs=false",
 		"-ldflags", "-s -w -X main.version=e2e", "-o", filepath.Join(run, "bin")+"/",
-		"./cmd/fabric", "./cmd/fabric-agent", "./cmd/fabricctl", "./integration/cluster/nodeagent")
+		"./cmd/fabric", "./cmd/fabric-agent", "./cmd/fabricctl", "./integration/cluster/nodeagent",
+		"./integration/cluster/dummygpu/dummy-gpu")
 }
 
 func command(dir string, env []string, name string, args ...string) error {
