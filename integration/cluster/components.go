@@ -21,7 +21,9 @@ type Cluster struct {
 	repo      string
 	cache     string
 	authority *authority // signs certificates of the nodes that come later
-	api       *process   // kube-apiserver
+
+	// What tests kill and start again. The last two are on the node rig.
+	api, scheduler, containerd, kubelet *process
 }
 
 var current *Cluster
@@ -138,6 +140,15 @@ func (c *Cluster) process(name string, args ...string) (*process, error) {
 	return p, nil
 }
 
+// kill ends it at once, also if it is stopped, and waits for its end.
+func (p *process) kill() error {
+	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("kill %s: %w", filepath.Base(p.cmd.Path), err)
+	}
+	<-p.ended
+	return nil
+}
+
 const etcdURL = "http://127.0.0.1:2379"
 
 // control starts the control plane.
@@ -150,12 +161,17 @@ func (c *Cluster) control() error {
 		c.daemon("kube-controller-manager", append(c.half.gateFlags(), "--kubeconfig", conf+"kcm.kubeconfig",
 			"--service-account-private-key-file", pki+"sa.key", "--root-ca-file", pki+"ca.crt",
 			"--use-service-account-credentials", "--leader-elect=false")...),
-		c.daemon("kube-scheduler", append(c.half.gateFlags(), "--kubeconfig", conf+"sched.kubeconfig",
-			"--authentication-kubeconfig", conf+"sched.kubeconfig",
-			"--authorization-kubeconfig", conf+"sched.kubeconfig", "--leader-elect=false")...),
+		c.startScheduler(),
 		c.service(),
 		c.startAPI(),
 	)
+}
+
+func (c *Cluster) startScheduler() (err error) {
+	conf := c.run + "/conf/sched.kubeconfig"
+	c.scheduler, err = c.process("kube-scheduler", append(c.half.gateFlags(), "--kubeconfig", conf,
+		"--authentication-kubeconfig", conf, "--authorization-kubeconfig", conf, "--leader-elect=false")...)
+	return err
 }
 
 // startAPI starts the API server, and waits until it is ready.
@@ -180,11 +196,7 @@ func (c *Cluster) startAPI() (err error) {
 
 // stopAPI kills the API server. What it knows is in etcd.
 func (c *Cluster) stopAPI() error {
-	if err := c.api.cmd.Process.Kill(); err != nil {
-		return fmt.Errorf("kill the API server: %w", err)
-	}
-	<-c.api.ended
-	return nil
+	return c.api.kill()
 }
 
 // service is what kube-proxy would do for the API server: pods on the node's own network reach it at its service
@@ -267,26 +279,38 @@ nodeStatusUpdateFrequency: 1s # devices that come and go are counted at once
 
 // node starts containerd and kubelet, with the images that pods use.
 func (c *Cluster) node() error {
-	containerd, kubelet := c.run+"/conf/containerd.toml", c.run+"/conf/kubelet.yaml"
-	for file, text := range map[string]string{containerd: containerdConfig, kubelet: kubeletConfig} {
-		if err := os.WriteFile(file, []byte(strings.ReplaceAll(text, "RUN", c.run)), 0o600); err != nil {
+	for file, text := range map[string]string{"containerd.toml": containerdConfig, "kubelet.yaml": kubeletConfig} {
+		text = strings.ReplaceAll(text, "RUN", c.run)
+		if err := os.WriteFile(filepath.Join(c.run, "conf", file), []byte(text), 0o600); err != nil {
 			return err
 		}
 	}
-	if err := c.daemon("containerd", "--config", containerd); err != nil {
-		return err
-	}
-	if err := poll("containerd answers", time.Minute, soon, func() error {
-		_, err := output("ctr", "version")
-		return err
-	}); err != nil {
+	if err := c.startContainerd(); err != nil {
 		return err
 	}
 	if err := c.load(filepath.Join(c.run, "box.tar")); err != nil {
 		return err
 	}
-	return c.daemon("kubelet", "--config", kubelet, "--kubeconfig", c.run+"/conf/node.kubeconfig",
-		"--hostname-override", "rig", "--node-ip", nodeIP, "--root-dir", "/var/lib/kubelet", "-v=2")
+	return c.startKubelet()
+}
+
+// startContainerd waits until it answers.
+func (c *Cluster) startContainerd() (err error) {
+	if c.containerd, err = c.process("containerd", "--config", c.run+"/conf/containerd.toml"); err != nil {
+		return err
+	}
+	return poll("containerd answers", time.Minute, soon, func() error { _, err := output("ctr", "version"); return err })
+}
+
+func (c *Cluster) startKubelet() error {
+	args, err := cgroupFlags()
+	if err != nil {
+		return err
+	}
+	c.kubelet, err = c.process("kubelet", append(args, "--config", c.run+"/conf/kubelet.yaml",
+		"--kubeconfig", c.run+"/conf/node.kubeconfig", "--hostname-override", "rig", "--node-ip", nodeIP,
+		"--root-dir", "/var/lib/kubelet", "-v=2")...)
+	return err
 }
 
 // load gives an archive to containerd.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -150,39 +149,6 @@ func restoreSysctls(was map[string][]byte) {
 			}
 		}
 	}
-}
-
-// removeCgroups takes away the directories of containers, which outlive them.
-func removeCgroups() {
-	for range 50 {
-		left := false
-		_ = filepath.WalkDir("/sys/fs/cgroup", func(p string, d fs.DirEntry, err error) error {
-			if err != nil || !d.IsDir() || (d.Name() != "kubepods" && d.Name() != "k8s.io") {
-				return nil //nolint:nilerr // it vanishes while we look: that is what we want
-			}
-			left = true
-			removeTree(p)
-			return filepath.SkipDir
-		})
-		if !left {
-			return
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-}
-
-// removeTree removes cgroup directories from the leaves up: their files go with them.
-func removeTree(dir string) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return
-	}
-	for _, e := range entries {
-		if e.IsDir() {
-			removeTree(filepath.Join(dir, e.Name()))
-		}
-	}
-	_ = os.Remove(dir)
 }
 
 // removeAll waits for the mounts of the dead mount namespace to be gone.

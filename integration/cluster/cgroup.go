@@ -1,0 +1,76 @@
+package cluster
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// envCgroup is the name of a cgroup that kubelet's are below, so that another run on this machine and this one leave
+// each other's containers alone. Empty: they are where kubelet makes them.
+const envCgroup = "FABRIC_CLUSTER_CGROUP"
+
+// hierarchies are the directories that have all cgroups: many with version 1.
+func hierarchies() []string {
+	const top = "/sys/fs/cgroup"
+	if _, err := os.Stat(filepath.Join(top, "cgroup.controllers")); err == nil {
+		return []string{top}
+	}
+	dirs, _ := filepath.Glob(filepath.Join(top, "*"))
+	return dirs
+}
+
+// cgroupFlags are those of kubelet. It wants its cgroup to be there.
+func cgroupFlags() ([]string, error) {
+	name := os.Getenv(envCgroup)
+	if name == "" {
+		return nil, nil
+	}
+	for _, dir := range hierarchies() {
+		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
+			return nil, err
+		}
+	}
+	return []string{"--cgroup-root", "/" + name}, nil
+}
+
+// removeCgroups takes away the directories of containers, which outlive them. A run with a cgroup of its own leaves
+// those of others alone.
+func removeCgroups() {
+	if name := os.Getenv(envCgroup); name != "" {
+		for _, dir := range hierarchies() {
+			removeTree(filepath.Join(dir, name))
+		}
+		return
+	}
+	for range 50 {
+		left := false
+		_ = filepath.WalkDir("/sys/fs/cgroup", func(p string, d fs.DirEntry, err error) error {
+			if err != nil || !d.IsDir() || (d.Name() != "kubepods" && d.Name() != "k8s.io") {
+				return nil //nolint:nilerr // it vanishes while we look: that is what we want
+			}
+			left = true
+			removeTree(p)
+			return filepath.SkipDir
+		})
+		if !left {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// removeTree removes cgroup directories from the leaves up: their files go with them.
+func removeTree(dir string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			removeTree(filepath.Join(dir, e.Name()))
+		}
+	}
+	_ = os.Remove(dir)
+}
