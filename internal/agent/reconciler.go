@@ -79,7 +79,8 @@ func (r *reconciler) reconcile(ctx context.Context) {
 	r.status.reconcile(ctx, v)
 }
 
-// whileMoving gives devices that are on their way the rate and the prefix that they had: they can't be read then.
+// whileMoving gives devices that are on their way the rate and the prefix that they had: one that is in neither
+// namespace when it is looked for can't be read.
 func (r *reconciler) whileMoving(devices []survey.Device) {
 	known := map[string]survey.Device{}
 	for i := range devices {

@@ -29,7 +29,7 @@ func Discover(devices []survey.Device, before map[string]string) []topology.Fabr
 		for _, p := range d.HCA.Ports {
 			state := p.State
 			switch {
-			case d.Moving(): // its rate and prefix are not known now
+			case d.Moving(): // neither namespace may have it now: then nothing of it is known
 				state = device.PortDown
 			case d.Active(): // an idle RoCE port
 				state = device.PortActive

@@ -46,13 +46,12 @@ func (n Node) hold(list []Device, e *journal.Entry, r *inventory.Reader) ([]Devi
 	if ns, err := e.OpenNetns(); err == nil { // else as it was when it left, and the pod will soon be gone
 		defer ns.Close()
 		d.Stale = ns.Do(func() error { return now(&d) }) != nil
-		if d.Moving() { // ADD writes to the pod's sysfs: a mount of it meanwhile would make that read-only for it too
-			return append(list, d), nil
+		if !d.Stale { // else it is not there, and another device of the pod may have its name
+			_ = ns.DoWithSys(func(sys fs.FS) error {
+				d.place(sys)
+				return nil
+			})
 		}
-		_ = ns.DoWithSys(func(sys fs.FS) error {
-			d.place(sys)
-			return nil
-		})
 	}
 	return append(list, d), nil
 }
@@ -127,10 +126,10 @@ const lifespan = "lifespan"
 // Counters reads the counters of a device where it is: on the host, or with the /sys of its pod. With names, only
 // these: a counter costs a question to the firmware.
 func (n Node) Counters(d *Device, names ...string) ([]Counter, error) {
-	if !d.InPod() {
+	if !d.Away {
 		return counters(n.Sys, d, names), nil
 	}
-	if d.Moving() {
+	if d.Stale { // it is on its way, and another device of the pod may have its name
 		return nil, nil
 	}
 	ns, err := d.Holder.OpenNetns()
