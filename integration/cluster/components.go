@@ -53,7 +53,7 @@ func (c *Cluster) start() error {
 	if err := enter(c.run, c.cache); err != nil {
 		return err
 	}
-	path := strings.Join([]string{c.cache + "/bin", c.cache + "/containerd", c.cache + "/helm",
+	path := strings.Join([]string{kubernetesDir(c.cache), c.cache + "/containerd", c.cache + "/helm",
 		c.cache + "/debroot/usr/sbin", "/opt/cni/bin", os.Getenv("PATH")}, ":")
 	err := errors.Join(os.Setenv("PATH", path), os.Setenv("KUBECONFIG", c.run+"/conf/admin.kubeconfig"))
 	if err != nil {
@@ -279,7 +279,7 @@ nodeStatusUpdateFrequency: 1s # devices that come and go are counted at once
 
 // node starts containerd and kubelet, with the images that pods use.
 func (c *Cluster) node() error {
-	for file, text := range map[string]string{"containerd.toml": containerdConfig, "kubelet.yaml": kubeletConfig} {
+	for file, text := range map[string]string{"containerd.toml": runtimeConfig(), "kubelet.yaml": kubeletConfig} {
 		text = strings.ReplaceAll(text, "RUN", c.run)
 		if err := os.WriteFile(filepath.Join(c.run, "conf", file), []byte(text), 0o600); err != nil {
 			return err

@@ -1,0 +1,300 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// point is a moment of a pod's way. Those with a line in the driver's log are there when it is written, by the first of
+// the pods, or by the last one.
+type point struct {
+	name string
+	line *regexp.Regexp
+	nth  int  // which of the lines, 1 if it is not set
+	last bool // of all pods
+	gate bool // all pods are prepared, and wait for each other before their first network
+}
+
+const (
+	pointNone     = "none"
+	pointBefore   = "before prepare"
+	pointPrepared = "prepared"
+	pointEnd      = "pod deleted"
+)
+
+// subject is a driver that gives pods their rails, and what its users write.
+type subject struct {
+	name    string
+	driver  string
+	command func(b *testing.B) []string
+	objects string            // for all pods
+	pod     map[string]string // their annotations
+	points  []point
+	healthy func() error // beside its slices
+	begin   func(b *testing.B)
+}
+
+// BenchmarkDRA gives pods eight rails each by Dynamic Resource Allocation, while their driver is stopped, killed or
+// slowed, and counts pods that run without their rails, and rails that the node lacks afterwards.
+//
+// FABRIC_DRA_PODS pods in each cell, FABRIC_DRA_BATCH of them at once; FABRIC_DRA_CELLS is a regular expression of
+// DRIVER/POINT/FAULT. A fault comes when the first pod of a batch reaches the point.
+func BenchmarkDRA(b *testing.B) {
+	pods, batch := number(b, "FABRIC_DRA_PODS", 50), number(b, "FABRIC_DRA_BATCH", 10)
+	want := regexp.MustCompile(os.Getenv("FABRIC_DRA_CELLS"))
+	for _, s := range []*subject{dranet()} {
+		b.Run(s.name, func(b *testing.B) {
+			var cells []cell
+			for _, p := range s.points {
+				for _, f := range faults {
+					name := s.name + "/" + p.name + "/" + f.name
+					if (p.name == pointNone) == (f.name == faultNone) && want.MatchString(name) {
+						cells = append(cells, cell{point: p, fault: f})
+					}
+				}
+			}
+			if len(cells) == 0 {
+				return
+			}
+			n := newDRAStage(b, s, batch)
+			for i := range cells {
+				n.run(&cells[i], pods)
+				b.Log(cells[i].row(s.name))
+			}
+			b.Log("\n" + table(s.name, cells))
+		})
+	}
+}
+
+func number(b *testing.B, name string, otherwise int) int {
+	b.Helper()
+	s := os.Getenv(name)
+	if s == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(s)
+	must(b, err)
+	return n
+}
+
+// cell is what came of one fault at one point.
+type cell struct {
+	point point
+	fault fault
+
+	pods    int
+	ran     int // with or without
+	without int // ran without all their rails when their container started
+	late    int // of these, got them later
+	never   int // did not run within the limit
+	hit     int // batches in which the point was reached
+	batches int
+
+	lost    []string // rails that are not on the node when all pods are gone
+	changed int      // rails that came back without their address, or down
+	seconds []float64
+}
+
+func (c *cell) row(subject string) string {
+	slices.Sort(c.seconds)
+	at := func(percent int) string {
+		if len(c.seconds) == 0 {
+			return "-"
+		}
+		return fmt.Sprintf("%.2f", c.seconds[min(len(c.seconds)-1, len(c.seconds)*percent/100)])
+	}
+	return fmt.Sprintf("| %s | %s | %s | %d | %d | %d | %d | %d | %d | %d | %s | %s | %d/%d |", subject,
+		c.point.name, c.fault.name, c.pods, c.ran, c.without, c.late, c.never, len(c.lost), c.changed, at(50), at(99),
+		c.hit, c.batches)
+}
+
+func table(subject string, cells []cell) string {
+	var out strings.Builder
+	out.WriteString("| driver | point | fault | pods | ran | without | of these late | not run | rails lost | " +
+		"changed | p50 s | p99 s | hit |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
+	for i := range cells {
+		out.WriteString(cells[i].row(subject) + "\n")
+	}
+	return out.String()
+}
+
+// draStage is a node with rails and a driver.
+type draStage struct {
+	b     *testing.B
+	s     *subject
+	d     *draDriver
+	batch int
+	round int
+}
+
+const railsOfPod = 8
+
+func newDRAStage(b *testing.B, s *subject, batch int) *draStage {
+	b.Helper()
+	n := &draStage{b: b, s: s, batch: batch}
+	n.rails()
+	b.Cleanup(n.noRails)
+	must(b, current.apply(s.objects))
+	if s.begin != nil {
+		s.begin(b)
+	}
+	const multus = "/opt/cni/bin/multus"
+	must(b, os.Rename(multus, multus+".real"))
+	must(b, os.WriteFile(multus, []byte(gated), 0o755))
+	b.Cleanup(func() { must(b, os.Rename(multus+".real", multus)) })
+	n.d = startDriver(b, s)
+	n.settled()
+	return n
+}
+
+// run is a cell: batches of pods, one after the other.
+func (n *draStage) run(c *cell, pods int) {
+	for c.pods < pods {
+		n.settled()
+		n.round++
+		n.one(c, min(n.batch, pods-c.pods))
+	}
+}
+
+// one is a batch. The fault ends by itself, or with the batch.
+func (n *draStage) one(c *cell, count int) {
+	n.b.Helper()
+	c.batches++
+	c.pods += count
+	p := c.point
+	if p.last {
+		p.nth = count
+	}
+	hit := func() bool { return p.line == nil }
+	if p.line != nil && !p.gate {
+		hit = n.d.arm(p, c.fault)
+	}
+	if p.name == pointBefore {
+		n.d.strike(c.fault)
+	}
+	open := closeGate(n.b, p.gate)
+	pods := n.create(count)
+	if p.gate {
+		n.atGate(count)
+		if p.line != nil {
+			hit = n.d.arm(p, c.fault)
+		} else {
+			n.d.strike(c.fault)
+		}
+	}
+	open()
+	n.await(pods)
+	time.Sleep(2 * time.Second) // for rails that come late
+	c.count(pods)
+	if p.name == pointEnd {
+		n.d.strike(c.fault)
+	}
+	n.remove(pods)
+	if hit() {
+		c.hit++
+	}
+	n.d.disarm()
+	lost, changed := n.inventory()
+	c.lost = append(c.lost, lost...)
+	c.changed += changed
+	n.rails()
+}
+
+// count adds what became of pods.
+func (c *cell) count(pods []*draPod) {
+	for _, p := range pods {
+		p.look()
+		if len(p.seen) == 0 {
+			c.never++
+			continue
+		}
+		c.ran++
+		ready := p.ready()
+		if p.seen[0].rails < railsOfPod {
+			c.without++
+			if ready > 0 {
+				c.late++
+			}
+		}
+		if ready > 0 {
+			c.seconds = append(c.seconds, ready)
+		}
+	}
+}
+
+// gated is Multus, which is called when a pod is prepared, behind a gate.
+const gated = `#!/bin/sh
+if [ "$CNI_COMMAND" = ADD ] && [ -e /run/gate/closed ]; then
+  in=$(cat)
+  touch "/run/gate/$CNI_CONTAINERID"
+  while [ -e /run/gate/closed ]; do sleep 0.05; done
+  printf %s "$in" | "$0.real"
+  exit
+fi
+exec "$0.real"
+`
+
+func closeGate(b *testing.B, want bool) (open func()) {
+	b.Helper()
+	if !want {
+		return func() {}
+	}
+	must(b, os.RemoveAll("/run/gate"))
+	must(b, os.Mkdir("/run/gate", 0o755))
+	must(b, os.WriteFile("/run/gate/closed", nil, 0o600))
+	return func() { must(b, os.Remove("/run/gate/closed")) }
+}
+
+// atGate waits until all pods are there.
+func (n *draStage) atGate(count int) {
+	n.b.Helper()
+	if err := poll("all pods are prepared", time.Minute, soon, func() error {
+		list, err := os.ReadDir("/run/gate")
+		if err == nil && len(list) < count+1 {
+			err = textError(fmt.Sprintf("%d of %d", len(list)-1, count))
+		}
+		return err
+	}); err != nil {
+		n.b.Log(err)
+	}
+}
+
+// settled waits until the driver offers all rails. One that does not is started again, as its owner would.
+func (n *draStage) settled() {
+	n.b.Helper()
+	offered := func() error {
+		slices, err := client(n.b).ResourceV1().ResourceSlices().List(context.Background(), listAll)
+		if err != nil {
+			return err
+		}
+		count := 0
+		for _, s := range slices.Items {
+			if s.Spec.Driver == n.s.driver {
+				count += len(s.Spec.Devices)
+			}
+		}
+		if count != n.batch*railsOfPod {
+			return textError(fmt.Sprintf("%s offers %d devices, not %d", n.s.name, count, n.batch*railsOfPod))
+		}
+		if n.s.healthy != nil {
+			return n.s.healthy()
+		}
+		return nil
+	}
+	for range 3 {
+		err := poll("the driver offers all rails", time.Minute, soon, offered)
+		if err == nil {
+			return
+		}
+		n.b.Logf("started again: %v", err)
+		n.d.kill()
+	}
+	n.b.Fatalf("%s: %s", n.s.name, n.d.tail())
+}
