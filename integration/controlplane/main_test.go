@@ -48,7 +48,13 @@ func run(m *testing.M) int {
 // fresh gives the test an API server of its own, with these objects, for what the others could not work beside.
 func fresh(t *testing.T, files ...string) {
 	t.Helper()
-	own, err := controlplane.Start(t.Context(), t.TempDir())
+	freshWith(t, nil, files...)
+}
+
+// freshWith is fresh with flags of kube-apiserver.
+func freshWith(t *testing.T, flags []string, files ...string) {
+	t.Helper()
+	own, err := controlplane.Start(t.Context(), t.TempDir(), flags...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -63,7 +63,8 @@ func TestRelease(t *testing.T) {
 	}
 	stop := control(t)
 	apply(t, foreign)
-	apply(t, testfabrics.Object("used", `{namespaces: {selector: {}}}`))
+	apply(t, foreignClass)
+	apply(t, testfabrics.Object("used", `{allocation: DRA, namespaces: {selector: {}}}`))
 	createNode(t, c, "one")
 	addNode(t, c, "one", "used")
 	use(t, c, "one", "team/a", "team/b")
@@ -115,6 +116,7 @@ func TestRelease(t *testing.T) {
 	if got := definitions(t, c, "used"); len(got) > 0 {
 		t.Errorf("the network is still in %q", got)
 	}
+	untilClasses(t, c, map[string]string{"mine.fabric.dev": theirClass})
 	if got := definitions(t, c, "foreign"); len(got) != 1 {
 		t.Error("somebody else's definition is gone")
 	}

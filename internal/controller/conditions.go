@@ -95,7 +95,7 @@ func (c *Controller) conditions(j *judged, s *sum, p *published, a *addresses) {
 		if j.force != nil {
 			text = fmt.Errorf("generation %d stays in force: %w", j.force.Generation, j.refused)
 		}
-		c.condition(o, v1alpha1.FabricAccepted, verdict{reason: "Refused", err: text})
+		c.condition(o, v1alpha1.FabricAccepted, verdict{reason: refusal(j.refused), err: text})
 	}
 	c.condition(o, v1alpha1.FabricAddressesSufficient, a.verdict)
 	published := verdict{reason: "Published"}
@@ -112,6 +112,14 @@ func (c *Controller) conditions(j *judged, s *sum, p *published, a *addresses) {
 	c.condition(o, v1alpha1.FabricReady, ready(j, s, p, &a.verdict))
 }
 
+// refusal is why a generation is not accepted, in a word.
+func refusal(err error) string {
+	if errors.Is(err, errDRANotServed) {
+		return draNotServed
+	}
+	return "Refused"
+}
+
 // ready sums up the conditions in one.
 func ready(j *judged, s *sum, p *published, a *verdict) verdict {
 	o := j.object
@@ -125,9 +133,9 @@ func ready(j *judged, s *sum, p *published, a *verdict) verdict {
 				"one? %w",
 			o.Status.InForce.Generation, j.refused)}
 	case j.force == nil:
-		return verdict{reason: "Refused", err: fmt.Errorf("no generation was ever accepted: %w", j.refused)}
+		return verdict{reason: refusal(j.refused), err: fmt.Errorf("no generation was ever accepted: %w", j.refused)}
 	case j.refused != nil:
-		return verdict{reason: "Refused",
+		return verdict{reason: refusal(j.refused),
 			err: fmt.Errorf("generation %d is in force: %w", j.force.Generation, j.refused)}
 	case p.err != nil:
 		return verdict{reason: p.reason, err: p.err}

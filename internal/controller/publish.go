@@ -94,6 +94,8 @@ func (c *Controller) publish(ctx context.Context, j *judged, w *world) (*publish
 		p.err = fmt.Errorf(
 			"somebody else's NetworkAttachmentDefinition %s is in %s, and is left as it is: remove or rename it",
 			j.object.Name, strings.Join(foreign, ", "))
+	} else if u := w.classes[j.object.Name]; u.err != nil {
+		p.reason, p.err = u.reason, u.err
 	}
 	return p, nil
 }
@@ -103,14 +105,18 @@ func owned(u *unstructured.Unstructured, o *v1alpha1.Fabric) bool {
 	return slices.ContainsFunc(u.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == o.UID })
 }
 
+// owner is the Fabric as the owner of what the controller makes for it.
+func (j *judged) owner() metav1.OwnerReference {
+	return metav1.OwnerReference{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: "Fabric", Name: j.object.Name, UID: j.object.UID,
+	}
+}
+
 // define makes one definition as it should be, and returns whether it is.
 func (c *Controller) define(
 	ctx context.Context, j *judged, namespace string, is *unstructured.Unstructured,
 ) (ours bool, err error) {
-	owner := metav1.OwnerReference{
-		APIVersion: v1alpha1.GroupVersion.String(), Kind: "Fabric", Name: j.object.Name, UID: j.object.UID,
-	}
-	should, err := j.force.Definition(namespace, owner)
+	should, err := j.force.Definition(namespace, j.owner())
 	if err != nil {
 		return false, err
 	}

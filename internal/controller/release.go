@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -48,8 +49,9 @@ func (o *ReleaseOptions) Flags(f *flag.FlagSet) {
 const nameLabel = "app.kubernetes.io/name"
 
 // Release gives up what the controller holds in the cluster, so that everything can be deleted afterwards, in any
-// order: it stops the controller, takes its finalizers from Fabrics, and deletes the NetworkAttachmentDefinitions of
-// Fabrics. Pods keep the devices that they have. It can be run again, and what is gone already is no error.
+// order: it stops the controller, takes its finalizers from Fabrics, and deletes the NetworkAttachmentDefinitions and
+// the DeviceClasses of Fabrics. Pods keep the devices that they have. It can be run again, and what is gone already is
+// no error.
 func Release(ctx context.Context, o *ReleaseOptions, log *slog.Logger) error {
 	rc, err := clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
 	if err != nil {
@@ -75,7 +77,7 @@ func ReleaseAt(ctx context.Context, rc *rest.Config, o *ReleaseOptions, log *slo
 	if err := r.stop(ctx); err != nil {
 		return err
 	}
-	return errors.Join(r.finalizers(ctx), r.definitions(ctx))
+	return errors.Join(r.finalizers(ctx), r.withdraw(ctx, fabrics.Definitions), r.withdraw(ctx, fabrics.Classes))
 }
 
 type releaser struct {
@@ -203,10 +205,9 @@ func (r *releaser) finalizers(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// definitions deletes the definitions of Fabrics.
-func (r *releaser) definitions(ctx context.Context) error {
-	list, _, err := listAll(ctx, r.client, fabrics.Definitions,
-		client.MatchingLabels{fabrics.ManagedBy: fabrics.Manager})
+// withdraw deletes the objects of a kind that belong to Fabrics.
+func (r *releaser) withdraw(ctx context.Context, kind schema.GroupVersionKind) error {
+	list, _, err := listAll(ctx, r.client, kind, client.MatchingLabels{fabrics.ManagedBy: fabrics.Manager})
 	if err != nil {
 		return err
 	}
@@ -218,16 +219,15 @@ func (r *releaser) definitions(ctx context.Context) error {
 		}
 		uid := u.GetUID()
 		if err := r.client.Delete(ctx, u, client.Preconditions{UID: &uid}); err == nil {
-			r.log.Info("withdrew NetworkAttachmentDefinition", "namespace", u.GetNamespace(), "name", u.GetName())
+			r.log.Info("withdrew "+kind.Kind, "namespace", u.GetNamespace(), "name", u.GetName())
 		} else if !absent(err) && !apierrors.IsConflict(err) {
-			errs = append(errs, fmt.Errorf("delete NetworkAttachmentDefinition %s/%s: %w", u.GetNamespace(),
-				u.GetName(), err))
+			errs = append(errs, fmt.Errorf("delete %s %s: %w", kind.Kind, client.ObjectKeyFromObject(u), err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// owner is the Fabric that a definition belongs to; nil: none.
+// owner is the Fabric that an object belongs to; nil: none.
 func owner(u *unstructured.Unstructured) *metav1.OwnerReference {
 	for _, r := range u.GetOwnerReferences() {
 		if r.Kind == "Fabric" && strings.HasPrefix(r.APIVersion, v1alpha1.GroupVersion.Group+"/") {

@@ -45,6 +45,7 @@ type Controller struct {
 
 	counted map[string]time.Time // Fabric -> when its counts were last written
 	defined definitions
+	classes classes
 	pools   pools
 	shown   shown
 }
@@ -57,8 +58,9 @@ type world struct {
 	uids       map[string]types.UID
 	namespaces []corev1.Namespace
 	force      []fabrics.Fabric
-	usage      map[string]Usage // by fabric
-	every      time.Duration    // between two writes of counts alone
+	usage      map[string]Usage       // by fabric
+	every      time.Duration          // between two writes of counts alone
+	classes    map[string]unpublished // by fabric: what is wrong with its DeviceClass
 }
 
 func (c *Controller) look(ctx context.Context) (*world, error) {
@@ -96,7 +98,8 @@ func (c *Controller) Round(ctx context.Context) (time.Duration, error) {
 	for name, s := range found {
 		needs[name] = s.need
 	}
-	all := judge(w.fabrics, needs)
+	c.lookAtClasses(ctx, w)
+	all := judge(w.fabrics, needs, c.classes.usable())
 	for i := range all {
 		if err := c.enforce(ctx, &all[i]); err != nil {
 			return 0, err
@@ -114,6 +117,8 @@ func (c *Controller) Round(ctx context.Context) (time.Duration, error) {
 	}
 	c.lookAtPools(ctx, w.force)
 	var errs []error
+	w.classes, err = c.classify(ctx, all)
+	errs = append(errs, err)
 	for i := range all {
 		s := found[all[i].object.Name]
 		if s == nil {

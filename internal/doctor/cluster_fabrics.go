@@ -74,6 +74,11 @@ var fabricCures = map[string]string{
 	"MultusMissing": "install Multus: its manifests have the CustomResourceDefinition and the DaemonSet",
 	"NetworkConflict": "kubectl -n NAMESPACE delete network-attachment-definition NAME, if nobody needs it; or " +
 		"rename the Fabric, or remove the namespace from spec.namespaces",
+	"DRANotServed": "update the cluster to Kubernetes 1.34, or kubectl edit fabric NAME: allocation: DevicePlugin",
+	"DeviceClassConflict": "kubectl delete deviceclass, the one that the message names, if nobody needs it; or " +
+		"rename the Fabric",
+	"DeviceClassFailed": "kubectl auth can-i create deviceclasses.resource.k8s.io --as " +
+		"system:serviceaccount:fabric-system:fabric-controller: apply the manifests of the controller's version",
 	"RangeTooSmall": "kubectl edit fabric NAME: a wider range, or a longer perNode for more nodes",
 	"IPAMMissing":   "install the IPAM plugin that spec.addresses.ipam names, or use addresses.nodeRanges",
 	"PoolMissing": "make the pool: kubectl get ippools.nv-ipam.nvidia.com,cidrpools.nv-ipam.nvidia.com -A has those " +

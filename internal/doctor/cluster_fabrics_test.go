@@ -97,6 +97,7 @@ func TestCures(t *testing.T) {
 	for reason, cure := range map[string]string{
 		"Refused":         "kubectl edit fabric ib:",
 		"NetworkConflict": "-n NAMESPACE delete network-attachment-definition ib,",
+		"DRANotServed":    "kubectl edit fabric ib: allocation: DevicePlugin",
 		"Moon":            "kubectl describe fabric ib:",
 	} {
 		p.Fabrics[0].Status.Conditions[0].Reason = reason
