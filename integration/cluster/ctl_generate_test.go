@@ -15,7 +15,7 @@ import (
 
 // kinds are what generate writes.
 var kinds = []string{"fabric", "nad", "device-plugin", "deployment", "pod", "pytorchjob", "mpijob", "volcano",
-	"perftest-pods"}
+	"perftest-pods", "claim"}
 
 // judged has the API server look at generated objects; where it has no such kind, at the pods in them.
 func judged(t *testing.T, what, text string) {

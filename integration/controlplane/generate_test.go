@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -94,6 +95,52 @@ func TestGeneratedFabrics(t *testing.T) {
 			}
 			if err := client.Delete(t.Context(), o); err != nil {
 				t.Error(err)
+			}
+		}
+	}
+}
+
+// The API server takes the claims that are generated: their selectors compile, and requests, constraints and pods fit
+// together.
+func TestGeneratedClaims(t *testing.T) {
+	c := newCtl(t)
+	for _, o := range []string{ // without a controller manager nobody makes the account
+		"{apiVersion: v1, kind: Namespace, metadata: {name: claims}}",
+		"{apiVersion: v1, kind: ServiceAccount, metadata: {name: default, namespace: claims}}",
+	} {
+		if err := server.Create(t.Context(), []byte(o)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n := 0
+	for _, m := range []string{"h20", "a100", "gb200"} {
+		dir := filepath.Join(c.dir, m)
+		if err := machines.Named(m).Plant(dir); err != nil {
+			t.Fatal(err)
+		}
+		for _, args := range [][]string{{"claim", "--pod"}, {"claim", "--per-rail", "--min-rate", "100"},
+			{"claim", "--gpu-class", "gpu.nvidia.com", "--pod"}, {"perftest-pods", "--allocation", "dra"}} {
+			if m == "gb200" && slices.Contains(args, "--gpu-class") {
+				continue // no rail has its PCIe root in common with a GPU
+			}
+			n++
+			status, text, diag := c.run(t, slices.Concat([]string{"generate"}, args,
+				[]string{"-n", "claims", "--name", fmt.Sprintf("claim-%d", n), dir})...)
+			if status != 0 || !strings.HasPrefix(text, "apiVersion: resource.k8s.io/v1\n") {
+				t.Fatalf("%s %v: %s%s", m, args, diag, text)
+			}
+			for doc := range strings.SplitSeq(text, "\n---\n") {
+				if err := server.Create(t.Context(), []byte(doc)); err != nil {
+					t.Errorf("%s %v: %v in:\n%s", m, args, err, doc)
+				}
+			}
+			bad := strings.Replace(text, `.rail == `, `.rail = `, 1)
+			if bad == text {
+				bad = strings.Replace(text, "deviceClassName", "className", 1)
+			}
+			bad, _, _ = strings.Cut(strings.Replace(bad, "name: claim-", "name: bad-claim-", 1), "\n---\n")
+			if server.Create(t.Context(), []byte(bad)) == nil {
+				t.Errorf("the API server takes\n%s", bad)
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/generate"
 )
@@ -23,6 +24,7 @@ with the reason of each choice as a comment. KIND is one of:
 
   fabric          Fabrics, for a cluster with fabric-agent: one per fabric, or one per rail where rails are planes
   deployment, pod, pytorchjob, mpijob, volcano    a workload with all rails of one fabric
+  claim           a ResourceClaimTemplate for these rails, for Fabrics with allocation DRA; --pod: and a pod with it
   perftest-pods   pods to measure with, each on a node of its own: two, or --workers
   policy          admission policies that give pods with one label their rails, see generate policy --help
 
@@ -31,10 +33,14 @@ and for clusters without fabric-agent, from recordings only:
   nad             NetworkAttachmentDefinitions, one per fabric, or one per rail where rails are planes
   device-plugin   ConfigMap of the SR-IOV network device plugin; with --shared of the RDMA shared device plugin
 
+Pods of Fabrics with allocation DRA have a ResourceClaim instead of a resource: with --cluster the Fabrics say it, else
+--allocation dra. With --gpu-class each rail comes with GPUs on its PCIe root.
+
 Ports that are Down, part of a bond or carry the default route are in none of them; comments at the end say which and
 why.`,
 		Example: `  fabricctl generate fabric --cluster --range 10.20.0.0/16 | kubectl apply -f -
   fabricctl generate mpijob --cluster --workers 4 --image registry.example.com/nccl-tests:latest
+  fabricctl generate claim --cluster --rails 1 --gpu-class gpu.nvidia.com --pod
   fabricctl generate nad --range 192.168.128.0/18 gpu-*.tar.gz
   fabricctl generate device-plugin -n kube-system gpu-*.tar.gz`,
 		Args:      argsBetween(1, 10000),
@@ -43,12 +49,13 @@ why.`,
 			if err := g.check(args[0]); err != nil {
 				return err
 			}
-			if err := g.from.checkPrefix(cmd.Flags()); err != nil {
+			if err := errors.Join(g.from.checkPrefix(cmd.Flags()), g.checkClaim(args[0], cmd.Flags())); err != nil {
 				return err
 			}
 			g.from.machine, g.from.recordings = a.machine, args[1:]
 			text, err := g.from.generate(cmd.Context(), "generate "+args[0], args[0], g.Options)
 			if err != nil {
+				g.from.warn(&a.console) // what was left out may be the cause
 				return err
 			}
 			if err := a.stdout.Document([]byte(text)); err != nil {
@@ -65,9 +72,10 @@ why.`,
 // generation is the flags of generate.
 type generation struct {
 	generate.Options
-	from     sources
-	pool     string
-	excluded []string
+	from       sources
+	pool       string
+	excluded   []string
+	allocation string
 }
 
 func (g *generation) flags(c *cobra.Command) {
@@ -89,9 +97,57 @@ func (g *generation) flags(c *cobra.Command) {
 	f.IntVar(&g.GPUs, "gpus", -1, "GPUs per pod (default: all of a node)")
 	f.BoolVar(&g.VFs, "vfs", false, "networks and resources of virtual functions, one per rail, instead of whole ports")
 	f.BoolVar(&g.SameNode, "same-node", false, "perftest-pods: they may be on one node")
+	f.StringVar(&g.allocation, "allocation", devicePlugin, "who hands out devices: device-plugin, or dra for "+
+		"fabrics and pods with ResourceClaims; with --cluster the Fabrics say it")
+	f.BoolVar(&g.Pod, "pod", false, "claim: also a pod with it")
+	f.IntVar(&g.Rails, "rails", 0, "claims: rails of a pod (default: all of a node)")
+	f.BoolVar(&g.PerRail, "per-rail", false, "claims: a request for each rail, by its number, instead of a count")
+	f.IntVar(&g.MinRate, "min-rate", 0, "claims: only rails with at least so many Gb/s")
+	f.StringVar(&g.GPUClass, "gpu-class", "", "claims: with each rail GPUs of this DeviceClass on the same PCIe root, "+
+		"such as gpu.nvidia.com")
 	f.BoolVar(&g.Shared, "shared", false,
 		"device-plugin: for the RDMA shared device plugin (verbs only, shared RDMA mode)")
 }
+
+// The values of --allocation.
+const (
+	devicePlugin = "device-plugin"
+	dra          = "dra"
+)
+
+// checkClaim checks the flags of ResourceClaims.
+func (g *generation) checkClaim(kind string, f *pflag.FlagSet) error {
+	g.DRA = g.allocation == dra || kind == "claim"
+	if err := oneOf("allocation", g.allocation, devicePlugin, dra); err != nil {
+		return err
+	}
+	chosen := f.Changed("allocation")
+	switch {
+	case kind == "claim" && chosen && g.allocation != dra:
+		return fmt.Errorf("%w: --allocation %s: claims are for dra", errUsage, g.allocation)
+	case chosen && g.from.cluster && generate.IsWorkload(kind):
+		return fmt.Errorf("%w: --allocation %s: with --cluster the Fabrics say it (spec.allocation)", errUsage,
+			g.allocation)
+	case g.DRA && (kind == "nad" || kind == "device-plugin"):
+		return fmt.Errorf("%w: --allocation dra: the devices of %s are those of a device plugin; want fabric, claim "+
+			"or a workload", errUsage, kind)
+	case g.DRA && f.Changed("resource-prefix"):
+		return fmt.Errorf("%w: --resource-prefix %.253q: pods with ResourceClaims ask for no resource", errUsage,
+			g.Prefix)
+	case g.DRA && g.VFs:
+		return fmt.Errorf("%w: --vfs and --allocation dra exclude each other: claims are for whole ports", errUsage)
+	case g.Rails < 0 || g.Rails > generate.MaxDevices:
+		return fmt.Errorf("%w: --rails %d: want 1 to %d, or 0 for all", errUsage, g.Rails, generate.MaxDevices)
+	case g.MinRate < 0 || g.MinRate > maxRate:
+		return fmt.Errorf("%w: --min-rate %d: want 1 to %d Gb/s, or 0 for any", errUsage, g.MinRate, maxRate)
+	case f.Changed("gpu-class"):
+		return domainRule.check("gpu-class", g.GPUClass)
+	}
+	return nil
+}
+
+// maxRate is more than any port has, in Gb/s.
+const maxRate = 100_000
 
 // check checks the flags for a kind of output, and parses the addresses.
 func (g *generation) check(kind string) (err error) {

@@ -86,7 +86,7 @@ func isObjects(t *testing.T, kind string, out []byte) {
 	want := map[string]string{
 		"fabric": "Fabric", "nad": "NetworkAttachmentDefinition", "device-plugin": "ConfigMap",
 		"deployment": "Deployment", "pod": "Pod", "pytorchjob": "PyTorchJob", "mpijob": "MPIJob", "volcano": "Job",
-		"perftest-pods": "Pod",
+		"perftest-pods": "Pod", "claim": "ResourceClaimTemplate",
 	}[kind]
 	for _, d := range documentsOf(t, out) {
 		o, ok := d.(map[string]any)

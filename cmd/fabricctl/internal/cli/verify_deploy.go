@@ -83,8 +83,10 @@ func (p *testPods) remove() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
+	// If this fails, nothing more can be done. Pods of Fabrics with allocation DRA have claims.
+	_ = kubectl(ctx, "", "-n", p.namespace, "delete", "resourceclaimtemplates.resource.k8s.io", testPodName,
+		"--ignore-not-found", "--wait=false")
 	for _, name := range p.names() {
-		// If this fails, nothing more can be done.
 		_ = kubectl(ctx, "", "-n", p.namespace, "delete", "pod", name, "--ignore-not-found", "--wait=false")
 	}
 }

@@ -46,12 +46,15 @@ func ForCluster(kind string, c *Fleet, o Options) (string, error) {
 	if len(c.Fabrics) == 0 {
 		return "", errors.New("the cluster has no Fabric: fabricctl generate fabric --cluster writes them")
 	}
-	chosen, err := c.choose(o.Fabric)
+	chosen, err := c.choose(o.Fabric, o.MinRate)
 	if err != nil {
 		return "", err
 	}
 	o.Prefix, o.VFs = AgentPrefix, false
-	d := data{Options: o}
+	if o.DRA, err = claims(kind, chosen); err != nil {
+		return "", err
+	}
+	d := data{Options: o, cluster: true, askedGPUs: o.GPUs}
 	for _, s := range chosen {
 		if !slices.Contains(s.fabric.Status.Published, o.Namespace) {
 			return "", fmt.Errorf("the Fabric %s is not published in the namespace %s: add it to spec.namespaces of "+
@@ -59,7 +62,7 @@ func ForCluster(kind string, c *Fleet, o Options) (string, error) {
 				cmp.Or(strings.Join(s.fabric.Status.Published, ", "), "none"))
 		}
 		d.Workload = append(d.Workload, Network{
-			Name: s.fabric.Name, Resource: s.fabric.Name, Rails: make([]topology.Rail, s.devices),
+			Name: s.fabric.Name, Resource: s.fabric.Name, Rails: c.rails(&s),
 			Fabric: &topology.Fabric{Name: s.group, LinkLayer: device.LinkLayer(s.layer), Planes: len(chosen) > 1},
 		})
 	}
@@ -69,12 +72,21 @@ func ForCluster(kind string, c *Fleet, o Options) (string, error) {
 	if kind == "perftest-pods" {
 		d.GPUs = 0
 	}
-	return d.render(kind + ".yaml")
+	if o.DRA {
+		err = d.claim(c.pictures())
+	} else {
+		err = o.noClaim(kind, fmt.Sprintf("the Fabric %s has allocation DevicePlugin, want DRA", chosen[0].fabric.Name))
+	}
+	if err != nil {
+		return "", err
+	}
+	return d.render(d.file(kind))
 }
 
 // choose are the Fabrics of one pod: the one asked for, or those that together have the most bandwidth.
-func (c *Fleet) choose(name string) ([]share, error) {
-	c.devices = UsualDevices(c.Nodes)
+// minRate, in Gb/s, leaves out slower devices.
+func (c *Fleet) choose(name string, minRate int) ([]share, error) {
+	c.devices = usualDevices(c.Nodes, minRate)
 	groups := map[string][]share{}
 	var names []string
 	for i := range c.Fabrics {
@@ -87,6 +99,9 @@ func (c *Fleet) choose(name string) ([]share, error) {
 		if name == "" || name == f.Name {
 			groups[s.group] = append(groups[s.group], s)
 		}
+	}
+	if len(names) == 0 && minRate > 0 {
+		return nil, fmt.Errorf("--min-rate %d: no node has a healthy device of a Fabric with that rate", minRate)
 	}
 	if len(names) == 0 {
 		return nil, errors.New("no node has a healthy device of a Fabric: kubectl get fabrics says why (doctor " +
@@ -131,7 +146,9 @@ func (c *Fleet) share(f *v1alpha1.Fabric) share {
 }
 
 // UsualDevices is how many healthy devices of each Fabric most of the nodes have that have any.
-func UsualDevices(nodes []doctor.FabricNode) map[string]int {
+func UsualDevices(nodes []doctor.FabricNode) map[string]int { return usualDevices(nodes, 0) }
+
+func usualDevices(nodes []doctor.FabricNode, minRate int) map[string]int {
 	of := map[string]map[int]int{} // Fabric -> devices -> nodes
 	for i := range nodes {
 		if nodes[i].Spec.Gone != nil {
@@ -140,7 +157,7 @@ func UsualDevices(nodes []doctor.FabricNode) map[string]int {
 		for _, f := range nodes[i].Status.Fabrics {
 			healthy := 0
 			for _, d := range f.Devices {
-				if d.Problem == "" {
+				if d.Problem == "" && int(d.RateGb) >= minRate {
 					healthy++
 				}
 			}

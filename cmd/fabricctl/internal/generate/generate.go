@@ -22,7 +22,7 @@ var files embed.FS
 
 // Kinds are what can be generated.
 var Kinds = []string{"fabric", "nad", "device-plugin", "deployment", "pod", "pytorchjob", "mpijob", "volcano",
-	"perftest-pods"}
+	"perftest-pods", "claim"}
 
 // AgentPrefix is that of the resources of fabric-agent, which are called like the fabric.
 const AgentPrefix = "fabric.dev"
@@ -42,6 +42,13 @@ type Options struct {
 	Shared    bool           // device-plugin: for k8s-rdma-shared-dev-plugin
 	VFs       bool           // networks and resources of virtual functions instead of whole ports
 	SameNode  bool           // perftest-pods: they may be on one node
+
+	DRA      bool   // fabrics for ResourceClaims, and pods with them
+	Pod      bool   // claim: a pod with it as well
+	Rails    int    // of a claim; 0: all
+	PerRail  bool   // a claim has a request for each rail, by its number
+	MinRate  int    // of a claim's rails in Gb/s; 0: any
+	GPUClass string // DeviceClass of the GPUs that a claim has beside its rails; empty: none
 }
 
 // Network is one NetworkAttachmentDefinition, and the resource that counts its devices.
@@ -78,6 +85,13 @@ func Generate(kind string, nodes []*node.Node, o Options) (string, error) {
 	if len(all.Fabrics) == 0 {
 		return "", errNothing
 	}
+	asked := o.GPUs
+	if kind == "claim" {
+		o.DRA = true
+	}
+	if o.DRA {
+		o.Prefix = AgentPrefix
+	}
 	if o.GPUs < 0 {
 		o.GPUs = gpus
 	}
@@ -100,13 +114,31 @@ func Generate(kind string, nodes []*node.Node, o Options) (string, error) {
 		return "", err
 	}
 	d := data{Options: o, Networks: list, Left: all.Left, Mode: cmp.Or(mode, "shared"), Several: len(nodes) > 1}
-	d.Workload = d.workload(all)
-	d.Groups = groups(nodes, list)
-	file := kind
-	if o.Shared && kind == "device-plugin" {
-		file = "rdma-shared"
+	d.askedGPUs = asked
+	if d.Workload, err = d.workload(all); err != nil {
+		return "", err
 	}
-	return d.render(file + ".yaml")
+	d.Groups = groups(nodes, list)
+	if o.DRA && IsWorkload(kind) {
+		err = d.claim(nodes)
+	} else {
+		err = o.noClaim(kind, "want generate claim, or a workload with --allocation dra")
+	}
+	if err != nil {
+		return "", err
+	}
+	return d.render(d.file(kind))
+}
+
+// file is the template of a kind.
+func (d *data) file(kind string) string {
+	switch {
+	case d.Shared && kind == "device-plugin":
+		return "rdma-shared.yaml"
+	case d.Pod && kind == "claim":
+		return "pod.yaml"
+	}
+	return kind + ".yaml"
 }
 
 // networks makes one network per fabric, or one per rail where rails are planes: an address, and a device, of one plane
@@ -251,10 +283,15 @@ type data struct {
 	More     int // that are not in Left
 	Mode     string
 	Several  bool
+	Claim    *Claim // nil: pods ask for resources
+
+	cluster     bool // from Fabrics
+	askedGPUs   int  // -1: those that there are
+	gpusInClaim bool
 }
 
 // workload are the networks of one fabric: the one asked for, or the one with the most bandwidth.
-func (d *data) workload(all topology.Fabrics) (out []Network) {
+func (d *data) workload(all topology.Fabrics) (out []Network, err error) {
 	best := &all.Fabrics[0]
 	for i := range all.Fabrics {
 		f := &all.Fabrics[i]
@@ -263,12 +300,15 @@ func (d *data) workload(all topology.Fabrics) (out []Network) {
 			best = f
 		}
 	}
+	if best.RateGb < float64(d.MinRate) {
+		return nil, fmt.Errorf("--min-rate %d: the rails of %s have %v Gb/s", d.MinRate, best.Name, best.RateGb)
+	}
 	for _, n := range d.Networks {
 		if n.Fabric.Name == best.Name {
 			out = append(out, n)
 		}
 	}
-	return out
+	return out, nil
 }
 
 // Annotation names each network once per rail.
@@ -295,6 +335,14 @@ func Sides(n int) (out []string) {
 		out = append(out, s)
 	}
 	return out
+}
+
+// PluginGPUs is how many GPUs a pod asks the GPUs' device plugin for.
+func (d *data) PluginGPUs() int {
+	if d.gpusInClaim {
+		return 0
+	}
+	return d.GPUs
 }
 
 // Planes tells whether the workload's rails are planes.

@@ -64,7 +64,8 @@ func TestGolden(t *testing.T) {
 	for _, kind := range Kinds {
 		for name, nodes := range map[string][]string{"h20": {"h20"}, "roce": {"roce"}, "gb200": {"gb200"},
 			"cluster": cluster} {
-			if name == "gb200" && kind != "fabric" && kind != "device-plugin" && kind != "perftest-pods" {
+			if name == "gb200" && kind != "fabric" && kind != "device-plugin" && kind != "perftest-pods" &&
+				kind != "claim" {
 				continue
 			}
 			check(t, kind, name, nodes, options())
