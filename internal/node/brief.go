@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"io/fs"
 	"path"
 	"strconv"
@@ -23,10 +24,21 @@ func PortPrefix(sys fs.FS, hca string, port uint32) device.SubnetPrefix {
 	return single(sys).prefix(portDir(hca, port))
 }
 
-// NUMA returns the NUMA node of the hardware; -1 if the firmware does not report one. pci is the PCI function that the
-// device is or sits on. The hardware is in the /sys of every namespace.
-func NUMA(sys fs.FS, a device.Address, pci string) int {
-	return single(sys).numa(path.Join("bus", a.Bus, "devices", a.Name), path.Join("bus/pci/devices", pci))
+// PlaceOf returns where the hardware is. pci is the PCI function that the device is or sits on. The hardware is in the
+// /sys of every namespace.
+func PlaceOf(sys fs.FS, a device.Address, pci string) Place {
+	t, dir, function := single(sys), path.Join("bus", a.Bus, "devices", a.Name), path.Join("bus/pci/devices", pci)
+	p := Place{NUMA: t.numa(dir, function)}
+	if pci != "" {
+		p.Path = chain(t.real(function))
+	}
+	return p
+}
+
+// Slot returns the PCI address of the card's physical function: that of the function pci itself, or of the one that it
+// is a virtual function of. Functions of one slot share its ports.
+func Slot(sys fs.FS, pci string) string {
+	return cmp.Or(single(sys).target(path.Join("bus/pci/devices", pci, "physfn")), pci)
 }
 
 func portDir(hca string, port uint32) string {

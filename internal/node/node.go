@@ -48,6 +48,9 @@ type HCA struct {
 	Netns    string         `json:"netns,omitempty"` // of that pod
 }
 
+// Place is where the HCA is.
+func (h *HCA) Place() Place { return Place{h.Path, h.NUMA} }
+
 // Port is one port of an HCA.
 type Port struct {
 	Number    uint32              `json:"number"`
@@ -116,6 +119,9 @@ type GPU struct {
 	NUMA  int      `json:"numa"`
 	Path  []string `json:"path,omitempty"`
 }
+
+// Place is where the GPU is.
+func (g *GPU) Place() Place { return Place{g.Path, g.NUMA} }
 
 // Near is a GPU and how far it is, in the words of nvidia-smi topo -m.
 type Near struct {

@@ -37,7 +37,7 @@ func Read(root fs.FS, live *Live) (*Node, error) {
 			n.Primary = name
 		}
 	}
-	n.GPUs = t.gpus()
+	n.GPUs = t.gpus("sys/bus/pci/devices")
 	for _, name := range t.names("sys/class/infiniband") {
 		if dir := t.real(path.Join("sys/class/infiniband", name)); dir != "" {
 			n.HCAs = append(n.HCAs, t.hca(name, dir))
@@ -47,7 +47,7 @@ func Read(root fs.FS, live *Live) (*Node, error) {
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
 		n.faces(h, live)
-		h.GPUs = nearest(h.Path, h.NUMA, n.GPUs)
+		h.GPUs = nearest(h.Place(), n.GPUs)
 	}
 	slices.SortFunc(n.HCAs, func(a, b HCA) int {
 		return cmp.Or(
@@ -181,9 +181,10 @@ func (t tree) netdevs(live *Live) (out []Netdev) {
 }
 
 // gpus finds accelerators by their PCI class: 3D and VGA controllers of NVIDIA and AMD, and processing accelerators.
-func (t tree) gpus() (out []GPU) {
-	for _, addr := range t.names("sys/bus/pci/devices") {
-		dir := t.real(path.Join("sys/bus/pci/devices", addr))
+// functions is the directory with all of them.
+func (t tree) gpus(functions string) (out []GPU) {
+	for _, addr := range t.names(functions) {
+		dir := t.real(path.Join(functions, addr))
 		if dir == "" {
 			continue
 		}

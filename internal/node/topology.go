@@ -1,8 +1,6 @@
 package node
 
 import (
-	"cmp"
-	"slices"
 	"strings"
 
 	"github.com/fabric-cni/fabric-cni/pkg/device"
@@ -22,43 +20,68 @@ func chain(dir string) (out []string) {
 	return out
 }
 
-// distances in order, as nvidia-smi topo -m names them: one PCIe bridge at most; several; through the host bridge;
-// through the interconnect between host bridges of one NUMA node; between NUMA nodes.
-var distances = []string{"PIX", "PXB", "PHB", "NODE", "SYS"}
+// Place is where a device is in its node.
+type Place struct {
+	Path []string // the way down the PCI tree: host bridge (pci0000:16), bridges, function; empty without one
+	NUMA int      // -1: the firmware does not tell
+}
 
-// distance compares two places.
-func distance(a, b []string, numaA, numaB int) string {
+// PCIeRoot is the host bridge, as the attribute resource.kubernetes.io/pcieRoot spells it (pci0000:16); empty for a
+// device that is on no PCI bus.
+func (p Place) PCIeRoot() string {
+	if len(p.Path) == 0 {
+		return ""
+	}
+	return p.Path[0]
+}
+
+// Distance is how far two places are from each other, nearest first.
+type Distance int
+
+// The distances, as nvidia-smi topo -m names them.
+const (
+	PIX  Distance = iota // one PCIe bridge at most
+	PXB                  // several
+	PHB                  // through the host bridge
+	NODE                 // through the interconnect between host bridges of one NUMA node
+	SYS                  // between NUMA nodes
+)
+
+func (d Distance) String() string { return [...]string{"PIX", "PXB", "PHB", "NODE", "SYS"}[d] }
+
+// Distance compares two places.
+func (p Place) Distance(q Place) Distance {
+	a, b := p.Path, q.Path
 	common := 0
 	for common < len(a) && common < len(b) && a[common] == b[common] {
 		common++
 	}
 	switch {
-	case common == 0 && numaA == numaB:
-		return "NODE"
+	case common == 0 && p.NUMA == q.NUMA:
+		return NODE
 	case common == 0:
-		return "SYS"
+		return SYS
 	case common == 1:
-		return "PHB"
+		return PHB
 	case len(a)-common <= 2 && len(b)-common <= 2: // below one switch: a downstream port each
-		return "PIX"
+		return PIX
 	}
-	return "PXB"
+	return PXB
 }
 
 // nearest returns the GPUs at the smallest distance there is, and drops those across NUMA nodes when there is a nearer
 // one.
-func nearest(at []string, numa int, gpus []GPU) (out []Near) {
-	if len(at) == 0 {
+func nearest(at Place, gpus []GPU) (out []Near) {
+	if len(at.Path) == 0 {
 		return nil
 	}
-	for _, g := range gpus {
-		out = append(out, Near{g.Index, distance(at, g.Path, numa, g.NUMA)})
+	least := SYS
+	for i := range gpus {
+		least = min(least, at.Distance(gpus[i].Place()))
 	}
-	rank := func(n Near) int { return slices.Index(distances, n.Distance) }
-	slices.SortStableFunc(out, func(a, b Near) int { return cmp.Compare(rank(a), rank(b)) })
-	for i := range out {
-		if out[i].Distance != out[0].Distance {
-			return out[:i]
+	for i := range gpus {
+		if at.Distance(gpus[i].Place()) == least {
+			out = append(out, Near{gpus[i].Index, least.String()})
 		}
 	}
 	return out

@@ -53,8 +53,11 @@ func (m *Machine) File(name, content string) {
 
 // Link plants a symbolic link from one path to another, both from the root, as sysfs has them: relative.
 func (m *Machine) Link(from, to string) {
-	up := strings.Repeat("../", strings.Count(path.Dir(from), "/")+1)
-	m.FS[from] = &fstest.MapFile{Data: []byte(up + to), Mode: fs.ModeSymlink | 0o777}
+	target, err := filepath.Rel(path.Dir(from), to)
+	if err != nil {
+		panic(err)
+	}
+	m.FS[from] = &fstest.MapFile{Data: []byte(target), Mode: fs.ModeSymlink | 0o777}
 }
 
 // pci plants a function at the end of a way down the PCI tree, and returns its directory.

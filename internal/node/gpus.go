@@ -1,0 +1,26 @@
+package node
+
+import (
+	"io/fs"
+	"strings"
+)
+
+// GPUs returns the accelerators of the node, in PCI order.
+func GPUs(sys fs.FS) []GPU { return single(sys).gpus("bus/pci/devices") }
+
+// NVIDIA returns the PCI addresses of NVIDIA's GPUs by their UUIDs (GPU-5f3e...), as the driver reports them in
+// driver/nvidia/gpus/ADDRESS/information; proc is the node's /proc. A GPU that nobody has opened yet has none.
+func NVIDIA(proc fs.FS) map[string]string {
+	const dir = "driver/nvidia/gpus"
+	t, out := single(proc), map[string]string{}
+	for _, pci := range t.names(dir) {
+		for line := range strings.Lines(t.text(dir, pci, "information")) {
+			key, value, _ := strings.Cut(line, ":")
+			uuid := strings.TrimSpace(value)
+			if key == "GPU UUID" && !strings.Contains(uuid, "?") {
+				out[uuid] = pci
+			}
+		}
+	}
+	return out
+}
