@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/fabric-cni/fabric-cni/internal/agent/install"
+	"github.com/fabric-cni/fabric-cni/internal/agent/podresources"
 	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/policy"
@@ -33,6 +34,7 @@ type Options struct {
 	InfoDir    string // device-info files
 	HostProc   string
 	CRISocket  string // on the host
+	PodSocket  string // kubelet's, with what it has given to whom; on the host
 	Node       string
 	NodeIPs    string
 	Kubeconfig string
@@ -151,6 +153,8 @@ func (o *Options) flags(f *flag.FlagSet) {
 			"pods, and is the way to the host's files")
 	f.StringVar(&o.CRISocket, "cri-socket", "",
 		"the container runtime's `socket` on the host; empty: the first that exists of containerd, CRI-O, k3s and RKE2")
+	f.StringVar(&o.PodSocket, "pod-resources-socket", podresources.Socket,
+		"kubelet's `socket` on the host that tells which GPUs a pod has; empty: devices are chosen without that")
 	f.StringVar(&o.Node, "node-name", "", "`name` of the Node")
 	f.StringVar(&o.NodeIPs, "node-ips", "",
 		"`addresses` of the Node, with commas: an interface that has one is not moved")

@@ -51,7 +51,9 @@ func Run(ctx context.Context, o *Options, version string, log *slog.Logger) erro
 	}
 	var plugins *deviceplugin.Set
 	if o.DeviceDir != "" {
-		plugins = &deviceplugin.Set{Dir: o.DeviceDir, InfoDir: o.InfoDir, Log: log, Files: files}
+		plugins = &deviceplugin.Set{
+			Dir: o.DeviceDir, InfoDir: o.InfoDir, Log: log, Files: files, Prefer: o.chooser(node.Sys, log).choose,
+		}
 		defer plugins.Stop()
 	}
 	target := o.target()

@@ -50,6 +50,33 @@ func (r Runtime) path() (string, error) {
 // Sandboxes returns the ids of all sandboxes, and which of them are ready. It returns ErrNoRuntime if no socket
 // exists.
 func (r Runtime) Sandboxes(ctx context.Context) (map[string]bool, error) {
+	list, err := r.list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]bool{}
+	for _, s := range list {
+		out[s.GetId()] = s.GetState() == runtime.PodSandboxState_SANDBOX_READY
+	}
+	return out, nil
+}
+
+// Started returns the pods (namespace/name) that have a ready sandbox. It returns ErrNoRuntime if no socket exists.
+func (r Runtime) Started(ctx context.Context) (map[string]bool, error) {
+	list, err := r.list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]bool{}
+	for _, s := range list {
+		if m := s.GetMetadata(); s.GetState() == runtime.PodSandboxState_SANDBOX_READY {
+			out[m.GetNamespace()+"/"+m.GetName()] = true
+		}
+	}
+	return out, nil
+}
+
+func (r Runtime) list(ctx context.Context) ([]*runtime.PodSandbox, error) {
 	socket, err := r.path()
 	if err != nil {
 		return nil, err
@@ -64,9 +91,5 @@ func (r Runtime) Sandboxes(ctx context.Context) (map[string]bool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list the sandboxes of container runtime %s: %w", socket, err)
 	}
-	out := map[string]bool{}
-	for _, s := range list.GetItems() {
-		out[s.GetId()] = s.GetState() == runtime.PodSandboxState_SANDBOX_READY
-	}
-	return out, nil
+	return list.GetItems(), nil
 }

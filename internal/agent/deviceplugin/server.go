@@ -28,6 +28,8 @@ type Unit struct {
 	Files   []string // device files a container needs for it, as the last update has them
 	Address string   // of the hardware, for Set.Files
 	Alone   bool     // it is a whole device, which goes into a pod
+	Slot    string   // of the card: units of one slot share its port
+	Path    []string // the way down the PCI tree to it
 	PCI     string   // for its device-info file; empty without one
 	RDMA    string   // RDMA device, for the same file
 }
@@ -39,6 +41,7 @@ type server struct {
 	dir      string // kubelet's device plugin directory
 	log      *slog.Logger
 	files    func(context.Context, Unit) ([]string, error)
+	prefer   func(context.Context, Choice) []string // nil: kubelet takes any
 
 	mu      sync.Mutex
 	units   []Unit
@@ -71,7 +74,8 @@ func (s *server) update(units []Unit) {
 
 func equal(a, b Unit) bool {
 	return a.ID == b.ID && a.Healthy == b.Healthy && a.NUMA == b.NUMA && a.PCI == b.PCI && a.RDMA == b.RDMA &&
-		a.Address == b.Address && a.Alone == b.Alone && slices.Equal(a.Files, b.Files)
+		a.Address == b.Address && a.Alone == b.Alone && a.Slot == b.Slot && slices.Equal(a.Files, b.Files) &&
+		slices.Equal(a.Path, b.Path)
 }
 
 func (s *server) list() ([]Unit, chan struct{}) {
@@ -159,18 +163,20 @@ func (s *server) register(ctx context.Context, kubelet string) error {
 	}
 	defer conn.Close()
 	_, err = api.NewRegistrationClient(conn).Register(ctx, &api.RegisterRequest{
-		Version: api.Version, Endpoint: filepath.Base(s.socket()), ResourceName: s.resource, Options: options()})
+		Version: api.Version, Endpoint: filepath.Base(s.socket()), ResourceName: s.resource, Options: s.options()})
 	if err != nil {
 		return fmt.Errorf("register resource %s with kubelet: %w", s.resource, err)
 	}
 	return nil
 }
 
-func options() *api.DevicePluginOptions { return &api.DevicePluginOptions{} }
+func (s *server) options() *api.DevicePluginOptions {
+	return &api.DevicePluginOptions{GetPreferredAllocationAvailable: s.prefer != nil}
+}
 
 // GetDevicePluginOptions implements the API.
 func (s *server) GetDevicePluginOptions(context.Context, *api.Empty) (*api.DevicePluginOptions, error) {
-	return options(), nil
+	return s.options(), nil
 }
 
 // ListAndWatch implements the API: it sends the list at once, and again at each change.

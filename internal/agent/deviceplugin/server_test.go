@@ -290,3 +290,34 @@ func TestAllocateLooksAgain(t *testing.T) {
 		t.Errorf("a device that is not there: %v", err)
 	}
 }
+
+// kubelet asks for a choice if the plugin offers one, and hears the ids that were chosen.
+func TestPreferred(t *testing.T) {
+	s := newSet(t)
+	s.Prefer = func(_ context.Context, c deviceplugin.Choice) []string {
+		if c.Resource != resource || len(c.Units) != 2 || c.Size != 1 || len(c.Available) != 2 || len(c.Must) != 0 {
+			t.Errorf("asked for %+v", c)
+		}
+		return []string{rail1.ID}
+	}
+	k := startKubelet(t, s.Dir)
+	update(t, s, resource, rail0, rail1)
+	r := k.await(t)
+	if !r.GetOptions().GetGetPreferredAllocationAvailable() {
+		t.Errorf("registered with %v", r.GetOptions())
+	}
+	c := k.dial(t, r)
+	o, err := c.GetDevicePluginOptions(t.Context(), &api.Empty{})
+	if err != nil || !o.GetGetPreferredAllocationAvailable() {
+		t.Errorf("options %v, %v", o, err)
+	}
+	got, err := c.GetPreferredAllocation(t.Context(), &api.PreferredAllocationRequest{
+		ContainerRequests: []*api.ContainerPreferredAllocationRequest{
+			{AvailableDeviceIDs: []string{rail0.ID, rail1.ID}, AllocationSize: 1},
+		},
+	})
+	if err != nil || len(got.GetContainerResponses()) != 1 ||
+		!slices.Equal(got.GetContainerResponses()[0].GetDeviceIDs(), []string{rail1.ID}) {
+		t.Errorf("preferred %v, %v", got, err)
+	}
+}

@@ -15,6 +15,8 @@ type Set struct {
 	Log     *slog.Logger
 	// Files returns the device files of a unit at this moment, for kubelet to hand out. Nil: those of the last update.
 	Files func(context.Context, Unit) ([]string, error)
+	// Prefer chooses units where kubelet may. Nil: kubelet takes any.
+	Prefer func(context.Context, Choice) []string
 
 	mu      sync.Mutex
 	servers map[string]*running
@@ -44,6 +46,7 @@ func (s *Set) Update(ctx context.Context, resources map[string][]Unit) error {
 			if s.Files != nil {
 				r.files = s.Files
 			}
+			r.prefer = s.Prefer
 			s.servers[name] = r
 			s.wg.Go(func() { r.run(run) })
 		}

@@ -129,7 +129,12 @@ func TestAssignDown(t *testing.T) {
 
 func TestUnits(t *testing.T) {
 	f := fabrics.Fabric{Name: "f", Mode: v1alpha1.Exclusive}
-	units := network.Units(&f, node()[:2])
+	devices := node()[:2]
+	devices[0].Slot, devices[0].Path = "0000:3b:00.0", []string{"pci0000:3a", "0000:3b:00.0"}
+	units := network.Units(&f, devices)
+	if units[0].Slot != "0000:3b:00.0" || !slices.Equal(units[0].Path, devices[0].Path) {
+		t.Errorf("%+v is not where its device is", units[0])
+	}
 	if len(units) != 2 || units[0].ID != "0000:3b:00.0" || !units[0].Healthy || units[1].Healthy ||
 		units[0].NUMA != 1 ||
 		units[0].RDMA != "mlx5_0" {

@@ -30,6 +30,8 @@ type Device struct {
 	AltNames []string
 	AdminUp  bool                // its netdev is up, wherever it is
 	NUMA     int                 // NUMA node; -1 if the firmware does not report one
+	Path     []string            // the way down the PCI tree to it, from its host bridge; empty if it is on no PCI bus
+	Slot     string              // PCI address of the physical function, which is the same for all functions of a port
 	Files    []string            // device files of exactly this HCA
 	Prefix   device.SubnetPrefix // of port 1; InfiniBand only, zero when it is unknown
 	RateGb   float64             // Gb/s of port 1
@@ -43,6 +45,9 @@ type Device struct {
 
 // InPod reports whether the RDMA device is in a pod's namespace.
 func (d *Device) InPod() bool { return d.Holder != nil && d.Holder.MoveRDMA }
+
+// Place is where the device is in its node.
+func (d *Device) Place() node.Place { return node.Place{Path: d.Path, NUMA: d.NUMA} }
 
 // Moving reports whether the device is on its way into a pod or back: then its ports say nothing of its health.
 func (d *Device) Moving() bool {
@@ -218,7 +223,8 @@ func (n Node) complete(d *Device, r *inventory.Reader, pci string) (err error) {
 	if d.Address.Bus == "pci" {
 		d.ID = d.Address.Name
 	}
-	d.NUMA = node.NUMA(n.Sys, d.Address, pci)
+	at := node.PlaceOf(n.Sys, d.Address, pci)
+	d.NUMA, d.Path, d.Slot = at.NUMA, at.Path, node.Slot(n.Sys, pci)
 	d.Files, err = n.files(r, d.Address)
 	return err
 }
