@@ -99,7 +99,8 @@ func TestRailsOfThePod(t *testing.T) {
 		return &runtime.PodSandbox{Metadata: &runtime.PodSandboxMetadata{Namespace: "ml", Name: pod}, State: state}
 	}
 	started := &sandboxes{list: []*runtime.PodSandbox{
-		sandbox("web", runtime.PodSandboxState_SANDBOX_READY), sandbox("train", runtime.PodSandboxState_SANDBOX_NOTREADY),
+		sandbox("web", runtime.PodSandboxState_SANDBOX_READY),
+		sandbox("train", runtime.PodSandboxState_SANDBOX_NOTREADY),
 	}}
 	serveOn(t, filepath.Join(dir, "k"), func(s *grpc.Server) { api.RegisterPodResourcesListerServer(s, kubelet) })
 	serveOn(t, filepath.Join(dir, "c"), func(s *grpc.Server) { runtime.RegisterRuntimeServiceServer(s, started) })

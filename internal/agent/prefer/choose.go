@@ -84,22 +84,84 @@ func distances(from node.Place, to []node.Place) []int {
 	return out
 }
 
-// best returns up to n free ids. Of the choices that begin with each of the cards and go on with what is best then, it
-// is the best one.
+// most bounds how many choices are compared: 8 of 16 rails are 12,870.
+const most = 20000
+
+// best returns up to n free ids, by rule 1 one of each card in turn. Who has the last turn is decided by the other
+// rules.
 func (c *choice) best(n int) (out []string) {
-	var taken, cost []int
-	for _, first := range c.candidates(c.must) {
-		t := slices.Clone(c.must)
-		t[first]++
-		c.fill(t, n-1)
-		if k := c.cost(t); cost == nil || slices.Compare(k, cost) < 0 {
-			taken, cost = t, k
+	taken := slices.Clone(c.must)
+	last := c.candidates(taken)
+	for ; len(last) > 0 && n >= len(last); last = c.candidates(taken) {
+		for _, s := range last {
+			taken[s]++
+		}
+		n -= len(last)
+	}
+	if n > 0 && len(last) > 0 {
+		if choices(len(last), n) <= most {
+			taken = c.compare(taken, last, n)
+		} else {
+			taken = c.grow(taken, last, n)
 		}
 	}
 	for s, n := range taken {
 		out = append(out, c.free[s][:n-c.must[s]]...)
 	}
-	return out[:max(0, min(n, len(out)))]
+	return out
+}
+
+// choices is how many choices of n there are; more than most: too many.
+func choices(of, n int) int {
+	out := 1
+	for i := range min(n, of-n) {
+		if out = out * (of - i) / (i + 1); out > most {
+			break
+		}
+	}
+	return out
+}
+
+// compare takes n of the slots, and returns the best of all such choices.
+func (c *choice) compare(taken, slots []int, n int) []int {
+	if n == 0 {
+		return slices.Clone(taken)
+	}
+	var best []int
+	for i := range slots[:len(slots)-n+1] {
+		taken[slots[i]]++
+		best = c.better(best, c.compare(taken, slots[i+1:], n-1))
+		taken[slots[i]]--
+	}
+	return best
+}
+
+// grow is compare for too many choices: it begins with each of the slots, and goes on with what is best then.
+func (c *choice) grow(taken, slots []int, n int) []int {
+	var best []int
+	for _, first := range slots {
+		t := slices.Clone(taken)
+		t[first]++
+		for range n - 1 {
+			var next []int
+			for _, s := range c.candidates(t) {
+				t[s]++
+				next = c.better(next, slices.Clone(t))
+				t[s]--
+			}
+			t = next
+		}
+		best = c.better(best, t)
+	}
+	return best
+}
+
+// better returns the better one of two choices, a if they are equal; nil is none.
+func (c *choice) better(a, b []int) []int {
+	if a == nil || slices.Compare(c.cost(b), c.cost(a)) < 0 {
+		return b
+	}
+	return a
 }
 
 // candidates are the slots of which fewest units are taken, among those that have any left.
@@ -116,24 +178,6 @@ func (c *choice) candidates(taken []int) (out []int) {
 		}
 	}
 	return out
-}
-
-// fill takes n more units, each as good as possible.
-func (c *choice) fill(taken []int, n int) {
-	for range n {
-		next, cost := -1, []int(nil)
-		for _, s := range c.candidates(taken) {
-			taken[s]++
-			if k := c.cost(taken); next < 0 || slices.Compare(k, cost) < 0 {
-				next, cost = s, k
-			}
-			taken[s]--
-		}
-		if next < 0 {
-			return
-		}
-		taken[next]++
-	}
 }
 
 // cost is what the rules 2 to 6 say of a choice, in this order: less is better.

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fabric-cni/fabric-cni/internal/agent/prefer"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
@@ -122,7 +123,7 @@ func number(t *testing.T, s string) int {
 // choices are compared.
 func TestNoneIsNearer(t *testing.T) {
 	check := func(name string, units []prefer.Unit, all []node.Place) {
-		for range 300 {
+		for range 1000 {
 			var gpus []node.Place
 			for _, g := range all {
 				if rand.IntN(3) == 0 {
@@ -195,6 +196,25 @@ func apart(units []prefer.Unit, gpus []node.Place) (sum int) {
 		}
 	}
 	return sum
+}
+
+// A node with more rails than can all be compared is answered as well, soon: kubelet waits.
+func TestManyRails(t *testing.T) {
+	var units []prefer.Unit
+	for i := range 64 {
+		path := []string{fmt.Sprint("pci0000:", i/8), fmt.Sprint("up", i/2), fmt.Sprint("down", i), "function"}
+		units = append(units, prefer.Unit{
+			ID: fmt.Sprintf("rail%02d", i), Slot: fmt.Sprint(i), Place: node.Place{NUMA: i / 32, Path: path},
+		})
+	}
+	began := time.Now()
+	got := prefer.Choose(units, ids(units), nil, 16, []node.Place{units[35].Place})
+	if want := ids(units[32:48]); !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if d := time.Since(began); d > 5*time.Second {
+		t.Errorf("it took %v", d)
+	}
 }
 
 // Shares and virtual functions of one card share its port: a container gets two of them only if nothing else is left,
