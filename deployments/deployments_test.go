@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -79,7 +80,9 @@ func TestExamples(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		names := resource.FindAllString(string(b), -1)
+		names := slices.DeleteFunc(resource.FindAllString(string(b), -1), func(name string) bool {
+			return name == v1alpha1.GroupVersion.String()
+		})
 		for _, m := range networks.FindAllStringSubmatch(string(b), -1) {
 			for _, network := range strings.Split(m[1], ",") {
 				name, _, _ := strings.Cut(network, "@")

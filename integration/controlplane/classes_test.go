@@ -3,11 +3,15 @@ package controlplane_test
 import (
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -212,4 +216,36 @@ func TestDRALater(t *testing.T) {
 		"fabric.dev": allClass("late new"), "late.fabric.dev": classOf("late", "fabric.dev/late"),
 		"new.fabric.dev": classOf("new", "fabric.dev/new"),
 	})
+}
+
+// The API server accepts the examples for DRA, and pods of the template of a PyTorchJob.
+func TestClaimExamples(t *testing.T) {
+	c := whole(t)
+	create(t, c, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: "default"}})
+	files, err := filepath.Glob(manifests + "examples/dra-*.yaml")
+	if err != nil || len(files) < 6 {
+		t.Fatalf("%q, %v", files, err)
+	}
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var list []string
+		for _, o := range objects(t, string(b)) {
+			u := unstructured.Unstructured{Object: o}
+			if u.GetKind() == "PyTorchJob" {
+				u.Object, _, _ = unstructured.NestedMap(o, "spec", "pytorchReplicaSpecs", "Worker", "template")
+				u.SetAPIVersion("v1")
+				u.SetKind("Pod")
+				u.SetName("worker")
+			}
+			text, err := u.MarshalJSON()
+			if err != nil {
+				t.Fatal(err)
+			}
+			list = append(list, string(text))
+		}
+		accepted(t, strings.Join(list, "\n---\n"))
+	}
 }

@@ -88,6 +88,7 @@ var overlays = map[string][]string{
 	"base":               nil,
 	"overlays/exclusive": {"-f", "FABRICS"},
 	"overlays/shared":    {"-f", "FABRICS"},
+	"overlays/dra":       {"-f", "FABRICS"},
 	"overlays/k3s":       {"--set", "cniBinDir=/var/lib/rancher/k3s/data/cni"},
 	"overlays/rke2": {"--set-json", `tolerations=[{"key":"CriticalAddonsOnly","operator":"Exists"},` +
 		`{"key":"node-role.kubernetes.io/control-plane","operator":"Exists"},` +

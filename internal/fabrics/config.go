@@ -17,7 +17,7 @@ import (
 
 // Here is the part of a fabric's configuration that depends on the node.
 type Here struct {
-	Master  string         // mode shared: the parent interface of the IPoIB children
+	Master  string         // mode shared: the parent interface of the IPoIB children; none with allocation DRA
 	Own     []netip.Prefix // nodeRanges: the node's ranges, in the order of the fabric's
 	IPAMDir string         // nodeRanges: the directory in which host-local records the addresses that it has given
 }
@@ -32,6 +32,9 @@ func (f *Fabric) Config(h Here) ([]byte, error) {
 		c["capabilities"] = map[string]any{"deviceID": true}
 	} else {
 		c["mode"], c["master"] = "ipoib", h.Master
+		if h.Master == "" && f.Allocation == v1alpha1.DRA { // it is that of the device that the pod was given
+			delete(c, "master")
+		}
 	}
 	maps.Copy(c, f.Network)
 	if f.Allocation == v1alpha1.DRA {

@@ -1,6 +1,9 @@
 package fabrics_test
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
 	"net/netip"
 	"strings"
 	"testing"
@@ -149,5 +152,22 @@ func TestSort(t *testing.T) {
 	}
 	if strings.Join(got, "") != "cabd" {
 		t.Error(got)
+	}
+}
+
+// With allocation DRA the parent of an IPoIB child is the device that the pod was given: no node has to name one.
+func TestConfigDRA(t *testing.T) {
+	for spec, want := range map[string]string{
+		`{allocation: DRA, mode: shared}`: `{"allocation":"DRA","cniVersion":"1.0.0","mode":"ipoib","name":"a",` +
+			`"type":"fabric"}`,
+		`{allocation: DRA}`: `{"allocation":"DRA","capabilities":{"deviceID":true},"cniVersion":"1.0.0","name":"a",` +
+			`"type":"fabric"}`,
+		`{mode: shared}`: `{"cniVersion":"1.0.0","master":"","mode":"ipoib","name":"a","type":"fabric"}`,
+	} {
+		b, err := parse(t, "a", spec).Config(fabrics.Here{})
+		var got bytes.Buffer
+		if err = errors.Join(err, json.Compact(&got, b)); err != nil || got.String() != want {
+			t.Errorf("%s: %s, %v", spec, got.String(), err)
+		}
 	}
 }
