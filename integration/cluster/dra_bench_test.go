@@ -12,18 +12,18 @@ import (
 	"time"
 )
 
-// point is a moment of a pod's way. Those with a line in the driver's log are there when it is written, by the first of
-// the pods, or by the last one.
+// point is a moment of a pod's way at which the fault happens.
 type point struct {
 	name string
-	line *regexp.Regexp
-	nth  int  // which of the lines, 1 if it is not set
-	last bool // of all pods
 	gate bool // all pods are prepared, and wait for each other before their first network
+	// arm lets the fault happen when one of so many pods is there, and what it returns says whether it has. Without it
+	// the fault happens at once: before the pods are created, at the gate, or when they are deleted.
+	arm func(d *draDriver, f fault, pods int) (hit func() bool)
 }
 
 const (
-	pointNone     = "none"
+	pointNone     = "none, all at once"
+	pointAlone    = "none, one at a time"
 	pointBefore   = "before prepare"
 	pointPrepared = "prepared"
 	pointEnd      = "pod deleted"
@@ -33,12 +33,14 @@ const (
 type subject struct {
 	name    string
 	driver  string
-	command func(b *testing.B) []string
+	command func(n *draStage) []string
 	objects string            // for all pods
 	pod     map[string]string // their annotations
 	points  []point
 	healthy func() error // beside its slices
-	begin   func(b *testing.B)
+	begin   func(b *testing.B, n *draStage)
+	// how long rails may take to come home
+	patience time.Duration
 }
 
 // BenchmarkDRA gives pods eight rails each by Dynamic Resource Allocation, while their driver is stopped, killed or
@@ -55,7 +57,7 @@ func BenchmarkDRA(b *testing.B) {
 			for _, p := range s.points {
 				for _, f := range faults {
 					name := s.name + "/" + p.name + "/" + f.name
-					if (p.name == pointNone) == (f.name == faultNone) && want.MatchString(name) {
+					if strings.HasPrefix(p.name, "none") == (f.name == faultNone) && want.MatchString(name) {
 						cells = append(cells, cell{point: p, fault: f})
 					}
 				}
@@ -141,15 +143,16 @@ func newDRAStage(b *testing.B, s *subject, batch int) *draStage {
 	n := &draStage{b: b, s: s, batch: batch}
 	n.rails()
 	b.Cleanup(n.noRails)
-	must(b, current.apply(s.objects))
 	if s.begin != nil {
-		s.begin(b)
+		s.begin(b, n)
 	}
+	must(b, current.apply(s.objects))
+	b.Cleanup(func() { _, _ = output("kubectl", "delete", "resourceclaimtemplate", "rails") })
 	const multus = "/opt/cni/bin/multus"
 	must(b, os.Rename(multus, multus+".real"))
 	must(b, os.WriteFile(multus, []byte(gated), 0o755))
 	b.Cleanup(func() { must(b, os.Rename(multus+".real", multus)) })
-	n.d = startDriver(b, s)
+	n.d = startDriver(n)
 	n.settled()
 	return n
 }
@@ -159,7 +162,11 @@ func (n *draStage) run(c *cell, pods int) {
 	for c.pods < pods {
 		n.settled()
 		n.round++
-		n.one(c, min(n.batch, pods-c.pods))
+		batch := n.batch
+		if c.point.name == pointAlone {
+			batch = 1
+		}
+		n.one(c, min(batch, pods-c.pods))
 	}
 }
 
@@ -169,31 +176,33 @@ func (n *draStage) one(c *cell, count int) {
 	c.batches++
 	c.pods += count
 	p := c.point
-	if p.last {
-		p.nth = count
+	hit := func() bool { return true }
+	act := func() {
+		if p.arm != nil {
+			hit = p.arm(n.d, c.fault, count)
+		} else {
+			n.d.strike(c.fault)
+		}
 	}
-	hit := func() bool { return p.line == nil }
-	if p.line != nil && !p.gate {
-		hit = n.d.arm(p, c.fault)
-	}
-	if p.name == pointBefore {
-		n.d.strike(c.fault)
+	if !p.gate && p.name != pointEnd {
+		act()
 	}
 	open := closeGate(n.b, p.gate)
 	pods := n.create(count)
 	if p.gate {
 		n.atGate(count)
-		if p.line != nil {
-			hit = n.d.arm(p, c.fault)
-		} else {
-			n.d.strike(c.fault)
-		}
+		act()
 	}
 	open()
 	n.await(pods)
-	time.Sleep(2 * time.Second) // for rails that come late
+	if c.fault.name != faultNone {
+		time.Sleep(2 * time.Second) // for rails that come late
+	}
 	c.count(pods)
-	if p.name == pointEnd {
+	n.d.recovered()
+	if p.name == pointEnd && p.arm != nil {
+		hit = p.arm(n.d, c.fault, count)
+	} else if p.name == pointEnd {
 		n.d.strike(c.fault)
 	}
 	n.remove(pods)

@@ -2,16 +2,15 @@ package cluster
 
 import (
 	"path/filepath"
-	"regexp"
-	"testing"
+	"time"
 )
 
 // dranet is the driver of kubernetes-sigs, as its install.yaml starts it. By default it leaves veths alone: here they
 // are the rails.
 func dranet() *subject {
 	return &subject{
-		name: "dranet", driver: "dra.net",
-		command: func(*testing.B) []string {
+		name: "dranet", driver: "dra.net", patience: 20 * time.Second,
+		command: func(*draStage) []string {
 			return []string{filepath.Join(current.cache, "dranet", "dranet"), "--v=4", "--hostname-override=rig",
 				"--kubeconfig=" + current.run + "/conf/admin.kubeconfig", "--bind-address=127.0.0.1:9177",
 				"--cloud-provider-hint=NONE", `--filter="dra.net/ifName" in attributes && ` +
@@ -29,13 +28,13 @@ spec: {spec: {devices: {requests: [{name: rails, exactly: {deviceClassName: dra.
 `,
 		points: []point{
 			{name: pointNone},
+			{name: pointAlone},
 			{name: pointBefore},
-			{name: "in prepare", line: regexp.MustCompile(`NodePrepareResources: Claim Request`)},
+			{name: "in prepare", arm: atLine(`NodePrepareResources: Claim Request`, 1)},
 			{name: pointPrepared, gate: true},
-			{name: "in the hook", gate: true, line: regexp.MustCompile(`RunPodSandbox Pod \S+ UID \S+$`)},
-			{name: "half of the rails", gate: true, nth: railsOfPod / 2,
-				line: regexp.MustCompile(`RunPodSandbox processing Network device`)},
-			{name: "attached", gate: true, last: true, line: regexp.MustCompile(`RunPodSandbox Pod .* took`)},
+			{name: "attach begins", gate: true, arm: atLine(`RunPodSandbox Pod \S+ UID \S+$`, 1)},
+			{name: "half attached", gate: true, arm: atLine(`RunPodSandbox processing Network device`, railsOfPod/2)},
+			{name: "attached", gate: true, arm: atLine(`RunPodSandbox Pod .* took`, 0)},
 			{name: pointEnd},
 		},
 	}

@@ -2,13 +2,14 @@ package cluster
 
 import (
 	"bufio"
+	"cmp"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"sync"
 	"syscall"
-	"testing"
 	"time"
 )
 
@@ -21,6 +22,7 @@ type fault struct {
 const (
 	faultNone = "none"
 	restarts  = 5 * time.Second
+	registers = 4 * time.Second
 )
 
 var faults = []fault{
@@ -39,11 +41,12 @@ type draDriver struct {
 	cmd   *exec.Cmd
 	ended bool
 	line  func(string) // sees each line of the log
+	until time.Time    // the fault is over
 }
 
-func startDriver(b *testing.B, s *subject) *draDriver {
-	b.Helper()
-	d := &draDriver{log: filepath.Join(current.run, "log", s.name+".log"), args: s.command(b)}
+func startDriver(n *draStage) *draDriver {
+	n.b.Helper()
+	d := &draDriver{log: filepath.Join(current.run, "log", n.s.name+".log"), args: n.s.command(n)}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -51,7 +54,7 @@ func startDriver(b *testing.B, s *subject) *draDriver {
 			time.Sleep(restarts)
 		}
 	}()
-	b.Cleanup(func() {
+	n.b.Cleanup(func() {
 		d.mu.Lock()
 		d.ended = true
 		d.mu.Unlock()
@@ -107,24 +110,25 @@ func (d *draDriver) once() bool {
 	return !d.ended
 }
 
-// arm lets the fault happen at the point. What it returns says whether it has.
-func (d *draDriver) arm(p point, f fault) (hit func() bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	count, nth := 0, max(1, p.nth)
-	if p.line != nil {
+// atLine is a point told by a line of the driver's log: when it is written so often, or once for each pod (0).
+func atLine(line string, times int) func(*draDriver, fault, int) func() bool {
+	want := regexp.MustCompile(line)
+	return func(d *draDriver, f fault, pods int) func() bool {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		left := cmp.Or(times, pods)
 		d.line = func(text string) {
-			if count < nth && p.line.MatchString(text) {
-				if count++; count == nth {
+			if left > 0 && want.MatchString(text) {
+				if left--; left == 0 {
 					d.struck(f)
 				}
 			}
 		}
-	}
-	return func() bool {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		return count == nth
+		return func() bool {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			return left == 0
+		}
 	}
 }
 
@@ -144,13 +148,24 @@ func (d *draDriver) struck(f fault) {
 	if f.name == faultNone || d.cmd == nil {
 		return
 	}
+	d.until = time.Now().Add(f.stop + registers)
 	process := d.cmd.Process
 	if f.stop == 0 {
+		d.until = d.until.Add(restarts)
 		_ = process.Kill()
 		return
 	}
 	_ = process.Signal(syscall.SIGSTOP)
 	time.AfterFunc(f.stop, func() { _ = process.Signal(syscall.SIGCONT) })
+}
+
+// recovered waits until the fault is over, and the driver had time to register with kubelet and the runtime: what
+// happens at the end of pods is another point.
+func (d *draDriver) recovered() {
+	d.mu.Lock()
+	until := d.until
+	d.mu.Unlock()
+	time.Sleep(time.Until(until))
 }
 
 func (d *draDriver) kill() { d.strike(fault{name: "killed"}) }

@@ -185,7 +185,7 @@ func (n *draStage) noRails() { _ = exec.Command("ip", "netns", "delete", "switch
 // inventory is what the node lacks, and what it has otherwise than before, once that has not changed for a while.
 func (n *draStage) inventory() (lost []string, changed int) {
 	began := time.Now()
-	for ; time.Since(began) < 20*time.Second; time.Sleep(soon) {
+	for ; time.Since(began) < n.s.patience; time.Sleep(soon) {
 		lost, changed = nil, 0
 		for i := range n.batch * railsOfPod {
 			name := fmt.Sprint("rail", i)
@@ -201,7 +201,7 @@ func (n *draStage) inventory() (lost []string, changed int) {
 				changed++
 			}
 		}
-		if len(lost) == 0 && (changed == 0 || time.Since(began) > 5*time.Second) {
+		if len(lost) == 0 && (changed == 0 || time.Since(began) > 2*time.Second) {
 			break
 		}
 	}

@@ -1,15 +1,19 @@
 package cluster
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // What a run may have that differs from the gate's. Nothing of it is set there.
 const (
-	envKubernetes = "FABRIC_KUBERNETES"  // another version: 1.37
-	envNRI        = "FABRIC_CLUSTER_NRI" // containerd listens to NRI plugins, as it does by default
+	envKubernetes = "FABRIC_KUBERNETES" // another version: 1.37
+	// containerd listens to NRI plugins, as it does by default. A value other than "1" is how long it waits for them,
+	// or the name of one without which no container may be created.
+	envNRI = "FABRIC_CLUSTER_NRI"
 )
 
 // kubernetesDir is where the binaries are.
@@ -22,8 +26,17 @@ func kubernetesDir(cache string) string {
 
 // runtimeConfig is containerd's.
 func runtimeConfig() string {
-	if os.Getenv(envNRI) == "" {
+	nri := "disable = false"
+	value := os.Getenv(envNRI)
+	_, err := time.ParseDuration(value)
+	switch {
+	case value == "":
 		return containerdConfig
+	case value == "1":
+	case err == nil:
+		nri += fmt.Sprintf("\n  plugin_request_timeout = %q", value)
+	default:
+		nri += fmt.Sprintf("\n  default_validator = {enable = true, required_plugins = [%q]}", value)
 	}
-	return strings.Replace(containerdConfig, "disable = true", "disable = false", 1)
+	return strings.Replace(containerdConfig, "disable = true", nri, 1)
 }
