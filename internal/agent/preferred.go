@@ -23,12 +23,13 @@ type chooser struct {
 	sys, proc fs.FS // of the node
 	kubelet   podresources.Kubelet
 	runtime   cri.Runtime
+	within    time.Duration
 	log       *slog.Logger
 }
 
 func (o *Options) chooser(sys fs.FS, log *slog.Logger) *chooser {
 	return &chooser{
-		sys: sys, proc: os.DirFS(cmp.Or(o.HostProc, "/proc")), log: log,
+		sys: sys, proc: os.DirFS(cmp.Or(o.HostProc, "/proc")), within: askFor, log: log,
 		kubelet: podresources.Kubelet{Socket: o.PodSocket, HostProc: o.HostProc},
 		runtime: cri.Runtime{Socket: o.CRISocket, HostProc: o.HostProc},
 	}
@@ -57,7 +58,7 @@ func (c *chooser) choose(ctx context.Context, from deviceplugin.Choice) []string
 // asked: for an answer it works out anew which devices are free, and would forget those (kubelet 1.34,
 // devicemanager.UpdateAllocatedDevices).
 func (c *chooser) gpus(ctx context.Context, resource string) []node.Place {
-	ctx, cancel := context.WithTimeout(ctx, askFor)
+	ctx, cancel := context.WithTimeout(ctx, c.within)
 	defer cancel()
 	on := node.GPUs(c.sys)
 	if c.kubelet.Socket == "" || len(on) == 0 {
