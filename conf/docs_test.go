@@ -166,7 +166,7 @@ func TestPagesNames(t *testing.T) {
 			}
 			for _, m := range name.FindAllStringSubmatch(block, -1) {
 				if there, ours := packages[m[1]]; ours && !there[m[2]] && filepath.Ext(m[2]) != ".go" &&
-					!slices.Contains([]string{"go", "md", "json", "conf", "yaml"}, m[2]) {
+					!slices.Contains([]string{"go", "md", "json", "conf", "yaml", "dev"}, m[2]) {
 					t.Errorf("%s names %s.%s, which package %s does not declare", page, m[1], m[2], m[1])
 				}
 			}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -218,7 +219,7 @@ func TestDRALater(t *testing.T) {
 	})
 }
 
-// The API server accepts the examples for DRA, and pods of the template of a PyTorchJob.
+// The API server accepts the examples for DRA, the objects in their page, and pods of the template of a PyTorchJob.
 func TestClaimExamples(t *testing.T) {
 	c := whole(t)
 	create(t, c, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: "default"}})
@@ -226,11 +227,26 @@ func TestClaimExamples(t *testing.T) {
 	if err != nil || len(files) < 6 {
 		t.Fatalf("%q, %v", files, err)
 	}
+	page, err := os.ReadFile("../../docs/dra.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)```yaml\n(apiVersion.*?)```").FindAllSubmatch(page, -1)
+	if len(blocks) < 2 {
+		t.Fatal("docs/dra.md has no objects")
+	}
+	var texts [][]byte
+	for _, m := range blocks {
+		texts = append(texts, m[1])
+	}
 	for _, file := range files {
 		b, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
+		texts = append(texts, b)
+	}
+	for _, b := range texts {
 		var list []string
 		for _, o := range objects(t, string(b)) {
 			u := unstructured.Unstructured{Object: o}
