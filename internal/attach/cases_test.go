@@ -97,6 +97,11 @@ func dead() *Owner {
 // missing takes the device away.
 func missing(f *Facts) { f.Device, f.Missing = nil, errors.New("get netdev ibs108: no such device") }
 
+// promises are what a claim of another pod gives.
+func promises(device string) []Promise {
+	return []Promise{{Pod: "default/p2", Claim: "default/rails", Device: device}}
+}
+
 func on() *bool { return new(true) }
 
 // decisions are what makes each case differ from the facts that nothing is against.
@@ -110,8 +115,25 @@ var decisions = map[string]func(*Facts){
 	"device without RDMA support": func(f *Facts) {
 		f.RDMA, f.Device.HCA, f.Config.RDMA = false, nil, netconf.RDMAExclusive
 	},
-	"device without RDMA device": func(f *Facts) { f.Device.HCA, f.Config.RDMA = nil, netconf.RDMAExclusive },
-	"device that has no face":    func(f *Facts) { f.Device.HCA, f.Device.Netdev = nil, nil },
+	"device without RDMA device":       func(f *Facts) { f.Device.HCA, f.Config.RDMA = nil, netconf.RDMAExclusive },
+	"device of a claim of another pod": func(f *Facts) { f.Promises = promises("pci/0000:3b:00.0") },
+	"device of claims used up": func(f *Facts) {
+		f.Unselected, f.Device, f.Claims = true, nil, claims("net1", "net2", "net3")
+	},
+	"device of claims before them": func(f *Facts) { // kubelet has given it: nothing is against it
+		f.Claims = &Claims{Fabric: "ib", PodUID: "7d2c", DeviceID: "0000:3b:00.0"}
+	},
+	"vf of a PF that a claim gives": func(f *Facts) {
+		f.PF, f.Promises = &device.Address{Bus: "pci", Name: "0000:3b:00.9"}, promises("pci/0000:3b:00.9")
+	},
+	"device with a VF that a claim gives": func(f *Facts) { f.Promises = promises("pci/0000:3b:00.2") },
+	"child of a HCA that claims share": func(f *Facts) {
+		f.Promises = promises("pci/0000:3b:00.0")
+		f.Promises[0].Shared = true
+	},
+	"child of a HCA that a claim gives": func(f *Facts) { f.Promises = promises("pci/0000:3b:00.0") },
+	"chain of a claim of another pod":   func(f *Facts) { f.Promises = promises("pci/0000:3b:00.0") },
+	"device that has no face":           func(f *Facts) { f.Device.HCA, f.Device.Netdev = nil, nil },
 	"device for userspace": func(f *Facts) {
 		f.Device.HCA, f.Device.Netdev, f.Device.Driver, f.Config.VF.VFIO = nil, nil, "vfio-pci", true
 	},

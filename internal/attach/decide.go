@@ -87,6 +87,7 @@ func (d *decider) found() bool {
 	switch {
 	case d.Device != nil:
 		return true
+	case d.claimless():
 	case d.Unselected && !d.Pod:
 		// STATUS of a network whose device is known only with a pod: what can be said without one.
 	case d.Unselected && d.Missing == nil:
@@ -119,6 +120,16 @@ func (d *decider) found() bool {
 		d.refuse(JudgeMode(d.Config.RDMA, d.NetnsMode, d.RDMA, "the RDMA device"))
 	}
 	return false
+}
+
+// claimless refuses a pod that has no device for this attachment from its claims, and says so.
+func (d *decider) claimless() bool {
+	if d.Claims == nil {
+		return false
+	}
+	_, r := d.Claims.Choose()
+	d.refuse(r)
+	return r != nil
 }
 
 func (d *decider) noDevice() *Refusal {
@@ -196,6 +207,7 @@ func (d *decider) device() {
 		})
 		return
 	}
+	d.promised(true)
 	d.policy(true)
 	d.softless()
 	d.rdma()
@@ -242,6 +254,7 @@ func (d *decider) child() {
 		})
 		return
 	}
+	d.promised(false)
 	d.policy(false)
 	d.refuse(JudgePort(d.Config, d.Device.HCA, parent))
 	pkey := d.Config.PKey
@@ -297,6 +310,7 @@ func (d *decider) chained() {
 		return
 	}
 	if a.MoveRDMA {
+		d.promised(true)
 		d.atHome()
 		d.relatives()
 		d.childless()

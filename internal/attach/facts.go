@@ -30,6 +30,10 @@ type Facts struct {
 	IPoIBLoaded bool             // the module ib_ipoib is loaded
 	Parents     []string         // IPoIB parents on the host, for hints
 
+	// Claims is what ResourceClaims give to the pod, if that has no device for this attachment. Nil: the configuration
+	// names its device, or it is that of a claim.
+	Claims *Claims
+
 	// The device that the configuration selects.
 	Unselected bool  // the configuration names none: only STATUS and mode rdma may do so
 	Chained    Chain // mode rdma
@@ -40,8 +44,10 @@ type Facts struct {
 	Holder     *Owner // attachment that has the missing device; nil: the journal knows of none
 
 	// What is known of Device.
-	Owner *Owner     // attachment that the device belongs to, nil: free
-	VF    *device.VF // nil: no virtual function
+	Owner *Owner // attachment that the device belongs to, nil: free
+	// Promises are those devices of ResourceClaims of other pods that are this one, its PF or its VFs.
+	Promises []Promise
+	VF       *device.VF // nil: no virtual function
 	// The new name of the RDMA device, if the configuration asks for one.
 	RDMANamesPerNetns bool     // names are unique per network namespace, not in the whole system
 	RDMANamesInPod    []string // if so, and if a free one is to be chosen

@@ -71,6 +71,8 @@ type Entry struct {
 	Args     string           `json:"args,omitempty"`     // CNI_ARGS
 	Path     string           `json:"path,omitempty"`     // CNI_PATH
 
+	Given *Given `json:"given,omitempty"` // the device is that of a ResourceClaim
+
 	// MAC and Addresses are what the configuration itself gives, and nobody else on the network may have.
 	MAC       string         `json:"mac,omitempty"`
 	Addresses []netip.Prefix `json:"addresses,omitempty"`

@@ -46,6 +46,12 @@ func (s Store) LockAttachment(ctx context.Context, k Key) (*Lock, error) {
 	return s.lockPart(ctx, "attachments", "attachment "+k.String(), k)
 }
 
+// LockPod takes the lock under which an ADD chooses one of the devices that ResourceClaims give to a pod. It is taken
+// after the attachment's lock and before any device's. It gives up with ErrBusy when ctx ends.
+func (s Store) LockPod(ctx context.Context, uid string) (*Lock, error) {
+	return s.lockPart(ctx, "pods", "the claims of pod "+uid, Key{ContainerID: uid})
+}
+
 // LockIPAM takes the lock under which an IPAM plugin is called for an attachment. A process that inherits the lock's
 // File holds it too, until it ends or Unlock gives it back for all of them.
 func (s Store) LockIPAM(ctx context.Context, k Key) (*Lock, error) {

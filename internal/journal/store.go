@@ -24,6 +24,7 @@ const DefaultDir = "/run/fabric-cni"
 //	claims/<device>/children/<entry>          symlinks to the entries whose IPoIB child sits on the device
 //	locks/<device>                            flock, held while a device is claimed and moved
 //	locks/attachments, locks/ipam             a byte each of which is locked for an attachment
+//	locks/pods                                likewise for a pod
 type Store struct{ Dir string }
 
 func (s Store) entryPath(k Key) string { return filepath.Join(s.Dir, "attachments", k.file()) }

@@ -11,11 +11,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/fabric-cni/fabric-cni/internal/atomicfile"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
@@ -37,17 +39,43 @@ type Claim struct {
 
 // Device is a device of the node that a claim gives to its pod.
 type Device struct {
-	Request string         `json:"request"`           // of the claim: "rails", or "rails/subrequest"
-	Name    string         `json:"name"`              // in the ResourceSlice
-	ShareID string         `json:"shareID,omitempty"` // of a device that several claims have
-	Fabric  string         `json:"fabric"`            // and name of the network
-	Rail    int            `json:"rail"`
-	ID      string         `json:"id"`      // as kubelet, Multus and the plugin's deviceID know it
-	Address device.Address `json:"address"` // on the bus
+	Request string `json:"request"`           // of the claim: "rails", or "rails/subrequest"
+	Name    string `json:"name"`              // in the ResourceSlice
+	ShareID string `json:"shareID,omitempty"` // of a device that several claims have
+	Fabric  string `json:"fabric"`            // and name of the network
+	Rail    int    `json:"rail"`
+	ID      string `json:"id"` // as kubelet, Multus and the plugin's deviceID know it
+	// Address is where it sits on its bus. A virtual netdev has none: its bus is Virtual, and its name that of the
+	// netdev. So Address.String() is always what the journal calls the device.
+	Address device.Address `json:"address"`
 	Netdev  string         `json:"netdev,omitempty"`
+	// Shared is set for a share of an HCA: its pod gets an IPoIB child, and the HCA stays on the host. Otherwise the
+	// whole device goes into the pod.
+	Shared bool `json:"shared,omitempty"`
 	// Network replaces settings of the fabric's network configuration: the claim's opaque parameters, checked.
 	Network json.RawMessage `json:"network,omitempty"`
 }
+
+// Virtual is the bus of devices that are on none, such as a veth.
+const Virtual = "netdev"
+
+// Whose says which claim a device belongs to, for messages: namespace/name, quoted if that is no name.
+func (c *Claim) Whose() string { return name(c.Namespace) + "/" + name(c.Name) }
+
+// ForPod is the pod of a claim, for messages.
+func (c *Claim) ForPod() string { return name(c.Namespace) + "/" + name(c.Pod) }
+
+// name is a name of Kubernetes for a message; what is none is quoted.
+func name(s string) string {
+	other := func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '.' }
+	if s == "" || len(s) > maxName || strings.ContainsFunc(s, other) {
+		return strconv.Quote(s[:min(len(s), maxName)])
+	}
+	return s
+}
+
+// maxName bounds the names of objects (RFC 1123 subdomain).
+const maxName = 253
 
 // Store is the directory of the prepared claims.
 type Store struct{ Dir string }
@@ -55,11 +83,12 @@ type Store struct{ Dir string }
 // In is the store beside the journal of a state directory.
 func In(stateDir string) Store { return Store{Dir: filepath.Join(stateDir, "prepared")} }
 
-// uid is what Kubernetes makes UIDs of: those of static pods are hashes. It becomes part of a path.
-var uid = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z-]{0,127}$`)
-
-// IsUID tells a UID of a pod or a claim.
-func IsUID(s string) bool { return uid.MatchString(s) }
+// IsUID tells a UID of a pod or a claim by what Kubernetes makes them of: letters, digits and '-'; those of static pods
+// are hashes. It becomes part of a path. No regular expression: each exec of the plugin would compile it.
+func IsUID(s string) bool {
+	other := func(r rune) bool { return (r|0x20 < 'a' || r|0x20 > 'z') && (r < '0' || r > '9') && r != '-' }
+	return s != "" && len(s) <= 128 && s[0] != '-' && !strings.ContainsFunc(s, other)
+}
 
 func (s Store) path(podUID, claimUID string) (string, error) {
 	for _, u := range []string{podUID, claimUID} {
@@ -127,10 +156,15 @@ func (s Store) Claim(claimUID string) (*Claim, error) {
 	if len(files) == 0 {
 		return nil, fmt.Errorf("claim %s is not prepared on this node: %w", claimUID, fs.ErrNotExist)
 	}
-	return load(files[0])
+	c, err := load(files[0])
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
-// All returns all prepared claims. Those that can't be read are in the joined error, beside the others.
+// All returns all prepared claims. Those that can't be read are in the joined error, beside the others. One whose
+// devices can be read, and nothing else be relied on (a newer version wrote it), is in both.
 func (s Store) All() ([]*Claim, error) {
 	pods, err := os.ReadDir(s.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -166,19 +200,20 @@ func (s Store) dir(podUID string) ([]*Claim, error) {
 			continue
 		}
 		c, err := load(filepath.Join(s.Dir, podUID, f.Name()))
-		switch {
-		case errors.Is(err, fs.ErrNotExist): // unprepared meanwhile
-		case err != nil:
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // else it was unprepared meanwhile
 			errs = append(errs, err)
-		default:
+		}
+		if c != nil {
 			out = append(out, c)
 		}
 	}
 	return out, errors.Join(errs...)
 }
 
+// load reads a claim. It returns one that can be read but must not be acted on beside the error: its devices are not
+// for others.
 func load(path string) (*Claim, error) {
-	b, err := os.ReadFile(path)
+	b, err := readFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("read prepared claim: %w", err)
 	}
@@ -186,30 +221,57 @@ func load(path string) (*Claim, error) {
 	if err := json.Unmarshal(b, &c); err != nil {
 		return nil, fmt.Errorf("read prepared claim %s: %w", path, err)
 	}
-	if c.Version > Version {
-		return nil, fmt.Errorf("read prepared claim %s: version %d is of a newer agent, this knows %d", path, c.Version,
-			Version)
-	}
 	if c.UID != filepath.Base(path) || c.PodUID != filepath.Base(filepath.Dir(path)) {
 		return nil, fmt.Errorf("read prepared claim %s: it speaks of claim %q of pod %q", path, c.UID, c.PodUID)
+	}
+	if c.Version > Version {
+		return &c, fmt.Errorf("read prepared claim %s: version %d is of a newer agent, this knows %d", path, c.Version,
+			Version)
+	}
+	for i, d := range c.Devices {
+		if d.ID == "" || d.Fabric == "" || d.Address.Bus == "" || d.Address.Name == "" {
+			return &c, fmt.Errorf("read prepared claim %s: device %d has no id, fabric or address", path, i)
+		}
 	}
 	return &c, nil
 }
 
+// maxFile bounds a file: a claim has at most 32 devices, and their parameters at most 10 KiB each.
+const maxFile = 1 << 20
+
+func readFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(b) > maxFile {
+		err = fmt.Errorf("%s is longer than %d bytes", path, maxFile)
+	}
+	return b, err
+}
+
+// Given is a device with the claim that gives it.
+type Given struct {
+	Device
+	Claim *Claim
+}
+
 // OfFabric are the devices of one fabric among prepared claims in the order in which interfaces get them: by rail, then
 // by address. So net1 is the same rail in every pod.
-func OfFabric(claims []*Claim, fabric string) []Device {
-	var out []Device
+func OfFabric(claims []*Claim, fabric string) []Given {
+	var out []Given
 	for _, c := range claims {
 		for _, d := range c.Devices {
 			if d.Fabric == fabric {
-				out = append(out, d)
+				out = append(out, Given{d, c})
 			}
 		}
 	}
-	slices.SortStableFunc(out, func(a, b Device) int {
-		return cmp.Or(cmp.Compare(a.Rail, b.Rail), cmp.Compare(a.ID, b.ID), cmp.Compare(a.ShareID, b.ShareID),
-			cmp.Compare(a.Request, b.Request))
+	slices.SortStableFunc(out, func(a, b Given) int {
+		return cmp.Or(cmp.Compare(a.Rail, b.Rail), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Name, b.Name),
+			cmp.Compare(a.ShareID, b.ShareID), cmp.Compare(a.Claim.UID, b.Claim.UID), cmp.Compare(a.Request, b.Request))
 	})
 	return out
 }

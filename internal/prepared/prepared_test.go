@@ -91,10 +91,12 @@ func TestBadUID(t *testing.T) {
 // A claim that can't be read is not one that is not there.
 func TestDamaged(t *testing.T) {
 	for name, content := range map[string]string{
-		"not JSON":  "{",
-		"newer":     `{"version":2,"uid":"c","podUID":"p"}`,
-		"of others": `{"version":1,"uid":"d","podUID":"p"}`,
-		"of a pod":  `{"version":1,"uid":"c","podUID":"q"}`,
+		"not JSON":    "{",
+		"newer":       `{"version":2,"uid":"c","podUID":"p"}`, // its devices are known all the same
+		"no address":  `{"version":1,"uid":"c","podUID":"p","devices":[{"id":"0000:3b:00.0","fabric":"ib"}]}`,
+		"of others":   `{"version":1,"uid":"d","podUID":"p"}`,
+		"of a pod":    `{"version":1,"uid":"c","podUID":"q"}`,
+		"without end": strings.Repeat(" ", maxFile+1),
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := In(t.TempDir())
@@ -110,10 +112,25 @@ func TestDamaged(t *testing.T) {
 			if _, err := s.Claim("c"); err == nil {
 				t.Error("Claim: no error")
 			}
+			want := 1
+			if name == "newer" || name == "no address" {
+				want = 2
+			}
 			all, err := s.All()
-			if err == nil || len(all) != 1 {
+			if err == nil || len(all) != want {
 				t.Errorf("All: %v, %v", all, err)
 			}
 		})
+	}
+}
+
+// What a damaged file says of itself does not get into a message as it is.
+func TestNames(t *testing.T) {
+	c := &Claim{Namespace: "default", Name: "rails\x1b[2J", Pod: strings.Repeat("x", 1000)}
+	if got := c.Whose(); got != `default/"rails\x1b[2J"` {
+		t.Errorf("claim %s", got)
+	}
+	if got := c.ForPod(); len(got) > 300 || !strings.HasPrefix(got, `default/"xxx`) {
+		t.Errorf("pod %s", got)
 	}
 }

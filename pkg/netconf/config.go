@@ -88,7 +88,9 @@ type Config struct {
 	AllowDown   bool   // hand out a port that is not Active
 	SourceBased bool   // a routing table and rule for this interface's own addresses
 
-	FromClaim bool // the device is one that a ResourceClaim of the pod has been given (allocation: DRA)
+	FromClaim bool   // the device is one that a ResourceClaim has given to the pod (allocation: DRA)
+	DeviceID  string // if so: the one that Multus names, as written; empty: none
+	Pod       Pod
 
 	DetectConflicts bool // ask on the network whether somebody else has the addresses, before they are used
 

@@ -59,10 +59,11 @@ func checkEnv(env Env) *Error {
 	return nil
 }
 
-// cniArgs are the parts of CNI_ARGS that are read here. The rest (K8S_POD_NAME, IgnoreUnknown, ...) is for others.
+// cniArgs are the parts of CNI_ARGS that are read here. The rest (IgnoreUnknown, ...) is for others.
 type cniArgs struct {
 	mac net.HardwareAddr
 	ips []netip.Prefix
+	pod Pod
 }
 
 // parseArgs reads KEY=VALUE;KEY=VALUE.
@@ -79,6 +80,17 @@ func parseArgs(s string) (cniArgs, *Error) {
 			}
 		}
 		switch key {
+		case "K8S_POD_UID":
+			if a.pod.UID != "" && a.pod.UID != v { // whose claims are meant?
+				return a, &Error{
+					Code: CodeEnvironment, Field: "CNI_ARGS K8S_POD_UID", Value: quoted(v), Problem: "is a second one",
+				}
+			}
+			a.pod.UID = v
+		case "K8S_POD_NAMESPACE":
+			a.pod.Namespace = v
+		case "K8S_POD_NAME":
+			a.pod.Name = v
 		case "MAC":
 			if a.mac, ok = parseMAC(v); !ok {
 				return a, &Error{Code: CodeEnvironment, Field: "CNI_ARGS MAC", Value: quoted(v), Allowed: wantMAC}

@@ -35,6 +35,7 @@ func FuzzParse(f *testing.F) {
 		"n",
 		"MAC",
 	)
+	f.Add([]byte(conf(`"allocation":"DRA","guid":"\u0000","deviceID":"x"`)), "ADD", "a", "n", "/n", "K8S_POD_UID=../x")
 	f.Fuzz(func(t *testing.T, stdin []byte, cmd, id, ifName, netns, args string) {
 		before := bytes.Clone(stdin)
 		c, err := Parse(stdin, Env{Command: cmd, ContainerID: id, IfName: ifName, Netns: netns, Args: args})
@@ -90,8 +91,8 @@ func broken(c *Config, cmd string) error {
 		"rdmaName": c.RDMAName == "" || isRDMAName(c.RDMAName) && c.Mode != ModeIPoIB,
 		"selector": set <= 1 && (c.Selector.Kind == ByNothing) == (c.Selector.Value == "") &&
 			(c.Mode != ModeIPoIB || c.Selector.Kind == ByNothing),
-		"needed": cmd != "ADD" || c.Selector.Kind != ByNothing || c.Master != "" || c.Mode == ModeRDMA &&
-			c.PrevResult != nil,
+		"needed": cmd != "ADD" || c.Selector.Kind != ByNothing || c.Master != "" || c.FromClaim ||
+			c.Mode == ModeRDMA && c.PrevResult != nil,
 		"path": c.Selector.Kind != ByKernelPath ||
 			strings.HasPrefix(filepath.Clean(c.Selector.Value), "/sys/devices/"),
 		"gc":   (cmd == "GC") == (c.ValidAttachments != nil),

@@ -282,6 +282,9 @@ func TestPeers(t *testing.T) {
 
 func compare(t *testing.T, stdin []byte, env Env, want *Config) {
 	t.Helper()
+	if want.Pod = (Pod{Name: "p"}); env.Command == "GC" { // which has no arguments
+		want.Pod = Pod{}
+	}
 	got, err := Parse(stdin, env)
 	if err != nil {
 		t.Errorf("%s: %v", stdin, err)

@@ -10,6 +10,7 @@ import (
 func (p *parser) device() {
 	s := p.selectors()
 	p.mode(s)
+	p.claim(s)
 	switch p.cfg.Mode {
 	case ModeIPoIB:
 		p.ipoib(s)
@@ -80,7 +81,8 @@ func (p *parser) mode(s selectors) {
 		return slices.ContainsFunc(names, func(n string) bool { return p.get(n).ok() })
 	}
 	// What only a plugin that moves a netdev has: a selector of host-device, addresses, an attribute of a VF.
-	netdev := len(s.kinds) > 0 && s.kinds[0] != ByRDMADevice || c.IPAM.Type != "" || len(p.vf) > 0 ||
+	// A ResourceClaim gives no device to a plugin that is chained.
+	netdev := c.FromClaim || len(s.kinds) > 0 && s.kinds[0] != ByRDMADevice || c.IPAM.Type != "" || len(p.vf) > 0 ||
 		written("rdmaIsolation", "ibKubernetesEnabled", "vfioPciMode", "pkey", "mtu", "routing", "detectConflicts")
 	switch {
 	case s.master.ok() && len(s.chosen) == 0 && (!s.hasAddress() || written("ipoibMode", "umcast")):
@@ -102,7 +104,8 @@ func (p *parser) ipoib(s selectors) {
 	}
 	p.ignore(s.addresses...)
 	var ok bool
-	if c.Master, ok = p.textWhere(s.master, wantName, isName); !ok && !s.master.ok() && p.env.Command == "ADD" {
+	if c.Master, ok = p.textWhere(s.master, wantName, isName); !ok && !s.master.ok() && p.env.Command == "ADD" &&
+		!c.FromClaim {
 		p.fail(&Error{Code: CodeConfig, Field: "master", Allowed: "the netdev of the parent"})
 	}
 	if v := p.get("pkey"); v.ok() && string(v.raw) != `""` {

@@ -247,6 +247,7 @@ func (p *parser) runtimeFields() {
 		if p.cni, err = parseArgs(p.env.Args); err != nil {
 			p.fail(err)
 		}
+		p.cfg.Pod = p.cni.pod
 	}
 
 	ips := p.find(p.runtime, "ips")

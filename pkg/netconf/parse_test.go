@@ -56,6 +56,7 @@ func TestEnv(t *testing.T) {
 		{func(e *Env) { e.Args = "MAC=x" }, "CNI_ARGS MAC", "unicast"},
 		{func(e *Env) { e.Args = "A=B;IP=10.0.0.0.1" }, "CNI_ARGS IP", "IP address"},
 		{func(e *Env) { e.Args = "junk" }, "CNI_ARGS", "KEY=VALUE"},
+		{func(e *Env) { e.Args = "K8S_POD_UID=a;K8S_POD_UID=b" }, "CNI_ARGS K8S_POD_UID", "is a second one"},
 	} {
 		env := envADD
 		c.change(&env)

@@ -91,7 +91,7 @@ func (p *parser) selector(s selectors) {
 	case s.guid.ok():
 		p.choose(ByGUID, s.guid)
 		return
-	case p.env.Command == "ADD" && (p.cfg.Mode == ModeDevice || p.cfg.PrevResult == nil):
+	case p.env.Command == "ADD" && !p.cfg.FromClaim && (p.cfg.Mode == ModeDevice || p.cfg.PrevResult == nil):
 		p.fail(noSelector(p.cfg.Mode))
 	}
 	if g := p.guid(s.guid); g != nil {

@@ -30,7 +30,13 @@ func add(c *call) error {
 		return err
 	}
 	a := &adder{call: c}
-	defer a.unlock()
+	defer a.end()
+	if err := a.turn(); err != nil {
+		return err
+	}
+	if err := a.fromClaim(); err != nil {
+		return err
+	}
 	d, err := a.decide()
 	if err != nil {
 		return err
@@ -56,6 +62,7 @@ func (c *call) openPodForAdd() error {
 // adder gets from a configuration to a decision, and to the locks that it holds for.
 type adder struct {
 	*call
+	choice *journal.Lock // of the pod's claims; nil if the device is none of a claim
 	device *journal.Lock // nil if there is no device to lock
 	guids  *journal.Lock // nil if the configuration sets no GUID
 }
@@ -63,6 +70,12 @@ type adder struct {
 func (a *adder) unlock() {
 	a.device.Unlock()
 	a.guids.Unlock()
+}
+
+// end gives back what is still held.
+func (a *adder) end() {
+	a.unlock()
+	a.choice.Unlock()
 }
 
 // decide finds the device, takes its lock and decides. Refusals end the ADD. What dead attachments have left is
@@ -209,7 +222,7 @@ func (a *adder) reclaimFromDead(ctx context.Context, key journal.Key) error {
 			return a.recoverDevice(ctx, e)
 		}
 	}
-	if alive(e) {
+	if a.alive(e) {
 		return nil // then the next look says so
 	}
 	a.log.Warn("reclaiming what a dead pod has left", "device", e.Claim, "owner", e.String())
@@ -230,7 +243,7 @@ func (*adder) recoverDevice(ctx context.Context, e *journal.Entry) error {
 // newEntry is the journal's entry of what the decision is about to do.
 func (c *call) newEntry(d *attach.Decision) *journal.Entry {
 	e := &journal.Entry{
-		Key: c.key, Network: c.cfg.Name, Created: time.Now().UTC(), BootID: bootID(), Nonce: rand.Text(),
+		Key: c.key, Network: c.cfg.Name, Created: time.Now().UTC(), BootID: c.bootID(), Nonce: rand.Text(),
 		NetnsPath: c.env.Netns, Netns: c.pod.NS.ID,
 		IPAM: c.cfg.IPAM.Type, Conf: c.cfg.Raw, Args: c.env.Args, Path: c.env.Path,
 	}
@@ -252,6 +265,7 @@ func (c *call) newEntry(d *attach.Decision) *journal.Entry {
 		e.HCA, e.Netdev, e.MoveRDMA, e.RDMAName = dev.HCA, dev.Netdev, d.MoveRDMA, d.Config.RDMAName
 		e.VF, e.VFs = recordVF(d.Attachment), d.VFs
 	}
+	e.Given = c.given
 	c.ownName(e)
 	e.DeviceInfo = c.deviceInfo(e)
 	if e.Kind != journal.KindRDMA {

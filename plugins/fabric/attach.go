@@ -29,6 +29,7 @@ type attachment struct {
 	runner apply.Runner
 	lock   *journal.Lock // of the device
 	guids  *journal.Lock
+	choice *journal.Lock
 	ipam   *pendingIPAM
 	lost   *lost // nil: it is this ADD's still
 }
@@ -36,7 +37,7 @@ type attachment struct {
 func newAttachment(a *adder, d *attach.Decision) *attachment {
 	return &attachment{
 		call: a.call, Attachment: d.Attachment, entry: a.newEntry(d), runner: a.runner(a.pod), lock: a.device,
-		guids: a.guids,
+		guids: a.guids, choice: a.choice,
 	}
 }
 
@@ -80,6 +81,7 @@ func (a *attachment) begin() error {
 		err = a.alone()
 	}
 	a.guids.Unlock()
+	a.choice.Unlock() // the next ADD of the pod sees the entry
 	if err == nil && !ipam.TypeOf(e.IPAM).NeedsInterface {
 		a.ipam = a.startIPAM()
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/fabric-cni/fabric-cni/internal/apply"
+	"github.com/fabric-cni/fabric-cni/internal/attach"
 	"github.com/fabric-cni/fabric-cni/internal/inventory"
 	"github.com/fabric-cni/fabric-cni/internal/ipam"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
@@ -39,8 +40,10 @@ type call struct {
 	store journal.Store
 	log   *slog.Logger
 
-	held    *journal.Lock // of the attachment, for ADD and DEL
-	doing   string        // completes "could not ..." in an error
+	held    *journal.Lock  // of the attachment, for ADD and DEL
+	claims  *attach.Claims // why the pod's ResourceClaims have no device for this call; nil: there is nothing to say
+	given   *journal.Given // the device of a ResourceClaim that the configuration names by now; nil: it is of none
+	doing   string         // completes "could not ..." in an error
 	host    *apply.Side
 	pod     *apply.Side
 	rules   *policy.Policy
@@ -143,7 +146,7 @@ func (c *call) podOf(e *journal.Entry) (*apply.Side, error) {
 		}
 		ns.Close()
 	}
-	ns, err := netns.Find("/proc", e.Netns)
+	ns, err := netns.Find(c.Proc, e.Netns)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -155,8 +158,8 @@ func (c *call) podOf(e *journal.Entry) (*apply.Side, error) {
 
 // alive reports whether the pod of an attachment exists, or may exist: a device is taken only from a pod that is known
 // to be dead.
-func alive(e *journal.Entry) bool {
-	live, err := e.Alive(journal.Witness{})
+func (c *call) alive(e *journal.Entry) bool {
+	live, err := e.Alive(journal.Witness{Proc: c.Proc})
 	return live || err != nil
 }
 
@@ -188,7 +191,7 @@ func (c *call) delegateOf(e *journal.Entry) ipam.Delegate {
 		ContainerID: e.ContainerID, IfName: e.IfName, Netns: e.NetnsPath, Args: e.Args, Path: path}}
 }
 
-func bootID() string { return journal.BootID("/proc") }
+func (c *call) bootID() string { return journal.BootID(c.Proc) }
 
 func elapsed(e *journal.Entry) uint32 {
 	return uint32(max(0, min(time.Since(e.Created)/time.Second, 1<<31)))

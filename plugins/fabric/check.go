@@ -31,6 +31,9 @@ func check(c *call) error {
 	if err != nil {
 		return err
 	}
+	if err := c.asGiven(e); err != nil {
+		return err
+	}
 	problems, err := compare(c, e)
 	if err != nil {
 		return err

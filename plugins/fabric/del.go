@@ -123,7 +123,7 @@ func (c returner) takeHome(e *journal.Entry, free func() error) (released <-chan
 // owns says whether the attachment still has what its entry speaks of. After a reboot, or when the device has gone to
 // another attachment, there is nothing of it left on the kernel's side.
 func (c returner) owns(e *journal.Entry) (bool, error) {
-	if e.Claim == "" || e.BeforeBoot(bootID()) {
+	if e.Claim == "" || e.BeforeBoot(c.bootID()) {
 		return false, nil
 	}
 	if e.Kind == journal.KindIPoIB {

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"io/fs"
 	"path"
+	"slices"
 	"time"
 
 	"github.com/fabric-cni/fabric-cni/internal/apply"
+	"github.com/fabric-cni/fabric-cni/internal/attach"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
@@ -211,7 +213,16 @@ func (u *unjournaled) ownsInterface(n *device.Netdev) (bool, error) {
 	if d, err := u.host.At(n.Address); err == nil {
 		was.PCI = d.PCI
 	}
+	if u.cfg.FromClaim && s.Kind == netconf.ByNothing {
+		return u.isClaimed(n.Address), nil
+	}
 	return !n.Address.IsZero() && selects(s, "", was), nil
+}
+
+// isClaimed says whether a ResourceClaim of the pod has the device at an address: then the configuration means it.
+func (u *unjournaled) isClaimed(a device.Address) bool {
+	claims, _ := u.claimed()
+	return slices.ContainsFunc(claims.Devices, func(d attach.Claimed) bool { return d.Device == a.String() })
 }
 
 // isChild says whether an interface in the pod is an IPoIB child: one that shows its parent, or has the group of this

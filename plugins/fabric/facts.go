@@ -27,7 +27,7 @@ type gatherer struct {
 func (c *call) gather() (*gatherer, error) {
 	g := &gatherer{call: c, facts: &attach.Facts{
 		Config: c.cfg, IfName: c.key.IfName, ChildGroup: childGroup(c.key),
-		Pod: c.pod != nil, Unselected: c.cfg.Selector.Kind == netconf.ByNothing && c.cfg.Mode != netconf.ModeIPoIB,
+		Pod: c.pod != nil, Unselected: c.unselected(), Claims: c.claims,
 	}}
 	f := g.facts
 	f.Policy, f.PolicyErr = c.policy()
@@ -51,6 +51,13 @@ func (c *call) gather() (*gatherer, error) {
 	return g, nil
 }
 
+// unselected says that the configuration names no device: it is derived from the prevResult, or a ResourceClaim gives
+// it to the pod.
+func (c *call) unselected() bool {
+	return c.claims != nil || c.cfg.Selector.Kind == netconf.ByNothing &&
+		(c.cfg.Mode != netconf.ModeIPoIB || c.cfg.FromClaim && c.cfg.Master == "")
+}
+
 // earlier looks for an attachment of the same container and interface. It counts as alive only if it is complete, and
 // in this very pod: what was killed, or whose pod is gone, has nobody.
 func (g *gatherer) earlier() error {
@@ -68,7 +75,7 @@ func (g *gatherer) earlier() error {
 	}
 	o := ownerOf(e)
 	o.Self = true
-	o.Alive = e.Attached && e.Netns == g.pod.NS.ID && alive(e)
+	o.Alive = e.Attached && e.Netns == g.pod.NS.ID && g.alive(e)
 	g.facts.Earlier = o
 	return nil
 }
@@ -84,10 +91,11 @@ func ownerOf(e *journal.Entry) *attach.Owner {
 func (g *gatherer) find() error {
 	f := g.facts
 	g.dev, f.Device, f.Missing, f.Ambiguous, f.Holder, f.Soft = nil, nil, nil, false, nil, nil
-	f.Chained, f.Parents = attach.Chain{}, nil
+	f.Chained, f.Parents, f.Promises = attach.Chain{}, nil, nil
 	var err error
 	switch {
-	case g.cfg.Mode == netconf.ModeIPoIB:
+	case f.Claims != nil:
+	case g.cfg.Mode == netconf.ModeIPoIB && !f.Unselected:
 		err = g.findMaster()
 	case g.cfg.Mode == netconf.ModeRDMA && g.pod != nil:
 		err = g.findChained()
@@ -162,7 +170,7 @@ func (g *gatherer) findHolder() error {
 // owner is an attachment as it is now.
 func (g *gatherer) owner(e *journal.Entry) *attach.Owner {
 	o := ownerOf(e)
-	o.Alive, o.Self = alive(e), e.Key == g.key
+	o.Alive, o.Self = g.alive(e), e.Key == g.key
 	return o
 }
 
@@ -196,10 +204,10 @@ func (g *gatherer) inspect() error {
 		return err
 	}
 	if g.cfg.Mode == netconf.ModeIPoIB {
-		return errors.Join(g.partitions(), g.duplicates())
+		return errors.Join(g.partitions(), g.duplicates(), g.promised())
 	}
 	for _, read := range []func() error{
-		g.snapshot, g.virtualFunction, g.children, g.others, g.rdmaNames, g.uplink, g.soft, g.elsewhere,
+		g.snapshot, g.virtualFunction, g.promised, g.children, g.others, g.rdmaNames, g.uplink, g.soft, g.elsewhere,
 	} {
 		if err := read(); err != nil {
 			return err

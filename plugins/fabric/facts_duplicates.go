@@ -42,13 +42,13 @@ func (c *call) duplicatesInPods(mac string, addrs []netip.Prefix) (ofMAC, ofAddr
 		if e.Key == c.key {
 			continue
 		}
-		if mac != "" && macInPod(e) == mac && alive(e) {
+		if mac != "" && macInPod(e) == mac && c.alive(e) {
 			ofMAC = duplicateOf(e, mac)
 		}
 		same := func(p netip.Prefix) bool {
 			return slices.ContainsFunc(addrs, func(a netip.Prefix) bool { return a.Addr() == p.Addr() })
 		}
-		if i := slices.IndexFunc(e.Addresses, same); i >= 0 && e.Network == c.cfg.Name && alive(e) {
+		if i := slices.IndexFunc(e.Addresses, same); i >= 0 && e.Network == c.cfg.Name && c.alive(e) {
 			ofAddr = duplicateOf(e, e.Addresses[i].Addr().String())
 		}
 	}

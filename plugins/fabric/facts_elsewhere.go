@@ -24,7 +24,7 @@ func (g *gatherer) elsewhere() error {
 	if !g.facts.IPoIBLoaded { // then no HCA has one
 		return nil
 	}
-	return netns.Each("/proc", func(ns *netns.NS) bool {
+	return netns.Each(g.Proc, func(ns *netns.NS) bool {
 		if ns.ID == g.host.NS.ID {
 			return false
 		}

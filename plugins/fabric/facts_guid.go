@@ -33,7 +33,7 @@ func (g *gatherer) guidInPod(guid device.GUID) (string, error) {
 		}
 		had := e.VF != nil && e.VF.GUID == guid ||
 			e.HCA != nil && e.MoveRDMA && (e.VF == nil || e.VF.GUID == 0) && e.HCA.NodeGUID == guid
-		if !had || !alive(e) {
+		if !had || !g.alive(e) {
 			continue
 		}
 		owner, ok, err := g.store.Owner(e.Claim)

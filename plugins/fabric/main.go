@@ -27,6 +27,7 @@ type Plugin struct {
 	StateDir string // journal.DefaultDir
 	Policy   string // policy.DefaultPath
 	Version  string
+	Proc     string // a /proc that shows the processes of all pods; /proc
 	Command  string // CNI_COMMAND
 	Nested   bool   // ipam.DepthVariable is in the environment: started by its own IPAM plugin
 	Stdout   io.Writer
@@ -62,6 +63,9 @@ func (p Plugin) withDefaults() Plugin {
 	}
 	if p.Policy == "" {
 		p.Policy = policy.DefaultPath
+	}
+	if p.Proc == "" {
+		p.Proc = "/proc"
 	}
 	return p
 }

@@ -143,8 +143,12 @@ func (n *node) command(program string, args ...string) *exec.Cmd {
 }
 
 // plan is what fabricctl plan prints for an ADD.
-func (n *node) plan(c call) (stdout string, err error) {
-	cmd := n.command("fabricctl", "plan", "--netns", c.netns, "--ifname", c.ifName, "--container", c.id, "-f", "-")
+func (n *node) plan(c call) (stdout string, err error) { return n.planWith(c) }
+
+// planWith is plan with more flags.
+func (n *node) planWith(c call, flags ...string) (stdout string, err error) {
+	args := []string{"plan", "--netns", c.netns, "--ifname", c.ifName, "--container", c.id, "-f", "-"}
+	cmd := n.command("fabricctl", append(args, flags...)...)
 	cmd.Stdin = strings.NewReader(c.conf)
 	b, err := cmd.Output()
 	return string(b), err

@@ -44,6 +44,9 @@ func (p Plugin) Plan(stdin []byte, env netconf.Env) (*Plan, error) {
 	if err := c.openPodForAdd(); err != nil {
 		return out, out.refuse(err)
 	}
+	if err := c.fromClaim(); err != nil {
+		return out, out.refuse(err)
+	}
 	d, err := c.decideUnlocked()
 	if err != nil {
 		return out, out.refuse(err)

@@ -1,0 +1,230 @@
+package fabric
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+
+	"github.com/fabric-cni/fabric-cni/internal/attach"
+	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/internal/prepared"
+	"github.com/fabric-cni/fabric-cni/pkg/device"
+	"github.com/fabric-cni/fabric-cni/pkg/netconf"
+)
+
+// turn takes the lock of the pod's claims, if the device comes from there: two ADDs of one pod choose one after the
+// other. It is taken before any device's lock, and held until the journal says which device has been chosen.
+func (a *adder) turn() error {
+	if !a.cfg.FromClaim || !prepared.IsUID(a.cfg.Pod.UID) {
+		return nil
+	}
+	ctx, cancel := bounded(lockWait)
+	defer cancel()
+	var err error
+	a.choice, err = a.store.LockPod(ctx, a.cfg.Pod.UID)
+	return err
+}
+
+// fromClaim puts a device of the pod's ResourceClaims into the configuration, if the configuration wants one of them.
+// From there on it is one that names its device, like any other. If there is none, c.claims says so to attach.Decide.
+// Without a pod (STATUS) no device is known.
+func (c *call) fromClaim() error {
+	if !c.cfg.FromClaim || c.pod == nil {
+		return nil
+	}
+	claims, given := c.claimed()
+	i, refusal := claims.Choose()
+	switch {
+	case refusal != nil:
+		c.claims = claims
+		return nil
+	case i < 0 && c.cfg.Mode == netconf.ModeIPoIB && c.cfg.Master == "": // the id says nothing of a parent
+		claims.DeviceID = ""
+		c.claims = claims
+		return nil
+	case i < 0:
+		return nil
+	}
+	cfg, record, err := c.effective(c.cfg, &given[i].Device)
+	if err != nil {
+		return fmt.Errorf("device %s of ResourceClaim %s: %w", given[i].Address, given[i].Claim.Whose(), err)
+	}
+	record.ClaimUID, record.Claim = given[i].Claim.UID, given[i].Claim.Whose()
+	c.cfg, c.given = cfg, record
+	return nil
+}
+
+// claimed reads what ResourceClaims give to the pod of the network's devices, and which of it this container has.
+func (c *call) claimed() (*attach.Claims, []prepared.Given) {
+	pod := c.cfg.Pod
+	out := &attach.Claims{
+		Fabric: c.cfg.Name, PodUID: pod.UID, BadUID: !prepared.IsUID(pod.UID), DeviceID: c.cfg.DeviceID,
+	}
+	if pod.Name != "" {
+		out.Pod = (&prepared.Claim{Namespace: pod.Namespace, Pod: pod.Name}).ForPod()
+	}
+	if out.BadUID {
+		return out, nil
+	}
+	claims, err := prepared.In(c.StateDir).Of(pod.UID)
+	if err != nil {
+		out.Unreadable = err
+		return out, nil
+	}
+	given := prepared.OfFabric(claims, c.cfg.Name)
+	var have []*journal.Entry
+	if len(given) > 0 {
+		have = c.store.Of(c.key.ContainerID)
+	}
+	for i := range given {
+		d := attach.Claimed{Claim: given[i].Claim.Whose(), Device: given[i].Address.String(), ID: given[i].ID}
+		if a, err := device.ParseAddress(c.cfg.DeviceID); err == nil && a == given[i].Address {
+			d.ID = c.cfg.DeviceID // however it is spelled
+		}
+		record := recordOf(&given[i].Device)
+		record.ClaimUID = given[i].Claim.UID
+		for _, e := range have {
+			if e.Key != c.key && has(e, record, d.Device) {
+				d.Taken = e.IfName
+			}
+		}
+		out.Devices = append(out.Devices, d)
+	}
+	return out, given
+}
+
+// has says whether an attachment has the device of a claim: it was made of it, or it has taken the whole device by
+// another configuration.
+func has(e *journal.Entry, g *journal.Given, claim string) bool {
+	if e.Given != nil {
+		return e.Given.Same(g)
+	}
+	return e.Claim == claim && e.Kind == journal.KindDevice
+}
+
+func recordOf(d *prepared.Device) *journal.Given {
+	return &journal.Given{Request: d.Request, Device: d.Name, ShareID: d.ShareID}
+}
+
+// effective is a configuration with the device of a claim and the claim's settings in it. It is parsed as if somebody
+// had written it so: there is one parser. The mode stays what it was: Multus's deviceID, or a master, may suggest
+// another one.
+func (c *call) effective(of *netconf.Config, d *prepared.Device) (*netconf.Config, *journal.Given, error) {
+	by := map[string]json.RawMessage{"allocation": json.RawMessage("null")}
+	if len(d.Network) > 0 {
+		var settings map[string]json.RawMessage
+		if err := json.Unmarshal(d.Network, &settings); err != nil {
+			return nil, nil, fmt.Errorf("settings of the claim: %w", err)
+		}
+		maps.Copy(by, settings)
+	}
+	field, value := "deviceID", selector(d.Address)
+	switch {
+	case of.Mode == netconf.ModeIPoIB:
+		if field, value = "master", c.masterAt(d); value == "" {
+			return nil, nil, &failure{code: codeNoDevice, err: errors.New("it has no IPoIB interface on the host"),
+				hint: "see what is there with: fabricctl discover"}
+		}
+	case d.Address.Bus == prepared.Virtual:
+		field, value = "device", d.Address.Name
+	}
+	for key, text := range map[string]string{"mode": string(of.Mode), field: value} {
+		b, err := json.Marshal(text)
+		if err != nil {
+			return nil, nil, fmt.Errorf("encode field %q: %w", key, err)
+		}
+		by[key] = b
+	}
+	conf, err := netconf.Override(of.Raw, by)
+	if err != nil {
+		return nil, nil, err
+	}
+	cfg, err := netconf.Parse(conf, c.env)
+	if err != nil {
+		return nil, nil, err
+	}
+	record := recordOf(d)
+	record.Conf = by
+	return cfg, record, nil
+}
+
+// asGiven puts into the configuration what ADD has taken from a claim, which may be gone by now.
+func (c *call) asGiven(e *journal.Entry) error {
+	if e.Given == nil {
+		return nil
+	}
+	conf, err := netconf.Override(c.cfg.Raw, e.Given.Conf)
+	if err != nil {
+		return err
+	}
+	cfg, err := netconf.Parse(conf, c.env)
+	if err == nil {
+		c.cfg = cfg
+	}
+	return err
+}
+
+// selector is an address as people write it.
+func selector(a device.Address) string {
+	if b, err := device.ParseAddress(a.Name); err == nil && b == a {
+		return a.Name
+	}
+	return a.String()
+}
+
+// masterAt is the IPoIB interface of an HCA under the name that it has now. If there is none, the one that it had when
+// the claim was prepared has to do: ADD says what is wrong with it.
+func (c *call) masterAt(d *prepared.Device) string {
+	dev, err := c.host.At(d.Address)
+	if err == nil && dev.Netdev != nil {
+		return dev.Netdev.Name
+	}
+	return d.Netdev
+}
+
+// promised reads which devices ResourceClaims of other pods have, as far as they are this one, its PF or its VFs. A
+// file that can't be read says nothing of others' devices: its own pod does not start.
+func (g *gatherer) promised() error {
+	claims, err := prepared.In(g.StateDir).All()
+	if err != nil {
+		g.log.Warn("some of what is prepared for pods can't be read", "reason", err)
+	}
+	var related []device.Address
+	for _, c := range claims {
+		if c.PodUID == g.cfg.Pod.UID {
+			continue
+		}
+		if related == nil {
+			if related, err = g.sameCard(); err != nil {
+				return err
+			}
+		}
+		for _, d := range c.Devices {
+			for _, a := range related {
+				if d.Address == a {
+					g.facts.Promises = append(g.facts.Promises, attach.Promise{
+						Pod: c.ForPod(), Claim: c.Whose(), Device: a.String(), Shared: d.Shared,
+					})
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// sameCard are the addresses of the device, its PF and its VFs.
+func (g *gatherer) sameCard() ([]device.Address, error) {
+	if g.dev.Address.IsZero() && g.dev.Netdev != nil {
+		return []device.Address{{Bus: prepared.Virtual, Name: g.dev.Netdev.Name}}, nil
+	}
+	out := []device.Address{g.dev.Address}
+	if g.cfg.Mode == netconf.ModeIPoIB {
+		return out, nil
+	}
+	if g.facts.PF != nil {
+		return append(out, *g.facts.PF), nil
+	}
+	vfs, err := g.host.Functions(g.dev.Address)
+	return append(out, vfs...), err
+}
