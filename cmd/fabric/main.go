@@ -1,4 +1,4 @@
-// Command fabric is the CNI plugin of type "fabric".
+// Command fabric is the CNI plugin of type "fabric", and the OCI hook of containers that use ResourceClaims.
 package main
 
 import (
@@ -19,8 +19,12 @@ func main() {
 	// Nor do huge pages pay: each is cleared as a whole for the little that is used of it. The IPAM plugin inherits
 	// this.
 	_ = unix.Prctl(unix.PR_SET_THP_DISABLE, 1, 0, 0, 0)
-	os.Exit(fabric.Plugin{
+	p := fabric.Plugin{
 		Version: version, Command: os.Getenv("CNI_COMMAND"), Nested: os.Getenv(ipam.DepthVariable) != "",
 		Stdout: os.Stdout, Stderr: os.Stderr,
-	}.Main())
+	}
+	if len(os.Args) > 1 && os.Args[1] == fabric.HookCommand { // a CNI call has no arguments
+		os.Exit(p.Hook(os.Args[2:], os.Stdin))
+	}
+	os.Exit(p.Main())
 }

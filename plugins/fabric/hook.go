@@ -1,0 +1,236 @@
+package fabric
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/internal/netns"
+	"github.com/fabric-cni/fabric-cni/internal/prepared"
+	"github.com/fabric-cni/fabric-cni/internal/quote"
+)
+
+// HookCommand is the first argument of the program when a container runtime calls it as the OCI hook createRuntime of a
+// container that uses a ResourceClaim.
+const HookCommand = "claim-attached"
+
+// Hook answers one call of the OCI hook: with an error, one line on stderr, the container does not start. The state of
+// the container is on stdin.
+func (p Plugin) Hook(args []string, stdin io.Reader) int {
+	err := p.hook(args, stdin)
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintln(p.Stderr, "fabric: "+quote.Terminal(strings.ReplaceAll(err.Error(), "\n", "; ")))
+	return 1
+}
+
+func (p Plugin) hook(args []string, stdin io.Reader) error {
+	if len(args) >= 2 && args[0] == "--state-dir" {
+		p.StateDir, args = args[1], args[2:]
+	}
+	if len(args) != 1 || !prepared.IsUID(args[0]) {
+		const usage = "usage: fabric %s [--state-dir DIR] CLAIM-UID, with the container's state on stdin"
+		return fmt.Errorf(usage, HookCommand)
+	}
+	id, err := namespaceOf(stdin)
+	if err != nil {
+		return err
+	}
+	return p.withDefaults().claimAttached(args[0], id)
+}
+
+// namespaceOf is the network namespace of the container whose state is read.
+func namespaceOf(state io.Reader) (netns.ID, error) {
+	const most = 1 << 20 // the state has the container's annotations
+	b, err := io.ReadAll(io.LimitReader(state, most+1))
+	if err != nil {
+		return netns.ID{}, fmt.Errorf("read the container's state: %w", err)
+	}
+	if len(b) > most {
+		return netns.ID{}, fmt.Errorf("the container's state has more than %d bytes", most)
+	}
+	var s struct {
+		Pid int `json:"pid"`
+	}
+	if err := json.Unmarshal(b, &s); err != nil {
+		return netns.ID{}, fmt.Errorf("read the container's state: %w", err)
+	}
+	if s.Pid <= 0 {
+		return netns.ID{}, fmt.Errorf("the container's state has the pid %d: want its process", s.Pid)
+	}
+	id, err := netns.IDOf(filepath.Join("/proc", strconv.Itoa(s.Pid), "ns/net"))
+	if err != nil {
+		return netns.ID{}, fmt.Errorf("find the network namespace of the container's process: %w", err)
+	}
+	return id, nil
+}
+
+// claimAttached returns an error unless each device of a claim is attached to the pod with this network namespace. The
+// journal knows. A container on the host's network sees all devices that are at home: there it is enough that no pod
+// has one of the claim's.
+func (p Plugin) claimAttached(uid string, id netns.ID) error {
+	at := attachments{
+		store: journal.Store{Dir: p.StateDir}, claims: prepared.In(p.StateDir), here: id, used: map[journal.Key]bool{},
+	}
+	claim, err := at.claims.Claim(uid)
+	if err != nil {
+		return err
+	}
+	if onHost(id) {
+		return at.home(claim)
+	}
+	lacking := at.lacking(claim)
+	if len(lacking) == 0 {
+		return nil
+	}
+	return at.explain(claim, lacking)
+}
+
+func onHost(id netns.ID) bool {
+	return slices.ContainsFunc([]string{"/proc/self/ns/net", "/proc/1/ns/net"}, func(path string) bool {
+		host, err := netns.IDOf(path)
+		return err == nil && host == id
+	})
+}
+
+// attachments looks in the journal for what the pod with a network namespace has.
+type attachments struct {
+	store  journal.Store
+	claims prepared.Store
+	here   netns.ID
+	used   map[journal.Key]bool // each stands for one device of a claim
+}
+
+// of are the attachments that have a device, or a child on it. Those that can't be read are none.
+func (a *attachments) of(device string) []*journal.Entry {
+	keys, _ := a.store.Children(device)
+	if k, ok, err := a.store.Owner(device); err == nil && ok {
+		keys = append(keys, k)
+	}
+	var out []*journal.Entry
+	for _, k := range keys {
+		if e, err := a.store.Load(k); err == nil {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// lacking are the devices of a claim that are not attached, completely, to the pod. A namespace is recognized by its
+// identity: one that the container's process is in is alive.
+func (a *attachments) lacking(c *prepared.Claim) []*prepared.Device {
+	var out []*prepared.Device
+	for i := range c.Devices {
+		d := &c.Devices[i]
+		want := recordOf(d)
+		want.ClaimUID = c.UID
+		n := slices.IndexFunc(a.of(d.Address.String()), func(e *journal.Entry) bool {
+			if !e.Attached || e.Netns != a.here || a.used[e.Key] || !has(e, want, d.Address.String()) {
+				return false
+			}
+			a.used[e.Key] = true
+			return true
+		})
+		if n < 0 {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// home returns an error if a pod has a whole device of a claim whose container is on the host's network.
+func (a *attachments) home(c *prepared.Claim) error {
+	for i := range c.Devices {
+		d := &c.Devices[i]
+		for _, e := range a.of(d.Address.String()) {
+			if e.Kind != journal.KindIPoIB {
+				const problem = "%s, and %s: the container is on the host's network, where the device is not"
+				return fmt.Errorf(problem, gives(c, d), holds(e))
+			}
+		}
+	}
+	return nil
+}
+
+// explain says what is wrong with the first device that is lacking, and what to do.
+func (a *attachments) explain(c *prepared.Claim, lacking []*prepared.Device) error {
+	d := lacking[0]
+	for _, e := range a.of(d.Address.String()) {
+		switch {
+		case a.used[e.Key] || e.Kind == journal.KindIPoIB && e.Netns != a.here:
+		case e.Netns != a.here:
+			return fmt.Errorf("%s, and %s: it is free when that one is gone", gives(c, d), holds(e))
+		case !e.Attached:
+			return fmt.Errorf("%s, and its interface %s has not been attached completely: delete the pod", gives(c, d),
+				e.IfName)
+		}
+	}
+	want, have := a.count(c, d.Fabric)
+	times := "once"
+	if want > 1 {
+		times = fmt.Sprintf("%d times", want)
+	}
+	return fmt.Errorf("%s, and no interface of it is in the pod: name the network %s %s in the annotation "+
+		"k8s.v1.cni.cncf.io/networks (%d of %d are attached), and look whether Multus is installed on the node",
+		gives(c, d), d.Fabric, times, have, want)
+}
+
+// holds names who has a device.
+func holds(e *journal.Entry) string {
+	who := "container " + e.ContainerID
+	if pod := e.Pod(); pod != "" {
+		who += " of pod " + pod
+	}
+	return who + " has it as " + e.IfName
+}
+
+// count says how many devices of a fabric the pod of a claim has been given, by all of its claims, and how many of them
+// are attached.
+func (a *attachments) count(c *prepared.Claim, fabric string) (want, have int) {
+	claims, err := a.claims.Of(c.PodUID)
+	if err != nil {
+		claims = []*prepared.Claim{c}
+	}
+	clear(a.used)
+	for _, c := range claims {
+		for _, d := range c.Devices {
+			if d.Fabric == fabric {
+				want, have = want+1, have+1
+			}
+		}
+		for _, d := range a.lacking(c) {
+			if d.Fabric == fabric {
+				have--
+			}
+		}
+	}
+	return want, have
+}
+
+// gives names a device as people know it.
+func gives(c *prepared.Claim, d *prepared.Device) string {
+	s := d.Address.Name
+	if name := rdmaNameAt(d); name != "" {
+		s = fmt.Sprintf("%s (%s)", name, s)
+	}
+	return fmt.Sprintf("ResourceClaim %s gives this pod %s of fabric %s", c.Whose(), s, d.Fabric)
+}
+
+// rdmaNameAt is the RDMA device on the host, else the netdev that it had; empty: none.
+func rdmaNameAt(d *prepared.Device) string {
+	entries, err := os.ReadDir(filepath.Join("/sys/bus", d.Address.Bus, "devices", d.Address.Name, "infiniband"))
+	if err == nil && len(entries) > 0 {
+		return entries[0].Name()
+	}
+	if d.Netdev != d.Address.Name {
+		return d.Netdev
+	}
+	return ""
+}
