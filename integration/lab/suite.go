@@ -42,8 +42,8 @@ var exclusive = []string{"ib_core.netns_mode=0"}
 // on all.
 var on612 = []string{"6.12"}
 
-// notOldest is for what virtual functions and Ethernet add: on the oldest kernel the drivers' side of it is the lab's own
-// module, and what the plugin asks of the kernel is the same as on 6.12.
+// notOldest is for what virtual functions and Ethernet add: on the oldest kernel the drivers' side of it is the lab's
+// own module, and what the plugin asks of the kernel is the same as on 6.12.
 var notOldest = []string{"6.12", "next"}
 
 // Suites are all suites. Every guest test belongs to exactly one: TestLab fails otherwise.
