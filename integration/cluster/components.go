@@ -299,7 +299,10 @@ func (c *Cluster) startContainerd() (err error) {
 	if c.containerd, err = c.process("containerd", "--config", c.run+"/conf/containerd.toml"); err != nil {
 		return err
 	}
-	return poll("containerd answers", time.Minute, soon, func() error { _, err := output("ctr", "version"); return err })
+	return poll("containerd answers", time.Minute, soon, func() error {
+		_, err := output("ctr", "version")
+		return err
+	})
 }
 
 func (c *Cluster) startKubelet() error {
