@@ -104,7 +104,17 @@ func TestDeviceClasses(t *testing.T) {
 	}
 	apply(t, testfabrics.Object("rb", `{allocation: DevicePlugin, mode: shared}`))
 	untilClasses(t, c, map[string]string{"fabric.dev": allClass("ra"), "ra.fabric.dev": classOf("ra", "")})
-	removeFabrics(t, c)
+
+	// A Fabric that pods use stays, and no further pod gets a device of it.
+	createNode(t, c, "classes")
+	addNode(t, c, "classes", "ra")
+	defer removeNodes(t, c)
+	use(t, c, "classes", "team/a")
+	untilHeld(t, c, "ra")
+	if err := c.Delete(t.Context(), &v1alpha1.Fabric{ObjectMeta: metav1.ObjectMeta{Name: "ra"}}); err != nil {
+		t.Fatal(err)
+	}
+	untilCondition(t, c, "ra", v1alpha1.FabricReady, "False InUse")
 	untilClasses(t, c, map[string]string{})
 }
 

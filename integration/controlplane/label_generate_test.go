@@ -23,13 +23,14 @@ func TestGeneratePolicy(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	s, c := withGate(t, gate...)
+	s, c := withGate(t, gate[0]+",DRAExtendedResource=true", gate[1])
 	if err := s.Apply(t.Context(), manifests+"crds/fabric.dev_*.yaml"); err != nil {
 		t.Fatal(err)
 	}
-	fabric := testfabrics.Object("ib-200g", `{namespaces: {names: [ml]}}`)
-	if err := s.ApplyText(t.Context(), []byte(fabric)); err != nil {
-		t.Fatal(err)
+	for name, spec := range map[string]string{"ib-200g": `{namespaces: {names: [ml]}}`, "dra": `{allocation: DRA}`} {
+		if err := s.ApplyText(t.Context(), []byte(testfabrics.Object(name, spec))); err != nil {
+			t.Fatal(err)
+		}
 	}
 	scheme, err := controller.Scheme()
 	if err != nil {
@@ -49,16 +50,26 @@ func TestGeneratePolicy(t *testing.T) {
 	addNode(t, objects, "cpu-1")
 
 	text, stderr := generatePolicy(t, s, program)
-	if stderr != "" {
-		t.Fatal(stderr)
+	if stderr != "" || !strings.HasPrefix(text, "# Without dra: allocation DRA, and its DeviceClass") {
+		t.Fatalf("%.200s %s", text, stderr)
 	}
 	if err := s.ApplyText(t.Context(), []byte(text)); err != nil {
 		t.Fatal(err)
 	}
 	tryPods(t, c, []labelled{
 		{name: "all", labels: `{fabric.dev/rails: all}`, want: "ml/ib-200g a{ib-200g=1/1 IPC_LOCK}"},
+		{name: "dra", labels: `{rails.fabric.dev/dra: "1"}`, want: "no such fabric: want rails.fabric.dev/ib-200g"},
 		{name: "x", labels: `{fabric.dev/rails: x}`, want: `label fabric.dev/rails: "x": want 1 to 64, or all`},
 	})
+
+	// The controller has made the class, and the API server keeps the name of the resource.
+	if err := s.ApplyText(t.Context(), []byte(`{apiVersion: resource.k8s.io/v1, kind: DeviceClass,
+	  metadata: {name: dra.fabric.dev}, spec: {extendedResourceName: fabric.dev/dra}}`)); err != nil {
+		t.Fatal(err)
+	}
+	if text, stderr = generatePolicy(t, s, program); !strings.Contains(text, "rails.fabric.dev/dra") {
+		t.Errorf("%.200s %s", text, stderr)
+	}
 
 	s, _ = withGate(t)
 	if err := s.Apply(t.Context(), manifests+"crds/fabric.dev_*.yaml"); err != nil {

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	k8syaml "k8s.io/apimachinery/pkg/util/yaml"
@@ -27,6 +28,7 @@ type policySource struct {
 	files   []string
 	cluster bool
 	stdin   io.Reader
+	without []string // fabrics whose devices no resource gives
 }
 
 func generatePolicyCommand(a *app) *cobra.Command {
@@ -84,7 +86,48 @@ func (p *policySource) policy(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("generate policy: %w", err)
 	}
+	if len(p.without) > 0 {
+		text = fmt.Sprintf("# Without %s: %s\n# A pod that asks for these is refused. "+
+			"fabricctl generate claim writes claims.\n%s", strings.Join(p.without, ", "), noResource, text)
+	}
 	return text, nil
+}
+
+// noResource is why a policy can't give pods the devices of a fabric.
+const noResource = "allocation DRA, and its DeviceClass has no extendedResourceName: the API server's feature gate " +
+	"DRAExtendedResource is off."
+
+// withResource leaves out the fabrics whose devices pods do not get by a resource, which is all that a policy can add.
+func (p *policySource) withResource(ctx context.Context, list []*fabrics.Fabric) ([]*fabrics.Fabric, error) {
+	dra := func(f *fabrics.Fabric) bool { return f.Allocation == v1alpha1.DRA }
+	if !slices.ContainsFunc(list, dra) {
+		return list, nil
+	}
+	var classes struct {
+		Items []struct {
+			Metadata struct{ Name string }
+			Spec     struct{ ExtendedResourceName string }
+		}
+	}
+	if err := kubectlGet(ctx, &classes, "get", "--raw", "/apis/resource.k8s.io/v1/deviceclasses"); err != nil {
+		return nil, err
+	}
+	given := map[string]string{}
+	for _, c := range classes.Items {
+		given[c.Metadata.Name] = c.Spec.ExtendedResourceName
+	}
+	list = slices.DeleteFunc(list, func(f *fabrics.Fabric) bool {
+		out := dra(f) && given[f.DeviceClass()] != f.Resource()
+		if out {
+			p.without = append(p.without, f.Name)
+		}
+		return out
+	})
+	if len(list) == 0 {
+		return nil, fmt.Errorf("fabrics %s: %s Write claims instead: fabricctl generate claim",
+			strings.Join(p.without, ", "), noResource)
+	}
+	return list, nil
 }
 
 // ofFiles reads Fabrics, also those of a List as kubectl get -o yaml prints it.
@@ -181,9 +224,11 @@ func (p *policySource) ofCluster(ctx context.Context) (out []*fabrics.Fabric, er
 		}
 	}
 	if p.Version == "" {
-		p.Version, err = servedVersion(ctx)
+		if p.Version, err = servedVersion(ctx); err != nil {
+			return nil, err
+		}
 	}
-	return out, err
+	return p.withResource(ctx, out)
 }
 
 // servedVersion is the version of the policy that the API server has.
