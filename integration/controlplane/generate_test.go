@@ -13,9 +13,11 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
 	"github.com/fabric-cni/fabric-cni/internal/testkit/machines"
@@ -144,6 +146,59 @@ func TestGeneratedClaims(t *testing.T) {
 			}
 		}
 	}
+}
+
+// doctor pod reads a pod and what it depends on from the API server, and says why it waits.
+func TestDoctorOfClaims(t *testing.T) {
+	c := newCtl(t)
+	objects := []string{
+		"{apiVersion: v1, kind: Namespace, metadata: {name: claimed}}",
+		"{apiVersion: v1, kind: ServiceAccount, metadata: {name: default, namespace: claimed}}",
+		"{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {name: ib-400g.fabric.dev}, " +
+			"spec: {selectors: [{cel: {expression: 'device.driver == \"fabric.dev\"'}}]}}",
+		"{apiVersion: resource.k8s.io/v1, kind: ResourceSlice, metadata: {name: ctl-1}, spec: {driver: fabric.dev, " +
+			"nodeName: ctl-1, pool: {name: ctl-1, generation: 1, resourceSliceCount: 1}, devices: [" +
+			"{name: pci-a, attributes: {fabric: {string: ib-400g}}}, {name: pci-b, attributes: {fabric: {string: " +
+			"ib-400g}}}]}}",
+	}
+	dir := filepath.Join(c.dir, "h20")
+	if err := machines.Named("h20").Plant(dir); err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := c.run(t, "generate", "claim", "--pod", "-n", "claimed", "--name", "train", dir)
+	for _, o := range append(objects, strings.Split(text, "\n---\n")...) {
+		if err := server.Create(t.Context(), []byte(o)); err != nil {
+			t.Fatalf("%v in %s", err, o)
+		}
+	}
+	c.says(t, 3, []string{
+		`FAIL  pod-claim  claim "rails": Kubernetes has not made it of the ResourceClaimTemplate "train" yet`,
+		`FAIL  pod-claim-allocated  claim "rails", request "ib-400g": no node has 4 devices of fabric ib-400g with ` +
+			`state ` +
+			"Active: 1 node has 2",
+	}, "doctor", "pod", "--pod", "claimed/train")
+	before, after, _ := strings.Cut(text, "ResourceClaimTemplate")
+	claim := before + "ResourceClaim" + strings.Replace(after, "\n  spec:\n", "\n", 1)
+	claim, _, _ = strings.Cut(claim, "\n---\n")
+	if err := server.Create(t.Context(), []byte(claim)); err != nil {
+		t.Fatalf("%v in %s", err, claim)
+	}
+	pod := &corev1.Pod{}
+	client := whole(t)
+	if err := client.Get(t.Context(), types.NamespacedName{Namespace: "claimed", Name: "train"}, pod); err != nil {
+		t.Fatal(err)
+	}
+	name := "train"
+	pod.Status.ResourceClaimStatuses = []corev1.PodResourceClaimStatus{{Name: "rails", ResourceClaimName: &name}}
+	if err := client.Status().Update(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	c.says(t, 3, []string{
+		`FAIL  pod-claim-allocated  claim claimed/train, request "ib-400g": no node has 4 devices of fabric ib-400g ` +
+			`with ` +
+			"state Active: 1 node has 2",
+		"OK    pod-claim-class  all there",
+	}, "doctor", "pod", "--all", "--pod", "claimed/train")
 }
 
 // fabricctl reads what agents and the controller have written from a real API server, through a real kubectl.

@@ -22,6 +22,7 @@ type Cluster struct {
 	FabricNodes []FabricNode // in the order of their names
 	Controller  *Controller  // nil: not known
 	AgentPods   *AgentPods   // nil: not known
+	DRA         *ClusterDRA  // nil: not asked for
 	Version     string       // of the program that asks; empty: do not compare
 }
 
@@ -56,6 +57,9 @@ type ClusterNode struct {
 	Metadata meta `json:"metadata"`
 	Status   struct {
 		Allocatable map[string]string `json:"allocatable"`
+		Info        struct {
+			Kubelet string `json:"kubeletVersion"`
+		} `json:"nodeInfo"`
 	} `json:"status"`
 }
 
@@ -72,7 +76,7 @@ func CheckCluster(c *Cluster) (out []Finding) {
 	}
 	for _, check := range []func(*Cluster) []Finding{clusterCRDs, clusterDaemons, clusterController, clusterFabrics,
 		clusterDeletion, clusterFabricNodes, clusterNodeRanges, clusterRDMAMode, clusterAgents, clusterVersions,
-		clusterNADs, clusterRanges, clusterPools, clusterNodes, clusterDiscovered, clusterGUIDs} {
+		clusterNADs, clusterRanges, clusterPools, clusterNodes, clusterDiscovered, clusterGUIDs, clusterDRA} {
 		out = append(out, bounded(check(c))...)
 	}
 	return out

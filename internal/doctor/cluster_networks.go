@@ -20,6 +20,8 @@ type conf struct {
 	Master  string   `json:"master"`
 	IPAM    ipamConf `json:"ipam"`
 
+	Allocation string `json:"allocation"`
+
 	DeviceID   string `json:"deviceID"`
 	PCIBusID   string `json:"pciBusID"`
 	Device     string `json:"device"`

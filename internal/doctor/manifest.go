@@ -16,23 +16,36 @@ type Manifest struct {
 	Metadata struct {
 		Name        string            `json:"name"`
 		Namespace   string            `json:"namespace"`
+		UID         string            `json:"uid"`
 		Annotations map[string]string `json:"annotations"`
 	} `json:"metadata"`
 	Spec struct {
-		HostNetwork bool `json:"hostNetwork"`
-		Containers  []struct {
-			Name      string `json:"name"`
-			Resources struct {
-				Limits map[string]any `json:"limits"`
-			} `json:"resources"`
-			SecurityContext struct {
-				Privileged   bool `json:"privileged"`
-				Capabilities struct {
-					Add []string `json:"add"`
-				} `json:"capabilities"`
-			} `json:"securityContext"`
-		} `json:"containers"`
+		HostNetwork bool        `json:"hostNetwork"`
+		Node        string      `json:"nodeName"`
+		Containers  []container `json:"containers"`
+		Init        []container `json:"initContainers"`
+		Claims      []podClaim  `json:"resourceClaims"`
 	} `json:"spec"`
+	Status struct {
+		Phase  string     `json:"phase"`
+		Claims []podClaim `json:"resourceClaimStatuses"` // with those that were made of templates
+	} `json:"status"`
+}
+
+type container struct {
+	Name      string `json:"name"`
+	Resources struct {
+		Limits map[string]any `json:"limits"`
+		Claims []struct {
+			Name string `json:"name"`
+		} `json:"claims"`
+	} `json:"resources"`
+	SecurityContext struct {
+		Privileged   bool `json:"privileged"`
+		Capabilities struct {
+			Add []string `json:"add"`
+		} `json:"capabilities"`
+	} `json:"securityContext"`
 }
 
 // NADs are NetworkAttachmentDefinitions as kubectl get net-attach-def -A -o json prints them.
@@ -132,9 +145,11 @@ func CheckManifest(m *Manifest, nads *NADs) ([]Finding, error) {
 			names = append(names, n.String())
 		}
 		out = append(out, finding("pod-annotation", OK, strings.Join(names, ", ")))
-		if m.Metadata.Annotations[statusAnnotation] == "" {
+		switch {
+		case m.Status.Phase == "Pending" && m.Spec.Node == "": // it has no node yet, and no Multus
+		case m.Metadata.Annotations[statusAnnotation] == "":
 			out = append(out, finding("pod-multus", Fail, "no annotation "+statusAnnotation))
-		} else {
+		default:
 			out = append(out, finding("pod-multus", OK, "network-status is there"))
 		}
 	}
@@ -142,7 +157,9 @@ func CheckManifest(m *Manifest, nads *NADs) ([]Finding, error) {
 		out = append(out, nads.missing(want)...)
 		out = append(out, nads.counts(m, want)...)
 	} else {
-		out = append(out, counts(m, want)...)
+		if len(m.Spec.Claims) == 0 { // whose devices may be those of the networks
+			out = append(out, counts(m, want)...)
+		}
 	}
 	return append(out, m.lock()...), nil
 }
@@ -179,11 +196,18 @@ func (n *NADs) missing(want []network) (out []Finding) {
 	return pass(out, "pod-nad", "all networks exist")
 }
 
-// counts compares what the networks need with what the pod asks for, by resource.
+// claimed reports whether the devices of a network come from ResourceClaims.
+func (n *NAD) claimed() bool {
+	c, err := n.conf()
+	return err == nil && c.Allocation == "DRA"
+}
+
+// counts compares what the networks need with what the pod asks for, by resource. Those whose devices come from
+// ResourceClaims are CheckClaims's.
 func (n *NADs) counts(m *Manifest, want []network) (out []Finding) {
 	need, asked := map[string]int{}, m.resources()
 	for _, w := range want {
-		if d := n.find(w); d != nil && d.Metadata.Annotations[resourceAnnotation] != "" {
+		if d := n.find(w); d != nil && d.Metadata.Annotations[resourceAnnotation] != "" && !d.claimed() {
 			need[d.Metadata.Annotations[resourceAnnotation]]++
 		}
 	}

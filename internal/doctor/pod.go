@@ -19,6 +19,7 @@ func CheckPod(p *Pod) (out []Finding) {
 	if !p.Bare {
 		checks = []func(*Pod) []Finding{
 			podInterface,
+			podRails,
 			podVerbs,
 			podUsable,
 			podForeign,

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -52,6 +53,9 @@ func TestCheckPod(t *testing.T) {
 		{"nothing at all", nil, func(p *Pod) { p.Node, p.Uverbs, p.Verbs = &node.Node{}, nil, nil },
 			"FAIL pod-interface neither a verbs device nor an interface of RDMA hardware\nFAIL pod-verbs " +
 				"/dev/infiniband has no uverbs device\n"},
+		{"a network too few", nil, func(p *Pod) {
+			p.Node.Netdevs = slices.DeleteFunc(p.Node.Netdevs, func(d node.Netdev) bool { return d.Name == "xgbe4" })
+		}, "WARN pod-rails 3 of 4 HCAs have an interface; without: mlx5_4\n"},
 		{"HCA that can't be opened", nil, func(p *Pod) { p.Uverbs = p.Uverbs[1:] }, "WARN pod-usable mlx5_2 is " +
 			"visible, /dev/infiniband/uverbs0 is not there\n"},
 		{"character device of another", nil, func(p *Pod) { p.Uverbs = append(p.Uverbs, "uverbs9") },

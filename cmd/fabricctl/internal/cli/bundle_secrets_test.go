@@ -101,6 +101,21 @@ ml  1m  Warning  Failed  pod/x  curl -H "Authorization: Bearer HIDE" -H "Cookie:
 ml  1m  Warning  Failed  pod/x  Server=x;Password=HIDE;Database=HIDE aws_secret_access_key=HIDE
 `
 
+// claimObjects are what kubectl prints of Dynamic Resource Allocation, with parameters of another driver.
+const claimObjects = `{"items": [
+ {"kind": "ResourceClaim", "metadata": {"name": "train-0-rails", "namespace": "ml", "annotations": {"note": "HIDE"}},
+  "spec": {"devices": {"requests": [{"name": "rails", "exactly": {"deviceClassName": "ib-200g.fabric.dev", "count": 2,
+   "selectors": [{"cel": {"expression": "rail == 0"}}]}}],
+   "constraints": [{"requests": ["rails"], "matchAttribute": "resource.kubernetes.io/pcieRoot"}],
+   "config": [{"opaque": {"driver": "x.example.com", "parameters":
+    {"apiKey": "HIDE", "unknown": "HIDE", "mtu": 9000}}}]}},
+  "status": {"reservedFor": [{"resource": "pods", "name": "train-0"}], "devices": [{"driver": "x.example.com",
+   "data": {"other": "HIDE"}}]}},
+ {"kind": "ResourceSlice", "metadata": {"name": "n1"}, "spec": {"driver": "fabric.dev", "nodeName": "n1", "pool":
+  {"name": "n1", "generation": 1, "resourceSliceCount": 1}, "devices": [{"name": "pci-0000-18-00-0",
+  "attributes": {"fabric": {"string": "ib-200g"}, "password": {"string": "HIDE"}},
+  "taints": [{"key": "fabric.dev/unhealthy", "value": "PortDown", "effect": "NoSchedule"}]}]}}]}`
+
 // No secret that is planted on a node, in its kernel's log or in the cluster is in any byte of the bundle or of the
 // archives within it; what a maintainer needs is.
 func TestBundleHasNoSecrets(t *testing.T) {
@@ -123,10 +138,12 @@ func TestBundleHasNoSecrets(t *testing.T) {
 	put(filepath.Join(bin, "dmesg.txt"), dmesgText, 0o644)
 	put(filepath.Join(bin, "nads.txt"), nads(t), 0o644)
 	put(filepath.Join(bin, "events.txt"), events, 0o644)
+	put(filepath.Join(bin, "claims.txt"), claimObjects, 0o644)
 	put(filepath.Join(bin, "dmesg"), "#!/bin/sh\ncat "+bin+"/dmesg.txt\n", 0o755)
 	put(filepath.Join(bin, "kubectl"),
-		"#!/bin/sh\ncase \"$*\" in *net-attach-def*) cat "+bin+"/nads.txt;; *events*) cat "+
-			bin+"/events.txt;; *) echo 'error: --password HIDE' >&2; exit 1;; esac\n", 0o755)
+		"#!/bin/sh\ncase \"$*\" in *net-attach-def*) cat "+bin+"/nads.txt;; *resourceclaims*) cat "+bin+
+			"/claims.txt;; *events*) cat "+bin+"/events.txt;; "+
+			"*) echo 'error: --password HIDE' >&2; exit 1;; esac\n", 0o755)
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	e := &journal.Entry{Key: journal.Key{ContainerID: "c0ffee", IfName: "net1"}, Network: "rails",
 		Kind:  journal.KindDevice,
@@ -163,6 +180,7 @@ func TestBundleHasNoSecrets(t *testing.T) {
 		"0000:18:00.0",
 		`"container": "c0ffee"`, "K8S_POD_NAME=train-0", "10.9.0.0/24", "10.9.1.0/24", "rail0",
 		"device mlx5_3 is taken",
+		"ib-200g.fabric.dev", `"rail == 0"`, `"reservedFor"`, "pci-0000-18-00-0", "PortDown", "matchAttribute",
 		"firmware version: 28.39.1002", "Environment=(removed)"} {
 		if !strings.Contains(all, fact) {
 			t.Errorf("the bundle misses %q", fact)

@@ -94,6 +94,7 @@ func collectCluster(ctx context.Context, namespace string, now time.Time) (*doct
 	objects(ctx, c, func(o *doctor.Pool) { c.Pools.Items = append(c.Pools.Items, *o) },
 		"get", "ippools.whereabouts.cni.cncf.io", "-A", "-o", "json")
 	c.collectFabrics(ctx)
+	c.collectDRA(ctx)
 	c.collectController(ctx, namespace, now)
 	if c.refused == c.asked {
 		return nil, fmt.Errorf("doctor cluster: no cluster, or no rights: %s", c.Missing[0])

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,13 +22,16 @@ func doctorPodCommand(a *app) *cobra.Command {
 		Short: "Check a pod: interfaces, verbs devices, memory, GIDs, variables; from inside, or from the host",
 		Long: `doctor pod looks at the container it runs in, or from the host at that of a process (--pid) or at a
 network namespace (--netns). With --pod, or --manifest where there is no kubectl, it says from the pod's
-manifest which step is missing: annotation, network, Multus, count. Exit status 3 if anything fails.`,
+manifest which step is missing: annotation, network, Multus, count; of a pod with ResourceClaims why they are
+not there or not allocated, and what its Events mean. Exit status 3 if anything fails.`,
 		Example: `  kubectl exec train-0 -- fabricctl doctor pod
   fabricctl doctor pod --pid $(crictl inspect --output go-template --template '{{.info.pid}}' ID)
   fabricctl doctor pod --pod ml/train-0
   kubectl get pod train-0 -o json | fabricctl doctor pod --manifest -
   kubectl get net-attach-def -A -o json >nads.json
-  kubectl get pod train-0 -o json | fabricctl doctor pod --manifest - --nads nads.json`,
+  kubectl get pod train-0 -o json | fabricctl doctor pod --manifest - --nads nads.json
+  kubectl get resourceclaims,resourceclaimtemplates,resourceslices,deviceclasses,events -A -o json >claims.json
+  kubectl get pod train-0 -o json | fabricctl doctor pod --manifest - --nads nads.json --claims claims.json`,
 		Args: argsBetween(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := out.check(); err != nil {
@@ -56,9 +60,10 @@ manifest which step is missing: annotation, network, Multus, count. Exit status 
 // manifestRef names the manifest of a pod: a file, or a pod to ask kubectl for.
 type manifestRef struct {
 	*console
-	file string
-	nads string // file with the networks
-	pod  string // NAMESPACE/NAME
+	file   string
+	nads   string // file with the networks
+	claims string // file with what there is of Dynamic Resource Allocation
+	pod    string // NAMESPACE/NAME
 }
 
 func (m *manifestRef) flags(c *cobra.Command) {
@@ -66,42 +71,63 @@ func (m *manifestRef) flags(c *cobra.Command) {
 		"the pod as kubectl get pod NAME -o json prints it; - for standard input")
 	c.Flags().StringVar(&m.pod, "pod", "", "NAMESPACE/NAME of the pod to ask kubectl for")
 	c.Flags().StringVar(&m.nads, "nads", "", "the networks as kubectl get net-attach-def -A -o json prints them")
+	c.Flags().StringVar(&m.claims, "claims", "", "ResourceClaims, ResourceClaimTemplates, ResourceSlices, "+
+		"DeviceClasses "+
+		"and Events, as one kubectl get ... -A -o json prints them")
+}
+
+// world is a pod, and what it depends on in its cluster. Parts may be nil: not known.
+type world struct {
+	pod  *doctor.Manifest
+	nads *doctor.NADs
+	dra  *doctor.DRA
 }
 
 // check reads the manifest and checks it.
 func (m *manifestRef) check(ctx context.Context) ([]doctor.Finding, error) {
 	read := m.fromFiles
 	if m.pod != "" {
-		read = func() (*doctor.Manifest, *doctor.NADs, error) { return podByName(ctx, m.pod) }
+		read = func() (*world, error) { return podByName(ctx, m.pod) }
 	}
-	pod, nads, err := read()
+	w, err := read()
 	if err != nil {
 		return nil, err
 	}
-	list, err := doctor.CheckManifest(pod, nads)
+	list, err := doctor.CheckManifest(w.pod, w.nads)
 	if err != nil {
 		return nil, fmt.Errorf("%s%s: %w", m.file, m.pod, err)
 	}
-	return list, nil
+	return append(list, doctor.CheckClaims(w.pod, w.nads, w.dra)...), nil
 }
 
-// fromFiles reads the pod, and the networks if there is a file with them.
-func (m *manifestRef) fromFiles() (*doctor.Manifest, *doctor.NADs, error) {
-	if m.file == "-" && m.nads == "-" {
-		return nil, nil, fmt.Errorf("%w: standard input is one file only", errUsage)
+// fromFiles reads the pod, and the networks and claims if there are files with them.
+func (m *manifestRef) fromFiles() (*world, error) {
+	if m.file == "-" && m.nads == "-" || m.claims == "-" && (m.file == "-" || m.nads == "-") {
+		return nil, fmt.Errorf("%w: standard input is one file only", errUsage)
 	}
-	pod := &doctor.Manifest{}
-	if err := m.decode("manifest", m.file, pod, "kubectl get pod NAME -o json"); err != nil {
-		return nil, nil, err
+	w := &world{pod: &doctor.Manifest{}}
+	if err := m.decode("manifest", m.file, w.pod, "kubectl get pod NAME -o json"); err != nil {
+		return nil, err
 	}
-	if m.nads == "" {
-		return pod, nil, nil
+	if m.nads != "" {
+		w.nads = &doctor.NADs{}
+		if err := m.decode("nads", m.nads, w.nads, "kubectl get net-attach-def -A -o json"); err != nil {
+			return nil, err
+		}
 	}
-	nads := &doctor.NADs{}
-	if err := m.decode("nads", m.nads, nads, "kubectl get net-attach-def -A -o json"); err != nil {
-		return nil, nil, err
+	if m.claims == "" {
+		return w, nil
 	}
-	return pod, nads, nil
+	b, err := m.read(m.claims)
+	if err != nil {
+		return nil, fmt.Errorf("--claims: %w", err)
+	}
+	w.dra = &doctor.DRA{}
+	if err := eachItem(bytes.NewReader(b), into(w.dra)); err != nil {
+		return nil, errors.Join(fmt.Errorf("--claims %s: %w", m.claims, err), errors.New("want what kubectl get "+
+			draKinds+",events -A -o json prints"))
+	}
+	return w, nil
 }
 
 // decode reads the file of a flag: what a command prints.
@@ -116,20 +142,31 @@ func (m *manifestRef) decode(flag, file string, into any, command string) error 
 	return nil
 }
 
-// podByName asks kubectl for a pod and the networks. Without the right to list the networks, the rest is checked.
-func podByName(ctx context.Context, name string) (*doctor.Manifest, *doctor.NADs, error) {
+// podByName asks kubectl for a pod, the networks, and if it has to do with claims for these. Without the right to list
+// the networks, the rest is checked.
+func podByName(ctx context.Context, name string) (*world, error) {
 	namespace, pod, ok := strings.Cut(name, "/")
 	if !ok {
 		namespace, pod = "default", name
 	}
-	m := &doctor.Manifest{}
-	if err := kubectlGet(ctx, m, "-n", namespace, "get", "pod", pod, "-o", "json"); err != nil {
-		return nil, nil, fmt.Errorf("--pod: %w", err)
+	w := &world{pod: &doctor.Manifest{}, nads: &doctor.NADs{}}
+	if err := kubectlGet(ctx, w.pod, "-n", namespace, "get", "pod", pod, "-o", "json"); err != nil {
+		return nil, fmt.Errorf("--pod: %w", err)
 	}
-	n := &doctor.NADs{}
-	err := kubectlGet(ctx, n, "get", "network-attachment-definitions.k8s.cni.cncf.io", "-A", "-o", "json")
+	err := kubectlGet(ctx, w.nads, "get", "network-attachment-definitions.k8s.cni.cncf.io", "-A", "-o", "json")
 	if err != nil {
-		return m, nil, nil //nolint:nilerr // as above
+		w.nads = nil
 	}
-	return m, n, nil
+	if len(w.pod.Spec.Claims) == 0 {
+		return w, nil
+	}
+	w.dra = &doctor.DRA{}
+	listDRA(ctx, w.dra, namespace)
+	err = kubectlEach(ctx, into(w.dra), "-n", namespace, "get", "events", "-o", "json", "--field-selector",
+		"involvedObject.name="+pod)
+	if err != nil {
+		w.dra.Missing = append(w.dra.Missing, err.Error())
+	}
+	w.dra.FabricNodes, _, _ = fabricNodes(ctx, "") // they only say more of devices that are down
+	return w, nil
 }

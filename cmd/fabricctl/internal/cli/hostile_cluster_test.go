@@ -23,6 +23,10 @@ case "$*" in
 *"get daemonsets"*-o\ json) cat daemonsets.json ;;
 *"get nodes"*json) cat nodes.json ;;
 *"get network-attachment-definitions"*) cat nads.json ;;
+*"get resourceclaims"*) cat claims.json ;;
+*"get events"*) cat events.json ;;
+*"get --raw"*) echo '{"versions":[{"version":"v1"}]}' ;;
+*"get resourceslices"*) cat slices.json ;;
 *"get ippools"*json) cat pools.json ;;
 *" exec "*) case "$*" in
 	*"ip -j address show") cat addresses.json ;;
@@ -47,10 +51,24 @@ func (w *hostileWorld) cluster(t *testing.T, n *node.Node) {
 	meta := m{"name": "x" + x, "namespace": "ml" + x, "labels": m{"l" + x: x}, "annotations": m{
 		"k8s.v1.cni.cncf.io/resourceName": "nvidia.com/r" + x, "k8s.v1.cni.cncf.io/networks": "x" + x + ",ml/y" + x}}
 	pod := m{"kind": "Pod", "metadata": meta, "spec": m{"containers": []any{m{"name": "c" + x,
-		"resources": m{"limits": m{"nvidia.com/r" + x: "2" + x}}}}}}
+		"resources": m{"limits": m{"nvidia.com/r" + x: "2" + x}}}},
+		"resourceClaims": []any{m{"name": "r" + x, "resourceClaimTemplateName": "t" + x},
+			m{"name": "s" + x, "resourceClaimName": "c" + x}}}, "status": m{"phase": "Pending"}}
 	config := w.json(t, m{"type": "fabric", "device": "ib0" + x, "name": x, "ipam": m{"type": "whereabouts",
 		"range": "10.0.0.0/24" + x}})
 	nads := list(m{"metadata": meta, "spec": m{"config": config}}, m{"metadata": meta, "spec": m{"config": x}})
+	claims := []any{m{"kind": "ResourceClaim", "metadata": m{"name": "c" + x, "namespace": "ml" + x}, "spec": m{
+		"devices": m{"requests": []any{m{"name": "q" + x, "exactly": m{"deviceClassName": x + ".fabric.dev",
+			"selectors": []any{m{"cel": m{"expression": x}}}}}}}}}}
+	slices := []any{m{"kind": "ResourceSlice", "metadata": m{"name": x}, "spec": m{"driver": "fabric.dev",
+		"nodeName": "n" + x, "pool": m{"name": x, "resourceSliceCount": 2}, "devices": []any{m{"name": "d" + x,
+			"attributes": m{"fabric": m{"string": x}}, "taints": []any{m{"key": x, "value": x, "effect": "NoSchedule"}},
+		}}}}}
+	event := m{"kind": "Event", "type": "Warning", "reason": "Failed" + x, "message": "cannot allocate all claims " + x,
+		"involvedObject": m{"kind": "Pod", "name": "x" + x, "namespace": "ml" + x}}
+	w.claims = w.file(t, "claims.json", list(append(append([]any{event}, claims...), slices...)...))
+	w.file(t, "slices.json", list(slices...))
+	w.file(t, "events.json", list(event))
 	w.manifest = w.json(t, pod)
 	w.nads = w.file(t, "nads.json", nads)
 	w.file(t, "pod.json", w.manifest)

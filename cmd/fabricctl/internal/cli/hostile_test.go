@@ -66,6 +66,7 @@ func hostileCases(w *hostileWorld) map[string][]hostileCase {
 		"doctor pod": {
 			{args: []string{"--all", "--root", w.machine}}, {args: []string{"--all", "--pod", "ml/x"}},
 			{args: []string{"--all", "--manifest", "-", "--nads", w.nads}, stdin: w.manifest},
+			{args: []string{"--all", "--manifest", "-", "--claims", w.claims}, stdin: w.manifest},
 		},
 		"doctor cluster": {{args: []string{"--all"}}},
 		"doctor explain": {{stdin: w.log}},

@@ -34,6 +34,7 @@ type hostileWorld struct {
 	refused  string // every field has the text
 	manifest string
 	nads     string
+	claims   string
 	fabric   string // a file with one
 	pods     string
 	log      string

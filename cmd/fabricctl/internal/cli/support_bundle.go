@@ -47,6 +47,7 @@ var clusterCommands = [][]string{
 	{"kubectl", "get", "fabrics.fabric.dev", "-o", "json"},
 	{"kubectl", "get", "fabricnodes.fabric.dev", "-o", "wide"},
 	{"kubectl", "get", "net-attach-def", "-A", "-o", "json"},
+	{"kubectl", "get", draKinds, "-A", "-o", "json"},
 	{"kubectl", "get", "nodes", "-o", "wide"},
 	{"kubectl", "get", "ippools.whereabouts.cni.cncf.io", "-A", "-o", "json"},
 	{"kubectl", "-n", "kube-system", "get", "daemonsets", "-o", "wide"},
@@ -84,7 +85,8 @@ text of another form stays, and so do names, addresses and GUIDs: look through i
 	}
 	c.Flags().StringVarP(&file, "file", "f", "fabric-support.tar.gz", "where to write it; - for standard output")
 	c.Flags().BoolVar(&b.cluster, "cluster", false,
-		"also Fabrics, networks, nodes, address pools and events of the cluster, through kubectl")
+		"also Fabrics, networks, ResourceClaims and slices, nodes, address pools and events of the cluster, through "+
+			"kubectl")
 	return c
 }
 

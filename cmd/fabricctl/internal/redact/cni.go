@@ -61,6 +61,15 @@ var (
 		flaps recovery action precedence poolName poolType network routing sourceBased status observedGeneration inForce
 		nodes total healthy attached published conditions reason message lastTransitionTime
 		finalizers deletionTimestamp kind items metadata namespace creationTimestamp generation uid
+		templates resourceClaims requests request exactly firstAvailable deviceClassName allocationMode count selectors
+		cel expression constraints matchAttribute tolerations taints key value effect operator timeAdded allocation
+		results driver pool generation resourceSliceCount nodeName allNodes fabric state rdmaDevice netdev numaNode firmware plane
+		resource.kubernetes.io/pcieRoot
+		resource.kubernetes.io/pciBusID k8s.cni.cncf.io/deviceID k8s.cni.cncf.io/resourceName string int bool
+		attributes capacity
+		allowMultipleAllocations reservedFor resource ownerReferences nodeSelector nodeSelectorTerms matchFields
+		matchExpressions values allocationTimestamp networkData interfaceName hardwareAddress shareID
+		extendedResourceName opaque parameters
 		resourceVersion labels annotations k8s.v1.cni.cncf.io/resourceName spec config allocations podref id`))
 )
 

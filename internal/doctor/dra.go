@@ -1,0 +1,328 @@
+package doctor
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// draDriver is the name of the driver of our agents, and of the DeviceClass of all its devices. The DeviceClass of a
+// Fabric is NAME.fabric.dev, its extended resource fabric.dev/NAME.
+const draDriver = "fabric.dev"
+
+// DRA is what a cluster has of Dynamic Resource Allocation (resource.k8s.io/v1), and the Events of a pod.
+type DRA struct {
+	Missing []string // what could not be asked or read, with the reason
+	// Partial: only claims and templates of the pod's namespace are known, neither classes nor slices.
+	Partial bool
+	// FabricNodes say what is wrong with devices; they may be missing.
+	FabricNodes []FabricNode
+
+	claims    []claim
+	templates map[network][]request
+	classes   map[string]bool
+	slices    []slice
+	events    []DRAObject
+}
+
+// DRAObject is an object of any kind that DRA takes: ResourceClaim, ResourceClaimTemplate, ResourceSlice, DeviceClass,
+// Event.
+type DRAObject struct {
+	Kind     string `json:"kind"`
+	Metadata struct {
+		Name      string `json:"name"`
+		Namespace string `json:"namespace"`
+	} `json:"metadata"`
+	Spec   json.RawMessage `json:"spec"`
+	Status json.RawMessage `json:"status"`
+
+	// Of an Event.
+	Type     string `json:"type"`
+	Reason   string `json:"reason"`
+	Message  string `json:"message"`
+	Involved struct {
+		Kind      string `json:"kind"`
+		Name      string `json:"name"`
+		Namespace string `json:"namespace"`
+		UID       string `json:"uid"`
+	} `json:"involvedObject"`
+}
+
+// claim is a ResourceClaim.
+type claim struct {
+	network                // namespace and name
+	requests   []request   // what it asks for
+	allocated  bool        // the scheduler has given it devices:
+	results    []allocated // these
+	reservedBy []string    // pods
+}
+
+// request is one request of a claim. One that is a list of alternatives has no class.
+type request struct {
+	Name  string
+	Class string
+	Count int
+	All   bool // as many as there are
+	// Tolerates: it takes devices with a taint. Which ones is not looked at.
+	Tolerates bool
+	Selectors []string // CEL
+}
+
+// allocated is a device that the scheduler has given to a claim.
+type allocated struct {
+	Request string `json:"request"`
+	Driver  string `json:"driver"`
+	Pool    string `json:"pool"`
+	Device  string `json:"device"`
+}
+
+// slice is a ResourceSlice.
+type slice struct {
+	name   string
+	Driver string `json:"driver"`
+	Node   string `json:"nodeName"`
+	Pool   struct {
+		Name       string `json:"name"`
+		Generation int64  `json:"generation"`
+		Count      int64  `json:"resourceSliceCount"`
+	} `json:"pool"`
+	Devices []sliceDevice `json:"devices"`
+}
+
+// sliceDevice is a device that a node offers.
+type sliceDevice struct {
+	Name       string               `json:"name"`
+	Attributes map[string]attribute `json:"attributes"`
+	Multiple   bool                 `json:"allowMultipleAllocations"`
+	Taints     []struct {
+		Key    string `json:"key"`
+		Value  string `json:"value"`
+		Effect string `json:"effect"`
+	} `json:"taints"`
+}
+
+type attribute struct {
+	Int    *int64 `json:"int"`
+	String string `json:"string"`
+}
+
+// claimSpec is the spec of a claim, as resource.k8s.io/v1 has it.
+type claimSpec struct {
+	Devices struct {
+		Requests []struct {
+			Name    string `json:"name"`
+			Exactly *struct {
+				Class     string `json:"deviceClassName"`
+				Mode      string `json:"allocationMode"`
+				Count     int    `json:"count"`
+				Selectors []struct {
+					CEL struct {
+						Expression string `json:"expression"`
+					} `json:"cel"`
+				} `json:"selectors"`
+				Tolerations []json.RawMessage `json:"tolerations"`
+			} `json:"exactly"`
+		} `json:"requests"`
+	} `json:"devices"`
+}
+
+func (s *claimSpec) requests() (out []request) {
+	for _, r := range s.Devices.Requests {
+		q := request{Name: r.Name, Count: 1}
+		if e := r.Exactly; e != nil {
+			q.Class, q.Count, q.All = e.Class, max(e.Count, 1), e.Mode == "All"
+			q.Tolerates = len(e.Tolerations) > 0
+			for _, s := range e.Selectors {
+				q.Selectors = append(q.Selectors, s.CEL.Expression)
+			}
+		}
+		out = append(out, q)
+	}
+	return out
+}
+
+// Add takes an object. One of another kind is an error, and so is one that can't be read.
+func (d *DRA) Add(o *DRAObject) (err error) {
+	name := network{o.Metadata.Namespace, o.Metadata.Name}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%s %s: %w", o.Kind, name, err)
+		}
+	}()
+	if d.templates == nil {
+		d.templates, d.classes = map[network][]request{}, map[string]bool{}
+	}
+	switch o.Kind {
+	case "ResourceClaim":
+		return d.addClaim(name, o)
+	case "ResourceClaimTemplate":
+		var t struct {
+			Spec claimSpec `json:"spec"`
+		}
+		err := unmarshal(o.Spec, &t)
+		d.templates[name] = t.Spec.requests()
+		return err
+	case "ResourceSlice":
+		s := slice{name: o.Metadata.Name}
+		if err := unmarshal(o.Spec, &s); err != nil {
+			return err
+		}
+		d.slices = append(d.slices, s)
+	case "DeviceClass":
+		d.classes[o.Metadata.Name] = true
+	case "Event":
+		d.events = append(d.events, *o)
+	default:
+		return fmt.Errorf("want one of ResourceClaim, ResourceClaimTemplate, ResourceSlice, DeviceClass, Event")
+	}
+	return nil
+}
+
+func (d *DRA) addClaim(name network, o *DRAObject) error {
+	var spec claimSpec
+	var status struct {
+		Allocation *struct {
+			Devices struct {
+				Results []allocated `json:"results"`
+			} `json:"devices"`
+		} `json:"allocation"`
+		Reserved []struct {
+			Resource string `json:"resource"`
+			Name     string `json:"name"`
+		} `json:"reservedFor"`
+	}
+	if err := unmarshal(o.Spec, &spec); err != nil {
+		return err
+	}
+	if err := unmarshal(o.Status, &status); err != nil {
+		return err
+	}
+	c := claim{network: name, requests: spec.requests()}
+	if status.Allocation != nil {
+		c.allocated, c.results = true, status.Allocation.Devices.Results
+	}
+	for _, r := range status.Reserved {
+		if r.Resource == "pods" {
+			c.reservedBy = append(c.reservedBy, r.Name)
+		}
+	}
+	d.claims = append(d.claims, c)
+	return nil
+}
+
+// unmarshal is json.Unmarshal, for a part that may be missing.
+func unmarshal(b json.RawMessage, into any) error {
+	if len(b) == 0 {
+		return nil
+	}
+	return json.Unmarshal(b, into)
+}
+
+// claim returns a claim, or nil.
+func (d *DRA) claim(name network) *claim {
+	i := slices.IndexFunc(d.claims, func(c claim) bool { return c.network == name })
+	if i < 0 {
+		return nil
+	}
+	return &d.claims[i]
+}
+
+// holder says whose a claim is.
+func (c *claim) holder() string {
+	if len(c.reservedBy) == 0 {
+		return "claim " + c.String()
+	}
+	return "claim " + c.String() + " of pod " + few(c.reservedBy)
+}
+
+// fabricOf is the Fabric of a DeviceClass; empty: it is of something else, or of all Fabrics.
+func fabricOf(class string) string {
+	name, ok := strings.CutSuffix(class, "."+draDriver)
+	if !ok {
+		return ""
+	}
+	return name
+}
+
+// offer is a device that a node offers, and who has it.
+type offer struct {
+	node, pool, name string
+	fabric           string
+	rail, rate       int64 // -1: not known
+	problem          string
+	multiple         bool
+	holders          []string
+}
+
+// offers are the devices of our driver: those of the newest generation of each pool.
+func (d *DRA) offers() (out []offer) {
+	held := map[[2]string][]string{}
+	for i := range d.claims {
+		for _, r := range d.claims[i].results {
+			if r.Driver == draDriver {
+				k := [2]string{r.Pool, r.Device}
+				held[k] = append(held[k], d.claims[i].holder())
+			}
+		}
+	}
+	newest := d.generations()
+	for _, s := range d.slices {
+		if s.Driver != draDriver || s.Pool.Generation != newest[s.Pool.Name] {
+			continue
+		}
+		for _, v := range s.Devices {
+			o := offer{node: s.Node, pool: s.Pool.Name, name: v.Name, fabric: v.Attributes["fabric"].String,
+				rail: number(v.Attributes["rail"]), rate: number(v.Attributes["rateGb"]), multiple: v.Multiple,
+				holders: held[[2]string{s.Pool.Name, v.Name}]}
+			for _, t := range v.Taints {
+				if t.Effect == "NoSchedule" || t.Effect == "NoExecute" {
+					o.problem = strings.TrimSuffix(t.Key+" "+t.Value, " ")
+					if t.Key == draDriver+"/unhealthy" && t.Value != "" {
+						o.problem = t.Value
+					}
+				}
+			}
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+func number(a attribute) int64 {
+	if a.Int == nil {
+		return -1
+	}
+	return *a.Int
+}
+
+// generations are the newest generation of each pool of our driver.
+func (d *DRA) generations() map[string]int64 {
+	out := map[string]int64{}
+	for _, s := range d.slices {
+		if s.Driver == draDriver {
+			out[s.Pool.Name] = max(out[s.Pool.Name], s.Pool.Generation)
+		}
+	}
+	return out
+}
+
+// incomplete are the pools of our driver that miss slices of their newest generation. The scheduler gives nothing of
+// those.
+func (d *DRA) incomplete() (out []string) {
+	newest := d.generations()
+	have, want := map[string]int64{}, map[string]int64{}
+	for _, s := range d.slices {
+		if s.Driver == draDriver && s.Pool.Generation == newest[s.Pool.Name] {
+			have[s.Pool.Name]++
+			want[s.Pool.Name] = s.Pool.Count
+		}
+	}
+	for pool, n := range want {
+		if have[pool] < n {
+			out = append(out, fmt.Sprintf("%s: %d of %d slices of generation %d", pool, have[pool], n, newest[pool]))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
