@@ -63,8 +63,8 @@ var (
 		finalizers deletionTimestamp kind items metadata namespace creationTimestamp generation uid
 		templates resourceClaims requests request exactly firstAvailable deviceClassName allocationMode count selectors
 		cel expression constraints matchAttribute tolerations taints key value effect operator timeAdded allocation
-		results driver pool generation resourceSliceCount nodeName allNodes fabric state rdmaDevice netdev numaNode firmware plane
-		resource.kubernetes.io/pcieRoot
+		results driver pool generation resourceSliceCount nodeName allNodes fabric state rdmaDevice netdev
+		numaNode firmware plane resource.kubernetes.io/pcieRoot
 		resource.kubernetes.io/pciBusID k8s.cni.cncf.io/deviceID k8s.cni.cncf.io/resourceName string int bool
 		attributes capacity
 		allowMultipleAllocations reservedFor resource ownerReferences nodeSelector nodeSelectorTerms matchFields
