@@ -16,7 +16,8 @@ type podClaim struct {
 
 // podRequests are what a claim of the pod asks for, and what it was given.
 type podRequests struct {
-	name     string // for people
+	name     string // for people: namespace/name, or that in the pod
+	resource string // instead of a claim: the scheduler makes one for it
 	claim    *claim // nil: there is none yet
 	requests []request
 }
@@ -38,7 +39,7 @@ func CheckClaims(m *Manifest, nads *NADs, d *DRA) (out []Finding) {
 		out = append(out, list...)
 		if !d.Partial {
 			out = append(out, d.podClasses(claims)...)
-			out = append(out, d.podAllocated(claims)...)
+			out = append(out, d.podAllocated(append(d.podResources(m), claims...))...)
 		}
 		out = append(out, d.podShared(claims)...)
 		out = append(out, d.podEvents(m, slices.ContainsFunc(out, unallocated))...)
@@ -47,6 +48,43 @@ func CheckClaims(m *Manifest, nads *NADs, d *DRA) (out []Finding) {
 		out = append(out, claimCounts(m, nads, d, claims)...)
 	}
 	return out
+}
+
+// what names a request.
+func (p *podRequests) what(r *request) string {
+	if p.resource != "" {
+		return "resource " + p.resource
+	}
+	return fmt.Sprintf("claim %s, request %q", p.name, r.Name)
+}
+
+// Resource is the prefix of our resources. Of a Fabric whose devices come from claims the scheduler makes a claim for a
+// pod that asks for the resource, where it has the feature.
+const Resource = draDriver + "/"
+
+// podResources are the claims that the scheduler has to make for the resources of a pod that has no node yet.
+func (d *DRA) podResources(m *Manifest) (out []podRequests) {
+	asked := m.resources()
+	for _, r := range slices.Sorted(maps.Keys(asked)) {
+		class := strings.TrimPrefix(r, Resource) + "." + draDriver
+		if strings.HasPrefix(r, Resource) && d.classes[class] && m.Spec.Node == "" {
+			out = append(out, podRequests{resource: r, requests: []request{{Class: class, Count: asked[r]}}})
+		}
+	}
+	return out
+}
+
+// Claimed reports whether a pod has to do with claims: it names one, or asks for a resource that may be made one.
+func (m *Manifest) Claimed() bool {
+	if len(m.Spec.Claims) > 0 {
+		return true
+	}
+	for r := range m.resources() {
+		if strings.HasPrefix(r, Resource) {
+			return true
+		}
+	}
+	return false
 }
 
 // unused finds claims of the pod that no container has: none of them gets the device files.
@@ -174,7 +212,7 @@ func (d *DRA) podAllocated(claims []podRequests) (out []Finding) {
 			}
 			if why := d.unmet(&want); why != "" {
 				out = append(out, finding("pod-claim-allocated", Fail,
-					fmt.Sprintf("claim %s, request %q: %s", p.name, p.requests[i].Name, why)))
+					p.what(&p.requests[i])+": "+why))
 			}
 			if t := total[want.fabric]; t != nil {
 				t.count += want.count
@@ -269,7 +307,7 @@ func claimCounts(m *Manifest, nads *NADs, d *DRA, claims []podRequests) (out []F
 	}
 	have, sure := d.given(claims)
 	for r, n := range m.resources() {
-		if f, ok := strings.CutPrefix(r, draDriver+"/"); ok && need[f] > 0 {
+		if f, ok := strings.CutPrefix(r, Resource); ok && need[f] > 0 {
 			have[f] += n
 		}
 	}

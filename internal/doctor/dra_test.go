@@ -297,6 +297,15 @@ func TestCheckClaimsWithLess(t *testing.T) {
 	if got := text(CheckClaims(&m, ibNetworks(), nil)); got != "" {
 		t.Error(got)
 	}
+	const four = "FAIL pod-claim-allocated resource fabric.dev/ib: no node has 4 devices of fabric ib with state " +
+		"Active: 1 node has 3\n"
+	if got := text(CheckClaims(&m, ibNetworks(), draOf(t, ibClass, poolOf("n1", 3, 0)))); got != four {
+		t.Error(got)
+	}
+	m.Spec.Node = "n1"
+	if got := text(CheckClaims(&m, ibNetworks(), draOf(t, ibClass, poolOf("n1", 3, 0)))); got != "" || !m.Claimed() {
+		t.Error(got)
+	}
 	bad := &DRAObject{Kind: "ResourceSlice", Spec: json.RawMessage(`{"devices":7}`)}
 	if err := d.Add(bad); err == nil || !strings.Contains(err.Error(), "ResourceSlice") {
 		t.Error(err)

@@ -157,11 +157,15 @@ func podByName(ctx context.Context, name string) (*world, error) {
 	if err != nil {
 		w.nads = nil
 	}
-	if len(w.pod.Spec.Claims) == 0 {
+	if !w.pod.Claimed() {
 		return w, nil
 	}
 	w.dra = &doctor.DRA{}
 	listDRA(ctx, w.dra, namespace)
+	if w.dra.Partial && len(w.pod.Spec.Claims) == 0 { // its resource is that of a device plugin, as far as is known
+		w.dra = nil
+		return w, nil
+	}
 	err = kubectlEach(ctx, into(w.dra), "-n", namespace, "get", "events", "-o", "json", "--field-selector",
 		"involvedObject.name="+pod)
 	if err != nil {
