@@ -35,6 +35,11 @@ func PlaceOf(sys fs.FS, a device.Address, pci string) Place {
 	return p
 }
 
+// Firmware returns the version of an HCA's firmware; empty: nobody says.
+func Firmware(sys fs.FS, hca string) string {
+	return single(sys).text(path.Join("class/infiniband", hca), "fw_ver")
+}
+
 // Slot returns the PCI address of the card's physical function: that of the function pci itself, or of the one that it
 // is a virtual function of. Functions of one slot share its ports.
 func Slot(sys fs.FS, pci string) string {

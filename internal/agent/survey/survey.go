@@ -29,12 +29,14 @@ type Device struct {
 	Netdev   string     // name on the host; empty without a netdev
 	AltNames []string
 	AdminUp  bool                // its netdev is up, wherever it is
+	PCI      string              // the PCI function that it is or sits on; empty without one
 	NUMA     int                 // NUMA node; -1 if the firmware does not report one
 	Path     []string            // the way down the PCI tree to it, from its host bridge; empty if it is on no PCI bus
 	Slot     string              // PCI address of the physical function, which is the same for all functions of a port
 	Files    []string            // device files of exactly this HCA
 	Prefix   device.SubnetPrefix // of port 1; InfiniBand only, zero when it is unknown
 	RateGb   float64             // Gb/s of port 1
+	Firmware string              // its version; empty: not known
 	Fabric   string              // as discovered; empty: in none
 	Holder   *journal.Entry
 	Away     bool           // the RDMA device is not on the host
@@ -224,7 +226,7 @@ func (n Node) complete(d *Device, r *inventory.Reader, pci string) (err error) {
 		d.ID = d.Address.Name
 	}
 	at := node.PlaceOf(n.Sys, d.Address, pci)
-	d.NUMA, d.Path, d.Slot = at.NUMA, at.Path, node.Slot(n.Sys, pci)
+	d.PCI, d.NUMA, d.Path, d.Slot = pci, at.NUMA, at.Path, node.Slot(n.Sys, pci)
 	d.Files, err = n.files(r, d.Address)
 	return err
 }
@@ -246,7 +248,9 @@ func (n Node) files(r *inventory.Reader, a device.Address) ([]string, error) {
 	return chars, nil
 }
 
-// place reads from the /sys of the device's namespace what says to which fabric its first port belongs.
+// place reads from the /sys of the device's namespace what says to which fabric its first port belongs, and what else
+// the RDMA device says of itself.
 func (d *Device) place(sys fs.FS) {
+	d.Firmware = node.Firmware(sys, d.Here)
 	d.Prefix, d.RateGb = node.PortPrefix(sys, d.Here, 1), node.PortRate(sys, d.Here, 1)
 }

@@ -1,0 +1,175 @@
+// Package claim reads what a ResourceClaim of driver fabric.dev gives to its pod: devices of this node, and what the
+// claim and its DeviceClasses say of their interfaces. It is pure. Everything in a claim but its allocation is what a
+// tenant has written.
+package claim
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/types"
+	sigsjson "sigs.k8s.io/json"
+
+	"github.com/fabric-cni/fabric-cni/internal/fabrics"
+	"github.com/fabric-cni/fabric-cni/internal/quote"
+	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
+)
+
+// Pod is whom a claim is for.
+type Pod struct {
+	Name string
+	UID  string
+}
+
+// Device is a device of the node that a claim gives to its pod.
+type Device struct {
+	Request string // of the claim: "rails", or "rails/subrequest"
+	Name    string // in the ResourceSlice
+	ShareID string // of a device that several claims may have
+	// Network has the settings that replace those of the fabric's configuration; nil: none.
+	Network json.RawMessage
+}
+
+// Of returns the pod that a claim is for, and the devices of the driver that it has in a pool. A claim that more than
+// one pod has is an error: an interface goes into one pod.
+func Of(c *resourceapi.ResourceClaim, pool string) (Pod, []Device, error) {
+	pod, err := podOf(c)
+	if err != nil {
+		return Pod{}, nil, err
+	}
+	var out []Device
+	for i := range c.Status.Allocation.Devices.Results {
+		r := &c.Status.Allocation.Devices.Results[i]
+		if r.Driver != fabrics.Driver || r.Pool != pool {
+			continue
+		}
+		d := Device{Request: r.Request, Name: r.Device}
+		if r.ShareID != nil {
+			d.ShareID = string(*r.ShareID)
+		}
+		if d.Network, err = network(c.Status.Allocation.Devices.Config, r.Request); err != nil {
+			return Pod{}, nil, err
+		}
+		out = append(out, d)
+	}
+	return pod, out, nil
+}
+
+func podOf(c *resourceapi.ResourceClaim) (Pod, error) {
+	if c.Status.Allocation == nil {
+		return Pod{}, fmt.Errorf("the claim is not allocated")
+	}
+	var names []string
+	for i := range c.Status.ReservedFor {
+		r := &c.Status.ReservedFor[i]
+		names = append(names, strings.TrimSuffix(r.Resource, "s")+" "+r.Name)
+	}
+	one := len(names) == 1 && c.Status.ReservedFor[0].APIGroup == "" && c.Status.ReservedFor[0].Resource == "pods"
+	if !one {
+		who := "nobody"
+		if len(names) > 0 {
+			slices.Sort(names)
+			who = quote.Terminal(strings.Join(names[:min(len(names), 5)], ", "))
+		}
+		return Pod{}, fmt.Errorf("the claim is reserved for %s: want exactly one pod, because an interface goes into "+
+			"one; use a ResourceClaimTemplate, or one claim for each pod", who)
+	}
+	return Pod{Name: c.Status.ReservedFor[0].Name, UID: string(c.Status.ReservedFor[0].UID)}, nil
+}
+
+// network merges the parameters that concern a request: those of the class first, then the claim's own. Each setting
+// replaces an earlier one.
+func network(configs []resourceapi.DeviceAllocationConfiguration, request string) (json.RawMessage, error) {
+	merged := map[string]json.RawMessage{}
+	for _, source := range []resourceapi.AllocationConfigSource{
+		resourceapi.AllocationConfigSourceClass, resourceapi.AllocationConfigSourceClaim,
+	} {
+		for i := range configs {
+			c := &configs[i]
+			if c.Source != source || c.Opaque == nil || c.Opaque.Driver != fabrics.Driver || !concerns(c, request) {
+				continue
+			}
+			from := "the claim"
+			if source == resourceapi.AllocationConfigSourceClass {
+				from = "the DeviceClass"
+			}
+			if err := add(merged, c.Opaque.Parameters.Raw); err != nil {
+				return nil, fmt.Errorf("parameters of %s for request %s: %w", from, quote.Terminal(request), err)
+			}
+		}
+	}
+	if len(merged) == 0 {
+		return nil, nil
+	}
+	return json.Marshal(merged)
+}
+
+// concerns tells whether a configuration is for a request, which may be one of the alternatives of another.
+func concerns(c *resourceapi.DeviceAllocationConfiguration, request string) bool {
+	main, _, _ := strings.Cut(request, "/")
+	return len(c.Requests) == 0 || slices.Contains(c.Requests, request) || slices.Contains(c.Requests, main)
+}
+
+// kind is what every opaque parameter of the driver says that it is.
+const kind = "InterfaceConfig"
+
+// add reads one InterfaceConfig strictly, and puts its settings over those that there are.
+func add(merged map[string]json.RawMessage, raw []byte) error {
+	if len(raw) > resourceapi.OpaqueParametersMaxLength {
+		return fmt.Errorf("%d bytes: want at most %d", len(raw), resourceapi.OpaqueParametersMaxLength)
+	}
+	var c v1alpha1.InterfaceConfig
+	strict, err := sigsjson.UnmarshalStrict(raw, &c)
+	if err != nil {
+		return fmt.Errorf("read %s: %s", kind, quote.Terminal(err.Error()))
+	}
+	if c.APIVersion != v1alpha1.GroupVersion.String() || c.Kind != kind {
+		return fmt.Errorf("apiVersion %q, kind %q: want apiVersion %s, kind %s", short(c.APIVersion), short(c.Kind),
+			v1alpha1.GroupVersion, kind)
+	}
+	if len(strict) > 0 {
+		return fmt.Errorf("%s: %s; allowed are mtu, rdmaName, routing, detectConflicts, pkey, ipoibMode and umcast",
+			kind, quote.Terminal(strict[0].Error()))
+	}
+	var settings map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &settings); err != nil {
+		return fmt.Errorf("read %s: %w", kind, err)
+	}
+	for k, v := range settings {
+		if k == "apiVersion" || k == "kind" || bytes.Equal(v, []byte("null")) {
+			continue
+		}
+		merged[k] = v
+	}
+	return nil
+}
+
+// short bounds a value in a message that quotes it.
+func short(s string) string { return s[:min(len(s), 60)] }
+
+// Merge puts settings of a claim over a network's configuration.
+func Merge(conf []byte, settings ...json.RawMessage) ([]byte, error) {
+	out := map[string]json.RawMessage{}
+	for _, b := range append([]json.RawMessage{conf}, settings...) {
+		if len(b) == 0 {
+			continue
+		}
+		if err := json.Unmarshal(b, &out); err != nil {
+			return nil, fmt.Errorf("merge a network's configuration: %w", err)
+		}
+	}
+	return json.Marshal(out)
+}
+
+// Main is the request that an answer to kubelet names: of an alternative, the request that it is one of.
+func Main(request string) string {
+	main, _, _ := strings.Cut(request, "/")
+	return main
+}
+
+// Key is namespace/name of a claim, for messages.
+func Key(n types.NamespacedName) string { return quote.Terminal(n.String()) }

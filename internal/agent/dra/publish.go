@@ -1,0 +1,187 @@
+package dra
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	resourceapi "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/dynamic-resource-allocation/resourceslice"
+
+	"github.com/fabric-cni/fabric-cni/internal/agent/dra/offer"
+	"github.com/fabric-cni/fabric-cni/internal/fabrics"
+	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/internal/prepared"
+)
+
+// publisher is what publish remembers.
+type publisher struct {
+	asked time.Time // when the API server was asked what it keeps
+}
+
+// askEvery is how often the API server is asked again what it keeps of a slice: somebody may have switched a gate on.
+const askEvery = time.Hour
+
+// writeTimeout bounds one call of the API server.
+const writeTimeout = 10 * time.Second
+
+// publish tells the library what the slices of the node are. It writes what has changed, in the background.
+func (d *Driver) publish(ctx context.Context) {
+	if now := d.Now(); d.published.asked.IsZero() || now.Sub(d.published.asked) >= askEvery {
+		form, err := d.ask(ctx)
+		if err != nil {
+			d.fail("ask the API server what it keeps of a ResourceSlice: %v", err)
+			return
+		}
+		d.published.asked = now
+		d.setForm(form)
+		d.fail("")
+	}
+	items, err := d.offered()
+	if err != nil {
+		d.fail("%v", err)
+		return
+	}
+	d.mu.Lock()
+	devices, refused := offer.Devices(items, d.form)
+	d.refused = refused
+	d.mu.Unlock()
+	pool := resourceslice.Pool{}
+	for _, chunk := range offer.Chunks(devices) {
+		pool.Slices = append(pool.Slices, resourceslice.Slice{Devices: chunk})
+	}
+	// The first call waits until the API server has told of the slices that there are.
+	pools := map[string]resourceslice.Pool{d.Node: pool}
+	err = d.helper.PublishResources(ctx, resourceslice.DriverResources{Pools: pools})
+	if err != nil && ctx.Err() == nil {
+		d.fail("publish ResourceSlices: %v", err)
+	}
+}
+
+// offered are the devices that the scheduler may give to claims: not those that pods have by kubelet's device plugin,
+// from before their fabric has changed to DRA.
+func (d *Driver) offered() ([]offer.Item, error) {
+	claims, err := d.Prepared.All()
+	if err != nil {
+		return nil, err
+	}
+	entries, err := d.Store.List()
+	if err != nil {
+		d.Log.Debug("some journal entries cannot be read", "error", err)
+	}
+	others := heldByOthers(entries, claims)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var out []offer.Item
+	for i := range d.view.Devices {
+		if n := &d.view.Devices[i]; !others[n.Address.String()] {
+			out = append(out, n.Item)
+		}
+	}
+	return out, nil
+}
+
+// heldByOthers are the addresses of devices that are in pods for which no claim of theirs is prepared.
+func heldByOthers(entries []*journal.Entry, claims []*prepared.Claim) map[string]bool {
+	given := map[string]bool{}
+	for _, c := range claims {
+		for i := range c.Devices {
+			given[c.PodUID+" "+c.Devices[i].Address.String()] = true
+		}
+	}
+	out := map[string]bool{}
+	for _, e := range entries {
+		at := e.Claim
+		if e.Child != nil {
+			at = e.Child.Parent.String()
+		}
+		if at != "" && !given[podUID(e)+" "+at] {
+			out[at] = true
+		}
+	}
+	return out
+}
+
+func (d *Driver) setForm(f offer.Form) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if f != d.form {
+		d.Log.Info("the API server keeps of ResourceSlices", "deviceTaints", f.Taints, "consumableCapacity", f.Capacity)
+	}
+	d.form = f
+}
+
+// ask has the API server judge a slice without keeping it, and looks at which fields it drops. To publish and see would
+// offer devices that are unhealthy, or shares as whole devices, until the next look.
+func (d *Driver) ask(ctx context.Context) (offer.Form, error) {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	item := offer.Item{ID: "0000:00:00.0", Shares: 1, Problem: "Asked", NUMA: -1}
+	devices, _ := offer.Devices([]offer.Item{item}, offer.Form{Taints: true, Capacity: true})
+	slice := &resourceapi.ResourceSlice{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: d.Node + "-ask-"},
+		Spec: resourceapi.ResourceSliceSpec{
+			Driver: fabrics.Driver, NodeName: &d.Node, Devices: devices,
+			Pool: resourceapi.ResourcePool{Name: d.Node, Generation: 1, ResourceSliceCount: 1},
+		},
+	}
+	got, err := d.Kube.ResourceV1().ResourceSlices().Create(ctx, slice, metav1.CreateOptions{
+		DryRun: []string{metav1.DryRunAll},
+	})
+	if err != nil {
+		return offer.Form{}, err
+	}
+	if len(got.Spec.Devices) != 1 {
+		return offer.Form{}, fmt.Errorf("it keeps %d of one device", len(got.Spec.Devices))
+	}
+	one := &got.Spec.Devices[0]
+	capacity := one.AllowMultipleAllocations != nil && consumable(one)
+	return offer.Form{Taints: len(one.Taints) > 0, Capacity: capacity}, nil
+}
+
+// consumable tells whether the server has kept how much of a capacity a claim consumes.
+func consumable(d *resourceapi.Device) bool {
+	c, ok := d.Capacity[offer.CapacityShares]
+	return ok && c.RequestPolicy != nil && c.Value.Cmp(resource.Quantity{}) > 0
+}
+
+// HandleError implements kubeletplugin.DRAPlugin: errors of the background.
+func (d *Driver) HandleError(ctx context.Context, err error, msg string) {
+	var dropped *resourceslice.DroppedFieldsError
+	if errors.As(err, &dropped) { // a gate has been switched off since
+		d.mu.Lock()
+		d.form = keptOf(dropped, d.form)
+		d.mu.Unlock()
+		d.Log.Warn("the API server drops fields of ResourceSlices", "error", err)
+		select {
+		case d.poke <- struct{}{}:
+		default:
+		}
+		return
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	d.fail("%s: %v", msg, err)
+}
+
+// keptOf is what a server keeps that has dropped fields.
+func keptOf(err *resourceslice.DroppedFieldsError, f offer.Form) offer.Form {
+	for _, gate := range err.DisabledFeatures() {
+		switch gate {
+		case "DRADeviceTaints":
+			f.Taints = false
+		case "DRAConsumableCapacity":
+			f.Capacity = false
+		default: // whatever it is: the plainest form has nothing that can be dropped
+			f = offer.Form{}
+		}
+	}
+	return f
+}
+
+func isNotFound(err error) bool { return apierrors.IsNotFound(err) }

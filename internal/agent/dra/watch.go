@@ -1,0 +1,138 @@
+package dra
+
+import (
+	"context"
+	"path/filepath"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+
+	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/internal/prepared"
+)
+
+// watchEvery is how often the journal is looked at without a sign, and settle how long a sign waits for others: an ADD
+// renames several files.
+const (
+	watchEvery = time.Second
+	settle     = 20 * time.Millisecond
+)
+
+// watch follows the journal until ctx ends: what claims have given is attached by ADD and comes home by DEL, and nobody
+// else tells the agent.
+func (d *Driver) watch(ctx context.Context) {
+	var signs <-chan fsnotify.Event
+	if w, err := fsnotify.NewWatcher(); err != nil {
+		d.Log.Warn("cannot watch the journal: it is read every second", "error", err)
+	} else {
+		defer w.Close()
+		signs = w.Events
+		if err := w.Add(filepath.Join(d.Store.Dir, "attachments")); err != nil {
+			d.Log.Debug("cannot watch the journal: it is read every second", "error", err)
+		}
+	}
+	reports := newReports(d)
+	go reports.run(ctx)
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-signs:
+			wait(ctx, settle)
+			drain(signs)
+		}
+		d.follow(reports)
+	}
+}
+
+// follow brings the runtime's files and the status of the claims in line with the journal.
+func (d *Driver) follow(r *reports) {
+	claims, err := d.Prepared.All()
+	if err != nil {
+		d.Log.Debug("some prepared claims cannot be read", "error", err)
+	}
+	if len(claims) == 0 {
+		r.set(nil)
+		return
+	}
+	entries, err := d.Store.List()
+	if err != nil {
+		d.Log.Debug("some journal entries cannot be read", "error", err)
+	}
+	for _, c := range claims {
+		d.follow1(c)
+	}
+	r.set(statuses(d.Node, claims, entries))
+}
+
+// follow1 rewrites the runtime's file of a claim whose devices have other files by now: the kernel gives their numbers
+// out anew when a device comes home, and a pod whose sandbox is made again starts its containers after that, without
+// another NodePrepareResources. See kernel fact 29 in docs/kernel.md.
+func (d *Driver) follow1(c *prepared.Claim) {
+	defer d.claims.lock(c.UID)()
+	if still, err := d.Prepared.Claim(c.UID); err != nil || still.PodUID != c.PodUID {
+		return
+	}
+	if err := d.refresh(c); err != nil {
+		d.Log.Error("cannot keep the CDI spec of a claim as it should be", "error", err)
+	}
+}
+
+// refresh writes the runtime's file of a prepared claim, if it is not there or says something else. A device that is on
+// its way has fewer files for a moment, and keeps what it had.
+func (d *Driver) refresh(c *prepared.Claim) error {
+	files := make([][]string, len(c.Devices))
+	n := 0
+	for i := range c.Devices {
+		var known []string
+		if n, _, ok := d.device(c.Devices[i].Name); ok {
+			known = n.Files
+		}
+		now, err := d.Files(context.Background(), c.Devices[i].Address, false, known)
+		if err != nil {
+			now = nil // the hardware is gone: what there was is as good as anything
+		}
+		files[i] = now
+		n += len(now)
+	}
+	list := requests(c, files)
+	had, there := d.CDI.Files(c.UID)
+	if there && (n < had || d.CDI.Same(c.UID, list)) {
+		return nil
+	}
+	return d.CDI.Write(c.UID, list)
+}
+
+func wait(ctx context.Context, t time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(t):
+	}
+}
+
+func drain(signs <-chan fsnotify.Event) {
+	for {
+		select {
+		case <-signs:
+		default:
+			return
+		}
+	}
+}
+
+// entryOf is the attachment of a device of a claim: by what the entry says of the claim, or else by pod and device.
+func entryOf(c *prepared.Claim, n *prepared.Device, entries []*journal.Entry) *journal.Entry {
+	for _, e := range entries {
+		at := e.Claim
+		if e.Child != nil {
+			at = e.Child.Parent.String()
+		}
+		if e.Attached && podUID(e) == c.PodUID && at == n.Address.String() && e.Network == n.Fabric {
+			return e
+		}
+	}
+	return nil
+}

@@ -1,0 +1,45 @@
+package survey
+
+import (
+	"net/netip"
+
+	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/internal/link"
+)
+
+// Interface is what a pod has on the interface of an attachment.
+type Interface struct {
+	HWAddr    string
+	Addresses []netip.Prefix // as the kernel has them, link-local ones apart
+}
+
+// InterfaceOf reads the interface of an attachment in its pod. It returns fs.ErrNotExist if the pod is gone, or has no
+// such interface.
+func InterfaceOf(e *journal.Entry) (*Interface, error) {
+	ns, err := e.OpenNetns()
+	if err != nil {
+		return nil, err
+	}
+	defer ns.Close()
+	out := &Interface{}
+	err = ns.Do(func() error {
+		c, err := link.Dial()
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		n, err := c.ByName(e.IfName)
+		if err != nil {
+			return err
+		}
+		addrs, err := c.Addrs(n.Index)
+		for i := range addrs {
+			if p := addrs[i].Prefix; !p.Addr().IsLinkLocalUnicast() {
+				out.Addresses = append(out.Addresses, p)
+			}
+		}
+		out.HWAddr = n.HWAddr.String()
+		return err
+	})
+	return out, err
+}
