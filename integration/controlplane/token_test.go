@@ -74,17 +74,8 @@ func object(apiVersion, kind, name, rest string) string {
 
 // With a node's token an agent does what it needs for its own node, and nothing else.
 func TestAgentToken(t *testing.T) {
-	if err := server.Apply(t.Context(), "../../deployments/base/namespace.yaml"); err != nil {
-		t.Fatal(err)
-	}
+	agentRules(t)
 	c := whole(t)
-	create(t, c, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
-		Name: "fabric-agent", Namespace: "fabric-system",
-	}})
-	err := server.Apply(t.Context(), "../../deployments/base/rbac.yaml", "../../deployments/base/admission.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
 	defer removeNodes(t, c)
 	apply(t, testfabrics.Object("token", `{}`))
 	mine, other := agentOf(t, "mine"), agentOf(t, "other")

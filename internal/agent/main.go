@@ -32,6 +32,8 @@ type Options struct {
 	ConfDir    string // Multus's
 	DeviceDir  string // kubelet's device plugins
 	InfoDir    string // device-info files
+	PluginsDir string // kubelet's plugins
+	CDIDir     string // CDI specs
 	HostProc   string
 	CRISocket  string // on the host
 	PodSocket  string // kubelet's, with what it has given to whom; on the host
@@ -148,6 +150,11 @@ func (o *Options) flags(f *flag.FlagSet) {
 		"kubelet's `directory` for device plugins; empty: no device plugin")
 	f.StringVar(&o.InfoDir, "device-info-dir", "/var/run/k8s.cni.cncf.io/devinfo/dp",
 		"`directory` for device-info files; empty: write none")
+	f.StringVar(&o.PluginsDir, "kubelet-plugins-dir", "/var/lib/kubelet/plugins",
+		"kubelet's `directory` for plugins, for Fabrics with allocation DRA: that of their registrations is beside "+
+			"it; empty: no DRA")
+	f.StringVar(&o.CDIDir, "cdi-dir", "/var/run/cdi",
+		"the container runtime's `directory` for CDI specs of ResourceClaims")
 	f.StringVar(&o.HostProc, "host-proc", "",
 		"`directory` where the host's /proc is mounted, if the agent runs in a container: shows the processes of "+
 			"pods, and is the way to the host's files")

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"log/slog"
 
 	"github.com/fabric-cni/fabric-cni/internal/agent/network"
@@ -51,6 +52,22 @@ func (r *networkReconciler) config(f *fabrics.Fabric, devices []survey.Device) [
 	}
 	return b
 }
+
+// configOf is the configuration of a fabric's network as pods of this node have it: the node's own, or that of its
+// definition.
+func (r *networkReconciler) configOf(f *fabrics.Fabric, devices []survey.Device) ([]byte, error) {
+	if !f.OfNode() {
+		return f.Config(fabrics.Here{})
+	}
+	if b := r.config(f, devices); b != nil {
+		return b, nil
+	}
+	return nil, errNoConfig
+}
+
+// errNoConfig means that a fabric has no configuration on this node.
+var errNoConfig = errors.New("this node has no configuration of its network now: it has no range yet, or mode shared " +
+	"and no interface (the conditions of its FabricNode say which)")
 
 // write makes the agent's files in Multus's directory these. A file that is missing now stays while pods of this node
 // are on its network, unless its addresses are no longer this node's: a fabric with nodeRanges has no file then.

@@ -39,6 +39,7 @@ type reconciler struct {
 	networks  networkReconciler
 	health    healthReconciler
 	devices   deviceReconciler
+	claims    claimReconciler
 	readiness readiness
 	status    statusReconciler
 
@@ -73,6 +74,7 @@ func (r *reconciler) reconcile(ctx context.Context) {
 	r.networks.reconcile(v) // before kubelet hands out devices for them
 	r.health.reconcile(v)
 	r.devices.reconcile(ctx, v)
+	r.claims.reconcile(v)
 	r.counted.note(r.log, r.now(), r.metrics.CountCalls(r.stateDir))
 	r.readiness.reconcile(v)
 	r.reporter.Report(v.conditions)

@@ -18,6 +18,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/agent/metrics"
 	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
 	"github.com/fabric-cni/fabric-cni/internal/health"
+	"github.com/fabric-cni/fabric-cni/internal/prepared"
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
 
@@ -58,7 +59,12 @@ func Run(ctx context.Context, o *Options, version string, log *slog.Logger) erro
 	}
 	target := o.target()
 	target.Sums = &install.Sums{} // for all loops that look at the binary
+	driver, err := o.newDriver(client, node, m, log)
+	if err != nil {
+		return err
+	}
 	r := newReconciler(o, target, client, link, plugins, m, log)
+	r.claims = claimReconciler{driver: driver, networks: &r.networks, pcieRoot: pcieRoots()}
 	r.status.version = version
 	endpoints, err := o.endpoints(ctx, registry, r.reporter, client, log)
 	if err != nil {
@@ -69,7 +75,7 @@ func Run(ctx context.Context, o *Options, version string, log *slog.Logger) erro
 		func(ctx context.Context) { target.Watch(ctx, o.Interval, m.Reinstalled.Inc, log) },
 		func(ctx context.Context) { repairLoop(o, m, r.reporter, log).Run(ctx, min(o.Interval, time.Minute)) },
 		func(ctx context.Context) { every(ctx, o.Interval, link.Changed(), r.reconcile) },
-		link.Run,
+		link.Run, driver.Run,
 	)
 }
 
@@ -127,7 +133,9 @@ func newReconciler(
 		health: healthReconciler{
 			judge: judge, counters: o.counters, saved: saved, metrics: m, log: log, now: time.Now,
 		},
-		devices:   deviceReconciler{plugins: plugins, metrics: m, saved: saved, log: log},
+		devices: deviceReconciler{
+			plugins: plugins, claims: prepared.In(o.StateDir), metrics: m, saved: saved, log: log,
+		},
 		readiness: readiness{plugin: target, store: o.store(), mode: survey.Mode},
 		status: statusReconciler{
 			link: link, node: o.Node, plugin: target, store: o.store(), log: log, now: time.Now,

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	typedauthenticationv1 "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	typedauthorizationv1 "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -20,6 +21,7 @@ import (
 // Client acts for one node.
 type Client struct {
 	node     string
+	config   *rest.Config
 	recorder record.EventRecorder
 	stop     func()
 
@@ -64,9 +66,28 @@ func New(config *rest.Config, node string) (*Client, error) {
 	}
 	b := record.NewBroadcaster()
 	b.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: core.Events("default")})
-	return &Client{node: node, stop: b.Shutdown,
+	return &Client{node: node, config: config, stop: b.Shutdown,
 		authentication: authentication, authorization: authorization,
 		recorder: b.NewRecorder(scheme, corev1.EventSource{Component: "fabric-agent", Host: node})}, nil
+}
+
+// Limits of calls for ResourceClaims: kubelet waits for the answers while pods start, many at once.
+const (
+	claimQPS   = 50
+	claimBurst = 100
+)
+
+// Kubernetes returns a client for libraries that want one of all kinds. It has rate limits of its own.
+func (c *Client) Kubernetes() (kubernetes.Interface, error) {
+	config := rest.CopyConfig(c.config)
+	config.QPS, config.Burst = claimQPS, claimBurst
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	k, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make API client: %w", err)
+	}
+	return k, nil
 }
 
 // Close sends the Events that are still queued.

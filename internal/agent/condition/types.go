@@ -33,6 +33,10 @@ var (
 	CountersWithinLimits = Type{
 		Name: "CountersWithinLimits", Reason: "CounterLimit", Event: true, Once: true, Recovered: recovered,
 	}
+	// AllocationServed says that the node's devices of Fabrics with allocation DRA can be allocated by ResourceClaims.
+	AllocationServed = Type{Name: "AllocationServed", Reason: "NoAllocation", Event: true}
+	// DeviceOffered says that a device of a Fabric with allocation DRA has a name that a ResourceSlice can have.
+	DeviceOffered = Type{Name: "DeviceOffered", Reason: "NotOffered", Event: true}
 	// NodeRangeAllocated says that this node has addresses of its own in a fabric with nodeRanges.
 	NodeRangeAllocated = Type{Name: "NodeRangeAllocated", Reason: "NoRange", Event: true}
 	// RDMAModeFits says that the node's RDMA mode gives pods what a fabric's mode promises.

@@ -58,8 +58,8 @@ func (d *Driver) sweepLoop(ctx context.Context) {
 }
 
 // sweep forgets claims that the API server no longer has, or no longer has for their pod, and has not for a while.
-// While a pod is there, its claim is too: it has a finalizer. A claim whose devices are in a pod by the journal stays in any
-// case, and one that the API server was not able to speak of.
+// While a pod is there, its claim is too: it has a finalizer. A claim of a pod that the journal has stays in any case,
+// and one that the API server was not able to speak of.
 func (d *Driver) sweep(ctx context.Context, gone map[string]time.Time) map[string]time.Time {
 	claims, err := d.Prepared.All()
 	if err != nil {

@@ -25,7 +25,7 @@ func (d *Driver) watch(ctx context.Context) {
 	if w, err := fsnotify.NewWatcher(); err != nil {
 		d.Log.Warn("cannot watch the journal: it is read every second", "error", err)
 	} else {
-		defer w.Close()
+		defer func() { _ = w.Close() }()
 		signs = w.Events
 		if err := w.Add(filepath.Join(d.Store.Dir, "attachments")); err != nil {
 			d.Log.Debug("cannot watch the journal: it is read every second", "error", err)

@@ -6,6 +6,7 @@ package metrics
 import (
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -24,6 +25,9 @@ type Metrics struct {
 
 	callDuration *prometheus.HistogramVec // by verb
 	callErrors   *prometheus.CounterVec   // by verb and code
+
+	prepareDuration *prometheus.HistogramVec
+	prepareErrors   *prometheus.CounterVec // by reason
 
 	collectors []prometheus.Collector
 	node       survey.Node
@@ -59,6 +63,10 @@ func New(r prometheus.Registerer, node survey.Node, log *slog.Logger) (*Metrics,
 		"by verb; failed calls are included.", callBuckets, "verb")
 	m.callErrors = m.counter("fabric_cni_errors_total",
 		"Calls of the plugin that failed, by verb and by the code of the error.", "verb", "code")
+	m.prepareDuration = m.histogram("fabric_prepare_duration_seconds", "Time that it took to prepare a ResourceClaim; "+
+		"those that failed are included.", callBuckets)
+	m.prepareErrors = m.counter("fabric_prepare_errors_total",
+		"ResourceClaims that could not be prepared, by reason.", "reason")
 	for _, c := range m.Collectors() {
 		if err := r.Register(c); err != nil {
 			return nil, err
@@ -90,6 +98,14 @@ func (m *Metrics) histogram(name, help string, buckets []float64, labels ...stri
 
 // SetReady sets whether pods can be served.
 func (m *Metrics) SetReady(ready bool) { m.ready.Set(number(ready)) }
+
+// Prepared counts a ResourceClaim that has been prepared; with a reason, one that could not be.
+func (m *Metrics) Prepared(took time.Duration, reason string) {
+	m.prepareDuration.WithLabelValues().Observe(took.Seconds())
+	if reason != "" {
+		m.prepareErrors.WithLabelValues(reason).Inc()
+	}
+}
 
 // ResetPools forgets all ranges.
 func (m *Metrics) ResetPools() {

@@ -38,9 +38,17 @@ func Units(f *fabrics.Fabric, devices []survey.Device) (out []deviceplugin.Unit)
 	return out
 }
 
-// usable reports whether a pod may get a device: whatever has been judged, one whose port is Down carries nothing.
-func usable(f *fabrics.Fabric, d *survey.Device) bool {
-	return (d.Active() || f.Health.AllowDown) && (d.Problem == health.None || !f.Health.Withhold)
+func usable(f *fabrics.Fabric, d *survey.Device) bool { return Problem(f, d) == health.None }
+
+// Problem is why no pod should get a device: whatever has been judged, one whose port is Down carries nothing.
+func Problem(f *fabrics.Fabric, d *survey.Device) health.Problem {
+	switch {
+	case !d.Active() && !f.Health.AllowDown:
+		return health.PortDown
+	case f.Health.Withhold:
+		return d.Problem
+	}
+	return health.None
 }
 
 // Configurable returns whether a fabric's configuration is a file of each node, and a node with these devices can have

@@ -1,0 +1,146 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/dynamic-resource-allocation/deviceattribute"
+
+	"github.com/fabric-cni/fabric-cni/internal/agent/cluster"
+	"github.com/fabric-cni/fabric-cni/internal/agent/condition"
+	"github.com/fabric-cni/fabric-cni/internal/agent/dra"
+	"github.com/fabric-cni/fabric-cni/internal/agent/dra/cdi"
+	"github.com/fabric-cni/fabric-cni/internal/agent/dra/offer"
+	"github.com/fabric-cni/fabric-cni/internal/agent/metrics"
+	"github.com/fabric-cni/fabric-cni/internal/agent/network"
+	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
+	"github.com/fabric-cni/fabric-cni/internal/fabrics"
+	"github.com/fabric-cni/fabric-cni/internal/prepared"
+	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
+	"github.com/fabric-cni/fabric-cni/pkg/device"
+)
+
+// claimReconciler tells the DRA driver of the devices of Fabrics with allocation DRA.
+type claimReconciler struct {
+	driver   *dra.Driver // nil: there is no kubelet, or no API server
+	networks *networkReconciler
+	pcieRoot func(pci string) string
+}
+
+func (r *claimReconciler) reconcile(v *view) {
+	if r.driver == nil {
+		r.unserved(v)
+		return
+	}
+	out := dra.View{Fabrics: map[string]bool{}, Elsewhere: map[string]bool{}, Rails: map[string]int{}}
+	for i := range v.fabrics {
+		f := &v.fabrics[i]
+		devices := v.assigned[f.Name]
+		if f.Allocation != v1alpha1.DRA {
+			for j := range devices {
+				out.Elsewhere[devices[j].ID] = true
+			}
+			continue
+		}
+		out.Fabrics[f.Name] = true
+		if f.Match.Rail != nil {
+			out.Rails[f.Name] = *f.Match.Rail
+		}
+		conf, err := r.networks.configOf(f, devices)
+		for j := range devices {
+			out.Devices = append(out.Devices, r.device(f, &devices[j], conf, err))
+		}
+	}
+	r.driver.Update(out)
+	problem, refused := r.driver.Problems()
+	if problem != "" && len(out.Fabrics) > 0 {
+		v.conditions.Fail(condition.AllocationServed, condition.Node, "%s", problem)
+	}
+	for _, n := range refused {
+		v.conditions.Fail(condition.DeviceOffered, condition.Device(n.ID), "%s", n.Reason)
+	}
+}
+
+// unserved says of Fabrics with allocation DRA that no pod of this node gets their devices.
+func (r *claimReconciler) unserved(v *view) {
+	for i := range v.fabrics {
+		if f := &v.fabrics[i]; f.Allocation == v1alpha1.DRA && len(v.assigned[f.Name]) > 0 {
+			v.conditions.Fail(condition.AllocationServed, condition.Node, "fabric %s has allocation DRA, and this "+
+				"agent was started with --no-cluster or without --kubelet-plugins-dir: no pod gets its devices", f.Name)
+		}
+	}
+}
+
+func (r *claimReconciler) device(f *fabrics.Fabric, d *survey.Device, conf []byte, err error) dra.Device {
+	it := offer.Item{
+		Fabric: f.Name, Resource: f.Resource(), ID: d.ID, LinkLayer: string(d.LinkLayer()), RateGb: d.RateGb,
+		RDMADevice: d.HCA.Name, Netdev: d.Netdev, Firmware: d.Firmware, NUMA: d.NUMA, PCI: d.PCI,
+		Problem: string(network.Problem(f, d)),
+	}
+	if f.Mode == v1alpha1.Shared {
+		it.Shares = f.Shares
+	}
+	if len(d.HCA.Ports) > 0 {
+		it.State = d.HCA.Ports[0].State.String()
+	}
+	if !d.HCA.NodeGUID.IsUnset() {
+		it.GUID = d.HCA.NodeGUID.String()
+	}
+	if d.PCI != "" && r.pcieRoot != nil {
+		it.PCIeRoot = r.pcieRoot(d.PCI)
+	}
+	return dra.Device{
+		Item: it, Address: d.Address, Files: d.Files, Moving: d.Moving(), InPod: d.Holder != nil, Conf: conf,
+		ConfErr: err, Health: string(d.Problem),
+	}
+}
+
+// pcieRoots looks up the root of each PCI function once: it does not move.
+func pcieRoots() func(string) string {
+	var mu sync.Mutex
+	known := map[string]string{}
+	return func(pci string) string {
+		mu.Lock()
+		defer mu.Unlock()
+		root, ok := known[pci]
+		if !ok {
+			if a, err := deviceattribute.GetPCIeRootAttributeByPCIBusID(strings.ToLower(pci)); err == nil {
+				root = *a.Value.StringValue
+				known[pci] = root
+			}
+		}
+		return root
+	}
+}
+
+// newDriver returns the DRA driver of the node; nil where there is no kubelet or no API server to serve.
+func (o *Options) newDriver(
+	c *cluster.Client, node survey.Node, m *metrics.Metrics, log *slog.Logger,
+) (*dra.Driver, error) {
+	if c == nil || o.PluginsDir == "" {
+		return nil, nil
+	}
+	kube, err := c.Kubernetes()
+	if err != nil {
+		return nil, err
+	}
+	specs, err := cdi.In(o.CDIDir, o.target().Path(), o.StateDir)
+	if err != nil {
+		return nil, fmt.Errorf("prepare claims: %w", err)
+	}
+	files := func(_ context.Context, _ device.Address, _ bool, was []string) ([]string, error) { return was, nil }
+	if o.counters != nil { // the devices are the kernel's
+		files = func(ctx context.Context, a device.Address, alone bool, was []string) ([]string, error) {
+			return node.FilesNow(ctx, a, alone, was)
+		}
+	}
+	observe := func(took time.Duration, r dra.Reason) { m.Prepared(took, string(r)) }
+	return dra.New(dra.Config{
+		Node: o.Node, PluginsDir: o.PluginsDir, Store: o.store(), Prepared: prepared.In(o.StateDir), CDI: specs,
+		Kube: kube, Judge: dra.Plugin(o.StateDir, o.Policy, o.HostProc), Files: files, Interface: survey.InterfaceOf, Observe: observe, Log: log,
+	}), nil
+}
