@@ -318,5 +318,10 @@ func (c *Fleet) rails(s *share) []topology.Rail {
 	})
 	out = out[:min(s.devices, len(out))]
 	slices.SortFunc(out, func(a, b topology.Rail) int { return cmp.Compare(a.Index, b.Index) })
+	if s.fabric.Spec.Match.Rail != nil { // all of its devices are on that rail
+		for i := range out {
+			out[i].Index = int(rail(s.fabric))
+		}
+	}
 	return out
 }

@@ -153,6 +153,14 @@ func TestClaimForCluster(t *testing.T) {
 			t.Errorf("%s: both a resource and a claim:\n%s", c.name, got)
 		}
 	}
+	third := fabric(v1alpha1.DRA)
+	third[0].Spec.Match.Rail = new(int32(3))
+	o := options()
+	o.PerRail, o.Rails = true, 1
+	text, err := ForCluster("claim", &Fleet{Fabrics: third, Nodes: nodes}, o)
+	if err != nil || !strings.Contains(text, ".rail == 3\n") {
+		t.Errorf("a Fabric of one rail: %v\n%s", err, text)
+	}
 	two := append(fabric(v1alpha1.DRA), fabric(v1alpha1.DevicePlugin)...)
 	rail := int32(1)
 	for i := range two {
@@ -162,7 +170,7 @@ func TestClaimForCluster(t *testing.T) {
 	nodes[0].Status.Fabrics = append(nodes[0].Status.Fabrics, v1alpha1.NodeFabric{
 		Name: "other", Devices: []v1alpha1.FabricDevice{{ID: "x", RateGb: 400}},
 	})
-	_, err := ForCluster("pod", &Fleet{Fabrics: two, Nodes: nodes}, options())
+	_, err = ForCluster("pod", &Fleet{Fabrics: two, Nodes: nodes}, options())
 	if err == nil || !strings.Contains(err.Error(), "differ in spec.allocation (DRA, DevicePlugin)") {
 		t.Error(err)
 	}
