@@ -267,6 +267,7 @@ authorization: {mode: AlwaysAllow}
 tlsCertFile: RUN/pki/kubelet.crt
 tlsPrivateKeyFile: RUN/pki/kubelet.key
 resolvConf: ""
+staticPodPath: /etc/kubernetes/manifests
 clusterDNS: [10.96.0.10]
 makeIPTablesUtilChains: false
 imageGCHighThresholdPercent: 100

@@ -25,7 +25,8 @@ func enter(run, cache string) error {
 		return fmt.Errorf("set host name: %w", err)
 	}
 	for _, dir := range []string{"/etc/cni/net.d/multus.d", "/etc/cni/net.d/whereabouts.d", "/etc/cni/multus/net.d",
-		"/etc/cni/fabric.d", "/opt/cni/bin", "/var/lib/cni", run + "/log", run + "/conf", run + "/pki"} {
+		"/etc/cni/fabric.d", "/etc/kubernetes/manifests", "/opt/cni/bin", "/var/lib/cni",
+		run + "/log", run + "/conf", run + "/pki"} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err
 		}

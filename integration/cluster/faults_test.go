@@ -48,7 +48,7 @@ func killed(t *testing.T, n *LabNode) {
 	stage(t, "pod is Ready")
 	agentKilled(t, n)
 	hasTwo(t, n)
-	pauseKilled(t, n, pod)
+	pauseKilled(t, n, pod, 2)
 	hasTwo(t, n)
 	kubeletKilled(t, n, pod)
 }
@@ -85,7 +85,7 @@ func offersAll(t *testing.T, n *LabNode) {
 }
 
 // kubelet makes a new sandbox for the same pod: the devices go home and come again.
-func pauseKilled(t *testing.T, n *LabNode, pod string) {
+func pauseKilled(t *testing.T, n *LabNode, pod string, devices int) {
 	t.Helper()
 	ids := strings.Fields(on(t, n, `grep -ho '"containerID": *"[0-9a-f]*"' `+entries+`* | grep -o '[0-9a-f]\{64\}'`))
 	if ids = slices.Compact(ids); len(ids) != 1 {
@@ -95,7 +95,7 @@ func pauseKilled(t *testing.T, n *LabNode, pod string) {
 	// Attached: an entry is there before its address is. The pod is called Ready all the time.
 	eventually(t, "the pod has another sandbox", func() error {
 		out, err := n.Run("grep -L " + ids[0] + " " + entries + `* | xargs -r grep -l '"attached": *true' | wc -l`)
-		if err == nil && out != "2\n" {
+		if err == nil && out != fmt.Sprintln(devices) {
 			err = textError("entries of another that are attached: " + out)
 		}
 		return err
@@ -123,11 +123,22 @@ func multusAbsent(t *testing.T, n *LabNode) {
 	railPod(t, pod, fabric200, 2, n.Name)
 	ready(t, pod)
 	stage(t, "pod is Ready")
-	on(t, n, `cd /etc/cni/net.d && mv 00-multus.conf /run/ && mv /opt/cni/bin/multus /run/
-tr -d '\n' </run/00-multus.conf | sed 's/.*"delegates":\[\(.*\)\]}$/\1/' >10-bridge.conflist`)
+	withoutMultus(t, n)
 	gone(t, pod)
 	nodeEventOf(t, n.Name, "DeviceRepaired", "network "+fabric200)
 	stage(t, "the agent has repaired")
+	withMultus(t, n)
+}
+
+// withoutMultus leaves a node the cluster's own network alone.
+func withoutMultus(t *testing.T, n *LabNode) {
+	t.Helper()
+	on(t, n, `cd /etc/cni/net.d && mv 00-multus.conf /run/ && mv /opt/cni/bin/multus /run/
+tr -d '\n' </run/00-multus.conf | sed 's/.*"delegates":\[\(.*\)\]}$/\1/' >10-bridge.conflist`)
+}
+
+func withMultus(t *testing.T, n *LabNode) {
+	t.Helper()
 	on(t, n, "rm /etc/cni/net.d/10-bridge.conflist; "+
 		"mv /run/multus /opt/cni/bin/ && mv /run/00-multus.conf /etc/cni/net.d/")
 }

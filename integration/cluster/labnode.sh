@@ -27,7 +27,7 @@ tr ' ' '\n' </sys/fs/cgroup/cgroup.controllers |
   while read -r controller; do echo "+$controller" >/sys/fs/cgroup/cgroup.subtree_control; done
 
 # What the machine has there is the other node's.
-mkdir -p /run/netns /opt/cni/bin
+mkdir -p /run/netns /opt/cni/bin /etc/kubernetes/manifests
 for dir in /var/lib/containerd /var/lib/kubelet /var/log /opt/cni/bin; do
   mkdir -p "$dir"
   mount -t tmpfs tmpfs "$dir"

@@ -53,6 +53,7 @@ func TestNodes(t *testing.T) {
 		l.part(t, "waiting, then forced out", forced)
 		l.part(t, "killed", killed)
 		l.part(t, "reboot", reboot)
+		l.part(t, "claims", draPods)
 	})
 	t.Run("lab2", func(t *testing.T) {
 		t.Parallel()
@@ -61,6 +62,7 @@ func TestNodes(t *testing.T) {
 		cable(t, two, 4)
 		l.before = settled(t, two)
 		l.part(t, "traffic", traffic)
+		l.part(t, "claims with GPUs", draGPUs)
 		cable(t, two, -4)
 		shareNode(t, two)
 		l.before = settled(t, two)

@@ -1,0 +1,177 @@
+package cluster
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	resourceapi "k8s.io/api/resource/v1"
+)
+
+// A Fabric that allocates by ResourceClaims, and what pods make of it: rightly, and wrongly.
+func draPods(t *testing.T, n *LabNode) {
+	name := draFabric(t, n, "DRA", n.Rails...)
+	var netdevs []string
+	for _, r := range n.Rails {
+		netdevs = append(netdevs, r.Netdev)
+	}
+	for i, d := range netdevsPublished(t, n, name, netdevs...) {
+		root := d.Attributes["resource.kubernetes.io/pcieRoot"].StringValue
+		if text(d, "rdmaDevice") != n.Rails[i].HCA || *d.Attributes["rail"].IntValue != int64(i) || root == nil ||
+			(*root == "pci0000:40") != (i >= 2) || len(d.Taints) != 0 {
+			t.Errorf("rail %d: %+v", i, d)
+		}
+	}
+	until(t, "its DeviceClass is there", func() error {
+		_, err := output("kubectl", "get", "deviceclass", name+".fabric.dev")
+		return err
+	})
+	stage(t, "devices are published")
+	template(t, "rails-4", rails(name, 4))
+	template(t, "one", rails(name, 1))
+	template(t, "other", strings.TrimSuffix(rails(name, 1), "}")+`, config: [{opaque: {driver: fabric.dev,
+  parameters: {apiVersion: fabric.dev/v1alpha1, kind: InterfaceConfig, mtu: 2000}}}]}`)
+	fourByClaim(t, n, name)
+	mistakes(t, n, name)
+	unprepared(t, n)
+}
+
+// A pod with all rails by one claim, with the scheduler's word to one that is too late, and its pause process killed.
+func fourByClaim(t *testing.T, n *LabNode, name string) {
+	t.Helper()
+	pod, late := "four-"+n.Name, "late-"+n.Name
+	networks := strings.TrimSuffix(strings.Repeat(name+", ", 4), ", ")
+	claimPod(t, pod, n.Name, networks, []string{"rails-4"})
+	ready(t, pod)
+	stage(t, "pod with four rails is Ready")
+	claimPod(t, late, n.Name, name, []string{"one"})
+	faces, files := facesOf(t, pod, "c0")
+	if len(faces) != 4 {
+		t.Fatalf("interfaces: %v", faces)
+	}
+	var hcas []string
+	for i, f := range faces {
+		if f.name != fmt.Sprint("net", i+1) || f.device != n.Rails[i].PCI || f.hca != n.Rails[i].HCA {
+			t.Errorf("interface %d: %+v, want rail %+v", i, f, n.Rails[i])
+		}
+		hcas = append(hcas, f.hca)
+	}
+	if want := filesOn(t, n, hcas...); !slices.Equal(files, want) || len(want) != 13 {
+		t.Errorf("device files %v, want %v", files, want)
+	}
+	networkData(t, pod, faces)
+	event(t, late, "cannot allocate all claims")
+	gone(t, late)
+	stage(t, "claim has its network data")
+	pauseKilled(t, n, pod, 4)
+	eventually(t, "its container runs again", func() error {
+		out, err := output("kubectl", "get", "pod", pod, "-o",
+			"jsonpath={.status.containerStatuses[0].restartCount} {.status.containerStatuses[0].ready}")
+		if err == nil && (out == "0 true" || !strings.HasSuffix(out, " true")) {
+			err = textError(out)
+		}
+		return err
+	})
+	again, _ := facesOf(t, pod, "c0")
+	for i := range again {
+		again[i].address = faces[i].address // which another sandbox may get another of
+	}
+	if !slices.Equal(again, faces) {
+		t.Errorf("after another sandbox: %v, before: %v", again, faces)
+	}
+	gone(t, pod)
+	unprepared(t, n)
+	stage(t, "pod is gone")
+}
+
+// networkData waits until the status of a pod's only claim says what the pod has.
+func networkData(t *testing.T, pod string, faces []face) {
+	t.Helper()
+	claim := k(t, "get", "pod", pod, "-o", "jsonpath={.status.resourceClaimStatuses[0].resourceClaimName}")
+	eventually(t, "claim "+claim+" has its network data", func() error {
+		out, err := output("kubectl", "get", "resourceclaim", claim, "-o", "json")
+		if err != nil {
+			return err
+		}
+		var c resourceapi.ResourceClaim
+		if err := json.Unmarshal([]byte(out), &c); err != nil {
+			return err
+		}
+		var want, got []string
+		for _, f := range faces {
+			want = append(want, f.name+" "+f.address)
+		}
+		for _, d := range c.Status.Devices {
+			if d.NetworkData == nil || len(d.NetworkData.IPs) != 1 || d.NetworkData.HardwareAddress == "" {
+				return textError(out)
+			}
+			address, _, _ := strings.Cut(d.NetworkData.IPs[0], "/")
+			got = append(got, d.NetworkData.InterfaceName+" "+address)
+		}
+		if slices.Sort(got); !slices.Equal(got, want) {
+			return fmt.Errorf("network data %v, want %v", got, want)
+		}
+		return nil
+	})
+}
+
+// Pods that are wrong never run, and say what to do. Others beside them do: one with two claims, of which a second
+// container shares one, and one that knows nothing of claims.
+func mistakes(t *testing.T, n *LabNode, name string) {
+	t.Helper()
+	forgot, bare, two, today := "forgot-"+n.Name, "bare-"+n.Name, "two-"+n.Name, "today-"+n.Name
+	claimPod(t, two, n.Name, name+", "+name, []string{"one", "other"}, []string{"one"})
+	claimPod(t, forgot, n.Name, "", []string{"one"})
+	claimPod(t, bare, n.Name, name, nil)
+	static := staticPod(t, n, "static", name)
+	railPod(t, today, name, 1, n.Name)
+	ready(t, two, today)
+	stage(t, "pods with claims are Ready")
+	faces, files := facesOf(t, two, "c0")
+	_, sharedFiles := facesOf(t, two, "c1")
+	if len(faces) != 2 {
+		t.Fatalf("interfaces: %v", faces)
+	}
+	if want := filesOn(t, n, faces[0].hca, faces[1].hca); !slices.Equal(files, want) {
+		t.Errorf("device files %v, want %v", files, want)
+	}
+	if first := filesOn(t, n, faces[0].hca); !slices.Equal(sharedFiles, first) &&
+		!slices.Equal(sharedFiles, filesOn(t, n, faces[1].hca)) {
+		t.Errorf("device files of the container with one claim: %v", sharedFiles)
+	}
+	if out := in(t, two, "cat /sys/class/net/net*/mtu | sort | xargs"); !strings.HasPrefix(out, "2000 ") &&
+		!strings.HasSuffix(out, " 2000\n") {
+		t.Errorf("MTUs: %s", out)
+	}
+	faces, files = facesOf(t, today, "c")
+	if len(faces) != 1 || !slices.Equal(files, filesOn(t, n, faces[0].hca)) {
+		t.Errorf("pod by extended resource: %v, %v", faces, files)
+	}
+	event(t, forgot, "name the network "+name+" once in the annotation k8s.v1.cni.cncf.io/networks")
+	for _, p := range []string{bare, static} {
+		event(t, p, "none of its ResourceClaims gives it a device of fabric "+name)
+		event(t, p, "add a claim of DeviceClass "+name+".fabric.dev to the pod")
+	}
+	neverRan(t, forgot, bare, static)
+	stage(t, "wrong pods have been told")
+	on(t, n, "rm /etc/kubernetes/manifests/*")
+	gone(t, forgot, bare, two, today)
+}
+
+// staticPod has kubelet make a pod with a network, and returns its name at the API server. Such a pod can't have
+// claims, and its UID is none of the API server's.
+func staticPod(t *testing.T, n *LabNode, name, network string) string {
+	t.Helper()
+	on(t, n, `cat >/etc/kubernetes/manifests/`+name+`.json <<'END'
+{"apiVersion": "v1", "kind": "Pod",
+ "metadata": {"name": "`+name+`", "namespace": "default",
+  "annotations": {"k8s.v1.cni.cncf.io/networks": "`+network+`"}},
+ "spec": {"terminationGracePeriodSeconds": 1,
+  "containers": [{"name": "c", "image": "localhost/box:e2e", "imagePullPolicy": "Never"}]}}
+END`)
+	pod := name + "-" + n.Name
+	t.Cleanup(func() { removed(t, "pod", pod, "--force", "--grace-period=0") })
+	return pod
+}
