@@ -2,6 +2,7 @@ package netconf
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -39,6 +40,10 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, stdin []byte, cmd, id, ifName, netns, args string) {
 		before := bytes.Clone(stdin)
 		c, err := Parse(stdin, Env{Command: cmd, ContainerID: id, IfName: ifName, Netns: netns, Args: args})
+		by := map[string]json.RawMessage{"mtu": json.RawMessage("1400"), "deviceID": json.RawMessage("null")}
+		if over, err := Override(stdin, by); err == nil && !json.Valid(over) {
+			t.Fatalf("no JSON: %s", over)
+		}
 		if !bytes.Equal(stdin, before) {
 			t.Fatal("stdin was changed")
 		}

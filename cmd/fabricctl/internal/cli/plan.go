@@ -56,7 +56,7 @@ CONF is what a NetworkAttachmentDefinition has in spec.config, or a conflist: th
 	c.Flags().StringVar(&ns, "netns", "", "network namespace of the pod, as CNI_NETNS (required)")
 	c.Flags().StringVar(&ifName, "ifname", "", "interface in the pod (default net1; without -f: all)")
 	c.Flags().StringVar(&id, "container", "plan", "container id")
-	c.Flags().StringVar(&args, "cni-args", "", "CNI_ARGS")
+	c.Flags().StringVar(&args, "cni-args", "", "CNI_ARGS, as K8S_POD_UID=UID for devices of ResourceClaims")
 	if err := c.MarkFlagRequired("netns"); err != nil {
 		panic(err)
 	}
