@@ -122,10 +122,12 @@ var claimMessages = []Message{
 			"host-cni-order for Multus",
 	},
 	{
-		ID:      "log-dra-hook",
-		Title:   "The hook that looks for the pod's interfaces has failed",
-		Pattern: regexp.MustCompile(`error running createRuntime hook .*(claim-attached|fabric: |bin/fabric)`),
-		Except:  regexp.MustCompile(`ResourceClaim \S+ gives this pod`),
+		ID:    "log-dra-hook",
+		Title: "What the agent has prepared for a pod can't be read, or the hook that looks for it can't be run",
+		Pattern: regexp.MustCompile(
+			`error running createRuntime hook .*(claim-attached|fabric: |bin/fabric)|` +
+				`what ResourceClaims give to pod .* can't be read`),
+		Except: regexp.MustCompile(`ResourceClaim \S+ gives this pod`),
 		Examples: []string{
 			"OCI runtime create failed: runc create failed: unable to start container process: error during " +
 				"container init: error running createRuntime hook #0: fork/exec /opt/cni/bin/fabric: no such file " +
