@@ -132,6 +132,7 @@ var claimMessages = []Message{
 			"OCI runtime create failed: runc create failed: unable to start container process: error during " +
 				"container init: error running createRuntime hook #0: fork/exec /opt/cni/bin/fabric: no such file " +
 				"or directory",
+			"fabric: what ResourceClaims give to pod ml/train-0 can't be read: unexpected end of JSON input",
 		},
 		Cause: "the runtime runs the installed plugin before a container with a claim starts, and it could not be " +
 			"run, or could not read what the agent has prepared",
