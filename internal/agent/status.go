@@ -17,6 +17,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/node"
+	"github.com/fabric-cni/fabric-cni/internal/prepared"
 	"github.com/fabric-cni/fabric-cni/internal/quote"
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
@@ -87,7 +88,7 @@ func (r *statusReconciler) status(v *view) *v1alpha1.FabricNodeStatus {
 	if sum, err := r.plugin.Sum(); err == nil {
 		s.Plugin.SHA256 = sum
 	}
-	pods := podsOf(r.store, r.log)
+	pods := podsOf(r.store, prepared.In(r.store.Dir), r.log)
 	for i := range v.fabrics {
 		f := &v.fabrics[i]
 		nf := v1alpha1.NodeFabric{Name: f.Name, Generation: f.Generation, Addresses: v.given[f.Name]}
@@ -117,8 +118,9 @@ func deviceOf(d *survey.Device, pods map[string][]string) v1alpha1.FabricDevice 
 	}
 }
 
-// podsOf are the pods that have a device, by its address; in mode shared by that of the parent.
-func podsOf(store journal.Store, log *slog.Logger) map[string][]string {
+// podsOf are the pods that have a device, by its address; in mode shared by that of the parent. A pod for which a claim
+// is prepared has its devices, before its ADD and on the host's network too: its Fabric stays as long.
+func podsOf(store journal.Store, claims prepared.Store, log *slog.Logger) map[string][]string {
 	entries, err := store.List()
 	if err != nil {
 		log.Error("some journal entries cannot be read", "error", err)
@@ -130,6 +132,18 @@ func podsOf(store journal.Store, log *slog.Logger) map[string][]string {
 			at = e.Child.Parent.String()
 		}
 		out[at] = append(out[at], e.Pod())
+	}
+	given, err := claims.All()
+	if err != nil {
+		log.Error("some prepared claims cannot be read", "error", err)
+	}
+	for _, c := range given {
+		for i := range c.Devices {
+			at, pod := c.Devices[i].Address.String(), c.Namespace+"/"+c.Pod
+			if !slices.Contains(out[at], pod) {
+				out[at] = append(out[at], pod)
+			}
+		}
 	}
 	for _, pods := range out {
 		slices.Sort(pods)

@@ -92,6 +92,7 @@ type Driver struct {
 	form      offer.Form
 	refused   []offer.Refused
 	problem   string            // why there is no allocation
+	failed    time.Time         // when something last failed in the background
 	preparing map[string]string // device -> claim, while it is being prepared
 	health    chan struct{}     // closed when the health of a device changes
 

@@ -39,7 +39,6 @@ func (d *Driver) publish(ctx context.Context) {
 		}
 		d.published.asked = now
 		d.setForm(form)
-		d.fail("")
 	}
 	items, err := d.offered()
 	if err != nil {
@@ -57,8 +56,11 @@ func (d *Driver) publish(ctx context.Context) {
 	// The first call waits until the API server has told of the slices that there are.
 	pools := map[string]resourceslice.Pool{d.Node: pool}
 	err = d.helper.PublishResources(ctx, resourceslice.DriverResources{Pools: pools})
-	if err != nil && ctx.Err() == nil {
+	switch {
+	case err != nil && ctx.Err() == nil:
 		d.fail("publish ResourceSlices: %v", err)
+	case err == nil && d.well():
+		d.fail("")
 	}
 }
 
@@ -166,7 +168,20 @@ func (d *Driver) HandleError(ctx context.Context, err error, msg string) {
 	if ctx.Err() != nil {
 		return
 	}
+	d.mu.Lock()
+	d.failed = d.Now()
+	d.mu.Unlock()
 	d.fail("%s: %v", msg, err)
+}
+
+// quiet is how long nothing must have failed in the background for the driver to be well: the library tries again with
+// each look at the node.
+const quiet = 3 * retryEvery
+
+func (d *Driver) well() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.Now().Sub(d.failed) >= quiet
 }
 
 // keptOf is what a server keeps that has dropped fields.

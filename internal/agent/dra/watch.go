@@ -2,6 +2,8 @@ package dra
 
 import (
 	"context"
+	"errors"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -27,7 +29,8 @@ func (d *Driver) watch(ctx context.Context) {
 	} else {
 		defer func() { _ = w.Close() }()
 		signs = w.Events
-		if err := w.Add(filepath.Join(d.Store.Dir, "attachments")); err != nil {
+		dir := filepath.Join(d.Store.Dir, "attachments")
+		if err := errors.Join(os.MkdirAll(dir, 0o700), w.Add(dir)); err != nil {
 			d.Log.Debug("cannot watch the journal: it is read every second", "error", err)
 		}
 	}
@@ -123,14 +126,12 @@ func drain(signs <-chan fsnotify.Event) {
 	}
 }
 
-// entryOf is the attachment of a device of a claim: by what the entry says of the claim, or else by pod and device.
+// entryOf is the attachment of a device of a claim: ADD says of each which claim has given it the device.
 func entryOf(c *prepared.Claim, n *prepared.Device, entries []*journal.Entry) *journal.Entry {
 	for _, e := range entries {
-		at := e.Claim
-		if e.Child != nil {
-			at = e.Child.Parent.String()
-		}
-		if e.Attached && podUID(e) == c.PodUID && at == n.Address.String() && e.Network == n.Fabric {
+		g := e.Given
+		if e.Attached && g != nil && g.ClaimUID == c.UID && g.Request == n.Request && g.Device == n.Name &&
+			g.ShareID == n.ShareID {
 			return e
 		}
 	}

@@ -52,9 +52,10 @@ func Problem(f *fabrics.Fabric, d *survey.Device) health.Problem {
 }
 
 // Configurable returns whether a fabric's configuration is a file of each node, and a node with these devices can have
-// one: it has a device, and in mode shared an interface for the children.
+// one: it has a device, and in mode shared an interface for the children, unless a claim says which.
 func Configurable(f *fabrics.Fabric, devices []survey.Device) bool {
-	return f.OfNode() && len(devices) > 0 && (f.Mode != v1alpha1.Shared || Master(devices) != "")
+	return f.OfNode() && len(devices) > 0 &&
+		(f.Mode != v1alpha1.Shared || f.Allocation == v1alpha1.DRA || Master(devices) != "")
 }
 
 // Master is the parent interface of this node's IPoIB children of a fabric: that of the first device that carries
