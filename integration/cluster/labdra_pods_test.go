@@ -175,3 +175,35 @@ END`)
 	t.Cleanup(func() { removed(t, "pod", pod, "--force", "--grace-period=0") })
 	return pod
 }
+
+// One HCA that two claims have at once: the device of the slice has as many shares as the Fabric, and each pod gets a
+// child of its interface.
+func sharedByClaims(t *testing.T, n *LabNode) {
+	k(t, "patch", "fabric", fabricShared, "--type=merge", "-p", `{"spec":{"allocation":"DRA"}}`)
+	published(t, n, fabricShared, func(devices []resourceapi.Device) error {
+		if len(devices) != 1 || devices[0].AllowMultipleAllocations == nil || !*devices[0].AllowMultipleAllocations {
+			return textError("want one device with shares")
+		}
+		return nil
+	})
+	template(t, "share", rails(fabricShared, 1))
+	pods := []string{"share-0-" + n.Name, "share-1-" + n.Name}
+	for _, p := range pods {
+		claimPod(t, p, n.Name, fabricShared, []string{"share"})
+	}
+	ready(t, pods...)
+	stage(t, "both pods have a share")
+	for _, p := range pods {
+		s := status(t, p)
+		if len(s) != 2 || s[1].Interface != "net1" || len(s[1].IPs) != 1 {
+			t.Fatalf("network-status of %s: %+v", p, s)
+		}
+		networkData(t, p, []face{{name: "net1", address: s[1].IPs[0]}})
+	}
+	// uverbs, umad, issm of one HCA, and rdma_cm
+	if out := in(t, pods[0], "ls /dev/infiniband"); len(strings.Fields(out)) != 4 {
+		t.Errorf("device files: %s", out)
+	}
+	gone(t, pods...)
+	unprepared(t, n)
+}

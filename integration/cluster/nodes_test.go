@@ -67,6 +67,7 @@ func TestNodes(t *testing.T) {
 		shareNode(t, two)
 		l.before = settled(t, two)
 		l.part(t, "shared", shared)
+		l.part(t, "shared by claims", sharedByClaims)
 	})
 }
 
