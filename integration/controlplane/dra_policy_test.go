@@ -46,7 +46,8 @@ func TestDRAPolicy(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	claimOf(t, admin, "policy", "fabric.dev/dra-mine/pci-0", "fabric.dev/dra-other/pci-0", "gpu.example.com/dra-mine/gpu-0")
+	claimOf(t, admin, "policy", "fabric.dev/dra-mine/pci-0", "fabric.dev/dra-other/pci-0",
+		"gpu.example.com/dra-mine/gpu-0")
 	const status = api + "namespaces/default/resourceclaims/policy/status"
 	const gpu = `{"driver":"gpu.example.com","pool":"dra-mine","device":"gpu-0"}`
 	if err := (call{"PATCH", status, `{"status":{"devices":[` + gpu + `]}}`}).do(t, server.Config); err != nil {
@@ -100,7 +101,8 @@ func TestDRAPolicy(t *testing.T) {
 			"the allocation is the scheduler's"},
 		{call{"PATCH", status, `{"status":{"allocation":null,"reservedFor":null,"devices":null}}`},
 			"the allocation is the scheduler's"},
-		{call{"PATCH", api + "namespaces/default/resourceclaims/policy", `{"metadata":{"labels":{"a":"b"}}}`}, "forbidden"},
+		{call{"PATCH", api + "namespaces/default/resourceclaims/policy", `{"metadata":{"labels":{"a":"b"}}}`},
+			"forbidden"},
 		{call{"DELETE", api + "namespaces/default/resourceclaims/policy", ""}, "forbidden"},
 		{call{"GET", api + "namespaces/default/resourceclaims", ""}, "forbidden"},
 		{call{"GET", api + "deviceclasses", ""}, "forbidden"},

@@ -17,6 +17,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/agent/dra/offer"
 	"github.com/fabric-cni/fabric-cni/internal/agent/metrics"
 	"github.com/fabric-cni/fabric-cni/internal/agent/network"
+	"github.com/fabric-cni/fabric-cni/internal/agent/podresources"
 	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
 	"github.com/fabric-cni/fabric-cni/internal/fabrics"
 	"github.com/fabric-cni/fabric-cni/internal/prepared"
@@ -142,6 +143,23 @@ func (o *Options) newDriver(
 	return dra.New(dra.Config{
 		Node: o.Node, PluginsDir: o.PluginsDir, Store: o.store(), Prepared: prepared.In(o.StateDir), CDI: specs,
 		Kube: kube, Judge: dra.Plugin(o.StateDir, o.Policy, o.HostProc), Files: files,
-		Interface: survey.InterfaceOf, Observe: observe, Log: log,
+		Interface: survey.InterfaceOf, Observe: observe, Log: log, Given: o.given(),
 	}), nil
+}
+
+// given asks kubelet which units pods have.
+func (o *Options) given() func(context.Context) ([]dra.Unit, error) {
+	if o.PodSocket == "" {
+		return nil
+	}
+	kubelet := podresources.Kubelet{Socket: o.PodSocket, HostProc: o.HostProc}
+	return func(ctx context.Context) (out []dra.Unit, err error) {
+		list, err := kubelet.List(ctx)
+		for _, c := range list {
+			for _, u := range c.Devices {
+				out = append(out, dra.Unit{Resource: u.Resource, ID: u.ID})
+			}
+		}
+		return out, err
+	}
 }

@@ -48,9 +48,11 @@ type Config struct {
 	Files func(ctx context.Context, a device.Address, alone bool, was []string) ([]string, error)
 	// Interface reads the interface of an attachment in its pod.
 	Interface func(*journal.Entry) (*survey.Interface, error)
-	Observe   func(time.Duration, Reason) // one claim has been prepared, or not; may be nil
-	Log       *slog.Logger
-	Now       func() time.Time
+	// Given asks kubelet which devices of its device plugins pods have; nil: nobody can tell.
+	Given   func(context.Context) ([]Unit, error)
+	Observe func(time.Duration, Reason) // one claim has been prepared, or not; may be nil
+	Log     *slog.Logger
+	Now     func() time.Time
 }
 
 // Wish is a device that a pod is to get, with the configuration of its network.
@@ -109,7 +111,7 @@ func New(c Config) *Driver {
 	}
 	return &Driver{
 		Config: c, poke: make(chan struct{}, 1), devices: map[string]*Device{}, preparing: map[string]string{},
-		health: make(chan struct{}),
+		health: make(chan struct{}), published: publisher{since: map[string]time.Time{}},
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	resourceapi "k8s.io/api/resource/v1"
@@ -31,6 +32,7 @@ type node struct {
 	dir     string
 	mu      sync.Mutex
 	wishes  []Wish
+	judged  []time.Duration  // how long the plugin's own decision took
 	refused map[string]error // by address
 	away    map[string]bool  // by address: the device does not come home
 }

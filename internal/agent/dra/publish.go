@@ -14,13 +14,13 @@ import (
 
 	"github.com/fabric-cni/fabric-cni/internal/agent/dra/offer"
 	"github.com/fabric-cni/fabric-cni/internal/fabrics"
-	"github.com/fabric-cni/fabric-cni/internal/journal"
-	"github.com/fabric-cni/fabric-cni/internal/prepared"
 )
 
 // publisher is what publish remembers.
 type publisher struct {
-	asked time.Time // when the API server was asked what it keeps
+	asked time.Time            // when the API server was asked what it keeps
+	since map[string]time.Time // by resource: since when its fabric has allocation DRA here
+	given bool                 // kubelet has given devices of such a fabric
 }
 
 // askEvery is how often the API server is asked again what it keeps of a slice: somebody may have switched a gate on.
@@ -40,7 +40,7 @@ func (d *Driver) publish(ctx context.Context) {
 		d.published.asked = now
 		d.setForm(form)
 	}
-	items, err := d.offered()
+	items, err := d.offered(ctx)
 	if err != nil {
 		d.fail("%v", err)
 		return
@@ -62,50 +62,6 @@ func (d *Driver) publish(ctx context.Context) {
 	case err == nil && d.well():
 		d.fail("")
 	}
-}
-
-// offered are the devices that the scheduler may give to claims: not those that pods have by kubelet's device plugin,
-// from before their fabric has changed to DRA.
-func (d *Driver) offered() ([]offer.Item, error) {
-	claims, err := d.Prepared.All()
-	if err != nil {
-		return nil, err
-	}
-	entries, err := d.Store.List()
-	if err != nil {
-		d.Log.Debug("some journal entries cannot be read", "error", err)
-	}
-	others := heldByOthers(entries, claims)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	var out []offer.Item
-	for i := range d.view.Devices {
-		if n := &d.view.Devices[i]; !others[n.Address.String()] {
-			out = append(out, n.Item)
-		}
-	}
-	return out, nil
-}
-
-// heldByOthers are the addresses of devices that are in pods for which no claim of theirs is prepared.
-func heldByOthers(entries []*journal.Entry, claims []*prepared.Claim) map[string]bool {
-	given := map[string]bool{}
-	for _, c := range claims {
-		for i := range c.Devices {
-			given[c.PodUID+" "+c.Devices[i].Address.String()] = true
-		}
-	}
-	out := map[string]bool{}
-	for _, e := range entries {
-		at := e.Claim
-		if e.Child != nil {
-			at = e.Child.Parent.String()
-		}
-		if at != "" && !given[podUID(e)+" "+at] {
-			out[at] = true
-		}
-	}
-	return out
 }
 
 func (d *Driver) setForm(f offer.Form) {
