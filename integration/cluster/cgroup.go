@@ -4,12 +4,24 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
 // envCgroup is the name of a cgroup that kubelet's are below, so that another run on this machine and this one leave
 // each other's containers alone. Empty: they are where kubelet makes them.
 const envCgroup = "FABRIC_CLUSTER_CGROUP"
+
+// ownCgroup is the name of that cgroup in each hierarchy; empty if there is none.
+func ownCgroup() string {
+	if name := os.Getenv(envCgroup); name != "" {
+		return ownCgroups + name
+	}
+	return ""
+}
+
+// ownCgroups is what the names of the cgroups of runs that have one of their own begin with.
+const ownCgroups = "fabric-cluster-"
 
 // hierarchies are the directories that have all cgroups: many with version 1.
 func hierarchies() []string {
@@ -23,7 +35,7 @@ func hierarchies() []string {
 
 // cgroupFlags are those of kubelet. It wants its cgroup to be there.
 func cgroupFlags() ([]string, error) {
-	name := os.Getenv(envCgroup)
+	name := ownCgroup()
 	if name == "" {
 		return nil, nil
 	}
@@ -38,7 +50,7 @@ func cgroupFlags() ([]string, error) {
 // removeCgroups takes away the directories of containers, which outlive them. A run with a cgroup of its own leaves
 // those of others alone.
 func removeCgroups() {
-	if name := os.Getenv(envCgroup); name != "" {
+	if name := ownCgroup(); name != "" {
 		for _, dir := range hierarchies() {
 			removeTree(filepath.Join(dir, name))
 		}
@@ -47,6 +59,9 @@ func removeCgroups() {
 	for range 50 {
 		left := false
 		_ = filepath.WalkDir("/sys/fs/cgroup", func(p string, d fs.DirEntry, err error) error {
+			if err == nil && strings.HasPrefix(d.Name(), ownCgroups) {
+				return filepath.SkipDir
+			}
 			if err != nil || !d.IsDir() || (d.Name() != "kubepods" && d.Name() != "k8s.io") {
 				return nil //nolint:nilerr // it vanishes while we look: that is what we want
 			}

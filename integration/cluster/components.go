@@ -126,7 +126,8 @@ func (c *Cluster) daemon(name string, args ...string) error {
 }
 
 func (c *Cluster) process(name string, args ...string) (*process, error) {
-	log, err := os.OpenFile(filepath.Join(c.run, "log", name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	file := filepath.Join(c.run, "log", filepath.Base(name)+".log")
+	log, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // crds installs the kinds of the project for the test.
-func crds(t *testing.T) {
+func crds(t testing.TB) {
 	t.Helper()
 	dir := filepath.Join(current.repo, "deployments/crds")
 	k(t, "apply", "-k", dir)
@@ -26,7 +26,7 @@ func crds(t *testing.T) {
 }
 
 // rights installs what is deployed, but for the pods: kinds, accounts, what they may do, and the admission policy.
-func rights(t *testing.T) {
+func rights(t testing.TB) {
 	t.Helper()
 	crds(t)
 	file := filepath.Join(t.TempDir(), "base.yaml")
@@ -49,7 +49,7 @@ func rights(t *testing.T) {
 
 // controller runs fabric-controller on this machine, with the rights of its account. The function that it returns sends
 // it a signal, and waits for its end.
-func controller(t *testing.T) (end func(unix.Signal)) {
+func controller(t testing.TB) (end func(unix.Signal)) {
 	t.Helper()
 	dir := t.TempDir()
 	kubeconfig := filepath.Join(dir, "kubeconfig")
@@ -84,14 +84,14 @@ func controller(t *testing.T) (end func(unix.Signal)) {
 }
 
 // fabric applies a Fabric for the test, with its spec in YAML's flow style. It is not in force yet.
-func fabric(t *testing.T, name, spec string) {
+func fabric(t testing.TB, name, spec string) {
 	t.Helper()
 	apply(t, testfabrics.Object(name, spec))
 	t.Cleanup(func() { removed(t, "fabric", name) })
 }
 
 // condition waits for a condition of a Fabric or a FabricNode: its status, its reason, and a part of its message.
-func condition(t *testing.T, object, kind, status, reason, text string) {
+func condition(t testing.TB, object, kind, status, reason, text string) {
 	t.Helper()
 	until(t, fmt.Sprintf("%s: %s is %s: %s %s", object, kind, status, reason, text), func() error {
 		got, err := output("kubectl", "get", object, "-o",

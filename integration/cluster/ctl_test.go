@@ -137,7 +137,7 @@ spec:
 }
 
 // established waits until the API server serves a kind. kubectl wait fails on a CRD that has no conditions yet.
-func established(t *testing.T, crd string) {
+func established(t testing.TB, crd string) {
 	t.Helper()
 	until(t, crd+" is established", func() error {
 		out, err := output("kubectl", "get", "crd", crd, "-o",

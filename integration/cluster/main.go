@@ -109,12 +109,18 @@ func alone(cache string) (*os.File, error) {
 	return f, nil
 }
 
-// build makes the project's own programs, static, as they are shipped.
+// build makes the project's own programs, static, as they are shipped, and in bin/held those that a test can hold at
+// points of their way.
 func build(repo, run string) error {
-	return command(repo, []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-buildvcs=false",
-		"-ldflags", "-s -w -X main.version=e2e", "-o", filepath.Join(run, "bin")+"/",
-		"./cmd/fabric", "./cmd/fabric-agent", "./cmd/fabricctl", "./integration/cluster/nodeagent",
-		"./integration/cluster/dummygpu/dummy-gpu")
+	compile := func(dir string, args ...string) error {
+		return command(repo, []string{"CGO_ENABLED=0"}, "go", append([]string{"build", "-trimpath", "-buildvcs=false",
+			"-ldflags", "-s -w -X main.version=e2e", "-o", filepath.Join(run, dir) + "/"}, args...)...)
+	}
+	return errors.Join(
+		compile("bin", "./cmd/fabric", "./cmd/fabric-agent", "./cmd/fabricctl", "./integration/cluster/nodeagent",
+			"./integration/cluster/dummygpu/dummy-gpu", "./integration/cluster/rigagent"),
+		compile("bin/held", "-tags=failpoint", "./cmd/fabric", "./integration/cluster/rigagent"),
+	)
 }
 
 func command(dir string, env []string, name string, args ...string) error {

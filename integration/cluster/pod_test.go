@@ -37,7 +37,7 @@ spec:
 }
 
 // rail makes an interface that a pod may have: a veth, as the machine has no other hardware.
-func rail(t *testing.T, name string) {
+func rail(t testing.TB, name string) {
 	t.Helper()
 	ip(t, "link", "add", name, "mtu", "1400", "type", "veth", "peer", "name", name+"p")
 	ip(t, "link", "set", name+"p", "up")
@@ -46,7 +46,7 @@ func rail(t *testing.T, name string) {
 	t.Cleanup(func() { _ = exec.Command("ip", "link", "delete", name+"p").Run() })
 }
 
-func ip(t *testing.T, args ...string) string {
+func ip(t testing.TB, args ...string) string {
 	t.Helper()
 	out, err := output("ip", args...)
 	if err != nil {

@@ -13,7 +13,7 @@ func TestMain(m *testing.M) { Main(m) }
 const patience = 4 * time.Minute
 
 // k runs kubectl, which has to succeed.
-func k(t *testing.T, args ...string) string {
+func k(t testing.TB, args ...string) string {
 	t.Helper()
 	out, err := output("kubectl", args...)
 	if err != nil {
@@ -22,7 +22,7 @@ func k(t *testing.T, args ...string) string {
 	return out
 }
 
-func apply(t *testing.T, yaml string) {
+func apply(t testing.TB, yaml string) {
 	t.Helper()
 	if err := current.apply(yaml); err != nil {
 		t.Fatal(err)
@@ -30,7 +30,7 @@ func apply(t *testing.T, yaml string) {
 }
 
 // until polls what happens on this machine.
-func until(t *testing.T, what string, f func() error) {
+func until(t testing.TB, what string, f func() error) {
 	t.Helper()
 	if err := poll(what, 3*time.Minute, soon, f); err != nil {
 		t.Fatal(err)
@@ -54,7 +54,7 @@ func (e textError) Error() string { return string(e) }
 const attempt = "--timeout=15s"
 
 // ready waits until the pods are Ready.
-func ready(t *testing.T, names ...string) {
+func ready(t testing.TB, names ...string) {
 	t.Helper()
 	for _, name := range names {
 		if err := current.await("pod "+name+" is Ready", patience,
@@ -65,13 +65,13 @@ func ready(t *testing.T, names ...string) {
 }
 
 // gone deletes pods, those that are there, and waits until they are gone.
-func gone(t *testing.T, names ...string) {
+func gone(t testing.TB, names ...string) {
 	t.Helper()
 	removed(t, append([]string{"pod"}, names...)...)
 }
 
 // removed deletes what there is of these objects, and waits until it is gone.
-func removed(t *testing.T, args ...string) {
+func removed(t testing.TB, args ...string) {
 	t.Helper()
 	args = append(args, "--ignore-not-found", "--wait", attempt)
 	if err := current.await(strings.Join(args, " ")+": deleted", patience,

@@ -1,0 +1,209 @@
+package cluster
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// gap is what lies between two steps of the life of a pod with a claim. A cell of the matrix stops everything there,
+// lets something happen to one actor, and lets everything go on.
+type gap struct {
+	after, before string
+	ending        bool   // it is on the way out
+	point         string // the failpoint at which a process is held
+	// stopped is a component that is stopped before the pod is made, where no process of ours is on the way; reached
+	// says that the pod has come to it.
+	stopped func() *process
+	reached func(*matrix) error
+}
+
+var gaps = []gap{
+	{
+		after: "slice published", before: "claim allocated",
+		stopped: func() *process { return current.scheduler }, reached: (*matrix).claimMade,
+	},
+	{
+		after: "claim allocated", before: "NodePrepare begun",
+		stopped: func() *process { return current.kubelet }, reached: (*matrix).bound,
+	},
+	{after: "NodePrepare begun", before: "CDI written", point: "dra/prepare"},
+	{after: "CDI written", before: "file written", point: "dra/cdi"},
+	{after: "file written", before: "ADD begun", point: "dra/prepared"},
+	{after: "ADD begun", before: "ADD done", point: "after/move-netdev"},
+	{after: "ADD done", before: "networkData written", point: "dra/network-data"},
+	{after: "networkData written", before: "DEL begun", ending: true},
+	{after: "DEL begun", before: "DEL done", ending: true, point: "before/move-netdev"},
+	{after: "DEL done", before: "NodeUnprepare begun", ending: true, point: "dra/unprepare"},
+	{after: "NodeUnprepare begun", before: "NodeUnprepare done", ending: true, point: "dra/forgotten"},
+}
+
+func (g *gap) String() string { return g.after + " - " + g.before }
+
+// matrixCell is one entry of the matrix.
+type matrixCell struct {
+	gap   *gap
+	actor string
+	pause bool // else it is killed
+}
+
+func (c *matrixCell) String() string {
+	how := "killed"
+	if c.pause {
+		how = "paused"
+	}
+	return fmt.Sprintf("%s/%s %s", c.gap, c.actor, how)
+}
+
+// matrixCells are all of them, or one for each gap, with all actors in turn.
+func matrixCells(full bool) (starting, ending []matrixCell) {
+	n := 0
+	for i := range gaps {
+		list := &starting
+		if gaps[i].ending {
+			list = &ending
+		}
+		for j, a := range actorNames {
+			for _, pause := range []bool{false, true} {
+				if full || j == n%len(actorNames) && pause == (n/2%2 == 1) {
+					*list = append(*list, matrixCell{&gaps[i], a, pause})
+				}
+			}
+		}
+		n++
+	}
+	return starting, ending
+}
+
+// Whatever dies at whatever moment of a pod's start and end: the pod has exactly its devices, or does not run; no
+// device is lost; and the next pod gets them. Each pod is made in one cell of the matrix and goes in another, and the
+// next one is the next cell's. FABRIC_LAB_FULL has all cells, FABRIC_MATRIX a part of them: those whose names have it.
+func TestFaultMatrix(t *testing.T) {
+	starting, ending := matrixCells(os.Getenv("FABRIC_LAB_FULL") != "")
+	if part := os.Getenv("FABRIC_MATRIX"); part != "" {
+		starting, ending = matrixCells(true)
+		starting, ending = matching(starting, part), matching(ending, part)
+	}
+	m := newMatrix(t)
+	for i := range max(len(starting), len(ending)) {
+		name := fmt.Sprint("pod-", i)
+		if i < len(starting) {
+			m.run(&starting[i], func(t *testing.T) { m.start(t, name, &starting[i]) })
+		} else {
+			m.plain(func(t *testing.T) { m.start(t, name, nil) })
+		}
+		if i < len(ending) {
+			m.run(&ending[i], func(t *testing.T) { m.end(t, &ending[i]) })
+		} else {
+			m.plain(func(t *testing.T) { m.end(t, nil) })
+		}
+	}
+	m.plain(func(t *testing.T) { // the last cell has a next pod, too
+		m.start(t, "last", nil)
+		m.end(t, nil)
+	})
+	m.report()
+}
+
+func matching(list []matrixCell, part string) (out []matrixCell) {
+	for i := range list {
+		if strings.Contains(list[i].String(), part) {
+			out = append(out, list[i])
+		}
+	}
+	return out
+}
+
+// run runs a cell. What a cell that failed has left is cleared away, so that the next ones have their say.
+func (m *matrix) run(c *matrixCell, f func(*testing.T)) {
+	began := time.Now()
+	m.outcome = ""
+	ok := m.t.Run(c.String(), f)
+	m.results = append(m.results, result{c, ok, m.outcome, time.Since(began)})
+	if !ok {
+		m.clear()
+	}
+}
+
+// plain runs what is no cell.
+func (m *matrix) plain(f func(*testing.T)) {
+	if !m.t.Run("undisturbed", f) {
+		m.clear()
+	}
+}
+
+// hold makes everybody wait at a point until release.
+func (m *matrix) hold(t *testing.T, g *gap) {
+	t.Helper()
+	switch {
+	case g.stopped != nil:
+		m.halted = g.stopped()
+		if err := m.halted.cmd.Process.Signal(unix.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+	case g.point != "":
+		m.held = filepath.Join(m.holds, strings.ReplaceAll(g.point, "/", "-"))
+		if err := os.WriteFile(m.held, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// await waits until somebody waits.
+func (m *matrix) await(t *testing.T, g *gap) {
+	t.Helper()
+	err := poll("it comes to "+g.after, time.Minute, shortly, func() error {
+		if g.reached != nil {
+			return g.reached(m)
+		}
+		if g.point == "" {
+			return nil
+		}
+		_, err := os.Stat(m.held + ".pid")
+		return err
+	})
+	if err != nil {
+		m.release()
+		t.Fatal(err)
+	}
+}
+
+// release lets all go on.
+func (m *matrix) release() {
+	if m.halted != nil {
+		_ = m.halted.cmd.Process.Signal(unix.SIGCONT)
+		m.halted = nil
+	}
+	if m.held != "" {
+		_ = os.Remove(m.held)
+		_ = os.Remove(m.held + ".pid")
+		m.held = ""
+	}
+}
+
+// strike lets happen what the cell is about.
+func (m *matrix) strike(t *testing.T, c *matrixCell) {
+	t.Helper()
+	a := m.actors[c.actor]
+	if c.pause {
+		a.pause(t, c.gap)
+		if m.halted != nil && (c.actor == "kubelet" && m.halted == current.kubelet || c.actor == "node") {
+			time.Sleep(paused) // it is what everything waits for
+			a.resume(t)
+			m.release()
+			return
+		}
+		m.release()
+		time.Sleep(paused)
+		a.resume(t)
+		return
+	}
+	a.kill(t, c.gap)
+	m.release()
+	a.restart(t)
+}
