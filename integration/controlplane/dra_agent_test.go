@@ -143,7 +143,7 @@ func TestDRAOffer(t *testing.T) {
 	n.offered(t, "pci-0000-30-00-0", "pci-0000-40-00-0", "pci-0000-50-00-0-share-0", "pci-0000-50-00-0-share-1")
 	n.Update(dra.View{Fabrics: map[string]bool{"ib": true}, Elsewhere: map[string]bool{"0000:50:00.0": true}})
 	n.offered(t, "pci-0000-30-00-0", "pci-0000-40-00-0") // what is missing once may be on its way
-	n.Update(dra.View{})
+	n.Update(dra.View{Known: true})
 	n.offered(t)
 }
 

@@ -29,6 +29,7 @@ import (
 type claimReconciler struct {
 	driver   *dra.Driver // nil: there is no kubelet, or no API server
 	networks *networkReconciler
+	known    func() bool // whether the API server has said which Fabrics there are
 	pcieRoot func(pci string) string
 }
 
@@ -37,7 +38,9 @@ func (r *claimReconciler) reconcile(v *view) {
 		r.unserved(v)
 		return
 	}
-	out := dra.View{Fabrics: map[string]bool{}, Elsewhere: map[string]bool{}, Rails: map[string]int{}}
+	out := dra.View{
+		Known: r.known(), Fabrics: map[string]bool{}, Elsewhere: map[string]bool{}, Rails: map[string]int{},
+	}
 	for i := range v.fabrics {
 		f := &v.fabrics[i]
 		devices := v.assigned[f.Name]

@@ -64,7 +64,9 @@ func Run(ctx context.Context, o *Options, version string, log *slog.Logger) erro
 		return err
 	}
 	r := newReconciler(o, target, client, link, plugins, m, log)
-	r.claims = claimReconciler{driver: driver, networks: &r.networks, pcieRoot: pcieRoots()}
+	r.claims = claimReconciler{
+		driver: driver, networks: &r.networks, known: link.Synced, pcieRoot: pcieRoots(),
+	}
 	r.status.version = version
 	endpoints, err := o.endpoints(ctx, registry, r.reporter, client, log)
 	if err != nil {

@@ -76,6 +76,7 @@ type Device struct {
 
 // View is what a look at the node has found.
 type View struct {
+	Known     bool            // the API server has said which Fabrics there are
 	Fabrics   map[string]bool // those with allocation DRA
 	Devices   []Device        // of these fabrics
 	Elsewhere map[string]bool // ids of the devices of other fabrics, which kubelet's device plugin has
@@ -145,7 +146,7 @@ func (d *Driver) Run(ctx context.Context) {
 		case <-d.poke:
 		case <-tick.C:
 		}
-		if !d.wanted() && !d.before() {
+		if !d.wanted() {
 			continue
 		}
 		started := d.helper != nil
@@ -164,10 +165,12 @@ func (d *Driver) Run(ctx context.Context) {
 // retryEvery is how often the driver tries again what did not work, and looks whether it has to.
 const retryEvery = 10 * time.Second
 
+// wanted tells whether there is something to do: a fabric has allocation DRA, or one has had it, and kubelet may want
+// claims to be taken back. Before anybody has said which Fabrics there are, a slice without devices would be wrong.
 func (d *Driver) wanted() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return len(d.view.Fabrics) > 0
+	return len(d.view.Fabrics) > 0 || d.view.Known && (d.helper != nil || d.before())
 }
 
 // fail notes why claims can't be served; with an empty text that they can.

@@ -1,6 +1,8 @@
 package dra
 
 import (
+	"time"
+
 	"google.golang.org/grpc"
 	health "k8s.io/kubelet/pkg/apis/dra-health/v1alpha1"
 
@@ -8,10 +10,13 @@ import (
 )
 
 // NodeWatchResources implements the DRAResourceHealth service: kubelet is told of the health of all devices at once,
-// and again at each change, and puts it into the status of pods (feature gate ResourceHealthStatus).
+// and again at each change, and puts it into the status of pods (feature gate ResourceHealthStatus). What it has not
+// heard for 30 s counts as unknown (kubelet 1.34, cm/dra/healthinfo.go), so it is told again before that.
 func (d *Driver) NodeWatchResources(
 	_ *health.NodeWatchResourcesRequest, stream grpc.ServerStreamingServer[health.NodeWatchResourcesResponse],
 ) error {
+	again := time.NewTicker(retryEvery)
+	defer again.Stop()
 	for {
 		now, changed := d.healthNow()
 		if err := stream.Send(now); err != nil {
@@ -21,6 +26,7 @@ func (d *Driver) NodeWatchResources(
 		case <-stream.Context().Done():
 			return nil
 		case <-changed:
+		case <-again.C:
 		}
 	}
 }

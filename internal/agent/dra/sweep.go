@@ -68,6 +68,9 @@ func (d *Driver) sweep(ctx context.Context, gone map[string]time.Time) map[strin
 	now := d.Now()
 	out := map[string]time.Time{}
 	for _, c := range claims {
+		if c.Version > prepared.Version { // of a newer agent
+			continue
+		}
 		reason, err := d.unwanted(ctx, c)
 		if err != nil {
 			d.Log.Debug("cannot tell whether a prepared claim is wanted", "claim", c.UID, "error", err)

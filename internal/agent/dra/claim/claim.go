@@ -47,6 +47,10 @@ func Of(c *resourceapi.ResourceClaim, pool string) (Pod, []Device, error) {
 		if r.Driver != fabrics.Driver || r.Pool != pool {
 			continue
 		}
+		if r.AdminAccess != nil && *r.AdminAccess {
+			return Pod{}, nil, fmt.Errorf("request %s: adminAccess true: want false, because a device goes into one pod",
+				quote.Terminal(r.Request))
+		}
 		d := Device{Request: r.Request, Name: r.Device}
 		if r.ShareID != nil {
 			d.ShareID = string(*r.ShareID)

@@ -87,6 +87,14 @@ func TestPods(t *testing.T) {
 	}
 }
 
+func TestAdminAccess(t *testing.T) {
+	c, yes := allocated(), true
+	c.Status.Allocation.Devices.Results[0].AdminAccess = &yes
+	if _, _, err := Of(c, "n1"); err == nil || !strings.Contains(err.Error(), "adminAccess true: want false") {
+		t.Error(err)
+	}
+}
+
 func TestWrongParameters(t *testing.T) {
 	for params, want := range map[string]string{
 		`{`:  "read InterfaceConfig",
