@@ -51,7 +51,7 @@ type subject struct {
 func BenchmarkDRA(b *testing.B) {
 	pods, batch := number(b, "FABRIC_DRA_PODS", 50), number(b, "FABRIC_DRA_BATCH", 10)
 	want := regexp.MustCompile(os.Getenv("FABRIC_DRA_CELLS"))
-	for _, s := range []*subject{dranet()} {
+	for _, s := range []*subject{dranet(), ours()} {
 		b.Run(s.name, func(b *testing.B) {
 			var cells []cell
 			for _, p := range s.points {
