@@ -65,7 +65,8 @@ func (p *place) main(ctx context.Context, command string, more ...string) error 
 	args := append(
 		[]string{command, "--source", p.path("image/fabric"), "--bin-dir", p.path("bin"), "--state-dir", p.path("run"),
 			"--policy", p.path("policy.json"), "--conf-dir", p.path("net.d"),
-			"--device-plugin-dir", p.path("dp"), "--device-info-dir", p.path("info")},
+			"--device-plugin-dir", p.path("dp"), "--device-info-dir", p.path("info"),
+			"--kubelet-plugins-dir", p.path("plugins"), "--cdi-dir", p.path("cdi")},
 		more...)
 	return agent.Main(ctx, "v1", args, io.Discard, &p.logs)
 }
@@ -97,6 +98,9 @@ func TestInstallUninstall(t *testing.T) {
 	// Once nothing is on file, nothing stays.
 	p.write("run/agent.json", "{}")
 	p.write("run/locks/attachments", "")
+	p.write("cdi/fabric.dev-claim_c1.json", "{}")
+	p.write("cdi/nvidia.json", "{}")
+	p.write("plugins/fabric.dev/dra.sock", "")
 	if err := os.Remove(p.path("run/attachments/a@net1")); err != nil {
 		t.Fatal(err)
 	}
@@ -105,8 +109,12 @@ func TestInstallUninstall(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := os.Stat(p.path("run")); err == nil {
-		t.Error("the state is left")
+	for name, want := range map[string]bool{
+		"run": false, "cdi/fabric.dev-claim_c1.json": false, "cdi/nvidia.json": true, "plugins/fabric.dev": false,
+	} {
+		if _, err := os.Stat(p.path(name)); (err == nil) != want {
+			t.Errorf("%s at the end: %v", name, err)
+		}
 	}
 	for line := range strings.Lines(p.logs.String()) {
 		if !json.Valid([]byte(line)) {

@@ -31,6 +31,9 @@ func (o *Options) uninstall(log *slog.Logger) error {
 			return err
 		}
 	default:
+		if err := o.forgetClaims(); err != nil {
+			return err
+		}
 		if err := removeState(o.StateDir); err != nil {
 			return fmt.Errorf("remove the state: %w", err)
 		}

@@ -48,7 +48,7 @@ func Of(c *resourceapi.ResourceClaim, pool string) (Pod, []Device, error) {
 			continue
 		}
 		if r.AdminAccess != nil && *r.AdminAccess {
-			return Pod{}, nil, fmt.Errorf("request %s: adminAccess true: want false, because a device goes into one pod",
+			return Pod{}, nil, fmt.Errorf("request %s: adminAccess true: want false: a device goes into one pod",
 				quote.Terminal(r.Request))
 		}
 		d := Device{Request: r.Request, Name: r.Device}
