@@ -279,7 +279,7 @@ func (n *draStage) atGate(count int) {
 func (n *draStage) settled() {
 	n.b.Helper()
 	offered := func() error {
-		slices, err := client(n.b).ResourceV1().ResourceSlices().List(context.Background(), listAll)
+		slices, err := clientset(n.b).ResourceV1().ResourceSlices().List(context.Background(), listAll)
 		if err != nil {
 			return err
 		}

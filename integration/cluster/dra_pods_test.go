@@ -10,35 +10,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 )
 
 var listAll metav1.ListOptions
-
-// client is that of an administrator.
-var client = func() func(*testing.B) *kubernetes.Clientset {
-	get := sync.OnceValues(func() (*kubernetes.Clientset, error) {
-		config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
-		if err != nil {
-			return nil, err
-		}
-		config.QPS, config.Burst = 1000, 1000
-		return kubernetes.NewForConfig(config)
-	})
-	return func(b *testing.B) *kubernetes.Clientset {
-		b.Helper()
-		c, err := get()
-		must(b, err)
-		return c
-	}
-}()
 
 // watching is what a container does: it says how many rails it has that are up, at first and whenever that changes.
 const watching = `trap 'exit 0' TERM
@@ -101,7 +79,7 @@ func (n *draStage) create(count int) []*draPod {
 	for i := range pods {
 		p := &draPod{name: fmt.Sprintf("%s-%d-%d", n.s.name, n.round, i), created: time.Now()}
 		template := "rails"
-		o, err := client(n.b).CoreV1().Pods("default").Create(context.Background(), &corev1.Pod{
+		o, err := clientset(n.b).CoreV1().Pods("default").Create(context.Background(), &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: p.name, Annotations: n.s.pod},
 			Spec: corev1.PodSpec{
 				TerminationGracePeriodSeconds: new(int64(1)),
@@ -141,10 +119,10 @@ func (n *draStage) await(pods []*draPod) {
 func (n *draStage) remove(pods []*draPod) {
 	n.b.Helper()
 	for _, p := range pods {
-		must(n.b, client(n.b).CoreV1().Pods("default").Delete(context.Background(), p.name, metav1.DeleteOptions{}))
+		must(n.b, clientset(n.b).CoreV1().Pods("default").Delete(context.Background(), p.name, metav1.DeleteOptions{}))
 	}
 	if err := poll("pods are gone", 2*time.Minute, soon, func() error {
-		list, err := client(n.b).CoreV1().Pods("default").List(context.Background(), listAll)
+		list, err := clientset(n.b).CoreV1().Pods("default").List(context.Background(), listAll)
 		if err == nil && len(list.Items) > 0 {
 			err = textError(list.Items[0].Name + " is there")
 		}
