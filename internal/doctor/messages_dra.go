@@ -114,12 +114,13 @@ var claimMessages = []Message{
 				"createRuntime hook #0: exit status 1, stdout: , stderr: fabric: ResourceClaim " +
 				"ml/train-0-rails-x7k2p gives this pod mlx5_0 (0000:3b:00.0) of fabric ib-200g, and no interface of " +
 				"it is in the pod: name the network ib-200g 4 times in the annotation k8s.v1.cni.cncf.io/networks " +
-				"(3 of 4 are attached), and look whether Multus is installed on the node",
+				"(3 of 4 are attached), and look whether Multus is installed on the node; then delete the pod: what " +
+				"it was started with stays as it is",
 		},
 		Cause: "the container was not started, so that it does not run without its rail: the annotation names the " +
 			"network less often than the claims have devices, or Multus has not run on the node",
 		Cure: "as many networks in the annotation as the message says (fabricctl generate claim --pod writes both); " +
-			"host-cni-order for Multus",
+			"host-cni-order for Multus; then delete the pod, which is not attached again",
 	},
 	{
 		ID:    "log-dra-hook",

@@ -178,7 +178,8 @@ func (a *attachments) explain(c *prepared.Claim, lacking []*prepared.Device) err
 		times = fmt.Sprintf("%d times", want)
 	}
 	return fmt.Errorf("%s, and no interface of it is in the pod: name the network %s %s in the annotation "+
-		"k8s.v1.cni.cncf.io/networks (%d of %d are attached), and look whether Multus is installed on the node",
+		"k8s.v1.cni.cncf.io/networks (%d of %d are attached), and look whether Multus is installed on the node; then "+
+		"delete the pod: what it was started with stays as it is",
 		gives(c, d), d.Fabric, times, have, want)
 }
 

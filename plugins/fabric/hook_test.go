@@ -71,7 +71,7 @@ func TestHook(t *testing.T) {
 	n.prepare(t, podUID, "claim-2", rail("v2"))
 	const missing = "ResourceClaim default/rails gives this pod v%d of fabric rail, and no interface of it is in the " +
 		"pod: name the network rail 3 times in the annotation k8s.v1.cni.cncf.io/networks (%d of 3 are attached), " +
-		"and look whether Multus is installed on the node"
+		"and look whether Multus is installed on the node; then delete the pod"
 	says(t, n.hook(claimUID, state), fmt.Sprintf(missing, 0, 0))
 	n.must(t, n.ofPod("ADD", "net1")) // v2
 	if err := n.hook("claim-2", state); err != nil {
