@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -63,14 +64,35 @@ func (c component) restart(t *testing.T) {
 	}
 }
 
-func (c component) pause(t *testing.T, _ *gap) { t.Helper(); c.signal(t, unix.SIGSTOP) }
-func (c component) resume(t *testing.T)        { t.Helper(); c.signal(t, unix.SIGCONT) }
-
-func (c component) signal(t *testing.T, s unix.Signal) {
+func (c component) pause(t *testing.T, _ *gap) {
 	t.Helper()
-	if err := c.is().cmd.Process.Signal(s); err != nil {
+	if err := c.is().stop(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func (c component) resume(t *testing.T) {
+	t.Helper()
+	if err := c.is().cmd.Process.Signal(unix.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// stop returns when no thread of the process runs any more: on a busy machine that takes its time.
+func (p *process) stop() error {
+	if err := p.cmd.Process.Signal(unix.SIGSTOP); err != nil {
+		return err
+	}
+	return poll(filepath.Base(p.cmd.Path)+" is stopped", time.Minute, 5*time.Millisecond, func() error {
+		tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.cmd.Process.Pid))
+		for _, f := range tasks {
+			b, err := os.ReadFile(f)
+			if err == nil && !strings.HasPrefix(string(b[strings.LastIndexByte(string(b), ')')+1:]), " T") {
+				return textError("a thread runs")
+			}
+		}
+		return err
+	})
 }
 
 // multusActor is a process for each call. Killed, it is gone from the node besides: before ADD with its configuration,

@@ -314,6 +314,7 @@ func (m *matrix) clear() {
 	}
 	_ = os.Remove(bridgeFile)
 	_, _ = output("kubectl", "delete", "pod", m.pod, "--force", "--grace-period=0", "--ignore-not-found")
+	_ = os.RemoveAll(filepath.Join(m.seen, m.pod))
 	n := &nodeActor{m: m}
 	n.kill(m.t, nil)
 	n.restart(m.t)

@@ -143,7 +143,7 @@ func (m *matrix) hold(t *testing.T, g *gap) {
 	switch {
 	case g.stopped != nil:
 		m.halted = g.stopped()
-		if err := m.halted.cmd.Process.Signal(unix.SIGSTOP); err != nil {
+		if err := m.halted.stop(); err != nil {
 			t.Fatal(err)
 		}
 	case g.point != "":
