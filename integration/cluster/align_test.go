@@ -187,16 +187,21 @@ spec:
 	})
 }
 
+// claimNow is a claim as the API server has it.
+func claimNow(name string) (c resourceapi.ResourceClaim, err error) {
+	out, err := output("kubectl", "get", "resourceclaim", name, "-o", "json")
+	if err == nil {
+		err = json.Unmarshal([]byte(out), &c)
+	}
+	return c, err
+}
+
 // allocated waits until the scheduler has allocated a claim, and returns its devices: request, then driver/device.
 func allocated(t *testing.T, claim string) (given [][2]string) {
 	t.Helper()
 	until(t, "claim "+claim+" is allocated", func() error {
-		out, err := output("kubectl", "get", "resourceclaim", claim, "-o", "json")
+		c, err := claimNow(claim)
 		if err != nil {
-			return err
-		}
-		var c resourceapi.ResourceClaim
-		if err := json.Unmarshal([]byte(out), &c); err != nil {
 			return err
 		}
 		if c.Status.Allocation == nil {

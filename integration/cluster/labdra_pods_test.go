@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -91,12 +90,8 @@ func networkData(t *testing.T, pod string, faces []face) {
 	t.Helper()
 	claim := k(t, "get", "pod", pod, "-o", "jsonpath={.status.resourceClaimStatuses[0].resourceClaimName}")
 	eventually(t, "claim "+claim+" has its network data", func() error {
-		out, err := output("kubectl", "get", "resourceclaim", claim, "-o", "json")
+		c, err := claimNow(claim)
 		if err != nil {
-			return err
-		}
-		var c resourceapi.ResourceClaim
-		if err := json.Unmarshal([]byte(out), &c); err != nil {
 			return err
 		}
 		var want, got []string
@@ -105,7 +100,7 @@ func networkData(t *testing.T, pod string, faces []face) {
 		}
 		for _, d := range c.Status.Devices {
 			if d.NetworkData == nil || len(d.NetworkData.IPs) != 1 || d.NetworkData.HardwareAddress == "" {
-				return textError(out)
+				return fmt.Errorf("network data of %s: %+v", d.Device, d.NetworkData)
 			}
 			address, _, _ := strings.Cut(d.NetworkData.IPs[0], "/")
 			got = append(got, d.NetworkData.InterfaceName+" "+address)
