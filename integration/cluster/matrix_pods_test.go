@@ -182,7 +182,7 @@ func (m *matrix) start(t *testing.T, name string, c *matrixCell) {
 	if c != nil {
 		m.await(t, c.gap)
 		m.strike(t, c)
-		if c.actor == "Multus" && !c.pause && absentAt(c.gap) {
+		if c.refuses() {
 			m.neverRan(t, name)
 			return
 		}

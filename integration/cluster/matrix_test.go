@@ -60,6 +60,9 @@ func (c *matrixCell) String() string {
 	return fmt.Sprintf("%s/%s %s", c.gap, c.actor, how)
 }
 
+// refuses says that the pod of the cell is not to run.
+func (c *matrixCell) refuses() bool { return c.actor == "Multus" && !c.pause && absentAt(c.gap) }
+
 // matrixCells are all of them, or one for each gap, with all actors in turn.
 func matrixCells(full bool) (starting, ending []matrixCell) {
 	n := 0
@@ -92,9 +95,15 @@ func TestFaultMatrix(t *testing.T) {
 	m := newMatrix(t)
 	for i := range max(len(starting), len(ending)) {
 		name := fmt.Sprint("pod-", i)
-		if i < len(starting) {
-			m.run(&starting[i], func(t *testing.T) { m.start(t, name, &starting[i]) })
-		} else {
+		made := i < len(starting)
+		if made {
+			made = m.run(&starting[i], func(t *testing.T) { m.start(t, name, &starting[i]) })
+			if made && starting[i].refuses() {
+				made = false
+				m.plain(func(t *testing.T) { m.end(t, nil) })
+			}
+		}
+		if !made { // what happens at the end needs a pod that runs
 			m.plain(func(t *testing.T) { m.start(t, name, nil) })
 		}
 		if i < len(ending) {
@@ -120,14 +129,15 @@ func matching(list []matrixCell, part string) (out []matrixCell) {
 }
 
 // run runs a cell. What a cell that failed has left is cleared away, so that the next ones have their say.
-func (m *matrix) run(c *matrixCell, f func(*testing.T)) {
+func (m *matrix) run(c *matrixCell, f func(*testing.T)) (ok bool) {
 	began := time.Now()
 	m.outcome = ""
-	ok := m.t.Run(c.String(), f)
+	ok = m.t.Run(c.String(), f)
 	m.results = append(m.results, result{c, ok, m.outcome, time.Since(began)})
 	if !ok {
 		m.clear()
 	}
+	return ok
 }
 
 // plain runs what is no cell.
