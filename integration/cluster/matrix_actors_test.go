@@ -140,7 +140,8 @@ func (a *multusActor) restart(t *testing.T) {
 	var err error
 	if absentAt(a.killed) {
 		err = poll("the container is refused without Multus", time.Minute, shortly, a.m.refused)
-		err = errors.Join(err, os.Remove(bridgeFile), os.Rename("/etc/cni/00-multus.conf", multusFile))
+		// in this order: containerd does not look again for a file that comes under its name, but for one that goes
+		err = errors.Join(err, os.Rename("/etc/cni/00-multus.conf", multusFile), os.Remove(bridgeFile))
 	}
 	if err := errors.Join(err, os.Rename(multusAway, multusBin)); err != nil {
 		t.Fatal(err)
