@@ -39,6 +39,7 @@ type subject struct {
 	points  []point
 	healthy func() error // beside its slices
 	begin   func(b *testing.B, n *draStage)
+	started func(b *testing.B)
 	// how long rails may take to come home
 	patience time.Duration
 }
@@ -153,6 +154,9 @@ func newDRAStage(b *testing.B, s *subject, batch int) *draStage {
 	must(b, os.WriteFile(multus, []byte(gated), 0o755))
 	b.Cleanup(func() { must(b, os.Rename(multus+".real", multus)) })
 	n.d = startDriver(n)
+	if s.started != nil {
+		s.started(b)
+	}
 	n.settled()
 	return n
 }
