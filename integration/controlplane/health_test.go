@@ -17,7 +17,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fabric-cni/fabric-cni/internal/agent"
@@ -93,13 +92,7 @@ func ofNode(t *testing.T, c client.Client, name string) string {
 // restarted meanwhile, and says nothing again.
 func TestHealth(t *testing.T) {
 	c := whole(t)
-	create(t, c, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
-		Name: "fabric-agent", Namespace: "fabric-system",
-	}})
-	err := server.Apply(t.Context(), "../../deployments/base/rbac.yaml", "../../deployments/base/admission.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	agentRules(t)
 	control(t)
 	t.Cleanup(func() {
 		removeFabrics(t, c)
