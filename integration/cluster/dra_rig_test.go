@@ -28,6 +28,8 @@ type draRig struct {
 	bin   string // directory of the programs fabric and rigagent
 	rails []string
 	agent *process
+
+	mu sync.Mutex // while rails are made
 }
 
 // newDRARig waits until all devices are in the node's ResourceSlice, and the network is published.
@@ -77,17 +79,41 @@ func newDRARig(t testing.TB, bin string, rails int) *draRig {
 
 // makeRails makes those that are not on the host, as the devices of a node are after a boot.
 func (g *draRig) makeRails() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	for _, r := range g.rails {
 		if _, err := net.InterfaceByName(r); err == nil {
 			continue
 		}
-		script := "ip link delete NAMEp 2>/dev/null; ip link add NAME mtu 1400 type veth peer name NAMEp && " +
-			"ip link set NAMEp up && ip addr add 192.0.2.1/24 dev NAME && ip link set NAME up"
-		if _, err := output("sh", "-c", strings.ReplaceAll(script, "NAME", r)); err != nil {
+		if err := makeRail(r); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// reviveRails makes those again whose network namespace has gone with them in it: the kernel deletes a veth then, where
+// it brings hardware home. The other end is what tells that from a rail that somebody has lost.
+func (g *draRig) reviveRails() (revived int, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, r := range g.rails {
+		if _, err := net.InterfaceByName(r + "p"); err == nil {
+			continue
+		}
+		if err := makeRail(r); err != nil {
+			return revived, err
+		}
+		revived++
+	}
+	return revived, nil
+}
+
+func makeRail(name string) error {
+	const script = "ip link delete NAMEp 2>/dev/null; ip link add NAME mtu 1400 type veth peer name NAMEp && " +
+		"ip link set NAMEp up && ip addr add 192.0.2.1/24 dev NAME && ip link set NAME up"
+	_, err := output("sh", "-c", strings.ReplaceAll(script, "NAME", name))
+	return err
 }
 
 func (g *draRig) kubeconfig() string { return current.run + "/conf/rigagent.kubeconfig" }

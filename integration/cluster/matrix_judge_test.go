@@ -33,6 +33,8 @@ func (m *matrix) views(name string) (out []view, err error) {
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	for line := range strings.Lines(string(b)) {
 		v := view{rails: map[string]string{}, text: strings.TrimSpace(line)}
 		for _, word := range strings.Fields(line)[1:] {

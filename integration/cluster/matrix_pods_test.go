@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -29,6 +30,7 @@ type matrix struct {
 	peers   map[string]string // ifindex of a rail's other end -> rail, of all rails there have been
 	actors  map[string]actor
 	results []result
+	mu      sync.Mutex // of peers
 
 	// of the cell that runs
 	pod     string
@@ -69,6 +71,7 @@ func newMatrix(t *testing.T) *matrix {
 	m.rig = newDRARig(t, current.run+"/bin/held", 3)
 	m.actors = m.newActors()
 	m.learn()
+	m.keep()
 	for name, count := range map[string]int{"one": 1, "two": 2} {
 		apply(t, fmt.Sprintf(`apiVersion: resource.k8s.io/v1
 kind: ResourceClaimTemplate
@@ -83,8 +86,30 @@ spec: {spec: {devices: {requests: [{name: rails, exactly: {deviceClassName: %s.f
 	return m
 }
 
+// keep brings home what the kernel would bring home if it were hardware, until the test ends.
+func (m *matrix) keep() {
+	end, done := make(chan struct{}), make(chan struct{})
+	m.t.Cleanup(func() { close(end); <-done })
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-end:
+				return
+			case <-time.After(shortly):
+			}
+			if n, err := m.rig.reviveRails(); n > 0 || err != nil {
+				m.t.Logf("%d rails came home as their namespace went: %v", n, err)
+				m.learn()
+			}
+		}
+	}()
+}
+
 // learn notes which interface is whose other end.
 func (m *matrix) learn() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	for _, r := range m.rig.rails {
 		if b, err := os.ReadFile("/sys/class/net/" + r + "p/ifindex"); err == nil {
 			m.peers[strings.TrimSpace(string(b))] = r
