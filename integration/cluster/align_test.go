@@ -49,7 +49,8 @@ func alignedH20(t *testing.T) {
 	}
 	alignedPod(t, "late", "h20", claimOf(pair(0, 1)))
 	event(t, "late", "cannot allocate all claims")
-	gone(t, "all", "late")
+	alignedGone(t, "late") // first, or it is given what the other has left
+	alignedGone(t, "all")
 
 	// A rail is gone without its GPUs: these are left for pods without rails, as alignment is what the claim asks for.
 	alignedPod(t, "rail-only", "h20", `{requests: [{name: rail, exactly: {deviceClassName: ib-400g.fabric.dev,
@@ -185,6 +186,13 @@ spec:
 		removed(t, "pod", name, "--force", "--grace-period=0")
 		removed(t, "resourceclaim", name)
 	})
+}
+
+// alignedGone removes a pod with what it has claimed.
+func alignedGone(t *testing.T, name string) {
+	t.Helper()
+	gone(t, name)
+	removed(t, "resourceclaim", name)
 }
 
 // claimNow is a claim as the API server has it.
