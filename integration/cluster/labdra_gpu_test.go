@@ -145,16 +145,40 @@ func badPort(t *testing.T, n *LabNode, name string, pods []string, free []Rail) 
 	states(t, n, hca)
 	tainted(1)
 	stage(t, "the device is tainted")
-	template(t, "picky", fmt.Sprintf(`{requests: [{name: rails, exactly: {deviceClassName: %s.fabric.dev,
-  selectors: [{cel: {expression: 'device.attributes["fabric.dev"].rdmaDevice == %q'}}]}}]}`, name, hca))
 	picky := "picky-" + n.Name
-	claimPod(t, picky, n.Name, name, []string{"picky"})
+	apply(t, fmt.Sprintf(`apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: %s}
+spec: {devices: {requests: [{name: rails, exactly: {deviceClassName: %s.fabric.dev,
+  selectors: [{cel: {expression: 'device.attributes["fabric.dev"].rdmaDevice == %q'}}]}}]}}
+`, picky, name, hca))
+	t.Cleanup(func() { removed(t, "resourceclaim", picky) })
+	// Not by a template: kubelet 1.34 would look for the health of a claim with the name that the pod has for it.
+	claimPod(t, picky, n.Name, name, []string{"claim:" + picky})
 	event(t, picky, "cannot allocate all claims")
 	states(t, n, "")
 	tainted(0)
 	ready(t, picky)
+	healthOf(t, picky, "Healthy")
+	states(t, n, hca)
+	healthOf(t, picky, "Unhealthy")
+	states(t, n, "")
+	healthOf(t, picky, "Healthy")
 	gone(t, picky)
 	stage(t, "the device is good again")
+}
+
+// healthOf waits until kubelet says of the only device of a pod's claim how it is.
+func healthOf(t *testing.T, pod, want string) {
+	t.Helper()
+	eventually(t, "the device of pod "+pod+" is "+want, func() error {
+		out, err := output("kubectl", "get", "pod", pod, "-o",
+			"jsonpath={.status.containerStatuses[*].allocatedResourcesStatus[*].resources[*].health}")
+		if err == nil && out != want {
+			err = textError(out)
+		}
+		return err
+	})
 }
 
 // Without Multus nobody calls the plugin: the runtime makes the pod's sandbox all the same, and its container never

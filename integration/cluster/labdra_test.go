@@ -101,8 +101,8 @@ func rails(fabric string, count int) string {
 		fabric, count)
 }
 
-// claimPod makes a pod with these networks, and containers that have claims by these templates, or one of a resource
-// (with a slash).
+// claimPod makes a pod with these networks, and containers that have claims by these templates, or of a resource (with
+// a slash), or ResourceClaims that are there ("claim:NAME").
 func claimPod(t *testing.T, name, node, networks string, containers ...[]string) {
 	t.Helper()
 	var all, list []string
@@ -114,8 +114,12 @@ func claimPod(t *testing.T, name, node, networks string, containers ...[]string)
 				limits = ", limits: {" + c + ": 1}"
 				continue
 			}
+			kind := "resourceClaimTemplateName"
+			if own, ok := strings.CutPrefix(c, "claim:"); ok {
+				c, kind = own, "resourceClaimName"
+			}
 			refs = append(refs, "{name: "+c+"}")
-			if ref := "{name: " + c + ", resourceClaimTemplateName: " + c + "}"; !slices.Contains(all, ref) {
+			if ref := "{name: " + c + ", " + kind + ": " + c + "}"; !slices.Contains(all, ref) {
 				all = append(all, ref)
 			}
 		}

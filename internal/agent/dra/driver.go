@@ -23,6 +23,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
+	health "k8s.io/kubelet/pkg/apis/dra-health/v1alpha1"
 
 	"github.com/fabric-cni/fabric-cni/internal/agent/dra/cdi"
 	"github.com/fabric-cni/fabric-cni/internal/agent/dra/offer"
@@ -85,6 +86,8 @@ type View struct {
 
 // Driver is the DRA driver of a node. It is idle until a View wants it.
 type Driver struct {
+	health.UnimplementedDRAResourceHealthServer // kubeletplugin serves DRAResourceHealth only with it
+
 	Config
 	poke chan struct{}
 
@@ -97,7 +100,7 @@ type Driver struct {
 	problem   string            // why there is no allocation
 	failed    time.Time         // when something last failed in the background
 	preparing map[string]string // device -> claim, while it is being prepared
-	health    chan struct{}     // closed when the health of a device changes
+	sickness  chan struct{}     // closed when the health of a device changes
 
 	claims keyed // one prepare or unprepare of a claim at a time
 
@@ -112,7 +115,7 @@ func New(c Config) *Driver {
 	}
 	return &Driver{
 		Config: c, poke: make(chan struct{}, 1), devices: map[string]*Device{}, preparing: map[string]string{},
-		health: make(chan struct{}), published: publisher{since: map[string]time.Time{}},
+		sickness: make(chan struct{}), published: publisher{since: map[string]time.Time{}},
 	}
 }
 

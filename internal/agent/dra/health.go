@@ -9,6 +9,8 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/agent/dra/offer"
 )
 
+var _ health.DRAResourceHealthServer = (*Driver)(nil)
+
 // NodeWatchResources implements the DRAResourceHealth service: kubelet is told of the health of all devices at once,
 // and again at each change, and puts it into the status of pods (feature gate ResourceHealthStatus). What it has not
 // heard for 30 s counts as unknown (kubelet 1.34, cm/dra/healthinfo.go), so it is told again before that.
@@ -51,5 +53,5 @@ func (d *Driver) healthNow() (*health.NodeWatchResourcesResponse, <-chan struct{
 			})
 		}
 	}
-	return out, d.health
+	return out, d.sickness
 }

@@ -36,8 +36,8 @@ func (d *Driver) Update(v View) {
 	}
 	d.view, d.devices = v, devices
 	if changed {
-		close(d.health)
-		d.health = make(chan struct{})
+		close(d.sickness)
+		d.sickness = make(chan struct{})
 	}
 	d.mu.Unlock()
 	select {
