@@ -2,7 +2,10 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"regexp"
 	"slices"
@@ -10,6 +13,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // point is a moment of a pod's way at which the fault happens.
@@ -32,10 +38,11 @@ const (
 // subject is a driver that gives pods their rails, and what its users write.
 type subject struct {
 	name    string
-	driver  string
+	driver  string // of its ResourceSlices; empty for a device plugin
 	command func(n *draStage) []string
 	objects string            // for all pods
 	pod     map[string]string // their annotations
+	limits  map[corev1.ResourceName]resource.Quantity
 	points  []point
 	healthy func() error // beside its slices
 	begin   func(b *testing.B, n *draStage)
@@ -52,7 +59,7 @@ type subject struct {
 func BenchmarkDRA(b *testing.B) {
 	pods, batch := number(b, "FABRIC_DRA_PODS", 50), number(b, "FABRIC_DRA_BATCH", 10)
 	want := regexp.MustCompile(os.Getenv("FABRIC_DRA_CELLS"))
-	for _, s := range []*subject{dranet(), ours()} {
+	for _, s := range []*subject{dranet(), ours(), oursByPlugin()} {
 		b.Run(s.name, func(b *testing.B) {
 			var cells []cell
 			for _, p := range s.points {
@@ -72,6 +79,7 @@ func BenchmarkDRA(b *testing.B) {
 				b.Log(cells[i].row(s.name))
 			}
 			b.Log("\n" + table(s.name, cells))
+			b.Log(prepareTimes(b))
 		})
 	}
 }
@@ -147,8 +155,10 @@ func newDRAStage(b *testing.B, s *subject, batch int) *draStage {
 	if s.begin != nil {
 		s.begin(b, n)
 	}
-	must(b, current.apply(s.objects))
-	b.Cleanup(func() { _, _ = output("kubectl", "delete", "resourceclaimtemplate", "rails") })
+	if s.objects != "" {
+		must(b, current.apply(s.objects))
+		b.Cleanup(func() { _, _ = output("kubectl", "delete", "resourceclaimtemplate", "rails") })
+	}
 	const multus = "/opt/cni/bin/multus"
 	must(b, os.Rename(multus, multus+".real"))
 	must(b, os.WriteFile(multus, []byte(gated), 0o755))
@@ -279,19 +289,55 @@ func (n *draStage) atGate(count int) {
 	}
 }
 
+// offered is the number of rails that pods can ask for.
+func (n *draStage) offered() (count int, err error) {
+	for name := range n.s.limits {
+		out, err := output("kubectl", "get", "node", "rig", "-o", "jsonpath={.status.allocatable."+
+			strings.ReplaceAll(string(name), ".", `\.`)+"}")
+		if err != nil || out == "" {
+			return 0, err
+		}
+		return strconv.Atoi(out)
+	}
+	slices, err := clientset(n.b).ResourceV1().ResourceSlices().List(context.Background(), listAll)
+	if err != nil {
+		return 0, err
+	}
+	for i := range slices.Items {
+		if s := &slices.Items[i].Spec; s.Driver == n.s.driver {
+			count += len(s.Devices)
+		}
+	}
+	return count, nil
+}
+
+// prepareTimes is how long kubelet and the agent, since each started, have taken to prepare pods' claims.
+func prepareTimes(b *testing.B) string {
+	b.Helper()
+	kubelet, err := output("kubectl", "get", "--raw", "/api/v1/nodes/rig/proxy/metrics")
+	must(b, err)
+	var agent []byte
+	if res, err := http.Get("http://" + agentMetrics + "/metrics"); err == nil { // dranet's are of no use here
+		agent, err = io.ReadAll(res.Body)
+		must(b, errors.Join(err, res.Body.Close()))
+	}
+	out := "prepare, in seconds:\n"
+	for line := range strings.Lines(kubelet + string(agent)) {
+		if strings.HasPrefix(line, "dra_operations_duration_seconds_") && !strings.Contains(line, "bucket") ||
+			strings.HasPrefix(line, "fabric_prepare_duration_seconds_") {
+			out += line
+		}
+	}
+	return out
+}
+
 // settled waits until the driver offers all rails. One that does not is started again, as its owner would.
 func (n *draStage) settled() {
 	n.b.Helper()
 	offered := func() error {
-		slices, err := clientset(n.b).ResourceV1().ResourceSlices().List(context.Background(), listAll)
+		count, err := n.offered()
 		if err != nil {
 			return err
-		}
-		count := 0
-		for _, s := range slices.Items {
-			if s.Spec.Driver == n.s.driver {
-				count += len(s.Spec.Devices)
-			}
 		}
 		if count != n.batch*railsOfPod {
 			return textError(fmt.Sprintf("%s offers %d devices, not %d", n.s.name, count, n.batch*railsOfPod))

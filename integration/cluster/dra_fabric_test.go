@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 )
 
@@ -27,8 +30,7 @@ func ours() *subject {
 		},
 		started: func(b *testing.B) { // so that it goes while there is an agent
 			b.Helper()
-			fabric(b, "rails", "{match: {devices: ['rail*']}, allocation: DRA, network: {rdma: none}, "+
-				"addresses: {nodeRanges: {ranges: [{range: 10.78.0.0/16, perNode: 24}]}}}")
+			benchFabric(b, "allocation: DRA, ")
 		},
 		command: func(n *draStage) []string {
 			var rails []string
@@ -38,19 +40,15 @@ func ours() *subject {
 			return []string{"env", "FABRIC_FAILPOINT_HOLD=" + holdDir, current.run + "/steered/rigagent",
 				strings.Join(rails, ","), "run", "--node-name=rig", "--node-ips=" + nodeIP, "--log-level=debug",
 				"--kubeconfig=" + agentConfig(), "--source=" + current.run + "/steered/source/fabric",
-				"--health-address=", "--metrics-address="}
+				"--health-address=", "--metrics-address=" + agentMetrics}
 		},
 		objects: `apiVersion: resource.k8s.io/v1
 kind: ResourceClaimTemplate
 metadata: {name: rails}
 spec: {spec: {devices: {requests: [{name: rails, exactly: {deviceClassName: rails.fabric.dev, count: 8}}]}}}
 `,
-		pod: map[string]string{"k8s.v1.cni.cncf.io/networks": strings.Repeat(",rails", railsOfPod)[1:]},
-		healthy: func() error {
-			_, err := os.Stat("/etc/cni/multus/net.d/fabric-agent-rails.conf")
-			_, err2 := output("kubectl", "get", "network-attachment-definition/rails", "deviceclass/rails.fabric.dev")
-			return errors.Join(err, err2)
-		},
+		pod:     map[string]string{"k8s.v1.cni.cncf.io/networks": strings.Repeat(",rails", railsOfPod)[1:]},
+		healthy: networkReady("network-attachment-definition/rails", "deviceclass/rails.fabric.dev"),
 		points: []point{
 			{name: pointNone},
 			{name: pointAlone},
@@ -65,26 +63,35 @@ spec: {spec: {devices: {requests: [{name: rails, exactly: {deviceClassName: rail
 	}
 }
 
-func agentConfig() string { return current.run + "/conf/bench-agent.kubeconfig" }
+// oursByPlugin is the same without faults, where the agent's device plugin gives the rails.
+func oursByPlugin() *subject {
+	s := ours()
+	s.name, s.driver, s.objects = "device-plugin", "", ""
+	s.limits = map[corev1.ResourceName]resource.Quantity{"fabric.dev/rails": *resource.NewQuantity(railsOfPod, "")}
+	s.points = s.points[:2]
+	s.started = func(b *testing.B) {
+		b.Helper()
+		benchFabric(b, "")
+	}
+	s.healthy = networkReady("network-attachment-definition/rails")
+	return s
+}
 
-// agentAccount gives the agent the token that kubelet would ask for on behalf of its pod.
-func agentAccount(b *testing.B) {
+// networkReady asserts that the network's configuration and these objects are there.
+func networkReady(objects ...string) func() error {
+	return func() error {
+		_, err := os.Stat("/etc/cni/multus/net.d/fabric-agent-rails.conf")
+		_, err2 := output("kubectl", append([]string{"get"}, objects...)...)
+		return errors.Join(err, err2)
+	}
+}
+
+const agentMetrics = "127.0.0.1:19467"
+
+func benchFabric(b *testing.B, allocation string) {
 	b.Helper()
-	apply(b, `apiVersion: v1
-kind: Pod
-metadata: {name: fabric-agent-bench, namespace: fabric-system}
-spec:
-  nodeName: rig
-  serviceAccountName: fabric-agent
-  terminationGracePeriodSeconds: 0
-  hostNetwork: true
-  tolerations: [{operator: Exists}]
-  containers: [{name: c, image: "localhost/box:e2e", imagePullPolicy: Never}]
-`)
-	b.Cleanup(func() { removed(b, "-n", "fabric-system", "pod", "fabric-agent-bench", "--grace-period=0", "--force") })
-	token := k(b, "-n", "fabric-system", "create", "token", "fabric-agent", "--duration=12h",
-		"--bound-object-kind=Pod", "--bound-object-name=fabric-agent-bench")
-	must(b, current.kubeconfig(agentConfig(), strings.TrimSpace(token)))
+	fabric(b, "rails", "{match: {devices: ['rail*']}, "+allocation+"network: {rdma: none}, "+
+		"addresses: {nodeRanges: {ranges: [{range: 10.78.0.0/16, perNode: 24}]}}}")
 }
 
 // Where agent and plugin, built with the tag failpoint, look for what holds them.
@@ -94,13 +101,13 @@ const (
 )
 
 // steered is what the agent installs as plugin: at the interface that a fault is for, once in each pod, it has the
-// environment that failpoints read.
+// environment that failpoints read. The device plugin's ID of a veth, which has no bus address, becomes its name.
 const steered = `#!/bin/sh
 if [ -e "` + faultDir + `/$CNI_COMMAND-$CNI_IFNAME" ]; then
   pod=${CNI_ARGS#*K8S_POD_UID=}
   if mkdir "` + faultDir + `/hit-${pod%%;*}" 2>/dev/null; then . "` + faultDir + `/$CNI_COMMAND-$CNI_IFNAME"; fi
 fi
-exec "RUN/steered/fabric" "$@"
+sed 's|"runtimeConfig":{"deviceID":"netdev/\([^"]*\)"}|"device":"\1"|' | "RUN/steered/fabric" "$@"
 `
 
 // steered builds agent and plugin with failpoints.

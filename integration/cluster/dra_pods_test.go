@@ -78,21 +78,24 @@ func (n *draStage) create(count int) []*draPod {
 	pods := make([]*draPod, count)
 	for i := range pods {
 		p := &draPod{name: fmt.Sprintf("%s-%d-%d", n.s.name, n.round, i), created: time.Now()}
-		template := "rails"
-		o, err := clientset(n.b).CoreV1().Pods("default").Create(context.Background(), &corev1.Pod{
+		pod := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: p.name, Annotations: n.s.pod},
 			Spec: corev1.PodSpec{
 				TerminationGracePeriodSeconds: new(int64(1)),
-				ResourceClaims: []corev1.PodResourceClaim{
-					{Name: "rails", ResourceClaimTemplateName: &template},
-				},
 				Containers: []corev1.Container{{
 					Name: "c", Image: "localhost/box:e2e", ImagePullPolicy: corev1.PullNever,
 					Command:   []string{"/bin/sh", "-c", watching},
-					Resources: corev1.ResourceRequirements{Claims: []corev1.ResourceClaim{{Name: "rails"}}},
+					Resources: corev1.ResourceRequirements{Limits: n.s.limits},
 				}},
 			},
-		}, metav1.CreateOptions{})
+		}
+		if n.s.limits == nil {
+			pod.Spec.ResourceClaims = []corev1.PodResourceClaim{
+				{Name: "rails", ResourceClaimTemplateName: new("rails")},
+			}
+			pod.Spec.Containers[0].Resources.Claims = []corev1.ResourceClaim{{Name: "rails"}}
+		}
+		o, err := clientset(n.b).CoreV1().Pods("default").Create(context.Background(), pod, metav1.CreateOptions{})
 		must(n.b, err)
 		p.uid = string(o.UID)
 		pods[i] = p

@@ -49,7 +49,7 @@ func newDRARig(t testing.TB, bin string, rails int) *draRig {
 		}
 	})
 	controller(t)
-	g.account()
+	agentAccount(t)
 	if err := g.startAgent(); err != nil {
 		t.Fatal(err)
 	}
@@ -116,12 +116,13 @@ func makeRail(name string) error {
 	return err
 }
 
-func (g *draRig) kubeconfig() string { return current.run + "/conf/rigagent.kubeconfig" }
+// agentConfig is the kubeconfig of an agent that is a process.
+func agentConfig() string { return current.run + "/conf/rigagent.kubeconfig" }
 
-// account gives the agent the token that kubelet would ask for on behalf of its pod.
-func (g *draRig) account() {
-	g.t.Helper()
-	apply(g.t, `apiVersion: v1
+// agentAccount writes it, with the token that kubelet would ask for on behalf of the agent's pod.
+func agentAccount(t testing.TB) {
+	t.Helper()
+	apply(t, `apiVersion: v1
 kind: Pod
 metadata: {name: fabric-agent-rig, namespace: fabric-system}
 spec:
@@ -132,20 +133,20 @@ spec:
   tolerations: [{operator: Exists}]
   containers: [{name: c, image: "localhost/box:e2e", imagePullPolicy: Never}]
 `)
-	g.t.Cleanup(func() {
-		removed(g.t, "-n", "fabric-system", "pod", "fabric-agent-rig", "--grace-period=0", "--force")
+	t.Cleanup(func() {
+		removed(t, "-n", "fabric-system", "pod", "fabric-agent-rig", "--grace-period=0", "--force")
 	})
-	token := strings.TrimSpace(k(g.t, "-n", "fabric-system", "create", "token", "fabric-agent", "--duration=12h",
+	token := strings.TrimSpace(k(t, "-n", "fabric-system", "create", "token", "fabric-agent", "--duration=12h",
 		"--bound-object-kind=Pod", "--bound-object-name=fabric-agent-rig"))
-	if err := current.kubeconfig(g.kubeconfig(), token); err != nil {
-		g.t.Fatal(err)
+	if err := current.kubeconfig(agentConfig(), token); err != nil {
+		t.Fatal(err)
 	}
 }
 
 // startAgent starts the process; another one must have ended.
 func (g *draRig) startAgent() (err error) {
 	g.agent, err = current.process(filepath.Join(g.bin, "rigagent"), strings.Join(g.rails, ","), "run",
-		"--node-name=rig", "--node-ips="+nodeIP, "--kubeconfig="+g.kubeconfig(), "--source="+g.bin+"/fabric",
+		"--node-name=rig", "--node-ips="+nodeIP, "--kubeconfig="+agentConfig(), "--source="+g.bin+"/fabric",
 		"--health-address=", "--metrics-address=", "--interval=1s", "--grace=3s")
 	return err
 }
