@@ -7,7 +7,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -61,19 +63,43 @@ func controller(t testing.TB) (end func(unix.Signal)) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(filepath.Join(current.run, "bin/fabric-agent"), "controller", "--kubeconfig="+kubeconfig,
-		"--namespace=fabric-system", "--health-address=0")
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
+	start := func() (*exec.Cmd, error) {
+		cmd := exec.Command(filepath.Join(current.run, "bin/fabric-agent"), "controller", "--kubeconfig="+kubeconfig,
+			"--namespace=fabric-system", "--health-address=0")
+		cmd.Stdout, cmd.Stderr = log, log
+		return cmd, cmd.Start()
+	}
+	cmd, err := start()
+	if err != nil {
 		t.Fatal(err)
 	}
-	ended := false
+	var mu sync.Mutex // of cmd and ended
+	ended, done := false, make(chan error, 1)
+	go func() {
+		for {
+			err := cmd.Wait()
+			time.Sleep(soon)
+			mu.Lock()
+			last := ended
+			if !last { // it has lost its lease, and is started again as kubelet would
+				cmd, err = start()
+			}
+			mu.Unlock()
+			if last || err != nil {
+				done <- err
+				return
+			}
+		}
+	}()
 	end = func(s unix.Signal) {
-		if ended {
+		mu.Lock()
+		was := ended
+		ended = true
+		mu.Unlock()
+		if was {
 			return
 		}
-		ended = true
-		err := errors.Join(cmd.Process.Signal(s), cmd.Wait(), log.Close())
+		err := errors.Join(cmd.Process.Signal(s), <-done, log.Close())
 		b, rerr := os.ReadFile(log.Name())
 		if s != unix.SIGKILL && err != nil || t.Failed() {
 			t.Logf("controller: %v\n%s", errors.Join(err, rerr), lastLines(string(b), 30))

@@ -152,6 +152,7 @@ func (m *matrix) hold(t *testing.T, g *gap) {
 	t.Helper()
 	switch {
 	case g.stopped != nil:
+		until(t, "the node is Ready", nodeReady) // or without kubelet it would stay as it is, and get no pod
 		m.halted = g.stopped()
 		if err := m.halted.stop(); err != nil {
 			t.Fatal(err)
@@ -162,6 +163,16 @@ func (m *matrix) hold(t *testing.T, g *gap) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// nodeReady asserts that the scheduler may use the node rig.
+func nodeReady() error {
+	out, err := output("kubectl", "get", "node", "rig", "-o",
+		`jsonpath={.status.conditions[?(@.type=="Ready")].status} {.spec.taints[*].key}`)
+	if err == nil && out != "True " {
+		err = textError(out)
+	}
+	return err
 }
 
 // await waits until somebody waits.
