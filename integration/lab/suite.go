@@ -46,12 +46,23 @@ var on612 = []string{"6.12"}
 // own module, and what the plugin asks of the kernel is the same as on 6.12.
 var notOldest = []string{"6.12", "next"}
 
+// newest is for the longest of these: 6.12 has the fault matrix of virtual functions, and those of igb.
+var newest = []string{"next"}
+
 // Suites are all suites. Every guest test belongs to exactly one: TestLab fails otherwise.
 var Suites = []Suite{
-	matrix, matrixShared, returns,
+	matrix, matrixRoCE, matrixShared, returns,
 	{
 		Name:    "exclusive",
-		Run:     `^Test(Fabric|Fact|Harness|Snapshot)`,
+		Run:     `^Test(Fabric|Fact|Harness)`,
+		Append:  exclusive,
+		Devices: VirtioNet(1),
+	},
+	{
+		// Whether the snapshot that all tests compare sees what it must see.
+		Name:    "snapshot",
+		Gate:    on612,
+		Run:     `^TestSnapshot`,
 		Append:  exclusive,
 		Devices: VirtioNet(1),
 	},
@@ -78,14 +89,14 @@ var Suites = []Suite{
 	},
 	{
 		Name:    "ether",
-		Gate:    notOldest,
+		Gate:    newest,
 		Run:     `^TestEther`,
 		Append:  exclusive,
 		Devices: append(VirtioNet(2), E1000e(2)...),
 	},
 	{
 		Name:    "vf",
-		Gate:    notOldest,
+		Gate:    newest,
 		Run:     `^TestVF`,
 		Deal:    []Deal{{Run: `^TestVFParallel$`, Pieces: 3}},
 		Append:  append([]string{"intel_iommu=on"}, exclusive...), // vfio-pci wants an IOMMU

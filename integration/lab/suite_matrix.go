@@ -6,10 +6,19 @@ import "time"
 var (
 	matrix = Suite{
 		Name:    "matrix",
-		Run:     `^TestMatrixExclusive`,
+		Run:     `^TestMatrixExclusive([^R]|RoCE|RDMAOn[^R])`,
 		Append:  exclusive,
 		Devices: append(VirtioNet(2), E1000e(2)...),
 		Deal:    []Deal{{Run: `IPoIB(Add|Del)$`, Pieces: 2}},
+		Timeout: 20 * time.Minute,
+	}
+	// Mode rdma on Ethernet, the longest of all: on every kernel the suite matrix has it on InfiniBand.
+	matrixRoCE = Suite{
+		Name:    "matrix-rdma-roce",
+		Gate:    on612,
+		Run:     `^TestMatrixExclusiveRDMAOnRoCE`,
+		Append:  exclusive,
+		Devices: append(VirtioNet(2), E1000e(2)...),
 		Timeout: 20 * time.Minute,
 	}
 	matrixShared = Suite{
@@ -18,9 +27,11 @@ var (
 		Devices: VirtioNet(1),
 		Timeout: 20 * time.Minute,
 	}
-	// What a runtime, a reboot or the pod itself does to an attachment before DEL.
+	// What a runtime, a reboot or the pod itself does to an attachment before DEL. Where kernels differ, 6.12 does
+	// as one of the others.
 	returns = Suite{
 		Name:    "returns",
+		Gate:    []string{"6.1", "next"},
 		Run:     `^TestReturn`,
 		Append:  exclusive,
 		Devices: append(VirtioNet(2), E1000e(2)...),

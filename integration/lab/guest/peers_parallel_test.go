@@ -17,10 +17,10 @@ const parallelRails = 8
 
 // rounds returns the rounds that this process runs of the parallel test: from first to before end. In full these are
 // 200 rounds on one kernel, and fewer on the others because the machine is emulated.
-func rounds(t *testing.T) (first, end int) { return roundsOr(t, 200, 60, 25) }
+func rounds(t *testing.T) (first, end int) { return roundsOr(t, 200, 30, 25) }
 
 // vfRounds is rounds for VFs, whose drivers are rebound one after the other.
-func vfRounds(t *testing.T) (first, end int) { return roundsOr(t, 25, 25, 4) }
+func vfRounds(t *testing.T) (first, end int) { return roundsOr(t, 25, 12, 12) }
 
 func roundsOr(t *testing.T, fully, on612, elsewhere int) (first, end int) {
 	t.Helper()
