@@ -53,7 +53,7 @@ func (d *Driver) givenByKubelet(ctx context.Context) map[Unit]bool {
 		d.Log.Debug("cannot ask kubelet for what it has given", "error", err)
 	}
 	out := map[Unit]bool{}
-	ours := d.resources()
+	ours := d.resources() // as of now, as offered has its devices: the answer may have taken a second
 	for _, u := range list {
 		if ours[u.Resource] {
 			whole, _ := offer.Share(u.ID)
@@ -66,14 +66,14 @@ func (d *Driver) givenByKubelet(ctx context.Context) map[Unit]bool {
 
 // askGiven tells whether kubelet may have given devices of a fabric with allocation DRA.
 func (d *Driver) askGiven() bool {
-	now := d.Now()
-	for r := range d.resources() {
+	now, ours := d.Now(), d.resources()
+	for r := range ours {
 		if _, known := d.published.since[r]; !known {
 			d.published.since[r] = now
 		}
 	}
 	for r, since := range d.published.since {
-		if !d.resources()[r] {
+		if !ours[r] {
 			delete(d.published.since, r)
 		} else if now.Sub(since) < askKubelet {
 			return true
