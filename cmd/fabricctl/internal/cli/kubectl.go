@@ -1,7 +1,7 @@
 package cli
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,12 +9,15 @@ import (
 	"io"
 	"os/exec"
 	"strings"
+
+	fault "github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/kubectl"
 )
 
 // Bounds of what kubectl prints: nodes and tenants have written it.
 const (
 	maxObject  = 16 << 20 // bytes of one object; etcd stores 1.5 MiB at most, and kubectl indents it
 	maxObjects = 100_000  // of one kind; Kubernetes is made for 5,000 nodes
+	maxWords   = 64 << 10 // bytes of what it says on standard error
 )
 
 var errTooLarge = fmt.Errorf("an object has more than %d MiB", maxObject>>20)
@@ -99,7 +102,7 @@ func kubectlRead(ctx context.Context, args []string, read func(io.Reader) error)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "kubectl", args...)
-	var stderr bytes.Buffer
+	stderr := words{most: maxWords}
 	cmd.Stderr = &stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -119,8 +122,8 @@ func kubectlRead(ctx context.Context, args []string, read func(io.Reader) error)
 		cancel()
 	}
 	err = cmd.Wait()
-	if text := strings.TrimSpace(stderr.String()); err != nil && (readErr == nil || text != "") {
-		return fmt.Errorf("%s: %s", what, text)
+	if text := fault.Fault(stderr.String()); err != nil && (readErr == nil || text != "") {
+		return fmt.Errorf("%s: %s", what, cmp.Or(text, err.Error()))
 	}
 	if readErr != nil {
 		return fmt.Errorf("%s: %w", what, readErr)
@@ -128,12 +131,26 @@ func kubectlRead(ctx context.Context, args []string, read func(io.Reader) error)
 	return nil
 }
 
-// kubectl runs kubectl with this input. The error has what it printed.
+// kubectl runs kubectl with this input. The error has what it says.
 func kubectl(ctx context.Context, stdin string, args ...string) error {
 	cmd := exec.CommandContext(ctx, "kubectl", args...)
 	cmd.Stdin = strings.NewReader(stdin)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(out)))
+	stderr := words{most: maxWords}
+	cmd.Stderr = &stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, fault.Fault(stderr.String()))
 	}
 	return nil
+}
+
+// words keep the beginning of what a program says: the program may say more, and hears of no error.
+type words struct {
+	strings.Builder
+	most int
+}
+
+// Write keeps what there is room for.
+func (w *words) Write(b []byte) (int, error) {
+	w.Builder.Write(b[:min(len(b), max(0, w.most-w.Len()))])
+	return len(b), nil
 }

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"strings"
 
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/kubectl"
 	"github.com/fabric-cni/fabric-cni/internal/netns"
 )
 
@@ -142,7 +143,7 @@ func (s *Server) Failed() bool {
 func tail(s string) string {
 	var lines []string
 	for line := range strings.Lines(s) {
-		if line = strings.TrimSpace(line); strings.Trim(line, "-") != "" {
+		if line = strings.TrimSpace(line); strings.Trim(line, "-") != "" && !kubectl.Logged(line) {
 			lines = append(lines, line)
 		}
 	}
