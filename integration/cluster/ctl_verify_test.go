@@ -179,15 +179,18 @@ spec:
 		t.Errorf("two pods:\n%s", out)
 	}
 	out, _ = ctl(t, 0, "verify", "--pods", "p0,p1,p2", "-o", "json")
-	var list []struct {
-		Round   int
-		A, B    string
-		RTT     float64
-		Verdict string
+	var report struct {
+		Results []struct {
+			Round   int
+			A, B    string
+			RTT     float64
+			Verdict string
+		}
 	}
-	if err := json.Unmarshal([]byte(out), &list); err != nil || len(list) != 3 {
+	if err := json.Unmarshal([]byte(out), &report); err != nil || len(report.Results) != 3 {
 		t.Fatalf("%v: %s", err, out)
 	}
+	list := report.Results
 	rounds := map[int]bool{}
 	for _, r := range list {
 		if r.Verdict != "good" || r.RTT <= 0 || rounds[r.Round] { // of three pods only two can measure at a time

@@ -187,16 +187,18 @@ timeout 500 mpirun.openmpi --mca plm_rsh_agent /tmp/rsh --mca oob_tcp_if_include
 func verified(t *testing.T, a, b string) {
 	t.Helper()
 	out, _ := ctl(t, 0, "verify", "--pods", a+","+b, "--interfaces", "net1,net4", "--good", "0.1", "-o", "json")
-	var list []struct {
-		Rail, Ping, GID, Verdict, Text string
-		RateGb                         float64
-		Bandwidth                      struct{ AverageGb float64 }
-		Latency                        struct{ Typical float64 }
+	var report struct {
+		Results []struct {
+			Rail, Ping, GID, Verdict, Text string
+			RateGb                         float64
+			Bandwidth                      struct{ AverageGb float64 }
+			Latency                        struct{ Typical float64 }
+		}
 	}
-	if err := json.Unmarshal([]byte(out), &list); err != nil || len(list) != 2 {
+	if err := json.Unmarshal([]byte(out), &report); err != nil || len(report.Results) != 2 {
 		t.Fatalf("%v: %s", err, out)
 	}
-	for i, r := range list {
+	for i, r := range report.Results {
 		if r.Rail != []string{"net1", "net4"}[i] || r.Ping != "reachable" || r.GID != "same subnet prefix" ||
 			r.RateGb != 200 || r.Bandwidth.AverageGb <= 0 || r.Latency.Typical <= 0 || r.Verdict != "good" ||
 			!strings.Contains(r.Text, " of 200 Gb/s: good") {

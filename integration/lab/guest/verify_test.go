@@ -35,7 +35,7 @@ func verify(t *testing.T, status int, pods []*Pod, behind ...string) []verifyRes
 	return verifyEnds(t, status, []string{"--netns", pods[0].Path + "," + pods[1].Path}, behind...)
 }
 
-func verifyEnds(t *testing.T, status int, ends []string, behind ...string) (list []verifyResult) {
+func verifyEnds(t *testing.T, status int, ends []string, behind ...string) []verifyResult {
 	t.Helper()
 	words := append(append(behind, filepath.Join(BinDir(), "fabricctl"), "verify", "-o", "json"), ends...)
 	cmd := exec.Command(words[0], words[1:]...)
@@ -45,10 +45,11 @@ func verifyEnds(t *testing.T, status int, ends []string, behind ...string) (list
 	if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != status {
 		t.Fatalf("%v: %v, want status %d: %s%s", words, err, status, out, stderr.String())
 	}
-	if err := json.Unmarshal(out, &list); err != nil {
+	var report struct{ Results []verifyResult }
+	if err := json.Unmarshal(out, &report); err != nil {
 		t.Fatalf("%v: %v: %s", words, err, out)
 	}
-	return list
+	return report.Results
 }
 
 // railed makes two pods with an attachment each that reach each other, and del deletes the attachments.

@@ -65,13 +65,13 @@ func (c *console) write(name string, content []byte) error {
 	return nil
 }
 
-// structured prints a value as JSON or YAML.
+// structured prints a value of one of the kinds as JSON or YAML.
 func (c *console) structured(format string, v any) error {
-	as := encode.JSON
-	if format == "yaml" {
-		as = encode.YAML
+	kind, err := kindOf(v)
+	if err != nil {
+		return err
 	}
-	b, err := as(v)
+	b, err := encode.Object(format, kind, v)
 	if err != nil {
 		return err
 	}

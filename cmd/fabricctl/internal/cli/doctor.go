@@ -47,7 +47,7 @@ func (f *findings) print(list []doctor.Finding) error {
 	case "table", "wide":
 		f.table(list, f.format == "wide")
 	default:
-		if err := f.structured(f.format, list); err != nil {
+		if err := f.structured(f.format, findingList{list}); err != nil {
 			return err
 		}
 	}

@@ -43,7 +43,7 @@ input. Exit status 3 if it knows none of them.`,
 
 func explain(out *console, list []doctor.Explanation, format string) error {
 	if format != "text" {
-		if err := out.structured(format, append([]doctor.Explanation{}, list...)); err != nil {
+		if err := out.structured(format, explanationList{list}); err != nil {
 			return err
 		}
 	} else {

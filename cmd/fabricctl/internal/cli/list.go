@@ -53,7 +53,7 @@ rebooted since. repair returns what is dead or from before.`,
 			}
 			list, err := a.attachments()
 			if format == "json" || format == "yaml" {
-				if perr := a.structured(format, list); perr != nil {
+				if perr := a.structured(format, attachmentList{list}); perr != nil {
 					return perr
 				}
 				return err

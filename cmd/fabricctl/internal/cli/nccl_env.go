@@ -49,11 +49,7 @@ needed, and nothing by habit. Exit status 3 if there is no usable port.`,
 
 func printVars(out *console, format string, vars []nccl.Var, notes []string) error {
 	if format == "json" || format == "yaml" {
-		err := out.structured(format, struct {
-			Vars  []nccl.Var `json:"vars"`
-			Notes []string   `json:"notes,omitempty"`
-		}{vars, notes})
-		if err != nil {
+		if err := out.structured(format, ncclEnvironment{vars, notes}); err != nil {
 			return err
 		}
 	} else {

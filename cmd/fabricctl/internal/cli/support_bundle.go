@@ -101,7 +101,7 @@ func (b *bundle) collect(ctx context.Context) {
 	b.add("version.txt", []byte("fabricctl "+b.version+"\n"), nil)
 	b.collectNode()
 	list, err := b.attachments()
-	b.addJSON("attachments.json", list, err)
+	b.addObject("attachments.json", attachmentList{list}, err)
 	var entries []json.RawMessage
 	for _, l := range list {
 		e, err := l.entry.Encode()
@@ -109,7 +109,8 @@ func (b *bundle) collect(ctx context.Context) {
 			entries = append(entries, e)
 		}
 	}
-	b.addJSON("journal.json", entries, nil)
+	journal, err := json.MarshalIndent(entries, "", "  ")
+	b.add("journal.json", journal, err)
 	b.files["journal.json"] = redact.Journal(b.files["journal.json"])
 	text, err := os.ReadFile(policy.DefaultPath)
 	b.add("policy.json", text, err)
@@ -142,10 +143,10 @@ func (b *bundle) collectNode() {
 	}
 	h, err := b.host()
 	if err == nil {
-		b.addJSON("doctor-host.json", doctor.CheckHost(h), nil)
+		b.addObject("doctor-host.json", findingList{doctor.CheckHost(h)}, nil)
 	}
 	doctor.CollectHost(r, n)
-	b.addJSON("discover.json", discovery{n, n.Fabrics()}, err)
+	b.addObject("discover.json", discovery{n, n.Fabrics()}, err)
 	r.Rewrite(redact.File) // doctor host reads files of other programs, such as the proxy of containerd
 	var rec bytes.Buffer
 	if _, err = r.WriteTo(&rec); err != nil {
@@ -199,9 +200,12 @@ func (p *pack) add(name string, b []byte, err error) {
 	p.files[name] = b
 }
 
-func (p *pack) addJSON(name string, v any, err error) {
-	b, jerr := json.MarshalIndent(v, "", "  ")
-	p.add(name, b, errors.Join(err, jerr))
+// addObject adds what a command prints with -o json.
+func (p *pack) addObject(name string, v any, err error) {
+	var b bytes.Buffer
+	out := console{stdout: quote.Printer{W: &b}}
+	err = errors.Join(err, out.structured("json", v))
+	p.add(name, b.Bytes(), err)
 }
 
 func (p *pack) bytes() ([]byte, error) {

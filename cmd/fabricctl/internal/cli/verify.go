@@ -162,7 +162,7 @@ func (v *verification) progress() func(done, all int) {
 func (v *verification) print(list []perftest.Result) error {
 	switch v.format {
 	case "json", "yaml":
-		return v.structured(v.format, list)
+		return v.structured(v.format, verifyReport{list})
 	case "junit":
 		return v.document(func(w io.Writer) error { return printJUnit(w, list) })
 	case "html":

@@ -1,0 +1,65 @@
+package cli
+
+import (
+	"fmt"
+	"reflect"
+
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/nccl"
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/perftest"
+	"github.com/fabric-cni/fabric-cni/internal/doctor"
+)
+
+// kind is an object that commands print as JSON and YAML.
+type kind struct {
+	name  string
+	value any    // of the Go type that is printed
+	is    string // what it is, for the list in docs/schemas
+}
+
+// kinds are all of them. A type that is not here can't be printed. Each has its schema in docs/schemas, which
+// go test ./cmd/fabricctl/internal/cli -run Schemas -update writes.
+var kinds = []kind{
+	{"AttachmentList", attachmentList{}, "`list`"},
+	{"Cluster", clusterDiscovery{}, "`discover --cluster`"},
+	{"Explanations", explanationList{}, "`doctor explain`"},
+	{"Findings", findingList{}, "`doctor host`, `doctor pod`, `doctor cluster`"},
+	{"NCCLEnvironment", ncclEnvironment{}, "`nccl-env`"},
+	{"Node", discovery{}, "`discover`, `discover --cluster NODE`"},
+	{"VerifyReport", verifyReport{}, "`verify`"},
+}
+
+// attachmentList is what list prints.
+type attachmentList struct {
+	Attachments []attached `json:"attachments"`
+}
+
+// findingList is what the checks of doctor print, the worst first.
+type findingList struct {
+	Findings []doctor.Finding `json:"findings"`
+}
+
+// explanationList is what doctor explain prints.
+type explanationList struct {
+	Explanations []doctor.Explanation `json:"explanations"`
+}
+
+// ncclEnvironment is what nccl-env prints.
+type ncclEnvironment struct {
+	Vars  []nccl.Var `json:"vars"`
+	Notes []string   `json:"notes"`
+}
+
+// verifyReport is what verify prints.
+type verifyReport struct {
+	Results []perftest.Result `json:"results"`
+}
+
+// kindOf is the kind of a value that is to be printed.
+func kindOf(v any) (string, error) {
+	for _, k := range kinds {
+		if reflect.TypeOf(k.value) == reflect.TypeOf(v) {
+			return k.name, nil
+		}
+	}
+	return "", fmt.Errorf("%T has no kind: it needs a row in kinds.go", v)
+}
