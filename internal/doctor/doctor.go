@@ -20,6 +20,7 @@ const (
 // Finding is the outcome of one check for one thing.
 type Finding struct {
 	ID       string `json:"id"`
+	Title    string `json:"title,omitempty"` // what is in order if it finds nothing; Lang.Findings sets it
 	Status   Status `json:"status"`
 	Evidence string `json:"evidence"`        // what was seen, with the device named
 	Cause    string `json:"cause,omitempty"` // empty when all is well
@@ -44,7 +45,10 @@ func finding(id string, s Status, evidence string) Finding {
 	return f
 }
 
-func page(id string) string { return "docs/doctor.md#" + id }
+// pages is where the documentation is read.
+const pages = "https://github.com/fabric-cni/fabric-cni/blob/main/docs/"
+
+func page(id string) string { return pages + "doctor.md#" + id }
 
 // Worst is the worst status of all.
 func Worst(list []Finding) Status {

@@ -16,7 +16,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/testkit/machines"
 )
 
-var update = flag.Bool("update", false, "write docs/doctor.md")
+var update = flag.Bool("update", false, "write docs/doctor.md and docs/doctor.zh.md")
 
 // Every id has its place in the documentation, once.
 func TestDocs(t *testing.T) {
@@ -33,18 +33,20 @@ func TestDocs(t *testing.T) {
 		}
 		seen[m.ID] = true
 	}
-	const file = "../../docs/doctor.md"
-	if *update {
-		if err := os.WriteFile(file, []byte(markdown()), 0o644); err != nil {
+	for file, want := range map[string]string{"doctor.md": markdown(English), "doctor.zh.md": markdown(Chinese)} {
+		file := "../../docs/" + file
+		if *update {
+			if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b, err := os.ReadFile(file)
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(string(b), markdown()); d != "" {
-		t.Errorf("docs/doctor.md (-is +should be); go test ./internal/doctor -update writes it:\n%s", d)
+		if d := cmp.Diff(string(b), want); d != "" {
+			t.Errorf("%s (-is +should be); go test ./internal/doctor -update writes it:\n%s", file, d)
+		}
 	}
 }
 
@@ -168,29 +170,4 @@ func TestCollectHost(t *testing.T) {
 		len(h.Plugins) != 1 {
 		t.Errorf("%+v", h)
 	}
-}
-
-// markdown is docs/doctor.md: every id with its cause and cure, and every message that is recognised.
-func markdown() string {
-	var b strings.Builder
-	b.WriteString("# What fabricctl doctor says\n\n" +
-		"Written by `go test ./internal/doctor -update`; do not edit. `fabricctl doctor host`, `doctor cluster` and " +
-		"`doctor pod` print the ids below with\n" +
-		"the evidence; `fabricctl doctor explain \"<log line>\"` recognises the messages of the second half.\n\n## " +
-		"Checks\n")
-	for _, c := range Checks {
-		b.WriteString(
-			"\n### " + c.ID + "\n\n" + c.Title + ".\n\n- **Cause:** " + c.Cause + "\n- **Cure:** " + c.Cure + "\n",
-		)
-	}
-	b.WriteString("\n## Messages\n")
-	for _, m := range Messages {
-		b.WriteString(
-			"\n### " + m.ID + "\n\n" + m.Title + ".\n\n```\n" + strings.Join(
-				m.Examples,
-				"\n",
-			) + "\n```\n\n- **Cause:** " + m.Cause + "\n- **Cure:** " + m.Cure + "\n",
-		)
-	}
-	return b.String()
 }

@@ -15,7 +15,8 @@ type console struct {
 	stdin    io.Reader
 	stdout   quote.Printer
 	stderr   quote.Printer
-	terminal bool // stdout is a terminal, and colours are wanted
+	terminal bool   // stdout is a terminal, and colours are wanted
+	lang     string // of causes and cures: a doctor.Lang
 }
 
 // Colours of a terminal, by what they mean.

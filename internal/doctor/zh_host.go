@@ -1,0 +1,147 @@
+package doctor
+
+// zhHost are hostChecks in Chinese.
+var zhHost = []Check{
+	{
+		"host-devices",
+		"主机有 RDMA 设备",
+		"没有这种硬件，或驱动未加载，或设备都在 pod 里",
+		"lspci -nn -d 15b3:; modprobe mlx5_ib; fabricctl list",
+	},
+	{
+		"host-soft-rdma",
+		"供 pod 使用的设备上没有软件 RDMA 设备",
+		"有人创建了软件 RDMA 设备 (rdma link add)；接口移动时内核会销毁它，因此 ADD 以错误 101 拒绝该接口",
+		"rdma link delete NAME",
+	},
+	{
+		"host-modules",
+		"内核模块已加载",
+		"驱动包按需加载模块，目前还没有程序用到；或者没有安装",
+		"modprobe -a ib_uverbs rdma_cm ib_ipoib；永久生效：/etc/modules-load.d/rdma.conf",
+	},
+	{
+		"host-rdma-mode",
+		"RDMA 网络命名空间模式与下次启动后的一致",
+		"该模式在加载 ib_core 时确定，而 ib_core 常由 initramfs 加载；之后只要还存在其他网络命名空间就不能修改 (EBUSY)",
+		"echo 'options ib_core netns_mode=0' >/etc/modprobe.d/ib_core.conf（1 表示 shared）；" +
+			"update-initramfs -u；然后 reboot",
+	},
+	{
+		"host-initramfs",
+		"initramfs 里有 RDMA 模式的设置",
+		"ib_core 常由 initramfs 加载，使用的是生成 initramfs 时的选项：之后才写入的 netns_mode 在下次启动时不起作用",
+		"重启之前执行 update-initramfs -u (dracut -f)",
+	},
+	{
+		"host-port-state",
+		"所有端口都是 Active",
+		"没有链路，或没有子网管理器",
+		"Down：检查线缆、光模块、交换机端口 (mlxlink -d ADDRESS)；Init：需要有认识该端口 GUID 的子网管理器；" +
+			"不打算使用的端口：不要放进设备插件的 selectors",
+	},
+	{
+		"host-picture",
+		"节点信息读取完整",
+		"不是 root，或读取期间有设备出现或消失",
+		"以 root 运行；再运行一次",
+	},
+	{
+		"host-vf-guid",
+		"VF 有 GUID",
+		"没有 GUID 的 VF 不会被子网管理器配置",
+		"ip link set PF vf N node_guid GUID; ip link set PF vf N port_guid GUID；然后重新绑定 VF 的驱动",
+	},
+	{
+		"host-guid",
+		"每个端口的 GUID 都是唯一的",
+		"某个 VF 被设置成了别人的 GUID，或者复制了配置；子网管理器只会配置其中一个，流量会随机到达其中之一",
+		"ip link set PF vf N port_guid GUID，各不相同；然后重新绑定 VF 的驱动",
+	},
+	{
+		"host-names",
+		"接口名稳定",
+		"ib0、ib1 …… 按探测顺序编号：换一块卡或换一个内核，就指向另一个端口",
+		"使用 udev 的可预测命名；或者不按名字，而按 PCI 地址、hwaddr 或 guid 选择",
+	},
+	{
+		"host-subnets",
+		"每条轨道有自己的子网",
+		"一个节点的两条轨道在同一个子网：内核会在任一接口上应答两个地址的 ARP，并且所有流量都从其中一个接口出去",
+		"每条轨道一个子网，或在网络配置中写 \"routing\": {\"sourceBased\": true}",
+	},
+	{
+		"host-mtu",
+		"同一 fabric 的各轨道 MTU 一致",
+		"较大的报文在发往 MTU 较小的一端时会丢失",
+		"在所有轨道上 ip link set NETDEV mtu N，并在网络配置中写 \"mtu\"",
+	},
+	{
+		"host-bond",
+		"没有把 bond 当成 InfiniBand",
+		"以太网 bond 的 RDMA 设备 (mlx5_bond_0) 是走节点自身网络的 RoCE：ib_write_bw -d、NCCL_IB_HCA=mlx5 " +
+			"和设备插件的 selectors 都可能误选它",
+		"NCCL_IB_HCA 用 = 加精确名字 (fabricctl nccl-env)；不要放进 selectors",
+	},
+	{
+		"host-pcie",
+		"HCA 以完整的 PCIe 速率运行",
+		"插槽的通道数较少或代次较旧，或者链路降速",
+		"lspci -vv -s ADDRESS | grep LnkSta；重新插卡、换插槽、检查 BIOS",
+	},
+	{
+		"host-acs",
+		"PCIe 交换芯片允许 GPU 与 HCA 直接通信",
+		"启用访问控制服务 (ACS) 重定向后，PCIe 交换芯片会把其下 GPU 与 HCA 之间的流量送到 root complex 再折返：GPUDirect " +
+			"RDMA 变慢或失败。直通设备的虚拟机需要 ACS，裸金属不需要",
+		"永久关闭：在 BIOS 中关闭 ACS，或在启动时由 unit 执行同一命令；内核 6.11 及以后：命令行 pci=config_acs=",
+	},
+	{
+		"host-gpudirect",
+		"HCA 能访问 GPU 显存",
+		"nvidia_peermem 未加载；使用开源 GPU 内核模块和内核 5.12 及以后时，由 dma-buf 代替",
+		"modprobe nvidia_peermem; echo nvidia_peermem >/etc/modules-load.d/nvidia_peermem.conf",
+	},
+	{
+		"host-iommu",
+		"IOMMU 不拖慢点对点流量",
+		"IOMMU 已启用且不是直通模式，每次传输都要地址转换",
+		"内核命令行加 iommu=pt；另见 host-acs",
+	},
+	{
+		"host-memlock",
+		"containerd 给容器的锁定内存不设上限",
+		"容器继承 containerd 的限制；systemd 的默认值是 8 MiB",
+		"systemctl edit containerd: [Service] LimitMEMLOCK=infinity; systemctl restart containerd",
+	},
+	{
+		"host-plugin",
+		"插件已安装",
+		"它不在 /opt/cni/bin 里",
+		"make install，或使用 DaemonSet",
+	},
+	{
+		"host-version",
+		"插件与 fabricctl 版本一致",
+		"只更新了其中一个；fabricctl 对插件行为的说明可能不准确",
+		"同一版本的 make install 和 make install-ctl，或使用 agent 镜像里的 fabricctl",
+	},
+	{
+		"host-cni-order",
+		"Multus 是第一个 CNI 配置",
+		"运行时取 /etc/cni/net.d 中按名字排序的第一个文件；如果不是 Multus 的，注解不起作用",
+		"让 Multus 写 00-multus.conf (--multus-conf-file=auto)，删除排在它前面的文件",
+	},
+	{
+		"host-stranded",
+		"没有被 pod 遗留的设备",
+		"pod 的网络命名空间已经消失，而 DEL 没有被调用或失败了",
+		"fabricctl repair",
+	},
+	{
+		"host-policy",
+		"节点策略可以读取",
+		"有笔误；修正之前不会移动任何设备",
+		"位置见证据",
+	},
+}
