@@ -16,47 +16,60 @@ type key struct {
 	layer  device.LinkLayer
 	rate   float64
 	prefix device.SubnetPrefix
-	sm     uint16
+	sm     uint16 // one of the LIDs at which the subnet's manager was seen
 }
 
 // Group sorts ports into fabrics and rails.
 //
-// InfiniBand ports belong together if subnet prefix, LID of the subnet manager and rate agree. Neither prefix nor LID
-// alone tells two subnets apart: nearly all use the prefix fe80:: and a subnet manager with LID 1 (opensm's defaults).
+// InfiniBand ports belong together if subnet prefix, subnet manager and rate agree. Neither prefix nor LID of the manager
+// alone tells two subnets apart: nearly all use the prefix fe80:: and a subnet manager with LID 1 (opensm's defaults). Nor
+// are two LIDs of managers two subnets: after a failover the manager is another host, and pictures of nodes are of
+// different times; subnets says what is proof.
 // The rate is no property of a subnet, but a collective runs at the pace of its slowest port, so that a NAD with both
 // rates helps nobody. LIDs are unique within a subnet (IBTA 1.4, section 4.1.3): one that is seen twice proves two
 // subnets.
 //
-// Ethernet ports belong together by rate; their IP subnets are the rails.
+// Ethernet ports belong together by rate; their IP subnets are the rails, unless they are routed.
 func Group(ports []Port) Fabrics {
 	ports = slices.Clone(ports)
 	slices.SortFunc(ports, order)
 	out := Fabrics{Fabrics: []Fabric{}}
-	groups := map[key][]Port{}
+	var usable []Port
 	for _, p := range ports {
 		if why := unusable(&p); why != "" {
 			out.Left = append(out.Left, Left{p, why})
 			continue
 		}
+		usable = append(usable, p)
+	}
+	found := subnets(usable)
+	groups := map[key][]Port{}
+	for _, p := range usable {
 		k := key{layer: p.LinkLayer, rate: p.RateGb}
 		if p.LinkLayer == device.InfiniBand {
-			k.prefix, k.sm = p.Prefix, p.SMLID
+			k.prefix, k.sm = p.Prefix, found.of(&p)
 		}
 		groups[k] = append(groups[k], p)
+	}
+	seen := map[key][]uint16{}
+	for k := range groups {
+		seen[k] = managers(groups[k])
 	}
 	keys := slices.SortedFunc(maps.Keys(groups), func(a, b key) int {
 		return cmp.Or(
 			-cmp.Compare(a.layer, b.layer),
 			-cmp.Compare(a.rate, b.rate),
 			cmp.Compare(a.prefix, b.prefix),
-			cmp.Compare(a.sm, b.sm),
+			cmp.Compare(seen[a][0], seen[b][0]),
 		)
 	})
 	names := nameKeys(keys)
 	for i, k := range keys {
-		f := Fabric{Name: names[i], LinkLayer: k.layer, RateGb: k.rate, Prefix: k.prefix, SMLID: k.sm}
-		f.Reason = why(k, keys, names)
+		f := Fabric{Name: names[i], LinkLayer: k.layer, RateGb: k.rate, Prefix: k.prefix, SMLID: seen[k][0]}
+		f.Reason = why(k, keys, names, seen)
 		if k.layer == device.InfiniBand {
+			f.moved(groups[k], seen[k])
+			f.Warnings = append(f.Warnings, found.doubt(&f)...)
 			f.infiniband(groups[k])
 		} else {
 			f.ethernet(groups[k])
@@ -152,11 +165,13 @@ func letters(i int) string {
 	return letters(i/26-1) + letters(i%26)
 }
 
-// why says what the ports have in common, and what keeps them apart from other fabrics.
-func why(k key, all []key, names []string) string {
+// why says what the ports have in common, and what keeps them apart from other fabrics. seen are the LIDs of the subnet
+// managers that the ports of each fabric name.
+func why(k key, all []key, names []string, seen map[key][]uint16) string {
 	var b strings.Builder
 	if k.layer == device.InfiniBand {
-		fmt.Fprintf(&b, "InfiniBand, subnet prefix %s, subnet manager at LID %d, %s Gb/s", k.prefix, k.sm, rate(k.rate))
+		fmt.Fprintf(&b, "InfiniBand, subnet prefix %s, subnet manager at %s, %s Gb/s", k.prefix, lids(seen[k]),
+			rate(k.rate))
 	} else {
 		fmt.Fprintf(&b, "Ethernet, %s Gb/s", rate(k.rate))
 	}
@@ -168,8 +183,8 @@ func why(k key, all []key, names []string) string {
 		if o.prefix != k.prefix {
 			differ = append(differ, "subnet prefix "+o.prefix.String())
 		}
-		if o.sm != k.sm {
-			differ = append(differ, "subnet manager at LID "+strconv.Itoa(int(o.sm)))
+		if !slices.Equal(seen[o], seen[k]) {
+			differ = append(differ, "subnet manager at "+lids(seen[o]))
 		}
 		if o.rate != k.rate {
 			differ = append(differ, rate(o.rate)+" Gb/s")

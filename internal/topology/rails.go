@@ -34,7 +34,7 @@ func (f *Fabric) infiniband(ports []Port) {
 	}
 }
 
-// ethernet makes rails by IP subnet where there are addresses, by the place of the hardware otherwise.
+// ethernet makes rails by IP subnet where nodes have the same subnets, by the place of the hardware otherwise.
 func (f *Fabric) ethernet(ports []Port) {
 	nets := map[netip.Prefix][]Port{}
 	var bare []Port
@@ -47,7 +47,11 @@ func (f *Fabric) ethernet(ports []Port) {
 	}
 	shared := sharedSubnets(nets)
 	f.Warnings = append(f.Warnings, shared...)
-	if len(nets) == 0 || len(bare) > 0 || len(shared) > 0 {
+	how, mixed := "", ""
+	if len(bare) == 0 {
+		how, mixed = f.bySubnet(nets)
+	}
+	if len(nets) == 0 || len(bare) > 0 || len(shared) > 0 || how != "" || mixed != "" {
 		f.Rails = bySlot(ports)
 		if len(nets) > 0 && len(bare) > 0 {
 			f.Warnings = append(
@@ -59,6 +63,12 @@ func (f *Fabric) ethernet(ports []Port) {
 				),
 			)
 		}
+		if f.Routed = how != ""; f.Routed {
+			f.Reason += "; " + how
+		} else if mixed != "" && len(shared) == 0 {
+			f.Planes = true
+			f.Warnings = append(f.Warnings, mixed)
+		}
 		return
 	}
 	subnets := slices.SortedFunc(maps.Keys(nets), func(a, b netip.Prefix) int {
@@ -69,6 +79,100 @@ func (f *Fabric) ethernet(ports []Port) {
 		f.Rails = append(f.Rails, Rail{Index: i, Subnet: []netip.Prefix{s}, Ports: nets[s],
 			Reason: "addresses in " + s.String()})
 	}
+}
+
+// bySubnet says why the subnets can't be the rails; empty: they can. They are where a node has all of them, and where
+// each is at one place of all nodes that have it. Nodes without a subnet in common reach each other by routers only, and
+// a subnet of two addresses has room for a port and its switch. Then nothing says that rails are planes: a router that
+// leads to other racks leads to other rails too, unless somebody forbids it. mixed is of subnets that nodes share, but
+// not in the same places.
+func (f *Fabric) bySubnet(nets map[netip.Prefix][]Port) (how, mixed string) {
+	const across = "routed, so rails go by the place of the hardware, and are taken to reach each other; where the " +
+		"routers keep rails apart, set NCCL_CROSS_NIC=0"
+	subnets := slices.SortedFunc(maps.Keys(nets), func(a, b netip.Prefix) int {
+		return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
+	})
+	onNode := map[string]map[netip.Prefix]bool{}
+	at, in := map[string]map[netip.Prefix]bool{}, map[netip.Prefix]map[string]bool{}
+	for _, s := range subnets {
+		nodes := map[string]bool{}
+		for _, p := range nets[s] {
+			nodes[p.Node] = true
+			put(onNode, p.Node, s, true)
+			put(at, p.slot(), s, true)
+			put(in, s, p.slot(), true)
+		}
+		if pointToPoint(s) && len(nodes) == 1 { // with two they are cabled to each other
+			return fmt.Sprintf("%s has room for a port and its switch only: %s", s, across), ""
+		}
+	}
+	for _, list := range onNode {
+		if len(list) == len(subnets) {
+			return "", ""
+		}
+	}
+	if first, other, apart := strangers(onNode, nets); apart {
+		return fmt.Sprintf("%s and %s have no subnet in common: %s", first, other, across), ""
+	}
+	for _, place := range slices.Sorted(maps.Keys(at)) {
+		if list := at[place]; len(list) > 1 {
+			return "", fmt.Sprintf("no node has all %d subnets, so rails go by the place of the hardware, and at one, %s, "+
+				"there are several: %s; an address or a cable is wrong, or they are routed",
+				len(subnets), strings.TrimSuffix(place, "/1"), few(texts(list)))
+		}
+	}
+	for _, s := range subnets {
+		if list := in[s]; len(list) > 1 {
+			return "", fmt.Sprintf("no node has all %d subnets, so rails go by the place of the hardware, and %s is at "+
+				"several: %s; an address or a cable is wrong, or the nodes are of different make",
+				len(subnets), s, few(sorted(list)))
+		}
+	}
+	return "", ""
+}
+
+// pointToPoint reports whether a subnet has two addresses at the most.
+func pointToPoint(s netip.Prefix) bool {
+	const two, four = 1, 2 // bits; of four IPv4 addresses hosts have two
+	if s.Addr().Is4() {
+		return s.Addr().BitLen()-s.Bits() <= four
+	}
+	return s.Addr().BitLen()-s.Bits() <= two
+}
+
+func texts(list map[netip.Prefix]bool) []string {
+	out := map[string]bool{}
+	for s := range list {
+		out[s.String()] = true
+	}
+	return sorted(out)
+}
+
+// strangers are two nodes that no chain of subnets in common connects.
+func strangers(onNode map[string]map[netip.Prefix]bool, nets map[netip.Prefix][]Port) (a, b string, apart bool) {
+	nodes := slices.Sorted(maps.Keys(onNode))
+	reached := map[string]bool{nodes[0]: true}
+	seen := map[netip.Prefix]bool{}
+	for list := []string{nodes[0]}; len(list) > 0; list = list[1:] {
+		for s := range onNode[list[0]] {
+			if seen[s] {
+				continue
+			}
+			seen[s] = true
+			for _, p := range nets[s] {
+				if !reached[p.Node] {
+					reached[p.Node] = true
+					list = append(list, p.Node)
+				}
+			}
+		}
+	}
+	for _, n := range nodes {
+		if !reached[n] {
+			return nodes[0], n, true
+		}
+	}
+	return "", "", false
 }
 
 // subnet is the first global IP subnet of a port.
