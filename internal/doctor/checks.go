@@ -48,6 +48,14 @@ var hostChecks = []Check{
 			"GUID; a port that is not meant to be used: leave it out of the device plugin's selectors",
 	},
 	{
+		"host-rate",
+		"No port has trained down",
+		"it has trained with fewer lanes, or at a lower speed, than others of its model in its fabric: a lane " +
+			"of the cable or of the transceiver is broken, one of the two is of a slower kind, or the port of the " +
+			"switch is set so",
+		"mlxlink -d ADDRESS -m -c; clean and seat both ends; another cable or transceiver",
+	},
+	{
 		"host-picture",
 		"The picture could be read in full",
 		"not root, or devices came and went",
@@ -110,9 +118,10 @@ var hostChecks = []Check{
 	{
 		"host-gpudirect",
 		"HCAs can reach GPU memory",
-		"nvidia_peermem is not loaded; with the open GPU kernel modules and kernel 5.12 or later dma-buf does it " +
-			"instead",
-		"modprobe nvidia_peermem; echo nvidia_peermem >/etc/modules-load.d/nvidia_peermem.conf",
+		"nvidia_peermem is not loaded, and nothing says that DMA-BUF does it instead: that takes the open GPU " +
+			"kernel modules and Linux 5.12 or later",
+		"modprobe nvidia_peermem; echo nvidia_peermem >/etc/modules-load.d/nvidia_peermem.conf; or the open GPU " +
+			"kernel modules, which Blackwell and Grace have anyway",
 	},
 	{
 		"host-iommu",

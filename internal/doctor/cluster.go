@@ -40,11 +40,18 @@ type DaemonSets struct {
 // DaemonSet is one of them.
 type DaemonSet struct {
 	Metadata meta `json:"metadata"`
-	Status   struct {
+	Spec     struct {
+		Selector struct {
+			Labels map[string]string `json:"matchLabels"`
+		} `json:"selector"`
+	} `json:"spec"`
+	Status struct {
 		Desired int `json:"desiredNumberScheduled"`
 		Ready   int `json:"numberReady"`
 		Updated int `json:"updatedNumberScheduled"`
 	} `json:"status"`
+
+	Pods []DaemonPod `json:"-"` // of one that is not ready everywhere; nil: not asked
 }
 
 // ClusterNodes is a list of nodes.
@@ -114,42 +121,4 @@ func clusterCRDs(c *Cluster) (out []Finding) {
 		}
 	}
 	return pass(out, "cluster-crds", strings.Join(want, ", "))
-}
-
-// daemons are those that rails depend on, by a word in their name.
-var daemons = []string{"multus", "whereabouts", "device-plugin", "rdma-shared", "sriovdp", "fabric-agent"}
-
-func clusterDaemons(c *Cluster) (out []Finding) {
-	multus := false
-	for _, d := range c.DaemonSets.Items {
-		name := d.Metadata.Namespace + "/" + d.Metadata.Name
-		if !slices.ContainsFunc(daemons, func(w string) bool { return strings.Contains(d.Metadata.Name, w) }) {
-			continue
-		}
-		multus = multus || strings.Contains(d.Metadata.Name, "multus")
-		switch s := d.Status; {
-		case s.Ready < s.Desired:
-			out = append(
-				out,
-				finding(
-					"cluster-daemons",
-					Fail,
-					fmt.Sprintf("%s is ready on %d of %d nodes", name, s.Ready, s.Desired),
-				),
-			)
-		case s.Updated < s.Desired:
-			out = append(
-				out,
-				finding(
-					"cluster-daemons",
-					Warn,
-					fmt.Sprintf("%s has its new version on %d of %d nodes", name, s.Updated, s.Desired),
-				),
-			)
-		}
-	}
-	if !multus {
-		out = append(out, finding("cluster-daemons", Fail, "no DaemonSet of Multus"))
-	}
-	return pass(out, "cluster-daemons", "all ready, of one version")
 }

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -9,6 +10,8 @@ import (
 
 const (
 	clusterDS = `{"items":[{"metadata":{"name":"kube-multus-ds","namespace":"kube-system"},
+"status":{"desiredNumberScheduled":3,"numberReady":3,"updatedNumberScheduled":3}},
+ {"metadata":{"name":"whereabouts","namespace":"kube-system"},
 "status":{"desiredNumberScheduled":3,"numberReady":3,"updatedNumberScheduled":3}},
  {"metadata":{"name":"calico-node","namespace":"kube-system"},"status":{"desiredNumberScheduled":3,"numberReady":1}}]}`
 	clusterNode3 = `{"items":[
@@ -23,6 +26,16 @@ const (
 "annotations":{"k8s.v1.cni.cncf.io/resourceName":"nvidia.com/ib_400g"}},
   "spec":{"config":"{\"type\":\"fabric\",\"ipam\":{\"type\":\"whereabouts\",\"range\":\"10.1.0.0/28\"}}"}}]}`
 )
+
+const mofed = `{"metadata":{"name":"mofed-ubuntu22.04-ds","namespace":"nvidia-network-operator"},
+"spec":{"selector":{"matchLabels":{"app":"mofed-ubuntu22.04"}}},
+"status":{"desiredNumberScheduled":36,"numberReady":35,"updatedNumberScheduled":36}}`
+
+// mofedPods are 35 pods that are ready and one that crashes.
+var mofedPods = "[" + strings.Repeat(`{"spec":{"nodeName":"x"},"status":{"phase":"Running",
+"conditions":[{"type":"Ready","status":"True"}]}},`, 35) + `{"spec":{"nodeName":"gpu-17"},"status":{"phase":"Running",
+"conditions":[{"type":"Ready","status":"False"}],
+"containerStatuses":[{"state":{"waiting":{"reason":"CrashLoopBackOff"}}}]}}]`
 
 func decode[T any](t *testing.T, text string) (v T) {
 	t.Helper()
@@ -72,6 +85,24 @@ func TestCheckCluster(t *testing.T) {
 			"FAIL cluster-crds no CustomResourceDefinition overlappingrangeipreservations.whereabouts.cni.cncf.io\n"},
 		{"daemons", func(c *Cluster) { c.DaemonSets.Items[0].Status.Ready = 2 }, "FAIL cluster-daemons " +
 			"kube-system/kube-multus-ds is ready on 2 of 3 nodes\n"},
+		{"nobody to free addresses", func(c *Cluster) { c.DaemonSets.Items = c.DaemonSets.Items[:1] },
+			"WARN cluster-daemons no DaemonSet of whereabouts, and it is the IPAM of ml/ib\n"},
+		{"another IPAM", func(c *Cluster) { c.DaemonSets.Items, c.NADs.Items = c.DaemonSets.Items[:1], nil }, ""},
+		{"drivers of the network operator", func(c *Cluster) {
+			c.DaemonSets.Items = append(c.DaemonSets.Items, decode[DaemonSet](t, mofed))
+			c.DaemonSets.Items[3].Pods = decode[[]DaemonPod](t, mofedPods)
+		}, "FAIL cluster-daemons nvidia-network-operator/mofed-ubuntu22.04-ds is ready on 35 of 36 nodes: not " +
+			"on gpu-17 " +
+			"(CrashLoopBackOff)\n"},
+		{"drivers, and no right to list pods", func(c *Cluster) {
+			c.DaemonSets.Items = append(c.DaemonSets.Items, decode[DaemonSet](t, mofed))
+		}, "FAIL cluster-daemons nvidia-network-operator/mofed-ubuntu22.04-ds is ready on 35 of 36 nodes\n"},
+		{"a pod that is not there yet", func(c *Cluster) {
+			c.DaemonSets.Items = append(c.DaemonSets.Items, decode[DaemonSet](t, mofed))
+			c.DaemonSets.Items[3].Pods = decode[[]DaemonPod](t, mofedPods)[:35]
+		}, "FAIL cluster-daemons nvidia-network-operator/mofed-ubuntu22.04-ds is ready on 35 of 36 nodes: 1 " +
+			"nodes have no " +
+			"pod of it yet\n"},
 		{"skew", func(c *Cluster) { c.DaemonSets.Items[0].Status.Updated = 1 }, "WARN cluster-daemons " +
 			"kube-system/kube-multus-ds has its new version on 1 of 3 nodes\n"},
 		{"networks", func(c *Cluster) {

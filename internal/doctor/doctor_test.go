@@ -111,6 +111,12 @@ func TestCheckHost(t *testing.T) {
 		{"gb200", machines.GB200(), nil, "WARN host-rdma-mode the mode is shared, netns_mode=0 in " +
 			"/etc/modprobe.d/ib_core.conf\n"},
 		{"v100", machines.V100(), nil, "WARN host-names ib0, ib1\n"},
+		{"trained down", machines.TrainedDown(), nil,
+			"WARN host-port-state mlx5_5:1 (0000:a1:00.0) is Down (physical state Polling)\n" +
+				"WARN host-port-state mlx5_6:1 (0000:a1:00.1) is Down (physical state Polling)\n" +
+				"WARN host-rate mlx5_4:1 (0000:7e:00.0) runs at 200 Gb/sec (2X NDR), mlx5_0:1, mlx5_3:1, " +
+				"mlx5_7:1 of the " +
+				"same card model at 400 Gb/sec (4X NDR)\n"},
 		{"plain", machines.Plain(), nil, "FAIL host-devices no RDMA device in /sys/class/infiniband, none in the " +
 			"journal\n"},
 		{"everything", machines.RoCE(), func(_ *machines.Machine, h *Host) {
@@ -128,7 +134,7 @@ WARN host-subnets roce-200g: node roce has xgbe2, xgbe3 in one subnet, 192.168.1
 			`through one of them; give each rail its own subnet, or set "routing": {"sourceBased": true}
 WARN host-mtu roce-200g: MTU 1500: xgbe3; 9000: xgbe2 xgbe4 xgbe5
 WARN host-pcie mlx5_2 (0000:23:00.0) runs at 16 x8 of 32 x16
-WARN host-gpudirect 8 GPUs, nvidia_peermem is not loaded
+WARN host-gpudirect 8 GPUs, nvidia_peermem is not loaded; which kernel modules the GPU driver has is not known
 WARN host-iommu the kernel command line has the IOMMU on, and no iommu=pt
 WARN host-memlock containerd.service: LimitMEMLOCK=8388608
 WARN host-plugin /opt/cni/bin has 1 plugins, fabric is not among them
@@ -152,8 +158,9 @@ WARN host-picture x: no permission
 func TestCollectHost(t *testing.T) {
 	root := fstest.MapFS{}
 	for name, text := range map[string]string{
-		"usr/lib/modprobe.d/a.conf":                            "options ib_core netns_mode=Y\n",
-		"etc/modprobe.d/b.conf":                                "# x\noptions ib_core recv_queue_size=1 netns_mode=0\n",
+		"usr/lib/modprobe.d/a.conf": "options ib_core netns_mode=Y\n",
+		"etc/modprobe.d/b.conf": "# x\noptions ib_core recv_queue_size=1 " +
+			"netns_mode=0\n",
 		"etc/modprobe.d/b.bak":                                 "options ib_core netns_mode=1\n",
 		"usr/lib/systemd/system/containerd.service":            "[Service]\nLimitMEMLOCK=8M\n",
 		"etc/systemd/system/containerd.service.d/memlock.conf": "[Service]\nLimitMEMLOCK=infinity\n",

@@ -15,7 +15,8 @@ import (
 func CheckHost(h *Host) (out []Finding) {
 	f := h.Node.Fabrics()
 	for _, check := range []func(*Host, topology.Fabrics) []Finding{
-		hostDevices, hostSoft, hostModules, hostMode, hostInitramfs, hostPorts, hostVFs, hostGUIDs, hostNames,
+		hostDevices, hostSoft, hostModules, hostMode, hostInitramfs, hostPorts, hostRates, hostVFs, hostGUIDs,
+		hostNames,
 		hostSubnets, hostMTU, hostBond, hostPCIe, hostACS, hostGPUDirect, hostIOMMU, hostMemlock, hostPlugin,
 		hostVersion, hostOrder, hostStranded, hostPolicy, hostProblems,
 	} {
@@ -120,30 +121,6 @@ func hostMode(h *Host, _ topology.Fabrics) []Finding {
 		f.Cause = "the next boot will be in shared mode: pods in need of exclusive mode get error 103 then"
 	}
 	return one(f)
-}
-
-func hostPorts(h *Host, f topology.Fabrics) (out []Finding) {
-	for _, l := range f.Left {
-		if l.Port.State == device.PortActive || l.Port.Kind == topology.Soft {
-			continue
-		}
-		s := Warn
-		if l.Port.State == device.PortInit {
-			s = Fail
-		}
-		state, cause, _ := strings.Cut(l.Reason, ": ")
-		where := l.Port.Name()
-		if l.Port.PCI != "" { // a device of another bus has none
-			where += " (" + l.Port.PCI + ")"
-		}
-		d := finding("host-port-state", s, where+" is "+state)
-		d.Cause = cause
-		out = append(out, d)
-	}
-	if len(h.Node.HCAs) == 0 {
-		return nil
-	}
-	return pass(out, "host-port-state", "all ports are Active")
 }
 
 func hostVFs(h *Host, _ topology.Fabrics) (out []Finding) {
@@ -256,16 +233,6 @@ func hostPCIe(h *Host, _ topology.Fabrics) (out []Finding) {
 	return pass(out, "host-pcie", "all at full speed and width")
 }
 
-func hostGPUDirect(h *Host, _ topology.Fabrics) []Finding {
-	if len(h.Node.GPUs) == 0 || len(h.Node.HCAs) == 0 || !strings.HasPrefix(h.Node.GPUs[0].ID, "10de:") {
-		return nil
-	}
-	if h.Modules["nvidia_peermem"] || h.Modules["nv_peer_mem"] {
-		return one(finding("host-gpudirect", OK, "nvidia_peermem is loaded"))
-	}
-	return one(finding("host-gpudirect", Warn, fmt.Sprintf("%d GPUs, nvidia_peermem is not loaded", len(h.Node.GPUs))))
-}
-
 func hostIOMMU(h *Host, _ topology.Fabrics) []Finding {
 	words := strings.Fields(h.Cmdline)
 	on := slices.ContainsFunc(words, func(w string) bool {
@@ -330,9 +297,20 @@ func hostOrder(h *Host, _ topology.Fabrics) []Finding {
 	return one(finding("host-cni-order", Fail, "the first configuration in /etc/cni/net.d is "+confs[0]))
 }
 
+// hostStranded says nothing of a recording, which does not have what the journal has to be compared with.
 func hostStranded(h *Host, _ topology.Fabrics) (out []Finding) {
 	for _, s := range h.Stranded {
 		out = append(out, finding("host-stranded", Fail, s))
+	}
+	switch {
+	case h.StrandedErr != nil:
+		f := finding("host-stranded", Warn, "could not be checked: "+strings.ReplaceAll(h.StrandedErr.Error(),
+			"\n", "; "))
+		f.Cause = "the journal and the network namespaces of pods are root's"
+		f.Cure = "run as root"
+		return append(out, f)
+	case !h.Journal:
+		return out
 	}
 	return pass(out, "host-stranded", "nothing is left behind")
 }

@@ -22,8 +22,15 @@ type Host struct {
 	PluginSum string   // checksum of /opt/cni/bin/fabric in words; empty: not known, as in a recording
 	Memlock   string   // LimitMEMLOCK of containerd.service; empty: not set
 	HasUnit   bool     // containerd.service was found
+	Journal   bool     // the journal was asked which attachments there are
 	Stranded  []string // attachments whose pod is gone, in words
 	PolicyErr error
+	// StrandedErr is why the journal, or a pod of it, could not be looked at.
+	StrandedErr error
+
+	Links  map[string]Link // by interface
+	Driver string          // what the GPU driver of NVIDIA says of itself in proc; empty: not known
+	Taint  string          // what the module nvidia taints the kernel with: P is a proprietary one
 
 	InitramfsOld bool // ModeFile was written after Initramfs
 	// ACS has the control registers of bridges between GPUs and HCAs, by address; those that could be read
@@ -67,6 +74,8 @@ func CollectHost(root fs.FS, n *node.Node) *Host {
 	h.CNI, h.Plugins = list(root, "etc/cni/net.d"), list(root, "opt/cni/bin")
 	h.unit(root)
 	h.initramfs(root)
+	h.collectLinks(root)
+	h.collectDriver(root)
 	h.collectACS(root)
 	return h
 }

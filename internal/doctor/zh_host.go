@@ -41,6 +41,12 @@ var zhHost = []Check{
 			"不打算使用的端口：不要放进设备插件的 selectors",
 	},
 	{
+		"host-rate",
+		"没有端口降速",
+		"它协商到的通道数或速率低于同一 fabric 中同型号的其他端口：线缆或光模块有一个通道损坏，其中之一是较慢的型号，或交换机端口就是这样设置的",
+		"mlxlink -d ADDRESS -m -c；清洁并重新插好两端；更换线缆或光模块",
+	},
+	{
 		"host-picture",
 		"节点信息读取完整",
 		"不是 root，或读取期间有设备出现或消失",
@@ -99,8 +105,9 @@ var zhHost = []Check{
 	{
 		"host-gpudirect",
 		"HCA 能访问 GPU 显存",
-		"nvidia_peermem 未加载；使用开源 GPU 内核模块和内核 5.12 及以后时，由 dma-buf 代替",
-		"modprobe nvidia_peermem; echo nvidia_peermem >/etc/modules-load.d/nvidia_peermem.conf",
+		"nvidia_peermem 未加载，也没有迹象表明由 DMA-BUF 代替：那需要开源 GPU 内核模块和 Linux 5.12 或以上",
+		"modprobe nvidia_peermem; echo nvidia_peermem >/etc/modules-load.d/nvidia_peermem.conf；或使用开源 GPU 内核模块，" +
+			"Blackwell 和 Grace 本来就用它",
 	},
 	{
 		"host-iommu",

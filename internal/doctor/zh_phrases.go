@@ -1,15 +1,14 @@
 package doctor
 
+import "slices"
+
 // zhPhrases are what checks and messages add to the causes and cures of the catalogue, or say instead, in Chinese. A
 // longer phrase stands before one that is a part of it.
-var zhPhrases = []phrase{
+var zhPhrases = slices.Concat(zhHostPhrases, zhOtherPhrases)
+
+var zhOtherPhrases = []phrase{
 	// doctor host
 	{"no peer answers: cable, transceiver or switch port", "对端没有应答：检查线缆、光模块或交换机端口"},
-	{"disabled by the administrator, or by the VF's link state", "被管理员禁用，或被 VF 的 link state 禁用"},
-	{
-		"the link is up, the port is not: firmware, or the VF's link state",
-		"链路已建立而端口没有：固件，或 VF 的 link state",
-	},
 	{"the link is not up", "链路没有建立"},
 	{"the link is up, but no subnet manager has configured the port", "链路已建立，但没有子网管理器配置该端口"},
 	{"carries no traffic yet", "还不能传输数据"},

@@ -100,7 +100,7 @@ func unusable(p *Port) string {
 	case p.Kind == Soft:
 		return softReason(p)
 	case p.State == device.PortDown || p.State == device.PortNop:
-		return "Down (physical state " + p.Phys.String() + "): " + downCause(p.Phys)
+		return "Down (physical state " + p.Phys.String() + "): " + downCause(p)
 	case p.State == device.PortInit:
 		return "Init: the link is up, but no subnet manager has configured the port"
 	case p.State != device.PortActive:
@@ -123,14 +123,24 @@ func softReason(p *Port) string {
 	return on + ": no rail, it can't be given to a pod"
 }
 
-func downCause(s device.PhysState) string {
-	switch s {
-	case device.PhysPolling, device.PhysSleep:
+// downCause is what the physical state means, which depends on what the port is: only a VF has a link state
+// that its PF
+// sets, and a RoCE port follows its interface.
+func downCause(p *Port) string {
+	vf := p.Kind == "VF"
+	switch {
+	case p.Phys == device.PhysPolling || p.Phys == device.PhysSleep:
 		return "no peer answers: cable, transceiver or switch port"
-	case device.PhysDisabled:
-		return "disabled by the administrator, or by the VF's link state"
-	case device.PhysLinkUp:
-		return "the link is up, the port is not: firmware, or the VF's link state"
+	case p.Phys == device.PhysDisabled && vf:
+		return "disabled by the VF's link state, or its interface is down"
+	case p.Phys == device.PhysLinkUp && vf:
+		return "the link is up, the port is not: the VF's link state"
+	case p.LinkLayer == device.Ethernet:
+		return "its interface is down, or has no carrier: cable, transceiver or switch port"
+	case p.Phys == device.PhysDisabled:
+		return "disabled by the administrator (mlxlink, ibportstate), or by the firmware's configuration"
+	case p.Phys == device.PhysLinkUp:
+		return "the link is up, the port is not: the firmware or the driver hangs"
 	}
 	return "the link is not up"
 }

@@ -268,7 +268,11 @@ func GB200() *Machine {
 		m.gpu(fmt.Sprintf("pci%s:00/%s:00:00.0/%s:01:00.0", domain, domain, domain), "10de:2941", i/2)
 	}
 	m.Live.RDMAMode = "shared"
-	return m.Done()
+	m.Done()
+	m.Without("sys/module/nvidia_peermem") // GPU memory is exported as DMA-BUF
+	m.File("proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  570.124.06  "+
+		"Release Build  (dvs-builder@U22-I3-AE18-09-6)  Wed Feb 26 01:59:48 UTC 2025")
+	return m
 }
 
 // Plain has no RDMA at all.

@@ -87,6 +87,7 @@ func collectCluster(ctx context.Context, namespace string, now time.Time) (*doct
 	objects(ctx, c, func(o *named) { c.CRDs = append(c.CRDs, o.Metadata.Name) }, "get", "crd", "-o", "json")
 	objects(ctx, c, func(o *doctor.DaemonSet) { c.DaemonSets.Items = append(c.DaemonSets.Items, *o) },
 		"get", "daemonsets", "-A", "-o", "json")
+	c.collectDaemonPods(ctx)
 	objects(ctx, c, func(o *doctor.ClusterNode) { c.Nodes.Items = append(c.Nodes.Items, *o) },
 		"get", "nodes", "-o", "json")
 	objects(ctx, c, func(o *doctor.NAD) { c.NADs.Items = append(c.NADs.Items, *o) },
@@ -100,6 +101,29 @@ func collectCluster(ctx context.Context, namespace string, now time.Time) (*doct
 		return nil, fmt.Errorf("doctor cluster: no cluster, or no rights: %s", c.Missing[0])
 	}
 	return &c.Cluster, nil
+}
+
+// maxDaemons bounds for how many DaemonSets that are not ready the pods are asked for.
+const maxDaemons = 8
+
+// collectDaemonPods asks for the pods of DaemonSets that rails depend on and that are not ready, to say on
+// which node.
+func (c *collector) collectDaemonPods(ctx context.Context) {
+	asked := 0
+	for i := range c.DaemonSets.Items {
+		d := &c.DaemonSets.Items[i]
+		if !d.Matters() || d.Status.Ready >= d.Status.Desired || len(d.Spec.Selector.Labels) == 0 ||
+			asked == maxDaemons {
+			continue
+		}
+		asked++
+		var selector []string
+		for k, v := range d.Spec.Selector.Labels {
+			selector = append(selector, k+"="+v)
+		}
+		objects(ctx, c, func(o *doctor.DaemonPod) { d.Pods = append(d.Pods, *o) },
+			"get", "pods", "-n", d.Metadata.Namespace, "-l", strings.Join(selector, ","), "-o", "json")
+	}
 }
 
 // named is an object of which the name is enough.

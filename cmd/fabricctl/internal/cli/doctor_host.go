@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fabric-cni/fabric-cni/internal/doctor"
+	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/node"
 	"github.com/fabric-cni/fabric-cni/internal/policy"
 )
@@ -56,10 +58,12 @@ func (a *app) host() (*doctor.Host, error) {
 		return h, nil
 	}
 	list, err := a.attachments()
-	if err != nil {
-		n.Problems = append(n.Problems, strings.ReplaceAll(err.Error(), "\n", "; "))
-	}
+	h.Journal, h.StrandedErr = true, err
 	for _, l := range list {
+		if l.State == stateAttached || l.State == stateBegun { // or the pod could not be looked at
+			_, err := l.entry.Alive(journal.Witness{})
+			h.StrandedErr = cmp.Or(h.StrandedErr, err)
+		}
 		if l.State == stateDead || l.State == stateBefore {
 			h.Stranded = append(h.Stranded,
 				fmt.Sprintf("%s of %s: device %s, state %s", l.IfName, l.who(), l.Device, l.State))

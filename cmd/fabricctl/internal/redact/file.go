@@ -30,6 +30,8 @@ func File(name string, b []byte) []byte {
 		return b // registers of a PCI device
 	case strings.HasPrefix(name, "sys/"), name == "live.json":
 		return Text(b)
+	case name == "proc/driver/nvidia/version", name == "proc/uptime":
+		return Text(b)
 	case name == "proc/cmdline":
 		return Cmdline(b)
 	case path.Base(dir) == "modprobe.d":
