@@ -25,7 +25,7 @@ func TestDeviceInPod(t *testing.T) {
 			Container: "c0ffee",
 			IfName:    "net1",
 			Pod:       "ml/train-0",
-			Kind:      journal.KindDevice,
+			Kind:      string(journal.KindDevice),
 			Address:   a,
 			PCI:       a.Name,
 			Netns:     "/run/netns/x",

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-
-	"golang.org/x/sys/unix"
 )
 
 // OpenDir opens a directory that has the tree of a machine, such as a recording that was unpacked. No link leads out of
@@ -49,7 +47,7 @@ func (d *dir) open(name string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := d.root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	f, err := d.root.OpenFile(name, os.O_RDONLY|nonblock, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -10,11 +10,6 @@ import (
 	"os"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/fabric-cni/fabric-cni/internal/journal"
-	"github.com/fabric-cni/fabric-cni/internal/link"
-	"github.com/fabric-cni/fabric-cni/internal/rdma"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
@@ -47,7 +42,7 @@ type Attachment struct {
 	IfName    string         `json:"ifName"`
 	Pod       string         `json:"pod,omitempty"` // namespace/name, if the runtime told
 	Network   string         `json:"network"`
-	Kind      journal.Kind   `json:"kind"`
+	Kind      string         `json:"kind"` // as the journal calls it
 	Netns     string         `json:"netns"`
 	Claim     string         `json:"claim,omitempty"`
 	Address   device.Address `json:"address,omitzero"`
@@ -61,158 +56,8 @@ type Attachment struct {
 // Owner is who has the device, in words.
 func (a *Attachment) Owner() string { return cmp.Or(a.Pod, "container "+a.Container) }
 
-// ReadLive asks the kernel and the journal. It is about the calling thread's network namespace. What it can't get is in
-// Problems: a picture without it is better than none.
-func ReadLive(store journal.Store) *Live {
-	l := &Live{Netdevs: map[string]LiveNetdev{}}
-	var u unix.Utsname
-	if err := unix.Uname(&u); err == nil {
-		l.Host, l.Kernel = unix.ByteSliceToString(u.Nodename[:]), unix.ByteSliceToString(u.Release[:])
-	}
-	if err := l.links(); err != nil {
-		l.Problems = append(l.Problems, fmt.Sprintf("addresses and altnames: %v", err))
-	}
-	if err := l.mode(); err != nil {
-		l.Problems = append(l.Problems, fmt.Sprintf("RDMA network namespace mode: %v", err))
-	}
-	entries, err := store.List()
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		l.Problems = append(l.Problems, fmt.Sprintf("journal: %v", err))
-	}
-	for _, e := range entries {
-		a := attachment(e)
-		a.Ports = portsInPod(e)
-		l.Attachments = append(l.Attachments, a)
-	}
-	return l
-}
-
-// portsInPod reads the ports of an RDMA device that has moved where it is now: the journal knows only what they were
-// like, and not their rate. A pod that is gone, or another one at its path, has nothing to tell.
-func portsInPod(e *journal.Entry) (ports []Port) {
-	if !e.MoveRDMA || e.HCA == nil {
-		return nil
-	}
-	ns, err := e.OpenNetns()
-	if err != nil {
-		return nil
-	}
-	defer ns.Close()
-	_ = ns.DoWithSys(func(sys fs.FS) error { // without the right to mount a sysfs the journal has to do
-		var problems []string
-		t := tree{sys, &problems}
-		if dir := t.real("class/infiniband/" + cmp.Or(e.RDMAName, e.HCA.Name)); dir != "" {
-			ports = t.hca(e.HCA.Name, dir).Ports
-		}
-		return nil
-	})
-	return ports
-}
-
-func (l *Live) links() error {
-	c, err := link.Dial()
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	list, err := c.List("")
-	if err != nil {
-		return err
-	}
-	for _, n := range list {
-		d := LiveNetdev{AltNames: n.AltNames}
-		addrs, err := c.Addrs(n.Index)
-		if err != nil {
-			return err
-		}
-		for _, a := range addrs {
-			d.Addrs = append(d.Addrs, a.Prefix)
-		}
-		routes, err := c.Routes(n.Index)
-		if err != nil {
-			return err
-		}
-		for _, r := range routes {
-			d.Default = d.Default || r.Dst.Bits() == 0 && (r.Table == 0 || r.Table == unix.RT_TABLE_MAIN)
-		}
-		l.Netdevs[n.Name] = d
-	}
-	return nil
-}
-
-func (l *Live) mode() error {
-	c, err := rdma.Dial()
-	if errors.Is(err, rdma.ErrNoRDMA) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	m, err := c.NetnsMode()
-	if errors.Is(err, rdma.ErrNoRDMA) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	l.RDMAMode = m.String()
-	return l.rdmaNetdevs(c)
-}
-
-// rdmaNetdevs asks nldev which interface each port has. The kernel does not answer for one in another network namespace
-// (drivers/infiniband/core/nldev.c, fill_port_info), while sysfs shows the name that it has there.
-func (l *Live) rdmaNetdevs(c *rdma.Conn) error {
-	links, err := link.Dial()
-	if err != nil {
-		return err
-	}
-	defer links.Close()
-	list, err := c.List()
-	if err != nil {
-		return err
-	}
-	found := map[string]string{}
-	for i := range list {
-		h := &list[i]
-		if err := c.Ports(h); err != nil {
-			if errors.Is(err, fs.ErrNotExist) {
-				continue // it has left meanwhile
-			}
-			return err
-		}
-		for _, p := range h.Ports {
-			name := ""
-			if p.Netdev != 0 {
-				n, err := links.ByIndex(int(p.Netdev))
-				if err != nil && !errors.Is(err, fs.ErrNotExist) {
-					return err
-				}
-				if err == nil {
-					name = n.Name
-				}
-			}
-			found[portName(h.Name, p.Number)] = name
-		}
-	}
-	l.RDMANetdevs = found
-	return nil
-}
-
-func attachment(e *journal.Entry) Attachment {
-	a := Attachment{Container: e.ContainerID, IfName: e.IfName, Pod: e.Pod(), Network: e.Network, Kind: e.Kind,
-		Netns: e.NetnsPath, Claim: e.Claim, Address: e.Address, PCI: e.PCI, MoveRDMA: e.MoveRDMA, HCA: e.HCA}
-	if e.Netdev != nil && e.Kind == journal.KindDevice {
-		a.Netdev = e.Netdev.Name
-	}
-	if e.Child != nil {
-		a.Netdev = e.Child.Master
-	}
-	return a
-}
-
 // Open reads a recorded tree, or the running machine if root is the root directory and has no LiveFile.
-func Open(root fs.FS, store journal.Store) (*Node, error) {
+func Open(root fs.FS, store Store) (*Node, error) {
 	live, err := live(root, store)
 	if err != nil {
 		return nil, err
@@ -220,7 +65,7 @@ func Open(root fs.FS, store journal.Store) (*Node, error) {
 	return Read(root, live)
 }
 
-func live(root fs.FS, store journal.Store) (*Live, error) {
+func live(root fs.FS, store Store) (*Live, error) {
 	b, err := fs.ReadFile(root, LiveFile)
 	switch {
 	case err == nil:
@@ -249,7 +94,7 @@ func live(root fs.FS, store journal.Store) (*Live, error) {
 func (n *Node) away(t tree, live *Live) {
 	for i := range live.Attachments {
 		a := &live.Attachments[i]
-		if a.Kind == journal.KindIPoIB {
+		if a.Kind == kindIPoIB {
 			continue // the device itself is on the host
 		}
 		if h := n.at(a); h != nil {

@@ -15,8 +15,6 @@ import (
 	"sync"
 	"testing/fstest"
 	"time"
-
-	"github.com/fabric-cni/fabric-cni/internal/journal"
 )
 
 // Recorder is a file system that remembers what was read from it. What a reader has looked at is all it needs the next
@@ -167,7 +165,7 @@ func (c *counter) Write(b []byte) (int, error) {
 }
 
 // Record reads the node through a Recorder, which then holds all that Open needs.
-func Record(root fs.FS, store journal.Store) (*Recorder, *Node, error) {
+func Record(root fs.FS, store Store) (*Recorder, *Node, error) {
 	live, err := live(root, store)
 	if err != nil {
 		return nil, nil, err

@@ -60,7 +60,14 @@ func (p Plugin) Plan(stdin []byte, env netconf.Env) (*Plan, error) {
 	if d.Attachment == nil {
 		return out, nil
 	}
-	return out, out.steps(c, d)
+	if err := out.steps(c, d); err != nil {
+		if len(out.Refused) == 0 {
+			return out, err
+		}
+		// The answer is there: a device that another pod has may have no steps to show.
+		out.Warnings = append(out.Warnings, fmt.Sprintf("the steps are not known: %v", err))
+	}
+	return out, nil
 }
 
 // refuse notes why ADD would be refused. An error of the plan itself, not of what is planned, is returned.

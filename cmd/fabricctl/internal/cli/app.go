@@ -6,7 +6,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -14,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/internal/node"
 	"github.com/fabric-cni/fabric-cni/internal/quote"
 )
 
@@ -56,18 +55,22 @@ func (a *app) run(ctx context.Context, args []string) (status int) {
 	cmd.SetIn(a.stdin)
 	cmd.SetOut(a.stdout.W) // cobra prints help, which is the program's own text
 	cmd.SetErr(a.stderr.W)
-	err := cmd.ExecuteContext(ctx)
+	at, err := cmd.ExecuteContextC(ctx)
 	switch {
 	case err == nil:
 		return exitOK
 	case errors.Is(err, errFinding):
 		return exitFinding
 	case isUsage(err):
-		text := strings.TrimPrefix(strings.ReplaceAll(err.Error(), "\n", " "), "usage: ")
-		a.stderr.Printf("%s: %s; see %s --help\n", name, text, name)
+		text := strings.Replace(err.Error(), "\n\nDid you mean this?\n\t", "; did you mean ", 1)
+		text = strings.TrimPrefix(strings.Join(strings.FieldsFunc(text, isBreak), " "), "usage: ")
+		a.stderr.Printf("%s: %s; see %s --help\n", name, text, helpOf(at))
 		return exitUsage
 	}
 	text := strings.ReplaceAll(err.Error(), "\n", "; ")
+	if errors.Is(err, errNotLinux) {
+		text = strings.TrimPrefix(at.CommandPath(), name+" ") + " " + text
+	}
 	if errors.Is(err, fs.ErrPermission) && !strings.Contains(text, "run as root") {
 		text += "; run as root"
 	}
@@ -90,10 +93,10 @@ looked at.`,
 		SilenceUsage:  true,
 	}
 	root.SetVersionTemplate("fabricctl {{.Version}}\n")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", errUsage, err) })
+	root.SetFlagErrorFunc(flagError)
 	root.PersistentFlags().StringVar(&a.root, "root", "/",
 		"root directory of the machine to look at, or a recording of one (discover --record)")
-	root.PersistentFlags().StringVar(&a.stateDir, "state-dir", journal.DefaultDir, "where the plugin keeps its journal")
+	root.PersistentFlags().StringVar(&a.stateDir, "state-dir", node.StoreDir, "where the plugin keeps its journal")
 	root.AddCommand(
 		discoverCommand(a),
 		a.list(),

@@ -3,10 +3,12 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // Exit statuses; docs/fabricctl.md lists them.
@@ -30,12 +32,56 @@ func isUsage(err error) bool {
 		strings.HasPrefix(text, "required flag") || strings.HasPrefix(text, "if any flags in the group")
 }
 
-// argsBetween checks the number of arguments.
+// isBreak reports what an error of several lines has between its sentences.
+func isBreak(r rune) bool { return r == '\n' || r == '\t' }
+
+// helpOf is the command that explains a command line: with the kind, where that is its first argument.
+func helpOf(c *cobra.Command) string {
+	path := c.CommandPath()
+	if args := c.Flags().Args(); len(args) > 0 && slices.Contains(c.ValidArgs, args[0]) {
+		path += " " + args[0]
+	}
+	return path
+}
+
+// wants are what the values of flags have to be, by the type that pflag calls them.
+var wants = map[string]string{
+	"int": "a whole number", "float64": "a number such as 90 or 12.5", "bool": "true or false",
+	"duration": "a duration such as 90s or 3m",
+}
+
+// flagError says of a flag what its value was and what is allowed, in other words than those of the Go parser.
+func flagError(_ *cobra.Command, err error) error {
+	var invalid *pflag.InvalidValueError
+	if errors.As(err, &invalid) {
+		f := invalid.GetFlag()
+		if want := wants[f.Value.Type()]; want != "" {
+			return fmt.Errorf("%w: --%s %.300q: want %s", errUsage, f.Name, invalid.GetValue(), want)
+		}
+	}
+	return fmt.Errorf("%w: %w", errUsage, err)
+}
+
+// prefixOf parses the value of a flag that is a range of addresses.
+func prefixOf(flag, value string) (netip.Prefix, error) {
+	p, err := netip.ParsePrefix(value)
+	if err != nil {
+		return p, fmt.Errorf("%w: --%s %.300q: want a range of addresses such as 192.168.128.0/18 or fd00:1::/64",
+			errUsage, flag, value)
+	}
+	return p, nil
+}
+
+// argsBetween checks the number of arguments. What is missing is called as in the usage of the command.
 func argsBetween(least, most int) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
+	return func(c *cobra.Command, args []string) error {
 		switch {
 		case len(args) < least:
-			return fmt.Errorf("%w: %d arguments, %d at least", errUsage, len(args), least)
+			want := ""
+			if len(c.ValidArgs) > 0 {
+				want = ": want one of " + strings.Join(c.ValidArgs, ", ")
+			}
+			return fmt.Errorf("%w: %s is missing%s", errUsage, strings.Fields(c.Use)[1+len(args)], want)
 		case len(args) > most:
 			return fmt.Errorf("%w: unexpected argument %q", errUsage, args[most])
 		}

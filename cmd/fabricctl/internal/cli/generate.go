@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -171,13 +170,13 @@ func (g *generation) check(kind string) (err error) {
 			"recordings",
 			errUsage, kind)
 	}
-	if g.Range, err = netip.ParsePrefix(g.pool); err != nil {
-		return fmt.Errorf("%w: --range: %w", errUsage, err)
+	if g.Range, err = prefixOf("range", g.pool); err != nil {
+		return err
 	}
 	for _, e := range g.excluded {
-		p, err := netip.ParsePrefix(e)
+		p, err := prefixOf("exclude", e)
 		if err != nil {
-			return fmt.Errorf("%w: --exclude: %w", errUsage, err)
+			return err
 		}
 		g.Exclude = append(g.Exclude, p)
 	}

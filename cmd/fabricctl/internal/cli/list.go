@@ -1,30 +1,26 @@
 package cli
 
 import (
-	"errors"
-	"io/fs"
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"github.com/fabric-cni/fabric-cni/internal/journal"
 )
 
 // attached is one line of list.
 type attached struct {
-	Pod       string       `json:"pod,omitempty"`
-	Container string       `json:"container"`
-	IfName    string       `json:"ifName"`
-	Network   string       `json:"network"`
-	Kind      journal.Kind `json:"kind"`
-	Device    string       `json:"device,omitempty"`
-	Netdev    string       `json:"netdev,omitempty"` // its name on the host
-	RDMA      string       `json:"rdma,omitempty"`   // the RDMA device that went along
-	State     string       `json:"state"`
-	Netns     string       `json:"netns"`
-	Created   time.Time    `json:"created"`
+	Pod       string    `json:"pod,omitempty"`
+	Container string    `json:"container"`
+	IfName    string    `json:"ifName"`
+	Network   string    `json:"network"`
+	Kind      string    `json:"kind"`
+	Device    string    `json:"device,omitempty"`
+	Netdev    string    `json:"netdev,omitempty"` // its name on the host
+	RDMA      string    `json:"rdma,omitempty"`   // the RDMA device that went along
+	State     string    `json:"state"`
+	Netns     string    `json:"netns"`
+	Created   time.Time `json:"created"`
 
-	entry *journal.Entry
+	entry *entry
 }
 
 // States of an attachment.
@@ -99,52 +95,4 @@ func (l *attached) colour() string {
 		return good
 	}
 	return warn
-}
-
-// attachments reads the journal. Entries that can't be read are in the error, beside the others.
-func (a *app) attachments() ([]attached, error) {
-	entries, err := a.store().List()
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
-	out := []attached{}
-	for _, e := range entries {
-		l := attached{
-			Pod:       e.Pod(),
-			Container: e.ContainerID,
-			IfName:    e.IfName,
-			Network:   e.Network,
-			Kind:      e.Kind,
-			Device:    e.Claim,
-			Netns:     e.NetnsPath,
-			Created:   e.Created,
-			State:     stateOf(e),
-			entry:     e,
-		}
-		switch {
-		case e.Child != nil:
-			l.Netdev = e.Child.Master
-		case e.Netdev != nil:
-			l.Netdev = e.Netdev.Name
-		}
-		if e.MoveRDMA && e.HCA != nil {
-			l.RDMA = e.HCA.Name
-		}
-		out = append(out, l)
-	}
-	return out, err
-}
-
-// stateOf looks at the pod of an entry. A pod that may be alive is not reported as dead.
-func stateOf(e *journal.Entry) string {
-	if e.BeforeBoot(journal.BootID("/proc")) {
-		return stateBefore
-	}
-	if live, err := e.Alive(journal.Witness{}); !live && err == nil {
-		return stateDead
-	}
-	if !e.Attached {
-		return stateBegun
-	}
-	return stateAttached
 }

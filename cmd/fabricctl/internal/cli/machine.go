@@ -1,12 +1,14 @@
 package cli
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 
-	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/node"
 )
 
@@ -14,10 +16,21 @@ import (
 type machine struct {
 	root     string // "/", another root directory, or a recording (tar.gz)
 	stateDir string // where the plugin keeps its journal
+	goos     string // of the system that fabricctl runs on; empty: runtime.GOOS
 }
 
-// running refuses a recording, for commands that need the running machine.
+// linux tells whether there is a sysfs and netlink to ask.
+func (m *machine) linux() bool { return cmp.Or(m.goos, runtime.GOOS) == "linux" }
+
+// errNotLinux refuses what reads or changes the running machine on a system that has neither sysfs nor netlink. The
+// name of the command is put before it.
+var errNotLinux = errors.New("needs a Linux node: run it there")
+
+// running refuses a recording, for commands that need the running machine, and another system than Linux.
 func (m *machine) running(what string) error {
+	if !m.linux() {
+		return errNotLinux
+	}
 	if m.root != "/" {
 		return fmt.Errorf("%w: %s is about the running machine, and --root is %s", errUsage, what, m.root)
 	}
@@ -25,7 +38,12 @@ func (m *machine) running(what string) error {
 }
 
 // tree is the file system of the machine.
-func (m *machine) tree() (fs.FS, error) { return openTree(m.root) }
+func (m *machine) tree() (fs.FS, error) {
+	if m.root == "/" && !m.linux() {
+		return nil, fmt.Errorf("%w, or give --root RECORDING (fabricctl discover --record makes one)", errNotLinux)
+	}
+	return openTree(m.root)
+}
 
 func openTree(root string) (fs.FS, error) {
 	st, err := os.Stat(root)
@@ -56,7 +74,7 @@ func openTree(root string) (fs.FS, error) {
 	return tree, nil
 }
 
-func (m *machine) store() journal.Store { return journal.Store{Dir: m.stateDir} }
+func (m *machine) store() node.Store { return node.Store{Dir: m.stateDir} }
 
 // node reads the machine.
 func (m *machine) node() (*node.Node, error) {

@@ -1,17 +1,10 @@
 package cli
 
 import (
-	"context"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
-
-	"github.com/fabric-cni/fabric-cni/internal/agent/repair"
-	"github.com/fabric-cni/fabric-cni/internal/journal"
 )
 
 func (a *app) repair() *cobra.Command {
@@ -80,28 +73,4 @@ Exit status 3 means that something could not be returned; calling it again is ha
 		"the CNI plugin (default: fabric in the directories of the attachment's CNI_PATH, then /opt/cni/bin)",
 	)
 	return c
-}
-
-// del calls the plugin, which it has to find first, as the agent would.
-func del(ctx context.Context, plugin string, e *journal.Entry) error {
-	path, err := findPlugin(plugin, e.Path)
-	if err != nil {
-		return err
-	}
-	return repair.Del(ctx, path, e)
-}
-
-func findPlugin(plugin, cniPath string) (string, error) {
-	if plugin != "" {
-		return exec.LookPath(plugin)
-	}
-	dirs := append(filepath.SplitList(cniPath), "/opt/cni/bin")
-	for _, d := range dirs {
-		if p := filepath.Join(d, "fabric"); filepath.IsAbs(p) {
-			if st, err := os.Stat(p); err == nil && st.Mode().IsRegular() {
-				return p, nil
-			}
-		}
-	}
-	return "", fmt.Errorf("the plugin fabric is in none of %s; name it with --plugin", strings.Join(dirs, ", "))
 }

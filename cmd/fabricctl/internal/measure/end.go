@@ -10,15 +10,17 @@ import (
 	"strings"
 
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/kubectl"
-	"github.com/fabric-cni/fabric-cni/internal/netns"
 )
 
 // End is one side of a measurement: something that runs commands with the rails in reach.
 type End struct {
 	Name string
-	// prefix is put before every command; netns is entered before, if it is set.
+	// prefix is put before every command; inside starts it elsewhere, if it is set.
 	prefix []string
-	netns  *netns.NS
+	inside interface {
+		Start(c *exec.Cmd) error
+		Close() error
+	}
 }
 
 // Pod is a pod, through kubectl exec.
@@ -26,19 +28,10 @@ func Pod(namespace, name string) *End {
 	return &End{Name: name, prefix: []string{"kubectl", "-n", namespace, "exec", name, "--"}}
 }
 
-// Netns is a network namespace of this machine.
-func Netns(path string) (*End, error) {
-	ns, err := netns.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	return &End{Name: path, netns: ns}, nil
-}
-
 // Close lets go of the namespace.
 func (e *End) Close() {
-	if e.netns != nil {
-		_ = e.netns.Close() // nothing was written
+	if e.inside != nil {
+		_ = e.inside.Close() // nothing was written
 	}
 }
 
@@ -53,8 +46,8 @@ func (e *End) command(ctx context.Context, args []string) (*exec.Cmd, *bytes.Buf
 // start starts a command where the end is.
 func (e *End) start(cmd *exec.Cmd, args []string) error {
 	start := cmd.Start
-	if e.netns != nil {
-		start = func() error { return e.netns.Start(cmd) }
+	if e.inside != nil {
+		start = func() error { return e.inside.Start(cmd) }
 	}
 	err := start()
 	if errors.Is(err, exec.ErrNotFound) {

@@ -87,7 +87,7 @@ func noRail(ctx context.Context, e *End) error {
 		has = "RDMA devices (" + strings.Join(names, ", ") + "), but "
 	}
 	doctor := "fabricctl doctor pod --pod"
-	if e.netns != nil {
+	if e.inside != nil {
 		doctor = "fabricctl doctor pod --netns " + e.Name
 	}
 	return fmt.Errorf("%s has %sno rail: no interface net1, net2, ... and no InfiniBand one; name them with "+

@@ -1,0 +1,24 @@
+//go:build !linux
+
+package cli
+
+import (
+	"context"
+
+	"github.com/fabric-cni/fabric-cni/internal/doctor"
+	"github.com/fabric-cni/fabric-cni/pkg/netconf"
+)
+
+// What follows stands for what is in the files *_linux.go. machine.running and podRef.collect refuse before it.
+
+type entry struct{}
+
+func (*entry) Encode() ([]byte, error) { return nil, errNotLinux }
+
+func (*app) attachments() ([]attached, error)   { return nil, errNotLinux }
+func (*app) planAdd([]byte, netconf.Env) error  { return errNotLinux }
+func (*app) planDel(string, string) error       { return errNotLinux }
+func del(context.Context, string, *entry) error { return errNotLinux }
+func (*podRef) ofThis() (*doctor.Pod, error)    { return nil, errNotLinux }
+func (*podRef) ofNetns() (*doctor.Pod, error)   { return nil, errNotLinux }
+func (*podRef) ofProcess() (*doctor.Pod, error) { return nil, errNotLinux }

@@ -1,0 +1,17 @@
+//go:build !linux
+
+package node
+
+// Store is the plugin's journal, which is on Linux only.
+type Store struct{ Dir string }
+
+// StoreDir is where the plugin's journal is: nowhere.
+const StoreDir = ""
+
+const (
+	kindIPoIB = "ipoib"
+	nonblock  = 0
+)
+
+// ReadLive asks the kernel, which is on Linux only. Recordings have what it says.
+func ReadLive(Store) *Live { return &Live{Problems: []string{"this system is not Linux"}} }
