@@ -11,6 +11,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/agent/metrics"
 	"github.com/fabric-cni/fabric-cni/internal/agent/network"
 	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
+	"github.com/fabric-cni/fabric-cni/internal/counters"
 	"github.com/fabric-cni/fabric-cni/internal/fabrics"
 	"github.com/fabric-cni/fabric-cni/internal/health"
 	"github.com/fabric-cni/fabric-cni/internal/quote"
@@ -81,10 +82,7 @@ func (r *healthReconciler) sample(d *survey.Device, l *health.Limits) health.Sam
 	if len(list) == 0 {
 		return s
 	}
-	s.Counters = map[string]uint64{}
-	for _, c := range list {
-		s.Counters[c.Name] += c.Value
-	}
+	s.Counters = counters.Sum(list)
 	// Whoever has an Ethernet interface in a pod takes its link down with it, and the port counts that.
 	if n, ok := s.Counters[linkDowned]; ok && d.LinkLayer() == device.InfiniBand {
 		s.Downs = &n

@@ -56,6 +56,41 @@ var hostChecks = []Check{
 		"mlxlink -d ADDRESS -m -c; clean and seat both ends; another cable or transceiver",
 	},
 	{
+		"host-counters",
+		"The ports count no errors of the wire",
+		"a cable or transceiver that is dirty, worn or not seated, at either end; or the port of the switch. " +
+			"Limits and " +
+			"meanings of the counters: docs/health.md",
+		"mlxlink -d ADDRESS -m -c (module, lanes, error counters); clean and seat both ends, then swap with a " +
+			"sound " +
+			"port and see what the errors follow; ibdiagnet --get_phy_info for the whole fabric",
+	},
+	{
+		"host-flaps",
+		"No link comes and goes",
+		"a cable or transceiver that is loose or broken, a switch that was restarted or reconfigured, or somebody " +
+			"who took " +
+			"the interface down",
+		"journalctl -k | grep -i 'link down'; mlxlink -d ADDRESS -m -c shows the reason of the last link down; of " +
+			"many " +
+			"ports of one switch at once it is the switch",
+	},
+	{
+		"host-loss",
+		"Nothing is lost on the way",
+		"congestion without flow control or congestion control that works (RoCE: PFC and ECN, on hosts and " +
+			"switches alike), " +
+			"a bad link elsewhere on the way, or a peer that has died: a job that crashes raises these counters once",
+		"look again while the job runs: fabricctl doctor host --for 1m; RoCE: host-roce-qos, and the counters of the " +
+			"switches' ports; InfiniBand: ibqueryerrors",
+	},
+	{
+		"host-firmware",
+		"Cards of one kind have one firmware",
+		"an update that has not reached every card, or a card that was replaced",
+		"flint -d ADDRESS query; mlxfwmanager; then reset the card (mlxfwreset), or reboot",
+	},
+	{
 		"host-picture",
 		"The picture could be read in full",
 		"not root, or devices came and went",

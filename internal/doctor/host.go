@@ -15,7 +15,8 @@ import (
 func CheckHost(h *Host) (out []Finding) {
 	f := h.Node.Fabrics()
 	for _, check := range []func(*Host, topology.Fabrics) []Finding{
-		hostDevices, hostSoft, hostModules, hostMode, hostInitramfs, hostPorts, hostRates, hostVFs, hostGUIDs,
+		hostDevices, hostSoft, hostModules, hostMode, hostInitramfs, hostPorts, hostRates, hostCounters,
+		hostFirmware, hostVFs, hostGUIDs,
 		hostNames,
 		hostSubnets, hostMTU, hostBond, hostPCIe, hostACS, hostGPUDirect, hostIOMMU, hostMemlock, hostPlugin,
 		hostVersion, hostOrder, hostStranded, hostPolicy, hostProblems,

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fabric-cni/fabric-cni/internal/counters"
 	"github.com/fabric-cni/fabric-cni/internal/node"
 )
 
@@ -27,6 +28,9 @@ type Host struct {
 	PolicyErr error
 	// StrandedErr is why the journal, or a pod of it, could not be looked at.
 	StrandedErr error
+
+	Look   *counters.Look // at the ports' counters; nil: nobody looked
+	Before *counters.Look // an earlier one; nil: there is one only
 
 	Links  map[string]Link // by interface
 	Driver string          // what the GPU driver of NVIDIA says of itself in proc; empty: not known
@@ -75,6 +79,7 @@ func CollectHost(root fs.FS, n *node.Node) *Host {
 	h.unit(root)
 	h.initramfs(root)
 	h.collectLinks(root)
+	h.Look = counters.Read(root, n)
 	h.collectDriver(root)
 	h.collectACS(root)
 	return h

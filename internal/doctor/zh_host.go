@@ -47,6 +47,32 @@ var zhHost = []Check{
 		"mlxlink -d ADDRESS -m -c；清洁并重新插好两端；更换线缆或光模块",
 	},
 	{
+		"host-counters",
+		"端口没有计到链路错误",
+		"任意一端的线缆或光模块脏污、老化或没有插好；或者是交换机端口。计数器的阈值和含义：docs/health.md",
+		"mlxlink -d ADDRESS -m -c（光模块、通道、错误计数器）；清洁并重新插好两端，然后与正常端口交换，看错误跟随哪一个；" +
+			"整个 fabric 用 ibdiagnet --get_phy_info",
+	},
+	{
+		"host-flaps",
+		"没有链路反复断开",
+		"线缆或光模块松动或损坏，交换机重启或改了配置，或有人把网络接口 down 掉",
+		"journalctl -k | grep -i 'link down'；mlxlink -d ADDRESS -m -c 显示上一次链路断开的原因；同一交换机的许多端口同时断开则是交换机的问题",
+	},
+	{
+		"host-loss",
+		"途中没有丢包",
+		"拥塞，而流量控制或拥塞控制没有起作用（RoCE：主机和交换机上的 PFC 和 ECN），途中其他地方的链路有问题，或对端进程已死：" +
+			"作业崩溃会让这些计数器升高一次",
+		"在作业运行时再看一次：fabricctl doctor host --for 1m；RoCE：host-roce-qos，以及交换机端口的计数器；InfiniBand：ibqueryerrors",
+	},
+	{
+		"host-firmware",
+		"同一型号的网卡固件一致",
+		"更新没有覆盖到每一张网卡，或者某张网卡被更换过",
+		"flint -d ADDRESS query；mlxfwmanager；然后复位网卡 (mlxfwreset) 或重启",
+	},
+	{
 		"host-picture",
 		"节点信息读取完整",
 		"不是 root，或读取期间有设备出现或消失",

@@ -67,4 +67,9 @@ var zhHostPhrases = []phrase{
 			"addresses.nodeRanges in the Fabric",
 		"应用同一版本的 whereabouts 的 DaemonSet 和 CRD；或使用 fabric-cni 自己的地址：Fabric 的 addresses.nodeRanges",
 	},
+	{"the counter does not wrap: it has stopped, maybe long ago", "该计数器不会回绕：它已经停住，也许很久以前"},
+	{
+		"perfquery -r resets the counters of this node's port (-C HCA -P PORT); then fabricctl doctor host --for 1m",
+		"perfquery -r 复位本节点端口的计数器（-C HCA -P PORT）；然后 fabricctl doctor host --for 1m",
+	},
 }

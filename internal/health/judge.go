@@ -134,9 +134,7 @@ func (r *record) count(now time.Time, s *Sample, steady bool) {
 		}
 		rise := uint64(0)
 		if steady {
-			if old, ok := r.last.Counters[name]; ok && v > old {
-				rise = v - old
-			}
+			rise = risen(r.last.Counters, name, v)
 		}
 		r.rates[name].add(now, rise)
 	}
@@ -199,10 +197,9 @@ func (r *record) over(now time.Time, l *Limits) (v Verdict) {
 		if w == nil {
 			continue
 		}
-		rate := w.perMinute(now)
-		if by := rate / float64(limit); by > worst {
-			worst = by
-			v = Verdict{Problem: CounterLimit, Since: now, Counter: name, Rate: int64(rate), Limit: limit}
+		if by, is := exceeds(name, w.perMinute(now), limit); by > worst {
+			worst, v = by, is
+			v.Since = now
 		}
 	}
 	return v

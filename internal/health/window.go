@@ -43,6 +43,5 @@ func (w *window) perMinute(now time.Time) float64 {
 	for _, l := range w.looks[1:] {
 		sum += float64(l.rise)
 	}
-	took := w.looks[n-1].at.Sub(w.looks[0].at)
-	return sum * float64(span) / float64(max(took, span))
+	return perMinute(sum, w.looks[n-1].at.Sub(w.looks[0].at))
 }

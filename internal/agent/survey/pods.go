@@ -6,8 +6,8 @@ import (
 	"path"
 	"slices"
 	"strconv"
-	"strings"
 
+	"github.com/fabric-cni/fabric-cni/internal/counters"
 	"github.com/fabric-cni/fabric-cni/internal/inventory"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/link"
@@ -110,24 +110,14 @@ func up(index uint32) bool {
 	return err != nil || n.Up()
 }
 
-// Counter is one counter of one port, as sysfs has it: port_xmit_data and port_rcv_data count words of four bytes, as
-// the attribute PortCounters has them (IBTA, chapter 16.1).
-type Counter struct {
-	Port  uint32
-	Group string // "counters" (IBTA) or "hw_counters" (the driver's)
-	Name  string
-	Value uint64
-}
-
-// lifespan is in hw_counters and counts nothing: for how many milliseconds the kernel keeps what it has read
-// (drivers/infiniband/core/sysfs.c, setup_hw_port_stats).
-const lifespan = "lifespan"
+// Counter is one counter of one port.
+type Counter = counters.Counter
 
 // Counters reads the counters of a device where it is: on the host, or with the /sys of its pod. With names, only
 // these: a counter costs a question to the firmware.
 func (n Node) Counters(d *Device, names ...string) ([]Counter, error) {
 	if !d.Away {
-		return counters(n.Sys, d, names), nil
+		return countersOf(n.Sys, d, names), nil
 	}
 	if d.Stale { // it is on its way, and another device of the pod may have its name
 		return nil, nil
@@ -142,36 +132,16 @@ func (n Node) Counters(d *Device, names ...string) ([]Counter, error) {
 	defer ns.Close()
 	var out []Counter
 	err = ns.DoWithSys(func(sys fs.FS) error {
-		out = counters(sys, d, names)
+		out = countersOf(sys, d, names)
 		return nil
 	})
 	return out, err
 }
 
-func counters(sys fs.FS, d *Device, names []string) (out []Counter) {
+func countersOf(sys fs.FS, d *Device, names []string) (out []Counter) {
 	for _, p := range d.HCA.Ports {
-		for _, group := range []string{"counters", "hw_counters"} {
-			dir := path.Join("class/infiniband", d.Here, "ports", strconv.FormatUint(uint64(p.Number), 10), group)
-			wanted := names
-			if wanted == nil {
-				entries, _ := fs.ReadDir(sys, dir) // the driver may have none
-				for _, e := range entries {
-					wanted = append(wanted, e.Name())
-				}
-			}
-			for _, name := range wanted {
-				if name == lifespan {
-					continue
-				}
-				b, err := fs.ReadFile(sys, path.Join(dir, name))
-				if err != nil {
-					continue // write-only, or not supported by this port
-				}
-				if v, err := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64); err == nil {
-					out = append(out, Counter{p.Number, group, name, v})
-				}
-			}
-		}
+		dir := path.Join("class/infiniband", d.Here, "ports", strconv.FormatUint(uint64(p.Number), 10))
+		out = append(out, counters.In(sys, dir, p.Number, names...)...)
 	}
 	return out
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -20,18 +21,24 @@ import (
 
 func doctorHostCommand(a *app) *cobra.Command {
 	out := findings{console: &a.console}
+	var looks twoLooks
 	c := &cobra.Command{
 		Use: "host",
-		Short: "Check the node: modules, RDMA mode, ports, names, MTU, PCIe, containerd, Multus, " +
+		Short: "Check the node: modules, RDMA mode, ports, counters, names, MTU, PCIe, containerd, Multus, " +
 			"devices that dead pods left behind",
-		Long: "doctor host prints what is wrong, worst first; with --all also what is in order. Exit status 3 if " +
-			"anything fails.",
+		Long: `doctor host prints what is wrong, worst first; with --all also what is in order. Counters of ports
+are totals since the boot, of which nobody knows when they rose: with --for doctor host looks twice and judges what rose
+meanwhile, with the limits by which fabric-agent judges. Of recordings --before is the earlier look. Exit status 3 if
+anything fails.`,
 		Args: argsBetween(0, 0),
-		RunE: func(*cobra.Command, []string) error {
-			if err := out.check(); err != nil {
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := errors.Join(out.check(), looks.check(a)); err != nil {
 				return err
 			}
 			h, err := a.host()
+			if err == nil {
+				err = looks.take(cmd.Context(), a, h)
+			}
 			if err != nil {
 				return err
 			}
@@ -39,6 +46,7 @@ func doctorHostCommand(a *app) *cobra.Command {
 		},
 	}
 	out.flags(c)
+	looks.flags(c)
 	return c
 }
 
@@ -57,6 +65,7 @@ func (a *app) host() (*doctor.Host, error) {
 	if a.root != "/" {
 		return h, nil
 	}
+	a.lookInPods(h.Look, n)
 	list, err := a.attachments()
 	h.Journal, h.StrandedErr = true, err
 	for _, l := range list {

@@ -45,10 +45,13 @@ func (m *machine) tree() (fs.FS, error) {
 	return openTree(m.root)
 }
 
-func openTree(root string) (fs.FS, error) {
+func openTree(root string) (fs.FS, error) { return treeOf("root", root) }
+
+// treeOf opens a tree that a flag names.
+func treeOf(flag, root string) (fs.FS, error) {
 	st, err := os.Stat(root)
 	if err != nil {
-		return nil, fmt.Errorf("--root: %w", err)
+		return nil, fmt.Errorf("--%s: %w", flag, err)
 	}
 	switch {
 	case filepath.Clean(root) == "/":
@@ -56,20 +59,20 @@ func openTree(root string) (fs.FS, error) {
 	case st.IsDir():
 		tree, err := node.OpenDir(root)
 		if err != nil {
-			return nil, fmt.Errorf("--root: %w", err)
+			return nil, fmt.Errorf("--%s: %w", flag, err)
 		}
 		return tree, nil
 	case !st.Mode().IsRegular():
-		return nil, fmt.Errorf("--root %s: is no file or directory", root)
+		return nil, fmt.Errorf("--%s %s: is no file or directory", flag, root)
 	}
 	f, err := os.Open(root)
 	if err != nil {
-		return nil, fmt.Errorf("--root: %w", err)
+		return nil, fmt.Errorf("--%s: %w", flag, err)
 	}
 	defer f.Close()
 	tree, err := node.Unpack(f)
 	if err != nil {
-		return nil, fmt.Errorf("--root %s: %w", root, err)
+		return nil, fmt.Errorf("--%s %s: %w", flag, root, err)
 	}
 	return tree, nil
 }

@@ -1,0 +1,119 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
+	"github.com/fabric-cni/fabric-cni/internal/counters"
+	"github.com/fabric-cni/fabric-cni/internal/doctor"
+	"github.com/fabric-cni/fabric-cni/internal/node"
+	"github.com/fabric-cni/fabric-cni/internal/policy"
+)
+
+// twoLooks are the flags of doctor host for a second look at the counters.
+type twoLooks struct {
+	wait   time.Duration // between two looks at the running machine; 0: one look
+	before string        // an earlier recording of the machine; empty: none
+}
+
+// The least and the most that --for may wait.
+const (
+	shortestWait = time.Second
+	longestWait  = time.Hour
+)
+
+func (l *twoLooks) flags(c *cobra.Command) {
+	c.Flags().DurationVar(&l.wait, "for", 0, "look at the counters twice, so far apart, and judge what rose meanwhile")
+	c.Flags().StringVar(&l.before, "before", "",
+		"an earlier recording of the same node since the same boot, whose counters are the first look")
+}
+
+func (l *twoLooks) check(a *app) error {
+	switch {
+	case l.wait != 0 && l.before != "":
+		return fmt.Errorf("%w: --for and --before exclude each other", errUsage)
+	case l.wait != 0 && (l.wait < shortestWait || l.wait > longestWait):
+		return fmt.Errorf("%w: --for %s: want a time from %s to %s, as in 10s", errUsage, l.wait, shortestWait,
+			longestWait)
+	case l.wait != 0 && a.root != "/":
+		return fmt.Errorf("%w: --for looks at the running machine, and --root is %s; of two recordings the "+
+			"earlier one is "+
+			"--before", errUsage, a.root)
+	}
+	return nil
+}
+
+// take takes the look that is missing.
+func (l *twoLooks) take(ctx context.Context, a *app, h *doctor.Host) error {
+	switch {
+	case l.before != "":
+		tree, err := treeOf("before", l.before)
+		if err != nil {
+			return err
+		}
+		n, err := node.Open(tree, a.store())
+		if err != nil {
+			return fmt.Errorf("--before %s: %w", l.before, err)
+		}
+		h.Before = counters.Read(tree, n)
+		switch {
+		case n.Name != h.Node.Name:
+			return fmt.Errorf("--before %s: is of node %s, and this is %s", l.before, n.Name, h.Node.Name)
+		case h.Before.Up == 0 || h.Look.Up == 0:
+			return fmt.Errorf("--before %s: one of the two has no proc/uptime, so nobody knows how far apart they "+
+				"are; "+
+				"record them again with this fabricctl", l.before)
+		case h.Before.Up >= h.Look.Up:
+			return fmt.Errorf("--before %s: the node was up for %s then and is up for %s now: it was booted in "+
+				"between, or "+
+				"the two are the wrong way round", l.before, h.Before.Up, h.Look.Up)
+		}
+	case l.wait > 0:
+		h.Before = h.Look
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(l.wait):
+		}
+		tree, err := a.tree()
+		if err != nil {
+			return err
+		}
+		h.Look = counters.Read(tree, h.Node)
+		a.lookInPods(h.Look, h.Node)
+	}
+	return nil
+}
+
+// lookInPods adds the counters of devices that are in pods, which the host's sysfs does not show. What can't be read is
+// left out: without root nobody looks into a pod.
+func (a *app) lookInPods(l *counters.Look, n *node.Node) {
+	s := survey.Node{Sys: os.DirFS("/sys"), Store: a.store(), Policy: policy.DefaultPath}
+	devices, _ := s.Read()
+	for i := range devices {
+		d := &devices[i]
+		h := n.HCA(d.HCA.Name)
+		if !d.Away || d.Stale || h == nil {
+			continue
+		}
+		list, err := s.Counters(d)
+		if err != nil {
+			continue
+		}
+		by := map[uint32][]counters.Counter{}
+		for _, c := range list {
+			by[c.Port] = append(by[c.Port], c)
+		}
+		for _, p := range d.HCA.Ports {
+			l.Ports = append(l.Ports, counters.Port{
+				HCA: h.Name, Number: p.Number, Place: h.PCI + " " + h.NodeGUID.String(),
+				Values: counters.Sum(by[p.Number]),
+			})
+		}
+	}
+}
