@@ -203,14 +203,17 @@ var podChecks = []Check{
 		"pod-interface",
 		"The pod has interfaces for its RDMA devices",
 		"verbs devices without an interface: the annotation is missing, the NetworkAttachmentDefinition does not " +
-			"exist, Multus did not run, or the resource count is smaller than the number of networks",
+			"exist, Multus did not run, or the resource count is smaller than the number of networks. InfiniBand in " +
+			"shared RDMA mode needs none; RoCE needs one for the address of its GID",
 		"kubectl get pod POD -o json | fabricctl doctor pod --manifest - says which",
 	},
 	{
 		"pod-annotation",
 		"The pod asks for networks",
-		"the annotation k8s.v1.cni.cncf.io/networks is missing: Multus adds nothing, NCCL falls back to eth0 " +
-			"without an error",
+		"the annotation k8s.v1.cni.cncf.io/networks is missing: Multus adds nothing. In exclusive RDMA mode the pod " +
+			"has " +
+			"no HCA then, and NCCL falls back to eth0 without an error; in shared mode InfiniBand works without " +
+			"(NCCL's NET/IB), and RoCE needs an address in the pod for its GID",
 		"metadata: {annotations: {k8s.v1.cni.cncf.io/networks: \"ib-pf, ib-pf, ib-pf, ib-pf\"}}, one per rail",
 	},
 	{
@@ -259,6 +262,16 @@ var podChecks = []Check{
 		"fabricctl doctor host on the node",
 	},
 	{
+		"pod-rate",
+		"Ports of one kind run at one rate",
+		"the link has trained down: a cable, a transceiver or a switch port is dirty, damaged or set to a lower " +
+			"speed. " +
+			"fabricctl nccl-env leaves the port out, because a collective runs at the pace of its slowest port",
+		"on the node: mlxlink -d ADDRESS -m -c shows width, speed and errors; clean or change cable and transceiver; " +
+			"see " +
+			"the speed that the switch port is set to",
+	},
+	{
 		"pod-memlock",
 		"Memory can be pinned",
 		"locked memory is limited and the container lacks the capability IPC_LOCK: \"Couldn't allocate MR\", " +
@@ -280,7 +293,7 @@ var podChecks = []Check{
 	},
 	{
 		"pod-gid-index",
-		"NCCL_IB_GID_INDEX fits every port",
+		"NCCL_IB_GID_INDEX, NVSHMEM_IB_GID_INDEX and UCX_IB_GID_INDEX fit every port that is used",
 		"the table is shorter where the pod has fewer addresses; index 3 is the usual one and not a law",
 		"fabricctl nccl-env",
 	},
@@ -299,14 +312,16 @@ var podChecks = []Check{
 	},
 	{
 		"pod-env-hca",
-		"NCCL_IB_HCA and UCX_NET_DEVICES name what is there",
-		"names of another node, or of the host",
+		"NCCL_IB_HCA, UCX_NET_DEVICES and NVSHMEM_HCA_LIST select the pod's rails",
+		"names of another node, or of the host; a list that was written for other hardware, or before a port went " +
+			"down: " +
+			"what it names is not there, can't work, is not the pod's, or is a part of its rails only",
 		"fabricctl nccl-env",
 	},
 	{
 		"pod-env-socket",
-		"NCCL_SOCKET_IFNAME names what is there",
-		"interface names of the host do not count in the pod",
+		"NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME name what is there",
+		"interface names of the host do not count in the pod; GLOO_SOCKET_IFNAME takes plain names, without = and ^",
 		"fabricctl nccl-env",
 	},
 	{"pod-env-off", "RDMA is not switched off", "NCCL_IB_DISABLE=1, or NCCL_NET=Socket", "unset it"},

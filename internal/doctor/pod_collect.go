@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/fabric-cni/fabric-cni/internal/nccl"
 	"github.com/fabric-cni/fabric-cni/internal/node"
 )
 
@@ -23,8 +24,12 @@ type Pod struct {
 	HCOLL   bool  // its library is in the image
 
 	ARPIgnore map[string]int // sysctl arp_ignore by interface; those not known are not in it
+	// Interfaces are all of the network namespace, those of the cluster's network too; empty: not known
+	Interfaces []string
+	Denied     []string // of Uverbs, those that can't be opened; nil: not tried
 
-	elsewhere []string // ports that are visible in shared mode, with their interface in another network namespace
+	given  *node.Given  // what of Node is the pod's
+	choice *nccl.Choice // and what it should use
 }
 
 // CollectPod reads a container: root is its root directory, proc that of one of its processes. env is that process's
@@ -40,6 +45,9 @@ func CollectPod(root, proc fs.FS, n *node.Node, env []string) *Pod {
 		if hca := read(root, "sys/class/infiniband_verbs/"+name+"/ibdev"); hca != "" && n.HCA(hca) != nil {
 			p.Verbs[name] = hca
 		}
+	}
+	if names := list(root, "sys/class/net"); slices.Contains(names, "lo") { // else it is not a whole one
+		p.Interfaces = names
 	}
 	for _, e := range env {
 		if k, v, ok := strings.Cut(e, "="); ok {
@@ -57,26 +65,24 @@ func CollectPod(root, proc fs.FS, n *node.Node, env []string) *Pod {
 	return p
 }
 
-// Openable is the picture without the HCAs that the container sees and can't open, as in shared mode, and their names.
-// Where it is not known which character device is whose, nothing is taken out.
-func (p *Pod) Openable() (n *node.Node, without []string) {
-	if p.Bare || len(p.Verbs) == 0 {
-		return p.Node, nil
-	}
-	open := map[string]bool{}
-	for u, hca := range p.Verbs {
-		open[hca] = open[hca] || slices.Contains(p.Uverbs, u)
-	}
-	out := *p.Node
-	out.HCAs = nil
-	for _, h := range p.Node.HCAs {
-		if can, known := open[h.Name]; known && !can {
-			without = append(without, h.Name)
-			continue
+// Given tells which of the visible RDMA devices were given to the pod.
+func (p *Pod) Given() *node.Given {
+	told := node.Told{}
+	if !p.Bare && len(p.Verbs) > 0 { // otherwise it is not known which character device is whose
+		told.Openable = map[string]bool{}
+		for u, hca := range p.Verbs {
+			can := slices.Contains(p.Uverbs, u) && !slices.Contains(p.Denied, u)
+			told.Openable[hca] = told.Openable[hca] || can
 		}
-		out.HCAs = append(out.HCAs, h)
 	}
-	return &out, without
+	for name, value := range p.Env {
+		// The SR-IOV network device plugin's: PCI addresses or names of auxiliary devices, and another one that ends
+		// with _INFO and has JSON.
+		if strings.HasPrefix(name, "PCIDEVICE_") && !strings.HasSuffix(name, "_INFO") {
+			told.PCI = append(told.PCI, strings.Split(value, ",")...)
+		}
+	}
+	return p.Node.Given(told)
 }
 
 // limits reads /proc/PID/limits and the effective capabilities of /proc/PID/status (man proc_pid_limits,

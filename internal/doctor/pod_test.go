@@ -40,8 +40,8 @@ func TestCheckPod(t *testing.T) {
 		spoil func(p *Pod)
 		want  string
 	}{
-		{"in order", []string{"NCCL_IB_HCA==mlx5_2,mlx5_3", "NCCL_IB_GID_INDEX=3", "NCCL_SOCKET_IFNAME=bond0",
-			"OMPI_MCA_coll_hcoll_enable=0"}, nil, ""},
+		{"in order", []string{"NCCL_IB_HCA==mlx5_2,mlx5_3,mlx5_4,mlx5_5", "NCCL_IB_GID_INDEX=3",
+			"NCCL_SOCKET_IFNAME=bond0", "OMPI_MCA_coll_hcoll_enable=0"}, nil, ""},
 		{"no interface", nil, func(p *Pod) { p.Node.Netdevs = nil },
 			"FAIL pod-interface 4 verbs devices in /dev/infiniband, no interface of RDMA hardware\n"},
 		{"only the cluster's own interface", nil, func(p *Pod) {
@@ -78,7 +78,10 @@ func TestCheckPod(t *testing.T) {
 			"NCCL_IB_DISABLE=1", "NCCL_IB_GID_INDEX=x"},
 			func(p *Pod) { p.HCOLL = true },
 			"FAIL pod-gid-index NCCL_IB_GID_INDEX=x is no number\nFAIL pod-env-hca NCCL_IB_HCA==mlx5_7: not in the " +
-				"pod: mlx5_7\nFAIL pod-env-hca UCX_NET_DEVICES=mlx5_2:1,mlx5_8:1: not in the pod: mlx5_8\n" +
+				"pod: mlx5_7. No port that can work: NCCL goes over TCP without an error\n" +
+				"FAIL pod-env-hca UCX_NET_DEVICES=mlx5_2:1,mlx5_8:1: not in the pod: mlx5_8:1\n" +
+				"WARN pod-env-hca UCX_NET_DEVICES=mlx5_2:1,mlx5_8:1: 1 of 4 rails; not used: mlx5_3:1, mlx5_4:1, " +
+				"mlx5_5:1\n" +
 				"FAIL pod-env-socket NCCL_SOCKET_IFNAME=ibs108 fits no interface of the pod\nFAIL pod-env-off " +
 				"NCCL_IB_DISABLE=1\nWARN pod-hcoll the image has HCOLL, and OMPI_MCA_coll_hcoll_enable is not set\n"},
 		{"one subnet", nil, func(p *Pod) { p.Node.Netdev("xgbe3").Addrs = p.Node.Netdev("xgbe2").Addrs },
@@ -134,15 +137,18 @@ func TestCollectPod(t *testing.T) {
 func TestOpenable(t *testing.T) {
 	p := pod(t, machines.RoCE())
 	p.Uverbs = []string{"uverbs1", "uverbs2"}
-	n, without := p.Openable()
-	if strings.Join(without, " ") != "mlx5_2 mlx5_5" || n.HCA("mlx5_3") == nil || n.HCA("mlx5_2") != nil ||
-		p.Node.HCA("mlx5_2") == nil ||
-		n.HCA("mlx5_bond_0") == nil {
+	g := p.Given()
+	var without []string
+	for _, o := range g.Others {
+		without = append(without, o.HCA)
+	}
+	if strings.Join(without, " ") != "mlx5_2 mlx5_5" || g.Node.HCA("mlx5_3") == nil || g.Node.HCA("mlx5_2") != nil ||
+		p.Node.HCA("mlx5_2") == nil || g.Node.HCA("mlx5_bond_0") == nil {
 		t.Errorf("without %v", without)
 	}
 	p.Bare = true
-	if n, without := p.Openable(); n != p.Node || without != nil {
-		t.Errorf("bare: without %v", without)
+	if g := p.Given(); len(g.Others) > 0 {
+		t.Errorf("bare: %+v", g.Others)
 	}
 }
 
@@ -154,7 +160,8 @@ func TestShared(t *testing.T) {
 	noNetdevs(p)
 	p.Node.HCA("mlx5_2").Ports[0].Netdev = "xgbe2"
 	p.Node.HCA("mlx5_3").Ports[0].State = "Down"
-	const want = "WARN pod-env-hca NCCL_IB_HCA==mlx5_2,mlx5_3: the interface is in another network namespace: mlx5_3\n"
+	const want = "WARN pod-env-hca NCCL_IB_HCA==mlx5_2,mlx5_3: the interface is in another network namespace: " +
+		"mlx5_3:1\n"
 	if d := cmp.Diff(want, text(CheckPod(p))); d != "" {
 		t.Errorf("-want +got:\n%s", d)
 	}

@@ -22,6 +22,28 @@ var zhOtherPhrases = []phrase{
 	},
 	{"; to keep: /etc/modules-load.d/rdma.conf", "；永久生效：/etc/modules-load.d/rdma.conf"},
 	{"until the next boot: setpci", "到下次启动为止：setpci"},
+	// doctor pod
+	{
+		"the GIDs that are visible are of addresses of the host or of other pods. DOCA-OFED and MLNX_OFED refuse " +
+			"them " +
+			"(ibv_modify_qp: No such device), rdma_cm does not find them, and in the others the traffic has the " +
+			"host's " +
+			"address",
+		"可见的 GID 属于主机或其他 pod 的地址。DOCA-OFED 和 MLNX_OFED 拒绝使用它们 (ibv_modify_qp: No such device)，rdma_cm 找不到它们，" +
+			"在其他驱动中流量则带有主机的地址",
+	},
+	{
+		"a network with an address for each rail in the annotation: fabric, or macvlan on the rail; or hostNetwork: " +
+			"true",
+		"在注解中为每条轨道写一个带地址的网络：fabric，或该轨道上的 macvlan；或 hostNetwork: true",
+	},
+	{
+		"the container's device cgroup does not allow it: the file comes from a hostPath volume or from the image, " +
+			"and " +
+			"not from a device plugin",
+		"容器的设备 cgroup 不允许：该文件来自 hostPath 卷或镜像，而不是设备插件",
+	},
+	{"; all variables: fabricctl nccl-env", "；全部变量：fabricctl nccl-env"},
 	// doctor cluster
 	{
 		"kubectl edit fabric NAME: the message has the field and what is allowed; until then the last spec that was " +

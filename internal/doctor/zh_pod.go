@@ -5,13 +5,15 @@ var zhPod = []Check{
 	{
 		"pod-interface",
 		"pod 的 RDMA 设备有对应的接口",
-		"有 verbs 设备而没有接口：缺少注解，或 NetworkAttachmentDefinition 不存在，或 Multus 没有运行，或资源数量少于网络数量",
+		"有 verbs 设备而没有接口：缺少注解，或 NetworkAttachmentDefinition 不存在，或 Multus 没有运行，或资源数量少于网络数量。" +
+			"shared RDMA 模式下 InfiniBand 不需要接口；RoCE 需要接口，因为它的 GID 要有地址",
 		"kubectl get pod POD -o json | fabricctl doctor pod --manifest - 会指出是哪一个",
 	},
 	{
 		"pod-annotation",
 		"pod 申请了网络",
-		"缺少注解 k8s.v1.cni.cncf.io/networks：Multus 什么也不加，NCCL 会不报错地退回 eth0",
+		"缺少注解 k8s.v1.cni.cncf.io/networks：Multus 什么也不加。exclusive RDMA 模式下 pod 没有 HCA，NCCL 会不报错地退回 eth0；" +
+			"shared 模式下 InfiniBand 没有注解也能用（NCCL 的 NET/IB），RoCE 的 GID 则需要 pod 里有地址",
 		"metadata: {annotations: {k8s.v1.cni.cncf.io/networks: \"ib-pf, ib-pf, ib-pf, ib-pf\"}}，每条轨道一个",
 	},
 	{
@@ -59,6 +61,13 @@ var zhPod = []Check{
 		"在节点上运行 fabricctl doctor host",
 	},
 	{
+		"pod-rate",
+		"同一种端口以同一速率运行",
+		"链路协商到了较低的速率：线缆、光模块或交换机端口脏污、损坏，或被设成较低的速率。fabricctl nccl-env 不使用该端口，" +
+			"因为集合通信的速度取决于最慢的端口",
+		"在节点上：mlxlink -d ADDRESS -m -c 显示宽度、速率和错误；清洁或更换线缆和光模块；检查交换机端口设定的速率",
+	},
+	{
 		"pod-memlock",
 		"可以锁定内存",
 		"锁定内存受限，而容器没有 IPC_LOCK 能力：会出现 \"Couldn't allocate MR\"，或 NCCL 崩溃",
@@ -78,7 +87,7 @@ var zhPod = []Check{
 	},
 	{
 		"pod-gid-index",
-		"NCCL_IB_GID_INDEX 适合每个端口",
+		"NCCL_IB_GID_INDEX、NVSHMEM_IB_GID_INDEX 和 UCX_IB_GID_INDEX 适合每个使用的端口",
 		"pod 的地址较少时 GID 表较短；3 只是常见值，并非定律",
 		"fabricctl nccl-env",
 	},
@@ -96,14 +105,14 @@ var zhPod = []Check{
 	},
 	{
 		"pod-env-hca",
-		"NCCL_IB_HCA 和 UCX_NET_DEVICES 指的设备都存在",
-		"是另一个节点或主机上的名字",
+		"NCCL_IB_HCA、UCX_NET_DEVICES 和 NVSHMEM_HCA_LIST 选中的是 pod 的轨道",
+		"是另一个节点或主机上的名字；或列表是为别的硬件、或在端口断开之前写的：所指的端口不存在、不能用、不属于该 pod，或只是它的一部分轨道",
 		"fabricctl nccl-env",
 	},
 	{
 		"pod-env-socket",
-		"NCCL_SOCKET_IFNAME 指的接口存在",
-		"主机上的接口名在 pod 里不适用",
+		"NCCL_SOCKET_IFNAME 和 GLOO_SOCKET_IFNAME 指的接口存在",
+		"主机上的接口名在 pod 里不适用；GLOO_SOCKET_IFNAME 只接受单纯的名字，不带 = 和 ^",
 		"fabricctl nccl-env",
 	},
 	{

@@ -55,7 +55,7 @@ func (n *Node) ownNetdev(p *Port, own string, live *Live) {
 		// The default GID is made from the interface's address, whether or not that has this address.
 		byDefault := g.Addr().IsLinkLocalUnicast() && (g.Netdev == own || g.Netdev == bond)
 		if !here || !hasAddr && !byDefault {
-			g.Netdev = ""
+			g.Netdev, g.Elsewhere = "", g.Netdev
 		}
 		p.Netdev = cmp.Or(p.Netdev, g.Netdev)
 	}
@@ -91,48 +91,4 @@ func (n *Node) netdevOf(h *HCA, p *Port) string {
 func (p *Port) HasGUID(hwaddr string) bool {
 	hex := strings.ReplaceAll(hwaddr, ":", "")
 	return len(hex) == 40 && strings.EqualFold(strings.ReplaceAll(p.GUID.String(), ":", ""), hex[24:])
-}
-
-// Here is the picture of what belongs to the network namespace. In shared mode every RDMA device is visible in all of
-// them, and a port belongs to the one that its interface is in. Here leaves out ports, and GIDs, whose interface is in
-// another one, and returns the names of these ports. Where no port of a link layer has an interface here, all of them
-// stay: a pod may use RDMA devices without interfaces.
-func (n *Node) Here() (here *Node, elsewhere []string) {
-	if n.RDMAMode != device.NetnsShared.String() {
-		return n, nil
-	}
-	with := map[device.LinkLayer]bool{}
-	for _, h := range n.HCAs {
-		for _, p := range h.Ports {
-			with[p.LinkLayer] = with[p.LinkLayer] || p.Netdev != ""
-		}
-	}
-	out := *n
-	out.HCAs = []HCA{}
-	for _, h := range n.HCAs {
-		all := h.Ports
-		h.Ports = nil
-		for _, p := range all {
-			if p.Netdev == "" && with[p.LinkLayer] {
-				elsewhere = append(elsewhere, portName(h.Name, p.Number))
-				continue
-			}
-			if p.LinkLayer == device.Ethernet {
-				p.GIDs = gidsHere(p.GIDs)
-			}
-			h.Ports = append(h.Ports, p)
-		}
-		if len(h.Ports) > 0 {
-			out.HCAs = append(out.HCAs, h)
-		}
-	}
-	return &out, elsewhere
-}
-
-// gidsHere leaves out the GIDs of interfaces that are elsewhere, if it is known of any where its interface is.
-func gidsHere(all []GID) []GID {
-	if !slices.ContainsFunc(all, func(g GID) bool { return g.Netdev != "" }) {
-		return all
-	}
-	return slices.DeleteFunc(slices.Clone(all), func(g GID) bool { return g.Netdev == "" })
 }

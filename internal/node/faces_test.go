@@ -59,6 +59,13 @@ func opened(t *testing.T, m *machines.Machine) *node.Node {
 	return n
 }
 
+func others(g *node.Given) (out []string) {
+	for _, o := range g.Others {
+		out = append(out, o.Port)
+	}
+	return out
+}
+
 func facesOf(n *node.Node) (out []string) {
 	for _, h := range n.HCAs {
 		for _, p := range h.Ports {
@@ -77,10 +84,11 @@ func TestHere(t *testing.T) {
 	}{
 		{"roce", []string{"xgbe3"}, "mlx5_3 xgbe3", "mlx5_bond_0:1 mlx5_2:1 mlx5_4:1 mlx5_5:1"},
 		{"roce", []string{"xgbe4", "xgbe2"}, "mlx5_2 xgbe2,mlx5_4 xgbe4", "mlx5_bond_0:1 mlx5_3:1 mlx5_5:1"},
-		{"h20", []string{"ibs110"}, "mlx5_bond_0 ,mlx5_3 ibs110", "mlx5_0:1 mlx5_4:1 mlx5_5:1 mlx5_6:1 mlx5_7:1"},
+		{"h20", []string{"ibs110"}, "mlx5_3 ibs110", "mlx5_0:1 mlx5_bond_0:1 mlx5_4:1 mlx5_5:1 mlx5_6:1 mlx5_7:1"},
 	} {
 		n := podOf(t, machines.Named(c.machine), c.keep...)
-		here, elsewhere := n.Here()
+		given := n.Given(node.Told{})
+		here, elsewhere := given.Node, others(given)
 		if d := cmp.Diff(c.want, strings.Join(facesOf(here), ",")); d != "" {
 			t.Errorf("%s %v: here (-want +got):\n%s", c.machine, c.keep, d)
 		}
@@ -95,12 +103,12 @@ func TestHereWithoutInterfaces(t *testing.T) {
 	m := machines.Named("gb200")
 	m.Live.RDMAMode, m.Live.RDMANetdevs = "shared", map[string]string{}
 	n := opened(t, m)
-	if here, elsewhere := n.Here(); len(here.HCAs) != len(n.HCAs) || len(elsewhere) > 0 {
-		t.Errorf("elsewhere: %v", elsewhere)
+	if g := n.Given(node.Told{}); len(g.Node.HCAs) != len(n.HCAs) || len(g.Others) > 0 {
+		t.Errorf("%+v", g)
 	}
 	n = opened(t, machines.H20())
-	if here, elsewhere := n.Here(); here != n || len(elsewhere) > 0 {
-		t.Errorf("exclusive: elsewhere: %v", elsewhere)
+	if g := n.Given(node.Told{}); len(g.Node.HCAs) != len(n.HCAs) || len(g.Others) > 0 || g.Guessed {
+		t.Errorf("exclusive: %+v", g)
 	}
 }
 
@@ -118,7 +126,7 @@ func TestHereMacvlan(t *testing.T) {
 		}
 	}
 	m.Live.Netdevs = map[string]node.LiveNetdev{"net1": m.Live.Netdevs["xgbe3"]}
-	here, _ := opened(t, m).Here()
+	here := opened(t, m).Given(node.Told{}).Node
 	if h := here.HCA("mlx5_3"); h == nil || h.Ports[0].Netdev != "net1" || len(h.Ports[0].GIDs) != 2 ||
 		h.Ports[0].GIDs[1].Index != 3 {
 		t.Errorf("mlx5_3: %+v", h)
@@ -141,7 +149,8 @@ func TestChildAlone(t *testing.T) {
 			m.File(dir+"/net/ibs110/parent", "ibs999")
 		}
 	}
-	here, elsewhere := opened(t, m).Here()
+	given := opened(t, m).Given(node.Told{})
+	here, elsewhere := given.Node, others(given)
 	if h := here.HCA("mlx5_3"); h == nil || h.Ports[0].Netdev != "ibs110" || here.HCA("mlx5_0") != nil {
 		t.Errorf("mlx5_3: %+v, elsewhere: %v", h, elsewhere)
 	}

@@ -74,6 +74,8 @@ type GID struct {
 	GID    string `json:"gid"`
 	Type   string `json:"type,omitempty"` // IB/RoCE v1, RoCE v2
 	Netdev string `json:"netdev,omitempty"`
+	// Elsewhere is what the interface is called in its own network namespace, if that is another one than this.
+	Elsewhere string `json:"-"`
 }
 
 // Addr returns the address behind the GID; an IPv4-mapped one (::ffff:192.0.2.1) as IPv4.

@@ -1,6 +1,8 @@
 package node
 
 import (
+	"slices"
+
 	"github.com/fabric-cni/fabric-cni/internal/topology"
 )
 
@@ -44,18 +46,34 @@ func (n *Node) Ports() (out []topology.Port) {
 // Fabrics groups the node's own ports.
 func (n *Node) Fabrics() topology.Fabrics { return topology.Group(n.Ports()) }
 
-// Usable groups the ports that a process here can use: those of Fabrics, and where there are none, those of soft RDMA
-// devices, which are no rail to give to a pod, but work where they are.
-func (n *Node) Usable() topology.Fabrics {
-	f := n.Fabrics()
+// Usable groups the ports that a process here can use.
+func (n *Node) Usable() topology.Fabrics { return Usable(n.Ports()) }
+
+// Usable groups ports: those of fabrics, and where there are none, those of soft RDMA devices, which are no rail to
+// give to a pod, but work where they are.
+func Usable(ports []topology.Port) topology.Fabrics {
+	f := topology.Group(ports)
 	if len(f.Fabrics) > 0 {
 		return f
 	}
-	ports := n.Ports()
+	ports = slices.Clone(ports)
 	for i := range ports {
 		if ports[i].Kind == topology.Soft {
 			ports[i].Kind = ""
 		}
 	}
 	return topology.Group(ports)
+}
+
+// PortName is the name of one of its ports as NCCL and UCX spell it, mlx5_0:1.
+func (h *HCA) PortName(p *Port) string { return portName(h.Name, p.Number) }
+
+// EachPort calls f for every port.
+func (n *Node) EachPort(f func(h *HCA, p *Port)) {
+	for i := range n.HCAs {
+		h := &n.HCAs[i]
+		for j := range h.Ports {
+			f(h, &h.Ports[j])
+		}
+	}
 }

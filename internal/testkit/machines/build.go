@@ -21,12 +21,16 @@ type Machine struct {
 	Name string
 	FS   fstest.MapFS
 	Live node.Live
+
+	hcas  map[string]hca // by name
+	order []string       // their names, as the machine was made
 }
 
 func newMachine(name string) *Machine {
 	return &Machine{
 		Name: name,
 		FS:   fstest.MapFS{},
+		hcas: map[string]hca{},
 		Live: node.Live{Host: name, Kernel: "6.8.0", RDMAMode: "exclusive", Netdevs: map[string]node.LiveNetdev{}},
 	}
 }
@@ -94,6 +98,7 @@ const (
 )
 
 func (m *Machine) hca(h hca) {
+	m.hcas[h.name], m.order = h, append(m.order, h.name)
 	dir := m.pci(h.way, "0x020700", h.id, h.numa)
 	m.Link(dir+"/driver", "sys/bus/pci/drivers/mlx5_core")
 	m.File(dir+"/sriov_numvfs", "0")

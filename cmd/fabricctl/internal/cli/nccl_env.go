@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/nccl"
+	"github.com/fabric-cni/fabric-cni/internal/nccl"
 	"github.com/fabric-cni/fabric-cni/internal/quote"
 )
 
@@ -28,17 +28,7 @@ needed, and nothing by habit. Exit status 3 if there is no usable port.`,
 			if err != nil {
 				return err
 			}
-			n, closed := p.Openable()
-			n, elsewhere := n.Here()
-			vars, notes := nccl.Env(n)
-			if len(elsewhere) > 0 {
-				notes = append(notes, "visible in shared mode, but with its interface in another network namespace: "+
-					strings.Join(elsewhere, ", "))
-			}
-			if len(closed) > 0 {
-				notes = append(notes,
-					"visible, but without a character device in the container: "+strings.Join(closed, ", "))
-			}
+			vars, notes := nccl.Choose(p.Given()).Env()
 			return printVars(&a.console, format, vars, notes)
 		},
 	}

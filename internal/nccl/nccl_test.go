@@ -23,7 +23,7 @@ func open(t *testing.T, m *machines.Machine) *node.Node {
 	return n
 }
 
-func short(vars []Var) string {
+func brief(vars []Var) string {
 	var out []string
 	for _, v := range vars {
 		if v.Reason == "" {
@@ -34,22 +34,27 @@ func short(vars []Var) string {
 	return strings.Join(out, "\n")
 }
 
+func env(n *node.Node) ([]Var, []string) { return Choose(n.Given(node.Told{})).Env() }
+
 const common = "\nOMPI_MCA_coll_hcoll_enable=0"
 
 func TestEnv(t *testing.T) {
 	for name, want := range map[string]string{
-		"h20": "NCCL_IB_HCA==mlx5_0:1,mlx5_3:1,mlx5_4:1," +
-			"mlx5_7:1\nNCCL_SOCKET_IFNAME==bond0\nUCX_NET_DEVICES=mlx5_0:1,mlx5_3:1,mlx5_4:1,mlx5_7:1" + common,
-		"roce": "NCCL_IB_HCA==mlx5_2:1,mlx5_3:1,mlx5_4:1," +
-			"mlx5_5:1\nNCCL_SOCKET_IFNAME==bond0\nNCCL_IB_GID_INDEX=3\nNCCL_CROSS_NIC=0\nUCX_NET_DEVICES=mlx5_2:1," +
-			"mlx5_3:1,mlx5_4:1,mlx5_5:1" + common,
-		"a100": "NCCL_IB_HCA==mlx5_0:1\nNCCL_SOCKET_IFNAME==bond0\nUCX_NET_DEVICES=mlx5_0:1" + common,
+		"h20": "NCCL_IB_HCA==mlx5_0:1,mlx5_3:1,mlx5_4:1,mlx5_7:1\nNCCL_SOCKET_IFNAME==bond0\n" +
+			"GLOO_SOCKET_IFNAME=bond0\nUCX_NET_DEVICES=mlx5_0:1,mlx5_3:1,mlx5_4:1,mlx5_7:1\n" +
+			"NVSHMEM_HCA_LIST=mlx5_0:1,mlx5_3:1,mlx5_4:1,mlx5_7:1" + common,
+		"roce": "NCCL_IB_HCA==mlx5_2:1,mlx5_3:1,mlx5_4:1,mlx5_5:1\nNCCL_SOCKET_IFNAME==bond0\n" +
+			"GLOO_SOCKET_IFNAME=bond0\nNCCL_IB_GID_INDEX=3\nNCCL_CROSS_NIC=0\n" +
+			"UCX_NET_DEVICES=mlx5_2:1,mlx5_3:1,mlx5_4:1,mlx5_5:1\n" +
+			"NVSHMEM_HCA_LIST=mlx5_2:1,mlx5_3:1,mlx5_4:1,mlx5_5:1\nNVSHMEM_IB_GID_INDEX=3" + common,
+		"a100": "NCCL_IB_HCA==mlx5_0:1\nNCCL_SOCKET_IFNAME==bond0\nGLOO_SOCKET_IFNAME=bond0\n" +
+			"UCX_NET_DEVICES=mlx5_0:1\nNVSHMEM_HCA_LIST=mlx5_0:1" + common,
 		"gb200": "NCCL_IB_HCA==mlx5_0:1,mlx5_1:1,mlx5_2:1,mlx5_3:1\nUCX_NET_DEVICES=mlx5_0:1,mlx5_1:1,mlx5_2:1," +
 			"mlx5_3:1" + common,
 		"plain": "",
 	} {
-		vars, notes := Env(open(t, machines.Named(name)))
-		if d := cmp.Diff(want, short(vars)); d != "" {
+		vars, notes := env(open(t, machines.Named(name)))
+		if d := cmp.Diff(want, brief(vars)); d != "" {
 			t.Errorf("%s (-want +got):\n%s", name, d)
 		}
 		if len(vars) == 0 && len(notes) == 0 {
@@ -66,15 +71,15 @@ func TestGIDIndex(t *testing.T) {
 	for i := range p.GIDs {
 		p.GIDs[i].Index = i
 	}
-	vars, _ := Env(n)
-	if s := short(
+	vars, _ := env(n)
+	if s := brief(
 		vars,
 	); strings.Contains(s, "NCCL_IB_GID_INDEX") ||
 		!strings.Contains(s, "NCCL_IB_ROCE_VERSION_NUM=2") {
 		t.Errorf("indexes differ:\n%s", s)
 	}
 	p.GIDs = p.GIDs[:0]
-	if _, notes := Env(n); !strings.Contains(strings.Join(notes, "\n"), "mlx5_3:1 has no RoCE v2 GID") {
+	if _, notes := env(n); !strings.Contains(strings.Join(notes, "\n"), "mlx5_3:1 has no RoCE v2 GID") {
 		t.Errorf("no GID: %v", notes)
 	}
 	six := &node.Port{
@@ -92,9 +97,21 @@ func TestGIDIndex(t *testing.T) {
 func TestPKey(t *testing.T) {
 	n := open(t, machines.H20())
 	n.HCA("mlx5_0").Ports[0].PKeys = []string{"0x7fff", "0x8001"}
-	vars, _ := Env(n)
-	if s := short(vars); !strings.Contains(s, "NCCL_IB_PKEY=1") {
+	vars, notes := env(n)
+	if strings.Contains(brief(vars), "NCCL_IB_PKEY") || !strings.Contains(strings.Join(notes, "\n"),
+		"mlx5_0:1: 1, mlx5_3:1: 0") {
+		t.Errorf("another index on each port: %s\n%v", brief(vars), notes)
+	}
+	for _, hca := range []string{"mlx5_3", "mlx5_4", "mlx5_7"} {
+		n.HCA(hca).Ports[0].PKeys = []string{"0x7fff", "0x8001"}
+	}
+	vars, _ = env(n)
+	if s := brief(vars); !strings.Contains(s, "NCCL_IB_PKEY=1") {
 		t.Errorf("%s", s)
+	}
+	n.HCA("mlx5_7").Ports[0].PKeys = []string{"0x7fff"}
+	if _, notes = env(n); !strings.Contains(strings.Join(notes, "\n"), "mlx5_7:1 is a limited member") {
+		t.Errorf("%v", notes)
 	}
 }
 
@@ -104,13 +121,13 @@ func TestFunctions(t *testing.T) {
 	vf := *n.HCA("mlx5_2")
 	vf.Name, vf.Kind, vf.Parent, vf.PCI = "mlx5_9", "VF", vf.PCI, "0000:23:00.2"
 	n.HCAs = append(n.HCAs, vf)
-	vars, _ := Env(n)
-	if s := short(vars); strings.Contains(s, "mlx5_9") {
+	vars, _ := env(n)
+	if s := brief(vars); strings.Contains(s, "mlx5_9") {
 		t.Errorf("with its PF:\n%s", s)
 	}
 	n.HCAs = slices.DeleteFunc(n.HCAs, func(h node.HCA) bool { return h.Name == "mlx5_2" })
-	vars, _ = Env(n)
-	if s := short(vars); !strings.Contains(s, "NCCL_IB_HCA==mlx5_9:1,mlx5_3:1") {
+	vars, _ = env(n)
+	if s := brief(vars); !strings.Contains(s, "NCCL_IB_HCA==mlx5_9:1,mlx5_3:1") {
 		t.Errorf("alone:\n%s", s)
 	}
 }
@@ -137,7 +154,7 @@ func TestHostileNames(t *testing.T) {
 		n := open(t, machines.H20())
 		n.HCAs[0].Name, n.Primary = name, name
 		n.HCAs[1].Ports[0].PKeys = []string{"0x7fff\ntouch pwned", "0x8001"}
-		vars, notes := Env(n)
+		vars, notes := env(n)
 		for _, v := range vars {
 			if name != "" && strings.Contains(v.Value, name) {
 				t.Errorf("%q is in %s=%q", name, v.Name, v.Value)

@@ -1,0 +1,304 @@
+package nccl
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/fabric-cni/fabric-cni/internal/node"
+	"github.com/fabric-cni/fabric-cni/internal/topology"
+	"github.com/fabric-cni/fabric-cni/pkg/device"
+)
+
+// Choice says which ports of a pod NCCL, UCX and NVSHMEM should use. What doctor pod finds in a pod's variables is
+// judged by it, and nccl-env prints it.
+type Choice struct {
+	Fabric *topology.Fabric // nil: there is no usable port
+	Ports  []topology.Port  // in rail order
+	Left   []Left           // the pod's other ports
+
+	given *node.Given
+}
+
+// Left is a port of the pod that is not to be used.
+type Left struct {
+	Port   topology.Port
+	Why    Why
+	Reason string // a sentence without the port's name
+}
+
+// Why is the kind of reason for which a port is left.
+type Why int
+
+// The kinds.
+const (
+	NotUp    Why = iota // Down, or without a subnet manager: NCCL skips it
+	Bond                // carries the node's own network
+	Primary             // carries the default route
+	Soft                // a soft RDMA device beside hardware
+	Slower              // it has trained down: others of its kind are faster
+	Fabric              // part of another fabric
+	NoGID               // RoCE without the GID of an IP address: a connection over it fails
+	Named               // its name means something else in a list
+	Function            // a function of a port that is in the list
+)
+
+var short = map[Why]string{
+	NotUp: "not Active", Bond: "bond", Primary: "default route", Soft: "soft RDMA device", Slower: "slower",
+	Fabric: "another fabric", NoGID: "no IP address", Named: "its name", Function: "function of a port in the list",
+}
+
+// Choose takes the ports of the fabric with the most bandwidth that can work.
+func Choose(g *node.Given) *Choice {
+	c := &Choice{given: g}
+	ports := withAddrs(g.Node)
+	f := node.Usable(ports)
+	if len(f.Fabrics) > 0 {
+		if without := c.withoutGID(most(f.Fabrics).On(g.Node.Name)); len(without) > 0 {
+			// What the others have in common, such as planes, is another thing without these.
+			f = node.Usable(slices.DeleteFunc(ports, func(p topology.Port) bool {
+				return slices.Contains(without, p.Name())
+			}))
+		}
+	}
+	for _, l := range f.Left {
+		c.leave(l.Port, whyLeft(&l.Port), l.Reason)
+	}
+	if len(f.Fabrics) == 0 {
+		return c
+	}
+	best := most(f.Fabrics)
+	c.Fabric = best
+	slow := map[string]Slow{}
+	for _, s := range SlowPorts(g.All) {
+		slow[s.Port] = s
+	}
+	for i := range f.Fabrics {
+		if o := &f.Fabrics[i]; o != best {
+			for _, p := range o.On(g.Node.Name) {
+				if s, ok := slow[p.Name()]; ok && p.RateGb < best.RateGb {
+					c.leave(p, Slower, s.String()+". A collective runs at the pace of its slowest port")
+				} else {
+					c.leave(p, Fabric, "is in fabric "+o.Name+" ("+o.Reason+")")
+				}
+			}
+		}
+	}
+	c.take(best.On(g.Node.Name))
+	return c
+}
+
+// withoutGID leaves RoCE ports without the GID of an address where others have one, and returns their names: a
+// connection over such a port fails, or waits for a peer that never answers.
+func (c *Choice) withoutGID(ports []topology.Port) (names []string) {
+	for i := range ports {
+		p := &ports[i]
+		if p.LinkLayer != device.Ethernet || c.GID(p) >= 0 {
+			continue
+		}
+		anyGID := slices.ContainsFunc(ports, func(q topology.Port) bool { return c.GID(&q) >= 0 })
+		if anyGID || len(c.port(p).GIDs) == 0 {
+			names = append(names, p.Name())
+			c.leave(*p, NoGID, "has no RoCE v2 GID for an IP address: give "+cmp.Or(p.Netdev, "its interface")+
+				" an address")
+		}
+	}
+	return names
+}
+
+func (c *Choice) leave(p topology.Port, w Why, reason string) {
+	c.Left = append(c.Left, Left{p, w, reason})
+}
+
+func whyLeft(p *topology.Port) Why {
+	switch {
+	case p.Kind == topology.Soft:
+		return Soft
+	case p.State != device.PortActive:
+		return NotUp
+	case p.Bond != "":
+		return Bond
+	case p.Primary:
+		return Primary
+	}
+	return Fabric
+}
+
+// most takes the fabric with the most bandwidth.
+func most(list []topology.Fabric) *topology.Fabric {
+	best := &list[0]
+	for i := range list {
+		f := &list[i]
+		if float64(len(f.Rails))*f.RateGb > float64(len(best.Rails))*best.RateGb {
+			best = f
+		}
+	}
+	return best
+}
+
+// take takes those of a fabric's ports that can work: whole ports where there are any, since they and their functions
+// share one link.
+func (c *Choice) take(ports []topology.Port) {
+	whole := map[string]bool{}
+	for _, p := range ports {
+		if p.Kind != "VF" && p.Kind != "SF" {
+			whole[p.Slot] = true
+		}
+	}
+	for _, p := range ports {
+		switch {
+		case (p.Kind == "VF" || p.Kind == "SF") && whole[p.Slot]:
+			c.leave(p, Function, "is a function of "+p.Slot+", whose port is in the list: they share one link")
+		case !plain(p.HCA):
+			c.leave(p, Named, "its name has other characters than letters, digits, dots, dashes and underscores; see "+
+				"rdma dev set help, or who has given it this name")
+		default:
+			c.Ports = append(c.Ports, p)
+		}
+	}
+}
+
+// plain tells whether a name is one word everywhere: in NCCL's lists, in a shell and in a file of variables. A pod with
+// NET_ADMIN may give its devices any name, and others see it in the shared RDMA mode.
+func plain(name string) bool {
+	return name != "" && !strings.ContainsFunc(name, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("_.-", r)
+	})
+}
+
+// Names are the ports of the choice, as NCCL and UCX spell them.
+func (c *Choice) Names() (names []string) {
+	for i := range c.Ports {
+		names = append(names, c.Ports[i].Name())
+	}
+	return names
+}
+
+// port is what the node says of a port.
+func (c *Choice) port(p *topology.Port) *node.Port {
+	if h := c.given.Node.HCA(p.HCA); h != nil {
+		for i := range h.Ports {
+			if h.Ports[i].Number == p.Port {
+				return &h.Ports[i]
+			}
+		}
+	}
+	return &node.Port{}
+}
+
+// GID is the index of the RoCE v2 GID of an IPv4 address, or of a global IPv6 one, or -1.
+func (c *Choice) GID(p *topology.Port) int { return routable(c.port(p)) }
+
+func routable(p *node.Port) int {
+	six := -1
+	for _, g := range p.GIDs {
+		a := g.Addr()
+		switch {
+		case g.Type != "RoCE v2" || !a.IsValid() || a.IsLinkLocalUnicast():
+		case a.Is4():
+			return g.Index
+		case six < 0:
+			six = g.Index
+		}
+	}
+	return six
+}
+
+// AwayGIDs are RoCE ports whose interface is in another network namespace: the GIDs that they have are not the pod's.
+func (c *Choice) AwayGIDs() (names []string) {
+	for _, p := range c.Ports {
+		gids := c.port(&p).GIDs
+		if p.LinkLayer == device.Ethernet && p.Netdev == "" && len(gids) > 0 {
+			names = append(names, p.Name())
+		}
+	}
+	return names
+}
+
+// withAddrs are the ports of a node. A RoCE port whose interface is in another network namespace has the addresses of
+// its GIDs. Their subnets are not in there: those of rails have 24 or 64 bits nearly everywhere, and where a longer
+// prefix makes more subnets of one, NCCL is told less.
+func withAddrs(n *node.Node) []topology.Port {
+	ports := n.Ports()
+	for i := range ports {
+		p := &ports[i]
+		if p.LinkLayer != device.Ethernet || p.Netdev != "" || len(p.Addrs) > 0 {
+			continue
+		}
+		c := Choice{given: &node.Given{Node: n}}
+		for _, g := range c.port(p).GIDs {
+			a := g.Addr()
+			if g.Type != "RoCE v2" || !a.IsValid() || a.IsLinkLocalUnicast() {
+				continue
+			}
+			bits := 64
+			if a.Is4() {
+				bits = 24
+			}
+			p.Addrs = append(p.Addrs, netip.PrefixFrom(a, bits))
+		}
+	}
+	return ports
+}
+
+// Slow is a port whose link runs slower than those of the same kind of card.
+type Slow struct {
+	Port   string // mlx5_0:1
+	HCA    *node.HCA
+	RateGb float64 // Gb/s
+	Rate   string  // as the kernel says it: 200 Gb/sec (2X NDR)
+	Best   float64 // Gb/s of the others
+	Peers  []string
+}
+
+func (s *Slow) gb(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
+
+// String says it in a sentence without the port's name.
+func (s Slow) String() string {
+	kind := cmp.Or(s.HCA.Model, s.HCA.ID)
+	return fmt.Sprintf("runs at %s, and %s of the same kind (%s) at %s Gb/s: its link has trained down",
+		cmp.Or(s.Rate, s.gb(s.RateGb)+" Gb/s"), few(s.Peers), kind, s.gb(s.Best))
+}
+
+// few is a list of names that has an end.
+func few(names []string) string {
+	const most = 8
+	if len(names) > most {
+		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", len(names)-most)
+	}
+	return strings.Join(names, ", ")
+}
+
+// SlowPorts finds ports that are Active and slower than others of the same kind of card: same device, same board, same
+// link layer. What a card is made for does not differ between those.
+func SlowPorts(n *node.Node) (out []Slow) {
+	type kind struct {
+		id, board, kind string
+		layer           device.LinkLayer
+	}
+	of := func(h *node.HCA, p *node.Port) (kind, bool) {
+		return kind{h.ID, h.Board, h.Kind, p.LinkLayer}, p.Active() && p.RateGb > 0 && h.ID != "" && h.Bond == ""
+	}
+	best, at := map[kind]float64{}, map[kind][]string{}
+	n.EachPort(func(h *node.HCA, p *node.Port) {
+		k, ok := of(h, p)
+		switch {
+		case !ok || p.RateGb < best[k]:
+		case p.RateGb > best[k]:
+			best[k], at[k] = p.RateGb, []string{h.PortName(p)}
+		default:
+			at[k] = append(at[k], h.PortName(p))
+		}
+	})
+	n.EachPort(func(h *node.HCA, p *node.Port) {
+		if k, ok := of(h, p); ok && p.RateGb < best[k] {
+			out = append(out, Slow{h.PortName(p), h, p.RateGb, p.Rate, best[k], at[k]})
+		}
+	})
+	return out
+}
+
+func portName(hca string, port uint32) string { return (&topology.Port{HCA: hca, Port: port}).Name() }
