@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fabric-cni/fabric-cni/internal/doctor"
-	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/node"
 	"github.com/fabric-cni/fabric-cni/internal/policy"
 )
@@ -70,8 +69,7 @@ func (a *app) host() (*doctor.Host, error) {
 	h.Journal, h.StrandedErr = true, err
 	for _, l := range list {
 		if l.State == stateAttached || l.State == stateBegun { // or the pod could not be looked at
-			_, err := l.entry.Alive(journal.Witness{})
-			h.StrandedErr = cmp.Or(h.StrandedErr, err)
+			h.StrandedErr = cmp.Or(h.StrandedErr, l.unclear())
 		}
 		if l.State == stateDead || l.State == stateBefore {
 			h.Stranded = append(h.Stranded,

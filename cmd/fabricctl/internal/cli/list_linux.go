@@ -57,3 +57,9 @@ func stateOf(e *journal.Entry) string {
 	}
 	return stateAttached
 }
+
+// unclear is why it could not be found out whether the pod is alive.
+func (l *attached) unclear() error {
+	_, err := l.entry.Alive(journal.Witness{})
+	return err
+}

@@ -16,6 +16,7 @@ type entry struct{}
 func (*entry) Encode() ([]byte, error) { return nil, errNotLinux }
 
 func (*app) attachments() ([]attached, error)   { return nil, errNotLinux }
+func (*attached) unclear() error                { return errNotLinux }
 func (*app) planAdd([]byte, netconf.Env) error  { return errNotLinux }
 func (*app) planDel(string, string) error       { return errNotLinux }
 func del(context.Context, string, *entry) error { return errNotLinux }
