@@ -8,6 +8,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/fabric-cni/fabric-cni/internal/node"
+	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
 
 // Manifest is what matters here of a pod as kubectl get pod -o json prints it.
@@ -30,6 +33,9 @@ type Manifest struct {
 		Phase  string     `json:"phase"`
 		Claims []podClaim `json:"resourceClaimStatuses"` // with those that were made of templates
 	} `json:"status"`
+
+	fabrics []v1alpha1.Fabric // of the cluster; nil: not known
+	node    *node.Node        // the one it is on; nil: not known
 }
 
 type container struct {
@@ -138,7 +144,7 @@ func CheckManifest(m *Manifest, nads *NADs) ([]Finding, error) {
 			),
 		)
 	case len(want) == 0:
-		out = append(out, finding("pod-annotation", Fail, "no annotation "+networksAnnotation))
+		out = append(out, m.withoutNetworks())
 	default:
 		var names []string
 		for _, n := range want {
@@ -244,7 +250,10 @@ func counts(m *Manifest, want []network) []Finding {
 	total := 0
 	var names []string
 	for _, r := range slices.Sorted(maps.Keys(asked)) {
-		if strings.Contains(r, "/") && !strings.HasSuffix(r, "/gpu") {
+		if strings.HasPrefix(r, sharedPrefix) {
+			return nil // one of it is good for any number of networks
+		}
+		if strings.Contains(r, "/") && !isGPU(r) {
 			total += asked[r]
 			names = append(names, fmt.Sprintf("%s: %d", r, asked[r]))
 		}

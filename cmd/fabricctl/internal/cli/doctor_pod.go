@@ -157,6 +157,11 @@ func podByName(ctx context.Context, name string) (*world, error) {
 	if err != nil {
 		w.nads = nil
 	}
+	if w.pod.Bare() { // what its resources are for, Fabrics and the node say; without them the manifest has to do
+		fabrics, _, _ := listFabrics(ctx)
+		nodes, _, _ := fabricNodes(ctx, w.pod.Spec.Node)
+		w.pod.Know(fabrics, nodes)
+	}
 	if !w.pod.Claimed() {
 		return w, nil
 	}

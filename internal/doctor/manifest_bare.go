@@ -1,0 +1,157 @@
+package doctor
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/fabric-cni/fabric-cni/internal/node"
+	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
+	"github.com/fabric-cni/fabric-cni/pkg/device"
+)
+
+// Know adds what the cluster says of the devices that a pod asks for: its Fabrics, and the nodes. Either may be nil.
+func (m *Manifest) Know(fabrics []v1alpha1.Fabric, nodes []FabricNode) {
+	m.fabrics = fabrics
+	for i := range nodes {
+		if n := &nodes[i]; n.Name == m.Spec.Node && n.Node != nil {
+			m.node = n.Node
+		}
+	}
+}
+
+// Bare reports whether the pod asks for no networks.
+func (m *Manifest) Bare() bool {
+	return strings.TrimSpace(m.Metadata.Annotations[networksAnnotation]) == "" && !m.Spec.HostNetwork
+}
+
+// What a resource is for.
+type meant int
+
+const (
+	forNetworks meant = iota // its devices come with networks
+	forVerbs                 // HCAs of the node, without interfaces
+)
+
+// sharedPrefix is that of the RDMA shared device plugin's resources, unless its configuration has another one
+// (resourcePrefix).
+const sharedPrefix = "rdma/"
+
+var fabricPrefix = v1alpha1.GroupVersion.Group + "/"
+
+// meaning tells what a resource is for, and the link layer of its devices if that is known.
+func (m *Manifest) meaning(resource string) (meant, device.LinkLayer) {
+	if name, ok := strings.CutPrefix(resource, fabricPrefix); ok {
+		for i := range m.fabrics {
+			if f := &m.fabrics[i]; f.Name == name && f.Spec.Mode == v1alpha1.Shared {
+				return forVerbs, device.InfiniBand // its interfaces are IPoIB children
+			}
+		}
+		return forNetworks, ""
+	}
+	if name, ok := strings.CutPrefix(resource, sharedPrefix); ok {
+		return forVerbs, m.layer(name)
+	}
+	return forNetworks, ""
+}
+
+// layer is the link layer of the node's ports if all of those that are up have the same, or what a name says.
+func (m *Manifest) layer(name string) device.LinkLayer {
+	layers := map[device.LinkLayer]bool{}
+	if m.node != nil {
+		m.node.EachPort(func(h *node.HCA, p *node.Port) {
+			if p.Active() && h.Bond == "" {
+				layers[p.LinkLayer] = true
+			}
+		})
+	}
+	if len(layers) == 1 {
+		return slices.Collect(maps.Keys(layers))[0]
+	}
+	words := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return r == '-' || r == '_' || r == '.' })
+	for _, w := range words {
+		switch {
+		case w == "ib" || w == "infiniband" || w == "ipoib":
+			return device.InfiniBand
+		case strings.HasPrefix(w, "roce") || w == "eth" || w == "ethernet":
+			return device.Ethernet
+		}
+	}
+	return ""
+}
+
+const (
+	verbsDo = "NCCL's NET/IB and UCX work; IPoIB and rdma_cm by IP address do not"
+	roceGID = "RoCE needs an address in the pod's own network namespace, for its GID"
+)
+
+// withoutNetworks judges a pod without networks by what it was meant to be, which its resources tell: one of the RDMA
+// shared device plugin, or of a Fabric in mode shared, is for verbs on the node's HCAs.
+func (m *Manifest) withoutNetworks() Finding {
+	const none = "no annotation " + networksAnnotation
+	var verbs []string
+	var layers []device.LinkLayer
+	asked := m.resources()
+	for _, r := range slices.Sorted(maps.Keys(asked)) {
+		if !strings.Contains(r, "/") || isGPU(r) || asked[r] == 0 {
+			continue
+		}
+		what, layer := m.meaning(r)
+		if what == forNetworks {
+			return finding("pod-annotation", Fail, none)
+		}
+		verbs, layers = append(verbs, fmt.Sprintf("%s: %d", r, asked[r])), append(layers, layer)
+	}
+	if len(verbs) == 0 {
+		if c := m.privileged(); c != "" {
+			return finding("pod-annotation", Warn, none+"; container "+c+" is privileged: in shared RDMA mode it can "+
+				"open "+
+				"every HCA of the node (InfiniBand works so; "+roceGID+"), in exclusive mode it has none")
+		}
+		return finding("pod-annotation", Fail, none)
+	}
+	evidence := none + "; " + strings.Join(verbs, ", ") + " is for verbs on the node's HCAs without an interface, in " +
+		"shared " +
+		"RDMA mode"
+	switch {
+	case m.node != nil && m.node.RDMAMode == device.NetnsExclusive.String():
+		return finding("pod-annotation", Fail, evidence+", and node "+m.node.Name+" is in exclusive mode")
+	case slices.Contains(layers, device.Ethernet):
+		f := finding("pod-annotation", Fail, evidence+". "+roceGID)
+		f.Cause, f.Cure = noRoCEFace, addRoCEFace
+		return f
+	case !slices.Contains(layers, ""):
+		return finding("pod-annotation", OK, evidence+". InfiniBand: "+verbsDo)
+	}
+	return finding("pod-annotation", Warn, evidence+". On InfiniBand that is all it needs: "+verbsDo+". On RoCE it "+
+		"is not: "+
+		roceGID)
+}
+
+// privileged is the name of a container that is.
+func (m *Manifest) privileged() string {
+	for _, c := range m.Spec.Containers {
+		if c.SecurityContext.Privileged {
+			return c.Name
+		}
+	}
+	return ""
+}
+
+// models are names that clusters give to resources of NVIDIA's GPUs, by model.
+var models = regexp.MustCompile(`^((gpu\.|mig-|tesla|geforce|rtx).*|[vpthabl]\d{1,4}[a-z]?|g[bh]\d{3})([-_.].*)?$`)
+
+// isGPU reports whether a resource is one of GPUs, by the names that the vendors' device plugins give, and those that
+// clusters give to models of them (nvidia.com/v100).
+func isGPU(r string) bool {
+	vendor, name, _ := strings.Cut(r, "/")
+	switch vendor {
+	case "nvidia.com":
+		return name == "gpu" || models.MatchString(name)
+	case "amd.com", "gpu.intel.com", "habana.ai":
+		return true
+	}
+	return strings.HasSuffix(name, "gpu")
+}
