@@ -107,6 +107,7 @@ looked at.`,
 		generateCommand(a),
 		migrateCommand(a),
 		verifyCommand(a),
+		watchCommand(a),
 		supportBundleCommand(a),
 		manCommand(),
 	)

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -77,5 +78,24 @@ func (c *console) structured(format string, v any) error {
 		return err
 	}
 	_, err = c.stdout.W.Write(b)
+	return err
+}
+
+// line prints a value of one of the kinds as JSON in one line.
+func (c *console) line(v any) error {
+	kind, err := kindOf(v)
+	if err != nil {
+		return err
+	}
+	b, err := encode.Object("json", kind, v)
+	if err != nil {
+		return err
+	}
+	var out bytes.Buffer
+	if err := json.Compact(&out, b); err != nil {
+		return err
+	}
+	out.WriteByte('\n')
+	_, err = c.stdout.W.Write(out.Bytes())
 	return err
 }

@@ -25,6 +25,7 @@ var kinds = []kind{
 	{"Findings", findingList{}, "`doctor host`, `doctor pod`, `doctor cluster`"},
 	{"NCCLEnvironment", ncclEnvironment{}, "`nccl-env`"},
 	{"Node", discovery{}, "`discover`, `discover --cluster NODE`"},
+	{"PortRates", portRates{}, "`watch`, an object per look"},
 	{"VerifyReport", verifyReport{}, "`verify`"},
 }
 
