@@ -46,9 +46,7 @@ func CollectPod(root, proc fs.FS, n *node.Node, env []string) *Pod {
 			p.Verbs[name] = hca
 		}
 	}
-	if names := list(root, "sys/class/net"); slices.Contains(names, "lo") { // else it is not a whole one
-		p.Interfaces = names
-	}
+	p.Interfaces = InterfacesOf(root)
 	for _, e := range env {
 		if k, v, ok := strings.Cut(e, "="); ok {
 			p.Env[k] = v
@@ -83,6 +81,15 @@ func (p *Pod) Given() *node.Given {
 		}
 	}
 	return p.Node.Given(told)
+}
+
+// InterfacesOf are the interfaces of a network namespace, as its sysfs shows them; nil where that is not whole.
+func InterfacesOf(root fs.FS) []string {
+	names := list(root, "sys/class/net")
+	if !slices.Contains(names, "lo") {
+		return nil
+	}
+	return names
 }
 
 // limits reads /proc/PID/limits and the effective capabilities of /proc/PID/status (man proc_pid_limits,

@@ -32,10 +32,7 @@ func (p *Pod) envHCA(l *nccl.Library, value string) (out []Finding) {
 		}
 		out = append(out, f)
 	}
-	switch {
-	case v.Dead && len(v.Missing) > 0:
-		say(Fail, "not in the pod: "+few(v.Missing)+". No port that can work: "+l.Without)
-	case len(v.Missing) > 0:
+	if len(v.Missing) > 0 {
 		say(Fail, "not in the pod: "+few(v.Missing))
 	}
 	for _, w := range []struct {
@@ -58,19 +55,28 @@ func (p *Pod) envHCA(l *nccl.Library, value string) (out []Finding) {
 		say(Warn, v.Left[i].Say())
 	}
 	all := v.Used + len(v.Unused)
-	switch {
-	case v.Dead && len(v.Missing) > 0: // that is said
+	switch last := len(out) - 1; {
+	case v.Dead && last >= 0: // that is why
+		out[last].Status = Fail
+		out[last].Evidence += ". No port that can work: " + l.Without
 	case v.Dead:
 		say(Fail, "no port that can work: "+l.Without)
 	case v.Used == 0 && all > 0:
-		say(Warn, fmt.Sprintf("none of the %d rails: %s", all, few(v.Unused)))
+		say(Warn, fmt.Sprintf("none of %s: %s", countRails(all), few(v.Unused)))
 	case len(v.Unused) > 0:
-		say(Warn, fmt.Sprintf("%d of %d rails; not used: %s", v.Used, all, few(v.Unused)))
+		say(Warn, fmt.Sprintf("%d of %s; not used: %s", v.Used, countRails(all), few(v.Unused)))
 	}
 	if len(out) == 0 {
 		return one(finding("pod-env-hca", OK, text))
 	}
 	return out
+}
+
+func countRails(n int) string {
+	if n == 1 {
+		return "1 rail"
+	}
+	return strconv.Itoa(n) + " rails"
 }
 
 // maxLeft bounds what is said of one variable.

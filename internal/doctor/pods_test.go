@@ -129,12 +129,12 @@ func TestWrongEnv(t *testing.T) {
 	for _, c := range []struct{ pod, env, want string }{
 		{"h20-exclusive", "NCCL_IB_HCA==mlx5_0:2", "FAIL not in the pod: mlx5_0:2. No port that can work: NCCL " +
 			"goes over TCP without an error\n"},
-		{"h20-shared-privileged", "UCX_NET_DEVICES=mlx5_5:1", "WARN mlx5_5:1 is Down (physical state Polling): no " +
+		{"h20-shared-privileged", "UCX_NET_DEVICES=mlx5_5:1", "FAIL mlx5_5:1 is Down (physical state Polling): no " +
 			"peer " +
-			"answers: cable, transceiver or switch port\nFAIL no port that can work: UCX does not start, or goes " +
-			"over TCP\n"},
-		{"h20-shared-bare", "UCX_NET_DEVICES=mlx5_5:1", "WARN the container has no character device of mlx5_5:1\n" +
-			"FAIL no port that can work: UCX does not start, or goes over TCP\n"},
+			"answers: cable, transceiver or switch port. No port that can work: UCX does not start, or goes over " +
+			"TCP\n"},
+		{"h20-shared-bare", "UCX_NET_DEVICES=mlx5_5:1", "FAIL the container has no character device of mlx5_5:1. No " +
+			"port that can work: UCX does not start, or goes over TCP\n"},
 		{"h20-exclusive", "UCX_NET_DEVICES=mlx5_0", "FAIL not in the pod: mlx5_0. No port that can work: UCX " +
 			"does not start, or goes over TCP\n"},
 		{"h20-exclusive", "NCCL_IB_HCA==mlx5_0:1", "WARN 1 of 4 rails; not used: mlx5_3:1, mlx5_4:1, mlx5_7:1\n"},
@@ -143,7 +143,7 @@ func TestWrongEnv(t *testing.T) {
 		{"h20-exclusive", "NCCL_IB_HCA=^mlx5_bond_0", ""},
 		{"h20-exclusive", "UCX_NET_DEVICES=all", ""},
 		{"h20-exclusive", "UCX_NET_DEVICES=mlx5_*:1", ""},
-		{"h20-exclusive", "UCX_NET_DEVICES=eth0", "WARN none of the 4 rails: mlx5_0:1, mlx5_3:1, mlx5_4:1, mlx5_7:1\n"},
+		{"h20-exclusive", "UCX_NET_DEVICES=eth0", "WARN none of 4 rails: mlx5_0:1, mlx5_3:1, mlx5_4:1, mlx5_7:1\n"},
 		{"h20-exclusive", "NCCL_IB_HCA=^", "FAIL no port that can work: NCCL goes over TCP without an error\n"},
 		{"h20-exclusive", "NVSHMEM_HCA_LIST==mlx5_0:1", "FAIL not in the pod: =mlx5_0:1. No port that can work: " +
 			"NVSHMEM does not start, or has no remote transport\n"},
@@ -163,12 +163,12 @@ func TestWrongEnv(t *testing.T) {
 			"of its slowest port\n"},
 		{"roce-shared-privileged-named", "NCCL_IB_HCA==mlx5_3:1",
 			"WARN given to another pod (not among the devices that PCIDEVICE_... names): mlx5_3:1\n" +
-				"WARN none of the 1 rails: mlx5_2:1\n"},
+				"WARN none of 1 rail: mlx5_2:1\n"},
 		{"a100-exclusive", "NCCL_IB_HCA=mlx5_bond_0", "FAIL not in the pod: mlx5_bond_0. No port that can work: NCCL " +
 			"goes over TCP without an error\n"},
 		{"a100-shared-privileged", "NCCL_IB_HCA==mlx5_bond_0", "WARN mlx5_bond_0:1 is part of bond bond0: it carries " +
 			"the " +
-			"node's own traffic (storage, bootstrap); no rail of its own\nWARN none of the 1 rails: mlx5_0:1\n"},
+			"node's own traffic (storage, bootstrap); no rail of its own\nWARN none of 1 rail: mlx5_0:1\n"},
 	} {
 		var b strings.Builder
 		for _, f := range aboutEnv(CheckPod(seen(t, machines.PodNamed(c.pod), c.env))) {

@@ -89,10 +89,11 @@ func (n *Node) facts(told Told) *facts {
 	f := &facts{
 		shared: n.RDMAMode == device.NetnsShared.String(), openable: told.Openable, named: map[string]bool{},
 	}
+	hardware := slices.ContainsFunc(n.HCAs, func(h HCA) bool { return h.Kind != topology.Soft })
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
-		if h.Kind == topology.Soft {
-			continue
+		if hardware && h.Kind == topology.Soft {
+			continue // its interface may be any, such as the cluster's
 		}
 		open, known := told.Openable[h.Name]
 		f.chosen = f.chosen || known && !open

@@ -1,11 +1,15 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/fabric-cni/fabric-cni/internal/doctor"
+	"github.com/fabric-cni/fabric-cni/internal/node"
 )
 
 // podRef names the pod to look at. The zero value is the container that fabricctl runs in, or the recording of --root.
@@ -27,11 +31,7 @@ func (p *podRef) flags(c *cobra.Command) {
 func (p *podRef) collect() (*doctor.Pod, error) {
 	switch {
 	case p.root != "/":
-		n, err := p.node()
-		if err != nil {
-			return nil, err
-		}
-		return &doctor.Pod{Node: n, Bare: true}, nil
+		return p.recorded()
 	case !p.linux():
 		return nil, fmt.Errorf("%w, or give --root RECORDING", errNotLinux)
 	case p.netns != "":
@@ -40,4 +40,30 @@ func (p *podRef) collect() (*doctor.Pod, error) {
 		return p.ofProcess()
 	}
 	return p.ofThis()
+}
+
+// recorded looks at a recording. The root directory of a container, with proc/self of one of its processes, is as good
+// as the container; of another one the network namespace is known.
+func (p *podRef) recorded() (*doctor.Pod, error) {
+	tree, err := p.tree()
+	if err != nil {
+		return nil, err
+	}
+	n, err := node.Open(tree, p.store())
+	if err != nil {
+		return nil, err
+	}
+	const proc = "proc/self"
+	env, err := fs.ReadFile(tree, proc+"/environ")
+	if errors.Is(err, fs.ErrNotExist) {
+		return &doctor.Pod{Node: n, Bare: true, Interfaces: doctor.InterfacesOf(tree)}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--root %s: %w", p.root, err)
+	}
+	of, err := fs.Sub(tree, proc)
+	if err != nil {
+		return nil, fmt.Errorf("--root %s: %w", p.root, err)
+	}
+	return doctor.CollectPod(tree, of, n, strings.Split(strings.TrimSpace(string(env)), "\x00")), nil
 }

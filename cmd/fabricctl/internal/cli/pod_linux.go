@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -18,7 +19,27 @@ import (
 // ofThis looks at the container that fabricctl runs in.
 func (p *podRef) ofThis() (*doctor.Pod, error) {
 	live := node.ReadLive(p.noAttachments())
-	return collectPod("/", "/proc/self", live, arpIgnore(), os.Environ())
+	pod, err := collectPod("/", "/proc/self", live, arpIgnore(), os.Environ())
+	if err != nil {
+		return nil, err
+	}
+	pod.Denied = denied(pod.Uverbs)
+	return pod, nil
+}
+
+// denied are verbs devices that this process has no permission to open, as where the container's device cgroup does not
+// have them. Opening one alone does nothing to the hardware.
+func denied(uverbs []string) (out []string) {
+	for _, name := range uverbs {
+		fd, err := unix.Open("/dev/infiniband/"+name, unix.O_RDWR|unix.O_CLOEXEC, 0)
+		switch {
+		case err == nil:
+			_ = unix.Close(fd)
+		case errors.Is(err, fs.ErrPermission):
+			out = append(out, name)
+		}
+	}
+	return out
 }
 
 // noAttachments is a journal without entries: no pod sees the node's.
@@ -73,6 +94,7 @@ func (p *podRef) ofNetns() (*doctor.Pod, error) {
 	pod := &doctor.Pod{Bare: true}
 	err = ns.DoWithSys(func(sys fs.FS) error {
 		pod.ARPIgnore = arpIgnore()
+		pod.Interfaces = doctor.InterfacesOf(onlySys{sys})
 		pod.Node, err = node.Read(onlySys{sys}, node.ReadLive(p.noAttachments()))
 		return err
 	})

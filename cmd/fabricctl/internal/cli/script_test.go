@@ -59,6 +59,16 @@ func TestScripts(t *testing.T) {
 					}
 				})
 			},
+			// pod NAME DIR [VARIABLE=VALUE] plants what a process in a pod sees.
+			"pod": func(ts *testscript.TestScript, _ bool, args []string) {
+				p := machines.PodNamed(args[0])
+				if p == nil {
+					ts.Fatalf("no pod %q", args[0])
+				}
+				p.SetEnv(append(p.Env, args[2:]...)...)
+				ts.Check(os.MkdirAll(ts.MkAbs(args[1]), 0o755))
+				ts.Check(p.Plant(ts.MkAbs(args[1])))
+			},
 			// machine NAME DIR plants the recorded tree of a machine.
 			"machine": func(ts *testscript.TestScript, _ bool, args []string) {
 				m := machines.Named(args[0])
