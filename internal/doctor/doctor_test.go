@@ -4,7 +4,6 @@ import (
 	"errors"
 	"flag"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -47,31 +46,6 @@ func TestDocs(t *testing.T) {
 		if d := cmp.Diff(string(b), want); d != "" {
 			t.Errorf("%s (-is +should be); go test ./internal/doctor -update writes it:\n%s", file, d)
 		}
-	}
-}
-
-// Each example is recognised, as its own message first.
-func TestExplain(t *testing.T) {
-	for _, m := range Messages {
-		for _, e := range m.Examples {
-			got := Explain("noise\n" + e + "\nmore noise")
-			if !slices.ContainsFunc(got, func(g Explanation) bool { return g.ID == m.ID }) {
-				t.Errorf("%s does not recognise %q, but %v", m.ID, e, got)
-			}
-			if len(got) > 2 {
-				t.Errorf("%q has %d explanations: %v", e, len(got), got)
-			}
-		}
-	}
-	for _, quiet := range []string{"", "NCCL INFO NET/IB : Using [0]mlx5_0:1/IB", "all is well",
-		"status=0 opcode=1 vendor err 0"} {
-		if got := Explain(quiet); len(got) != 0 {
-			t.Errorf("%q: %v", quiet, got)
-		}
-	}
-	got := Explain("IB device mlx5_bond_0 not found")
-	if len(got) != 1 || !strings.Contains(got[0].Cause, "Ethernet bond") {
-		t.Errorf("bond: %v", got)
 	}
 }
 

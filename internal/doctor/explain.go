@@ -5,49 +5,60 @@ import (
 	"strings"
 )
 
-// Message is a family of log lines with one cause.
+// Message is a family of log lines with one cause. Its patterns name the speaker, as NCCL WARN, or are sentences that
+// one program only prints: what any program may say is none.
 type Message struct {
 	ID       string
 	Title    string
 	Pattern  *regexp.Regexp
-	Except   *regexp.Regexp // lines that Pattern fits, and that mean something else; may be nil
+	Near     *regexp.Regexp // lines that mean it shortly after another message only, or when they are asked for; or nil
+	Except   *regexp.Regexp // lines that the patterns fit, and that mean something else; may be nil
+	Follows  bool           // a consequence: says nothing shortly after the message that names the cause
+	Harmless bool           // nothing is wrong
 	Examples []string       // as the programs print them
 	Cause    string
 	Cure     string
 }
 
-// Explanation is what a line means.
+// Explanation is what a message means, and where it is.
 type Explanation struct {
-	ID    string `json:"id"`
-	Line  string `json:"line"`
-	Title string `json:"title"`
-	Cause string `json:"cause"`
-	Cure  string `json:"cure"`
-	Docs  string `json:"docs"`
+	ID         string   `json:"id"`
+	Title      string   `json:"title"`
+	Line       string   `json:"line,omitempty"`       // the first
+	Log        string   `json:"log,omitempty"`        // the file it is in; empty on standard input
+	LineNumber int64    `json:"lineNumber,omitempty"` // from 1
+	Count      int64    `json:"count,omitempty"`      // of lines
+	FirstTime  string   `json:"firstTime,omitempty"`
+	LastTime   string   `json:"lastTime,omitempty"` // both as they stand in the log
+	Harmless   bool     `json:"harmless,omitempty"`
+	Cause      string   `json:"cause"`
+	Cure       string   `json:"cure"`
+	Docs       string   `json:"docs"`
+	Examples   []string `json:"examples,omitempty"` // of an id that was asked for: as the programs print it
 }
 
-// maxLine bounds what is looked at of one line, in bytes.
-const maxLine = 16 << 10
-
-// plainly undoes what web pages and editors make of quotation marks.
-var plainly = strings.NewReplacer("’", "'", "‘", "'", "“", `"`, "”", `"`)
-
-// Explain recognises the messages in a log: each once, with the first line it is in, in the order of the log.
-func Explain(log string) (out []Explanation) {
-	seen := map[string]bool{}
-	for line := range strings.Lines(log) {
-		line = plainly.Replace(strings.TrimSpace(strings.ToValidUTF8(line[:min(len(line), maxLine)], "?")))
-		for _, m := range Messages {
-			if seen[m.ID] || !m.Pattern.MatchString(line) || m.Except != nil && m.Except.MatchString(line) {
-				continue
-			}
-			seen[m.ID] = true
-			e := Explanation{ID: m.ID, Line: line, Title: m.Title, Cause: m.Cause, Cure: m.Cure, Docs: page(m.ID)}
-			e.refine(line)
-			out = append(out, e)
-		}
+// IDs are the ids of all checks and messages.
+func IDs() []string {
+	out := make([]string, 0, len(Checks)+len(Messages))
+	for _, c := range Checks {
+		out = append(out, c.ID)
+	}
+	for i := range Messages {
+		out = append(out, Messages[i].ID)
 	}
 	return out
+}
+
+// ID is what is known of an id.
+func (l Lang) ID(id string) Explanation {
+	c := l.text(id)
+	e := Explanation{ID: id, Title: c.Title, Cause: c.Cause, Cure: c.Cure, Docs: l.Page(id)}
+	for i := range Messages {
+		if m := &Messages[i]; m.ID == id {
+			e.Examples, e.Harmless = m.Examples, m.Harmless
+		}
+	}
+	return e
 }
 
 var bondName = regexp.MustCompile(`IB device (\S*bond\S*) not found`)
@@ -60,4 +71,18 @@ func (e *Explanation) refine(line string) {
 	if e.ID == "log-qp-modify" && strings.Contains(line, "link-local") {
 		e.Cause = "the GID is link-local: the two ends are not in one layer 2 network. " + e.Cause
 	}
+}
+
+// Explanations are the same explanations in a language.
+func (l Lang) Explanations(list []Explanation) []Explanation {
+	if l != Chinese {
+		return list
+	}
+	out := append([]Explanation{}, list...)
+	for i := range out {
+		e := &out[i]
+		e.Title, e.Docs = l.text(e.ID).Title, l.Page(e.ID)
+		e.Cause, e.Cure = l.translate(e.ID, e.Cause), l.translate(e.ID, e.Cure)
+	}
+	return out
 }

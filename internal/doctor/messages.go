@@ -7,11 +7,16 @@ var Messages = []Message{
 	{
 		ID:    "log-mr",
 		Title: "Memory could not be registered",
-		Pattern: regexp.MustCompile(
-			`(?i)Couldn't allocate MR|Failed to allocate MR|ibv_reg_(dmabuf_)?mr\w* failed with (error )?(12 ` +
-				`)?Cannot allocate memory|Couldn't register (memory|MR)|Unable to create QP|ibv_create_(qp|cq) ` +
-				`failed with (error )?(12 )?Cannot allocate memory|ibv_reg_mr.*(ENOMEM|Cannot ` +
-				`allocate)|mlx5.*(create|reg)_mr.*ENOMEM`,
+		Pattern: said(
+			`(?:Couldn't|Failed to) (?:allocate|register) MR\b`,
+			`ibv_reg_(?:dmabuf_)?mr\w*\b.*(?:Cannot allocate memory|ENOMEM)`,
+			`ibv_create_(?:qp|cq|srq)\w*\b.*(?:Cannot allocate memory|ENOMEM)`,
+			`Unable to create QP\b`,
+			`mlx5\w*.*(?:create|reg)_mr\b.*ENOMEM`,
+		),
+		Near: said(
+			`(?i)^failed to create mr\b.{0,20}$`,
+			`^Couldn't register memory\b`,
 		),
 		Examples: []string{
 			"Couldn't allocate MR",
@@ -27,8 +32,16 @@ var Messages = []Message{
 	{
 		ID:    "log-segfault",
 		Title: "A crash in NCCL, UCX or libmlx5",
-		Pattern: regexp.MustCompile(
-			`(?i)(Caught signal 11|Segmentation fault|segfault (at|in)).*|signal: segmentation fault`,
+		Pattern: said(
+			`segfault at .* in lib(?:nccl|mlx[45]|ibverbs|rdmacm|uc[mpst]|hcoll|sharp)\S*`,
+			`(?i)segfault in (?:NCCL|UCX|lib(?:nccl|mlx5|ibverbs))\b`,
+		),
+		Near: said(
+			`\*\*\* SIGSEGV\b`,
+			`\[\S+ *:\d+:\d+\] Caught signal 11 \(Segmentation fault`,
+			`\[\S+:\d+\] Signal: Segmentation fault \(11\)`,
+			`^(?:\S+: line \d+: +\d+ )?Segmentation fault(?: +\(core dumped\).{0,200})?$`,
+			`\bncclProxyService(?:UDS)?\b`,
 		),
 		Examples: []string{
 			"[train-0:00042:0:42] Caught signal 11 (Segmentation fault: address not mapped to object at address (nil))",
@@ -42,9 +55,11 @@ var Messages = []Message{
 	{
 		ID:    "log-port-down",
 		Title: "The port is not up",
-		Pattern: regexp.MustCompile(
-			`(?i)Port number \d+ state is (Down|Init|Armed)|RDMA device \S+ port \d+ is not Active|Couldn't set the ` +
-				`link layer|port (is )?not (in )?active`,
+		Pattern: said(
+			`(?i)Port number \d+ state is (?:Down|Init|Armed)\b`,
+			`RDMA device \S+ port \d+ is not Active`,
+			`Couldn't set the link layer`,
+			`(?:mlx[45]|bnxt_re|irdma|hns|efa|rxe|siw|ibp|rocep)\S*:? port (?:\d+ )?(?:is )?not (?:in )?active`,
 		),
 		Examples: []string{
 			"Port number 1 state is Down",
@@ -60,9 +75,10 @@ var Messages = []Message{
 	{
 		ID:    "log-no-such-device",
 		Title: "There is no RDMA device of this name",
-		Pattern: regexp.MustCompile(
-			`(?i)IB device \S+ not found|Unable to find the Infiniband/RoCE device|Did not detect devices|No IB ` +
-				`devices found|specified device.*not found`,
+		Pattern: said(
+			`\bIB device \S+ not found`,
+			`Unable to find the Infiniband/RoCE device`,
+			`^Did not detect devices$`,
 		),
 		Examples: []string{"IB device mlx5_bond_0 not found", "Unable to find the Infiniband/RoCE device"},
 		Cause: "the name is another node's, or the device is not in this network namespace: in exclusive RDMA " +
@@ -72,10 +88,10 @@ var Messages = []Message{
 	{
 		ID:    "log-qp-timeout",
 		Title: "A queue pair found no way to its peer",
-		Pattern: regexp.MustCompile(
-			`ibv_modify_qp failed with (error )?(110 )?Connection timed out|ibv_modify_qp failed with (error )?(113 ` +
-				`|101 )?(No route to host|Network is unreachable)|Failed to modify QP.*(timed out|No ` +
-				`route|unreachable)`,
+		Pattern: said(
+			`ibv_modify_qp failed with (?:error )?(?:\d+ )?(?:Connection timed out|No route to host|`+
+				`Network is unreachable)`,
+			`Failed to modify QP\b.*(?:timed out|No route|unreachable)`,
 		),
 		Examples: []string{
 			"Failed to modify QP to RTR: Connection timed out",
@@ -91,13 +107,16 @@ var Messages = []Message{
 			"{\"sourceBased\": true}",
 	},
 	{
-		ID:     "log-qp-modify",
-		Title:  "A queue pair was given a GID that is not there",
-		Except: regexp.MustCompile(`timed out|No route|unreachable`),
-		Pattern: regexp.MustCompile(
-			`ibv_modify_qp failed with (error )?(22 |19 )?(Invalid argument|No such device)|Failed to modify QP( ` +
-				`0x\w+)? to RTR|invalid GID index|Failed to query GID|ibv_query_gid.*failed`,
+		ID:    "log-qp-modify",
+		Title: "A queue pair was given a GID that is not there",
+		Pattern: said(
+			`ibv_modify_qp failed with (?:error )?(?:\d+ )?(?:Invalid argument|No such device|No data available)`,
+			`Failed to modify QP(?: 0x\w+)? to RTR`,
+			`[Ii]nvalid GID index`,
+			`ibv_query_gid\b.*failed`,
+			`(?:UCX|NCCL|mlx[45]_|ibv_|rdma).*Failed to query GID`,
 		),
+		Except: regexp.MustCompile(`timed out|No route|unreachable`),
 		Examples: []string{
 			"NCCL WARN Call to ibv_modify_qp failed with 22 Invalid argument",
 			"Failed to modify QP 0x1a2 to RTR",
@@ -110,11 +129,17 @@ var Messages = []Message{
 	{
 		ID:    "log-wc-retry",
 		Title: "The peer did not answer any more",
-		Pattern: regexp.MustCompile(
-			`(?i)(completion|wc|work completion).*(error|status)[ :=]*12\b|transport retry counter ` +
-				`exceeded|IBV_WC_RETRY_EXC_ERR|Completion with error at (client|server)|vendor[_ ]err(or)?[ ` +
-				`:=]*(129|0x81)\b`,
+		Pattern: said(
+			`Got completion (?:from peer (?:\S+ )?)?with (?:error |status=)(?:12\b|IBV_WC_RETRY_EXC_ERR)`,
+			`IBV_WC_RETRY_EXC_ERR`,
+			`(?i)transport retry count(?:er)? exceeded`,
+			`Failed status 12: wr_id`,
+			`(?i)vendor[_ ]err(?:or)?[ :=]*(?:129|0x81)\b`,
 		),
+		Near: said(
+			`Completion with error at (?:client|server)`,
+		),
+		Except: regexp.MustCompile(`status=(?:4|10|11)\b`),
 		Examples: []string{
 			"NCCL WARN NET/IB : Got completion from peer 192.168.10.12<47722> with status=12 opcode=0 len=0 vendor " +
 				"err 129 (Send)",
@@ -129,9 +154,12 @@ var Messages = []Message{
 	{
 		ID:    "log-tcp",
 		Title: "NCCL goes over TCP",
-		Pattern: regexp.MustCompile(
-			`NET/IB : No device found|NET/Socket : Using|Using network Socket|via NET/Socket|no IB devices? ` +
-				`found.*socket`,
+		Pattern: said(
+			`NET/IB ?: No device found`,
+			`NET/Socket ?: Using \[`,
+			`NCCL INFO Using network Socket\b`,
+			`NCCL INFO Assigned NET plugin Socket\b`,
+			`via NET/Socket/`,
 		),
 		Examples: []string{"train-0:42:42 [0] NCCL INFO NET/IB : No device found.", "NCCL INFO Using network Socket"},
 		Cause: "NCCL found no usable RDMA device and fell back to eth0 without an error: no device in the pod, " +
@@ -141,10 +169,22 @@ var Messages = []Message{
 	{
 		ID:    "log-no-verbs",
 		Title: "The RDMA device can't be opened",
-		Pattern: regexp.MustCompile(
-			`(?i)No RDMA devices? found|Couldn't get device list|failed to get IB device|ibv_open_device ` +
-				`failed|Failed to open (IB )?device|unable to open.*/dev/infiniband/|couldn't open ` +
-				`(config|/dev/infiniband)|ibv_get_device_list.*failed`,
+		Pattern: said(
+			`No (?:IB|RDMA) devices? found`,
+			`(?i)ibv_get_device_list\b.*failed`,
+			`(?i)failed to get IB devices?\b`,
+			`ibv_open_device\b.*failed`,
+			`Failed to open IB device`,
+			`NET/IB ?: Unable to open device`,
+			`(?i)(?:failed|unable|couldn't|can't) (?:to )?open device ['\"]?(?:mlx[45]|bnxt_re|irdma|hns|efa|`+
+				`erdma|qedr|rxe|siw|rocep|ibp|rdmap)_?\w*`,
+			`(?i)(?:unable|failed|couldn't|can't|cannot) (?:to )?open.{0,20}/dev/infiniband/`,
+			`/dev/infiniband/(?:uverbs|umad|issm|rdma_cm)\w*.{0,60}(?:No such file|No such device|`+
+				`Permission denied|not permitted)`,
+		),
+		Near: said(
+			`^(?:NET/IB ?: )?Unable to open device$`,
+			`^Couldn't get (?:IB )?device list\b`,
 		),
 		Examples: []string{
 			"No IB devices found: ibv_get_device_list() failed",
@@ -158,9 +198,11 @@ var Messages = []Message{
 	{
 		ID:    "log-provider",
 		Title: "The image lacks the user space driver",
-		Pattern: regexp.MustCompile(
-			`no userspace device-specific driver found|couldn't load driver ` +
-				`'[^']*lib(mlx5|mlx4|irdma|bnxt)|libibverbs\.so[.\d]*: cannot open shared object`,
+		Pattern: said(
+			`no userspace device-specific driver found`,
+			`couldn't load driver '[^']*lib(?:mlx5|mlx4|irdma|bnxt)`,
+			`libibverbs: Warning: couldn't open config directory`,
+			`libibverbs\.so[.\d]*: cannot open shared object`,
 		),
 		Examples: []string{
 			"libibverbs: Warning: no userspace device-specific driver found for /sys/class/infiniband_verbs/uverbs0",
@@ -171,8 +213,12 @@ var Messages = []Message{
 	{
 		ID:    "log-hcoll",
 		Title: "HCOLL in Open MPI",
-		Pattern: regexp.MustCompile(
-			`(?i)hcoll_create_context|coll_hcoll|\bhcoll\b|HCOL-E|LOG_CAT_(COMMPATTERNS|MLB|P2P|SBGP)`,
+		Pattern: said(
+			`hcoll_create_context\b`,
+			`coll_hcoll_module\.c\b`,
+			`HCOL-E\b`,
+			`\bHcol library init failed`,
+			`\[LOG_CAT_(?:COMMPATTERNS|MLB|P2P|SBGP|BASESMUMA|ML|RCACHE)\]`,
 		),
 		Examples: []string{
 			"[LOG_CAT_COMMPATTERNS] isend failed in comm_allreduce_hcolrte at iterations 1",
@@ -186,9 +232,11 @@ var Messages = []Message{
 	{
 		ID:    "log-openib",
 		Title: "Open MPI's old RDMA transport",
-		Pattern: regexp.MustCompile(
-			`error initializing an OpenFabrics device|No preset parameters were found for the device|OpenFabrics ` +
-				`\(openib\) BTL|allocate some locked memory`,
+		Pattern: said(
+			`error initializing an OpenFabrics device`,
+			`No preset parameters were found for the device`,
+			`OpenFabrics \(openib\) BTL failed`,
+			`allocate some locked memory`,
 		),
 		Examples: []string{
 			"WARNING: There was an error initializing an OpenFabrics device.",
@@ -201,9 +249,13 @@ var Messages = []Message{
 	{
 		ID:    "log-gpudirect",
 		Title: "GPUDirect RDMA is off",
-		Pattern: regexp.MustCompile(
-			`GPU Direct RDMA Disabled|ibv_reg_mr\w* failed with (error )?(14 )?Bad ` +
-				`address|nvidia[-_]peermem.*(not|failed)|nv_peer_mem.*(not|failed)|ERRNO: Bad address`,
+		Pattern: said(
+			`GPU Direct RDMA Disabled`,
+			`ibv_reg_mr\w* failed with (?:error )?(?:14 )?Bad address`,
+			`nvidia[-_]peermem\b.{0,60}(?:not (?:found|loaded)|failed|Invalid argument)`,
+			`(?:could not insert|failed to load|FATAL: Module) .{0,10}nv(?:idia)?[-_]peer_?mem\b`,
+			`\bnv_peer_mem\b.{0,60}(?:not (?:found|loaded)|failed)`,
+			`^ERRNO: Bad address\b`,
 		),
 		Examples: []string{
 			"NCCL INFO NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'",
@@ -218,9 +270,12 @@ var Messages = []Message{
 	{
 		ID:    "log-peer-gone",
 		Title: "The other end of perftest has ended",
-		Pattern: regexp.MustCompile(
-			`Couldn't read remote address|Unable to exchange data between (server|servers)|Failed to exchange data ` +
-				`between server and clients|Couldn't connect to \S+:\d+`,
+		Pattern: said(
+			`Couldn't read remote address`,
+			`Unable to (?:read|write) (?:to|from) socket/rdma_cm`,
+			`Failed to exchange data between server and clients`,
+			`Unable to exchange data between servers?\b`,
+			`^(?:ethernet_client_connect: )?Couldn't connect to \S+:1[89]\d{3}$`,
 		),
 		Examples: []string{
 			"ethernet_read_keys: Couldn't read remote address",
@@ -233,9 +288,13 @@ var Messages = []Message{
 	{
 		ID:    "log-shm",
 		Title: "/dev/shm is too small",
-		Pattern: regexp.MustCompile(
-			`/dev/shm/nccl-|No space left on device.*shm|shm.*No space left on device|shared memory ` +
-				`segment.*(failed|error)`,
+		Pattern: said(
+			`NCCL WARN.*(?:creating|attaching to|mapping) shared memory segment`,
+			`NCCL WARN.*/dev/shm/nccl-`,
+			`NCCL WARN Call to (?:posix_fallocate|shm_open|ftruncate)\b.*failed`,
+			`/dev/shm/(?:nccl|torch_|cuda)\S*.*No space left on device`,
+			`No space left on device.{0,80}/dev/shm/(?:nccl|torch_|cuda)`,
+			`This might be caused by insufficient shared memory \(shm\)`,
 		),
 		Examples: []string{"NCCL WARN Error while creating shared memory segment /dev/shm/nccl-a1b2c3 (size 9637888)"},
 		Cause:    "containers get 64 MiB of /dev/shm unless told otherwise",
@@ -244,9 +303,12 @@ var Messages = []Message{
 	{
 		ID:    "log-bootstrap",
 		Title: "NCCL found no interface for its bootstrap",
-		Pattern: regexp.MustCompile(
-			`(?i)bootstrap.*no socket interface found|No IP interface found \(starting with|no usable (network ` +
-				`)?interface`,
+		Pattern: said(
+			`(?i)bootstrap ?: no socket interface found`,
+			`NCCL WARN.*[Nn]o (?:usable )?(?:socket|IP|network) interface`,
+			`No IP interface found \(starting with`,
+			`Could not find any socket interface`,
+			`gloo/transport/tcp/device\.cc.*Unable to find (?:interface|address) for`,
 		),
 		Examples: []string{"bootstrap.cc:45 NCCL WARN Bootstrap : no socket interface found"},
 		Cause:    "NCCL_SOCKET_IFNAME names an interface that is not in the pod: names of the host do not count there",
@@ -255,9 +317,13 @@ var Messages = []Message{
 	{
 		ID:    "log-wc-error",
 		Title: "A transfer was refused",
-		Pattern: regexp.MustCompile(
-			`(?i)(status|error)[ :=]*(4|10|11)\b.*(vendor|opcode)|local protection error|remote access ` +
-				`error|IBV_WC_(LOC_PROT|REM_ACCESS)_ERR`,
+		Pattern: said(
+			`Got completion (?:from peer (?:\S+ )?)?with (?:error |status=)(?:4|10|11|IBV_WC_(?:LOC_PROT|`+
+				`REM_ACCESS|REM_OP)_ERR)\b`,
+			`IBV_WC_(?:LOC_PROT|REM_ACCESS|REM_OP)_ERR`,
+			`(?i)(?:UCX|NCCL|ibv|mlx5|completion).*(?:local protection error|remote access error|`+
+				`remote operation error)`,
+			`Failed status (?:4|10|11): wr_id`,
 		),
 		Examples: []string{
 			"NCCL WARN NET/IB : Got completion from peer with status=10 opcode=129 len=0 vendor err 136 (Recv)",

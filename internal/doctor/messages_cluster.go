@@ -2,14 +2,19 @@ package doctor
 
 import "regexp"
 
+// rdmaResource is the name of a resource for RDMA devices, not for GPUs: vendors have no rule for them.
+const rdmaResource = `[\w./-]*(?:rdma|hostdev|roce|infiniband|sriov|mlnx|mellanox|fabric\.dev/|/ib\b|/ib[-_\d]|` +
+	`/hca|/cx[4-9]|/[\w.-]*rail)\S*`
+
 // clusterMessages are those of Kubernetes and of CNI plugins.
 var clusterMessages = []Message{
 	{
 		ID:    "log-nad-missing",
 		Title: "The NetworkAttachmentDefinition does not exist",
-		Pattern: regexp.MustCompile(
-			`cannot find a network-attachment-definition|network-attachment-definitions?\.k8s\.cni\.cncf\.io ` +
-				`"?[^"]*"? not found|getKubernetesDelegate`,
+		Pattern: said(
+			`cannot find a network-attachment-definition`,
+			`network-attachment-definitions?\.k8s\.cni\.cncf\.io "?[^"]*"? not found`,
+			`getKubernetesDelegate\b.*(?:failed to get|not found)`,
 		),
 		Examples: []string{
 			`error adding container to network "multus-cni-network": cannot find a network-attachment-definition ` +
@@ -22,9 +27,12 @@ var clusterMessages = []Message{
 	{
 		ID:    "log-no-deviceid",
 		Title: "Multus passed no device",
-		Pattern: regexp.MustCompile(
-			`no other field selects a device|VF pci addr is required|deviceID.*(is missing|not found|is ` +
-				`empty)|pciBusID.*missing|specify either "device", "hwaddr"`,
+		Pattern: said(
+			`no other field selects a device`,
+			`VF pci addr is required`,
+			`(?:fabric|Multus|multus|sriov|host-device|rdma).*\bdeviceID\b.*(?:is missing|is empty)`,
+			`(?:fabric|Multus|multus|sriov|host-device|rdma).*\bpciBusID\b.*missing`,
+			`specify either "device", "hwaddr"`,
 		),
 		Examples: []string{
 			`fabric: could not read the configuration: field "deviceID": is missing, and no other field selects a ` +
@@ -39,9 +47,10 @@ var clusterMessages = []Message{
 	{
 		ID:    "log-insufficient",
 		Title: "No node has the resource",
-		Pattern: regexp.MustCompile(
-			`Insufficient (\S*rdma\S*|\S*hostdev\S*|\S*/ib\S*|\S*roce\S*|nvidia\.com/\S+)|devices? unavailable ` +
-				`for|UnexpectedAdmissionError.*Allocate failed`,
+		Pattern: said(
+			`Insufficient `+rdmaResource,
+			`devices? unavailable for `+rdmaResource,
+			`unregistered device `+rdmaResource,
 		),
 		Examples: []string{
 			"0/5 nodes are available: 5 Insufficient rdma/rdma_a100.",
@@ -57,9 +66,10 @@ var clusterMessages = []Message{
 	{
 		ID:    "log-plugin-missing",
 		Title: "A CNI plugin is not installed",
-		Pattern: regexp.MustCompile(
-			`failed to find plugin "[^"]+" in path|IPAM plugin not started|exec: "?/opt/cni/bin/\S+"?: (no such ` +
-				`file|executable file not found)`,
+		Pattern: said(
+			`failed to find plugin "[^"]+" in path`,
+			`IPAM plugin not started`,
+			`exec: "?/opt/cni/bin/\S+"?: (?:no such file|executable file not found)`,
 		),
 		Examples: []string{`plugin type="multus" failed (add): failed to find plugin "fabric" in path [/opt/cni/bin]`},
 		Cause:    "the binary is not in the runtime's plugin directory on that node",
@@ -69,9 +79,12 @@ var clusterMessages = []Message{
 	{
 		ID:    "log-multus-kubeconfig",
 		Title: "Multus or whereabouts can't reach the API server",
-		Pattern: regexp.MustCompile(
-			`multus\.kubeconfig|whereabouts\.kubeconfig|error creating kubernetes client|GetK8sClient: ` +
-				`failed|Multus: .*Unauthorized|Multus: .*x509:`,
+		Pattern: said(
+			`(?:stat|open) \S*(?:multus|whereabouts)\.kubeconfig: (?:no such file|permission denied)`,
+			`GetK8sClient: failed`,
+			`(?:[Mm]ultus|[Ww]hereabouts)\b.*error creating kubernetes client`,
+			`Multus: .*Unauthorized`,
+			`Multus: .*x509:`,
 		),
 		Examples: []string{
 			"failed to instantiate the kubernetes client: stat /etc/cni/net.d/whereabouts.d/whereabouts.kubeconfig: " +
@@ -86,9 +99,10 @@ var clusterMessages = []Message{
 	{
 		ID:    "log-range-full",
 		Title: "whereabouts has no address left",
-		Pattern: regexp.MustCompile(
-			`Could not allocate IP in range|no (more )?(available )?(IP )?addresses? (are ` +
-				`)?(available|left)|IPAM.*range.*(full|exhausted)`,
+		Pattern: said(
+			`Could not allocate IP in range`,
+			`(?i)whereabouts.*no (?:more )?(?:available )?(?:IP )?addresses? (?:are )?(?:available|left)`,
+			`(?i)whereabouts.*range.*(?:full|exhausted)`,
 		),
 		Examples: []string{
 			"error assigning IP: Could not allocate IP in range: ip: 192.168.3.225 / - 192.168.3.238 / range: " +
@@ -103,9 +117,10 @@ var clusterMessages = []Message{
 	{
 		ID:    "log-range-lease",
 		Title: "whereabouts waited too long",
-		Pattern: regexp.MustCompile(
-			`time limit exceeded while waiting to become leader|context deadline ` +
-				`exceeded.*whereabouts|whereabouts.*context deadline exceeded|leader election.*whereabouts`,
+		Pattern: said(
+			`time limit exceeded while waiting to become leader`,
+			`context deadline exceeded.*whereabouts`,
+			`whereabouts.*context deadline exceeded`,
 		),
 		Examples: []string{"error at storage engine: time limit exceeded while waiting to become leader"},
 		Cause: "all addresses of a cluster go through one lease: hundreds of pods at once are slow, and the API " +
@@ -116,9 +131,9 @@ var clusterMessages = []Message{
 	{
 		ID:    "log-whereabouts-rbac",
 		Title: "whereabouts may not do it",
-		Pattern: regexp.MustCompile(
-			`(ippools|overlappingrangeipreservations|nodeslicepools)\S*whereabouts\S* .*(forbidden|not found)|no ` +
-				`matches for kind "?IPPool`,
+		Pattern: said(
+			`(?:ippools|overlappingrangeipreservations|nodeslicepools)\S*whereabouts\S* .*(?:forbidden|not found)`,
+			`no matches for kind "?(?:IPPool|OverlappingRangeIPReservation|NodeSlicePool)\b.*whereabouts`,
 		),
 		Examples: []string{
 			`ippools.whereabouts.cni.cncf.io is forbidden: User "system:serviceaccount:kube-system:whereabouts" ` +
@@ -130,9 +145,10 @@ var clusterMessages = []Message{
 	{
 		ID:    "log-netns-mode",
 		Title: "The RDMA mode can't be switched now",
-		Pattern: regexp.MustCompile(
-			`(?i)(rdma system set|netns (mode|exclusive|shared)).*Device or resource busy|failed to set ` +
-				`RDMA.*(busy|mode)`,
+		Pattern: said(
+			`(?i)rdma system set\b.*Device or resource busy`,
+			`(?i)netns (?:mode|exclusive|shared)\b.*Device or resource busy`,
+			`(?i)failed to set RDMA (?:subsystem|system|netns|network)\b.*(?:busy|mode)`,
 		),
 		Examples: []string{"rdma system set netns exclusive: error: Device or resource busy"},
 		Cause:    "the mode can be switched only while no network namespace but the host's exists",
@@ -142,9 +158,10 @@ var clusterMessages = []Message{
 	{
 		ID:    "log-shared-plugin",
 		Title: "The RDMA shared device plugin does not start",
-		Pattern: regexp.MustCompile(
-			`(?i)(rdma.*exclusive.*(shared|not supported|incorrect)|incorrect RDMA subsystem (mode|network ` +
-				`namespace)|RDMA subsystem.*(is not|not set to).*shared)`,
+		Pattern: said(
+			`(?i)incorrect RDMA subsystem (?:mode|network namespace)`,
+			`(?i)RDMA subsystem.*(?:is not|not set to).*shared`,
+			`(?i)rdma.?shared.?device.?plugin.*exclusive`,
 		),
 		Examples: []string{"Exiting.. can not change : incorrect RDMA subsystem network namespace"},
 		Cause:    "in exclusive mode a pod can't use the host's RDMA devices, which is all that plugin does",
@@ -167,9 +184,9 @@ var clusterMessages = []Message{
 	{
 		ID:    "log-mode-shared",
 		Title: "The network wants exclusive mode",
-		Pattern: regexp.MustCompile(
-			`network namespace mode is shared|namespace awareness mode is not set to exclusive|RDMA subsystem ` +
-				`namespace awareness`,
+		Pattern: said(
+			`RDMA network namespace mode is shared`,
+			`namespace awareness mode is not set to exclusive`,
 		),
 		Examples: []string{
 			`fabric: could not attach net1 to container c1: "rdma" is "exclusive", but the system's RDMA network ` +
@@ -191,9 +208,12 @@ var clusterMessages = []Message{
 		Cure:     "rdma system; \"rdma\": \"shared\" or \"none\" for such a driver",
 	},
 	{
-		ID:      "log-in-use",
-		Title:   "Another pod has the device",
-		Pattern: regexp.MustCompile(`device \S+ is in use by container|has IPoIB children in use by`),
+		ID:    "log-in-use",
+		Title: "Another pod has the device",
+		Pattern: said(
+			`device \S+ is in use by container`,
+			`has IPoIB children in use by`,
+		),
 		Examples: []string{
 			"fabric: could not attach net1 to container c2: device pci/0000:3b:00.0 is in use by container c1 as " +
 				"net1 (network ib, network namespace /run/netns/x); it is free again when that pod is deleted",
@@ -202,9 +222,12 @@ var clusterMessages = []Message{
 		Cure:  "fabricctl list; give the network a resource of a device plugin; fabricctl repair if the pod is gone",
 	},
 	{
-		ID:      "log-address-in-use",
-		Title:   "Somebody on the network has the address",
-		Pattern: regexp.MustCompile(`address \S+ is in use (on this network )?by`),
+		ID:    "log-address-in-use",
+		Title: "Somebody on the network has the address",
+		Pattern: said(
+			`address \S+ is in use on this network by`,
+			`fabric: .*address \S+ is in use by`,
+		),
 		Examples: []string{
 			"fabric: could not attach net1 to container c1: probe-addresses (ip netns exec $POD arping -D -c 3 -I " +
 				"$DEV 192.168.10.7): address 192.168.10.7 is in use on this network by 02:00:00:00:00:01; find it",
@@ -215,9 +238,11 @@ var clusterMessages = []Message{
 	{
 		ID:    "log-no-device-here",
 		Title: "The network's device is not on this node",
-		Pattern: regexp.MustCompile(
-			`no such device on this host|failed to find (the )?(host )?device|Link not found|master.*not ` +
-				`found|failed to lookup master`,
+		Pattern: said(
+			`no such device on this host`,
+			`failed to find (?:the )?host device`,
+			`failed to (?:lookup|find) (?:master|parent|PF)\b.*(?:Link not found|no such)`,
+			`failed to lookup master\b`,
 		),
 		Examples: []string{
 			`fabric: could not attach net1 to container c1: device "ibs108": no such device on this host: file does ` +
@@ -254,9 +279,12 @@ var clusterMessages = []Message{
 	{
 		ID:    "log-name-taken",
 		Title: "The name is taken",
-		Pattern: regexp.MustCompile(
-			`(?i)(link set|move|rename|netns).*file exists|interface name \S+ already exists|the pod has an ` +
-				`interface of this name|container veth name .* already exists`,
+		Pattern: said(
+			`(?i)failed to (?:move|rename) \S+ to .{0,60}file exists`,
+			`(?i)ip link set \S.*file exists`,
+			`(?:CNI|fabric|Multus|multus|plugin).*interface name \S+ already exists`,
+			`the pod has an interface of this name`,
+			`container veth name .* already exists`,
 		),
 		Examples: []string{
 			"failed to move \"ibs108\" to host netns: file exists",
@@ -267,9 +295,12 @@ var clusterMessages = []Message{
 			"repair",
 	},
 	{
-		ID:       "log-text-busy",
-		Title:    "The plugin can't be overwritten",
-		Pattern:  regexp.MustCompile(`(?i)text file busy`),
+		ID:    "log-text-busy",
+		Title: "The plugin can't be overwritten",
+		Pattern: said(
+			`(?i)/opt/cni/bin/\S*.{0,40}text file busy`,
+			`(?i)text file busy.{0,40}/opt/cni/bin/`,
+		),
 		Examples: []string{"cp: cannot create regular file '/opt/cni/bin/fabric': Text file busy"},
 		Cause:    "an installer writes into a binary that is running",
 		Cure:     "write beside it and rename, as make install does",

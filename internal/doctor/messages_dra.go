@@ -8,8 +8,10 @@ var claimMessages = []Message{
 	{
 		ID:    "log-dra-allocate",
 		Title: "No node has the devices that the claims ask for",
-		Pattern: regexp.MustCompile(`cannot allocate all claims|resourceclaim not available on the node|cannot ` +
-			`allocate`),
+		Pattern: said(
+			`cannot allocate all claims`,
+			`resourceclaim not available on the node`,
+		),
 		Examples: []string{
 			"0/5 nodes are available: 5 cannot allocate all claims. still not schedulable, preemption: 0/5 nodes " +
 				"are available: 5 Preemption is not helpful for scheduling.",
@@ -62,9 +64,12 @@ var claimMessages = []Message{
 		Cure:  "a ResourceClaimTemplate (resourceClaimTemplateName): each pod gets a claim of its own",
 	},
 	{
-		ID:      "log-dra-unregistered",
-		Title:   "kubelet does not know the driver",
-		Pattern: regexp.MustCompile(`DRA driver \S+ is not registered|no connection to the DRA driver`),
+		ID:    "log-dra-unregistered",
+		Title: "kubelet does not know the driver",
+		Pattern: said(
+			`DRA driver fabric\.dev is not registered`,
+			`no connection to the DRA driver`,
+		),
 		Examples: []string{
 			"Failed to prepare dynamic resources: prepare dynamic resources: DRA driver fabric.dev is not registered",
 		},
@@ -92,9 +97,12 @@ var claimMessages = []Message{
 			"made again, with its pod",
 	},
 	{
-		ID:      "log-dra-cdi",
-		Title:   "The runtime does not find the claim's device",
-		Pattern: regexp.MustCompile(`unresolvable CDI devices?|CDI device injection failed`),
+		ID:    "log-dra-cdi",
+		Title: "The runtime does not find the claim's device",
+		Pattern: said(
+			`unresolvable CDI devices?\b.*fabric\.dev/`,
+			`CDI device injection failed.*fabric\.dev/`,
+		),
 		Examples: []string{
 			"Error: CDI device injection failed: unresolvable CDI devices fabric.dev/claim=5b0f1a3c-rails",
 		},

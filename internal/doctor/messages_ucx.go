@@ -54,10 +54,12 @@ var ucxMessages = []Message{
 		Cure: "fabricctl doctor pod in both pods; fabricctl verify --pods A,B",
 	},
 	{
-		ID:      "log-ucx-tcp",
-		Title:   "UCX goes over TCP",
-		Pattern: regexp.MustCompile(`ep_cfg\[\d+\]: .*\btcp/`),
-		Except:  regexp.MustCompile(`\b(rc|dc|ud)(_\w+)?/`),
+		ID:    "log-ucx-tcp",
+		Title: "UCX goes over TCP",
+		Pattern: said(
+			`ep_cfg\[\d+\]: .*\btcp/`,
+		),
+		Except: regexp.MustCompile(`\b(rc|dc|ud)(_\w+)?/`),
 		Examples: []string{
 			"[1795335845.249751] [train-0:379  :0]      ucp_worker.c:1763 UCX  INFO    ep_cfg[0]: tag(tcp/net1)",
 		},

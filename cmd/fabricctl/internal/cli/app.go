@@ -61,6 +61,8 @@ func (a *app) run(ctx context.Context, args []string) (status int) {
 		return exitOK
 	case errors.Is(err, errFinding):
 		return exitFinding
+	case errors.Is(err, errFound):
+		return exitFound
 	case isUsage(err):
 		text := strings.Replace(err.Error(), "\n\nDid you mean this?\n\t", "; did you mean ", 1)
 		text = strings.TrimPrefix(strings.Join(strings.FieldsFunc(text, isBreak), " "), "usage: ")
@@ -75,6 +77,9 @@ func (a *app) run(ctx context.Context, args []string) (status int) {
 		text += "; run as root"
 	}
 	a.stderr.Printf("%s: %s\n", name, text)
+	if errors.Is(err, errUnread) {
+		return exitUnread
+	}
 	return exitFailed
 }
 
@@ -87,7 +92,7 @@ CNI plugin fabric would do, lists and repairs attachments, explains errors, and 
 cluster needs.
 
 Exit status: 0 done; 1 could not be done; 2 the command line is wrong; 3 done, and something is wrong with what was
-looked at.`,
+looked at. doctor explain has others.`,
 		Version:       a.version,
 		SilenceErrors: true,
 		SilenceUsage:  true,

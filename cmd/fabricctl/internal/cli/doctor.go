@@ -82,10 +82,14 @@ func (f *findings) print(list []doctor.Finding) error {
 	return nil
 }
 
-// labels are the program's own words around causes and cures.
-var labels = map[doctor.Lang]struct{ title, cause, cure, docs, counts string }{
-	doctor.English: {"", "cause: ", "cure:  ", "docs:  ", "%d in order, %d to look at, %d wrong\n"},
-	doctor.Chinese: {"检查：", "原因：", "处理：", "文档：", "%d 项正常，%d 项需要留意，%d 项有错\n"},
+// label is what the program itself says around titles, causes and cures.
+type label struct{ title, cause, cure, docs, counts, example, seen, line, lines, to string }
+
+var labels = map[doctor.Lang]label{
+	doctor.English: {"", "cause: ", "cure:  ", "docs:  ", "%d in order, %d to look at, %d wrong\n",
+		"as:    ", "seen:  ", "line %d", "; %d lines", " to %s"},
+	doctor.Chinese: {"检查：", "原因：", "处理：", "文档：", "%d 项正常，%d 项需要留意，%d 项有错\n",
+		"消息：", "位置：", "第 %d 行", "；共 %d 行", " 到 %s"},
 }
 
 func (f *findings) text(list []doctor.Finding) {

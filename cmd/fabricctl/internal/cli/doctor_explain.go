@@ -1,8 +1,11 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"fmt"
-	"io"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -10,51 +13,165 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/doctor"
 )
 
-// maxLog is how much of a log on standard input is read, in bytes.
-const maxLog = 64 << 20
-
 func doctorExplainCommand(a *app) *cobra.Command {
-	var format string
+	e := explainer{console: &a.console}
 	c := &cobra.Command{
-		Use:   "explain [LOG LINE...]",
-		Short: "Say what a message of NCCL, verbs, perftest, Open MPI, Multus, whereabouts or fabric means",
-		Long: `doctor explain names cause and cure of the messages it knows, in the line given or in a log on standard
-input. Exit status 3 if it knows none of them.`,
+		Use:   "explain [ID | LOG LINE...]",
+		Short: "Say what a message, a log, or an id of doctor means",
+		Long: `doctor explain names cause and cure of the messages that it knows of NCCL, PyTorch, verbs, perftest, UCX,
+Open MPI, Multus, whereabouts, kubelet and fabric: in the line given, in files, or in a log on standard input of any
+length. Of each message it prints the first line it is in, how many lines have it, and the time of the first and the
+last. Colours, the prefixes of kubectl, mpirun and torchrun, Docker's and CRI's files, and gzip are understood.
+
+Given an id (log-mr, host-mtu, pod-count) it prints what docs/doctor.md says of it; --list has all ids.
+
+Exit status: 0 nothing found (or an id explained); 1 a message was found; 2 the command line is wrong; 4 a log could
+not be read to its end, or the output not be written. So the next step of a script runs if the log is clean.`,
 		Example: `  fabricctl doctor explain "Couldn't allocate MR"
-  kubectl logs train-0 | fabricctl doctor explain`,
-		RunE: func(_ *cobra.Command, args []string) error {
-			if err := oneOf("output", format, "text", "json", "yaml"); err != nil {
+  kubectl logs train-0 | fabricctl doctor explain
+  fabricctl doctor explain -f worker-0.log -f worker-1.log.gz -o json
+  fabricctl doctor explain log-mr --lang zh`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := e.check(args); err != nil {
 				return err
 			}
-			log := strings.Join(args, " ")
-			if log == "" || log == "-" {
-				b, err := io.ReadAll(io.LimitReader(a.stdin, maxLog))
-				if err != nil {
-					return fmt.Errorf("read standard input: %w", err)
-				}
-				log = string(b)
+			if err := e.run(cmd.Context(), args); err != nil && !errors.Is(err, errFound) {
+				return fmt.Errorf("%w%w", errUnread, err)
+			} else if err != nil {
+				return errFound
 			}
-			return explain(&a.console, doctor.Explain(log), format)
+			return nil
+		},
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return doctor.IDs(), cobra.ShellCompDirectiveNoFileComp
 		},
 	}
-	c.Flags().StringVarP(&format, "output", "o", "text", "text, json or yaml")
+	c.Flags().StringVarP(&e.format, "output", "o", "text", "text, json or yaml")
+	c.Flags().StringArrayVarP(&e.files, "file", "f", nil, "log to read, several times for several; - is standard input")
+	c.Flags().BoolVar(&e.list, "list", false, "print all ids with their titles")
 	return c
 }
 
-func explain(out *console, list []doctor.Explanation, format string) error {
-	if format != "text" {
-		if err := out.structured(format, explanationList{list}); err != nil {
+// explainer is one run of doctor explain.
+type explainer struct {
+	*console
+	format   string
+	files    []string
+	list     bool
+	language doctor.Lang
+}
+
+// looksLikeID tells an id from a line of a log.
+var looksLikeID = regexp.MustCompile(`^(log|host|pod|cluster|job)-[a-z0-9-]+$`)
+
+func (e *explainer) check(args []string) (err error) {
+	if e.language, err = e.console.language(); err != nil {
+		return err
+	}
+	if err := oneOf("output", e.format, "text", "json", "yaml"); err != nil {
+		return err
+	}
+	switch {
+	case e.list && len(args)+len(e.files) > 0:
+		return fmt.Errorf("%w: --list prints all ids, and takes neither arguments nor --file", errUsage)
+	case len(args) > 0 && len(e.files) > 0:
+		return fmt.Errorf("%w: argument %q beside --file: a line or an id, or files", errUsage, args[0])
+	case len(args) == 1 && looksLikeID.MatchString(args[0]) && !slices.Contains(doctor.IDs(), args[0]):
+		return fmt.Errorf("%w: argument %q: no id of this name; doctor explain --list prints all", errUsage, args[0])
+	}
+	return nil
+}
+
+func (e *explainer) run(ctx context.Context, args []string) error {
+	switch {
+	case e.list:
+		return e.ids(doctor.IDs())
+	case len(args) == 1 && slices.Contains(doctor.IDs(), args[0]):
+		return e.ids(args)
+	case len(args) > 0 && !slices.Equal(args, []string{"-"}):
+		return e.found(doctor.Explain(strings.Join(args, " ")), false)
+	}
+	scan := doctor.NewScan()
+	unread := e.read(ctx, scan)
+	if errors.Is(unread, errInterrupted) || unread != nil && scan.Lines == 0 {
+		return unread
+	}
+	err := e.found(scan.Explanations(), true) // what is found in a part of a log is worth knowing
+	if unread != nil {
+		return unread
+	}
+	return err
+}
+
+// ids prints what is known of ids.
+func (e *explainer) ids(ids []string) error {
+	list := make([]doctor.Explanation, 0, len(ids))
+	for _, id := range ids {
+		list = append(list, e.language.ID(id))
+	}
+	words := labels[e.language]
+	switch {
+	case e.format != "text":
+		return e.structured(e.format, explanationList{list})
+	case e.list:
+		for _, x := range list {
+			e.stdout.Printf("%-24s %s\n", x.ID, x.Title)
+		}
+		return nil
+	}
+	for _, x := range list {
+		e.stdout.Printf("%s: %s\n", x.ID, x.Title)
+		for _, line := range x.Examples {
+			e.stdout.Printf("  %s%s\n", words.example, line)
+		}
+		e.stdout.Printf("  %s%s\n  %s%s\n  %s%s\n", words.cause, x.Cause, words.cure, x.Cure, words.docs, x.Docs)
+	}
+	return nil
+}
+
+// found prints the messages that were found in a log, or in a line.
+func (e *explainer) found(list []doctor.Explanation, log bool) error {
+	list = e.language.Explanations(list)
+	if e.format != "text" {
+		if err := e.structured(e.format, explanationList{append([]doctor.Explanation{}, list...)}); err != nil {
 			return err
 		}
 	} else {
-		for _, e := range list {
-			out.stdout.Printf("%s\n  %s (%s)\n  cause: %s\n  cure:  %s\n  docs:  %s\n\n",
-				e.Line, out.coloured(warn, e.Title), e.ID, e.Cause, e.Cure, e.Docs)
+		words := labels[e.language]
+		for i := range list {
+			x := &list[i]
+			colour := warn
+			if x.Harmless {
+				colour = good
+			}
+			e.stdout.Printf("%s\n  %s (%s)\n", x.Line, e.coloured(colour, x.Title), x.ID)
+			if log {
+				e.stdout.Printf("  %s%s\n", words.seen, seen(x, words))
+			}
+			e.stdout.Printf("  %s%s\n  %s%s\n  %s%s\n\n", words.cause, x.Cause, words.cure, x.Cure, words.docs, x.Docs)
 		}
 	}
 	if len(list) == 0 {
-		out.stderr.Println("no message in it that is known here; docs/doctor.md has the list")
-		return errFinding
+		e.stderr.Println("no message in it that is known here; fabricctl doctor explain --list has all")
+		return nil
 	}
-	return nil
+	return errFound
+}
+
+// seen is where and when a message is in a log.
+func seen(x *doctor.Explanation, words label) string {
+	s := fmt.Sprintf(words.line, x.LineNumber)
+	if x.Log != "" {
+		s = x.Log + ": " + s
+	}
+	if x.Count > 1 {
+		s += fmt.Sprintf(words.lines, x.Count)
+	}
+	switch {
+	case x.FirstTime != "" && x.LastTime != "" && x.Count > 1:
+		return s + "; " + x.FirstTime + fmt.Sprintf(words.to, x.LastTime)
+	case x.FirstTime+x.LastTime != "":
+		return s + "; " + x.FirstTime + x.LastTime[min(len(x.FirstTime), len(x.LastTime)):]
+	}
+	return s
 }

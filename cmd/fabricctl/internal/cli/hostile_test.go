@@ -42,6 +42,7 @@ type hostileCase struct {
 	stdin string
 	// refuses tells that some of the input is refused, with its text in the error; own that the command has no input.
 	refuses, own bool
+	found        bool                           // doctor explain finds a message, which is its status 1
 	parse        func(t *testing.T, out []byte) // instead of that of the format
 	formats      []string                       // that the case has; nil: those of the command
 }
@@ -69,7 +70,7 @@ func hostileCases(w *hostileWorld) map[string][]hostileCase {
 			{args: []string{"--all", "--manifest", "-", "--claims", w.claims}, stdin: w.manifest},
 		},
 		"doctor cluster": {{args: []string{"--all"}}},
-		"doctor explain": {{stdin: w.log}},
+		"doctor explain": {{stdin: w.log, found: true}},
 		"nccl-env":       {{args: []string{"--root", w.machine}}, {args: []string{"--root", w.changed}}},
 		"verify":         {{args: []string{"--pods", w.pods}}},
 		"support-bundle": {{args: append(w.journal(), "--root", w.machine, "--cluster", "-f", "-"), parse: isBundle}},
@@ -202,7 +203,8 @@ func (w *hostileWorld) check(t *testing.T, path []string, hc hostileCase, format
 			parse(t, stdout)
 		}
 	}
-	if !hc.own && !hc.refuses && (status == exitFailed || status == exitUsage) {
+	if hc.found && status != exitFound || !hc.own && !hc.refuses && !hc.found &&
+		(status == exitFailed || status == exitUsage) {
 		t.Errorf("%q: status %d: %s", args, status, stderr)
 	}
 	if text := string(stdout) + string(stderr); !hc.own && !binary && !strings.Contains(text, marker) {
