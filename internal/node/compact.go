@@ -74,7 +74,7 @@ func (n *Node) compact() *Node {
 	}
 	for i := range c.GPUs {
 		g := &c.GPUs[i]
-		g.Path = root(g.Path)
+		g.Path, g.CPUs = root(g.Path), ""
 	}
 	c.Problems = nil
 	for i, p := range n.Problems {
@@ -99,7 +99,7 @@ func (h *HCA) compact() {
 	if h.Address.Name == h.PCI {
 		h.Address = device.Address{}
 	}
-	h.Path = root(h.Path)
+	h.Path, h.CPUs = root(h.Path), ""
 	h.Ports = slices.Clone(h.Ports)
 	for i := range h.Ports {
 		p := &h.Ports[i]

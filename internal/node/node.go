@@ -36,6 +36,7 @@ type HCA struct {
 	Firmware string         `json:"firmware,omitempty"`
 	NodeGUID device.GUID    `json:"nodeGUID,omitzero"`
 	NUMA     int            `json:"numa"`             // -1: the firmware does not tell
+	CPUs     string         `json:"cpus,omitempty"`   // the nearest ones, as the kernel lists them: 0-47,96-143
 	Path     []string       `json:"path,omitempty"`   // PCI root and bridges down to the function
 	PCIe     string         `json:"pcie,omitempty"`   // negotiated speed and width
 	Slower   string         `json:"slower,omitempty"` // what it could do, if it runs below that
@@ -66,6 +67,9 @@ type Port struct {
 	PKeys     []string            `json:"pkeys,omitempty"`
 	GIDs      []GID               `json:"gids,omitempty"`
 	Netdev    string              `json:"netdev,omitempty"`
+	// ActiveMTU is what a packet carries at most, in bytes: 256 to 4096. 0: not known. Of an InfiniBand port sysfs does
+	// not tell it.
+	ActiveMTU int `json:"activeMTU,omitempty"`
 }
 
 // GID is one used entry of a port's GID table.
@@ -119,6 +123,7 @@ type GPU struct {
 	ID    string   `json:"id"`
 	Model string   `json:"model,omitempty"`
 	NUMA  int      `json:"numa"`
+	CPUs  string   `json:"cpus,omitempty"` // the nearest ones
 	Path  []string `json:"path,omitempty"`
 }
 

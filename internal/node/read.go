@@ -47,6 +47,7 @@ func Read(root fs.FS, live *Live) (*Node, error) {
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
 		n.faces(h, live)
+		n.mtus(h)
 		h.GPUs = nearest(h.Place(), n.GPUs)
 	}
 	slices.SortFunc(n.HCAs, func(a, b HCA) int {
@@ -105,6 +106,7 @@ func (t tree) hardware(h *HCA, dir string) {
 	h.ID = strings.TrimPrefix(t.text(pci, "vendor"), "0x") + ":" + strings.TrimPrefix(t.text(pci, "device"), "0x")
 	h.Model = models[h.ID]
 	h.VFs, h.MaxVFs = t.number(0, pci, "sriov_numvfs"), t.number(0, pci, "sriov_totalvfs")
+	h.CPUs = t.text(pci, "local_cpulist")
 	h.PCIe, h.Slower = t.pcie(pci)
 }
 
@@ -194,7 +196,7 @@ func (t tree) gpus(functions string) (out []GPU) {
 			continue
 		}
 		g := GPU{Index: len(out), PCI: addr, ID: vendor + ":" + strings.TrimPrefix(t.text(dir, "device"), "0x"),
-			NUMA: t.numa(dir), Path: chain(dir)}
+			NUMA: t.numa(dir), CPUs: t.text(dir, "local_cpulist"), Path: chain(dir)}
 		g.Model = models[g.ID]
 		out = append(out, g)
 	}

@@ -72,6 +72,7 @@ func (m *Machine) pci(way, class, id string, numa int) string {
 	m.File(dir+"/vendor", "0x"+vendor)
 	m.File(dir+"/device", "0x"+dev)
 	m.File(dir+"/numa_node", fmt.Sprint(numa))
+	m.File(dir+"/local_cpulist", map[int]string{0: "0-47,96-143", 1: "48-95,144-191"}[numa])
 	m.Link("sys/bus/pci/devices/"+path.Base(way), dir)
 	m.Link(dir+"/subsystem", "sys/bus/pci")
 	return dir

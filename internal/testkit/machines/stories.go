@@ -9,7 +9,7 @@ func All() []*Machine {
 
 // Named returns one of them, or nil.
 func Named(name string) *Machine {
-	for _, m := range append(All(), Sites()...) {
+	for _, m := range append(append(All(), Sites()...), VFs()) {
 		if m.Name == name {
 			return m
 		}

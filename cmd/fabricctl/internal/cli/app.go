@@ -9,9 +9,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/fabric-cni/fabric-cni/internal/node"
 	"github.com/fabric-cni/fabric-cni/internal/quote"
@@ -31,8 +33,12 @@ func Main(ctx context.Context, args []string, version string) int {
 		console: console{stdin: os.Stdin, stdout: quote.Printer{W: os.Stdout}, stderr: quote.Printer{W: os.Stderr}},
 		getenv:  os.Getenv, version: version,
 	}
-	if st, err := os.Stdout.Stat(); err == nil && st.Mode()&os.ModeCharDevice != 0 {
+	if fd := int(os.Stdout.Fd()); term.IsTerminal(fd) {
 		a.terminal = a.getenv("NO_COLOR") == "" && a.getenv("TERM") != "dumb"
+		a.width, _, _ = term.GetSize(fd) // 0 where it is not known
+		if n, err := strconv.Atoi(a.getenv("COLUMNS")); err == nil && n > 0 {
+			a.width = n
+		}
 	}
 	return a.run(ctx, args)
 }

@@ -17,6 +17,7 @@ type console struct {
 	stdout   quote.Printer
 	stderr   quote.Printer
 	terminal bool   // stdout is a terminal, and colours are wanted
+	width    int    // columns of the terminal that stdout is; 0: it is none, and lines may be as long as they like
 	lang     string // of causes and cures: a doctor.Lang
 }
 

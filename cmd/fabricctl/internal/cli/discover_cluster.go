@@ -67,14 +67,15 @@ func (d *discoverer) member(ctx context.Context, name, format string) error {
 func (d *discoverer) nodes(nodes []*node.Node, f topology.Fabrics, wide bool) {
 	hcas, gpus := 0, 0
 	modes := map[string]int{}
-	t := newTable(append([]string{"NODE"}, header(wide)...)...)
-	rails := railsOf(f)
+	ports := portTable{wide: wide, kinds: hasFunctions(nodes...), rails: railsOf(f)}
+	t := newTable(append([]string{"NODE"}, ports.header()...)...)
+	t.spare = ports.spare()
 	for _, n := range nodes {
 		hcas, gpus = hcas+len(n.HCAs), gpus+len(n.GPUs)
 		if n.RDMAMode != "" {
 			modes[n.RDMAMode]++
 		}
-		rows(n, rails, wide, func(cells []any) { t.add(slices.Insert(cells, 0, any(n.Name))...) })
+		ports.rows(n, func(cells []any) { t.add(slices.Insert(cells, 0, any(n.Name))...) })
 	}
 	d.stdout.Printf("%s, %s, RDMA mode exclusive on %d, shared on %d, %s\n\n", count(len(nodes), "node"),
 		count(hcas, "RDMA device"), modes["exclusive"], modes["shared"], count(gpus, "GPU"))

@@ -38,7 +38,8 @@ type place struct {
 // HCA without any.
 type port struct {
 	*node.HCA
-	p *node.Port
+	p    *node.Port
+	many *node.Bundle // all functions of a PF, of which this is the first
 }
 
 // name is the HCA's, with the port's number where there are several.
@@ -86,14 +87,18 @@ func layout(n *node.Node) []numa {
 		}
 		return at[k]
 	}
-	for i := range n.HCAs {
-		p := get(n.HCAs[i].NUMA, n.HCAs[i].Path)
-		h := &n.HCAs[i]
-		for j := range h.Ports {
-			p.ports = append(p.ports, port{h, &h.Ports[j]})
+	for _, b := range n.Bundles() {
+		h := b.HCAs[0]
+		p := get(h.NUMA, h.Path)
+		switch {
+		case b.Many():
+			p.ports = append(p.ports, port{h, nil, &b})
+			continue
+		case len(h.Ports) == 0:
+			p.ports = append(p.ports, port{h, nil, nil})
 		}
-		if len(h.Ports) == 0 {
-			p.ports = append(p.ports, port{h, nil})
+		for j := range h.Ports {
+			p.ports = append(p.ports, port{h, &h.Ports[j], nil})
 		}
 	}
 	for i := range n.GPUs {
@@ -191,6 +196,10 @@ func drawNUMA(b *strings.Builder, n *numa, x, y, height int, f topology.Fabrics)
 			drawGPU(b, g, x+2*gap, y+24+j*(cardH+gap))
 		}
 		for j, h := range p.ports {
+			if h.many != nil {
+				drawMany(b, h.many, x+3*gap+gpuW, y+24+j*(cardH+gap))
+				continue
+			}
 			drawPort(b, h, x+3*gap+gpuW, y+24+j*(cardH+gap), f)
 		}
 		y += p.height() + gap
