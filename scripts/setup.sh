@@ -28,6 +28,10 @@ for group in "$@"; do
       want gcc gcc
       want libc6-dev /usr/include/stdio.h
       want iproute2 ip
+      # fabricctl topology is shown on a fabric that ibsim simulates
+      want ibsim-utils ibsim
+      want opensm opensm
+      want infiniband-diags ibnetdiscover
       ;;
     browser) # fabricctl's pictures are looked at in a real one
       want chromium chromium

@@ -3,7 +3,7 @@ package doctor
 import "slices"
 
 // Checks are the ids of doctor host, doctor cluster and doctor pod, with what is said when they find something.
-var Checks = slices.Concat(hostChecks, clusterChecks, podChecks, claimChecks)
+var Checks = slices.Concat(hostChecks, clusterChecks, podChecks, claimChecks, fabricChecks)
 
 // hostChecks are those of doctor host.
 var hostChecks = []Check{

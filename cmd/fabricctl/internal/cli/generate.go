@@ -26,6 +26,7 @@ with the reason of each choice as a comment. KIND is one of:
   claim           a ResourceClaimTemplate for these rails, for Fabrics with allocation DRA; --pod: and a pod with it
   perftest-pods   pods to measure with, each on a node of its own: two, or --workers
   policy          admission policies that give pods with one label their rails, see generate policy --help
+  topology        labels of nodes and a Kueue Topology from the fabric's cabling, see generate topology --help
 
 and for clusters without fabric-agent, from recordings only:
 
@@ -64,7 +65,7 @@ why.`,
 		},
 	}
 	g.flags(c)
-	c.AddCommand(generatePolicyCommand(a))
+	c.AddCommand(generatePolicyCommand(a), generateTopologyCommand(a))
 	return c
 }
 

@@ -74,6 +74,11 @@ func hostileCases(w *hostileWorld) map[string][]hostileCase {
 		"nccl-env":       {{args: []string{"--root", w.machine}}, {args: []string{"--root", w.changed}}},
 		"verify":         {{args: []string{"--pods", w.pods}}},
 		"support-bundle": {{args: append(w.journal(), "--root", w.machine, "--cluster", "-f", "-"), parse: isBundle}},
+		"topology":       {{args: w.cabling}, {args: append(w.cabling, "--cluster"), refuses: true}},
+		"generate topology": {
+			{args: w.cabling, parse: isShell, formats: []string{"shell"}},
+			{args: append(w.cabling, "--cluster"), formats: []string{"yaml"}, refuses: true},
+		},
 		"generate policy": {
 			{args: []string{"-f", w.fabric}, refuses: true},
 			{args: []string{"--cluster"}, refuses: true},

@@ -38,6 +38,7 @@ type hostileWorld struct {
 	fabric   string // a file with one
 	pods     string
 	log      string
+	cabling  []string // of a fabric
 }
 
 func newHostileWorld(t *testing.T, text string) *hostileWorld {
@@ -66,6 +67,7 @@ func newHostileWorld(t *testing.T, text string) *hostileWorld {
 	w.cluster(t, n)
 	w.log = "Couldn't allocate MR " + text + "\nlocal protection " + text + " Failed to modify QP " + text +
 		"\nIB device bond" + text + " not found\n"
+	w.cabling = w.cables(t)
 	if text == "" {
 		w.log = "Couldn't allocate MR"
 	}

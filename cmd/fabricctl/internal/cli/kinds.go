@@ -5,6 +5,7 @@ import (
 	"reflect"
 
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/perftest"
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/subnet"
 	"github.com/fabric-cni/fabric-cni/internal/doctor"
 	"github.com/fabric-cni/fabric-cni/internal/nccl"
 )
@@ -22,6 +23,7 @@ var kinds = []kind{
 	{"AttachmentList", attachmentList{}, "`list`"},
 	{"Cluster", clusterDiscovery{}, "`discover --cluster`"},
 	{"Explanations", explanationList{}, "`doctor explain`"},
+	{"FabricTopology", subnet.Topology{}, "`topology`"},
 	{"Findings", findingList{}, "`doctor host`, `doctor pod`, `doctor cluster`"},
 	{"NCCLEnvironment", ncclEnvironment{}, "`nccl-env`"},
 	{"Node", discovery{}, "`discover`, `discover --cluster NODE`"},
