@@ -77,7 +77,7 @@ func hostileCases(w *hostileWorld) map[string][]hostileCase {
 		"topology":       {{args: w.cabling}, {args: append(w.cabling, "--cluster"), refuses: true}},
 		"generate topology": {
 			{args: w.cabling, parse: isShell, formats: []string{"shell"}},
-			{args: append(w.cabling, "--cluster"), formats: []string{"yaml"}, refuses: true},
+			{args: append(w.cabling, "--cluster"), parse: isYAML, formats: []string{"yaml"}, refuses: true},
 		},
 		"generate policy": {
 			{args: []string{"-f", w.fabric}, refuses: true},
