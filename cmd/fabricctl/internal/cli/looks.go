@@ -3,16 +3,13 @@ package cli
 import (
 	"context"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
 	"github.com/fabric-cni/fabric-cni/internal/counters"
 	"github.com/fabric-cni/fabric-cni/internal/doctor"
 	"github.com/fabric-cni/fabric-cni/internal/node"
-	"github.com/fabric-cni/fabric-cni/internal/policy"
 )
 
 // twoLooks are the flags of doctor host for a second look at the counters.
@@ -88,32 +85,4 @@ func (l *twoLooks) take(ctx context.Context, a *app, h *doctor.Host) error {
 		a.lookInPods(h.Look, h.Node)
 	}
 	return nil
-}
-
-// lookInPods adds the counters of devices that are in pods, which the host's sysfs does not show. What can't be read is
-// left out: without root nobody looks into a pod.
-func (a *app) lookInPods(l *counters.Look, n *node.Node) {
-	s := survey.Node{Sys: os.DirFS("/sys"), Store: a.store(), Policy: policy.DefaultPath}
-	devices, _ := s.Read()
-	for i := range devices {
-		d := &devices[i]
-		h := n.HCA(d.HCA.Name)
-		if !d.Away || d.Stale || h == nil {
-			continue
-		}
-		list, err := s.Counters(d)
-		if err != nil {
-			continue
-		}
-		by := map[uint32][]counters.Counter{}
-		for _, c := range list {
-			by[c.Port] = append(by[c.Port], c)
-		}
-		for _, p := range d.HCA.Ports {
-			l.Ports = append(l.Ports, counters.Port{
-				HCA: h.Name, Number: p.Number, Place: h.PCI + " " + h.NodeGUID.String(),
-				Values: counters.Sum(by[p.Number]),
-			})
-		}
-	}
 }

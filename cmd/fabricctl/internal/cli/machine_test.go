@@ -31,7 +31,7 @@ func TestNotLinux(t *testing.T) {
 		there = " needs a Linux node: run it there, or give --root RECORDING"
 	)
 	for command, want := range map[string]string{
-		"list": here, "plan --netns x": here, "repair": here,
+		"list": here, "plan --netns x": here, "repair": here, "watch": here,
 		"discover": there, "doctor host": there, "doctor pod": there, "nccl-env": there,
 		"discover --record x.tar.gz": there, "generate pod": there,
 	} {
