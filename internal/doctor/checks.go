@@ -91,6 +91,14 @@ var hostChecks = []Check{
 		"flint -d ADDRESS query; mlxfwmanager; then reset the card (mlxfwreset), or reboot",
 	},
 	{
+		"host-roce-qos",
+		"The rails of a RoCE fabric treat priorities alike",
+		"a setting that was made by hand, or by a unit that did not run for every interface: with PFC, ECN or a mark " +
+			"on some rails only, or a mark that leads to a priority without PFC, packets are lost under load",
+		"dcb pfc show dev NETDEV, dcb app show dev NETDEV (or mlnx_qos -i NETDEV); cma_roce_tos -d HCA; one unit " +
+			"that sets all rails at boot; the switches have to have the same",
+	},
+	{
 		"host-picture",
 		"The picture could be read in full",
 		"not root, or devices came and went",

@@ -116,4 +116,24 @@ var clusterChecks = []Check{
 			"configures one of the ports only",
 		"GUIDs that are made from the PF's own (generate nad writes none), or a pool (ib-kubernetes)",
 	},
+	{
+		"cluster-firmware",
+		"Cards of one kind have one firmware on all nodes",
+		"an update that has not reached every node, or a card that was replaced",
+		"flint -d ADDRESS query on these nodes; mlxfwmanager; then reset the card (mlxfwreset), or reboot",
+	},
+	{
+		"cluster-mtu",
+		"The rails of a fabric have one MTU on all nodes",
+		"packets of the larger size are lost on the way to the smaller: small messages arrive, large ones hang. On " +
+			"InfiniBand the mode of IPoIB (datagram, connected) decides, too",
+		"ip link set NETDEV mtu N on these nodes, and mtu in spec.network of the Fabric; the switches have to allow it",
+	},
+	{
+		"cluster-rate",
+		"Ports of one place have one rate on all nodes",
+		"a port has trained down: a lane of its cable or transceiver is broken, one of the two is of a slower kind, " +
+			"or the port of the switch is set so",
+		"fabricctl doctor host on that node (host-rate, host-counters); mlxlink -d ADDRESS -m -c",
+	},
 }

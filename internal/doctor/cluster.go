@@ -83,7 +83,8 @@ func CheckCluster(c *Cluster) (out []Finding) {
 	}
 	for _, check := range []func(*Cluster) []Finding{clusterCRDs, clusterDaemons, clusterController, clusterFabrics,
 		clusterDeletion, clusterFabricNodes, clusterNodeRanges, clusterRDMAMode, clusterAgents, clusterVersions,
-		clusterNADs, clusterRanges, clusterPools, clusterNodes, clusterDiscovered, clusterGUIDs, clusterDRA} {
+		clusterNADs, clusterRanges, clusterPools, clusterNodes, clusterDiscovered, clusterGUIDs,
+		clusterFirmware, clusterRails, clusterDRA} {
 		out = append(out, bounded(check(c))...)
 	}
 	return out

@@ -16,7 +16,7 @@ func CheckHost(h *Host) (out []Finding) {
 	f := h.Node.Fabrics()
 	for _, check := range []func(*Host, topology.Fabrics) []Finding{
 		hostDevices, hostSoft, hostModules, hostMode, hostInitramfs, hostPorts, hostRates, hostCounters,
-		hostFirmware, hostVFs, hostGUIDs,
+		hostFirmware, hostRoCE, hostVFs, hostGUIDs,
 		hostNames,
 		hostSubnets, hostMTU, hostBond, hostPCIe, hostACS, hostGPUDirect, hostIOMMU, hostMemlock, hostPlugin,
 		hostVersion, hostOrder, hostStranded, hostPolicy, hostProblems,

@@ -32,6 +32,7 @@ type Host struct {
 	Look   *counters.Look // at the ports' counters; nil: nobody looked
 	Before *counters.Look // an earlier one; nil: there is one only
 
+	QoS    map[string]QoS  // of RoCE ports, by HCA:port
 	Links  map[string]Link // by interface
 	Driver string          // what the GPU driver of NVIDIA says of itself in proc; empty: not known
 	Taint  string          // what the module nvidia taints the kernel with: P is a proprietary one
@@ -79,6 +80,7 @@ func CollectHost(root fs.FS, n *node.Node) *Host {
 	h.unit(root)
 	h.initramfs(root)
 	h.collectLinks(root)
+	h.collectQoS(root)
 	h.Look = counters.Read(root, n)
 	h.collectDriver(root)
 	h.collectACS(root)

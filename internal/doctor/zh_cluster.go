@@ -113,4 +113,22 @@ var zhCluster = []Check{
 		"两个节点按同一规则生成了 VF GUID，或复制了某个节点的配置；子网管理器只会配置其中一个端口",
 		"用 PF 自己的 GUID 派生 VF 的 GUID（generate nad 不写 GUID），或使用 GUID 池 (ib-kubernetes)",
 	},
+	{
+		"cluster-firmware",
+		"所有节点上同一型号的网卡固件一致",
+		"更新没有覆盖到每个节点，或者某张网卡被更换过",
+		"在这些节点上 flint -d ADDRESS query；mlxfwmanager；然后复位网卡 (mlxfwreset) 或重启",
+	},
+	{
+		"cluster-mtu",
+		"所有节点上同一 fabric 的 rail 的 MTU 一致",
+		"较大的包在去往较小 MTU 的途中丢失：小消息能到达，大消息会挂起。在 InfiniBand 上还取决于 IPoIB 的模式 (datagram, connected)",
+		"在这些节点上 ip link set NETDEV mtu N，以及 Fabric 的 spec.network 里的 mtu；交换机也必须允许",
+	},
+	{
+		"cluster-rate",
+		"所有节点上同一位置的端口速率一致",
+		"有端口降速：它的线缆或光模块有一个通道损坏，其中之一是较慢的型号，或交换机端口就是这样设置的",
+		"在该节点上 fabricctl doctor host（host-rate, host-counters）；mlxlink -d ADDRESS -m -c",
+	},
 }

@@ -73,6 +73,13 @@ var zhHost = []Check{
 		"flint -d ADDRESS query；mlxfwmanager；然后复位网卡 (mlxfwreset) 或重启",
 	},
 	{
+		"host-roce-qos",
+		"RoCE fabric 的各条 rail 对优先级的处理一致",
+		"某个设置是手工做的，或者某个 unit 没有对每个接口运行：只有部分 rail 有 PFC、ECN 或标记，或标记对应的优先级没有 PFC，则在负载下丢包",
+		"dcb pfc show dev NETDEV，dcb app show dev NETDEV（或 mlnx_qos -i NETDEV）；cma_roce_tos -d HCA；用一个 unit 在启动时设置所有 " +
+			"rail；交换机必须有同样的设置",
+	},
+	{
 		"host-picture",
 		"节点信息读取完整",
 		"不是 root，或读取期间有设备出现或消失",

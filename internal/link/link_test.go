@@ -152,3 +152,17 @@ func TestConf(t *testing.T) {
 		t.Errorf("hop_limit: %v", got.IPv6Conf)
 	}
 }
+
+// An interface without priorities has none, and one that is not there is missed.
+func TestDCB(t *testing.T) {
+	t.Parallel()
+	n := sandbox.New(t)
+	n.IP(t, "link", "add", "v0", "type", "veth", "peer", "name", "v1")
+	c := n.Link(t)
+	if d, err := c.DCB("v0"); d != nil || err != nil {
+		t.Errorf("%+v, %v", d, err)
+	}
+	if _, err := c.DCB("d1"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%v", err)
+	}
+}

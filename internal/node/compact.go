@@ -65,6 +65,7 @@ func (n *Node) compact() *Node {
 	}
 	for i := range c.Netdevs {
 		d := &c.Netdevs[i]
+		d.DCB = nil // doctor host looks at it, on the node
 		if d.Address.Name == d.PCI {
 			d.Address = device.Address{}
 		}

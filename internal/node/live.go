@@ -34,6 +34,7 @@ type LiveNetdev struct {
 	AltNames []string       `json:"altNames,omitempty"`
 	Addrs    []netip.Prefix `json:"addrs,omitempty"`
 	Default  bool           `json:"default,omitempty"` // has a default route in table main
+	DCB      *DCB           `json:"dcb,omitempty"`
 }
 
 // Attachment is a device that is in a pod now, as the journal has it.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -99,9 +101,30 @@ func (l *Live) links() error {
 		for _, r := range routes {
 			d.Default = d.Default || r.Dst.Bits() == 0 && (r.Table == 0 || r.Table == unix.RT_TABLE_MAIN)
 		}
+		if n.Kind == "" && n.ARPType == unix.ARPHRD_ETHER { // of hardware
+			d.DCB = dcb(c, n.Name)
+		}
 		l.Netdevs[n.Name] = d
 	}
 	return nil
+}
+
+// dcb asks an interface for its priorities. Few drivers have them, so that not to have any is no problem.
+func dcb(c *link.Conn, name string) *DCB {
+	is, err := c.DCB(name)
+	if err != nil || is == nil {
+		return nil
+	}
+	out := &DCB{}
+	for p := range 8 {
+		if is.PFC&(1<<p) != 0 {
+			out.PFC = append(out.PFC, p)
+		}
+	}
+	for _, d := range slices.Sorted(maps.Keys(is.DSCP)) {
+		out.DSCP = append(out.DSCP, DSCPPriority{int(d), int(is.DSCP[d])})
+	}
+	return out
 }
 
 func (l *Live) mode() error {

@@ -107,6 +107,19 @@ type Netdev struct {
 	Bond     *Bond          `json:"bond,omitempty"`   // if it is one
 	Addrs    []netip.Prefix `json:"addrs,omitempty"`
 	Default  bool           `json:"default,omitempty"` // carries the default route
+	DCB      *DCB           `json:"dcb,omitempty"`     // Ethernet only; nil: its driver has none, or it was not asked
+}
+
+// DCB is what an Ethernet interface does with priorities.
+type DCB struct {
+	PFC  []int          `json:"pfc,omitempty"`  // priorities for which it pauses the sender
+	DSCP []DSCPPriority `json:"dscp,omitempty"` // empty: it goes by the priority in the VLAN tag
+}
+
+// DSCPPriority is the priority of packets with a DSCP.
+type DSCPPriority struct {
+	DSCP     int `json:"dscp"`
+	Priority int `json:"priority"`
 }
 
 // Bond is what a bond says about itself.

@@ -175,7 +175,7 @@ func (t tree) netdevs(live *Live) (out []Netdev) {
 			continue // loopback, veth, bridges: no part of this picture
 		}
 		if l, ok := live.Netdevs[name]; ok {
-			d.AltNames, d.Addrs, d.Default = l.AltNames, l.Addrs, l.Default
+			d.AltNames, d.Addrs, d.Default, d.DCB = l.AltNames, l.Addrs, l.Default, l.DCB
 		}
 		out = append(out, d)
 	}

@@ -73,6 +73,7 @@ func hostileCases(w *hostileWorld) map[string][]hostileCase {
 		"doctor explain": {{stdin: w.log, found: true}},
 		"nccl-env":       {{args: []string{"--root", w.machine}}, {args: []string{"--root", w.changed}}},
 		"verify":         {{args: []string{"--pods", w.pods}}},
+		"watch":          {{args: []string{"--root", w.machine, "--once", "--interval", "100ms"}}},
 		"support-bundle": {{args: append(w.journal(), "--root", w.machine, "--cluster", "-f", "-"), parse: isBundle}},
 		"topology":       {{args: w.cabling}, {args: append(w.cabling, "--cluster"), refuses: true}},
 		"generate topology": {

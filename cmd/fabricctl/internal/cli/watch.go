@@ -38,7 +38,7 @@ func watchCommand(a *app) *cobra.Command {
 		Long: `watch shows what each RDMA port of this node sends and receives, in Gb/s and in percent of its rate, and
 how many errors it counts a second, wherever the port is now: on the host, or as root also in the pod that has it. The
 counters of a RoCE port have RDMA only, and no TCP. On a terminal it shows one table that it keeps up to date; else it
-prints a line per port and look. The first rates come after one interval. Ctrl-C ends it.`,
+prints a line per port and look, or with -o json an object per look in a line. The first rates come after one interval. Ctrl-C ends it.`,
 		Args: argsBetween(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := w.check(); err != nil {
@@ -51,7 +51,7 @@ prints a line per port and look. The first rates come after one interval. Ctrl-C
 	c.Flags().IntVar(&w.count, "count", 0, "end after so many looks with rates; 0: never")
 	c.Flags().BoolVar(&w.once, "once", false, "the same as --count 1")
 	c.Flags().BoolVar(&w.all, "all", false, "also virtual functions that no pod has")
-	c.Flags().StringVarP(&w.format, "output", "o", "text", "text, or json: an object per look, one in a line")
+	c.Flags().StringVarP(&w.format, "output", "o", "text", "text or json")
 	c.MarkFlagsMutuallyExclusive("count", "once")
 	return c
 }
