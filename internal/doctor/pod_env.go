@@ -19,7 +19,49 @@ func podEnvHCA(p *Pod) (out []Finding) {
 			out = append(out, p.envHCA(l, value)...)
 		}
 	}
+	if p.Env["NCCL_IB_HCA"] == "" {
+		out = append(out, p.noHCA()...)
+	}
 	return out
+}
+
+// noHCA finds ports that NCCL takes as it is told nothing, and should not: those that the container can open.
+func (p *Pod) noHCA() []Finding {
+	l := &nccl.Libraries[0]
+	if len(p.choice.Ports) == 0 {
+		return nil
+	}
+	v := p.choice.Judge(l, "", p.isInterface)
+	var ports, others []string
+	for _, left := range v.Left {
+		if p.opens(left.Port.HCA) && left.Why != nccl.Function {
+			ports = append(ports, left.Port.Name()+" ("+left.Why.String()+")")
+		}
+	}
+	for _, name := range slices.Concat(v.Others[node.Elsewhere], v.Others[node.Unnamed]) {
+		if hca, _, _ := strings.Cut(name, ":"); p.opens(hca) {
+			others = append(others, name)
+		}
+	}
+	if len(others) > 0 {
+		ports = append(ports, "what was not given to this pod ("+few(others)+")")
+	}
+	if len(ports) == 0 {
+		return nil
+	}
+	f := finding("pod-env-hca", Warn, l.Var+" is not set here: NCCL takes "+few(ports)+" as well")
+	f.Cure = l.Var + "=" + p.choice.Value(l) + "; all variables: fabricctl nccl-env"
+	return one(f)
+}
+
+// opens reports whether the container is known to have the character device of an HCA.
+func (p *Pod) opens(hca string) bool {
+	for u, name := range p.Verbs {
+		if name == hca && slices.Contains(p.Uverbs, u) && !slices.Contains(p.Denied, u) {
+			return true
+		}
+	}
+	return false
 }
 
 func (p *Pod) envHCA(l *nccl.Library, value string) (out []Finding) {

@@ -51,6 +51,8 @@ var short = map[Why]string{
 	Fabric: "another fabric", NoGID: "no IP address", Named: "its name", Function: "function of a port in the list",
 }
 
+func (w Why) String() string { return short[w] }
+
 // Choose takes the ports of the fabric with the most bandwidth that can work.
 func Choose(g *node.Given) *Choice {
 	c := &Choice{given: g}

@@ -62,7 +62,7 @@ func (c *Choice) Judge(l *Library, value string, isNetdev func(string) bool) *Ve
 			v.Used++
 			works = true
 		default:
-			works = c.judgeOther(v, &list, h.Name, name) || works
+			works = c.judgeOther(v, &list, h, p) || works
 		}
 	})
 	v.Dead = !works
@@ -71,13 +71,14 @@ func (c *Choice) Judge(l *Library, value string, isNetdev func(string) bool) *Ve
 
 // judgeOther adds what there is to say of a selected port that is not in the choice, and reports whether it can work.
 // Of a port that is not up nothing is said where nobody has named it: libraries skip it.
-func (c *Choice) judgeOther(v *Verdict, list *List, hca, name string) (works bool) {
+func (c *Choice) judgeOther(v *Verdict, list *List, h *node.HCA, p *node.Port) (works bool) {
+	name, hca := h.PortName(p), h.Name
 	for _, o := range c.given.Others {
 		if o.Port == name {
-			if o.Why != node.Closed || c.isNamed(list, hca) {
+			if c.isNamed(list, hca) || o.Why != node.Closed && p.Active() {
 				v.Others[o.Why] = append(v.Others[o.Why], name)
 			}
-			return o.Why != node.Closed
+			return o.Why != node.Closed && p.Active()
 		}
 	}
 	for i := range c.Left {

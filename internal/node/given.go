@@ -60,15 +60,15 @@ func (n *Node) Given(told Told) *Given {
 			}
 			if facts.shared && p.LinkLayer == device.Ethernet {
 				p.GIDs = gidsHere(p.GIDs)
-				if p.Netdev == "" && h.Bond == "" {
-					h.Bond = bondElsewhere(&h, &p)
-				}
 			}
 			h.Ports = append(h.Ports, p)
 		}
 		if len(h.Ports) > 0 {
 			out.HCAs = append(out.HCAs, h)
 		}
+	}
+	if facts.shared {
+		out.bondsElsewhere()
 	}
 	g.Node = &out
 	g.Guessed = facts.shared && !facts.chosen && !facts.anyFace && len(facts.named) == 0 && len(out.HCAs) > 1
@@ -135,8 +135,35 @@ func gidsHere(all []GID) []GID {
 	return slices.DeleteFunc(slices.Clone(all), func(g GID) bool { return g.Netdev == "" })
 }
 
-// bondElsewhere tells that a port is that of a bond, whose interface is not here: the name of the interface in the GID
-// table says so, or the driver's name for the device. Such a port carries the node's own network.
+// bondsElsewhere marks the ports of bonds whose interface is not here: they carry the node's own network. Where there
+// is nothing but bonds, they are the rails.
+func (n *Node) bondsElsewhere() {
+	found := map[int]string{}
+	other := false
+	for i := range n.HCAs {
+		h := &n.HCAs[i]
+		for j := range h.Ports {
+			p := &h.Ports[j]
+			bond := ""
+			if p.Netdev == "" && p.LinkLayer == device.Ethernet {
+				bond = bondElsewhere(h, p)
+			}
+			if bond != "" {
+				found[i] = bond
+			} else {
+				other = other || p.Active() && h.Bond == "" && h.Kind != topology.Soft
+			}
+		}
+	}
+	for i, bond := range found {
+		if other && n.HCAs[i].Bond == "" {
+			n.HCAs[i].Bond = bond
+		}
+	}
+}
+
+// bondElsewhere tells that a port is that of a bond: the name of the interface in the GID table says so, or the
+// driver's name for the device.
 func bondElsewhere(h *HCA, p *Port) string {
 	for _, g := range p.GIDs {
 		if strings.HasPrefix(g.Elsewhere, "bond") {

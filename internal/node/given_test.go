@@ -65,3 +65,22 @@ func openable(tree fstest.MapFS) map[string]bool {
 	}
 	return out
 }
+
+// A port of a bond is no rail beside others; on nodes whose rails are bonds it is.
+func TestGivenBonds(t *testing.T) {
+	n, err := node.Open(machines.PodNamed("roce-shared-privileged").FS, journal.Store{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h := n.Given(node.Told{}).Node.HCA("mlx5_bond_0"); h.Bond != "bond0" {
+		t.Errorf("beside rails: %q", h.Bond)
+	}
+	only := n.HCA("mlx5_bond_0")
+	n.HCAs = []node.HCA{*only, *only}
+	n.HCAs[1].Name = "mlx5_bond_1"
+	for _, h := range n.Given(node.Told{}).Node.HCAs {
+		if h.Bond != "" {
+			t.Errorf("alone: %s: %q", h.Name, h.Bond)
+		}
+	}
+}

@@ -42,29 +42,7 @@ var rails = map[string][]string{
 // Pods returns pods of every machine with RDMA, in both RDMA modes: in order, and with what goes wrong in them.
 func Pods() (out []*Pod) {
 	for _, name := range []string{"h20", "v100", "a100", "roce", "gb200"} {
-		all := rails[name]
-		last := all[len(all)-1]
-		for _, s := range []podShape{
-			{kind: "exclusive", faces: all},
-			{kind: "exclusive-bare"},
-			{kind: "exclusive-one", given: all[:1], faces: all[:1]},
-			{kind: "shared", shared: true, faces: all},
-			{kind: "shared-bare", shared: true},
-			{kind: "shared-one", shared: true, given: all[:1], faces: all[:1]},
-			{kind: "shared-privileged", shared: true, privileged: true},
-			{kind: "shared-privileged-faces", shared: true, privileged: true, faces: all},
-			{kind: "shared-privileged-one", shared: true, privileged: true, given: all[:1], faces: all[:1]},
-			{kind: "shared-privileged-named", shared: true, privileged: true, given: all[:1],
-				env: []string{"PCIDEVICE_NVIDIA_COM_HOSTDEV=" + named(name)[all[0]]}},
-			{kind: "exclusive-no-address", faces: all, spoil: func(m *Machine, _ []string) { m.NoAddress(last) }},
-			{kind: "shared-no-address", shared: true, faces: all,
-				spoil: func(m *Machine, _ []string) { m.NoAddress(last) }},
-			{kind: "exclusive-down", faces: all, spoil: func(m *Machine, _ []string) { m.Down(last) }},
-			{kind: "shared-down", shared: true, spoil: func(m *Machine, _ []string) { m.Down(last) }},
-			{kind: "exclusive-slow", faces: all, spoil: func(m *Machine, _ []string) { m.Slow(last) }},
-			{kind: "shared-privileged-slow", shared: true, privileged: true,
-				spoil: func(m *Machine, _ []string) { m.Slow(last) }},
-		} {
+		for _, s := range shapes(name) {
 			out = append(out, podOf(Named(name), &s))
 		}
 	}
@@ -73,12 +51,42 @@ func Pods() (out []*Pod) {
 
 // PodNamed returns one of Pods, or nil.
 func PodNamed(name string) *Pod {
-	for _, p := range Pods() {
-		if p.Name == name {
-			return p
+	machine, kind, _ := strings.Cut(name, "-")
+	for _, s := range shapes(machine) {
+		if s.kind == kind {
+			return podOf(Named(machine), &s)
 		}
 	}
 	return nil
+}
+
+func shapes(machine string) []podShape {
+	all := rails[machine]
+	if len(all) == 0 {
+		return nil
+	}
+	last := all[len(all)-1]
+	return []podShape{
+		{kind: "exclusive", faces: all},
+		{kind: "exclusive-bare"},
+		{kind: "exclusive-one", given: all[:1], faces: all[:1]},
+		{kind: "shared", shared: true, faces: all},
+		{kind: "shared-bare", shared: true},
+		{kind: "shared-one", shared: true, given: all[:1], faces: all[:1]},
+		{kind: "shared-privileged", shared: true, privileged: true},
+		{kind: "shared-privileged-faces", shared: true, privileged: true, faces: all},
+		{kind: "shared-privileged-one", shared: true, privileged: true, given: all[:1], faces: all[:1]},
+		{kind: "shared-privileged-named", shared: true, privileged: true, given: all[:1],
+			env: []string{"PCIDEVICE_NVIDIA_COM_HOSTDEV=" + named(machine)[all[0]]}},
+		{kind: "exclusive-no-address", faces: all, spoil: func(m *Machine, _ []string) { m.NoAddress(last) }},
+		{kind: "shared-no-address", shared: true, faces: all,
+			spoil: func(m *Machine, _ []string) { m.NoAddress(last) }},
+		{kind: "exclusive-down", faces: all, spoil: func(m *Machine, _ []string) { m.Down(last) }},
+		{kind: "shared-down", shared: true, spoil: func(m *Machine, _ []string) { m.Down(last) }},
+		{kind: "exclusive-slow", faces: all, spoil: func(m *Machine, _ []string) { m.Slow(last) }},
+		{kind: "shared-privileged-slow", shared: true, privileged: true,
+			spoil: func(m *Machine, _ []string) { m.Slow(last) }},
+	}
 }
 
 // named are the PCI addresses of a machine's HCAs.

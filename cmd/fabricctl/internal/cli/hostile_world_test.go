@@ -26,6 +26,7 @@ type hostileWorld struct {
 	dir      string
 	machine  string // names and texts of the node have it; states and numbers are real
 	changed  string // everything has it
+	pod      string // as machine, with a process whose variables have it
 	picture  string // of machine, as discover -o json prints it
 	stateDir string
 	netns    string
@@ -45,6 +46,7 @@ func newHostileWorld(t *testing.T, text string) *hostileWorld {
 	t.Helper()
 	w := &hostileWorld{text: text, dir: t.TempDir(), pods: "a,b"}
 	w.machine, w.changed = w.plant(t, "machine", true), w.plant(t, "changed", false)
+	w.pod = w.container(t)
 	n, err := node.Open(os.DirFS(w.machine), journal.Store{})
 	if err != nil {
 		t.Fatal(err)
@@ -113,6 +115,29 @@ func (w *hostileWorld) json(t *testing.T, v any) string {
 		return string(b)
 	}
 	return strings.ReplaceAll(string(b), `\ufffd\ufffd`, "\xff\xfe")
+}
+
+// container plants what a process of a container sees that has the text in its variables.
+func (w *hostileWorld) container(t *testing.T) string {
+	t.Helper()
+	dir := w.plant(t, "container", true)
+	for file, content := range map[string]string{
+		"proc/self/environ": strings.Join([]string{
+			"NCCL_IB_HCA==" + w.text + ",mlx5_0", "UCX_NET_DEVICES=[" + w.text, "NVSHMEM_HCA_LIST=^" + w.text + ",x",
+			"NCCL_SOCKET_IFNAME=" + w.text, "GLOO_SOCKET_IFNAME=" + w.text, "PCIDEVICE_" + w.text + "=" + w.text,
+			"NCCL_IB_GID_INDEX=3" + w.text,
+		}, "\x00"),
+		"dev/infiniband/uverbs0": "", "sys/class/infiniband_verbs/uverbs0/ibdev": "mlx5_0" + w.text,
+	} {
+		name := filepath.Join(dir, file)
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
 }
 
 // numbers are the files of a tree that decide what it is.
