@@ -3,7 +3,7 @@ package doctor
 import "slices"
 
 // Checks are the ids of doctor host, doctor cluster and doctor pod, with what is said when they find something.
-var Checks = slices.Concat(hostChecks, clusterChecks, podChecks, claimChecks, fabricChecks)
+var Checks = slices.Concat(hostChecks, clusterChecks, podChecks, claimChecks, fabricChecks, jobChecks)
 
 // hostChecks are those of doctor host.
 var hostChecks = []Check{
@@ -290,8 +290,11 @@ var podChecks = []Check{
 	{
 		"pod-memory",
 		"The memory limit leaves room for pinned buffers",
-		"pinned memory counts towards resources.limits.memory",
-		"raise resources.limits.memory",
+		"pinned pages, and what is in /dev/shm (a tmpfs), count towards resources.limits.memory, with cgroup v1 as " +
+			"with " +
+			"v2. At the limit registrations fail, or the kernel kills: with v2 the whole container (kubelet 1.28 and " +
+			"later), with v1 one rank, for which the others wait",
+		"raise resources.limits.memory; sizeLimit of the emptyDir at /dev/shm below it",
 	},
 	{
 		"pod-gids",

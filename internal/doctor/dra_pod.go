@@ -138,6 +138,9 @@ func (d *DRA) podClaims(m *Manifest) (out []Finding, claims []podRequests) {
 				d.elsewhere(c.Template))
 		default:
 			p.requests = d.templates[template]
+			if m.planned {
+				break
+			}
 			say("Kubernetes has not made it of the ResourceClaimTemplate %q yet", c.Template)
 		}
 		claims = append(claims, p)

@@ -22,7 +22,7 @@ var Langs = []Lang{English, Chinese}
 
 // zhTexts are the rows of the Chinese catalogue: each id of Checks and Messages has one (TestCatalogue).
 var zhTexts = slices.Concat(zhHost, zhCluster, zhPod, zhClaims, zhMessages, zhJob, zhUCX, zhClusterMessages,
-	zhClaimMessages, zhFabric)
+	zhClaimMessages, zhFabric, zhJobChecks)
 
 // texts are the rows of a language by their ids; of a message as of a check.
 var texts = map[Lang]func() map[string]Check{

@@ -20,16 +20,24 @@ type Manifest struct {
 		Name        string            `json:"name"`
 		Namespace   string            `json:"namespace"`
 		UID         string            `json:"uid"`
+		Labels      map[string]string `json:"labels"`
 		Annotations map[string]string `json:"annotations"`
+		Owners      []Owner           `json:"ownerReferences"`
 	} `json:"metadata"`
 	Spec struct {
-		HostNetwork bool        `json:"hostNetwork"`
-		Node        string      `json:"nodeName"`
-		Containers  []container `json:"containers"`
-		Init        []container `json:"initContainers"`
-		Claims      []podClaim  `json:"resourceClaims"`
+		HostNetwork bool              `json:"hostNetwork"`
+		HostIPC     bool              `json:"hostIPC"`
+		Node        string            `json:"nodeName"`
+		Selector    map[string]string `json:"nodeSelector"`
+		Containers  []container       `json:"containers"`
+		Init        []container       `json:"initContainers"`
+		Claims      []podClaim        `json:"resourceClaims"`
+		Volumes     []volume          `json:"volumes"`
+		Security    security          `json:"securityContext"`
 	} `json:"spec"`
-	Status struct {
+	// planned: nothing of it is there yet, it is the template of a pod.
+	planned bool
+	Status  struct {
 		Phase  string     `json:"phase"`
 		Claims []podClaim `json:"resourceClaimStatuses"` // with those that were made of templates
 	} `json:"status"`
@@ -41,17 +49,66 @@ type Manifest struct {
 type container struct {
 	Name      string `json:"name"`
 	Resources struct {
-		Limits map[string]any `json:"limits"`
-		Claims []struct {
+		Limits   map[string]any `json:"limits"`
+		Requests map[string]any `json:"requests"`
+		Claims   []struct {
 			Name string `json:"name"`
 		} `json:"claims"`
 	} `json:"resources"`
 	SecurityContext struct {
+		security
 		Privileged   bool `json:"privileged"`
 		Capabilities struct {
 			Add []string `json:"add"`
 		} `json:"capabilities"`
 	} `json:"securityContext"`
+	Command []string  `json:"command"`
+	Args    []string  `json:"args"`
+	Env     []envVar  `json:"env"`
+	From    []envFrom `json:"envFrom"`
+	Mounts  []struct {
+		Name string `json:"name"`
+		Path string `json:"mountPath"`
+	} `json:"volumeMounts"`
+}
+
+// security is what securityContext of a pod and of a container have in common.
+type security struct {
+	User *int64 `json:"runAsUser"`
+}
+
+// envVar is a variable of a container. One that comes from elsewhere has no value here.
+type envVar struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+	From  *struct {
+		ConfigMap *configKey `json:"configMapKeyRef"`
+	} `json:"valueFrom"`
+}
+
+// envFrom takes all variables of a ConfigMap.
+type envFrom struct {
+	Prefix    string `json:"prefix"`
+	ConfigMap *struct {
+		Name string `json:"name"`
+	} `json:"configMapRef"`
+}
+
+type configKey struct {
+	Name string `json:"name"`
+	Key  string `json:"key"`
+}
+
+// volume is a volume of a pod, as far as it may be /dev/shm.
+type volume struct {
+	Name     string `json:"name"`
+	EmptyDir *struct {
+		Medium string `json:"medium"`
+		Size   any    `json:"sizeLimit"`
+	} `json:"emptyDir"`
+	HostPath *struct {
+		Path string `json:"path"`
+	} `json:"hostPath"`
 }
 
 // NADs are NetworkAttachmentDefinitions as kubectl get net-attach-def -A -o json prints them.
@@ -74,8 +131,10 @@ type NAD struct {
 
 // Owner is what an object goes with.
 type Owner struct {
-	Kind string `json:"kind"`
-	UID  string `json:"uid"`
+	Kind       string `json:"kind"`
+	Name       string `json:"name"`
+	UID        string `json:"uid"`
+	Controller bool   `json:"controller"`
 }
 
 // Annotations of the Kubernetes Network Custom Resource Definition De-facto Standard, and of the device plugins'
@@ -143,6 +202,9 @@ func CheckManifest(m *Manifest, nads *NADs) ([]Finding, error) {
 				"hostNetwork: true: the pod uses the host's interfaces, and Multus adds none",
 			),
 		)
+	case m.planned && m.label() != "":
+		out = append(out, finding("pod-annotation", OK, "the label "+m.label()+": the policies of fabricctl generate "+
+			"policy add networks, devices and IPC_LOCK"))
 	case len(want) == 0:
 		out = append(out, m.withoutNetworks())
 	default:
@@ -152,6 +214,7 @@ func CheckManifest(m *Manifest, nads *NADs) ([]Finding, error) {
 		}
 		out = append(out, finding("pod-annotation", OK, strings.Join(names, ", ")))
 		switch {
+		case m.planned:
 		case m.Status.Phase == "Pending" && m.Spec.Node == "": // it has no node yet, and no Multus
 		case m.Metadata.Annotations[statusAnnotation] == "":
 			out = append(out, finding("pod-multus", Fail, "no annotation "+statusAnnotation))
@@ -289,7 +352,10 @@ func (m *Manifest) resources() map[string]int {
 }
 
 func (m *Manifest) lock() (out []Finding) {
-	for _, c := range m.Spec.Containers {
+	if m.planned && m.label() != "" {
+		return nil
+	}
+	for _, c := range m.working() {
 		if !c.SecurityContext.Privileged && !slices.Contains(c.SecurityContext.Capabilities.Add, "IPC_LOCK") {
 			f := finding("pod-memlock", Warn, "container "+c.Name+" does not add the capability IPC_LOCK")
 			out = append(out, f)

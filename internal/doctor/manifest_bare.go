@@ -150,7 +150,8 @@ func isGPU(r string) bool {
 	switch vendor {
 	case "nvidia.com":
 		return name == "gpu" || models.MatchString(name)
-	case "amd.com", "gpu.intel.com", "habana.ai":
+	case "amd.com", "gpu.intel.com", "habana.ai", "huawei.com", "metax-tech.com", "hygon.com", "mthreads.com",
+		"cambricon.com", "kunlunxin.com", "iluvatar.ai", "enflame.com":
 		return true
 	}
 	return strings.HasSuffix(name, "gpu")

@@ -154,13 +154,7 @@ func podSubnets(p *Pod) (out []Finding) {
 func podMTU(p *Pod) []Finding { return mtus("pod-mtu", p.Node, p.Node.Fabrics()) }
 
 func podEnvOff(p *Pod) []Finding {
-	if v := p.Env["NCCL_IB_DISABLE"]; v != "" && v != "0" {
-		return one(finding("pod-env-off", Fail, "NCCL_IB_DISABLE="+v))
-	}
-	if v := p.Env["NCCL_NET"]; strings.EqualFold(v, "socket") {
-		return one(finding("pod-env-off", Fail, "NCCL_NET="+v))
-	}
-	return nil
+	return envOff("", func(name string) string { return p.Env[name] })
 }
 
 func podHCOLL(p *Pod) []Finding {

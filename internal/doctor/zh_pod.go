@@ -76,8 +76,9 @@ var zhPod = []Check{
 	{
 		"pod-memory",
 		"内存限制为锁定的缓冲区留有余量",
-		"锁定的内存计入 resources.limits.memory",
-		"调大 resources.limits.memory",
+		"锁定的内存页和 /dev/shm (tmpfs) 里的内容计入 resources.limits.memory，cgroup v1 与 v2 都一样。达到限制时注册失败，或被内核" +
+			"杀死：v2 杀整个容器（kubelet 1.28 及以后），v1 只杀一个 rank，其余 rank 会一直等它",
+		"调大 resources.limits.memory；/dev/shm 的 emptyDir 的 sizeLimit 要小于它",
 	},
 	{
 		"pod-gids",

@@ -23,7 +23,8 @@ func doctorCommand(a *app) *cobra.Command {
 	if a.getenv != nil {
 		a.lang = cmp.Or(a.getenv("FABRICCTL_LANG"), lang)
 	}
-	c.AddCommand(doctorHostCommand(a), doctorPodCommand(a), doctorClusterCommand(a), doctorExplainCommand(a))
+	c.AddCommand(doctorHostCommand(a), doctorPodCommand(a), doctorJobCommand(a),
+		doctorClusterCommand(a), doctorExplainCommand(a))
 	return c
 }
 

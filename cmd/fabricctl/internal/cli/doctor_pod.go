@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -68,9 +70,11 @@ type manifestRef struct {
 
 func (m *manifestRef) flags(c *cobra.Command) {
 	c.Flags().StringVar(&m.file, "manifest", "",
-		"the pod as kubectl get pod NAME -o json prints it; - for standard input")
+		"a file with the pod, as YAML or JSON; - for standard input")
 	c.Flags().StringVar(&m.pod, "pod", "", "NAMESPACE/NAME of the pod to ask kubectl for")
-	c.Flags().StringVar(&m.nads, "nads", "", "the networks as kubectl get net-attach-def -A -o json prints them")
+	c.Flags().StringVar(&m.nads, "nads", "", "a file with the networks, as kubectl get net-attach-def -A -o json "+
+		"prints "+
+		"them, or YAML")
 	c.Flags().StringVar(&m.claims, "claims", "", "ResourceClaims, ResourceClaimTemplates, ResourceSlices, "+
 		"DeviceClasses "+
 		"and Events, as one kubectl get ... -A -o json prints them")
@@ -97,47 +101,69 @@ func (m *manifestRef) check(ctx context.Context) ([]doctor.Finding, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s%s: %w", m.file, m.pod, err)
 	}
+	list = append(list, doctor.CheckContents(w.pod, nil)...)
 	return append(list, doctor.CheckClaims(w.pod, w.nads, w.dra)...), nil
 }
 
-// fromFiles reads the pod, and the networks and claims if there are files with them.
+// fromFiles reads the pod, and the networks and claims if there are files with them. All may be YAML or JSON.
 func (m *manifestRef) fromFiles() (*world, error) {
 	if m.file == "-" && m.nads == "-" || m.claims == "-" && (m.file == "-" || m.nads == "-") {
 		return nil, fmt.Errorf("%w: standard input is one file only", errUsage)
 	}
 	w := &world{pod: &doctor.Manifest{}}
-	if err := m.decode("manifest", m.file, w.pod, "kubectl get pod NAME -o json"); err != nil {
+	if err := m.decode("manifest", m.file, "kubectl get pod NAME -o json", w.one); err != nil {
 		return nil, err
 	}
 	if m.nads != "" {
 		w.nads = &doctor.NADs{}
-		if err := m.decode("nads", m.nads, w.nads, "kubectl get net-attach-def -A -o json"); err != nil {
+		into := func(list []byte) error { return json.Unmarshal(list, w.nads) }
+		if err := m.decode("nads", m.nads, "kubectl get net-attach-def -A -o json", into); err != nil {
 			return nil, err
 		}
 	}
 	if m.claims == "" {
 		return w, nil
 	}
-	b, err := m.read(m.claims)
-	if err != nil {
-		return nil, fmt.Errorf("--claims: %w", err)
-	}
 	w.dra = &doctor.DRA{}
-	if err := eachItem(bytes.NewReader(b), into(w.dra)); err != nil {
-		return nil, errors.Join(fmt.Errorf("--claims %s: %w", m.claims, err), errors.New("want what kubectl get "+
-			draKinds+",events -A -o json prints"))
-	}
-	return w, nil
+	err := m.decode("claims", m.claims, "kubectl get "+draKinds+",events -A -o json", func(list []byte) error {
+		return eachItem(bytes.NewReader(list), into(w.dra))
+	})
+	return w, err
 }
 
-// decode reads the file of a flag: what a command prints.
-func (m *manifestRef) decode(flag, file string, into any, command string) error {
-	b, err := m.read(file)
-	if err != nil {
+// one takes the only pod of a file.
+func (w *world) one(list []byte) error {
+	var objects struct{ Items []doctor.Manifest }
+	if err := json.Unmarshal(list, &objects); err != nil {
+		return err
+	}
+	pods := slices.DeleteFunc(objects.Items, func(m doctor.Manifest) bool { return m.Kind != "Pod" })
+	switch {
+	case len(pods) == 0:
+		return errors.New("no Pod in it: doctor job -f looks at what makes pods")
+	case len(pods) > 1:
+		return fmt.Errorf("%d pods in it: doctor job -f looks at all", len(pods))
+	}
+	w.pod = &pods[0]
+	return nil
+}
+
+// decode reads the objects in the file of a flag: what a command prints.
+func (m *manifestRef) decode(flag, file, command string, take func(list []byte) error) error {
+	objects, err := m.manifests(file)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 		return fmt.Errorf("--%s: %w", flag, err)
 	}
-	if err := json.Unmarshal(b, into); err != nil {
-		return errors.Join(fmt.Errorf("--%s %s: %w", flag, file, err), errors.New("want what "+command+" prints"))
+	var list []byte
+	if err == nil {
+		list, err = asList(objects)
+	}
+	if err == nil {
+		err = take(list)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("--%s %s: %w", flag, file, err), errors.New("want what "+command+" prints, or "+
+			"the same as YAML"))
 	}
 	return nil
 }

@@ -20,6 +20,8 @@ case "$*" in
 *"get deployments"*) cat deployments.json ;;
 *"get leases"*) cat leases.json ;;
 *"get pods"*) cat pods.json ;;
+*" logs "*) cat nccl.log ;;
+*" exec "*/sys/class/infiniband_verbs/*) cat look ;;
 *"get daemonsets"*-o\ json) cat daemonsets.json ;;
 *"get nodes"*json) cat nodes.json ;;
 *"get network-attachment-definitions"*) cat nads.json ;;
@@ -98,7 +100,7 @@ func (w *hostileWorld) cluster(t *testing.T, n *node.Node) {
 	w.file(t, "deployments.json", list(m{"metadata": m{"name": "c" + x}, "spec": m{"replicas": 2}}))
 	w.file(t, "leases.json", list(m{"metadata": m{"name": "fabric-controller"}, "spec": m{"holderIdentity": x,
 		"renewTime": "2026-01-01T00:00:00Z"}}))
-	w.file(t, "pods.json", list(m{"spec": m{"nodeName": x}}))
+	w.jobs(t, meta)
 	w.file(t, "pools.json", list(m{"metadata": meta, "spec": m{"range": "10.0.0.0/30" + x, "allocations": m{x: m{}}}},
 		m{"metadata": meta, "spec": m{"range": "10.0.0.0/30", "allocations": m{"1": m{}, "2": m{}, "3": m{}}}}))
 	w.file(t, "addresses.json", w.json(t, []any{m{"ifname": "net1" + x, "link_type": "infiniband",
@@ -109,4 +111,35 @@ func (w *hostileWorld) cluster(t *testing.T, n *node.Node) {
 	}
 	w.file(t, "bin/kubectl", kubectlScript)
 	t.Setenv("PATH", filepath.Join(w.dir, "bin")+":"+os.Getenv("PATH"))
+}
+
+// jobs are a job before it is applied, and its pods, their logs and what they print of their devices.
+func (w *hostileWorld) jobs(t *testing.T, meta map[string]any) {
+	t.Helper()
+	x := w.text
+	type m = map[string]any
+	spec := m{"nodeName": "n" + x, "nodeSelector": m{x: x}, "volumes": []any{m{"name": x, "emptyDir": m{"medium": x,
+		"sizeLimit": x}}}, "resourceClaims": []any{m{"name": x, "resourceClaimTemplateName": x}},
+		"containers": []any{m{"name": "c" + x, "command": []any{"mpirun", "-x", "UCX_NET_DEVICES=mlx5_0" + x, x},
+			"args": []any{"export NCCL_NET=Socket NCCL_IB_DISABLE=1" + x},
+			"env": []any{m{"name": "NCCL_IB_HCA", "value": "=mlx5_0" + x}, m{"name": x, "value": x},
+				m{"name": "GLOO_SOCKET_IFNAME", "value": x}},
+			"volumeMounts": []any{m{"name": x, "mountPath": "/dev/shm"}},
+			"resources": m{"limits": m{"nvidia.com/gpu" + x: "8", "nvidia.com/ib" + x: "1" + x, "memory": "1Gi" + x},
+				"requests": m{"nvidia.com/ib" + x: 2}}}}}
+	w.job = w.file(t, "job.json", w.json(t, m{"kind": "PyTorchJob", "apiVersion": "kubeflow.org/v1", "metadata": meta,
+		"spec": m{"pytorchReplicaSpecs": m{"Worker" + x: m{"template": m{"metadata": meta, "spec": spec}},
+			"Master" + x: m{"template": m{"metadata": m{"labels": m{"fabric.dev/rails": x}}, "spec": spec}}}}}))
+	w.file(t, "pods.json", w.json(t, m{"items": []any{
+		m{"metadata": meta, "spec": spec, "status": m{"phase": "Running"}},
+		m{"metadata": m{"name": "y" + x}, "spec": spec, "status": m{"phase": "Evil" + x}}}}))
+	say := func(text string) string { return "train-0:1:2 [0] NCCL INFO " + text + x + "\n" }
+	w.file(t, "nccl.log", say("NET/IB : Using [0]mlx5_0"+x+":1/IB")+say("NET/IB : Using [0]mlx5_0:1/IB ")+
+		say("NET/Socket : Using [0]eth0:1.2.3.4 [1]"+x+":")+say("NET/IB : No device found.")+say("Using network ")+
+		say("NCCL_IB_DISABLE set by environment to ")+say("NCCL version 2.21"+x)+
+		say("Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0")+
+		"train-0:1:2 [0] x.cc:1 NCCL WARN Call to ibv_reg_mr failed with error Cannot allocate memory "+x+"\n")
+	w.file(t, "look", "T 1.0\nU mlx5_0"+x+"\nP mlx5_0"+x+" 1 ACTIVE"+x+" InfiniBand fe80:"+x+" net1"+x+"\nP mlx5_1 1 "+
+		"DOWN"+x+
+		"\nC mlx5_0 1 1"+x+" 2\nN net1"+x+" "+x+"\nM 2 1"+x+" 2\nK shmem "+x+"\nK oom_kill 1\nV 5"+x+"\nT 2.0\n")
 }

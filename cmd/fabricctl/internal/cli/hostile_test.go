@@ -70,6 +70,10 @@ func hostileCases(w *hostileWorld) map[string][]hostileCase {
 			{args: []string{"--all", "--manifest", "-", "--nads", w.nads}, stdin: w.manifest},
 			{args: []string{"--all", "--manifest", "-", "--claims", w.claims}, stdin: w.manifest},
 		},
+		"doctor job": {
+			{args: []string{"--all", "-f", w.job, w.picture}}, {args: []string{"--all", "-f", w.job, "--nads", w.nads}},
+			{args: []string{"--all", "-f", w.job, "--cluster"}}, {args: []string{"--all", "--selector", "a=b"}},
+		},
 		"doctor cluster": {{args: []string{"--all"}}},
 		"doctor explain": {{stdin: w.log, found: true}},
 		"nccl-env": {{args: []string{"--root", w.machine}}, {args: []string{"--root", w.changed}},

@@ -36,6 +36,7 @@ type hostileWorld struct {
 	manifest string
 	nads     string
 	claims   string
+	job      string // a file with one
 	fabric   string // a file with one
 	pods     string
 	log      string

@@ -28,6 +28,7 @@ var kinds = []kind{
 	{"NCCLEnvironment", ncclEnvironment{}, "`nccl-env`"},
 	{"Node", discovery{}, "`discover`, `discover --cluster NODE`"},
 	{"PortRates", portRates{}, "`watch`, an object per look"},
+	{"JobReport", jobReport{}, "`doctor job`"},
 	{"VerifyReport", verifyReport{}, "`verify`"},
 }
 

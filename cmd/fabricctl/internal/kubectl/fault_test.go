@@ -15,9 +15,13 @@ func TestFault(t *testing.T) {
 	for _, c := range []struct{ name, stderr, want string }{
 		{"nothing", "", ""},
 		{"no cluster", strings.Repeat(memcache, 5) + "The connection to the server localhost:8080 was refused - did " +
-			"you specify the right host or port?\n", "The connection to the server localhost:8080 was refused: kubectl knows no cluster: set KUBECONFIG, or write ~/.kube/config"},
+			"you specify the right host or port?\n", "The connection to the server localhost:8080 was refused: " +
+			"kubectl knows " +
+			"no cluster: set KUBECONFIG, or write ~/.kube/config"},
 		{"API server away", strings.Repeat(memcache, 5) + "The connection to the server 10.0.0.1:6443 was refused - " +
-			"did you specify the right host or port?\n", "The connection to the server 10.0.0.1:6443 was refused: the API server does not answer at the address that kubectl " +
+			"did you specify the right host or port?\n", "The connection to the server 10.0.0.1:6443 was refused: " +
+			"the API " +
+			"server does not answer at the address that kubectl " +
 			"config view --minify shows"},
 		{"only the log", memcache, `couldn't get current server API group list: Get "http://localhost:8080/api?` +
 			`timeout=32s": dial tcp 127.0.0.1:8080: connect: connection refused`},
