@@ -102,14 +102,17 @@ func TestRoutedRails(t *testing.T) {
 		{"a subnet for each rail in each rack",
 			join(rack("a", "10.1.0.1/24", "10.1.1.1/24"), rack("b", "10.2.0.1/24", "10.2.1.1/24")),
 			"roce-200g" + both + "\n", "a and b have no subnet in common: routed, so rails go by the place", ""},
-		{"a subnet for each port", join(rack("a", "10.1.0.1/31", "10.1.0.3/31"), rack("b", "10.1.0.5/31", "10.1.0.7/31")),
+		{"a subnet for each port", join(rack("a", "10.1.0.1/31", "10.1.0.3/31"), rack("b", "10.1.0.5/31",
+			"10.1.0.7/31")),
 			"roce-200g" + both + "\n", "10.1.0.0/31 has room for a port and its switch only: routed", ""},
 		{"one node with a subnet for each port", rack("a", "10.1.0.1/31", "10.1.0.3/31"),
 			"roce-200g 0(a/mlx5_0) 1(a/mlx5_1)\n", "10.1.0.0/31 has room for a port and its switch only", ""},
 		{"the same with IPv6", rack("a", "2001:db8::1/127", "2001:db8::3/127"),
 			"roce-200g 0(a/mlx5_0) 1(a/mlx5_1)\n", "2001:db8::/127 has room", ""},
-		{"a subnet for each rack", join(rack("a", "10.1.0.1/24", "10.1.0.2/24"), rack("b", "10.2.0.1/24", "10.2.0.2/24")),
-			"roce-200g" + both + "\n", "a and b have no subnet in common: routed", "node a has mlx5_0:1, mlx5_1:1 in one"},
+		{"a subnet for each rack", join(rack("a", "10.1.0.1/24", "10.1.0.2/24"), rack("b", "10.2.0.1/24",
+			"10.2.0.2/24")),
+			"roce-200g" + both + "\n", "a and b have no subnet in common: routed", "node a has mlx5_0:1, mlx5_1:1 " +
+				"in one"},
 		{"racks whose nodes are not alike",
 			join(rack("a", "10.1.0.1/24", "10.1.1.1/24", ""), rack("b", "", "10.2.0.1/24", "10.2.1.1/24")),
 			"roce-200g 0(a/mlx5_0 b/mlx5_1) 1(a/mlx5_1 b/mlx5_2)\n", "a and b have no subnet in common: routed", ""},
@@ -122,7 +125,8 @@ func TestRoutedRails(t *testing.T) {
 		{"an address in no other node's subnets", join(rack("a", "10.1.0.1/24", "10.1.1.1/24"),
 			rack("b", "10.1.0.2/24", "10.1.9.2/24")),
 			"roce-200g*" + both + "\n", "Ethernet, 200 Gb/s",
-			"no node has all 3 subnets, so rails go by the place of the hardware, and at one, 0000:20:00.0, there are " +
+			"no node has all 3 subnets, so rails go by the place of the hardware, and at one, 0000:20:00.0, there " +
+				"are " +
 				"several: 10.1.1.0/24, 10.1.9.0/24"},
 		{"swapped cables", join(rack("a", "10.1.0.1/24", "10.1.1.1/24"), rack("b", "10.1.1.2/24", "10.1.0.2/24")),
 			"roce-200g* 0(a/mlx5_0 b/mlx5_1) 1(a/mlx5_1 b/mlx5_0)\n", "Ethernet, 200 Gb/s", ""},

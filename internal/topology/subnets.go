@@ -56,8 +56,8 @@ func subnets(ports []Port) *subnetting {
 	return out
 }
 
-// mostManagers is more subnets than a cluster has, with all their failovers. What nodes say beyond it is not compared: each
-// manager has its own subnet.
+// mostManagers is more subnets than a cluster has, with all their failovers. What nodes say beyond it is not
+// compared: each manager has its own subnet.
 const mostManagers = 64
 
 // join puts the managers of one prefix together that may be one.
@@ -160,7 +160,8 @@ func (f *Fabric) moved(ports []Port, seen []uint16) {
 		}
 		where = append(where, fmt.Sprintf("LID %d on %s", lid, few(sorted(nodes))))
 	}
-	f.Warnings = append(f.Warnings, "the nodes name several subnet managers ("+strings.Join(where, "; ")+"): taken for "+
+	f.Warnings = append(f.Warnings, "the nodes name several subnet managers ("+strings.Join(where, "; ")+"): taken "+
+		"for "+
 		"one subnet whose manager has moved since, because no node names two and no LID occurs twice. Two subnets of "+
 		"which few nodes were looked at would look the same: look at all nodes again, at the same time, or run sminfo "+
 		"on a node of each")
@@ -178,7 +179,8 @@ func (s *subnetting) doubt(f *Fabric) []string {
 		return nil
 	}
 	return []string{fmt.Sprintf("the subnet manager at LID %d may be one of those at %s that has moved: some of these "+
-		"are proven to be of different subnets, and nothing tells of which this one is. Look at all nodes again, at the "+
+		"are proven to be of different subnets, and nothing tells of which this one is. Look at all nodes again, "+
+		"at the "+
 		"same time", f.SMLID, lids(others))}
 }
 

@@ -49,7 +49,8 @@ type Fabric struct {
 	RateGb    float64             `json:"rateGb"` // Gb/s of each port
 	Prefix    device.SubnetPrefix `json:"subnetPrefix,omitzero"`
 	SMLID     uint16              `json:"smLID,omitempty"`
-	// SMLIDs are all LIDs at which nodes have seen the subnet manager, if it has moved; SMLID is the one most of them saw.
+	// SMLIDs are all LIDs at which nodes have seen the subnet manager, if it has moved; SMLID is the one most of them
+	// saw.
 	SMLIDs []uint16 `json:"smLIDs,omitempty"`
 	// Routed reports whether nodes reach each other over routers: the ports of a rail are in different subnets.
 	Routed bool `json:"routed,omitempty"`

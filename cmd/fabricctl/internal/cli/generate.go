@@ -1,10 +1,8 @@
 package cli
 
 import (
-	"errors"
+	"context"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -33,6 +31,9 @@ and for clusters without fabric-agent, from recordings only:
   nad             NetworkAttachmentDefinitions, one per fabric, or one per rail where rails are planes
   device-plugin   ConfigMap of the SR-IOV network device plugin; with --shared of the RDMA shared device plugin
 
+With --shared workloads ask the RDMA shared device plugin for devices. On InfiniBand they need no network; on RoCE they
+have macvlan interfaces, whose networks are those of nad --shared.
+
 Pods of Fabrics with allocation DRA have a ResourceClaim instead of a resource: with --cluster the Fabrics say it, else
 --allocation dra. With --gpu-class each rail comes with GPUs on its PCIe root.
 
@@ -41,18 +42,19 @@ why.`,
 		Example: `  fabricctl generate fabric --cluster --range 10.20.0.0/16 | kubectl apply -f -
   fabricctl generate mpijob --cluster --workers 4 --image registry.example.com/nccl-tests:latest
   fabricctl generate claim --cluster --rails 1 --gpu-class gpu.nvidia.com --pod
+  fabricctl generate pytorchjob --rails 2 gpu-*.tar.gz
   fabricctl generate nad --range 192.168.128.0/18 gpu-*.tar.gz
   fabricctl generate device-plugin -n kube-system gpu-*.tar.gz`,
 		Args:      argsBetween(1, 10000),
 		ValidArgs: generate.Kinds,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := g.check(args[0]); err != nil {
-				return err
-			}
-			if err := errors.Join(g.from.checkPrefix(cmd.Flags()), g.checkClaim(args[0], cmd.Flags())); err != nil {
-				return err
-			}
 			g.from.machine, g.from.recordings = a.machine, args[1:]
+			if err := g.check(args[0], cmd.Flags()); err != nil {
+				return err
+			}
+			if err := g.plugin(cmd.Context(), args[0], cmd.Flags()); err != nil {
+				return fmt.Errorf("generate %s: %w", args[0], err)
+			}
 			text, err := g.from.generate(cmd.Context(), "generate "+args[0], args[0], g.Options)
 			if err != nil {
 				g.from.warn(&a.console) // what was left out may be the cause
@@ -80,110 +82,58 @@ type generation struct {
 
 func (g *generation) flags(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVarP(&g.Namespace, "namespace", "n", "default", "namespace of the objects")
+	f.StringVarP(&g.Namespace, "namespace", "n", "default", "namespace of the objects (for device-plugin that of the "+
+		"plugin's DaemonSet: default kube-system, with --cluster where it runs)")
 	f.StringVar(&g.Name, "name", "rdma-test", "name of the workload")
 	f.StringVar(&g.Image, "image", "example.com/nccl-tests:latest", "image of the workload")
 	f.StringVar(&g.Fabric, "fabric", "",
 		"only this fabric (default: all; for a workload the one with the most bandwidth)")
 	f.StringVar(&g.Prefix, "resource-prefix", "nvidia.com", "prefix of the resources; "+generate.AgentPrefix+
-		" for those of fabric-agent, as with --cluster")
+		" for those of fabric-agent, as with --cluster; "+generate.SharedPrefix+" with --shared")
 	f.StringVar(&g.pool, "range", "192.168.128.0/18",
 		"addresses of the rails, shared out to the Fabrics or networks in equal parts")
 	f.StringSliceVar(&g.excluded, "exclude", nil, "parts of the range that must not be given")
 	f.BoolVar(&g.from.cluster, "cluster", false,
-		"for what the FabricNodes and Fabrics of the cluster say, through kubectl")
+		"for what the FabricNodes and Fabrics of the cluster say, through kubectl; device-plugin, beside recordings: "+
+			"where the plugin runs")
 	f.IntVar(&g.Nodes, "nodes", 0, "nodes that the range has to be large enough for (default: those looked at)")
 	f.IntVar(&g.Workers, "workers", 2, "pods of a job or deployment")
-	f.IntVar(&g.GPUs, "gpus", -1, "GPUs per pod (default: all of a node)")
+	f.IntVar(&g.GPUs, "gpus", -1, "GPUs per pod (default: all of a node, with --rails in proportion)")
+	f.StringVar(&g.GPU, "gpu-resource", "", "resource of the GPUs, such as nvidia.com/v100 (default: by their vendor, "+
+		"nvidia.com/gpu)")
 	f.BoolVar(&g.VFs, "vfs", false, "networks and resources of virtual functions, one per rail, instead of whole ports")
 	f.BoolVar(&g.SameNode, "same-node", false, "perftest-pods: they may be on one node")
 	f.StringVar(&g.allocation, "allocation", devicePlugin, "who hands out devices: device-plugin, or dra for "+
 		"fabrics and pods with ResourceClaims; with --cluster the Fabrics say it")
 	f.BoolVar(&g.Pod, "pod", false, "claim: also a pod with it")
-	f.IntVar(&g.Rails, "rails", 0, "claims: rails of a pod (default: all of a node)")
+	f.IntVar(&g.Rails, "rails", 0, "rails of a pod (default: all of a node)")
+	f.IntVar(&g.First, "first-rail", 0, "with --rails, where rails are planes: the first of them, counted from 0")
 	f.BoolVar(&g.PerRail, "per-rail", false, "claims: a request for each rail, by its number, instead of a count")
 	f.IntVar(&g.MinRate, "min-rate", 0, "claims: only rails with at least so many Gb/s")
 	f.StringVar(&g.GPUClass, "gpu-class", "", "claims: with each rail GPUs of this DeviceClass on the same PCIe root, "+
 		"such as gpu.nvidia.com")
 	f.BoolVar(&g.Shared, "shared", false,
-		"device-plugin: for the RDMA shared device plugin (verbs only, shared RDMA mode)")
+		"for the RDMA shared device plugin (shared RDMA mode): its configuration, networks and workloads")
 }
 
-// The values of --allocation.
-const (
-	devicePlugin = "device-plugin"
-	dra          = "dra"
-)
-
-// checkClaim checks the flags of ResourceClaims.
-func (g *generation) checkClaim(kind string, f *pflag.FlagSet) error {
-	g.DRA = g.allocation == dra || kind == "claim"
-	if err := oneOf("allocation", g.allocation, devicePlugin, dra); err != nil {
+// plugin finds out where the device plugin's configuration belongs.
+func (g *generation) plugin(ctx context.Context, kind string, f *pflag.FlagSet) (err error) {
+	if kind != devicePlugin {
+		return nil
+	}
+	namespace := ""
+	if f.Changed("namespace") {
+		namespace = g.Namespace
+	} else {
+		g.Namespace = "kube-system"
+	}
+	if !g.from.cluster {
+		return nil
+	}
+	g.from.cluster = false // the nodes are those of the recordings
+	if g.Plugin, err = runningPlugin(ctx, g.Shared, namespace); err != nil {
 		return err
 	}
-	chosen := f.Changed("allocation")
-	switch {
-	case kind == "claim" && chosen && g.allocation != dra:
-		return fmt.Errorf("%w: --allocation %s: claims are for dra", errUsage, g.allocation)
-	case chosen && g.from.cluster && generate.IsWorkload(kind):
-		return fmt.Errorf("%w: --allocation %s: with --cluster the Fabrics say it (spec.allocation)", errUsage,
-			g.allocation)
-	case g.DRA && (kind == "nad" || kind == "device-plugin"):
-		return fmt.Errorf("%w: --allocation dra: the devices of %s are those of a device plugin; want fabric, claim "+
-			"or a workload", errUsage, kind)
-	case g.DRA && f.Changed("resource-prefix"):
-		return fmt.Errorf("%w: --resource-prefix %.253q: pods with ResourceClaims ask for no resource", errUsage,
-			g.Prefix)
-	case g.DRA && g.VFs:
-		return fmt.Errorf("%w: --vfs and --allocation dra exclude each other: claims are for whole ports", errUsage)
-	case g.Rails < 0 || g.Rails > generate.MaxDevices:
-		return fmt.Errorf("%w: --rails %d: want 1 to %d, or 0 for all", errUsage, g.Rails, generate.MaxDevices)
-	case g.MinRate < 0 || g.MinRate > maxRate:
-		return fmt.Errorf("%w: --min-rate %d: want 1 to %d Gb/s, or 0 for any", errUsage, g.MinRate, maxRate)
-	case f.Changed("gpu-class"):
-		return domainRule.check("gpu-class", g.GPUClass)
-	}
-	return nil
-}
-
-// maxRate is more than any port has, in Gb/s.
-const maxRate = 100_000
-
-// check checks the flags for a kind of output, and parses the addresses.
-func (g *generation) check(kind string) (err error) {
-	if !slices.Contains(generate.Kinds, kind) {
-		return fmt.Errorf("%w: kind %q: want one of %s", errUsage, kind, strings.Join(generate.Kinds, ", "))
-	}
-	err = errors.Join(labelRule.check("namespace", g.Namespace), workloadRule.check("name", g.Name),
-		imageRule.check("image", g.Image), domainRule.check("resource-prefix", g.Prefix))
-	if err != nil {
-		return err
-	}
-	switch {
-	case g.VFs && g.Shared:
-		return fmt.Errorf("%w: --vfs and --shared exclude each other", errUsage)
-	case g.VFs && (g.from.cluster || kind == "fabric"):
-		return fmt.Errorf("%w: --vfs is for networks and resources of another device plugin: give recordings, and "+
-			"generate nad and device-plugin", errUsage)
-	case g.from.cluster && (kind == "nad" || kind == "device-plugin"):
-		return fmt.Errorf("%w: in a cluster with fabric-agent the controller publishes the networks of Fabrics, and "+
-			"the agents offer the devices: generate fabric --cluster; for another device plugin generate %s from "+
-			"recordings",
-			errUsage, kind)
-	}
-	if g.Range, err = prefixOf("range", g.pool); err != nil {
-		return err
-	}
-	for _, e := range g.excluded {
-		p, err := prefixOf("exclude", e)
-		if err != nil {
-			return err
-		}
-		g.Exclude = append(g.Exclude, p)
-	}
-	if g.Workers < 1 || slices.Contains([]string{"pytorchjob", "perftest-pods"}, kind) && g.Workers < 2 {
-		return fmt.Errorf("%w: --workers %d: want 1 at least, for perftest-pods and a pytorchjob 2 (a master and a "+
-			"worker)", errUsage, g.Workers)
-	}
+	g.Namespace = g.Plugin.Namespace
 	return nil
 }

@@ -41,7 +41,7 @@ var errSources = fmt.Errorf("%w: --cluster, recordings and --root exclude each o
 // nodes reads the nodes.
 func (s *sources) nodes(ctx context.Context) ([]*node.Node, error) {
 	switch {
-	case s.cluster && (len(s.recordings) > 0 || s.root != "/"):
+	case s.cluster && (len(s.recordings) > 0 || s.root != "/"), len(s.recordings) > 0 && s.root != "/":
 		return nil, errSources
 	case s.cluster:
 		return s.clusterNodes(ctx)
@@ -197,7 +197,7 @@ func (s *sources) generate(ctx context.Context, command, kind string, o generate
 			return "", err
 		}
 		if text, err = generate.ForCluster(kind, fleet, o); err != nil {
-			return "", fmt.Errorf("%s: %w", command, err)
+			return "", refused(command, err)
 		}
 		return text, nil
 	}
@@ -206,9 +206,17 @@ func (s *sources) generate(ctx context.Context, command, kind string, o generate
 		return "", err
 	}
 	if text, err = generate.Generate(kind, nodes, o); err != nil {
-		return "", fmt.Errorf("%s: %w", command, err)
+		return "", refused(command, err)
 	}
 	return text, nil
+}
+
+// refused is an error of generate. A flag that the nodes do not allow is wrong usage.
+func refused(command string, err error) error {
+	if flag := (*generate.FlagError)(nil); errors.As(err, &flag) {
+		return fmt.Errorf("%w: %s: %w", errUsage, command, err)
+	}
+	return fmt.Errorf("%s: %w", command, err)
 }
 
 // warn names the objects that were left out.

@@ -26,6 +26,11 @@ var (
 		regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`), 253,
 		"a domain such as nvidia.com",
 	}
+	resourceRule = nameRule{
+		regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*`+
+			`/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`),
+		253, "a resource such as nvidia.com/gpu",
+	}
 	nodeRule  = nameRule{domainRule.pattern, 253, "the name of a node such as gpu-1"}
 	imageRule = nameRule{
 		regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._:/-]*[A-Za-z0-9])?(@sha256:[0-9a-f]{64})?$`), 512,

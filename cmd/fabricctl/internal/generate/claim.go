@@ -91,25 +91,6 @@ func (d *data) claim(nodes []*node.Node) error {
 	return nil
 }
 
-// limit leaves as many rails as are asked for.
-func (d *data) limit() error {
-	have := d.RailCount()
-	if d.Rails > have {
-		return fmt.Errorf("--rails %d: a node has %d of %s", d.Rails, have, d.workloadName())
-	}
-	if d.Rails == 0 {
-		return nil
-	}
-	left := d.Rails
-	for i := range d.Workload {
-		n := &d.Workload[i]
-		n.Rails = n.Rails[:min(left, len(n.Rails))]
-		left -= len(n.Rails)
-	}
-	d.Workload = slices.DeleteFunc(d.Workload, func(n Network) bool { return len(n.Rails) == 0 })
-	return nil
-}
-
 func (d *data) workloadName() string {
 	var names []string
 	for _, n := range d.Workload {
@@ -242,11 +223,15 @@ func root(path []string) string {
 
 // allocation is who hands out the devices of a Fabric.
 func allocation(f *v1alpha1.Fabric) v1alpha1.Allocation {
-	spec := &f.Spec
+	return cmp.Or(spec(f).Allocation, v1alpha1.DevicePlugin)
+}
+
+// spec is what the controller has accepted, or what is to be.
+func spec(f *v1alpha1.Fabric) *v1alpha1.FabricSpec {
 	if f.Status.InForce != nil {
-		spec = &f.Status.InForce.Spec
+		return &f.Status.InForce.Spec
 	}
-	return cmp.Or(spec.Allocation, v1alpha1.DevicePlugin)
+	return &f.Spec
 }
 
 // claims decides whether the chosen Fabrics are for claims.
@@ -263,19 +248,6 @@ func claims(kind string, chosen []share) (bool, error) {
 			"pod, which asks for a resource", chosen[0].fabric.Name, is)
 	}
 	return is == v1alpha1.DRA, nil
-}
-
-// noClaim refuses what only a claim can ask for.
-func (o *Options) noClaim(kind, why string) error {
-	for flag, given := range map[string]bool{
-		"rails": o.Rails != 0, "per-rail": o.PerRail, "min-rate": o.MinRate != 0, "gpu-class": o.GPUClass != "",
-		"pod": o.Pod && kind != "claim",
-	} {
-		if given {
-			return fmt.Errorf("--%s is for ResourceClaims: %s", flag, why)
-		}
-	}
-	return nil
 }
 
 // pictures are the inventories of the nodes that are there.

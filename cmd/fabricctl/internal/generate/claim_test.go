@@ -42,15 +42,19 @@ func TestClaimRefuses(t *testing.T) {
 	}{
 		"no root in common": {"claim", "gb200", "--gpu-class gpu.nvidia.com: no rail of ib-400g has its PCIe root in " +
 			"common with a GPU", func(o *Options) { o.GPUClass = gpuClass }},
-		"too many rails": {"claim", "h20", "--rails 5: a node has 4 of ib-400g", func(o *Options) { o.Rails = 5 }},
+		"too many rails": {"claim", "h20", "--rails 5: want 1 to 4: a node has 4 of ib-400g",
+			func(o *Options) { o.Rails = 5 }},
 		"too slow": {"claim", "h20", "--min-rate 800: the rails of ib-400g have 400 Gb/s",
 			func(o *Options) { o.MinRate = 800 }},
 		"odd GPUs": {"claim", "h20", "--gpus 3 with --gpu-class: want as many for each of 4 rails",
 			func(o *Options) { o.GPUClass, o.GPUs = gpuClass, 3 }},
 		"more GPUs than there are": {"claim", "h20", "than are on its PCIe root (rail 0: 2)",
-			func(o *Options) { o.GPUClass, o.GPUs = gpuClass, 16 }},
-		"functions":  {"claim", "v100", "claims are for whole ports", func(o *Options) { o.VFs = true }},
-		"no claim":   {"pod", "h20", "--rails is for ResourceClaims", func(o *Options) { o.DRA, o.Rails = false, 2 }},
+			func(o *Options) { o.GPUClass, o.GPUs, o.Rails = gpuClass, 8, 1 }},
+		"functions": {"claim", "v100", "claims are for whole ports", func(o *Options) { o.VFs = true }},
+		"no claim": {"pod", "h20", "--per-rail is for ResourceClaims", func(o *Options) {
+			o.DRA,
+				o.PerRail = false, true
+		}},
 		"no such":    {"claim", "h20", `no fabric "x"`, func(o *Options) { o.Fabric = "x" }},
 		"a manifest": {"pod", "h20", "--pod is for ResourceClaims", func(o *Options) { o.DRA, o.Pod = false, true }},
 	} {

@@ -42,12 +42,25 @@ func objects(list []Network, nodes []*node.Node, o *Options) (out []Object, err 
 		x.Source = !x.Fabric.Planes && len(x.Rails) > 1
 		x.Match = ports.match(&x.Network)
 		x.Warn = append(x.Warn, x.Doubts...)
+		x.Warn = append(x.Warn, x.Warnings()...)
 		if err := x.ranges(o); err != nil {
 			return nil, err
 		}
 		out = append(out, x)
 	}
 	return out, nil
+}
+
+// Warnings say what addresses the pods of a routed fabric need.
+func (n *Network) Warnings() []string {
+	if !n.Fabric.Routed {
+		return nil
+	}
+	return []string{"these ports are routed. A range that any pod on any node has an address of does not lead to " +
+		"the right " +
+		"rack: give each node a subnet that its switches route, with a gateway (nv-ipam with a CIDRPool, or " +
+		"nodeRanges with " +
+		"static), and not what stands here"}
 }
 
 // mode is that in which the nodes give RDMA devices to pods. A RoCE interface has no IPoIB children: there pods get
@@ -63,7 +76,7 @@ func (x *Object) mode(nodes []*node.Node) {
 	if len(exclusive) > 0 && len(shared) > 0 {
 		x.Warn = append(x.Warn, fmt.Sprintf("the RDMA mode is exclusive on %s and shared on %s: one of them is what "+
 			"this Fabric needs, and the other nodes have to be changed (options ib_core netns_mode=, and a reboot)",
-			names(exclusive), names(shared)))
+			few(exclusive), few(shared)))
 	}
 	switch {
 	case len(exclusive) > 0 && len(exclusive) >= len(shared):
@@ -73,8 +86,8 @@ func (x *Object) mode(nodes []*node.Node) {
 	}
 }
 
-// names are a few names, for people.
-func names(list []string) string {
+// few are some names, for people.
+func few(list []string) string {
 	const most = 4
 	if len(list) > most {
 		return fmt.Sprintf("%s and %d more", strings.Join(list[:most], ", "), len(list)-most)

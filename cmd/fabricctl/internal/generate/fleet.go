@@ -54,7 +54,7 @@ func ForCluster(kind string, c *Fleet, o Options) (string, error) {
 	if o.DRA, err = claims(kind, chosen); err != nil {
 		return "", err
 	}
-	d := data{Options: o, cluster: true, askedGPUs: o.GPUs}
+	d := data{Options: o, kind: kind, cluster: true}
 	for _, s := range chosen {
 		if !slices.Contains(s.fabric.Status.Published, o.Namespace) {
 			return "", fmt.Errorf("the Fabric %s is not published in the namespace %s: add it to spec.namespaces of "+
@@ -63,19 +63,20 @@ func ForCluster(kind string, c *Fleet, o Options) (string, error) {
 		}
 		d.Workload = append(d.Workload, Network{
 			Name: s.fabric.Name, Resource: s.fabric.Name, Rails: c.rails(&s),
+			Shared: spec(s.fabric).Mode == v1alpha1.Shared,
 			Fabric: &topology.Fabric{Name: s.group, LinkLayer: device.LinkLayer(s.layer), Planes: len(chosen) > 1},
 		})
 	}
-	if d.GPUs < 0 {
-		d.GPUs = c.gpus()
-	}
-	if kind == "perftest-pods" {
-		d.GPUs = 0
+	if err := d.chooseGPUs(kind, d.having(c.pictures())); err != nil {
+		return "", err
 	}
 	if o.DRA {
 		err = d.claim(c.pictures())
 	} else {
-		err = o.noClaim(kind, fmt.Sprintf("the Fabric %s has allocation DevicePlugin, want DRA", chosen[0].fabric.Name))
+		why := fmt.Sprintf("the Fabric %s has allocation DevicePlugin, want DRA", chosen[0].fabric.Name)
+		if err = o.noClaim(why); err == nil {
+			err = d.limit()
+		}
 	}
 	if err != nil {
 		return "", err
@@ -139,7 +140,7 @@ func (c *Fleet) share(f *v1alpha1.Fabric) share {
 		}
 	}
 	out.rateGb = usual(rates)
-	if f.Spec.Mode == v1alpha1.Shared {
+	if spec(f).Mode == v1alpha1.Shared {
 		out.devices = min(out.devices, 1) // a second share may be one of the same device
 	}
 	return out
@@ -184,17 +185,6 @@ func usual(seen map[int]int) (value int) {
 		}
 	}
 	return value
-}
-
-// gpus is how many GPUs most nodes with devices of a Fabric have.
-func (c *Fleet) gpus() int {
-	seen := map[int]int{}
-	for i := range c.Nodes {
-		if n := &c.Nodes[i]; n.Node != nil && n.Spec.Gone == nil && len(n.Status.Fabrics) > 0 {
-			seen[len(n.Node.GPUs)]++
-		}
-	}
-	return usual(seen)
 }
 
 // group is the match of a Fabric without its rail, or the Fabric's own name.

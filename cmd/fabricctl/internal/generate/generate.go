@@ -14,7 +14,6 @@ import (
 
 	"github.com/fabric-cni/fabric-cni/internal/node"
 	"github.com/fabric-cni/fabric-cni/internal/topology"
-	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
 //go:embed templates/*.yaml
@@ -38,17 +37,21 @@ type Options struct {
 	Exclude   []netip.Prefix // not to be given
 	Nodes     int            // that each range has to do for; 0: those that were looked at
 	Workers   int            // of a job
-	GPUs      int            // per pod; -1: those of a node
-	Shared    bool           // device-plugin: for k8s-rdma-shared-dev-plugin
+	GPUs      int            // per pod; -1: those of a node, in proportion to the rails
+	GPU       string         // resource of GPUs; empty: by their vendor
+	Shared    bool           // for k8s-rdma-shared-dev-plugin
 	VFs       bool           // networks and resources of virtual functions instead of whole ports
 	SameNode  bool           // perftest-pods: they may be on one node
 
 	DRA      bool   // fabrics for ResourceClaims, and pods with them
 	Pod      bool   // claim: a pod with it as well
-	Rails    int    // of a claim; 0: all
+	Rails    int    // of a pod; 0: all
+	First    int    // of these, where rails are planes
 	PerRail  bool   // a claim has a request for each rail, by its number
 	MinRate  int    // of a claim's rails in Gb/s; 0: any
 	GPUClass string // DeviceClass of the GPUs that a claim has beside its rails; empty: none
+
+	Plugin *DaemonSet // the device plugin that runs in the cluster; nil: not known
 }
 
 // Network is one NetworkAttachmentDefinition, and the resource that counts its devices.
@@ -62,72 +65,98 @@ type Network struct {
 	Reason   string
 	Need     int // addresses
 	Have     int
-	VFs      bool // of virtual functions: one rail
+	VFs      bool   // of virtual functions: one rail
+	Master   string // interface of the host that pods have interfaces on; empty: a device is theirs
+	Shared   bool   // pods share the devices: of a Fabric of mode shared, or of the RDMA shared device plugin
+	Warn     []string
 }
 
 // errNothing tells that no node has a usable port.
 var errNothing = errors.New("no usable RDMA port on any node: nothing to generate; fabricctl discover says why")
 
-// Generate writes one kind for the nodes.
+// Generate writes one kind for the nodes. What is wrong with an option alone is a FlagError.
 func Generate(kind string, nodes []*node.Node, o Options) (string, error) {
 	var ports []topology.Port
-	gpus := 0
 	mode := ""
 	for _, n := range nodes {
 		if err := Valid(n); err != nil {
 			return "", err
 		}
 		ports = append(ports, n.Ports()...)
-		gpus = max(gpus, len(n.GPUs))
 		mode = cmp.Or(mode, n.RDMAMode)
 	}
 	all := topology.Group(ports)
 	if len(all.Fabrics) == 0 {
 		return "", errNothing
 	}
-	asked := o.GPUs
 	if kind == "claim" {
 		o.DRA = true
 	}
 	if o.DRA {
 		o.Prefix = AgentPrefix
 	}
-	if o.GPUs < 0 {
-		o.GPUs = gpus
-	}
-	if kind == "perftest-pods" {
-		o.GPUs = 0
-	}
 	list, err := networks(all, &o, nodes)
 	if err != nil {
 		return "", err
 	}
-	if kind == "fabric" {
-		const most = 20 // of thousands of nodes nobody reads more
-		d := data{Options: o, Left: all.Left[:min(len(all.Left), most)], More: max(len(all.Left)-most, 0)}
-		if d.Objects, err = objects(list, nodes, &o); err != nil {
+	if kind == "fabric" || kind == "nad" {
+		if err := o.own(nodes); err != nil {
 			return "", err
 		}
-		return d.render("fabric.yaml")
 	}
-	if err := ranges(list, &o); err != nil {
-		return "", err
-	}
-	d := data{Options: o, Networks: list, Left: all.Left, Mode: cmp.Or(mode, "shared"), Several: len(nodes) > 1}
-	d.askedGPUs = asked
-	if d.Workload, err = d.workload(all); err != nil {
-		return "", err
-	}
-	d.Groups = groups(nodes, list)
-	if o.DRA && IsWorkload(kind) {
-		err = d.claim(nodes)
-	} else {
-		err = o.noClaim(kind, "want generate claim, or a workload with --allocation dra")
+	const most = 20 // of thousands of nodes nobody reads more
+	d := data{Options: o, kind: kind, Networks: list, Left: all.Left[:min(len(all.Left), most)],
+		More: max(len(all.Left)-most, 0),
+		Mode: cmp.Or(mode, "shared"), Several: len(nodes) > 1}
+	switch kind {
+	case "fabric":
+		d.Objects, err = objects(list, nodes, &o)
+	case "nad":
+		err = d.networks(nodes)
+	case "device-plugin":
+		d.Groups = groups(nodes, list, &o)
+		d.exclusive(nodes)
+	default:
+		err = d.pods(kind, all, nodes)
 	}
 	if err != nil {
 		return "", err
 	}
 	return d.render(d.file(kind))
+}
+
+// networks are those of the nad kind, with their addresses.
+func (d *data) networks(nodes []*node.Node) (err error) {
+	if d.Shared {
+		d.exclusive(nodes)
+		if d.Networks, err = onMasters(d.Networks); err != nil {
+			return err
+		}
+	}
+	return ranges(d.Networks, &d.Options)
+}
+
+// pods chooses what the pods of a workload have.
+func (d *data) pods(kind string, all topology.Fabrics, nodes []*node.Node) (err error) {
+	if d.Workload, err = d.workload(all); err != nil {
+		return err
+	}
+	if d.Shared {
+		d.exclusive(nodes)
+	}
+	if d.Prefix == AgentPrefix && !d.DRA {
+		d.sharedFabrics(nodes)
+	}
+	if err := d.chooseGPUs(kind, d.having(nodes)); err != nil {
+		return err
+	}
+	if d.DRA {
+		return d.claim(nodes)
+	}
+	if err := d.noClaim("want generate claim, or a workload with --allocation dra"); err != nil {
+		return err
+	}
+	return d.limit()
 }
 
 // file is the template of a kind.
@@ -196,82 +225,6 @@ func networks(all topology.Fabrics, o *Options, pictures []*node.Node) (out []Ne
 	return out, nil
 }
 
-// Group is the nodes that one device plugin configuration is right for.
-type Group struct {
-	Name      string
-	Nodes     []string
-	Resources []Resource
-}
-
-// Resource is one resource of a device plugin on such nodes.
-type Resource struct {
-	Name      string
-	Reason    string
-	Vendors   []string
-	Devices   []string
-	Addresses []string
-	Netdevs   []string
-	LinkType  string   // as sysfs says it: infiniband, ether
-	Roots     []string // addresses of PFs whose VFs are meant
-	Hint      string
-}
-
-// groups puts nodes together that have the same ports in the same places and states: where one port of two is cabled,
-// and not the same one everywhere, an address that is right on one node is a Down port on the next.
-func groups(nodes []*node.Node, list []Network) (out []Group) {
-	for _, n := range nodes {
-		g := Group{Nodes: []string{n.Name}}
-		for i := range list {
-			if r := resource(&list[i], n); r.has() {
-				g.Resources = append(g.Resources, r)
-			}
-		}
-		if len(g.Resources) == 0 {
-			continue
-		}
-		same := func(o Group) bool { return slices.EqualFunc(o.Resources, g.Resources, equal) }
-		if i := slices.IndexFunc(out, same); i >= 0 {
-			out[i].Nodes = append(out[i].Nodes, n.Name)
-			continue
-		}
-		out = append(out, g)
-	}
-	for i := range out {
-		out[i].Name = "config"
-		if len(out) > 1 {
-			out[i].Name = "config-" + out[i].Nodes[0]
-		}
-	}
-	return out
-}
-
-func equal(a, b Resource) bool {
-	return a.Name == b.Name && slices.Equal(a.Addresses, b.Addresses) && slices.Equal(a.Roots, b.Roots) &&
-		slices.Equal(a.Netdevs, b.Netdevs) &&
-		slices.Equal(a.Devices, b.Devices)
-}
-
-func resource(n *Network, on *node.Node) Resource {
-	r := Resource{Name: n.Resource, Reason: n.Reason, LinkType: "infiniband"}
-	if n.Fabric.LinkLayer == device.Ethernet {
-		r.LinkType = "ether"
-	}
-	if n.VFs {
-		return vfResource(n, r, on)
-	}
-	for _, rail := range n.Rails {
-		for _, p := range rail.Ports {
-			if p.Node != on.Name || p.Kind != "PF" {
-				continue
-			}
-			vendor, dev, _ := strings.Cut(p.Device, ":")
-			r.Vendors, r.Devices = add(r.Vendors, vendor), add(r.Devices, dev)
-			r.Addresses, r.Netdevs = add(r.Addresses, p.PCI), add(r.Netdevs, p.Netdev)
-		}
-	}
-	return r
-}
-
 // data is what the templates see.
 type data struct {
 	Options
@@ -286,22 +239,27 @@ type data struct {
 	Claim    *Claim // nil: pods ask for resources
 
 	cluster     bool // from Fabrics
-	askedGPUs   int  // -1: those that there are
 	gpusInClaim bool
+	GPUNote     string // where the number of GPUs comes from
+	Note        string // of all documents
+
+	kind      string
+	askedGPUs int // -1: those that there are
 }
 
 // workload are the networks of one fabric: the one asked for, or the one with the most bandwidth.
 func (d *data) workload(all topology.Fabrics) (out []Network, err error) {
-	best := &all.Fabrics[0]
+	var best *topology.Fabric
 	for i := range all.Fabrics {
 		f := &all.Fabrics[i]
-		if f.Name == d.Fabric ||
-			d.Fabric == "" && float64(len(f.Rails))*f.RateGb > float64(len(best.Rails))*best.RateGb {
+		here := slices.ContainsFunc(d.Networks, func(n Network) bool { return n.Fabric.Name == f.Name })
+		if here && (best == nil || float64(len(f.Rails))*f.RateGb > float64(len(best.Rails))*best.RateGb) {
 			best = f
 		}
 	}
 	if best.RateGb < float64(d.MinRate) {
-		return nil, fmt.Errorf("--min-rate %d: the rails of %s have %v Gb/s", d.MinRate, best.Name, best.RateGb)
+		return nil, &FlagError{"min-rate", d.MinRate, fmt.Sprintf("the rails of %s have %v Gb/s", best.Name,
+			best.RateGb)}
 	}
 	for _, n := range d.Networks {
 		if n.Fabric.Name == best.Name {
@@ -311,12 +269,21 @@ func (d *data) workload(all topology.Fabrics) (out []Network, err error) {
 	return out, nil
 }
 
-// Annotation names each network once per rail.
+// Annotation names each network once per rail. Pods that share InfiniBand devices by the shared device plugin need
+// none.
 func (d *data) Annotation() string {
 	var names []string
-	for _, n := range d.Workload {
-		for range n.Rails {
-			names = append(names, n.Name)
+	for i := range d.Workload {
+		n := &d.Workload[i]
+		if d.Shared && n.InfiniBand() {
+			continue
+		}
+		for j := range n.Rails {
+			name := n.Name
+			if d.Shared {
+				name = railName(n, j)
+			}
+			names = append(names, name)
 		}
 	}
 	return strings.Join(names, ", ")
@@ -346,7 +313,37 @@ func (d *data) PluginGPUs() int {
 }
 
 // Planes tells whether the workload's rails are planes.
-func (d *data) Planes() bool { return len(d.Workload) > 0 && d.Workload[0].Fabric.Planes }
+func (d *data) Planes() bool {
+	return len(d.Workload) > 0 && d.Workload[0].Fabric.Planes || d.SharedRoCE() &&
+		d.RailCount() > 1 // ranges of their own
+}
+
+// Shm is how large /dev/shm may become: doctor wants 1 GiB at the least, and the workers of data loaders take more.
+// It is a limit, and no memory is reserved for it.
+func (d *data) Shm() string {
+	if d.kind == "perftest-pods" {
+		return "1Gi"
+	}
+	return "16Gi"
+}
+
+// SSH tells whether processes are started over ssh, which hands on no variable of the container.
+func (d *data) SSH() bool { return d.kind == "mpijob" }
+
+// ConfigMap is the name of a device plugin's configuration.
+func (d *data) ConfigMap(g Group) string {
+	name := "sriovdp-config"
+	if d.Shared {
+		name = "rdma-devices"
+	}
+	if d.Plugin != nil {
+		name = cmp.Or(d.Plugin.ConfigMap, name)
+	}
+	if len(d.Groups) > 1 {
+		name += "-" + g.Nodes[0]
+	}
+	return name
+}
 
 // RailCount is how many rails a pod gets.
 func (d *data) RailCount() (n int) {

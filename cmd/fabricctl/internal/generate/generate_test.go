@@ -75,6 +75,27 @@ func TestGolden(t *testing.T) {
 	shared.Shared = true
 	check(t, "device-plugin", "gb200-shared", []string{"gb200"}, shared)
 	check(t, "device-plugin", "cluster-shared", cluster, shared)
+	shared.Prefix = SharedPrefix
+	for _, kind := range []string{"nad", "pod", "mpijob", "perftest-pods"} {
+		check(t, kind, "gb200-shared", []string{"gb200"}, shared)
+		check(t, kind, "roce-shared", []string{"roce"}, shared)
+	}
+	check(t, "device-plugin", "roce-shared", []string{"roce"}, shared)
+	racks := []string{"rack1", "rack2"}
+	for _, kind := range []string{"pod", "nad", "fabric", "device-plugin"} {
+		check(t, kind, "racks", racks, options())
+	}
+	moved := []string{"v100", "v100-7"}
+	check(t, "nad", "moved", moved, options())
+	part := options()
+	part.Rails = 2
+	check(t, "pod", "h20-rails", []string{"h20"}, part)
+	check(t, "mpijob", "roce-rails", []string{"roce"}, part)
+	part.First, part.GPU = 2, "nvidia.com/h100"
+	check(t, "pod", "roce-rails", []string{"roce"}, part)
+	own := options()
+	own.Prefix = AgentPrefix
+	check(t, "pod", "gb200-agent", []string{"gb200"}, own)
 	vfs := options()
 	vfs.VFs, vfs.Prefix = true, "nvidia.com"
 	for _, kind := range []string{"nad", "device-plugin", "pod"} {

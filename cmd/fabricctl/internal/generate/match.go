@@ -138,10 +138,10 @@ func (all portsOf) compare(m *Match, own map[string]bool) (doubts []string) {
 		}
 	}
 	if len(more) > 0 {
-		doubts = append(doubts, fmt.Sprintf("this match also fits %s: add to it by hand", names(more)))
+		doubts = append(doubts, fmt.Sprintf("this match also fits %s: add to it by hand", few(more)))
 	}
 	if len(less) > 0 {
-		doubts = append(doubts, fmt.Sprintf("this match does not fit %s: change it by hand", names(less)))
+		doubts = append(doubts, fmt.Sprintf("this match does not fit %s: change it by hand", few(less)))
 	}
 	return doubts
 }

@@ -96,12 +96,12 @@ func vfResource(n *Network, r Resource, on *node.Node) Resource {
 		r.Roots, r.Vendors = append(r.Roots, p.PCI), add(r.Vendors, vendor)
 		r.Devices = add(r.Devices, id)
 		if pf.VFs == 0 {
-			r.Hint = fmt.Sprintf(
+			r.Hints = append(r.Hints, fmt.Sprintf(
 				"on %s: echo 8 >%s makes VFs (up to %d)",
 				on.Name,
 				quote.Shell("/sys/bus/pci/devices/"+p.PCI+"/sriov_numvfs"),
 				pf.MaxVFs,
-			)
+			))
 		}
 	}
 	return r

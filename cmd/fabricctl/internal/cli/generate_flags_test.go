@@ -1,0 +1,178 @@
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/generate"
+	"github.com/fabric-cni/fabric-cni/internal/quote"
+	"github.com/fabric-cni/fabric-cni/internal/testkit/machines"
+)
+
+// ctl runs the program, as if kubectl were not there.
+func ctl(t *testing.T, args ...string) (status int, stdout, stderr string) {
+	t.Helper()
+	var out, diag bytes.Buffer
+	a := &app{
+		console: console{stdin: strings.NewReader(""), stdout: quote.Printer{W: &out}, stderr: quote.Printer{W: &diag}},
+		getenv:  os.Getenv, version: "test",
+	}
+	status = a.run(t.Context(), append([]string{"fabricctl"}, args...))
+	return status, out.String(), diag.String()
+}
+
+// planted are directories with machines, by their names.
+func planted(t *testing.T, names ...string) map[string]string {
+	t.Helper()
+	dirs := map[string]string{}
+	for _, name := range names {
+		dirs[name] = filepath.Join(t.TempDir(), name)
+		if err := machines.Named(name).Plant(dirs[name]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dirs
+}
+
+// nonsense are values that no flag may take in silence: KIND, MACHINE, FLAG=VALUE, and what the error says is wanted.
+var nonsense = [][4]string{
+	{"pod", "h20", "--namespace=Foo", "want small letters"},
+	{"fabric", "h20", "--namespace=", "want small letters"},
+	{"pod", "h20", "--name=Foo_Bar", "want small letters"},
+	{"nad", "h20", "--name=train", "it is for deployment, pod"},
+	{"pod", "h20", "--image=x y", "want an image such as"},
+	{"device-plugin", "h20", "--image=example.com/x:1", "it is for deployment, pod"},
+	{"claim", "h20", "--image=example.com/x:1", "--pod writes a pod with it"},
+	{"pod", "h20", "--fabric=ib-1g", "there are ib-400g"},
+	{"pod", "h20", "--resource-prefix=rdma", "want --shared, or the prefix of an SR-IOV network device plugin"},
+	{"nad", "h20", "--resource-prefix=rdma", "want --shared"},
+	{"nad", "h20", "--resource-prefix=fabric.dev", "its controller makes their networks"},
+	{"pod", "h20", "--resource-prefix=node.kubernetes.io", "want a domain such as nvidia.com"},
+	{"fabric", "h20", "--resource-prefix=nvidia.com", "it is for nad, device-plugin"},
+	{"nad", "h20", "--range=10.20.0.0/16", "overlaps the node's own subnet, 10.20.0.11/24 of bond0 on node h20"},
+	{"fabric", "h20", "--range=10.20.0.0/25", "overlaps the node's own subnet, 10.20.0.11/24 of bond0 on node h20"},
+	{"nad", "roce", "--range=192.168.0.0/16", "192.168.10.11/24 of xgbe2 on node roce: want another range, or " +
+		"--exclude"},
+	{"nad", "h20", "--range=192.168.1.0", "want a range of addresses such as 192.168.128.0/18"},
+	{"nad", "h20", "--range=192.168.1.0/16", "want 192.168.0.0/16"},
+	{"nad", "h20", "--range=224.0.0.0/8", "want unicast addresses"},
+	{"pod", "h20", "--range=192.168.128.0/18", "it is for fabric, nad"},
+	{"nad", "h20", "--exclude=10.0.0.0/8", "want a part of --range 192.168.128.0/18"},
+	{"nad", "h20", "--exclude=192.168.128.1", "want a range of addresses"},
+	{"pod", "h20", "--exclude=192.168.128.0/24", "it is for fabric, nad"},
+	{"nad", "h20", "--cluster=true", "from recordings"},
+	{"device-plugin", "h20", "--cluster=true", "from recordings"},
+	{"nad", "h20", "--nodes=-5", "want 0 to 100000"},
+	{"nad", "h20", "--nodes=1000000000", "want 0 to 100000"},
+	{"pod", "h20", "--nodes=5", "it is for fabric, nad"},
+	{"deployment", "h20", "--workers=0", "want 1 to 10000"},
+	{"pytorchjob", "h20", "--workers=1", "want 2 to 10000"},
+	{"perftest-pods", "h20", "--workers=100000000", "want 2 to 10000"},
+	{"pod", "h20", "--workers=3", "it is for deployment, pytorchjob"},
+	{"pod", "h20", "--gpus=99", "want 0 to 8: no node of ib-400g has more GPUs"},
+	{"pod", "h20", "--gpus=-2", "want -1 to 1024"},
+	{"perftest-pods", "h20", "--gpus=1", "it is for deployment, pod"},
+	{"claim", "h20", "--gpus=1", "a claim has GPUs with --gpu-class"},
+	{"pod", "v100-7", "--gpus=1", "no node of ib-100g has a GPU; --gpu-resource names another accelerator"},
+	{"pod", "h20", "--gpu-resource=gpu", "want a resource such as nvidia.com/gpu"},
+	{"pod", "h20", "--gpu-resource=nvidia.com/a b", "want a resource such as"},
+	{"nad", "h20", "--gpu-resource=nvidia.com/gpu", "it is for deployment, pod"},
+	{"fabric", "h20", "--vfs=true", "give recordings, and generate nad and device-plugin"},
+	{"claim", "h20", "--vfs=true", "claims are for whole ports"},
+	{"pod", "h20", "--same-node=true", "it is for perftest-pods"},
+	{"pod", "h20", "--allocation=DRA", "want one of device-plugin, dra"},
+	{"nad", "h20", "--allocation=dra", "want fabric, claim or a workload"},
+	{"claim", "h20", "--allocation=device-plugin", "claims are for dra"},
+	{"pod", "h20", "--pod=true", "it is for claim"},
+	{"pod", "h20", "--rails=-1", "want 0 to 32"},
+	{"pod", "h20", "--rails=5", "want 1 to 4: a node has 4 of ib-400g"},
+	{"pod", "h20", "--rails=99", "want 0 to 32"},
+	{"nad", "h20", "--rails=2", "it is for deployment, pod"},
+	{"pod", "h20", "--first-rail=1", "is for rails that are planes"},
+	{"pod", "roce", "--first-rail=4", "want 0 to 3: a node has 4 rails, 0 to 3"},
+	{"pod", "roce", "--first-rail=-1", "want 0 to 31"},
+	{"nad", "h20", "--per-rail=true", "it is for deployment, pod"},
+	{"claim", "h20", "--min-rate=-1", "want 0 to 100000"},
+	{"claim", "h20", "--min-rate=800", "the rails of ib-400g have 400 Gb/s"},
+	{"nad", "h20", "--min-rate=100", "it is for deployment, pod"},
+	{"claim", "h20", "--gpu-class=a b", "want a domain such as"},
+	{"fabric", "h20", "--gpu-class=gpu.nvidia.com", "it is for deployment, pod"},
+	{"fabric", "h20", "--shared=true", "it is for nad, device-plugin"},
+	{"claim", "h20", "--shared=true", "it is for nad, device-plugin"},
+}
+
+// Each flag of generate has values that mean nothing; the error names the flag, the value, and what is allowed.
+func TestGenerateNonsense(t *testing.T) {
+	dirs := planted(t, "h20", "roce", "v100-7")
+	tested := map[string]bool{"help": true}
+	for _, c := range nonsense {
+		kind, dir, flag, want := c[0], dirs[c[1]], c[2], c[3]
+		name, value, _ := strings.Cut(strings.TrimPrefix(flag, "--"), "=")
+		tested[name] = true
+		status, out, diag := ctl(t, "generate", kind, "--root", dir, flag)
+		if name == "fabric" { // which of them there are is no matter of the command line
+			if status != exitFailed {
+				t.Errorf("generate %s %s: exit status %d", kind, flag, status)
+			}
+		} else if status != exitUsage {
+			t.Errorf("generate %s %s: exit status %d: %s%s", kind, flag, status, out, diag)
+		}
+		if !strings.Contains(diag, want) || !strings.Contains(diag, name) || out != "" ||
+			!strings.Contains(diag, value) && value != "true" {
+			t.Errorf("generate %s %s: want %q, and flag and value, in %q", kind, flag, want, diag)
+		}
+	}
+	generateCommand(&app{}).Flags().VisitAll(func(f *pflag.Flag) {
+		if !tested[f.Name] {
+			t.Errorf("--%s has no value here that is refused", f.Name)
+		}
+	})
+}
+
+// Every flag means something to every kind that it is accepted for: it is refused, or the output is another one.
+func TestGenerateIgnoresNoFlag(t *testing.T) {
+	dirs := planted(t, "v100", "roce")
+	values := map[string]string{
+		"namespace": "ml", "name": "train", "image": "example.com/other:2", "fabric": "ib-100g",
+		"resource-prefix": "example.com",
+		"range":           "10.99.0.0/16", "exclude": "192.168.128.0/28", "nodes": "5000", "workers": "3", "gpus": "1",
+		"gpu-resource": "nvidia.com/v100", "vfs": "true", "same-node": "true", "allocation": "dra", "pod": "true",
+		"rails":      "1",
+		"first-rail": "1", "per-rail": "true", "min-rate": "1", "gpu-class": "gpu.nvidia.com", "shared": "true",
+	}
+	for _, kind := range generate.Kinds {
+		plain := map[string]string{}
+		for name, dir := range dirs {
+			_, plain[name], _ = ctl(t, "generate", kind, "--root", dir)
+		}
+		generateCommand(&app{}).Flags().VisitAll(func(f *pflag.Flag) {
+			value, ok := values[f.Name]
+			if !ok && !slices.Contains([]string{"help", "cluster"}, f.Name) {
+				t.Errorf("--%s: no value", f.Name)
+			}
+			if !ok || f.Name == "fabric" { // which the machines have one of
+				return
+			}
+			same := 0
+			for name, dir := range dirs {
+				status, out, diag := ctl(t, "generate", kind, "--root", dir, fmt.Sprintf("--%s=%s", f.Name, value))
+				if status == exitOK && out == plain[name] {
+					same++
+				}
+				if status == exitOK && diag != "" {
+					t.Errorf("generate %s --%s: %s", kind, f.Name, diag)
+				}
+			}
+			if same == len(dirs) && (kind != "claim" || f.Name != "allocation") { // which has that one only
+				t.Errorf("generate %s --%s=%s writes the same as without it", kind, f.Name, value)
+			}
+		})
+	}
+}
