@@ -27,7 +27,7 @@ var (
 		"a domain such as nvidia.com",
 	}
 	resourceRule = nameRule{
-		regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*`+
+		regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*` +
 			`/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`),
 		253, "a resource such as nvidia.com/gpu",
 	}
