@@ -97,6 +97,12 @@ func (w *hostileWorld) cluster(t *testing.T, n *node.Node) {
 		m{"metadata": m{"name": "x" + x}, "spec": x}, m{"metadata": m{"name": "y" + x}}))
 	w.fabric = w.file(t, "fabric-"+marker+".json", w.json(t, m{"apiVersion": "fabric.dev/v1alpha1", "kind": "Fabric",
 		"metadata": m{"name": "x" + x}}))
+	w.operator = w.file(t, "operator-"+marker+".json", w.json(t, m{"apiVersion": "v1", "kind": "List", "items": []any{
+		m{"apiVersion": "mellanox.com/v1alpha1", "kind": "HostDeviceNetwork", "metadata": m{"name": "hostdev"},
+			"spec": m{"networkNamespace": "ml", "resourceName": "hostdev", "new": x}},
+		m{"apiVersion": "mellanox.com/v1alpha1", "kind": "MacvlanNetwork", "metadata": m{"name": "b"},
+			"spec": m{"networkNamespace": "ml", "master": "ens1" + x, "ipam": `{"type":"` + x}},
+	}}))
 	w.file(t, "deployments.json", list(m{"metadata": m{"name": "c" + x}, "spec": m{"replicas": 2}}))
 	w.file(t, "leases.json", list(m{"metadata": m{"name": "fabric-controller"}, "spec": m{"holderIdentity": x,
 		"renewTime": "2026-01-01T00:00:00Z"}}))

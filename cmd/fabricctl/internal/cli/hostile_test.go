@@ -90,6 +90,10 @@ func hostileCases(w *hostileWorld) map[string][]hostileCase {
 			{args: []string{"-f", w.fabric}, refuses: true},
 			{args: []string{"--cluster"}, refuses: true},
 		},
+		"migrate": {
+			{args: []string{"-f", w.operator}, parse: areDocuments, refuses: true},
+			{args: []string{"-f", w.operator, "--to", "nad"}, parse: areDocuments, refuses: true},
+		},
 		"man":  {{args: []string{"pages"}, own: true}},
 		"help": {{own: true}},
 	}

@@ -38,6 +38,7 @@ type hostileWorld struct {
 	claims   string
 	job      string // a file with one
 	fabric   string // a file with one
+	operator string // a file with objects of another operator
 	pods     string
 	log      string
 	cabling  []string // of a fabric
