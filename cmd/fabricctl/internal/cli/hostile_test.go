@@ -78,13 +78,18 @@ func hostileCases(w *hostileWorld) map[string][]hostileCase {
 		"doctor explain": {{stdin: w.log, found: true}},
 		"nccl-env": {{args: []string{"--root", w.machine}}, {args: []string{"--root", w.changed}},
 			{args: []string{"--root", w.pod}}},
-		"verify":         {{args: []string{"--pods", w.pods}}},
-		"watch":          {{args: []string{"--root", w.machine, "--once", "--interval", "100ms"}}},
+		"verify": {{args: []string{"--pods", w.pods}}},
+		"watch": {
+			{args: []string{"--root", w.machine, "--once", "--interval", "100ms"}, formats: []string{"text"}},
+			{args: []string{"--root", w.machine, "--once", "--interval", "100ms"}, formats: []string{"json"},
+				parse: areJSON},
+		},
 		"support-bundle": {{args: append(w.journal(), "--root", w.machine, "--cluster", "-f", "-"), parse: isBundle}},
 		"topology":       {{args: w.cabling}, {args: append(w.cabling, "--cluster"), refuses: true}},
 		"generate topology": {
 			{args: w.cabling, parse: isShell, formats: []string{"shell"}},
-			{args: append(w.cabling, "--cluster"), parse: isYAML, formats: []string{"yaml"}, refuses: true},
+			{args: append(w.cabling, "--cluster"), parse: areDocuments, formats: []string{"yaml"},
+				refuses: true},
 		},
 		"generate policy": {
 			{args: []string{"-f", w.fabric}, refuses: true},
