@@ -165,7 +165,7 @@ func TestHostileFlags(t *testing.T) {
 					if slices.Contains([]string{"string", "stringSlice"}, f.Value.Type()) {
 						with := hc
 						with.args = append(slices.Clone(hc.args), "--"+f.Name+"="+value)
-						with.own = true // it may be refused, or mean nothing
+						with.own, with.found = true, false // it may be refused, or mean nothing
 						clean.check(t, strings.Fields(path), with, "")
 					}
 				})
