@@ -168,5 +168,6 @@ install-ctl: build ## fabricctl, also as kubectl plugin, with manual pages and c
 	install -m 0755 bin/fabricctl '$(DESTDIR)$(PREFIX)/bin/.fabricctl.new'
 	mv -f '$(DESTDIR)$(PREFIX)/bin/.fabricctl.new' '$(DESTDIR)$(PREFIX)/bin/fabricctl'
 	ln -sf fabricctl '$(DESTDIR)$(PREFIX)/bin/kubectl-fabric'
+	install -m 0755 scripts/kubectl_complete-fabric.sh '$(DESTDIR)$(PREFIX)/bin/kubectl_complete-fabric'
 	bin/fabricctl man '$(DESTDIR)$(PREFIX)/share/man/man1'
 	bin/fabricctl completion bash >'$(DESTDIR)$(PREFIX)/share/bash-completion/completions/fabricctl'

@@ -22,6 +22,7 @@ type krewSpec struct {
 	Homepage         string         `json:"homepage"`
 	ShortDescription string         `json:"shortDescription"`
 	Description      string         `json:"description"`
+	Caveats          string         `json:"caveats"`
 	Platforms        []krewPlatform `json:"platforms"`
 }
 
@@ -50,19 +51,26 @@ func (r *release) writeKrew() error {
 		ShortDescription: "RDMA devices of nodes and pods, and what is wrong with them",
 		Description: "Shows the HCAs, ports, fabrics and rails of nodes, checks hosts, pods and clusters, explains\n" +
 			"messages of NCCL, verbs and Multus, writes Fabrics and workloads, and measures between pods.\n",
+		Caveats: "On macOS and Windows it reads recordings and asks kubectl; what needs a node runs there.\n" +
+			"kubectl completes its arguments once kubectl_complete-fabric, which is in the archive, is in PATH.\n",
 	}
-	b := bundles[1]
-	for _, arch := range r.architectures {
-		sum, err := checksum(r.path(r.bundle(b, arch)))
+	for _, b := range r.bundles() {
+		if b.name != ctl {
+			continue
+		}
+		sum, err := checksum(r.path(r.bundle(b)))
 		if err != nil {
 			return err
 		}
 		k := krewPlatform{
-			URI:    repository + "/releases/download/" + r.version + "/" + r.bundle(b, arch),
-			SHA256: sum, Bin: "fabricctl",
-			Files: []krewFile{{From: "fabricctl", To: "."}, {From: "LICENSE", To: "."}},
+			URI:    repository + "/releases/download/" + r.version + "/" + r.bundle(b),
+			SHA256: sum, Bin: b.file(ctl),
+			Files: []krewFile{{From: b.file(ctl), To: "."}, {From: "LICENSE", To: "."}, {From: "NOTICE", To: "."}},
 		}
-		k.Selector.MatchLabels = map[string]string{"os": "linux", "arch": arch}
+		if b.hasCompletion() {
+			k.Files = append(k.Files, krewFile{From: completion, To: "."})
+		}
+		k.Selector.MatchLabels = map[string]string{"os": b.system, "arch": b.arch}
 		p.Spec.Platforms = append(p.Spec.Platforms, k)
 	}
 	text, err := yaml.Marshal(p)
@@ -72,5 +80,5 @@ func (r *release) writeKrew() error {
 	return os.WriteFile(r.path(krew), text, 0o644)
 }
 
-// native reports whether this machine can run programs for an architecture.
-func native(arch string) bool { return runtime.GOOS == "linux" && runtime.GOARCH == arch }
+// native reports whether this machine can run programs of a bundle.
+func native(b bundle) bool { return runtime.GOOS == b.system && runtime.GOARCH == b.arch }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fabric-cni/fabric-cni/internal/image"
 	"github.com/fabric-cni/fabric-cni/internal/sbom"
 )
 
@@ -24,19 +25,49 @@ type release struct {
 	commit  string
 }
 
-// bundle is an archive of programs for one architecture.
+// bundle is an archive of programs for one system and architecture.
 type bundle struct {
-	name     string
-	programs []string
+	name, system, arch string
+	programs           []string
 }
 
-// The plugin and the agent are for nodes without the image, fabricctl is for administrators. All are for Linux: they
-// read the kernel.
-var bundles = []bundle{{"fabric-cni", []string{"fabric", "fabric-agent"}}, {"fabricctl", []string{"fabricctl"}}}
-
-func (r *release) bundle(b bundle, arch string) string {
-	return fmt.Sprintf("%s_%s_linux_%s.tar.gz", b.name, r.version, arch)
+// bundles are the archives. The plugin and the agent are for nodes without the image, and read the kernel; fabricctl is
+// for administrators, and also for what they have on their desks: there it reads recordings and asks kubectl.
+func (r *release) bundles() (all []bundle) {
+	for _, arch := range r.architectures {
+		all = append(all, bundle{"fabric-cni", "linux", arch, []string{"fabric", "fabric-agent"}})
+	}
+	for _, system := range []string{"linux", "darwin", "windows"} {
+		for _, arch := range r.architectures {
+			all = append(all, bundle{ctl, system, arch, []string{ctl}})
+		}
+	}
+	return all
 }
+
+// ctl is the program that is for all systems.
+const ctl = "fabricctl"
+
+func (r *release) bundle(b bundle) string {
+	return fmt.Sprintf("%s_%s_%s_%s.tar.gz", b.name, r.version, b.system, b.arch)
+}
+
+// file is what a program of the bundle is called.
+func (b bundle) file(program string) string {
+	if b.system == "windows" {
+		return program + ".exe"
+	}
+	return program
+}
+
+// completion is the program by which kubectl completes "kubectl fabric", and its source.
+const (
+	completion       = "kubectl_complete-fabric"
+	completionSource = "scripts/" + completion + ".sh"
+)
+
+// hasCompletion tells whether the bundle has it. On Windows there is no sh.
+func (b bundle) hasCompletion() bool { return b.name == ctl && b.system != "windows" }
 
 func (r *release) archive() string { return "fabric-agent_" + r.version + ".oci.tar" }
 func (r *release) chart() string   { return "fabric-cni-" + r.version[1:] + ".tgz" }
@@ -52,10 +83,8 @@ const (
 // files are all files of a release but the checksums.
 func (r *release) files() []string {
 	var all []string
-	for _, b := range bundles {
-		for _, arch := range r.architectures {
-			all = append(all, r.bundle(b, arch))
-		}
+	for _, b := range r.bundles() {
+		all = append(all, r.bundle(b))
 	}
 	return append(all, r.archive(), r.chart(), manifest, krew, r.list(), provenance)
 }
@@ -81,7 +110,8 @@ func (r *release) make(ctx context.Context) error {
 		return err
 	}
 	for _, step := range []func() error{
-		func() error { return r.bundles(work) },
+		func() error { return r.others(ctx, work) },
+		func() error { return r.writeBundles(work) },
 		func() error { return copyFile(filepath.Join(work, "image.oci.tar"), r.path(r.archive())) },
 		func() error { return r.writeChart(digest) },
 		func() error { return r.writeManifest(ctx, digest) },
@@ -157,20 +187,44 @@ func (r *release) programs(ctx context.Context, work string) (digest string, err
 	return fields[len(fields)-1], nil
 }
 
-// program is where programs has put a program.
-func program(work, arch, name string) string { return filepath.Join(work, "image", arch, name) }
+// others builds fabricctl for the other systems.
+func (r *release) others(ctx context.Context, work string) error {
+	for _, b := range r.bundles() {
+		if b.system == "linux" {
+			continue
+		}
+		cmd := exec.CommandContext(ctx, "go", image.Program{Name: ctl}.BuildArgs(r.version, b.dir(work))...)
+		cmd.Dir = r.root
+		cmd.Env = append(cmd.Environ(), "GOFLAGS=-buildvcs=false", "CGO_ENABLED=0", "GOOS="+b.system, "GOARCH="+b.arch)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("build %s for %s/%s: %w: %s", ctl, b.system, b.arch, err, out)
+		}
+	}
+	return nil
+}
 
-func (r *release) bundles(work string) error {
-	for _, b := range bundles {
-		for _, arch := range r.architectures {
-			entries := []entry{{name: "LICENSE", source: filepath.Join(r.root, "LICENSE"), mode: 0o644},
-				{name: "NOTICE", source: filepath.Join(r.root, "NOTICE"), mode: 0o644}}
-			for _, p := range b.programs {
-				entries = append(entries, entry{name: p, source: program(work, arch, p), mode: 0o755})
-			}
-			if err := r.writeTar(r.bundle(b, arch), entries); err != nil {
-				return err
-			}
+// dir is where programs or others has put the programs.
+func (b bundle) dir(work string) string {
+	if b.system == "linux" {
+		return filepath.Join(work, "image", b.arch)
+	}
+	return filepath.Join(work, b.system, b.arch)
+}
+
+func (r *release) writeBundles(work string) error {
+	for _, b := range r.bundles() {
+		entries := []entry{{name: "LICENSE", source: filepath.Join(r.root, "LICENSE"), mode: 0o644},
+			{name: "NOTICE", source: filepath.Join(r.root, "NOTICE"), mode: 0o644}}
+		for _, p := range b.programs {
+			file := b.file(p)
+			entries = append(entries, entry{name: file, source: filepath.Join(b.dir(work), file), mode: 0o755})
+		}
+		if b.hasCompletion() {
+			source := filepath.Join(r.root, completionSource)
+			entries = append(entries, entry{name: completion, source: source, mode: 0o755})
+		}
+		if err := r.writeTar(r.bundle(b), entries); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -195,11 +249,9 @@ func (r *release) writeList(work string) error {
 		Name: "fabric-cni " + r.version, Namespace: repository + "/releases/download/" + r.version + "/" + r.list(),
 		Version: r.version, Created: r.created,
 	}
-	for _, arch := range r.architectures {
-		for _, b := range bundles {
-			for _, p := range b.programs {
-				d.Programs = append(d.Programs, program(work, arch, p))
-			}
+	for _, b := range r.bundles() {
+		for _, p := range b.programs {
+			d.Programs = append(d.Programs, filepath.Join(b.dir(work), b.file(p)))
 		}
 	}
 	var b bytes.Buffer

@@ -72,6 +72,9 @@ func TestRelease(t *testing.T) {
 			manifest, true, "install.yaml starts evil/fabric-agent:" + version,
 		},
 		{"another program", swap("sha256: ", "sha256: 0"), krew, true, "has SHA-256 0"},
+		{"another system", swap("os: darwin", "os: plan9"), krew, true, "no archive is for plan9/"},
+		{"another start", swap("bin: fabricctl.exe", "bin: fabricctl"), krew, true, "and starts \"fabricctl\""},
+		{"a license less", swap("from: LICENSE", "from: LICENCE"), krew, true, "has no file LICENCE"},
 		{
 			"a module less", swap("pkg:golang/k8s.io/api@", "pkg:golang/k8s.io/apx@"),
 			r.list(), true, "lacks pkg:golang/k8s.io/api@",

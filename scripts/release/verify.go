@@ -95,41 +95,46 @@ func (c *checker) checkSums() {
 
 // checkBundles looks at each program: platform, version, and whether it starts.
 func (c *checker) checkBundles(ctx context.Context, work string) error {
-	for _, b := range bundles {
-		for _, arch := range c.architectures {
-			name := c.bundle(b, arch)
-			files, err := readTar(c.path(name))
-			if err != nil {
+	for _, b := range c.bundles() {
+		name := c.bundle(b)
+		files, err := readTar(c.path(name))
+		if err != nil {
+			return err
+		}
+		want := []string{"LICENSE", "NOTICE"}
+		for _, p := range b.programs {
+			want = append(want, b.file(p))
+		}
+		if b.hasCompletion() {
+			want = append(want, completion)
+		}
+		if got := slices.Sorted(maps.Keys(files)); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
+			c.bad("%s has %q, want %q", name, got, want)
+		}
+		for _, p := range b.programs {
+			if err := c.checkProgram(ctx, work, b, p, files[b.file(p)]); err != nil {
 				return err
-			}
-			want := append([]string{"LICENSE", "NOTICE"}, b.programs...)
-			if got := slices.Sorted(maps.Keys(files)); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
-				c.bad("%s has %q, want %q", name, got, want)
-			}
-			for _, p := range b.programs {
-				if err := c.checkProgram(ctx, work, name, arch, p, files[p]); err != nil {
-					return err
-				}
 			}
 		}
 	}
 	return nil
 }
 
-func (c *checker) checkProgram(ctx context.Context, work, archive, arch, name string, content []byte) error {
+func (c *checker) checkProgram(ctx context.Context, work string, b bundle, name string, content []byte) error {
+	archive := c.bundle(b)
 	info, err := buildinfo.Read(bytes.NewReader(content))
 	if err != nil {
 		c.bad("%s: %s is no program of Go: %w", archive, name, err)
 		return nil
 	}
 	c.programs = append(c.programs, info)
-	if platform := sbom.Platform(info); platform != "linux/"+arch || !strings.HasSuffix(info.Path, "/cmd/"+name) {
+	if platform := sbom.Platform(info); platform != b.system+"/"+b.arch || !strings.HasSuffix(info.Path, "/cmd/"+name) {
 		c.bad("%s: %s is %s for %s", archive, name, info.Path, platform)
 	}
 	if name != "fabric" && !bytes.Contains(content, []byte(c.version)) {
 		c.bad("%s: %s does not have the version %s in it", archive, name, c.version)
 	}
-	if !native(arch) || name == "fabric" { // whose version is that of the CNI specification
+	if !native(b) || name == "fabric" { // whose version is that of the CNI specification
 		return nil
 	}
 	file := filepath.Join(work, name)
@@ -263,18 +268,52 @@ func (c *checker) checkKrew() error {
 	if err := yaml.UnmarshalStrict(b, &p); err != nil {
 		return fmt.Errorf("%s: %w", krew, err)
 	}
-	if p.Spec.Version != c.version || len(p.Spec.Platforms) != len(c.architectures) {
-		c.bad("%s: version %s for %d platforms", krew, p.Spec.Version, len(p.Spec.Platforms))
+	if p.Metadata.Name != "fabric" || p.Spec.Version != c.version {
+		c.bad("%s: plugin %s, version %s", krew, p.Metadata.Name, p.Spec.Version)
 	}
+	left := map[string]krewPlatform{}
 	for _, k := range p.Spec.Platforms {
-		name := filepath.Base(k.URI)
-		sum, err := checksum(c.path(name))
-		if err != nil || k.SHA256 != sum || !strings.Contains(k.URI, "/"+c.version+"/") {
-			c.bad("%s: %s has SHA-256 %s, the file %s (%v)", krew, k.URI, k.SHA256, sum, err)
+		left[k.Selector.MatchLabels["os"]+"/"+k.Selector.MatchLabels["arch"]] = k
+	}
+	for _, b := range c.bundles() {
+		if b.name != ctl {
+			continue
 		}
-		if !strings.Contains(name, k.Selector.MatchLabels["arch"]) {
-			c.bad("%s: %s is not for %v", krew, k.URI, k.Selector.MatchLabels)
+		k := left[b.system+"/"+b.arch]
+		delete(left, b.system+"/"+b.arch)
+		if err := c.checkKrewPlatform(b, k); err != nil {
+			return err
 		}
+	}
+	for platform := range left {
+		c.bad("%s: no archive is for %s", krew, platform)
+	}
+	return nil
+}
+
+// checkKrewPlatform does what Krew does with a platform: it compares the checksum and takes the files out.
+func (c *checker) checkKrewPlatform(b bundle, k krewPlatform) error {
+	name := c.bundle(b)
+	sum, err := checksum(c.path(name))
+	if err != nil {
+		return err
+	}
+	if k.SHA256 != sum || k.URI != repository+"/releases/download/"+c.version+"/"+name {
+		c.bad("%s: %s has SHA-256 %s, the file %s %s", krew, k.URI, k.SHA256, name, sum)
+	}
+	files, err := readTar(c.path(name))
+	if err != nil {
+		return err
+	}
+	installed := map[string]bool{}
+	for _, f := range k.Files {
+		if _, ok := files[f.From]; !ok || f.To != "." {
+			c.bad("%s: %s has no file %s, or it is not installed at the top (%s)", krew, name, f.From, f.To)
+		}
+		installed[f.From] = true
+	}
+	if !installed[k.Bin] || !installed["LICENSE"] || k.Bin != b.file(ctl) {
+		c.bad("%s: of %s it installs %v, and starts %q", krew, name, k.Files, k.Bin)
 	}
 	return nil
 }

@@ -123,5 +123,6 @@ looked at. doctor explain has others.`,
 		supportBundleCommand(a),
 		manCommand(),
 	)
+	completions(root)
 	return root
 }

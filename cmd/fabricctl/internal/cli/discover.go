@@ -40,7 +40,8 @@ named.`,
   fabricctl discover --cluster
   fabricctl discover --record node.tar.gz
   fabricctl discover --root node.tar.gz -o json | jq .fabrics`,
-		Args: argsBetween(0, 1),
+		Args:              argsBetween(0, 1),
+		ValidArgsFunction: nodeNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := oneOf("output", format, "table", "wide", "topo", "json", "yaml", "svg", "html"); err != nil {
 				return err

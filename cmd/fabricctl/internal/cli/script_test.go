@@ -5,6 +5,7 @@ import (
 	"flag"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -45,8 +46,13 @@ func TestScripts(t *testing.T) {
 	if err := sandbox.SetPolicy(sandbox.AllowVirtual); err != nil {
 		t.Fatal(err)
 	}
+	scripts, err := filepath.Abs("../../../../scripts")
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:                "testdata",
+		Setup:              func(e *testscript.Env) error { e.Setenv("SCRIPTS", scripts); return nil },
 		UpdateScripts:      *update,
 		RequireUniqueNames: true,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
