@@ -1,7 +1,9 @@
 package doctor
 
 import (
+	"cmp"
 	"regexp/syntax"
+	"slices"
 	"strings"
 )
 
@@ -12,14 +14,14 @@ const leastLiteral = 4
 var everyday = strings.NewReplacer("nccl warn", "", "nccl info", "", "nccl", "", "failed", "", "error", "",
 	"not found", "", "warning", "", " with ", "", "device", "", "interface", "", "could not", "", "unable to", "")
 
-// required returns texts of which each line that matches has one at least, in lower case, and the rarest set of them
-// that the expression gives away. It returns nil if it gives away nothing. Quotation marks and what a page may have put
-// a backslash before are not in them, because such a line is still to be found.
-func required(re *syntax.Regexp) []string {
+// required returns what each line that matches has, in lower case: of each set of texts at least one. Quotation marks
+// and what a page may have put a backslash before are not in them, because such a line is still to be found. The rarest
+// set is the first. It returns nil if the expression gives away nothing.
+func required(re *syntax.Regexp) (sets [][]string) {
 	switch re.Op {
 	case syntax.OpLiteral:
-		if s := longest(strings.ToLower(string(re.Rune))); len(s) >= leastLiteral {
-			return []string{s}
+		for _, part := range parts(strings.ToLower(string(re.Rune))) {
+			sets = append(sets, []string{part})
 		}
 	case syntax.OpCapture, syntax.OpPlus:
 		return required(re.Sub[0])
@@ -28,43 +30,37 @@ func required(re *syntax.Regexp) []string {
 			return required(re.Sub[0])
 		}
 	case syntax.OpConcat:
-		var best []string
 		for _, s := range re.Sub {
-			if set := required(s); rarity(set) > rarity(best) {
-				best = set
-			}
+			sets = append(sets, required(s)...)
 		}
-		return best
 	case syntax.OpAlternate:
 		var all []string
 		for _, s := range re.Sub {
-			set := required(s)
-			if set == nil {
+			of := required(s)
+			if of == nil {
 				return nil
 			}
-			all = append(all, set...)
+			all = append(all, of[0]...)
 		}
-		return all
+		return [][]string{all}
 	}
-	return nil
+	slices.SortStableFunc(sets, func(a, b []string) int { return cmp.Compare(rarity(b), rarity(a)) })
+	return sets
 }
 
-// longest is the longest part of a literal without characters that are printed in more than one way.
-func longest(s string) (best string) {
+// parts are the parts of a literal without characters that are printed in more than one way, but the short ones.
+func parts(s string) (out []string) {
 	variable := func(r rune) bool { return strings.ContainsRune("'\"`\\<>&", r) || r >= 0x7f }
-	for part := range strings.FieldsFuncSeq(s, variable) {
-		if len(part) > len(best) {
-			best = part
+	for _, part := range strings.FieldsFunc(s, variable) {
+		if len(part) >= leastLiteral {
+			out = append(out, part)
 		}
 	}
-	return best
+	return out
 }
 
 // rarity compares sets: it is that of the most usual text in a set.
 func rarity(set []string) int {
-	if set == nil {
-		return 0
-	}
 	least := 1 << 10
 	for _, s := range set {
 		least = min(least, 1+len(everyday.Replace(s)))

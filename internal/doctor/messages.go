@@ -252,7 +252,7 @@ var Messages = []Message{
 		Pattern: said(
 			`GPU Direct RDMA Disabled`,
 			`ibv_reg_mr\w* failed with (?:error )?(?:14 )?Bad address`,
-			`nvidia[-_]peermem\b.{0,60}(?:not (?:found|loaded)|failed|Invalid argument)`,
+			`nvidia[-_]peermem\b.{0,60}(?:not (?:found|loaded)|Invalid argument)`,
 			`(?:could not insert|failed to load|FATAL: Module) .{0,10}nv(?:idia)?[-_]peer_?mem\b`,
 			`\bnv_peer_mem\b.{0,60}(?:not (?:found|loaded)|failed)`,
 			`^ERRNO: Bad address\b`,

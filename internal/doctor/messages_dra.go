@@ -29,6 +29,7 @@ var claimMessages = []Message{
 			`ResourceClaim not created yet|FailedResourceClaimCreation|resource claim template "[^"]*": |` +
 				`resourceclaims?\.resource\.k8s\.io "[^"]*" not found|resourceclaim "[^"]*" not found`,
 		),
+		Except: regexp.MustCompile(`delete claim`), // the controller, of a claim whose pod has gone
 		Examples: []string{
 			`0/5 nodes are available: pod "ml/train-0": ResourceClaim not created yet.`,
 			`PodResourceClaim rails: resource claim template "train": resourceclaimtemplate.resource.k8s.io "train" ` +

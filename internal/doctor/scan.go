@@ -35,6 +35,22 @@ type Scan struct {
 	from, to   int // the line in the buffer that is looked at
 	counted    int // up to where the lines of the buffer have been counted
 	candidates []int32
+	may        []int32
+	folded     []byte
+}
+
+// folded adds a line to b as the automaton reads it: in lower case, without what does not count.
+func folded(b, line []byte) []byte {
+	for _, c := range line {
+		switch {
+		case c == '\\' || c == 0:
+			continue
+		case 'A' <= c && c <= 'Z':
+			c += 'a' - 'A'
+		}
+		b = append(b, c)
+	}
+	return b
 }
 
 // NewScan begins with logs.
@@ -139,7 +155,14 @@ func (s *Scan) line(text []byte) {
 	s.number += int64(bytes.Count(text[s.counted:s.from], []byte{'\n'}))
 	s.counted = s.from
 	for raw := range bytes.SplitSeq(text[s.from:s.to], []byte{'\r'}) {
-		if len(raw) > 0 {
+		s.folded = folded(s.folded[:0], raw)
+		may := s.may[:0]
+		for _, i := range s.candidates {
+			if catalogue().patterns[i].may(s.folded) {
+				may = append(may, i)
+			}
+		}
+		if s.may = may; len(may) > 0 {
 			s.try(raw)
 		}
 	}
@@ -150,7 +173,7 @@ func (s *Scan) line(text []byte) {
 func (s *Scan) try(raw []byte) {
 	l, at := cleaned(raw), s.offset+int64(s.from)
 	bare, last := "", int32(-1)
-	for _, i := range s.candidates {
+	for _, i := range s.may {
 		p := &catalogue().patterns[i]
 		if p.message == last {
 			continue // by another pattern
