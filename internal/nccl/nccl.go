@@ -194,12 +194,19 @@ func (c *Choice) gidIndex() (vars []Var, notes []string) {
 		"port of the list; NCCL 2.21 and later would find it, older ones take index 0, which is link-local"}}, notes
 }
 
-// nvshmem are NVSHMEM's variables: which ports, where it would take others too, and the GID.
-func (c *Choice) nvshmem(gid []Var) (vars []Var) {
-	if others := c.activeOthers(); len(others) > 0 {
-		vars = append(vars, Var{"NVSHMEM_HCA_LIST", strings.Join(c.Names(), ","), "the same ports for NVSHMEM, which " +
-			"would " +
-			"take " + few(others) + " too; it has no ="})
+// nvshmem are NVSHMEM's variables: which ports, and the GID. The list is always there, because PyTorch copies
+// NCCL_IB_HCA into it where it is not, with the = that NVSHMEM takes for a part of the name (c10d's
+// maybe_initialize_env_vars). Newer versions read it only with NVSHMEM_ENABLE_NIC_PE_MAPPING; without, a GPU gets the
+// nearest port, which is one of the list unless a port of the same kind was left.
+func (c *Choice) nvshmem(gid []Var) []Var {
+	vars := []Var{{"NVSHMEM_HCA_LIST", strings.Join(c.Names(), ","), "the same ports for NVSHMEM, without =: where " +
+		"this " +
+		"is not set, PyTorch copies NCCL_IB_HCA into it, and NVSHMEM finds no device whose name begins with ="}}
+	if others := c.alike(); len(others) > 0 {
+		vars = append(vars, Var{"NVSHMEM_ENABLE_NIC_PE_MAPPING", "1", "without it newer versions ignore the list and " +
+			"give a " +
+			"GPU the nearest port, which may be " + few(others) + "; with it ports are given out in the order of the " +
+			"list"})
 	}
 	if len(gid) > 0 && gid[0].Name == "NCCL_IB_GID_INDEX" {
 		vars = append(vars, Var{"NVSHMEM_IB_GID_INDEX", gid[0].Value, "the same GID for NVSHMEM, of which most " +
@@ -209,11 +216,14 @@ func (c *Choice) nvshmem(gid []Var) (vars []Var) {
 	return vars
 }
 
-// activeOthers are ports that a library finds which is told nothing.
-func (c *Choice) activeOthers() (names []string) {
-	use := c.Names()
+// alike are ports of the kind of those of the list that a library finds which is told nothing.
+func (c *Choice) alike() (names []string) {
+	use, kinds := c.Names(), map[string]bool{}
+	for _, p := range c.Ports {
+		kinds[p.Device] = true
+	}
 	c.given.All.EachPort(func(h *node.HCA, p *node.Port) {
-		if name := h.PortName(p); p.Active() && !slices.Contains(use, name) {
+		if name := h.PortName(p); p.Active() && kinds[h.ID] && h.Bond == "" && !slices.Contains(use, name) {
 			names = append(names, name)
 		}
 	})

@@ -50,7 +50,7 @@ func TestEnv(t *testing.T) {
 		"a100": "NCCL_IB_HCA==mlx5_0:1\nNCCL_SOCKET_IFNAME==bond0\nGLOO_SOCKET_IFNAME=bond0\n" +
 			"UCX_NET_DEVICES=mlx5_0:1\nNVSHMEM_HCA_LIST=mlx5_0:1" + common,
 		"gb200": "NCCL_IB_HCA==mlx5_0:1,mlx5_1:1,mlx5_2:1,mlx5_3:1\nUCX_NET_DEVICES=mlx5_0:1,mlx5_1:1,mlx5_2:1," +
-			"mlx5_3:1" + common,
+			"mlx5_3:1\nNVSHMEM_HCA_LIST=mlx5_0:1,mlx5_1:1,mlx5_2:1,mlx5_3:1" + common,
 		"plain": "",
 	} {
 		vars, notes := env(open(t, machines.Named(name)))

@@ -14,7 +14,7 @@ func ncclEnvCommand(a *app) *cobra.Command {
 	var format string
 	c := &cobra.Command{
 		Use:   "nccl-env",
-		Short: "Print the environment for NCCL, UCX and Open MPI, with a reason per line",
+		Short: "Print the environment for NCCL, UCX, NVSHMEM, Gloo and Open MPI, with a reason per line",
 		Long: `nccl-env works the variables out from what is there: ports in rail order, the GID index where it is
 needed, and nothing by habit. Exit status 3 if there is no usable port.`,
 		Example: `  eval "$(fabricctl nccl-env)"
