@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fabric-cni/fabric-cni/internal/node"
+	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
 // Look is what the counters of a node's ports were at one moment.
@@ -54,26 +55,35 @@ func Read(root fs.FS, n *node.Node) *Look {
 			number := strconv.FormatUint(uint64(p.Number), 10)
 			seen := Port{HCA: h.Name, Number: p.Number, Place: h.PCI + " " + h.NodeGUID.String()}
 			seen.Values = Sum(In(root, path.Join(dir, "ports", number), p.Number))
-			seen.Downs = downs(root, p.Netdev)
+			seen.netdev(root, p)
 			l.Ports = append(l.Ports, seen)
 		}
 	}
 	return l
 }
 
-// downs is how often the carrier of an interface was lost (Documentation/ABI/testing/sysfs-class-net).
-func downs(root fs.FS, netdev string) *uint64 {
-	if netdev == "" {
-		return nil
+// CRCErrors are the packets that arrived broken, as an Ethernet interface counts them: mlx5 takes them from the port,
+// where ethtool -S calls them rx_crc_errors_phy.
+const CRCErrors = "rx_crc_errors"
+
+// netdev adds what the port's interface counts (Documentation/ABI/testing/sysfs-class-net, -statistics).
+func (p *Port) netdev(root fs.FS, at *node.Port) {
+	if at.Netdev == "" {
+		return
 	}
-	dir := node.Real(root, path.Join("sys/class/net", netdev))
+	dir := node.Real(root, path.Join("sys/class/net", at.Netdev))
 	if dir == "" {
-		return nil
+		return
 	}
 	if v, ok := number(root, path.Join(dir, "carrier_down_count")); ok {
-		return &v
+		p.Downs = &v
 	}
-	return nil
+	if v, ok := number(root, path.Join(dir, "statistics", CRCErrors)); ok && at.LinkLayer == device.Ethernet {
+		if p.Values == nil {
+			p.Values = map[string]uint64{}
+		}
+		p.Values[CRCErrors] = v
+	}
 }
 
 // uptime is the first number of /proc/uptime.

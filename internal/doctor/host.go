@@ -178,7 +178,8 @@ func hostMTU(h *Host, f topology.Fabrics) []Finding {
 	if len(f.Fabrics) == 0 {
 		return nil
 	}
-	return pass(mtus("host-mtu", h.Node, f, "VF", "SF"), "host-mtu", "one MTU in each fabric")
+	return pass(append(mtus("host-mtu", h.Node, f, "VF", "SF"), h.modes(f)...), "host-mtu", "one MTU in each fabric"+
+		h.packets(f))
 }
 
 // mtus finds fabrics whose rails on the node differ in MTU, functions of some kinds aside.

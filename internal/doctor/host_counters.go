@@ -16,7 +16,8 @@ import (
 // perfquery,
 // ethtool -S and mlxlink are asked for first.
 var tells = []string{
-	"symbol_error", "link_error_recovery", "link_downed", "port_rcv_errors", "local_link_integrity_errors",
+	"symbol_error", "link_error_recovery", "link_downed", "port_rcv_errors", counters.CRCErrors,
+	"local_link_integrity_errors",
 	"excessive_buffer_overrun_errors", "port_xmit_discards", "port_rcv_remote_physical_errors", "VL15_dropped",
 	"local_ack_timeout_err", "packet_seq_err", "out_of_sequence", "implied_nak_seq_err", "rnr_nak_retry_err",
 	"roce_adp_retrans", "roce_slow_restart", "rx_icrc_encapsulated", "out_of_buffer", "np_ecn_marked_roce_packets",
@@ -43,7 +44,7 @@ func hostCounters(h *Host, _ topology.Fabrics) []Finding {
 				h.portAt(c.Port), c.Lost, c.Took)))
 			continue // a link in training has errors that say nothing of the trained one
 		}
-		for _, v := range health.DefaultLimits().Compare(c.Was, c.Now, c.Took) {
+		for _, v := range health.WireLimits().Compare(c.Was, c.Now, c.Took) {
 			wire = append(wire, h.rose("host-counters", c, &v))
 		}
 		wire = append(wire, h.stuck(c.Port)...)
@@ -75,7 +76,7 @@ func (h *Host) mendCounter(f Finding, hca string) Finding {
 
 // stuck finds counters that have stopped at the most that they can count: two looks can't see them rise.
 func (h *Host) stuck(p *counters.Port) (out []Finding) {
-	for _, name := range health.DefaultLimits().Counters() {
+	for _, name := range health.WireLimits().Counters() {
 		if v := p.Values[name]; counters.AtEnd(name, v) {
 			f := finding("host-counters", Warn, fmt.Sprintf("%s: %s is at %d, the most that it can count: nobody "+
 				"sees it "+
@@ -97,7 +98,7 @@ func (h *Host) totals() []Finding {
 	var seen []string
 	for i := range h.Look.Ports {
 		p := &h.Look.Ports[i]
-		for _, v := range health.DefaultLimits().CompareTotals(p.Values, h.Look.Up) {
+		for _, v := range health.WireLimits().CompareTotals(p.Values, h.Look.Up) {
 			f := finding("host-counters", Warn, fmt.Sprintf("%s: %s is %d %s: %d a minute, and %d are too many: %s",
 				h.portAt(p), v.Counter, p.Values[v.Counter], since, v.Rate, v.Limit, health.Why(v.Counter)))
 			wire = append(wire, h.mendCounter(f, p.HCA))

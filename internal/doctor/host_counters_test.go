@@ -132,9 +132,25 @@ func TestLooksApart(t *testing.T) {
 	}
 }
 
+// Ethernet ports of mlx5 have their errors of the wire in the interface.
+func TestInterfaceErrors(t *testing.T) {
+	crc := func(seconds float64, n int) *Host {
+		m := machines.RoCE()
+		m.Uptime(seconds)
+		m.NetFile("xgbe3", "statistics/rx_crc_errors", fmt.Sprint(n))
+		return recorded(t, m)[1]
+	}
+	h := crc(1010, 9000)
+	h.Before = crc(1000, 5000).Look
+	const want = "WARN host-counters mlx5_3:1 (0000:43:00.0): rx_crc_errors rose by 4000 within 10s, more than 600: "
+	if got := counted(h); got != want+health.Why("rx_crc_errors")+"\n" {
+		t.Error(got)
+	}
+}
+
 // The agent judges by the same numbers: a counter that doctor calls bad is one that the agent would report.
 func TestOneJudgement(t *testing.T) {
-	l := health.DefaultLimits()
+	l := health.WireLimits()
 	for _, d := range health.Defaults {
 		if l.PerMinute[d.Counter] != d.PerMinute || health.Why(d.Counter) != d.Why {
 			t.Errorf("%+v", d)
@@ -143,8 +159,8 @@ func TestOneJudgement(t *testing.T) {
 			t.Errorf("%s is judged and not shown", d.Counter)
 		}
 	}
-	for _, d := range health.Symptoms {
-		if l.PerMinute[d.Counter] != 0 || !slices.Contains(tells, d.Counter) {
+	for _, d := range slices.Concat(health.Interface, health.Symptoms) {
+		if !slices.Contains(tells, d.Counter) {
 			t.Errorf("%+v", d)
 		}
 	}

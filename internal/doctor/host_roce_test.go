@@ -73,7 +73,8 @@ func TestHostRoCE(t *testing.T) {
 		if d := cmp.Diff(c.want, text(list)); d != "" {
 			t.Errorf("%s (-want +got):\n%s", name, d)
 		}
-		if c.want == "" && (len(list) != 1 || !strings.HasPrefix(list[0].Evidence, "roce-200g: PFC for 3, priority by ")) {
+		if c.want == "" && (len(list) != 1 || !strings.HasPrefix(list[0].Evidence, "roce-200g: PFC for 3, "+
+			"priority by ")) {
 			t.Errorf("%s: %+v", name, list)
 		}
 	}
@@ -99,7 +100,8 @@ func TestNodesAlike(t *testing.T) {
 			"WARN cluster-mtu ib-400g: MTU 4092 on g1, g2, g3; 2044 on g3\n"},
 		{"an interface that is in a pod", func(c *Cluster) {
 			n := c.FabricNodes[3].Node
-			n.Netdevs = slices.DeleteFunc(slices.Clone(n.Netdevs), func(d node.Netdev) bool { return d.Name == "ibs112" })
+			n.Netdevs = slices.DeleteFunc(slices.Clone(n.Netdevs),
+				func(d node.Netdev) bool { return d.Name == "ibs112" })
 		}, ""},
 		{"rate", func(c *Cluster) { c.FabricNodes[3].Node.HCA("mlx5_4").Ports[0].RateGb = 200 },
 			"WARN cluster-rate mlx5_4:1 (0000:7e:00.0) on g3: 200 Gb/s, on 2 other nodes 400\n"},

@@ -72,4 +72,8 @@ var zhHostPhrases = []phrase{
 		"perfquery -r resets the counters of this node's port (-C HCA -P PORT); then fabricctl doctor host --for 1m",
 		"perfquery -r 复位本节点端口的计数器（-C HCA -P PORT）；然后 fabricctl doctor host --for 1m",
 	},
+	{
+		"echo datagram >/sys/class/net/NETDEV/mode on all rails, before the MTU",
+		"在所有 rail 上先 echo datagram >/sys/class/net/NETDEV/mode，再设 MTU",
+	},
 }

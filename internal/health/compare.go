@@ -65,6 +65,13 @@ func (l *Limits) CompareTotals(totals map[string]uint64, up time.Duration) []Ver
 	return l.Compare(zeros, totals, up)
 }
 
+// Interface are limits of what an Ethernet interface counts of the wire. The agent does not read interfaces: those of
+// pods are theirs.
+var Interface = []Default{
+	{"rx_crc_errors", 600, "packets that arrived broken; behind a switch that forwards before it has checked them " +
+		"(cut-through), another link on the way may have broken them"},
+}
+
 // Symptoms are limits of counters that peers, pods and load raise as well. The agent does not judge by them: a job that
 // crashes would make its port unhealthy. Who looks while a job runs wants to know. The numbers are those at which
 // NVSentinel calls a port degraded.
@@ -85,8 +92,8 @@ func SymptomLimits(took time.Duration) *Limits {
 	return l
 }
 
-// DefaultLimits are the limits of Defaults.
-func DefaultLimits() *Limits { return limitsOf(Defaults) }
+// WireLimits are the limits of Defaults and Interface.
+func WireLimits() *Limits { return limitsOf(slices.Concat(Defaults, Interface)) }
 
 func limitsOf(list []Default) *Limits {
 	l := &Limits{PerMinute: map[string]int64{}, Flaps: DefaultFlaps, Recovery: DefaultRecovery}
@@ -98,7 +105,7 @@ func limitsOf(list []Default) *Limits {
 
 // Why says what it means that a counter rises; empty for one without a limit.
 func Why(counter string) string {
-	for _, d := range slices.Concat(Defaults, Symptoms) {
+	for _, d := range slices.Concat(Defaults, Interface, Symptoms) {
 		if d.Counter == counter {
 			return d.Why
 		}

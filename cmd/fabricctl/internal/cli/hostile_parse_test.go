@@ -33,6 +33,20 @@ var parsers = map[string]func(*testing.T, []byte){
 	"junit": isXML, "html": isHTML, "export": isShell, "dotenv": isVariables, "nccl.conf": isVariables,
 }
 
+// isLine wants an object of a kind in one line.
+func isLine(t *testing.T, out []byte) {
+	t.Helper()
+	if n := bytes.Count(out, []byte("\n")); n != 1 {
+		t.Errorf("%d lines: %q", n, out)
+	}
+	var b bytes.Buffer
+	if err := json.Indent(&b, out, "", "  "); err != nil {
+		t.Errorf("JSON: %v", err)
+		return
+	}
+	isOfKind(t, "json", b.Bytes())
+}
+
 // isVisible wants what a terminal shows as it is.
 func isVisible(t *testing.T, out []byte) {
 	t.Helper()

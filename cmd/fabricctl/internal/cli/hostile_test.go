@@ -82,7 +82,7 @@ func hostileCases(w *hostileWorld) map[string][]hostileCase {
 		"watch": {
 			{args: []string{"--root", w.machine, "--once", "--interval", "100ms"}, formats: []string{"text"}},
 			{args: []string{"--root", w.machine, "--once", "--interval", "100ms"}, formats: []string{"json"},
-				parse: areJSON},
+				parse: isLine},
 		},
 		"support-bundle": {{args: append(w.journal(), "--root", w.machine, "--cluster", "-f", "-"), parse: isBundle}},
 		"topology":       {{args: w.cabling}, {args: append(w.cabling, "--cluster"), refuses: true}},

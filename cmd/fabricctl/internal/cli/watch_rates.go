@@ -119,7 +119,7 @@ func (p *portRate) rates(before, now *watchLook, at *watchedPort) {
 	if c.Lost > 0 {
 		return // a link in training has errors
 	}
-	for _, v := range slices.Concat(health.DefaultLimits().Compare(c.Was, c.Now, c.Took),
+	for _, v := range slices.Concat(health.WireLimits().Compare(c.Was, c.Now, c.Took),
 		health.SymptomLimits(c.Took).Compare(c.Was, c.Now, c.Took)) {
 		p.Over = append(p.Over, v.Counter)
 	}
