@@ -60,6 +60,7 @@ done 2>/dev/null
 c
 sleep "$1"
 c
+exit 0
 `
 
 // Seen is what a container has, as Look prints it.

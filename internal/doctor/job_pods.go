@@ -56,7 +56,7 @@ func (m *Manifest) PartOf(kind, name string) bool {
 		})
 	}
 	for _, l := range jobLabels {
-		if m.Metadata.Labels[l.label] == name && called(l.kinds) {
+		if name != "" && m.Metadata.Labels[l.label] == name && called(l.kinds) {
 			return true
 		}
 	}
