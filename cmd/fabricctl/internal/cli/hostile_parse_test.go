@@ -27,7 +27,7 @@ import (
 
 // parsers read each format as its reader does. The others are for people: isVisible is their parser.
 var parsers = map[string]func(*testing.T, []byte){
-	"text": isVisible, "table": isVisible, "topo": isVisible, "wide": isVisible, "svg": isXML,
+	"text": isVisible, "table": isVisible, "topo": isVisible, "commands": isShell, "wide": isVisible, "svg": isXML,
 	"json":  func(t *testing.T, out []byte) { isJSON(t, out); isOfKind(t, "json", out) },
 	"yaml":  func(t *testing.T, out []byte) { isYAML(t, out); isOfKind(t, "yaml", out) },
 	"junit": isXML, "html": isHTML, "export": isShell, "dotenv": isVariables, "nccl.conf": isVariables,

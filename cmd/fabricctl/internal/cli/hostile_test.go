@@ -59,9 +59,9 @@ func hostileCases(w *hostileWorld) map[string][]hostileCase {
 		"list":   {{args: w.journal(), refuses: true}},
 		"repair": {{args: append(w.journal(), "--dry-run")}, {args: append(w.journal(), "--plugin", w.plugin)}},
 		"plan": {
-			{args: append(w.journal(), "--netns", w.netns), parse: isShell, refuses: true},
-			{args: append(w.journal(), "--netns", w.netns, "-f", w.conf), parse: isShell, refuses: true},
-			{args: append(w.journal(), "--netns", w.netns, "-f", w.refused), parse: isShell, refuses: true},
+			{args: append(w.journal(), "--netns", w.netns), refuses: true},
+			{args: append(w.journal(), "--netns", w.netns, "-f", w.conf), refuses: true},
+			{args: append(w.journal(), "--netns", w.netns, "-f", w.refused), refuses: true},
 		},
 		"doctor host": {{args: []string{"--all", "--root", w.machine}}, {args: []string{"--all", "--root", w.changed}}},
 		"doctor pod": {

@@ -27,8 +27,10 @@ var kinds = []kind{
 	{"Findings", findingList{}, "`doctor host`, `doctor pod`, `doctor cluster`"},
 	{"NCCLEnvironment", ncclEnvironment{}, "`nccl-env`"},
 	{"Node", discovery{}, "`discover`, `discover --cluster NODE`"},
+	{"Plan", planReport{}, "`plan`"},
 	{"PortRates", portRates{}, "`watch`, an object per look"},
 	{"JobReport", jobReport{}, "`doctor job`"},
+	{"RepairReport", repairReport{}, "`repair`"},
 	{"VerifyReport", verifyReport{}, "`verify`"},
 }
 
@@ -51,6 +53,11 @@ type explanationList struct {
 type ncclEnvironment struct {
 	Vars  []nccl.Var `json:"vars"`
 	Notes []string   `json:"notes"`
+}
+
+// planReport is what plan prints: a plan for each plugin of the configuration, or for each attachment.
+type planReport struct {
+	Plans []planned `json:"plans"`
 }
 
 // verifyReport is what verify prints.

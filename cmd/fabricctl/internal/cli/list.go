@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -62,13 +63,23 @@ rebooted since. repair returns what is dead or from before.`,
 				return err
 			}
 			t := newTable("POD", "INTERFACE", "NETWORK", "DEVICE", "NETDEV", "RDMA", "STATE")
-			if format == "wide" {
+			kinds := slices.ContainsFunc(list, func(l attached) bool { return l.Kind != "device" })
+			switch {
+			case format == "wide":
 				t.header = append(t.header, "KIND", "CONTAINER", "NETNS", "CREATED")
+			case kinds:
+				t.header = append(t.header, "KIND")
+			}
+			if format != "wide" {
+				t.spare = []string{"RDMA", "NETDEV", "NETWORK", "KIND"}
 			}
 			for _, l := range list {
 				row := []any{l.who(), l.IfName, l.Network, l.Device, l.Netdev, l.RDMA, cell{l.State, l.colour()}}
-				if format == "wide" {
+				switch {
+				case format == "wide":
 					row = append(row, l.Kind, l.Container, l.Netns, l.Created.Format(time.RFC3339))
+				case kinds:
+					row = append(row, l.Kind)
 				}
 				t.add(row...)
 			}

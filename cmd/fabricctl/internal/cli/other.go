@@ -17,13 +17,13 @@ type entry struct{}
 
 func (*entry) Encode() ([]byte, error) { return nil, errNotLinux }
 
-func (*app) attachments() ([]attached, error)      { return nil, errNotLinux }
-func (*attached) unclear() error                   { return errNotLinux }
-func (*app) planAdd([]byte, netconf.Env) error     { return errNotLinux }
-func (*app) planDel(string, string) error          { return errNotLinux }
-func del(context.Context, string, *entry) error    { return errNotLinux }
-func (*watcher) lookHere(*watchLook) error         { return errNotLinux }
-func (*app) lookInPods(*counters.Look, *node.Node) {}
-func (*podRef) ofThis() (*doctor.Pod, error)       { return nil, errNotLinux }
-func (*podRef) ofNetns() (*doctor.Pod, error)      { return nil, errNotLinux }
-func (*podRef) ofProcess() (*doctor.Pod, error)    { return nil, errNotLinux }
+func (*app) attachments() ([]attached, error)             { return nil, errNotLinux }
+func (*attached) unclear() error                          { return errNotLinux }
+func (*app) planAdd([]byte, netconf.Env) (planned, error) { return planned{}, errNotLinux }
+func (*app) planDel(string, string) ([]planned, error)    { return nil, errNotLinux }
+func del(context.Context, string, *entry) error           { return errNotLinux }
+func (*watcher) lookHere(*watchLook) error                { return errNotLinux }
+func (*app) lookInPods(*counters.Look, *node.Node)        {}
+func (*podRef) ofThis() (*doctor.Pod, error)              { return nil, errNotLinux }
+func (*podRef) ofNetns() (*doctor.Pod, error)             { return nil, errNotLinux }
+func (*podRef) ofProcess() (*doctor.Pod, error)           { return nil, errNotLinux }

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -9,7 +11,7 @@ import (
 
 func (a *app) repair() *cobra.Command {
 	var dry bool
-	var plugin string
+	var plugin, format string
 	c := &cobra.Command{
 		Use:   "repair",
 		Short: "Return what pods that are gone have left behind",
@@ -21,6 +23,9 @@ Exit status 3 means that something could not be returned; calling it again is ha
 		Example: "  fabricctl repair --dry-run",
 		Args:    argsBetween(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := oneOf("output", format, "text", "json", "yaml"); err != nil {
+				return err
+			}
 			if err := a.running("repair"); err != nil {
 				return err
 			}
@@ -31,40 +36,30 @@ Exit status 3 means that something could not be returned; calling it again is ha
 			if err != nil {
 				a.stderr.Println("warning:", strings.ReplaceAll(err.Error(), "\n", "; "))
 			}
-			n, failed := 0, 0
+			report := repairReport{DryRun: dry}
 			for _, l := range list {
-				if l.State != stateDead && l.State != stateBefore {
-					continue
+				if l.State == stateDead || l.State == stateBefore {
+					r := a.returned(cmd.Context(), &l, plugin, dry, format == "text")
+					report.Repairs = append(report.Repairs, r)
+					if r.Result == resultFailed {
+						err = errors.Join(err, errFinding)
+					}
 				}
-				n++
-				what := fmt.Sprintf(
-					"%s of %s (network %s, device %s, %s)",
-					l.IfName,
-					l.who(),
-					l.Network,
-					l.Device,
-					l.State,
-				)
-				if dry {
-					a.stdout.Println("would give back", what)
-					continue
-				}
-				if derr := del(cmd.Context(), plugin, l.entry); derr != nil {
-					failed++
-					a.stderr.Printf("could not give back %s: %v\n", what, derr)
-					continue
-				}
-				a.stdout.Println("gave back", what)
 			}
-			if n == 0 {
+			if format != "text" {
+				if perr := a.structured(format, report); perr != nil {
+					return perr
+				}
+			} else if len(report.Repairs) == 0 {
 				a.stdout.Println("nothing to repair")
 			}
-			if failed > 0 || err != nil {
+			if err != nil {
 				return errFinding
 			}
 			return nil
 		},
 	}
+	c.Flags().StringVarP(&format, "output", "o", "text", "text, json or yaml")
 	c.Flags().BoolVar(&dry, "dry-run", false, "only say what would be done")
 	c.Flags().StringVar(
 		&plugin,
@@ -73,4 +68,43 @@ Exit status 3 means that something could not be returned; calling it again is ha
 		"the CNI plugin (default: fabric in the directories of the attachment's CNI_PATH, then /opt/cni/bin)",
 	)
 	return c
+}
+
+// repairReport is what repair prints.
+type repairReport struct {
+	DryRun  bool       `json:"dryRun"`
+	Repairs []repaired `json:"repairs"`
+}
+
+// repaired is an attachment of a pod that is gone, and what became of it.
+type repaired struct {
+	Attachment attached `json:"attachment"` // as it was before
+	Result     string   `json:"result"`     // returned, failed, or pending with --dry-run
+	Error      string   `json:"error,omitempty"`
+}
+
+// Results of a repair.
+const (
+	resultReturned = "returned"
+	resultFailed   = "failed"
+	resultPending  = "pending"
+)
+
+// returned returns what an attachment has left, and says so if wanted.
+func (a *app) returned(ctx context.Context, l *attached, plugin string, dry, say bool) repaired {
+	out := repaired{Attachment: *l, Result: resultPending}
+	what := fmt.Sprintf("%s of %s (network %s, device %s, %s)", l.IfName, l.who(), l.Network, l.Device, l.State)
+	said := "would give back"
+	if !dry {
+		said, out.Result = "gave back", resultReturned
+		if err := del(ctx, plugin, l.entry); err != nil {
+			out.Result, out.Error = resultFailed, err.Error()
+			a.stderr.Printf("could not give back %s: %v\n", what, err)
+			return out
+		}
+	}
+	if say {
+		a.stdout.Println(said, what)
+	}
+	return out
 }
