@@ -8,6 +8,7 @@ import (
 
 	"github.com/fabric-cni/fabric-cni/internal/nccl"
 	"github.com/fabric-cni/fabric-cni/internal/node"
+	"github.com/fabric-cni/fabric-cni/internal/topology"
 )
 
 // CheckPod runs every check of a pod.
@@ -79,18 +80,24 @@ func (p *Pod) ports(f func(h *node.HCA, q *node.Port)) {
 func podPorts(p *Pod) (out []Finding) {
 	n := 0
 	p.ports(func(h *node.HCA, q *node.Port) {
+		if p.given.Guessed && !q.Active() && !p.isRail(h) {
+			return // it may be meant for nobody
+		}
 		n++
 		if !q.Active() {
-			out = append(
-				out,
-				finding("pod-port-state", Warn, fmt.Sprintf("%s:%d is %s (%s)", h.Name, q.Number, q.State, q.Phys)),
-			)
+			out = append(out, finding("pod-port-state", Warn,
+				fmt.Sprintf("%s:%d is %s (%s)", h.Name, q.Number, q.State, q.Phys)))
 		}
 	})
 	if n == 0 {
 		return nil
 	}
 	return pass(out, "pod-port-state", strconv.Itoa(n)+" ports, all Active")
+}
+
+// isRail reports whether an HCA is of the kind of the pod's rails.
+func (p *Pod) isRail(h *node.HCA) bool {
+	return slices.ContainsFunc(p.choice.Ports, func(q topology.Port) bool { return q.Device == h.ID })
 }
 
 func podMemlock(p *Pod) []Finding {

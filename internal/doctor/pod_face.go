@@ -100,10 +100,14 @@ func (p *Pod) layers(active bool) (ib, roce []string) {
 // podUsable finds HCAs that libraries list and can't open. In shared mode that is so by design for those of other pods.
 func podUsable(p *Pod) (out []Finding) {
 	var others []string
+	denied := Fail // unless there is one that works
+	if slices.ContainsFunc(p.Uverbs, func(u string) bool { return p.Verbs[u] != "" && !slices.Contains(p.Denied, u) }) {
+		denied = Warn
+	}
 	for _, name := range keys(p.Verbs) {
 		switch {
 		case slices.Contains(p.Denied, name):
-			f := finding("pod-usable", Fail, "/dev/infiniband/"+name+" ("+p.Verbs[name]+") is there, and opening it "+
+			f := finding("pod-usable", denied, "/dev/infiniband/"+name+" ("+p.Verbs[name]+") is there, and opening it "+
 				"is not "+
 				"permitted")
 			f.Cause = deniedCause

@@ -212,3 +212,26 @@ func TestWrongIndexAndInterface(t *testing.T) {
 		}
 	}
 }
+
+// A verbs device that the container's cgroup does not allow is of no use to it, and the ports of the others are.
+func TestDenied(t *testing.T) {
+	for pod, given := range map[string]string{"h20-exclusive": "uverbs0", "gb200-shared-privileged": "uverbs0"} {
+		c := seen(t, machines.PodNamed(pod))
+		c.Denied = []string{given}
+		vars, notes := nccl.Choose(c.Given()).Env()
+		if all := strings.Join(environ(vars), "\n"); strings.Contains(all, "mlx5_0:1") ||
+			!strings.Contains(strings.Join(notes, "\n"), "without a character device in the container: mlx5_0:1") {
+			t.Errorf("%s: %s\n%v", pod, all, notes)
+		}
+		list := CheckPod(c)
+		i := slices.IndexFunc(list, func(f Finding) bool { return f.ID == "pod-usable" })
+		if i < 0 || list[i].Status != Warn || list[i].Cause != deniedCause ||
+			!strings.Contains(list[i].Evidence, "/dev/infiniband/uverbs0 (mlx5_0)") {
+			t.Errorf("%s: %+v", pod, list)
+		}
+		c.Denied = c.Uverbs
+		if s := text(CheckPod(c)); !strings.Contains(s, "FAIL pod-usable /dev/infiniband/uverbs0") {
+			t.Errorf("%s, all of them: %s", pod, s)
+		}
+	}
+}
