@@ -3,6 +3,8 @@ package generate
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -131,5 +133,32 @@ func content(t *testing.T, what string, pod map[string]any, nads *doctor.NADs) {
 	}
 	if i := slices.IndexFunc(found, func(f doctor.Finding) bool { return f.Status != doctor.OK }); i >= 0 {
 		t.Errorf("%s: %+v", what, found[i])
+	}
+}
+
+// So have the examples.
+func TestDoctorIsContentWithExamples(t *testing.T) {
+	files, err := filepath.Glob("../../../../deployments/examples/*.yaml")
+	if err != nil || len(files) < 10 {
+		t.Fatal(files, err)
+	}
+	pods := 0
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range documents(t, string(b)) {
+			for _, pod := range templates(d) {
+				pods++
+				if !hasShm(pod) {
+					t.Errorf("%s: no /dev/shm", file)
+				}
+				content(t, file, pod, nil)
+			}
+		}
+	}
+	if pods < len(files) {
+		t.Errorf("%d pods in %d files", pods, len(files))
 	}
 }

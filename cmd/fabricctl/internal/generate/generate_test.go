@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -147,6 +148,71 @@ func TestNetworksAreValid(t *testing.T) {
 				t.Errorf("%v: %v\n%s", nodes, err, b)
 			}
 		}
+	}
+}
+
+// So does it those for pods that share devices, which come without one.
+func TestSharedNetworksAreValid(t *testing.T) {
+	o := options()
+	o.Shared = true
+	text, err := Generate("nad", open(t, "gb200"), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range documents(t, text) {
+		spec, _ := d["spec"].(map[string]any)
+		config, _ := spec["config"].(string)
+		if _, err := netconf.Parse(
+			[]byte(config),
+			netconf.Env{Command: "ADD", ContainerID: "c", IfName: "net1", Netns: "/run/netns/x"},
+		); err != nil {
+			t.Errorf("%v\n%s", err, config)
+		}
+	}
+	differ := open(t, "roce", "rack1")
+	differ[1].HCAs, differ[1].Name = differ[0].HCAs, "other"
+	differ[1].Netdevs = nil
+	for i := range differ[1].HCAs {
+		h := differ[1].HCAs[i]
+		h.Ports = slices.Clone(h.Ports)
+		h.Ports[0].Netdev = "other" + h.Ports[0].Netdev
+		differ[1].HCAs = append(slices.Clone(differ[1].HCAs[:i]), append([]node.HCA{h}, differ[1].HCAs[i+1:]...)...)
+	}
+	if _, err := Generate("nad", differ, o); err == nil || !strings.Contains(err.Error(), "names one interface, and this one") {
+		t.Errorf("interfaces with several names: %v", err)
+	}
+}
+
+// One configuration does for all nodes where it selects on each what is right there, by ids or by addresses.
+func TestOneConfiguration(t *testing.T) {
+	for _, c := range []struct {
+		nodes  []string
+		want   int
+		shared bool
+	}{
+		{[]string{"v100", "gb200"}, 1, false},          // other ids
+		{[]string{"h20", "gb200"}, 1, false},           // the same ids, and no other port has them
+		{[]string{"rack1", "rack2"}, 1, false},         // all the same
+		{[]string{"a100", "a100-2"}, 2, false},         // an address is right on one, and Down on the other
+		{[]string{"a100", "v100", "a100-2"}, 2, false}, // v100 with either
+		{[]string{"a100", "a100-2"}, 2, true},
+		{[]string{"v100", "gb200", "rack1"}, 1, true},
+	} {
+		o := options()
+		o.Shared = c.shared
+		text, err := Generate("device-plugin", open(t, c.nodes...), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := len(documents(t, text)); got != c.want {
+			t.Errorf("%v: %d configurations, want %d:\n%s", c.nodes, got, c.want, text)
+		}
+	}
+	o := options()
+	o.Plugin = &DaemonSet{Namespace: "ops", Name: "dp", ConfigMap: "dp-conf"}
+	text, err := Generate("device-plugin", open(t, "v100"), o)
+	if err != nil || !strings.Contains(text, "\n  name: dp-conf\n") || !strings.Contains(text, "daemonset dp\n") {
+		t.Errorf("%v\n%s", err, text)
 	}
 }
 
