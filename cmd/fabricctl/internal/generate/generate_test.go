@@ -178,7 +178,8 @@ func TestSharedNetworksAreValid(t *testing.T) {
 		h.Ports[0].Netdev = "other" + h.Ports[0].Netdev
 		differ[1].HCAs = append(slices.Clone(differ[1].HCAs[:i]), append([]node.HCA{h}, differ[1].HCAs[i+1:]...)...)
 	}
-	if _, err := Generate("nad", differ, o); err == nil || !strings.Contains(err.Error(), "names one interface, and this one") {
+	if _, err := Generate("nad", differ, o); err == nil || !strings.Contains(err.Error(), "names one interface, "+
+		"and this one") {
 		t.Errorf("interfaces with several names: %v", err)
 	}
 }
