@@ -38,6 +38,7 @@ nodes that do not exist: it wants --cluster, which knows their names.`,
 			}
 			text, err := t.Labels(o)
 			if err != nil {
+				s.from.warn(&a.console) // what was left out may be the cause
 				return fmt.Errorf("generate topology: %w", err)
 			}
 			if err := a.stdout.Document([]byte(text)); err != nil {

@@ -62,7 +62,7 @@ func (t Tier) value() string {
 }
 
 // labels are those of all nodes, and the nodes that get none.
-func (t *Topology) labels(families []string) (out []labelled, left []string) {
+func (t *Topology) labels(o LabelOptions) (out []labelled, left []string) {
 	count := map[string]int{}
 	for _, n := range t.Nodes {
 		count[strings.ToLower(n.Node)]++
@@ -76,9 +76,12 @@ func (t *Topology) labels(families []string) (out []labelled, left []string) {
 		case count[name] > 1:
 			left = append(left, n.Node+": there are two")
 			continue
+		case o.Format == "yaml" && !n.Inventory: // applying it would make a node of any name
+			left = append(left, n.Node+": not all of its ports are in the inventory of a node")
+			continue
 		}
 		l := labelled{node: name}
-		for _, family := range families {
+		for _, family := range o.Families {
 			for i, tier := range n.Tiers {
 				if key := LabelKeys[family](i); key != "" {
 					l.labels = append(l.labels, [2]string{key, tier.value()})
@@ -93,8 +96,11 @@ func (t *Topology) labels(families []string) (out []labelled, left []string) {
 
 // Labels writes the labels of nodes by which schedulers keep the pods of a job near each other.
 func (t *Topology) Labels(o LabelOptions) (string, error) {
-	nodes, left := t.labels(o.Families)
+	nodes, left := t.labels(o)
 	if len(nodes) == 0 {
+		if len(left) > 0 {
+			return "", fmt.Errorf("no node is left: %d are left out, such as %.300s", len(left), left[0])
+		}
 		return "", fmt.Errorf(
 			"of no port it is known which node has it: give recordings, or --cluster, or run rdma-ndd on " +
 				"the nodes",

@@ -43,6 +43,28 @@ func newFat(nodes, rails, group, spines, parallel int) *fat {
 	return f
 }
 
+// newThree is a tree of three levels, of 5,000 nodes: pods of 64 leaves with 32 spines each, and 64 core switches.
+func newThree() *fat {
+	const group, rails, pod = 64, 8, 64
+	f := newFat(5000, rails, group, 0, 0)
+	join := func(a string, ap int, b string, bp int) {
+		f.cables = append(f.cables, &cable{a: a, ap: ap, b: b, bp: bp, rate: "4xNDR"})
+	}
+	for l := range 79 * rails {
+		for s := range 32 {
+			for k := range 2 {
+				join(fmt.Sprintf("S-1-%d", l), 65+s*2+k, fmt.Sprintf("S-2-%d", l/pod*32+s), l%pod*2+k+1)
+			}
+		}
+	}
+	for s := range 10 * 32 {
+		for c := range 32 {
+			join(fmt.Sprintf("S-2-%d", s), 129+c, fmt.Sprintf("S-3-%d", s%2*32+c), s/2+1)
+		}
+	}
+	return f
+}
+
 // of is the cable of a node's rail.
 func (f *fat) of(node, rail int) *cable { return f.cables[node*f.rails+rail] }
 

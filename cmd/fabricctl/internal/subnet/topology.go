@@ -284,7 +284,7 @@ func (t *Topology) nodes(g *Graph, tree Tree, groups []*Group, hosts []*Host) {
 		}
 		n := NodePlace{Node: h.Name, Inventory: true}
 		for _, p := range h.Ports {
-			n.Inventory = n.Inventory && (p.Inventory || p.ethernet)
+			n.Inventory = n.Inventory && p.Inventory
 		}
 		for i := range levels {
 			at := levels[i].of(leaves[0])
