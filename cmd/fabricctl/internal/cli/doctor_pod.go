@@ -137,8 +137,14 @@ func (w *world) one(list []byte) error {
 	if err := json.Unmarshal(list, &objects); err != nil {
 		return err
 	}
-	pods := slices.DeleteFunc(objects.Items, func(m doctor.Manifest) bool { return m.Kind != "Pod" })
+	kinds := map[string]bool{}
+	pods := slices.DeleteFunc(objects.Items, func(m doctor.Manifest) bool {
+		kinds[m.Kind] = true
+		return m.Kind != "Pod"
+	})
 	switch {
+	case len(pods) == 0 && kinds[""]:
+		return errors.New("an object has no kind: want kind: Pod")
 	case len(pods) == 0:
 		return errors.New("no Pod in it: doctor job -f looks at what makes pods")
 	case len(pods) > 1:

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/encode"
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/generate"
 	"github.com/fabric-cni/fabric-cni/internal/doctor"
 	"github.com/fabric-cni/fabric-cni/internal/node"
@@ -69,14 +70,28 @@ func (s *sources) recorded() (out []*node.Node, err error) {
 	return out, nil
 }
 
+// picture reads what discover -o json has printed. Older versions printed no kind.
+func picture(name string, b []byte) (*node.Node, error) {
+	var d struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+		discovery
+	}
+	err := json.Unmarshal(b, &d)
+	switch {
+	case err == nil && (d.Kind != "" && d.Kind != "Node" || d.APIVersion != "" && d.APIVersion != encode.APIVersion):
+		return nil, fmt.Errorf("recording %s: kind %.100q of apiVersion %.100q: want kind \"Node\" of %s, which "+
+			"discover -o json prints", name, d.Kind, d.APIVersion, encode.APIVersion)
+	case err != nil || d.Node == nil || d.Node.Name == "":
+		return nil, errors.Join(fmt.Errorf("recording %s: not what discover -o json prints", name), err)
+	}
+	return d.Node, nil
+}
+
 // recording reads one recording, or what discover -o json has printed.
 func (s *sources) recording(name string) (*node.Node, error) {
 	if b, err := os.ReadFile(name); err == nil && len(b) > 0 && b[0] == '{' {
-		var d discovery
-		if err := json.Unmarshal(b, &d); err != nil || d.Node == nil || d.Node.Name == "" {
-			return nil, errors.Join(fmt.Errorf("recording %s: not what discover -o json prints", name), err)
-		}
-		return d.Node, nil
+		return picture(name, b)
 	}
 	tree, err := openTree(name)
 	if err != nil {

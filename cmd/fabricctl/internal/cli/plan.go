@@ -38,8 +38,8 @@ CONF is what a NetworkAttachmentDefinition has in spec.config, or a conflist: th
 			if conf == "" {
 				list, err := a.planDel(ns, ifName)
 				if len(list) == 0 && err == nil && format == "commands" {
-					const none = "# no attachment has its interface in %s; for a plan of ADD name a configuration (-f)\n"
-					a.stdout.Printf(none, ns)
+					a.stdout.Printf("# no attachment has its interface in %s; for a plan of ADD name a configuration "+
+						"(-f)\n", ns)
 				}
 				return errors.Join(err, a.printPlans(format, list))
 			}
@@ -147,7 +147,7 @@ func (a *app) printPlans(format string, list []planned) error {
 	var err error
 	for i := range list {
 		if format == "commands" {
-			list[i].print(&a.console)
+			list[i].show(&a.console)
 		}
 		if len(list[i].Refused) > 0 {
 			err = errFinding
@@ -156,7 +156,7 @@ func (a *app) printPlans(format string, list []planned) error {
 	return err
 }
 
-func (p *planned) print(c *console) {
+func (p *planned) show(c *console) {
 	commands := func(list []string) {
 		for _, line := range list {
 			c.stdout.Printf("%s\n", quote.Raw(quote.Document([]byte(line))))
