@@ -178,9 +178,12 @@ func explain(out string, err error) string {
 // noPerftest is what runtimes and timeout(1) say of a program that an image lacks.
 var noPerftest = regexp.MustCompile(`executable file not found|timeout: (failed to run|can't execute)`)
 
-// meaning is what the first message that is known in an output means.
+// meaning is what the first message that is known in an output means, of those that are no part of a good one.
 func meaning(out string) string {
 	for _, e := range doctor.Explain(out) {
+		if e.Harmless {
+			continue
+		}
 		return "; " + e.ID + ": " + e.Cause + "; " + e.Cure
 	}
 	return ""

@@ -125,3 +125,14 @@ func TestMatch(t *testing.T) {
 		t.Errorf("down: %s", text)
 	}
 }
+
+// What a failure means is not what perftest prints in any case.
+func TestMeaning(t *testing.T) {
+	const usual = "Conflicting CPU frequency values detected: 2100.0 != 3700.0. CPU Frequency is not max.\n"
+	if got := meaning(usual); got != "" {
+		t.Errorf("a good output means %q", got)
+	}
+	if got := meaning(usual + "Couldn't allocate MR\n"); !strings.HasPrefix(got, "; log-mr: ") {
+		t.Errorf("a bad one means %q", got)
+	}
+}
