@@ -28,7 +28,10 @@ func cleaned(raw []byte) (l logLine) {
 			raw, l.time = []byte(wrapped.Log), wrapped.Time[:min(len(wrapped.Time), maxTime)]
 		}
 	}
-	s := plainly.Replace(strings.ToValidUTF8(string(raw), "?"))
+	s := string(raw)
+	if bytes.ContainsFunc(raw, func(r rune) bool { return r == 0 || r >= 0x7f }) {
+		s = plainly.Replace(strings.ToValidUTF8(s, "?"))
+	}
 	if strings.IndexByte(s, '\\') >= 0 {
 		s = escaped.ReplaceAllString(s, "$1")
 	}
