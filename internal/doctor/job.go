@@ -164,7 +164,7 @@ func (p *Plan) take(w *Workload) error {
 		if r.Count < 0 && w.Kind != "DaemonSet" || r.Count > maxPods {
 			return fmt.Errorf("%d pods: want 0 to %d", r.Count, maxPods)
 		}
-		r.Pod.Kind, r.Pod.planned = "Pod", w.Kind != "Pod"
+		r.Pod.Kind, r.Pod.planned = "Pod", w.Kind != "Pod" || r.Pod.Metadata.UID == "" && r.Pod.Status.Phase == ""
 		r.Pod.Metadata.Namespace = w.Namespace
 	}
 	p.Workloads = append(p.Workloads, *w)
