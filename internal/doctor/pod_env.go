@@ -103,6 +103,7 @@ func (p *Pod) envHCA(l *nccl.Library, value string) (out []Finding) {
 		out[last].Evidence += ". No port that can work: " + l.Without
 	case v.Dead:
 		say(Fail, "no port that can work: "+l.Without)
+	case v.Other:
 	case v.Used == 0 && all > 0:
 		say(Warn, fmt.Sprintf("none of %s: %s", countRails(all), few(v.Unused)))
 	case len(v.Unused) > 0:

@@ -44,6 +44,7 @@ const (
 	NoGID               // RoCE without the GID of an IP address: a connection over it fails
 	Named               // its name means something else in a list
 	Function            // a function of a port that is in the list
+	Kind                // another kind of card than the rails, in a pod that sees the whole node
 )
 
 var short = map[Why]string{
@@ -84,13 +85,21 @@ func Choose(g *node.Given) *Choice {
 				if s, ok := slow[p.Name()]; ok && p.RateGb < best.RateGb {
 					c.leave(p, Slower, s.String()+". A collective runs at the pace of its slowest port")
 				} else {
-					c.leave(p, Fabric, "is in fabric "+o.Name+" ("+o.Reason+")")
+					c.leave(p, Fabric, "is in fabric "+o.Name+" ("+o.Reason+")"+both(o, best))
 				}
 			}
 		}
 	}
 	c.take(best.On(g.Node.Name))
 	return c
+}
+
+// both says what to do where two fabrics are planes of one network, which a node does not show.
+func both(a, b *topology.Fabric) string {
+	if a.LinkLayer != b.LinkLayer || a.RateGb != b.RateGb {
+		return ""
+	}
+	return "; if both connect the same nodes, name the ports of both, with NCCL_CROSS_NIC=0"
 }
 
 // withoutGID leaves RoCE ports without the GID of an address where others have one, and returns their names: a
@@ -150,8 +159,13 @@ func (c *Choice) take(ports []topology.Port) {
 			whole[p.Slot] = true
 		}
 	}
+	kinds := c.kinds(ports)
 	for _, p := range ports {
 		switch {
+		case kinds[p.Device] < kinds[usual]:
+			c.leave(p, Kind, fmt.Sprintf("is another kind of card than %d others at its rate, and nothing says that "+
+				"it was "+
+				"given to this pod", kinds[usual]))
 		case (p.Kind == "VF" || p.Kind == "SF") && whole[p.Slot]:
 			c.leave(p, Function, "is a function of "+p.Slot+", whose port is in the list: they share one link")
 		case !plain(p.HCA):
@@ -161,6 +175,22 @@ func (c *Choice) take(ports []topology.Port) {
 			c.Ports = append(c.Ports, p)
 		}
 	}
+}
+
+// usual is where kinds has the number of ports of the most frequent kind.
+const usual = "usual"
+
+// kinds counts ports by the kind of card, in a pod that sees those of the whole node and was told of none: a port for
+// storage may have the rate of the rails. In others all count, because somebody has given them to the pod.
+func (c *Choice) kinds(ports []topology.Port) map[string]int {
+	count := map[string]int{}
+	for _, p := range ports {
+		if c.given.Guessed {
+			count[p.Device]++
+			count[usual] = max(count[usual], count[p.Device])
+		}
+	}
+	return count
 }
 
 // plain tells whether a name is one word everywhere: in NCCL's lists, in a shell and in a file of variables. A pod with

@@ -31,6 +31,8 @@ type Verdict struct {
 	Unused  []string // ports of the choice that are not selected
 	Used    int      // ports of the choice that are
 	Dead    bool     // it selects nothing that can work
+	planes  int      // ports of other fabrics of the same link layer and rate
+	Other   bool     // what it selects is another fabric with as much bandwidth
 }
 
 // Judge says what the value of a library's variable does. isNetdev tells whether a name is that of an interface, which
@@ -66,6 +68,7 @@ func (c *Choice) Judge(l *Library, value string, isNetdev func(string) bool) *Ve
 		}
 	})
 	v.Dead = !works
+	v.Other = v.Used == 0 && c.Fabric != nil && v.planes >= len(c.Ports)
 	return v
 }
 
@@ -95,10 +98,15 @@ func (c *Choice) judgeOther(v *Verdict, list *List, h *node.HCA, p *node.Port) (
 		case NoGID:
 			v.Left = append(v.Left, *l)
 			return false
-		default:
-			v.Left = append(v.Left, *l)
-			return true
+		case Fabric:
+			// Two fabrics of one rate may be planes of one network, and using both is right then.
+			if c.Fabric != nil && l.Port.LinkLayer == c.Fabric.LinkLayer && l.Port.RateGb == c.Fabric.RateGb {
+				v.planes++
+				return true
+			}
 		}
+		v.Left = append(v.Left, *l)
+		return true
 	}
 	return true
 }

@@ -173,3 +173,40 @@ func TestHostileNames(t *testing.T) {
 		}
 	}
 }
+
+// Two fabrics of one rate may be planes of one network: nccl-env names one and says so, and who names both is right.
+func TestTwoFabrics(t *testing.T) {
+	n := open(t, machines.V100())
+	n.HCA("mlx5_1").Ports[0].Prefix++
+	g := n.Given(node.Told{})
+	c := Choose(g)
+	vars, notes := c.Env()
+	if !strings.Contains(brief(vars), "NCCL_IB_HCA==mlx5_0:1\n") || !strings.Contains(strings.Join(notes, "\n"),
+		"left out: mlx5_1:1 is in fabric "+
+			"ib-100g-b") || !strings.Contains(strings.Join(notes, "\n"), "NCCL_CROSS_NIC=0") {
+		t.Errorf("%s\n%v", brief(vars), notes)
+	}
+	for value, other := range map[string]bool{"=mlx5_0,mlx5_1": false, "=mlx5_1": true} {
+		v := c.Judge(&Libraries[0], value, func(string) bool { return false })
+		if len(v.Left) > 0 || len(v.Missing) > 0 || v.Dead || v.Other != other {
+			t.Errorf("%s: %+v", value, v)
+		}
+	}
+}
+
+// In a pod that sees the whole node a port of another kind of card is no rail, whatever its rate; in one that was given
+// it it is.
+func TestOtherKind(t *testing.T) {
+	p := machines.PodNamed("gb200-shared-privileged")
+	n := open(t, p.Machine)
+	n.HCA("mlx5_3").ID = "15b3:a2dc"
+	vars, notes := env(n)
+	if s := brief(vars); !strings.Contains(s, "NCCL_IB_HCA==mlx5_0:1,mlx5_1:1,mlx5_2:1\n") ||
+		!strings.Contains(strings.Join(notes, "\n"), "mlx5_3:1 is another kind of card than 3 others") {
+		t.Errorf("%s\n%v", s, notes)
+	}
+	n.RDMAMode = "exclusive"
+	if vars, _ = env(n); !strings.Contains(brief(vars), "mlx5_3:1") {
+		t.Errorf("given: %s", brief(vars))
+	}
+}
