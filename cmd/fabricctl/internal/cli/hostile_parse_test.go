@@ -99,14 +99,6 @@ func isYAML(t *testing.T, out []byte) {
 // areDocuments wants YAML of any number of objects.
 func areDocuments(t *testing.T, out []byte) { t.Helper(); documentsOf(t, out) }
 
-// areJSON wants a line for each object.
-func areJSON(t *testing.T, out []byte) {
-	t.Helper()
-	for line := range bytes.Lines(out) {
-		isJSON(t, line)
-	}
-}
-
 // isObjects wants objects of the kind that generate was asked for, with no field that it does not write.
 func isObjects(t *testing.T, kind string, out []byte) {
 	t.Helper()
