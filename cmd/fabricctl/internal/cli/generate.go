@@ -101,6 +101,8 @@ func (g *generation) flags(c *cobra.Command) {
 	f.IntVar(&g.GPUs, "gpus", -1, "GPUs per pod (default: all of a node, with --rails in proportion)")
 	f.StringVar(&g.GPU, "gpu-resource", "", "resource of the GPUs, such as nvidia.com/v100 (default: by their vendor, "+
 		"nvidia.com/gpu)")
+	f.StringVar(&g.For, "for", "", "nad: "+generate.NetworkOperator+" writes the objects of NVIDIA's network operator "+
+		"instead of networks")
 	f.BoolVar(&g.VFs, "vfs", false, "networks and resources of virtual functions, one per rail, instead of whole ports")
 	f.BoolVar(&g.SameNode, "same-node", false, "perftest-pods: they may be on one node")
 	f.StringVar(&g.allocation, "allocation", devicePlugin, "who hands out devices: device-plugin, or dra for "+

@@ -37,7 +37,7 @@ var kindsOf = func() map[string][]string {
 		"name": claims, "image": claims, "resource-prefix": slices.Concat([]string{"nad", "device-plugin"}, claims),
 		"range": ranges, "exclude": ranges, "nodes": ranges,
 		"cluster": slices.Concat([]string{"fabric", "device-plugin"}, claims),
-		"workers": jobs, "same-node": {"perftest-pods"},
+		"for":     {"nad"}, "workers": jobs, "same-node": {"perftest-pods"},
 		"gpus": slices.Concat(training, []string{"claim"}), "gpu-resource": slices.Concat(training, []string{"claim"}),
 		"vfs": slices.Concat([]string{"nad", "device-plugin"}, pods), "shared": slices.Concat([]string{"nad",
 			"device-plugin"}, pods),
@@ -69,6 +69,11 @@ func (g *generation) checkUse(kind string, f *pflag.FlagSet) (err error) {
 	}
 	if kind != devicePlugin {
 		if err := g.from.checkPrefix(f); err != nil {
+			return err
+		}
+	}
+	if g.For != "" {
+		if err := oneOf("for", g.For, generate.NetworkOperator); err != nil {
 			return err
 		}
 	}

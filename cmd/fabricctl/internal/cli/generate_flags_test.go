@@ -72,6 +72,8 @@ var nonsense = [][4]string{
 	{"nad", "h20", "--nodes=-5", "want 0 to 100000"},
 	{"nad", "h20", "--nodes=1000000000", "want 0 to 100000"},
 	{"pod", "h20", "--nodes=5", "it is for fabric, nad"},
+	{"nad", "h20", "--for=openshift", "want one of network-operator"},
+	{"device-plugin", "h20", "--for=network-operator", "it is for nad"},
 	{"deployment", "h20", "--workers=0", "want 1 to 10000"},
 	{"pytorchjob", "h20", "--workers=1", "want 2 to 10000"},
 	{"perftest-pods", "h20", "--workers=100000000", "want 2 to 10000"},
@@ -143,7 +145,8 @@ func TestGenerateIgnoresNoFlag(t *testing.T) {
 		"namespace": "ml", "name": "train", "image": "example.com/other:2", "fabric": "ib-100g",
 		"resource-prefix": "example.com",
 		"range":           "10.99.0.0/16", "exclude": "192.168.128.0/28", "nodes": "5000", "workers": "3", "gpus": "1",
-		"gpu-resource": "nvidia.com/v100", "vfs": "true", "same-node": "true", "allocation": "dra", "pod": "true",
+		"gpu-resource": "nvidia.com/v100", "vfs": "true", "for": "network-operator", "same-node": "true",
+		"allocation": "dra", "pod": "true",
 		"rails":      "1",
 		"first-rail": "1", "per-rail": "true", "min-rate": "1", "gpu-class": "gpu.nvidia.com", "shared": "true",
 	}

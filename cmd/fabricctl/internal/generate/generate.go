@@ -40,6 +40,7 @@ type Options struct {
 	GPUs      int            // per pod; -1: those of a node, in proportion to the rails
 	GPU       string         // resource of GPUs; empty: by their vendor
 	Shared    bool           // for k8s-rdma-shared-dev-plugin
+	For       string         // nad: NetworkOperator for its objects; empty: networks
 	VFs       bool           // networks and resources of virtual functions instead of whole ports
 	SameNode  bool           // perftest-pods: they may be on one node
 
@@ -127,6 +128,11 @@ func Generate(kind string, nodes []*node.Node, o Options) (string, error) {
 
 // networks are those of the nad kind, with their addresses.
 func (d *data) networks(nodes []*node.Node) (err error) {
+	if d.For != "" {
+		if err := d.operator(nodes); err != nil {
+			return err
+		}
+	}
 	if d.Shared {
 		d.exclusive(nodes)
 		if d.Networks, err = onMasters(d.Networks); err != nil {
@@ -166,6 +172,8 @@ func (d *data) file(kind string) string {
 		return "rdma-shared.yaml"
 	case d.Pod && kind == "claim":
 		return "pod.yaml"
+	case d.For != "":
+		return d.For + ".yaml"
 	}
 	return kind + ".yaml"
 }

@@ -13,6 +13,7 @@ import (
 
 // Group is the nodes that one device plugin configuration is right for.
 type Group struct {
+	Prefix    string // of the resources
 	Nodes     []string
 	Resources []Resource
 
@@ -58,6 +59,9 @@ func groups(nodes []*node.Node, list []Network, o *Options) (out []Group) {
 		if !joined {
 			out = append(out, g)
 		}
+	}
+	for i := range out {
+		out[i].Prefix = o.Prefix
 	}
 	return out
 }
