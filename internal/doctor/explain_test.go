@@ -181,7 +181,8 @@ func TestContext(t *testing.T) {
 		{few + "gpu-1:42:97 [0] NCCL WARN NET/IB : mlx5_2:1 Got async event : port error\n" + few +
 			"gpu-1:42:98 [0] NCCL WARN NET/IB : Got completion from peer 10.0.0.2<4> with status=12 opcode=0 len=0 " +
 			"vendor err 129 (Send)\ngpu-1:42:98 [0] NCCL INFO transport/net.cc:1137 -> 6\n" +
-			"ncclSystemError: System call (e.g. socket, malloc) or external library call failed or device error.\n" + few +
+			"ncclSystemError: System call (e.g. socket, malloc) or external library call failed or device error.\n" +
+			few +
 			"gpu-2:42:98 [0] misc/socket.cc:49 NCCL WARN socketProgress: Connection closed by remote peer gpu-1<5>\n" +
 			"RuntimeError: NCCL error in: P.cpp:1, unhandled system error, NCCL version 2.20.5\n" + few +
 			"[Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE)\n",
