@@ -21,8 +21,8 @@ func (w *hostileWorld) cables(t *testing.T) []string {
 		if n == 3 {
 			name = desc
 		}
-		fmt.Fprintf(&b, "\nvendid=0x2c9\nCa\t1 \"H-000000000000b0%d0\"\t# \"%s\"\n[1](b0%d1) \t\"S-000000000000a001\"[%d]\t"+
-			"# lid 2 lmc 0 \"%s\" lid 1 4xNDR\n", n, name, n, n+1, desc)
+		fmt.Fprintf(&b, "\nvendid=0x2c9\nCa\t1 \"H-000000000000b0%d0\"\t# \"%s\"\n[1](b0%d1) \t\"S-000000000000a001\""+
+			"[%d]\t# lid 2 lmc 0 \"%s\" lid 1 4xNDR\n", n, name, n, n+1, desc)
 	}
 	lldp := w.json(t, map[string]any{"lldp": map[string]any{"interface": []any{map[string]any{
 		"eth0" + w.text: map[string]any{

@@ -9,9 +9,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/subnet"
 	"github.com/fabric-cni/fabric-cni/internal/doctor"
@@ -219,4 +222,60 @@ func TestSimulatedFatTree(t *testing.T) {
 				len(topo.Ports), len(topo.Switches), len(topo.Groups))
 		}
 	}
+}
+
+// What the subnet manager's records say is what ibnetdiscover sees. The simulated umad device has no RMPP, which
+// answers longer than a packet need, so the records are asked for one by one.
+func TestSimulatedSaquery(t *testing.T) {
+	cables := fatTree(3, 2, 3, 1, 3)
+	cables[1].broken = true
+	s := simulate(t, simNet(cables))
+	s.manage()
+	discovered := s.run("ibnetdiscover")
+	ports := map[string]int{} // by LID
+	for _, m := range regexp.MustCompile(`(?m)^Switch.* lid (\d+) lmc|^\[1\]\(.*# lid (\d+) lmc`).FindAllSubmatch(
+		discovered, -1) {
+		ports[string(m[2])], ports[string(m[1])] = 1, 6
+	}
+	delete(ports, "")
+	if len(ports) != 5+2+1 {
+		t.Fatalf("LIDs of 5 ports and 3 switches: %v in\n%s", ports, discovered)
+	}
+	const patience = "20000" // ms, for a machine that is busy
+	var records []byte
+	for lid, n := range ports {
+		records = append(records, s.run("saquery", "-t", patience, "NR", lid)...)
+		records = append(records, s.run("saquery", "-t", patience, "LR", lid)...)
+		for port := 1; port <= n; port++ {
+			records = append(records, s.run("saquery", "-t", patience, "PIR", fmt.Sprintf("%s/%d", lid, port))...)
+		}
+	}
+	want, _ := topologyOf(t, "-f", s.printed("fabric.txt", discovered))
+	got, status := topologyOf(t, "-f", s.printed("records.txt", records))
+	if d := cmp.Diff(want, got); d != "" || status != exitFinding || len(evidence(got)) != 1 {
+		t.Errorf("exit %d, %v, ibnetdiscover and saquery differ: %s", status, evidence(got), d)
+	}
+}
+
+// manage runs a subnet manager until the test ends, and returns when it answers.
+func (s *simulated) manage() {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	cmd := exec.CommandContext(ctx, simProgram(s.t, "opensm"), "-f", filepath.Join(s.dir, "opensm.log"))
+	cmd.Dir, cmd.Env = s.dir, s.env
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		cancel()
+		_ = cmd.Wait() // it was killed
+	})
+	for ctx.Err() == nil {
+		ask := exec.CommandContext(ctx, simProgram(s.t, "saquery"), "NR", "1")
+		ask.Dir, ask.Env = s.dir, s.env
+		if out, err := ask.Output(); err == nil && bytes.Contains(out, []byte("node_guid")) {
+			return
+		}
+	}
+	s.t.Fatal("opensm does not answer")
 }

@@ -91,7 +91,8 @@ func TestRefused(t *testing.T) {
 	if err := New().Finish(); err == nil {
 		t.Error("nothing is something")
 	}
-	if err := New().Read(strings.NewReader(`{"lldp":{}}`), ""); err == nil || !strings.Contains(err.Error(), "gpu-1.json") {
+	err := New().Read(strings.NewReader(`{"lldp":{}}`), "")
+	if err == nil || !strings.Contains(err.Error(), "gpu-1.json") {
 		t.Errorf("LLDP of nobody: %v", err)
 	}
 }
@@ -100,7 +101,8 @@ func TestRefused(t *testing.T) {
 func TestLLDP(t *testing.T) {
 	g := New()
 	for _, f := range []struct{ node, text string }{
-		{"gpu-1", `{"lldp":{"interface":[{"eth0":{"via":"LLDP","chassis":{"leaf-a":{"id":{"type":"mac","value":"AA:01"}}},
+		{"gpu-1", `{"lldp":{"interface":[{"eth0":{"via":"LLDP","chassis":{"leaf-a":{"id":
+			{"type":"mac","value":"AA:01"}}},
 			"port":{"id":{"type":"ifname","value":"swp1"}}}},{"eth1":{"chassis":{"leaf-b":{"id":{"value":"aa:02"}}},
 			"port":{"id":{"value":"swp1"}}}}]}}`},
 		{"gpu-2", `{"lldp":{"interface":{"eth0":{"chassis":{"id":{"type":"mac","value":"aa:01"}},
@@ -227,8 +229,8 @@ func TestLarge(t *testing.T) {
 func TestRing(t *testing.T) {
 	f := newFat(16, 2, 4, 0, 0)
 	for i := range 8 {
-		f.cables = append(f.cables, &cable{a: fmt.Sprintf("S-1-%d", i), ap: 40, b: fmt.Sprintf("S-1-%d", (i+1)%8), bp: 41,
-			rate: "4xNDR"})
+		f.cables = append(f.cables, &cable{a: fmt.Sprintf("S-1-%d", i), ap: 40, b: fmt.Sprintf("S-1-%d", (i+1)%8),
+			bp: 41, rate: "4xNDR"})
 	}
 	f.of(2, 1).missing = true
 	topo := judge(t, f.list())
