@@ -125,8 +125,8 @@ func CheckWorkers(list []Worker) (out []Finding) {
 	if len(work) == 0 {
 		return one(finding("job-devices", Warn, "its pods ask neither for GPUs nor for RDMA devices"))
 	}
-	for _, check := range []func([]Worker) []Finding{jobRunning, jobNet, jobDebug, jobRails, jobDiffers, jobGDR,
-		jobWarnings, jobTraffic, jobMemory} {
+	for _, check := range []func([]Worker) []Finding{jobRunning, jobNet, jobDebug, jobContents, jobRails, jobDiffers,
+		jobGDR, jobWarnings, jobTraffic, jobMemory} {
 		out = append(out, bounded(check(work))...)
 	}
 	return out
@@ -193,17 +193,54 @@ func jobNet(list []Worker) (out []Finding) {
 
 func jobDebug(list []Worker) []Finding {
 	var silent []string
+	why := ""
 	for _, w := range list {
 		started := w.Pod.Status.Phase == "Running" || w.Pod.Status.Phase == "Succeeded"
 		if started && (w.Log == nil || !w.Log.spoken()) {
 			silent = append(silent, w.name())
+			why = cmp.Or(why, w.debug())
 		}
 	}
 	if len(silent) == 0 {
 		return nil
 	}
-	return one(finding("job-debug", Warn, fmt.Sprintf("%d of %d workers: nothing of NCCL's network in the log: %s",
-		len(silent), len(list), few(silent))))
+	return one(finding("job-debug", Warn, fmt.Sprintf("%d of %d workers: nothing of NCCL's network in the log (%s): %s",
+		len(silent), len(list), why, few(silent))))
+}
+
+// debug is what the manifest says of NCCL's log. A launcher may have set it for the workers.
+func (w *Worker) debug() string {
+	for _, c := range w.Pod.working() {
+		vars := c.vars()
+		level := vars["NCCL_DEBUG"].Value
+		switch file := vars["NCCL_DEBUG_FILE"].Value; {
+		case file != "":
+			return "NCCL_DEBUG_FILE=" + file + " takes it"
+		case strings.EqualFold(level, "INFO") || strings.EqualFold(level, "TRACE"):
+			return "NCCL_DEBUG=" + level + " is set"
+		case level != "":
+			return "NCCL_DEBUG=" + level + " is too little: INFO"
+		}
+	}
+	return "the manifest does not set NCCL_DEBUG"
+}
+
+// jobContents judges the manifest of one worker of each role, as before a job is applied.
+func jobContents(list []Worker) (out []Finding) {
+	seen := map[string]bool{}
+	for _, w := range list {
+		if seen[w.Role] {
+			continue
+		}
+		seen[w.Role] = true
+		for _, f := range CheckContents(w.Pod, nil) {
+			if f.Status != OK {
+				f.Evidence = w.name() + ": " + f.Evidence
+				out = append(out, f)
+			}
+		}
+	}
+	return out
 }
 
 func jobRails(list []Worker) (out []Finding) {

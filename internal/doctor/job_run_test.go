@@ -86,6 +86,7 @@ func worker(t *testing.T, name, log, look string) Worker {
 	m.Metadata.Name, m.Metadata.Namespace, m.Spec.Node, m.Status.Phase = name, "ml", "n-"+name, "Running"
 	m.Metadata.Annotations = map[string]string{networksAnnotation: "ib, ib"}
 	m.Spec.Containers = []container{{Name: "c"}}
+	m.Spec.HostIPC = true // so that nothing is to be said of /dev/shm
 	m.Spec.Containers[0].Resources.Limits = map[string]any{"nvidia.com/gpu": "8"}
 	w := Worker{Pod: m}
 	if log != "" {
@@ -99,6 +100,14 @@ func worker(t *testing.T, name, log, look string) Worker {
 	}
 	if look != "" {
 		w.Seen = ReadLook([]byte(look))
+	}
+	return w
+}
+
+func withEnv(w Worker, pairs ...string) Worker {
+	for i := 0; i < len(pairs); i += 2 {
+		c := &w.Pod.Spec.Containers[0]
+		c.Env = append(c.Env, envVar{Name: pairs[i], Value: pairs[i+1]})
 	}
 	return w
 }
@@ -143,7 +152,14 @@ func TestCheckWorkers(t *testing.T) {
 		{"no GPUDirect", []Worker{worker(t, "w0", using+"$0 [send] via NET/IB/0\n$0 [send] via NET/IB/1\n", "")},
 			"WARN job-gdr 1 of 1 workers have no channel with GDRDMA: ml/w0\n"},
 		{"NCCL says nothing", []Worker{worker(t, "w0", "", ""), worker(t, "w1", "step 1\n", "")},
-			"WARN job-debug 2 of 2 workers: nothing of NCCL's network in the log: ml/w0, ml/w1\n"},
+			"WARN job-debug 2 of 2 workers: nothing of NCCL's network in the log (the manifest does not set " +
+				"NCCL_DEBUG): ml/w0, ml/w1\n"},
+		{"NCCL says it elsewhere", []Worker{withEnv(worker(t, "w0", "", ""), "NCCL_DEBUG", "INFO", "NCCL_DEBUG_FILE",
+			"/tmp/%h")}, "WARN job-debug 1 of 1 workers: nothing of NCCL's network in the log " +
+			"(NCCL_DEBUG_FILE=/tmp/%h " +
+			"takes it): ml/w0\n"},
+		{"the manifest says why", []Worker{withEnv(worker(t, "w0", good, busy), "NCCL_IB_DISABLE", "1")},
+			"FAIL pod-env-off ml/w0: container c: NCCL_IB_DISABLE=1\n"},
 		{"near the limit by pinned pages", []Worker{worker(t, "w0", good, busy+"M 2 1073741824 1073000000\nK shmem "+
 			"536870912\nV 490000\n")}, "WARN job-memory ml/w0 on n-w0: 1023 MiB used, limit 1024 MiB (cgroup v2), " +
 			"512 of " +
