@@ -19,12 +19,12 @@ type Look struct {
 
 // Port is one port in a look.
 type Port struct {
-	HCA    string // on the host
-	Number uint32
-	Place  string // of the hardware: another one under the same name is another port
-	Values map[string]uint64
+	HCA    string            `json:"hca"` // on the host
+	Number uint32            `json:"port"`
+	Place  string            `json:"place"` // of the hardware, and who has it: elsewhere it is another port
+	Values map[string]uint64 `json:"values"`
 	// Downs is how often the carrier of its interface was lost since that exists; nil: not known.
-	Downs *uint64
+	Downs *uint64 `json:"downs,omitempty"`
 }
 
 // Name is the port as NCCL writes it.
@@ -44,6 +44,7 @@ func (l *Look) Port(hca string, number uint32) *Port {
 // port. root is the root of the machine's file system, or a recording of it.
 func Read(root fs.FS, n *node.Node) *Look {
 	l := &Look{Up: uptime(root)}
+	defer func() { l.Add(recordedLive(root), n) }()
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
 		dir := node.Real(root, path.Join("sys/class/infiniband", h.Name))
@@ -129,7 +130,7 @@ func Changes(before, now *Look) (out []Change) {
 				c.Was[name], c.Now[name] = old, v
 			}
 		}
-		c.Lost = c.Now["link_downed"] - c.Was["link_downed"]
+		c.Lost = max(c.Rise("link_downed"), c.Rise(linkDowns))
 		if was.Downs != nil && p.Downs != nil && *p.Downs > *was.Downs {
 			c.Lost = max(c.Lost, *p.Downs-*was.Downs)
 		}

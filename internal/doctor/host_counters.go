@@ -13,15 +13,14 @@ import (
 )
 
 // tells are the counters that are evidence when they are not zero, in the order in which they are shown: what
-// perfquery,
-// ethtool -S and mlxlink are asked for first.
+// perfquery, ethtool -S and mlxlink are asked for first.
 var tells = []string{
 	"symbol_error", "link_error_recovery", "link_downed", "port_rcv_errors", counters.CRCErrors,
-	"local_link_integrity_errors",
-	"excessive_buffer_overrun_errors", "port_xmit_discards", "port_rcv_remote_physical_errors", "VL15_dropped",
-	"local_ack_timeout_err", "packet_seq_err", "out_of_sequence", "implied_nak_seq_err", "rnr_nak_retry_err",
-	"roce_adp_retrans", "roce_slow_restart", "rx_icrc_encapsulated", "out_of_buffer", "np_ecn_marked_roce_packets",
-	"np_cnp_sent", "rp_cnp_handled", "port_xmit_wait",
+	counters.SymbolErrors, counters.Discards, "local_link_integrity_errors", "excessive_buffer_overrun_errors",
+	"port_xmit_discards", "port_rcv_remote_physical_errors", "VL15_dropped", "local_ack_timeout_err", "packet_seq_err",
+	"out_of_sequence", "implied_nak_seq_err", "rnr_nak_retry_err", "roce_adp_retrans", "roce_slow_restart",
+	"rx_icrc_encapsulated", "out_of_buffer", "np_ecn_marked_roce_packets", "np_cnp_sent", "rp_cnp_handled",
+	"port_xmit_wait",
 }
 
 // hostCounters judges the counters of the ports: by two looks what rises, and by one what can't have been well

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -145,6 +146,46 @@ func TestInterfaceErrors(t *testing.T) {
 	const want = "WARN host-counters mlx5_3:1 (0000:43:00.0): rx_crc_errors rose by 4000 within 10s, more than 600: "
 	if got := counted(h); got != want+health.Why("rx_crc_errors")+"\n" {
 		t.Error(got)
+	}
+}
+
+// What sysfs does not tell is in a file of the recording: statistics of interfaces, and devices that are in pods.
+func TestLiveCounters(t *testing.T) {
+	look := func(seconds float64, symbols, downs uint64, pod string, errors uint64) *Host {
+		m := machines.RoCE()
+		m.Uptime(seconds)
+		b, err := json.Marshal(counters.Live{
+			Interfaces: map[string]map[string]uint64{"xgbe3": {counters.SymbolErrors: symbols,
+				"link_down_events_phy": downs}},
+			Ports: []counters.Port{
+				{HCA: "mlx5_4", Number: 9, Place: pod, Values: values{"symbol_error": errors}},
+				{HCA: "mlx5_4", Number: 1, Place: pod, Values: values{"symbol_error": 1 << 40}}, // it is on the host
+				{HCA: "elsewhere", Number: 1, Values: values{"symbol_error": errors}},
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.File(counters.LiveFile, string(b))
+		return recorded(t, m)[1]
+	}
+	before := look(1000, 10, 2, "ml/a", 0).Look
+	for name, c := range map[string]struct {
+		now  *Host
+		want string
+	}{
+		"sound": {look(1010, 10, 2, "ml/a", 0), ""},
+		"symbols": {look(1010, 5010, 2, "ml/a", 0), "host-counters mlx5_3:1 (0000:43:00.0): rx_symbol_err_phy " +
+			"rose by 5000"},
+		"flaps":     {look(1010, 5010, 3, "ml/a", 0), "host-flaps mlx5_3:1 (0000:43:00.0): the link went down 1 times"},
+		"in a pod":  {look(1010, 10, 2, "ml/a", 99), "host-counters mlx5_4:9 (0000:63:00.0): symbol_error rose by 99"},
+		"other pod": {look(1010, 10, 2, "ml/b", 99), ""},
+	} {
+		c.now.Before = before
+		got := counted(c.now)
+		if c.want == "" && got != "" || !strings.Contains(got, c.want) || strings.Count(got, "\n") > 1 {
+			t.Errorf("%s: %s", name, got)
+		}
 	}
 }
 

@@ -57,10 +57,13 @@ func Features(name string) (*device.Features, error) {
 }
 
 // names are those that the kernel has for the bits. Without them the bits have numbers.
-func names(fd int, name string, n int) []string {
+func names(fd int, name string, n int) []string { return strings(fd, name, ssFeatures, n) }
+
+// strings are the names of a set, nil without them.
+func strings(fd int, name string, set uint32, n int) []string {
 	b := make([]byte, stringsHeader+n*nameBytes)
 	binary.NativeEndian.PutUint32(b, unix.ETHTOOL_GSTRINGS)
-	binary.NativeEndian.PutUint32(b[4:], ssFeatures)
+	binary.NativeEndian.PutUint32(b[4:], set)
 	binary.NativeEndian.PutUint32(b[8:], uint32(n))
 	if call(fd, name, b) != nil {
 		return nil

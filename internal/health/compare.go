@@ -70,15 +70,19 @@ func (l *Limits) CompareTotals(totals map[string]uint64, up time.Duration) []Ver
 var Interface = []Default{
 	{"rx_crc_errors", 600, "packets that arrived broken; behind a switch that forwards before it has checked them " +
 		"(cut-through), another link on the way may have broken them"},
+	{"rx_symbol_err_phy", 600, "bits that the error correction could not mend"},
 }
 
 // Symptoms are limits of counters that peers, pods and load raise as well. The agent does not judge by them: a job that
 // crashes would make its port unhealthy. Who looks while a job runs wants to know. The numbers are those at which
-// NVSentinel calls a port degraded.
+// NVSentinel calls a port degraded, where it has one.
 var Symptoms = []Default{
 	{"port_xmit_discards", 6000, "packets were dropped instead of sent: congestion, or a peer whose port is down"},
 	{"local_ack_timeout_err", 60, "packets, or their acknowledgements, were lost on the way, or the peer's " +
 		"process has died"},
+	{"rx_discards_phy", 600, "packets were dropped because the port's buffer was full: the sender was not paused " +
+		"(PFC), or " +
+		"the host takes them too slowly"},
 	{"roce_slow_restart", 600, "congestion control starts from the lowest rate again and again"},
 }
 

@@ -9,7 +9,6 @@ import (
 
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/draw"
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/redact"
-	"github.com/fabric-cni/fabric-cni/internal/doctor"
 	"github.com/fabric-cni/fabric-cni/internal/node"
 	"github.com/fabric-cni/fabric-cni/internal/topology"
 )
@@ -90,7 +89,9 @@ func (d *discoverer) record(name string) error {
 	if err != nil {
 		return err
 	}
-	doctor.CollectHost(r, n) // so that doctor host finds in the recording what it asks for
+	if err := d.recordHost(r, n); err != nil {
+		return err
+	}
 	r.Rewrite(redact.File)
 	var b bytes.Buffer
 	if _, err := r.WriteTo(&b); err != nil {

@@ -64,7 +64,7 @@ func (a *app) host() (*doctor.Host, error) {
 	if a.root != "/" {
 		return h, nil
 	}
-	a.lookInPods(h.Look, n)
+	h.Look.Add(a.liveCounters(n), n)
 	list, err := a.attachments()
 	h.Journal, h.StrandedErr = true, err
 	for _, l := range list {

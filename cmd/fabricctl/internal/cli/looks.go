@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -82,7 +83,22 @@ func (l *twoLooks) take(ctx context.Context, a *app, h *doctor.Host) error {
 			return err
 		}
 		h.Look = counters.Read(tree, h.Node)
-		a.lookInPods(h.Look, h.Node)
+		h.Look.Add(a.liveCounters(h.Node), h.Node)
 	}
+	return nil
+}
+
+// recordHost makes doctor host find in a recording what it asks for. What sysfs does not tell of counters is a file of
+// its own.
+func (a *app) recordHost(r *node.Recorder, n *node.Node) error {
+	doctor.CollectHost(r, n)
+	if a.root != "/" {
+		return nil // a recording has the file, and it has been read
+	}
+	b, err := json.MarshalIndent(a.liveCounters(n), "", "  ")
+	if err != nil {
+		return err
+	}
+	r.Put(counters.LiveFile, append(b, '\n'))
 	return nil
 }

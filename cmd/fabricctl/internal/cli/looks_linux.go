@@ -4,42 +4,60 @@ import (
 	"cmp"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
 	"github.com/fabric-cni/fabric-cni/internal/counters"
+	"github.com/fabric-cni/fabric-cni/internal/ethtool"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/node"
 	"github.com/fabric-cni/fabric-cni/internal/policy"
+	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
-// lookInPods adds the counters of devices that are in pods, which the host's sysfs does not show. What can't be read is
-// left out: without root nobody looks into a pod.
-func (a *app) lookInPods(l *counters.Look, n *node.Node) {
+// liveCounters reads what the host's sysfs does not show: the counters of devices that are in pods, and the statistics
+// of interfaces. What can't be read is left out: without root nobody looks into a pod.
+func (a *app) liveCounters(n *node.Node) *counters.Live {
+	live := &counters.Live{Interfaces: map[string]map[string]uint64{}}
+	for i := range n.HCAs {
+		for _, p := range n.HCAs[i].Ports {
+			if p.LinkLayer != device.Ethernet || p.Netdev == "" || n.HCAs[i].Kind != "PF" {
+				continue
+			}
+			if stats, err := ethtool.Stats(p.Netdev); err == nil && stats != nil {
+				live.Interfaces[p.Netdev] = counters.OfInterface(stats)
+			}
+		}
+	}
 	s := survey.Node{Sys: os.DirFS("/sys"), Store: a.store(), Policy: policy.DefaultPath}
 	devices, _ := s.Read()
 	for i := range devices {
 		d := &devices[i]
-		h := n.HCA(d.HCA.Name)
-		if !d.Away || d.Stale || h == nil {
-			continue
-		}
-		list, err := s.Counters(d)
-		if err != nil {
-			continue
-		}
-		by := map[uint32][]counters.Counter{}
-		for _, c := range list {
-			by[c.Port] = append(by[c.Port], c)
-		}
-		for _, p := range d.HCA.Ports {
-			l.Ports = append(l.Ports, counters.Port{
-				HCA: h.Name, Number: p.Number, Place: h.PCI + " " + h.NodeGUID.String(),
-				Values: counters.Sum(by[p.Number]),
-			})
+		if h := n.HCA(d.HCA.Name); h != nil && d.Away && !d.Stale && d.Holder != nil {
+			list, _ := s.Counters(d)
+			live.Ports = append(live.Ports, portsInPod(d, h, list)...)
 		}
 	}
+	return live
 }
+
+// portsInPod are the ports of a device that is in a pod. A move is not a flap: who has it is part of its place. Whoever
+// has an Ethernet interface in a pod takes its link down with it.
+func portsInPod(d *survey.Device, h *node.HCA, list []counters.Counter) (out []counters.Port) {
+	place := h.PCI + " " + h.NodeGUID.String() + " " + d.Holder.String() + " " + d.Holder.Nonce
+	for i := range d.HCA.Ports {
+		p := &d.HCA.Ports[i]
+		own := slices.DeleteFunc(slices.Clone(list), func(c counters.Counter) bool {
+			return c.Port != p.Number || c.Name == linkDowned && p.LinkLayer == device.Ethernet
+		})
+		out = append(out, counters.Port{HCA: h.Name, Number: p.Number, Place: place, Values: counters.Sum(own)})
+	}
+	return out
+}
+
+// linkDowned is the port's own count of how often its link went down.
+const linkDowned = "link_downed"
 
 // lookHere reads the ports of the running machine.
 func (w *watcher) lookHere(out *watchLook) error {

@@ -23,7 +23,7 @@ func (*app) planAdd([]byte, netconf.Env) (planned, error) { return planned{}, er
 func (*app) planDel(string, string) ([]planned, error)    { return nil, errNotLinux }
 func del(context.Context, string, *entry) error           { return errNotLinux }
 func (*watcher) lookHere(*watchLook) error                { return errNotLinux }
-func (*app) lookInPods(*counters.Look, *node.Node)        {}
+func (*app) liveCounters(*node.Node) *counters.Live       { return nil }
 func (*podRef) ofThis() (*doctor.Pod, error)              { return nil, errNotLinux }
 func (*podRef) ofNetns() (*doctor.Pod, error)             { return nil, errNotLinux }
 func (*podRef) ofProcess() (*doctor.Pod, error)           { return nil, errNotLinux }

@@ -145,7 +145,10 @@ func (b *bundle) collectNode() {
 	if err == nil {
 		b.addObject("doctor-host.json", findingList{doctor.CheckHost(h)}, nil)
 	}
-	doctor.CollectHost(r, n)
+	if err := b.recordHost(r, n); err != nil {
+		b.add("node.txt", nil, err)
+		return
+	}
 	b.addObject("discover.json", discovery{n, n.Fabrics()}, err)
 	r.Rewrite(redact.File) // doctor host reads files of other programs, such as the proxy of containerd
 	var rec bytes.Buffer

@@ -28,7 +28,7 @@ func File(name string, b []byte) []byte {
 	switch dir := path.Dir(name); {
 	case strings.HasPrefix(name, "sys/") && path.Base(name) == "config":
 		return b // registers of a PCI device
-	case strings.HasPrefix(name, "sys/"), name == "live.json":
+	case strings.HasPrefix(name, "sys/"), name == "live.json", name == "counters.json":
 		return Text(b)
 	case name == "proc/driver/nvidia/version", name == "proc/uptime":
 		return Text(b)
