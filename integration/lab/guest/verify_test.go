@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -15,16 +16,17 @@ import (
 
 // verifyResult is what a test looks at of the results of fabricctl verify.
 type verifyResult struct {
-	A, B, Rail, HCA, Ping, GID, Verdict, Text string
-	RateGb                                    float64
-	Bandwidth                                 *struct{ Bytes, PeakGb, AverageGb float64 }
-	Latency                                   *struct{ Bytes, Min, Typical, Max, P99 float64 }
+	A, B, Rail, RailB, HCA, Ping, RPing, GID, Verdict, Text string
+	RateGb                                                  float64
+	Reached                                                 *bool
+	Bandwidth, Reverse                                      *struct{ Bytes, PeakGb, AverageGb float64 }
+	Latency                                                 *struct{ Bytes, Min, Typical, Max, P99 float64 }
 }
 
-// measured reports whether perftest has measured, which no figure of an emulated machine says more about.
+// measured reports whether perftest has measured both ways, which no figure of an emulated machine says more about.
 func (r verifyResult) measured() bool {
 	b, l := r.Bandwidth, r.Latency
-	return b != nil && b.Bytes == 65536 && b.AverageGb > 0 &&
+	return b != nil && b.Bytes == 65536 && b.AverageGb > 0 && r.Reverse != nil && r.Reverse.AverageGb > 0 &&
 		l != nil && l.Min > 0 && l.Min <= l.Typical && l.Typical <= l.Max
 }
 
@@ -37,7 +39,20 @@ func verify(t *testing.T, status int, pods []*Pod, behind ...string) []verifyRes
 
 func verifyEnds(t *testing.T, status int, ends []string, behind ...string) []verifyResult {
 	t.Helper()
-	words := append(append(behind, filepath.Join(BinDir(), "fabricctl"), "verify", "-o", "json"), ends...)
+	return verifyReported(t, status, ends, behind...).Results
+}
+
+// verifyReport is what a test looks at of a whole report.
+type verifyReport struct {
+	Findings, NotTested []string
+	Results             []verifyResult
+}
+
+// verifyReported measures with few messages: time is dear in an emulated machine.
+func verifyReported(t *testing.T, status int, ends []string, behind ...string) (report verifyReport) {
+	t.Helper()
+	words := append(append(behind, filepath.Join(BinDir(), "fabricctl"), "verify", "-o", "json", "--iterations", "50"),
+		ends...)
 	cmd := exec.Command(words[0], words[1:]...)
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
@@ -45,11 +60,10 @@ func verifyEnds(t *testing.T, status int, ends []string, behind ...string) []ver
 	if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != status {
 		t.Fatalf("%v: %v, want status %d: %s%s", words, err, status, out, stderr.String())
 	}
-	var report struct{ Results []verifyResult }
 	if err := json.Unmarshal(out, &report); err != nil {
 		t.Fatalf("%v: %v: %s", words, err, out)
 	}
-	return report.Results
+	return report
 }
 
 // railed makes two pods with an attachment each that reach each other, and del deletes the attachments.
@@ -86,8 +100,8 @@ func TestVerifyMeasures(t *testing.T) {
 	if len(list) != 1 {
 		t.Fatalf("%+v", list)
 	}
-	if r := list[0]; r.HCA != "mlx5_0" || r.Ping != "reachable" || r.GID != "same subnet prefix" || r.RateGb != 200 ||
-		!r.measured() || r.Verdict != "slow" || !containsAll(r.Text, " of 200 Gb/s: slow", " us") {
+	if r := list[0]; r.HCA != "mlx5_0" || r.Ping != "reachable" || r.RPing != "reachable" || r.GID != "same subnet prefix" || r.RateGb != 200 ||
+		!r.measured() || r.Verdict != "slow" || !containsAll(r.Text, " of 200 Gb/s: slow", "; back ", " us") {
 		t.Errorf("%+v, %+v, %+v", r, r.Bandwidth, r.Latency)
 	}
 }
@@ -106,10 +120,79 @@ func TestVerifyPods(t *testing.T) {
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	// A thousandth of the rate shows that it works, and says nothing of this machine's speed.
-	list := verifyEnds(t, 0, []string{"--pods", "a,b", "--good", "0.1"})
+	saved, ends := filepath.Join(dir, "last.json"), []string{"--pods", "a,b", "--good", "0.1"}
+	list := verifyEnds(t, 0, append(slices.Clone(ends), "--save", saved))
 	if len(list) != 1 || list[0].A != "a" || list[0].HCA != "mlx5_0" || !list[0].measured() ||
 		list[0].Verdict != "good" {
 		t.Errorf("in pods: %+v", list)
+	}
+	// The same again, against a run that was a hundred times as fast, and with a threshold that nothing reaches.
+	b, err := os.ReadFile(saved)
+	if err != nil {
+		t.Fatal(err)
+	}
+	faster := regexp.MustCompile(`"averageGb": \d+`).ReplaceAll(b, []byte(`"averageGb": 10000`))
+	if err := os.WriteFile(saved, faster, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	list = verifyEnds(t, 3, append(slices.Clone(ends), "--tests", "bandwidth", "--baseline", saved, "--threshold",
+		"200=199"))
+	if len(list) != 1 || list[0].Verdict != "slow" || !containsAll(list[0].Text, "% less than in the last run: 10000",
+		" of 200 Gb/s: slow", "; back ") {
+		t.Errorf("against a faster run: %+v", list)
+	}
+}
+
+// Planes, as partitions of one fabric. The rails of a third pod are swapped: what reaches what shows it, by real queue
+// pairs in these partitions.
+func TestVerifyGate(t *testing.T) {
+	UserLand(t)
+	Fabric{Num: 3}.Load(t)
+	Unchanged(t)
+	var ends []string
+	for i, name := range []string{"a", "b", "c"} {
+		pod := NewPod(t, name)
+		a := interfaceOf(pod, "net1", network(config{"device": fmt.Sprintf("ib%d", i),
+			"ipam": static(fmt.Sprintf("10.1.0.%d/24", i+1))}))
+		a.add(t)
+		defer a.del(t)
+		planes := []string{"0x8001", "0x8002"}
+		if name == "c" {
+			slices.Reverse(planes)
+		}
+		for j, pkey := range planes {
+			pod.sh(t, fmt.Sprintf("ip link add link net1 name net%d type ipoib pkey %s\nip link set net%d up\n"+
+				"ip address add 10.%d.0.%d/24 dev net%d", j+2, pkey, j+2, j+2, i+1, j+2))
+		}
+		// The pod's own network, by which the two sides of perftest find each other.
+		pod.sh(t, fmt.Sprintf("ip link add link net1 name eth0 type ipoib pkey 0x8003\nip link set eth0 up\n"+
+			"ip address add 10.9.0.%d/24 dev eth0", i+1))
+		ends = append(ends, pod.Path)
+	}
+	for _, to := range []string{"10.9.0.2", "10.9.0.3"} {
+		Until(t, "the pods reach each other", func() error {
+			return run("ip", "netns", "exec", "a", "ping", "-c", "1", "-W", "1", to)
+		})
+	}
+	report := verifyReported(t, 3, []string{"--netns", strings.Join(ends, ","), "--interfaces", "net2,net3",
+		"--tests", "bandwidth", "--good", "0.1", "--cross-rail", "forbidden"})
+	if len(report.Results) != 3*4 {
+		t.Fatalf("%+v", report)
+	}
+	for _, r := range report.Results {
+		own, swapped := r.RailB == "", r.B == ends[2]
+		reached := own != swapped
+		if r.Reached != nil && *r.Reached != reached || r.Reached == nil {
+			t.Errorf("reached is not %t: %+v", reached, r)
+		}
+		want := map[bool]string{true: "good", false: "failed"}[!swapped]
+		if r.Verdict != want {
+			t.Errorf("not %s: %+v", want, r)
+		}
+	}
+	if len(report.Findings) != 2 || !containsAll(report.Findings[0], "net2 of /run/netns/c reaches net3 of /run/netns/a, "+
+		"/run/netns/b", "its cable is in another rail's switch") || !containsAll(report.Findings[1], "net3 of /run/netns/c") {
+		t.Errorf("%q", report.Findings)
 	}
 }
 
@@ -195,8 +278,9 @@ func TestVerifyFails(t *testing.T) {
 	})
 }
 
-// A pod that has an RDMA device and no interface of it: the annotation was forgotten.
+// Pods that have an RDMA device and no interface of it, as in shared mode: what is needed is a way for TCP.
 func TestVerifyNoInterface(t *testing.T) {
+	UserLand(t)
 	Fabric{Num: 2, Bare: true}.Load(t)
 	Unchanged(t)
 	pods := []*Pod{NewPod(t, "a"), NewPod(t, "b")}
@@ -210,12 +294,21 @@ func TestVerifyNoInterface(t *testing.T) {
 	verify := exec.Command(filepath.Join(BinDir(), "fabricctl"), "verify", "--netns", pods[0].Path+","+pods[1].Path)
 	out, err := verify.CombinedOutput()
 	if err == nil || verify.ProcessState.ExitCode() != 1 || !containsAll(string(out),
-		"/run/netns/a has RDMA devices (mlx5_0), but no rail", "fabricctl doctor pod --netns /run/netns/a") {
+		"/run/netns/a has RDMA devices (mlx5_0:1), and no interface with an address",
+		"fabricctl doctor pod --netns /run/netns/a") {
 		t.Errorf("verify: %v: %s", err, out)
 	}
-	if text := ctl(t, 3, "doctor", "pod", "--netns", pods[0].Path); !containsAll(text,
-		"FAIL  pod-interface  RDMA devices (mlx5_0), but no interface of theirs") {
-		t.Error(text)
+	if err := run("ip", "link", "add", "eth0", "netns", "a", "type", "veth", "peer", "name", "eth0", "netns", "b"); err != nil {
+		t.Fatal(err)
+	}
+	for i, pod := range pods {
+		pod.sh(t, fmt.Sprintf("ip address add 10.9.0.%d/24 dev eth0; ip link set eth0 up; ip link set lo up", i+1))
+	}
+	report := verifyReported(t, 0, []string{"--netns", pods[0].Path + "," + pods[1].Path, "--good", "0.1"})
+	if list := report.Results; len(list) != 1 || list[0].Rail != "mlx5_0:1" || list[0].Ping != "no interface" ||
+		!list[0].measured() || list[0].Verdict != "good" ||
+		!slices.Contains(report.NotTested, "ping and rping: not tested on rails without an interface") {
+		t.Errorf("%+v", report)
 	}
 }
 

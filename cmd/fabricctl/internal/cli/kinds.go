@@ -31,7 +31,7 @@ var kinds = []kind{
 	{"PortRates", portRates{}, "`watch`, an object per look"},
 	{"JobReport", jobReport{}, "`doctor job`"},
 	{"RepairReport", repairReport{}, "`repair`"},
-	{"VerifyReport", verifyReport{}, "`verify`"},
+	{"VerifyReport", perftest.Report{}, "`verify`"},
 }
 
 // attachmentList is what list prints.
@@ -58,11 +58,6 @@ type ncclEnvironment struct {
 // planReport is what plan prints: a plan for each plugin of the configuration, or for each attachment.
 type planReport struct {
 	Plans []planned `json:"plans"`
-}
-
-// verifyReport is what verify prints.
-type verifyReport struct {
-	Results []perftest.Result `json:"results"`
 }
 
 // kindOf is the kind of a value that is to be printed.

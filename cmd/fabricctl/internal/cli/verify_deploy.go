@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -21,6 +22,7 @@ type testPods struct {
 	prefix    string
 	count     int
 	sameNode  bool
+	replace   bool
 	timeout   time.Duration // until they are Ready
 	made      bool
 }
@@ -28,17 +30,49 @@ type testPods struct {
 func (p *testPods) flags(f *pflag.FlagSet) {
 	f.IntVar(&p.count, "workers", 2, "--deploy: so many pods: as many as there are nodes measures every pair of nodes")
 	f.BoolVar(&p.sameNode, "same-node", false, "--deploy: the pods may be on one node")
+	f.BoolVar(&p.replace, "replace", false,
+		"--deploy: delete pods that a verify before has left, because it was killed")
 	f.DurationVar(&p.timeout, "timeout", 3*time.Minute, "--deploy: how long the pods may take to be Ready")
 	f.BoolVar(&p.from.cluster, "cluster", false, "--deploy: rails of the Fabrics of the cluster")
 	f.StringVar(&p.prefix, "resource-prefix", "nvidia.com",
-		"prefix of the resources of these pods; "+generate.AgentPrefix+" for those of fabric-agent, as with --cluster")
-	f.StringVar(&p.image, "image", "example.com/perftest:latest", "image of these pods")
-	f.StringVar(&p.fabric, "fabric", "", "fabric of these pods (default: the one with the most bandwidth)")
+		"--deploy: prefix of the resources of these pods; "+generate.AgentPrefix+
+			" for those of fabric-agent, as with --cluster")
+	f.StringVar(&p.image, "image", "", "--deploy: image of these pods: it needs "+testImage)
+	f.StringVar(&p.fabric, "fabric", "", "--deploy: fabric of these pods (default: the one with the most bandwidth)")
 }
 
+// testImage is what the image of the pods needs.
+const testImage = "perftest, ibverbs-providers, iproute2, iputils-ping and a shell; better rdmacm-utils too"
+
+// deployFlags mean something with --deploy only.
+var deployFlags = []string{"workers", "same-node", "replace", "timeout", "cluster", "resource-prefix", "image",
+	"fabric"}
+
 // check checks the flags.
-func (p *testPods) check() error {
+func (p *testPods) check(deploy bool, f *pflag.FlagSet) error {
+	if !deploy {
+		return onlyWithDeploy(f, deployFlags)
+	}
+	switch {
+	case p.image == "":
+		return fmt.Errorf("%w: --deploy needs --image, of the pods that it makes: with %s; fabric-cni publishes "+
+			"none, and docs/verify.md has a Dockerfile", errUsage, testImage)
+	case p.count < 2 || p.count > maxWorkers:
+		return fmt.Errorf("%w: --workers %d: want 2 to %d", errUsage, p.count, maxWorkers)
+	case p.timeout <= 0:
+		return fmt.Errorf("%w: --timeout %v: want more than 0", errUsage, p.timeout)
+	}
 	return errors.Join(imageRule.check("image", p.image), domainRule.check("resource-prefix", p.prefix))
+}
+
+// onlyWithDeploy refuses flags that would mean nothing.
+func onlyWithDeploy(f *pflag.FlagSet, flags []string) error {
+	for _, name := range flags {
+		if f.Changed(name) {
+			return fmt.Errorf("%w: --%s is for the pods of --deploy", errUsage, name)
+		}
+	}
+	return nil
 }
 
 // testPodName is the name of the pods, without -a, -b, ...
@@ -51,14 +85,22 @@ func (p *testPods) names() (out []string) {
 	return out
 }
 
+// options are what the pods, and the job of NCCL, are made of.
+func (p *testPods) options(name, image string) generate.Options {
+	return generate.Options{
+		Namespace: p.namespace, Name: name, Image: image, Fabric: p.fabric, Prefix: p.prefix,
+		Range:   netip.MustParsePrefix("192.168.128.0/18"), // for networks: pods have none
+		Workers: p.count, SameNode: p.sameNode, GPUs: -1,
+	}
+}
+
 // deploy creates the pods, and waits until they are Ready.
 func (p *testPods) deploy(ctx context.Context) error {
-	text, err := p.from.generate(ctx, "verify --deploy", "perftest-pods", generate.Options{
-		Namespace: p.namespace, Name: testPodName, Image: p.image, Fabric: p.fabric, Prefix: p.prefix,
-		Range:   netip.MustParsePrefix("192.168.128.0/18"), // for networks: pods have none
-		Workers: p.count, SameNode: p.sameNode,
-	})
+	text, err := p.from.generate(ctx, "verify --deploy", "perftest-pods", p.options(testPodName, p.image))
 	if err != nil {
+		return err
+	}
+	if err := p.none(ctx); err != nil {
 		return err
 	}
 	p.made = true
@@ -74,6 +116,35 @@ func (p *testPods) deploy(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// none looks that there are no such pods yet: those of a run at the same time must not be used, nor deleted.
+func (p *testPods) none(ctx context.Context) error {
+	args := []string{"-n", p.namespace, "-l", "app=" + testPodName, "pods"}
+	if p.replace {
+		err := kubectl(ctx, "", append([]string{"delete", "--ignore-not-found", "--wait=true"}, args...)...)
+		if err != nil {
+			return fmt.Errorf("verify --deploy --replace: %w", err)
+		}
+		return nil
+	}
+	var list struct {
+		Items []struct {
+			Metadata struct{ Name string }
+		}
+	}
+	if err := kubectlGet(ctx, &list, append([]string{"get", "-o", "json"}, args...)...); err != nil {
+		return fmt.Errorf("verify --deploy: %w", err)
+	}
+	if len(list.Items) == 0 {
+		return nil
+	}
+	var names []string
+	for _, i := range list.Items[:min(len(list.Items), 3)] {
+		names = append(names, fmt.Sprintf("%.253s", i.Metadata.Name))
+	}
+	return fmt.Errorf("verify --deploy: namespace %s has %d pods of another verify (%s): wait until it has ended, "+
+		"or if it was killed: --replace", p.namespace, len(list.Items), strings.Join(names, ", "))
 }
 
 // remove deletes the pods, also if the measurement was interrupted.

@@ -8,37 +8,54 @@ import (
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/perftest"
 )
 
+type junitMessage struct {
+	Message string `xml:"message,attr"`
+}
+
+type junitCase struct {
+	Class   string        `xml:"classname,attr"`
+	Name    string        `xml:"name,attr"`
+	Failure *junitMessage `xml:"failure,omitempty"`
+	Skipped *junitMessage `xml:"skipped,omitempty"`
+	Out     string        `xml:"system-out,omitempty"`
+}
+
+type junitSuite struct {
+	XMLName  xml.Name    `xml:"testsuite"`
+	Name     string      `xml:"name,attr"`
+	Tests    int         `xml:"tests,attr"`
+	Failures int         `xml:"failures,attr"`
+	Skipped  int         `xml:"skipped,attr"`
+	Cases    []junitCase `xml:"testcase"`
+}
+
+func (s *junitSuite) add(class, name string, v perftest.Verdict, text string) {
+	c := junitCase{Class: class, Name: name, Out: text}
+	switch v {
+	case perftest.Good:
+	case perftest.Skipped:
+		c.Skipped = &junitMessage{text}
+		s.Skipped++
+	default:
+		c.Failure = &junitMessage{text}
+		s.Failures++
+	}
+	s.Tests++
+	s.Cases = append(s.Cases, c)
+}
+
 // printJUnit prints the report that CI systems read.
-func printJUnit(w io.Writer, list []perftest.Result) error {
-	type failure struct {
-		Message string `xml:"message,attr"`
+func printJUnit(w io.Writer, report *perftest.Report) error {
+	suite := &junitSuite{Name: "fabricctl verify"}
+	for i := range report.Results {
+		r := &report.Results[i]
+		suite.add(r.A+"-"+r.B, r.Rails(), r.Verdict, r.Text)
 	}
-	type testcase struct {
-		Class   string    `xml:"classname,attr"`
-		Name    string    `xml:"name,attr"`
-		Failure *failure  `xml:"failure,omitempty"`
-		Skipped *struct{} `xml:"skipped,omitempty"`
-		Out     string    `xml:"system-out,omitempty"`
+	for i, f := range report.Findings {
+		suite.add("fabric", fmt.Sprintf("finding %d", i+1), perftest.Failed, f)
 	}
-	suite := struct {
-		XMLName  xml.Name   `xml:"testsuite"`
-		Name     string     `xml:"name,attr"`
-		Tests    int        `xml:"tests,attr"`
-		Failures int        `xml:"failures,attr"`
-		Skipped  int        `xml:"skipped,attr"`
-		Cases    []testcase `xml:"testcase"`
-	}{Name: "fabricctl verify", Tests: len(list)}
-	for _, r := range list {
-		c := testcase{Class: r.A + "-" + r.B, Name: r.Rail, Out: r.Text}
-		switch r.Verdict {
-		case perftest.Slow, perftest.Failed:
-			c.Failure = &failure{r.Text}
-			suite.Failures++
-		case perftest.Skipped:
-			c.Skipped = &struct{}{}
-			suite.Skipped++
-		}
-		suite.Cases = append(suite.Cases, c)
+	if n := report.NCCL; n != nil {
+		suite.add("nccl", "all_reduce", n.Verdict, n.Text)
 	}
 	b, err := xml.MarshalIndent(suite, "", "  ")
 	if err != nil {

@@ -217,7 +217,7 @@ func TestReportInBrowser(t *testing.T) {
 		},
 	}
 	var page bytes.Buffer
-	if err := draw.Report(&page, list); err != nil {
+	if err := draw.Report(&page, perftest.NewReport(list, nil)); err != nil {
 		t.Fatal(err)
 	}
 	got, shot := view(t, page.String())

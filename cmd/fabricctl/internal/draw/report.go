@@ -9,7 +9,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/perftest"
 )
 
-// spot is one field of the heat map: a pair on one rail.
+// spot is one field of the heat map: a pair on one rail, one way.
 type spot struct {
 	Text   string
 	Title  string
@@ -27,9 +27,11 @@ var reportPage = template.Must(template.New("report").Parse(`<!DOCTYPE html>
 <title>fabricctl verify</title><style>{{.Style}}
 .map td{width:84px;text-align:center}.map th{white-space:nowrap}.all td:nth-child(-n+6){white-space:nowrap}
 </style></head><body>
-<h1>Bandwidth between pods: {{.Worst}}</h1>
-<p class="note">Part of the slower port's rate, averages of ib_write_bw; from 90 % on a path is good. A field without
-a figure was reached by ping only.</p>
+<h1>Bandwidth between pods: {{.Summary.Verdict}}</h1>
+<p class="note">{{.Summary}}{{with .Time}}; {{.}}{{end}}. Part of the slower port's rate, averages of ib_write_bw, from
+the row to the column. Both ways are measured, one after the other; &ndash;: this way was not measured.</p>
+{{with .Findings}}<ul>{{range .}}<li class="down">{{.}}</li>{{end}}</ul>{{end}}
+{{with .NCCL}}<p>NCCL all_reduce: <b>{{.Verdict}}</b>: {{.Text}}</p>{{end}}
 {{range .Maps}}<h2>Rail {{.Rail}}</h2>
 {{$names := .Names}}<table class="map"><tr><th></th>{{range .Names}}<th>{{.}}</th>{{end}}</tr>
 {{range $i, $row := .Rows}}<tr><th>{{index $names $i}}</th>
@@ -37,67 +39,108 @@ a figure was reached by ping only.</p>
 {{end}}</table>
 {{end}}<h2>All results</h2>
 <table class="all"><tr><th>round</th><th>from</th><th>to</th><th>rail</th><th>HCA</th><th>ping</th><th>GID</th>
-<th>Gb/s</th><th>of</th><th>latency, us</th><th>verdict</th><th>what it says</th></tr>
-{{range .Results}}<tr><td>{{.Round}}</td><td>{{.A}}</td><td>{{.B}}</td><td>{{.Rail}}</td><td>{{.HCA}}</td>
-<td>{{.Ping}}</td><td>{{.GID}}</td><td>{{with .Bandwidth}}{{printf "%.1f" .AverageGb}}{{end}}</td><td>{{.RateGb}}</td>
+<th>Gb/s</th><th>back</th><th>of</th><th>latency, us</th><th>verdict</th><th>what it says</th></tr>
+{{range .Results}}<tr><td>{{.Round}}</td><td title="{{.NodeA}}">{{.A}}</td><td title="{{.NodeB}}">{{.B}}</td>
+<td>{{.Rails}}</td><td>{{.HCA}}</td>
+<td>{{.Ping}}</td><td>{{.GID}}</td><td>{{with .Bandwidth}}{{printf "%.1f" .AverageGb}}{{end}}</td>
+<td>{{with .Reverse}}{{printf "%.1f" .AverageGb}}{{end}}</td><td>{{.RateGb}}</td>
 <td>{{with .Latency}}{{.Typical}}{{end}}</td>
 <td class="{{if eq .Verdict "good"}}active{{else if ne .Verdict "skipped"}}down{{end}}">{{.Verdict}}</td>
 <td>{{.Text}}</td></tr>
-{{end}}</table></body></html>
+{{end}}</table>
+{{with .NotTested}}<h2>Not tested</h2><ul>{{range .}}<li>{{.}}</li>{{end}}</ul>{{end}}</body></html>
 `))
 
-// Report writes one page with a heat map per rail, and every result as text.
-func Report(w io.Writer, list []perftest.Result) error {
-	var names, rails []string
-	add := func(list []string, s string) []string {
-		if slices.Contains(list, s) {
-			return list
-		}
-		return append(list, s)
+// lane is a rail of the row, and one of the column.
+type lane struct{ a, b string }
+
+func (l lane) String() string {
+	if l.a == l.b {
+		return l.a
 	}
-	for _, r := range list {
-		names, rails = add(add(names, r.A), r.B), add(rails, r.Rail)
+	return l.a + " to " + l.b
+}
+
+// path is a lane between two ends.
+type path struct {
+	a, b string
+	lane
+}
+
+// Report writes one page with a heat map per rail, and every result as text.
+func Report(w io.Writer, report *perftest.Report) error {
+	var names []string
+	var lanes []lane
+	known := map[any]bool{}
+	paths := map[path]*perftest.Result{}
+	for i := range report.Results {
+		r := &report.Results[i]
+		l := lane{r.Rail, r.RailB}
+		if l.b == "" {
+			l.b = l.a
+		}
+		paths[path{r.A, r.B, l}] = r
+		for _, name := range []string{r.A, r.B} {
+			if !known[name] {
+				known[name], names = true, append(names, name)
+			}
+		}
+		if !known[l] {
+			known[l], lanes = true, append(lanes, l)
+		}
 	}
 	slices.Sort(names)
-	slices.Sort(rails)
+	slices.SortFunc(lanes, func(a, b lane) int {
+		if (a.a == a.b) != (b.a == b.b) { // own rails first
+			if a.a == a.b {
+				return -1
+			}
+			return 1
+		}
+		return slices.Compare([]string{a.a, a.b}, []string{b.a, b.b})
+	})
 	var maps []heat
-	for _, rail := range rails {
-		h := heat{Rail: rail, Names: names}
+	for _, l := range lanes {
+		h := heat{Rail: l.String(), Names: names}
 		for _, a := range names {
 			var row []spot
 			for _, b := range names {
-				row = append(row, field(list, a, b, rail))
+				row = append(row, field(paths, a, b, l))
 			}
 			h.Rows = append(h.Rows, row)
 		}
 		maps = append(maps, h)
 	}
 	return reportPage.Execute(w, struct {
-		Worst   perftest.Verdict
-		Maps    []heat
-		Results []perftest.Result
-		Style   template.CSS
-	}{perftest.Worst(list), maps, list, style})
+		*perftest.Report
+		Maps  []heat
+		Style template.CSS
+	}{report, maps, style})
 }
 
-// field is the colour of one pair. A pair is measured once, and shown in both directions.
-func field(list []perftest.Result, a, b, rail string) spot {
-	i := slices.IndexFunc(
-		list,
-		func(r perftest.Result) bool { return r.Rail == rail && (r.A == a && r.B == b || r.A == b && r.B == a) },
-	)
-	if i < 0 {
+// field is the colour of one pair on one rail, from a to b. What was measured from b to a says nothing of it.
+func field(paths map[path]*perftest.Result, a, b string, l lane) spot {
+	r, bandwidth := paths[path{a, b, l}], (*perftest.Bandwidth)(nil)
+	if r != nil {
+		bandwidth = r.Bandwidth
+	} else if r = paths[path{b, a, lane{l.b, l.a}}]; r != nil {
+		bandwidth = r.Reverse
+	}
+	if r == nil {
 		return spot{Colour: "#f4f6f8"}
 	}
-	r := &list[i]
 	s := spot{Title: r.Text}
 	switch {
-	case r.Verdict == perftest.Failed:
+	case bandwidth == nil && r.Verdict == perftest.Failed && r.Bandwidth == nil && r.Reverse == nil:
 		s.Text, s.Colour = "failed", "#d7301f"
-	case r.Bandwidth == nil || r.RateGb == 0:
+	case bandwidth == nil && r.Verdict == perftest.Good && r.RailB != "" && r.Bandwidth == nil:
+		s.Text, s.Colour = "apart", "#dfe5ea"
+	case r.Bandwidth == nil && r.Reverse == nil && r.Ping == "reachable": // ping goes both ways
 		s.Text, s.Colour = r.Ping, "#dfe5ea"
+	case bandwidth == nil || r.RateGb == 0:
+		s.Text, s.Colour = "–", "#dfe5ea"
 	default:
-		percent := 100 * r.Bandwidth.AverageGb / r.RateGb
+		percent := 100 * bandwidth.AverageGb / r.RateGb
 		s.Text = fmt.Sprintf("%.0f %%", percent)
 		// From red over yellow to green: hue 0 at half the threshold and below, 120 at the threshold.
 		hue := max(0, min(1, 2*percent/perftest.Threshold-1)) * 120

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os/exec"
 	"strings"
+	"time"
 
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/kubectl"
 )
@@ -15,6 +16,8 @@ import (
 // End is one side of a measurement: something that runs commands with the rails in reach.
 type End struct {
 	Name string
+	Node string // of a pod, as the API server says; empty: not known
+	UID  string // of the pod
 	// prefix is put before every command; inside starts it elsewhere, if it is set.
 	prefix []string
 	inside interface {
@@ -35,12 +38,26 @@ func (e *End) Close() {
 	}
 }
 
-func (e *End) command(ctx context.Context, args []string) (*exec.Cmd, *bytes.Buffer) {
+// maxOutput bounds what is kept of a command's output: whoever owns a pod decides what it prints.
+const maxOutput = 1 << 20
+
+// output keeps the beginning of what is written to it.
+type output struct{ bytes.Buffer }
+
+func (o *output) Write(p []byte) (int, error) {
+	if room := maxOutput - o.Len(); room > 0 {
+		o.Buffer.Write(p[:min(len(p), room)])
+	}
+	return len(p), nil
+}
+
+func (e *End) command(ctx context.Context, args []string) (*exec.Cmd, *output) {
 	all := append(append([]string{}, e.prefix...), args...)
 	cmd := exec.CommandContext(ctx, all[0], all[1:]...)
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	return cmd, &out
+	cmd.WaitDelay = 10 * time.Second // what it has started may hold its output open
+	out := &output{}
+	cmd.Stdout, cmd.Stderr = out, out
+	return cmd, out
 }
 
 // start starts a command where the end is.
@@ -66,6 +83,8 @@ func packageOf(program string) string {
 		return "perftest"
 	case program == "ping":
 		return "iputils-ping"
+	case program == "rping":
+		return "rdmacm-utils"
 	case program == "ip":
 		return "iproute2"
 	}
@@ -140,5 +159,15 @@ func tail(s string) string {
 			lines = append(lines, line)
 		}
 	}
-	return strings.Join(lines[max(0, len(lines)-2):], "; ")
+	return short(strings.Join(lines[max(0, len(lines)-2):], "; "))
+}
+
+// maxWords bounds what a report quotes of an output, in bytes.
+const maxWords = 2 << 10
+
+func short(s string) string {
+	if len(s) <= maxWords {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxWords], "") + "..."
 }

@@ -1,280 +1,264 @@
 package measure
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/perftest"
-	"github.com/fabric-cni/fabric-cni/internal/doctor"
+)
+
+// Want is how much a test is wanted.
+type Want int
+
+// Whether a test is run.
+const (
+	No    Want = iota
+	IfCan      // where the ends have what it needs
+	Must       // that it can't be run is a finding
+)
+
+// Cross is what is expected between rails of different numbers.
+type Cross string
+
+// The values of Cross.
+const (
+	CrossOff       Cross = "off"       // they are not looked at
+	CrossAllowed   Cross = "allowed"   // what reaches each other is measured, and need not
+	CrossRequired  Cross = "required"  // every rail reaches every rail
+	CrossForbidden Cross = "forbidden" // no rail reaches another one: planes
 )
 
 // Options of a measurement.
 type Options struct {
 	Interfaces []string
-	Good       float64             // per cent of the slower port's rate
-	Progress   func(done, all int) // called after each rail of each pair; may be nil
+	Limits     perftest.Limits
+	Cross      Cross
+	OneWay     bool // bandwidth from A to B only
+
+	Ping, RPing, Bandwidth, Latency, GPU Want
+
+	Rounds     int           // so many only; 0: every pair
+	Iterations int           // of each program of perftest; 0: its own
+	Duration   time.Duration // of each measurement of bandwidth, instead of iterations
+	MaxTime    time.Duration // after which no other round begins; 0: none
+
+	Progress func(done, all int)                        // called after each rail of each pair; may be nil
+	Estimate func(rounds int, took, rest time.Duration) // called after the first round if others follow; may be nil
 }
 
-const (
-	each    = 2 * time.Minute  // bounds one command, perftest's own few seconds included
-	patient = 20 * time.Second // how long a server may take until it listens
-)
+// run is one measurement.
+type run struct {
+	Options
+	ends  []*End
+	have  [][]rail
+	tools []tools
+	lanes []lane
 
-// All measures every pair of ends, rail by rail: pairs of one round side by side, since they share no port.
-func All(ctx context.Context, ends []*End, o Options) ([]perftest.Result, error) {
-	have := make([][]rail, len(ends))
-	for i, e := range ends {
-		var err error
-		if have[i], err = rails(ctx, e, o.Interfaces); err != nil {
-			return nil, err
-		}
-		if len(have[i]) != len(have[0]) {
-			return nil, fmt.Errorf(
-				"%s has %d rails, %s has %d: rails are paired in order, so all need as many",
-				ends[0].Name,
-				len(have[0]),
-				e.Name,
-				len(have[i]),
-			)
-		}
+	mu    sync.Mutex
+	gone  []string // why an end does not answer any more; empty: it does
+	notes map[string]bool
+	out   []perftest.Result
+}
+
+// lane is a rail of A and a rail of B, as indexes into the names of all rails.
+type lane struct{ a, b int }
+
+// All measures every pair of ends, rail by rail: pairs of one round side by side, since they share no port. The notes
+// say what was not tested.
+func All(ctx context.Context, ends []*End, o Options) (list []perftest.Result, notes []string, err error) {
+	m := &run{Options: o, ends: ends, have: make([][]rail, len(ends)), tools: make([]tools, len(ends)),
+		gone: make([]string, len(ends)), notes: map[string]bool{}}
+	if err := m.look(ctx); err != nil {
+		return nil, nil, err
 	}
 	rounds := perftest.Rounds(len(ends))
-	all := len(ends) * (len(ends) - 1) / 2 * len(have[0])
-	var out []perftest.Result
+	if o.Rounds > 0 && o.Rounds < len(rounds) {
+		m.note(fmt.Sprintf("%d of %d rounds: each end with %d of %d others", o.Rounds, len(rounds), o.Rounds,
+			len(ends)-1))
+		rounds = rounds[:o.Rounds]
+	}
+	all := 0
+	for _, round := range rounds {
+		all += len(round) * len(m.lanes)
+	}
+	begun := time.Now()
 	for n, round := range rounds {
-		var mu sync.Mutex
-		var wg sync.WaitGroup
-		for _, p := range round {
-			wg.Go(func() {
-				for i := range have[p.A] {
-					r := one(ctx, ends[p.A], ends[p.B], &have[p.A][i], &have[p.B][i], 18500+10*p.A, o.Good)
-					r.Round = n + 1
-					mu.Lock()
-					out = append(out, r)
-					if o.Progress != nil {
-						o.Progress(len(out), all)
-					}
-					mu.Unlock()
-				}
-			})
-		}
-		wg.Wait()
+		late := o.MaxTime > 0 && time.Since(begun) >= o.MaxTime
+		m.round(ctx, n, round, all, late)
 		if err := ctx.Err(); err != nil {
-			return out, err
+			return m.out, nil, err
+		}
+		if took := time.Since(begun); n == 0 && len(rounds) > 1 && o.Estimate != nil {
+			o.Estimate(len(rounds), took, took*time.Duration(len(rounds)-1))
 		}
 	}
-	slices.SortFunc(out, func(a, b perftest.Result) int {
-		return strings.Compare(
-			fmt.Sprintf("%06d %s %s %s", a.Round, a.A, a.B, a.Rail),
-			fmt.Sprintf("%06d %s %s %s", b.Round, b.A, b.B, b.Rail),
-		)
+	slices.SortStableFunc(m.out, func(a, b perftest.Result) int {
+		return cmp.Or(a.Round-b.Round, cmp.Compare(a.A, b.A), cmp.Compare(a.B, b.B), natural(a.Rail, b.Rail),
+			natural(a.RailB, b.RailB))
 	})
-	return out, nil
+	for text := range m.notes {
+		notes = append(notes, text)
+	}
+	slices.Sort(notes)
+	return m.out, notes, nil
 }
 
-// one measures one rail of one pair.
-func one(ctx context.Context, a, b *End, ra, rb *rail, tcp int, good float64) perftest.Result {
-	r := perftest.Result{
-		A:       a.Name,
-		B:       b.Name,
-		Rail:    ra.name,
-		HCA:     ra.port.hca,
-		RateGb:  min(ra.port.rateGb, rb.port.rateGb),
-		Verdict: perftest.Failed,
+// look finds the rails and the tools of all ends. It fails if fewer than two have rails.
+func (m *run) look(ctx context.Context) error {
+	errs := make([]error, len(m.ends))
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, 16) // each is a kubectl
+	for i, e := range m.ends {
+		wg.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			ctx, cancel := context.WithTimeout(ctx, each)
+			defer cancel()
+			if m.have[i], errs[i] = rails(ctx, e, m.Interfaces); errs[i] == nil {
+				m.tools[i] = toolsOf(ctx, e)
+			}
+		})
 	}
-	switch {
-	case !ra.addr.IsValid() || !rb.addr.IsValid():
-		r.Ping = "no address"
-		r.Text = "an end has no address on this rail: \"ipam\" in the network"
-		return r
-	case !ra.addr.Contains(rb.addr.Addr()):
-		r.Text = fmt.Sprintf(
-			"%s and %s are in different subnets: two planes, or rails in another order; routed at best",
-			ra.addr,
-			rb.addr,
-		)
-	}
-	hasVerbs := ra.port.hca != "" && rb.port.hca != ""
-	rtt, err := ping(ctx, a, ra, rb)
-	if err != nil {
-		r.Ping = "unreachable"
-		r.Text = joined(ra.down(), rb.down(), err.Error(), r.Text)
-		if ok, text := match(ra, rb); hasVerbs && !ok {
-			r.GID, r.Text = text, joined(text, r.Text)
+	wg.Wait()
+	var first error
+	sound, most := 0, 0
+	for i, err := range errs {
+		switch {
+		case err == nil:
+			sound++
+			most = max(most, len(m.have[i]))
+		case first == nil:
+			first = err
+			fallthrough
+		default:
+			m.gone[i] = err.Error()
 		}
-		return r
 	}
-	r.Ping, r.RTT = "reachable", rtt
-	if !hasVerbs {
-		r.Verdict = perftest.Skipped
-		r.Text = fmt.Sprintf("reachable, %.3f ms; no RDMA device to measure with", rtt)
-		return r
+	if sound < 2 {
+		return first
 	}
-	if ra.down() != "" || rb.down() != "" { // the link may have come up while ping was waiting for it
-		ra.verbs(ctx, a)
-		rb.verbs(ctx, b)
+	m.align()
+	for a := range len(m.names()) {
+		for b := range len(m.names()) {
+			if a == b || m.Cross != CrossOff && m.Cross != "" {
+				m.lanes = append(m.lanes, lane{a, b})
+			}
+		}
 	}
-	if text := joined(ra.down(), rb.down()); text != "" {
-		r.Text = text
-		return r
-	}
-	ok, text := match(ra, rb)
-	if r.GID = text; !ok {
-		r.Text = text
-		return r
-	}
-	out, err := transfer(ctx, a, b, ra, rb, tcp, "ib_write_bw", "--report_gbits")
-	if r.Bandwidth, err = bandwidth(out, err); err != nil {
-		r.Text = explain(out, err)
-		return r
-	}
-	r.Verdict, r.Text = perftest.Judge(r.Bandwidth.AverageGb, r.RateGb, good)
-	r.Text += "; " + latency(&r, func() (string, error) {
-		return transfer(ctx, a, b, ra, rb, tcp+1, "ib_write_lat")
-	})
-	return r
+	return nil
 }
 
-// joined are the texts that are not empty.
-func joined(texts ...string) string {
-	return strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), "; ")
+// names are the rails of the end that has most of them.
+func (m *run) names() []rail {
+	return slices.MaxFunc(m.have, func(a, b []rail) int { return len(a) - len(b) })
 }
 
-// latency measures it into r, and says in words what it is. A path with bandwidth and without latency has failed.
-func latency(r *perftest.Result, run func() (string, error)) string {
-	out, err := run()
-	if err == nil {
-		r.Latency, err = perftest.ParseLatency(out)
-	}
-	if err != nil {
-		r.Verdict = perftest.Failed
-		return explain(out, err)
-	}
-	return fmt.Sprintf("%.2f us", r.Latency.Typical)
-}
-
-func bandwidth(out string, err error) (*perftest.Bandwidth, error) {
-	if err != nil {
-		return nil, err
-	}
-	return perftest.ParseBandwidth(out)
-}
-
-// explain adds what the message of perftest means.
-func explain(out string, err error) string {
-	text := strings.ReplaceAll(err.Error(), "\n", "; ")
-	if noPerftest.MatchString(text) {
-		return text + "; the image of the pod needs perftest"
-	}
-	return text + meaning(out)
-}
-
-// noPerftest is what runtimes and timeout(1) say of a program that an image lacks.
-var noPerftest = regexp.MustCompile(`executable file not found|timeout: (failed to run|can't execute)`)
-
-// meaning is what the first message that is known in an output means, of those that are no part of a good one.
-func meaning(out string) string {
-	for _, e := range doctor.Explain(out) {
-		if e.Harmless {
+// align puts the rails of all ends into the same order. Where all have as many, they are in order already, and may be
+// called differently; else they belong together by name, and one that an end lacks stays without a name.
+func (m *run) align() {
+	var names []string
+	same := true
+	for i := range m.have {
+		if m.gone[i] != "" {
 			continue
 		}
-		return "; " + e.ID + ": " + e.Cause + "; " + e.Cure
+		for _, r := range m.have[i] {
+			if !slices.Contains(names, r.name) {
+				names = append(names, r.name)
+			}
+		}
+		same = same && len(m.have[i]) == len(m.names())
 	}
-	return ""
+	if same {
+		return
+	}
+	slices.SortFunc(names, natural)
+	for i := range m.have {
+		if m.gone[i] != "" {
+			continue
+		}
+		list := make([]rail, len(names))
+		for j, name := range names {
+			if k := slices.IndexFunc(m.have[i], func(r rail) bool { return r.name == name }); k >= 0 {
+				list[j] = m.have[i][k]
+			} else {
+				list[j] = rail{end: m.ends[i].Name, name: name, lacking: true}
+			}
+		}
+		m.have[i] = list
+	}
 }
 
-var (
-	loss = regexp.MustCompile(`([\d.]+)% packet loss`)
-	rtts = regexp.MustCompile(`= [\d.]+/([\d.]+)/`)
-)
-
-// ping asks three times, through the rail.
-func ping(ctx context.Context, a *End, ra, rb *rail) (ms float64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, each)
-	defer cancel()
-	to := rb.addr.Addr().String()
-	out, err := a.Run(ctx, "ping", "-c", "3", "-i", "0.2", "-W", "2", "-I", ra.name, to)
-	if m := loss.FindStringSubmatch(out); m != nil && m[1] != "0" {
-		return 0, fmt.Errorf(
-			"ping -I %s %s: %s%% of the packets are lost: cable, subnet manager, partition, VLAN, or another plane",
-			ra.name,
-			to,
-			m[1],
-		)
-	}
-	if err != nil {
-		return 0, err
-	}
-	if m := rtts.FindStringSubmatch(out); m != nil {
-		ms, _ = strconv.ParseFloat(m[1], 64)
-	}
-	return ms, nil
+// note remembers what was not tested.
+func (m *run) note(text string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.notes[text] = true
 }
 
-// perftestArgs is a program of perftest on a rail. tcp is the port at which its two sides find each other.
-func perftestArgs(r *rail, tcp int, program string, flags []string) ([]string, error) {
-	args := []string{program, "-d", r.port.hca, "-i", strconv.Itoa(r.port.number), "-p", strconv.Itoa(tcp), "-F"}
-	args = append(args, flags...)
-	switch {
-	case r.port.layer == ethernet:
-		args = append(args, "-x", strconv.Itoa(r.index))
-	case r.pkey != "":
-		i := r.port.pkeyIndex(r.pkey)
-		if i < 0 {
-			return nil, fmt.Errorf("%s: PKey %s of %s is not in the table of %s: the subnet manager has taken the "+
-				"partition from this port", r.end, r.pkey, r.name, r.port.name())
-		}
-		if i > 0 { // 0 is what perftest takes by itself, also where it does not know the option
-			args = append(args, "--pkey_index="+strconv.Itoa(i))
-		}
+// round measures the pairs of a round side by side.
+func (m *run) round(ctx context.Context, n int, round []perftest.Pair, all int, late bool) {
+	var wg sync.WaitGroup
+	for k, p := range round {
+		wg.Go(func() {
+			for l, lane := range m.lanes {
+				r := m.result(p, lane)
+				r.Round = n + 1
+				switch {
+				case late:
+					r.Add(perftest.Skipped, fmt.Sprintf("not measured: --max-time %v is over", m.MaxTime))
+				case m.dead(p, r):
+				default:
+					// Each has ports of its own: a server of before may still listen in its pod.
+					seq := (n*len(round)+k)*len(m.lanes) + l
+					const first, ports, each = 18500, 14000, 8 // below the ports that the kernel gives
+					m.one(ctx, p, lane, first+seq*each%ports, r)
+					m.alive(ctx, p, r)
+				}
+				m.mu.Lock()
+				m.out = append(m.out, *r)
+				if m.Progress != nil {
+					m.Progress(len(m.out), all)
+				}
+				m.mu.Unlock()
+			}
+		})
 	}
-	return args, nil
+	wg.Wait()
 }
 
-// transfer runs a program of perftest between the two: server on b, client on a, which tries again until the server
-// listens. The output is that of the side that has failed.
-func transfer(ctx context.Context, a, b *End, ra, rb *rail, tcp int, program string, flags ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, each)
-	defer cancel()
-	server, err := perftestArgs(rb, tcp, program, flags)
-	if err != nil {
-		return "", err
-	}
-	client, err := perftestArgs(ra, tcp, program, flags)
-	if err != nil {
-		return "", err
-	}
-	if len(b.prefix) > 0 { // timeout ends it in the pod too: ending kubectl does not
-		server = append([]string{"timeout", strconv.Itoa(int(each.Seconds()))}, server...)
-	}
-	s, err := b.Serve(ctx, server...)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _, _ = s.Stop() }()
-	client = append(client, rb.addr.Addr().String())
-	for begun := time.Now(); ; {
-		out, err := a.Run(ctx, client...)
-		if err == nil || ctx.Err() != nil {
-			return out, err
+// dead says whether one of the two does not answer any more, and why.
+func (m *run) dead(p perftest.Pair, r *perftest.Result) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, i := range []int{p.A, p.B} {
+		if m.gone[i] != "" {
+			r.Add(perftest.Failed, m.gone[i])
 		}
-		if s.Failed() { // why the client has failed, too, more often than not
-			serverOut, serverErr := s.Stop()
-			return serverOut + out, serverErr
+	}
+	return m.gone[p.A]+m.gone[p.B] != ""
+}
+
+// alive looks after a failure whether the pods are there, so that nobody waits for one that has died.
+func (m *run) alive(ctx context.Context, p perftest.Pair, r *perftest.Result) {
+	if r.Verdict != perftest.Failed {
+		return
+	}
+	for _, i := range []int{p.A, p.B} {
+		if len(m.ends[i].prefix) == 0 {
+			continue
 		}
-		if !strings.Contains(out, "Couldn't connect to") || time.Since(begun) > patient {
-			return out, err
-		}
-		select {
-		case <-ctx.Done():
-			return out, err
-		case <-time.After(500 * time.Millisecond):
+		soon, cancel := context.WithTimeout(ctx, patient)
+		_, err := m.ends[i].Run(soon, "ip", "-V")
+		cancel()
+		if err != nil && ctx.Err() == nil {
+			m.mu.Lock()
+			m.gone[i] = fmt.Sprintf("%s does not answer since round %d: %s", m.ends[i].Name, r.Round, err.Error())
+			m.mu.Unlock()
 		}
 	}
 }

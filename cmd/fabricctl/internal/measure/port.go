@@ -19,7 +19,9 @@ const (
 type port struct {
 	hca         string
 	number      int
-	own         bool // of the function that the interface is on
+	own         bool   // of the function that the interface is on
+	verbs       bool   // its character device is there
+	slot        string // path of its function below /sys/devices, for the nearest GPU
 	layer       string
 	state, phys string
 	rateGb      float64
@@ -36,8 +38,8 @@ type gid struct {
 }
 
 // script prints the partition of an interface and the ports of the RDMA devices that it can be on: those of its
-// function, or all where it has none (IPoIB children, macvlans). $1 is the interface. Reading by the shell itself costs
-// no process per entry.
+// function, or all where it has none (IPoIB children, macvlans). $1 is the interface; empty: all ports. Reading by the
+// shell itself costs no process per entry.
 const script = `n="/sys/class/net/$1"
 get() { v=; { read -r v <"$1"; } 2>/dev/null; }
 get "$n/pkey"; echo "partition $v"
@@ -47,6 +49,10 @@ list=$(ls -d "$n"/device/infiniband/* 2>/dev/null)
 for d in $list; do for p in "/sys/class/infiniband/${d##*/}"/ports/*; do
 	[ -d "$p" ] || continue
 	echo "port ${d##*/} ${p##*/} $own"
+	for u in /sys/class/infiniband_verbs/uverbs*; do
+		get "$u/ibdev"; [ "$v" != "${d##*/}" ] || [ ! -e "/dev/infiniband/${u##*/}" ] || echo "verbs yes"
+	done
+	echo "slot $(cd "/sys/class/infiniband/${d##*/}/device" 2>/dev/null && pwd -P)"
 	for f in link_layer state phys_state rate; do get "$p/$f"; echo "$f $v"; done
 	for g in "$p"/gids/*; do
 		get "$g"; i=${g##*/}
@@ -71,7 +77,8 @@ func parse(text string) (pkey string, ports []port) {
 		case "partition":
 			pkey = f[0]
 		case "port":
-			if len(f) < 2 {
+			if len(f) < 2 || len(ports) == maxPorts {
+				p = &port{}
 				continue
 			}
 			n, _ := strconv.Atoi(f[1])
@@ -84,7 +91,11 @@ func parse(text string) (pkey string, ports []port) {
 		case "phys_state":
 			p.phys = word
 		case "rate":
-			p.rateGb, _ = strconv.ParseFloat(f[0], 64)
+			p.rateGb = finite(f[0], maxRateGb)
+		case "verbs":
+			p.verbs = true
+		case "slot":
+			p.slot = f[0]
 		case "gid":
 			p.add(f)
 		case "pkey":
@@ -95,6 +106,24 @@ func parse(text string) (pkey string, ports []port) {
 	}
 	return pkey, ports
 }
+
+// maxRateGb is more than any port has.
+const maxRateGb = 1e5
+
+// finite reads a number between 0 and most, and is 0 for everything else: JSON has neither NaN nor infinity.
+func finite(s string, most float64) float64 {
+	v, err := strconv.ParseFloat(s, 64)
+	if err != nil || !(v >= 0 && v <= most) {
+		return 0
+	}
+	return v
+}
+
+// maxPorts bounds the ports, and maxRails the rails, of one end.
+const (
+	maxPorts = 512
+	maxRails = 64
+)
 
 // add takes one entry of the GID table: index, GID, interface, type.
 func (p *port) add(f []string) {

@@ -97,6 +97,24 @@ func TestPartition(t *testing.T) {
 	}
 }
 
+// A child that was made by netlink has its PKey in the broadcast address alone.
+func TestPartitionOfChild(t *testing.T) {
+	for broadcast, want := range map[string]string{
+		"00:ff:ff:ff:ff:12:40:1b:80:01:00:00:00:00:00:00:ff:ff:ff:ff": "0x8001",
+		"ff:ff:ff:ff:ff:ff": "", "": "", "x": "",
+	} {
+		l := link{Broadcast: broadcast}
+		if got := l.partition(); got != want {
+			t.Errorf("%s: %s", broadcast, got)
+		}
+	}
+	r := rail{name: "net1", hwaddr: ipoib, index: -1, pkey: "0x8001"}
+	_, ports := parse(shared)
+	if r.take("", ports); r.pkey != "0x8001" || r.port.hca != "mlx5_2" {
+		t.Errorf("%+v", r)
+	}
+}
+
 func TestMatch(t *testing.T) {
 	roce := railOn("net1", "10.1.0.1/24", "02:00:00:00:00:01", "", shared)
 	other := railOn("net1", "10.1.0.2/24", "02:00:00:00:00:02", "", shared)

@@ -36,7 +36,7 @@ func TestBandwidth(t *testing.T) {
 		if math.Abs(b.AverageGb-c.want) > 0.05 || b.Bytes != 65536 || b.PeakGb < b.AverageGb {
 			t.Errorf("%s: %+v, want %.2f", c.file, b, c.want)
 		}
-		if v, text := Judge(b.AverageGb, c.rate, Threshold); v != Good || text != c.text {
+		if v, text := (&Limits{Percent: Threshold}).Judge(b.AverageGb, c.rate); v != Good || text != c.text {
 			t.Errorf("%s: %s %q", c.file, v, text)
 		}
 	}
@@ -101,9 +101,10 @@ func TestJudge(t *testing.T) {
 	}{
 		{90, 100, Threshold, Good, "good"}, {89.9, 100, Threshold, Slow, "MTU"}, {49, 100, Threshold, Slow, "half"},
 		{12, 100, Threshold, Slow, "lossy"}, {50, 0, Threshold, Skipped, "unknown"},
-		{50, 100, 50, Good, "50 of 100 Gb/s: good"}, {49.9, 100, 50, Slow, "half"}, {90, 100, 95, Slow, "MTU"},
+		{50, 100, 50, Good, "50 of 100 Gb/s: good"}, {49.9, 100, 50, Slow, "half"},
+		{90, 100, 95, Slow, "95 are wanted"},
 	} {
-		if v, text := Judge(c.avg, c.rate, c.good); v != c.want || !strings.Contains(text, c.text) {
+		if v, text := (&Limits{Percent: c.good}).Judge(c.avg, c.rate); v != c.want || !strings.Contains(text, c.text) {
 			t.Errorf("%v of %v: %s %q", c.avg, c.rate, v, text)
 		}
 	}
