@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/fabric-cni/fabric-cni/internal/node"
+	"github.com/fabric-cni/fabric-cni/internal/topology"
 )
 
 // FlagError is an option that the nodes do not allow.
@@ -25,7 +26,7 @@ func (o *Options) own(nodes []*node.Node) error {
 	for _, n := range nodes {
 		rails := map[string]bool{}
 		for _, p := range n.Ports() {
-			rails[p.Netdev] = rails[p.Netdev] || p.Bond == "" && !p.Primary
+			rails[p.Netdev] = rails[p.Netdev] || p.Bond == "" && !p.Primary && p.Kind != topology.Soft
 		}
 		for i := range n.Netdevs {
 			d := &n.Netdevs[i]
