@@ -159,7 +159,7 @@ func (d *data) limit() error {
 			chosen = append(chosen, n)
 		}
 	}
-	if d.distinct() && d.Rails < have && !d.VFs && d.Claim == nil {
+	if d.distinct() && d.Rails < have && !d.VFs && !d.Workload[0].Shared && !d.Shared {
 		d.Note = fmt.Sprintf("Another pod on the same node needs other rails than these: --first-rail %d",
 			(d.First+d.Rails)%have)
 	}

@@ -88,6 +88,9 @@ func TestForCluster(t *testing.T) {
 			if got := strings.Contains(got, "NCCL_CROSS_NIC"); got != planes {
 				t.Errorf("%s: planes %v", c.name, got)
 			}
+			if shared := strings.Contains(got, "An IPoIB interface on"); shared != strings.Contains(c.name, "share") {
+				t.Errorf("%s: shared %v", c.name, shared)
+			}
 			got = regexp.MustCompile(`cni.cncf.io/networks: (.*)`).FindStringSubmatch(got)[1]
 		}
 		if !strings.HasPrefix(got, c.want) || err == nil && got != c.want {

@@ -82,6 +82,10 @@ func TestGolden(t *testing.T) {
 		check(t, kind, "roce-shared", []string{"roce"}, shared)
 	}
 	check(t, "device-plugin", "roce-shared", []string{"roce"}, shared)
+	check(t, "pod", "h20-shared", []string{"h20"}, shared)
+	shared.Rails = 2
+	check(t, "pod", "roce-shared-rails", []string{"roce"}, shared)
+	shared.Rails = 0
 	racks := []string{"rack1", "rack2"}
 	for _, kind := range []string{"pod", "nad", "fabric", "device-plugin"} {
 		check(t, kind, "racks", racks, options())
