@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode"
@@ -62,8 +63,9 @@ func chinese(s string) bool {
 	return strings.ContainsFunc(s, func(r rune) bool { return unicode.Is(unicode.Han, r) })
 }
 
-// Each phrase is one that the code says, so that one that has changed is found.
-func TestPhrases(t *testing.T) {
+// source is the code of the checks, without its texts in other languages; texts of several lines are one.
+func source(t *testing.T) string {
+	t.Helper()
 	files, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +85,12 @@ func TestPhrases(t *testing.T) {
 		}
 		said.Write(b)
 	}
-	source := regexp.MustCompile(`"\s*\+\s*"`).ReplaceAllString(said.String(), "")
+	return regexp.MustCompile(`"\s*\+\s*"`).ReplaceAllString(said.String(), "")
+}
+
+// Each phrase is one that the code says, so that one that has changed is found.
+func TestPhrases(t *testing.T) {
+	source := source(t)
 	for i, p := range zhPhrases {
 		if !strings.Contains(source, strings.ReplaceAll(p.en, `"`, `\"`)) || !chinese(p.zh) {
 			t.Errorf("nothing says %q", p.en)
@@ -93,6 +100,21 @@ func TestPhrases(t *testing.T) {
 			if strings.Contains(p.en, before.en) {
 				t.Errorf("%q has to stand before %q, which is a part of it", p.en, before.en)
 			}
+		}
+	}
+}
+
+// What a check says instead of its cause or cure, or adds to it, has its phrase, if it is written down in that place.
+func TestPhrasesOfChecks(t *testing.T) {
+	instead := regexp.MustCompile(`\.(?:Cause|Cure) \+?= ("(?:[^"\\]|\\.)*")`)
+	prose := regexp.MustCompile(`\b(the|is|are|has|its|and|or|for|not|no|of|in|on)\b`)
+	for _, m := range instead.FindAllStringSubmatch(source(t), -1) {
+		s, err := strconv.Unquote(m[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := Chinese.translate("", s); prose.MatchString(s) && !chinese(got) {
+			t.Errorf("no phrase in zh_phrases*.go for %q", s)
 		}
 	}
 }

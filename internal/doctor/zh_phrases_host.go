@@ -15,7 +15,7 @@ var zhHostPhrases = []phrase{
 	{"the link is up, the port is not: the firmware or the driver hangs", "链路已建立而端口没有：固件或驱动挂起"},
 	{
 		"; a port that is not meant to be used: leave it out of the device plugin's selectors",
-		"；不打算使用的端口：不要放进 设备插件的 selectors",
+		"；不打算使用的端口：不要放进设备插件的 selectors",
 	},
 	{
 		"sminfo on this node says which subnet manager answers; it has to know the port GUID ",
@@ -74,6 +74,6 @@ var zhHostPhrases = []phrase{
 	},
 	{
 		"echo datagram >/sys/class/net/NETDEV/mode on all rails, before the MTU",
-		"在所有 rail 上先 echo datagram >/sys/class/net/NETDEV/mode，再设 MTU",
+		"在所有轨道上先 echo datagram >/sys/class/net/NETDEV/mode，再设 MTU",
 	},
 }
