@@ -18,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	fault "github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/kubectl"
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/redact"
 	"github.com/fabric-cni/fabric-cni/internal/doctor"
 	"github.com/fabric-cni/fabric-cni/internal/node"
@@ -245,8 +246,12 @@ func (p *pack) addOutput(ctx context.Context, args []string) {
 	var out, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &stderr
 	err := cmd.Run()
-	if text := bytes.TrimSpace(stderr.Bytes()); err != nil && len(text) > 0 {
-		err = fmt.Errorf("%w: %s", err, text)
+	said := strings.TrimSpace(stderr.String())
+	if args[0] == "kubectl" {
+		said = fault.Fault(said)
+	}
+	if err != nil && said != "" {
+		err = fmt.Errorf("%w: %s", err, said)
 	}
 	text := out.Bytes()
 	switch {

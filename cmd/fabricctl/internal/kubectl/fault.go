@@ -52,6 +52,25 @@ const (
 // Logged reports whether a line is of the log of kubectl's libraries, and not what kubectl says.
 func Logged(line string) bool { return logged.MatchString(strings.TrimSpace(line)) }
 
+// Unreached is the sentence of Fault if kubectl has not got as far as the cluster; else it is empty. What a command in a
+// pod has printed stands beside what kubectl says.
+func Unreached(output string) string {
+	if text := Fault(output); cure(text) != "" {
+		return text
+	}
+	return ""
+}
+
+// cure is what to do about a sentence, if that is known.
+func cure(text string) string {
+	for _, c := range cures {
+		if text != "" && strings.HasPrefix(text, c.begin) && strings.Contains(text, c.part) {
+			return c.cure
+		}
+	}
+	return ""
+}
+
 // Fault is the sentence of what kubectl has printed on standard error that says why it failed, with what to do where
 // that is known. It is empty if kubectl has said nothing.
 func Fault(stderr string) string {
@@ -72,10 +91,8 @@ func Fault(stderr string) string {
 	}
 	text := strings.TrimSuffix(cmp.Or(said, thought), ".")
 	text = strings.TrimSuffix(text, " - did you specify the right host or port?") // the cure is better
-	for _, c := range cures {
-		if text != "" && strings.HasPrefix(text, c.begin) && strings.Contains(text, c.part) {
-			return text + ": " + c.cure
-		}
+	if c := cure(text); c != "" {
+		return text + ": " + c
 	}
 	return text
 }

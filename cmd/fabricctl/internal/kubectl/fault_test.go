@@ -45,5 +45,9 @@ func TestFault(t *testing.T) {
 		if got := Fault(c.stderr); got != c.want {
 			t.Errorf("%s:\n%s\nwant\n%s", c.name, got, c.want)
 		}
+		if got := Unreached(c.stderr); got != "" && got != c.want || got == "" && strings.Contains(c.want, "kubectl "+
+			"config") {
+			t.Errorf("%s: unreached: %s", c.name, got)
+		}
 	}
 }

@@ -106,6 +106,9 @@ func (e *End) ended(args []string, err error, out string) error {
 	if err == nil {
 		return nil
 	}
+	if text := kubectl.Unreached(out); len(e.prefix) > 0 && text != "" {
+		return fmt.Errorf("%s: %s", e.Name, text)
+	}
 	return fmt.Errorf("%s: %s: %w: %s", e.Name, strings.Join(args, " "), err, tail(out))
 }
 
