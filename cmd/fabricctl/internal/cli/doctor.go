@@ -17,15 +17,20 @@ func doctorCommand(a *app) *cobra.Command {
 		Args:  argsBetween(0, 0),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	a.languageFlag(c)
+	c.AddCommand(doctorHostCommand(a), doctorPodCommand(a), doctorJobCommand(a),
+		doctorClusterCommand(a), doctorExplainCommand(a))
+	return c
+}
+
+// languageFlag is for a command that prints findings, and those below it.
+func (a *app) languageFlag(c *cobra.Command) {
 	lang := string(doctor.English)
 	c.PersistentFlags().StringVar(&a.lang, "lang", lang, "language of titles, causes and cures: en or zh (Chinese); "+
 		"the default is that of the variable FABRICCTL_LANG")
 	if a.getenv != nil {
 		a.lang = cmp.Or(a.getenv("FABRICCTL_LANG"), lang)
 	}
-	c.AddCommand(doctorHostCommand(a), doctorPodCommand(a), doctorJobCommand(a),
-		doctorClusterCommand(a), doctorExplainCommand(a))
-	return c
 }
 
 // language is that of titles, causes and cures.

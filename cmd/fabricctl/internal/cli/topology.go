@@ -71,6 +71,7 @@ rdma-ndd gives to HCAs ("gpu-1 mlx5_0"). -o wide lists each port. Exit status 3 
 		},
 	}
 	s.flags(c)
+	a.languageFlag(c)
 	c.Flags().StringVarP(&out.format, "output", "o", "table", "table, wide, json, yaml, svg or html")
 	return c
 }

@@ -6,6 +6,7 @@ package subnet
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -236,6 +237,9 @@ func (g *Graph) finish() {
 // aggregation recognises the HCA that a switch has inside for SHARP: it is no host's.
 func aggregation(desc string) bool { return strings.Contains(desc, "Aggregation Node") }
 
+// identifier is what a switch without a name of its own is called: none may take the name of another.
+var identifier = regexp.MustCompile(`^(0x|lldp:|id-)`)
+
 func (g *Graph) nameSwitches() {
 	count := map[string]int{}
 	for _, s := range g.Switches {
@@ -243,7 +247,7 @@ func (g *Graph) nameSwitches() {
 	}
 	for _, s := range g.Switches {
 		s.name = called(s.Desc)
-		if s.name == "" || count[s.name] > 1 || len(s.name) > 64 {
+		if s.name == "" || count[s.name] > 1 || len(s.name) > 64 || identifier.MatchString(s.name) {
 			s.name = s.ID
 		}
 	}

@@ -57,7 +57,15 @@ func (g *Graph) hosts() (out []*Host) {
 type pattern struct {
 	want  map[string]*Switch
 	hosts []*Host
-	group *Group
+	group *Group // that is named after it; nil: its nodes are in another
+}
+
+// join adds the nodes of a pattern to the group.
+func (p *pattern) join(other *pattern) {
+	p.group.Nodes = append(p.group.Nodes, other.hosts...)
+	for _, h := range other.hosts {
+		h.Group = p.group
+	}
 }
 
 func patterns(hosts []*Host) []*pattern {
@@ -93,9 +101,9 @@ type grouping struct {
 const maxCandidates = 64
 
 func group(hosts []*Host) (out []*Group) {
-	var g grouping
-	g.byLeaf = map[*Switch][]*pattern{}
-	for _, p := range patterns(hosts) {
+	g := grouping{map[*Switch][]*pattern{}}
+	list := patterns(hosts)
+	for _, p := range list {
 		home := g.home(p)
 		if home == nil {
 			home = p
@@ -107,9 +115,16 @@ func group(hosts []*Host) (out []*Group) {
 				}
 			}
 		}
-		home.group.Nodes = append(home.group.Nodes, p.hosts...)
-		for _, h := range p.hosts {
-			h.Group = home.group
+		home.join(p)
+	}
+	for _, p := range list { // once more, now that groups are as large as they are
+		if p.group == nil || len(p.group.Nodes) > len(p.hosts) {
+			continue
+		}
+		if home := g.home(p); home != nil {
+			out = slices.DeleteFunc(out, func(gr *Group) bool { return gr == p.group })
+			p.group = nil
+			home.join(p)
 		}
 	}
 	for _, gr := range out {
@@ -127,7 +142,7 @@ func (g *grouping) home(p *pattern) *pattern {
 	seen := map[*pattern]bool{}
 	for _, s := range p.want {
 		for _, c := range g.byLeaf[s] {
-			if seen[c] {
+			if seen[c] || c == p || c.group == nil {
 				continue
 			}
 			seen[c] = true
@@ -180,7 +195,7 @@ func fits(p, c *pattern, agree, shared int) bool {
 		return true
 	}
 	// The same leaves in another order: a swap, if nearly all others have the one order.
-	return n > 1 && n >= m-1 && shared*2 >= n && len(c.hosts) >= 3 && len(c.hosts) >= 3*len(p.hosts)
+	return n > 1 && n >= m-1 && shared*2 >= n && len(c.group.Nodes) >= 3 && len(c.group.Nodes) >= 3*len(p.hosts)
 }
 
 // decide finds the leaf of each rail by majority.
