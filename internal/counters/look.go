@@ -95,7 +95,7 @@ func uptime(root fs.FS) time.Duration {
 	}
 	word, _, _ := strings.Cut(strings.TrimSpace(string(b)), " ")
 	s, err := strconv.ParseFloat(word, 64)
-	if err != nil || s <= 0 || s > 1e9 {
+	if err != nil || !(s > 0 && s < 1e9) { // nor not a number
 		return 0
 	}
 	return time.Duration(s * float64(time.Second))
