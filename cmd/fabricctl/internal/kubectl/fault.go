@@ -52,8 +52,8 @@ const (
 // Logged reports whether a line is of the log of kubectl's libraries, and not what kubectl says.
 func Logged(line string) bool { return logged.MatchString(strings.TrimSpace(line)) }
 
-// Unreached is the sentence of Fault if kubectl has not got as far as the cluster; else it is empty. What a command in a
-// pod has printed stands beside what kubectl says.
+// Unreached is the sentence of Fault if kubectl has not got as far as the cluster; else it is empty. What a command
+// in a pod has printed stands beside what kubectl says.
 func Unreached(output string) string {
 	if text := Fault(output); cure(text) != "" {
 		return text
