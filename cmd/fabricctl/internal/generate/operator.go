@@ -21,8 +21,8 @@ func (d *data) operator(nodes []*node.Node) error {
 		list = append(list, few(g.Nodes))
 	}
 	return fmt.Errorf("the operator has one configuration of its device plugin for all nodes, and no selector is "+
-		"right for all of these: one would do for each of %s. Cable the nodes alike, write for some of them, or " +
-			"run device "+
+		"right for all of these: one would do for each of %s. Cable the nodes alike, write for some of them, or "+
+		"run device "+
 		"plugins of your own (generate device-plugin)", strings.Join(list, "; "))
 }
 
