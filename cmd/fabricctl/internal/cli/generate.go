@@ -67,7 +67,7 @@ why.`,
 		},
 	}
 	g.flags(c)
-	c.AddCommand(generatePolicyCommand(a), generateTopologyCommand(a))
+	c.AddCommand(generatePolicyCommand(a), generateVerifyCommand(a), generateTopologyCommand(a))
 	return c
 }
 

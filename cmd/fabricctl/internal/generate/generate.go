@@ -245,6 +245,7 @@ type data struct {
 	Mode     string
 	Several  bool
 	Claim    *Claim // nil: pods ask for resources
+	Verify   VerifyJob
 
 	cluster     bool // from Fabrics
 	gpusInClaim bool
