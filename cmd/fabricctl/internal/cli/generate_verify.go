@@ -13,7 +13,8 @@ import (
 
 // scheduleRule is five fields of cron, or one of its names. The API server looks closer.
 var scheduleRule = nameRule{
-	regexp.MustCompile(`^(@(hourly|daily|midnight|weekly|monthly|yearly|annually)|([0-9A-Za-z*/,?-]+ ){4}[0-9A-Za-z*/,?-]+)$`),
+	regexp.MustCompile(`^(@(hourly|daily|midnight|weekly|monthly|yearly|annually)|` +
+		`([0-9A-Za-z*/,?-]+ ){4}[0-9A-Za-z*/,?-]+)$`),
 	100, `five fields of cron such as "0 3 * * 0", or @daily`,
 }
 
@@ -27,7 +28,7 @@ fabricctl verify --deploy --cluster --replace in the namespace, with the flags a
 that never runs twice at once. The Job fails where verify ends with status 3.
 
 The image of the Job needs fabricctl and kubectl; --image after -- is that of the pods that are measured.`,
-		Example: `  fabricctl generate verify -n ml --image registry.example.com/fabricctl-kubectl:1 --schedule '0 3 * * 0' -- \
+		Example: `  fabricctl generate verify -n ml --image registry.example.com/fabricctl:1 --schedule '0 3 * * 0' -- \
     --image registry.example.com/perftest:1 --workers 16 --threshold 400=360 --label-nodes`,
 		Args: argsBetween(0, 100),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -36,7 +37,8 @@ The image of the Job needs fabricctl and kubectl; --image after -- is that of th
 				err = errors.Join(err, scheduleRule.check("schedule", j.Schedule))
 			}
 			if j.Image == "" {
-				err = errors.Join(err, fmt.Errorf("%w: --image is missing: of the Job, with fabricctl and kubectl", errUsage))
+				err = errors.Join(err, fmt.Errorf("%w: --image is missing: of the Job, with fabricctl and kubectl",
+					errUsage))
 			} else {
 				err = errors.Join(err, imageRule.check("image", j.Image))
 			}
@@ -75,7 +77,8 @@ func verifyArgs(j *generate.VerifyJob, a *app, args []string) error {
 	}
 	for _, name := range []string{"pods", "netns", "save", "baseline"} {
 		if c.Flags().Changed(name) {
-			return fmt.Errorf("%w: after --: --%s is not for a Job: it has no files, and makes its own pods", errUsage, name)
+			return fmt.Errorf("%w: after --: --%s is not for a Job: it has no files, and makes its own pods", errUsage,
+				name)
 		}
 	}
 	if v.namespace != j.Namespace || len(c.Flags().Args()) > 0 {

@@ -91,7 +91,8 @@ func hostileCases(w *hostileWorld) map[string][]hostileCase {
 			{args: append(w.cabling, "--cluster"), parse: areDocuments, formats: []string{"yaml"},
 				refuses: true},
 		},
-		"generate verify": {{args: []string{"--image", "example.com/x:1", "--", "--image", "example.com/p:1"}, own: true}},
+		"generate verify": {{args: []string{"--image", "example.com/x:1", "--", "--image", "example.com/p:1"},
+			own: true}},
 		"generate policy": {
 			{args: []string{"-f", w.fabric}, refuses: true},
 			{args: []string{"--cluster"}, refuses: true},

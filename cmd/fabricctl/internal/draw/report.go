@@ -29,7 +29,7 @@ var reportPage = template.Must(template.New("report").Parse(`<!DOCTYPE html>
 </style></head><body>
 <h1>Bandwidth between pods: {{.Summary.Verdict}}</h1>
 <p class="note">{{.Summary}}{{with .Time}}; {{.}}{{end}}. Part of the slower port's rate, averages of ib_write_bw, from
-the row to the column. Both ways are measured, one after the other; &ndash;: this way was not measured.</p>
+the row to the column. Each way is measured by itself; &ndash;: this way was not measured.</p>
 {{with .Findings}}<ul>{{range .}}<li class="down">{{.}}</li>{{end}}</ul>{{end}}
 {{with .NCCL}}<p>NCCL all_reduce: <b>{{.Verdict}}</b>: {{.Text}}</p>{{end}}
 {{range .Maps}}<h2>Rail {{.Rail}}</h2>

@@ -19,8 +19,8 @@ func TestVerifyJob(t *testing.T) {
 		kind     any
 		has, not []string
 	}{
-		{VerifyJob{Namespace: "ml", Name: "v", Image: "x:1", Args: []string{"verify", "--rate", "1: [*"}}, &batchv1.Job{},
-			[]string{"kind: Job"}, []string{"[nodes]", "mpijobs", "CronJob"}},
+		{VerifyJob{Namespace: "ml", Name: "v", Image: "x:1", Args: []string{"verify", "--rate", "1: [*"}},
+			&batchv1.Job{}, []string{"kind: Job"}, []string{"[nodes]", "mpijobs", "CronJob"}},
 		{VerifyJob{Namespace: "ml", Name: "v", Image: "x:1", Schedule: "*/5 * * * *", Labels: true, NCCL: true},
 			&batchv1.CronJob{}, []string{"concurrencyPolicy: Forbid", "[nodes]", "mpijobs"}, nil},
 	} {

@@ -28,12 +28,13 @@ func TestCompare(t *testing.T) {
 		compared int
 		text     string
 	}{
-		"the same":     {path("1", "2", "net1", 190, 180, 2, Good), 3, ""},
-		"turned":       {path("2", "1", "net1", 180, 190, 2, Good), 3, ""},
-		"less there":   {path("1", "2", "net1", 150, 180, 2, Good), 3, "21 % less than in the last run: 190 Gb/s"},
-		"less back":    {path("1", "2", "net1", 190, 90, 2, Good), 3, "back 50 % less than in the last run: 180 Gb/s"},
-		"turned less":  {path("2", "1", "net1", 180, 100, 2, Good), 3, "back 47 % less than in the last run: 190 Gb/s"},
-		"latency":      {path("1", "2", "net1", 190, 180, 3, Good), 3, "latency 50 % more than in the last run: 2.00 us"},
+		"the same":    {path("1", "2", "net1", 190, 180, 2, Good), 3, ""},
+		"turned":      {path("2", "1", "net1", 180, 190, 2, Good), 3, ""},
+		"less there":  {path("1", "2", "net1", 150, 180, 2, Good), 3, "21 % less than in the last run: 190 Gb/s"},
+		"less back":   {path("1", "2", "net1", 190, 90, 2, Good), 3, "back 50 % less than in the last run: 180 Gb/s"},
+		"turned less": {path("2", "1", "net1", 180, 100, 2, Good), 3, "back 47 % less than in the last run: 190 Gb/s"},
+		"latency": {path("1", "2", "net1", 190, 180, 3, Good), 3,
+			"latency 50 % more than in the last run: 2.00 us"},
 		"noise":        {path("1", "2", "net1", 190, 180, 2.4, Good), 3, ""},
 		"one way":      {path("1", "2", "net1", 190, 0, 0, Good), 1, ""},
 		"another rail": {path("1", "2", "net2", 10, 10, 9, Good), 0, ""},
@@ -55,7 +56,8 @@ func TestNodes(t *testing.T) {
 		bad  string // pairs
 		want string // guilty nodes
 	}{
-		"nobody": {"", ""}, "one node": {"14 24 34", "4"}, "one path": {"12", "12"}, "two nodes": {"13 14 23 24 34", "34"},
+		"nobody": {"", ""}, "one node": {"14 24 34", "4"}, "one path": {"12", "12"},
+		"two nodes": {"13 14 23 24 34", "34"},
 	} {
 		var list []Result
 		for _, p := range []string{"12", "13", "14", "23", "24", "34"} {
@@ -133,9 +135,10 @@ func TestNCCL(t *testing.T) {
 		want  Verdict
 		text  string
 	}{
-		"good":    {allReduce, 300, Good, "334.2 GB/s bus bandwidth over NET/IB"},
-		"slow":    {allReduce, 350, Slow, "350 are wanted"},
-		"TCP":     {strings.NewReplacer("NET/IB", "NET/Socket", "network IB", "network Socket").Replace(allReduce), 0, Failed, "NET/Socket"},
+		"good": {allReduce, 300, Good, "334.2 GB/s bus bandwidth over NET/IB"},
+		"slow": {allReduce, 350, Slow, "350 are wanted"},
+		"TCP": {strings.NewReplacer("NET/IB", "NET/Socket", "network IB", "network Socket").Replace(
+			allReduce), 0, Failed, "NET/Socket"},
 		"wrong":   {strings.Replace(allReduce, "values : 0 OK", "values : 3 FAILED", 1), 0, Failed, "3 wrong values"},
 		"unknown": {strings.ReplaceAll(allReduce, "NCCL INFO", ""), 0, Skipped, "is not known"},
 		"nothing": {"x NCCL WARN Cuda failure 'out of memory'\n", 0, Failed, "out of memory"},
