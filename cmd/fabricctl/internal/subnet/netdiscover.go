@@ -18,8 +18,6 @@ var (
 	portLine = regexp.MustCompile(`^\[(\d{1,3})\](?:\[ext \d{1,3}\])?(?:\(([0-9a-fA-F]{1,16})\))?\s+` +
 		`"([SHR])-([0-9a-fA-F]{1,16})"\[(\d{1,3})\](?:\[ext \d{1,3}\])?(?:\(([0-9a-fA-F]{1,16})\))?`)
 	rateEnd = regexp.MustCompile(`\s(\d{1,2}x)([A-Z]+\d*)\s*$`)
-	listed  = regexp.MustCompile(`^(CA|SW|RT)\s+\d+\s+(\d{1,3})\s+0x([0-9a-fA-F]{1,16})\s+(\S+)\s+(\S+)` +
-		`(?:\s+-\s+(CA|SW|RT)\s+\d+\s+(\d{1,3})\s+0x([0-9a-fA-F]{1,16})\s+\(\s?(.*)\s?\)\s*$|\s+'(.*)'\s*$|\s*$)`)
 )
 
 // discoverLine reads the full form: a header per switch and HCA, then a line per port that has a link.
@@ -122,11 +120,11 @@ func description(line string) string {
 
 // listLine reads one line of ibnetdiscover -p.
 func (g *Graph) listLine(line string) error {
-	m := listed.FindStringSubmatch(line)
+	if line[0] == '#' {
+		return nil
+	}
+	m := listed(line)
 	if m == nil {
-		if line[0] == '#' {
-			return nil
-		}
 		return fmt.Errorf("%.100q is not a line of ibnetdiscover -p", line)
 	}
 	own, err := guid(m[3])
@@ -134,10 +132,11 @@ func (g *Graph) listLine(line string) error {
 		return err
 	}
 	mine, others, _ := strings.Cut(m[9], "' - '")
-	mine, others = clipped(strings.TrimPrefix(mine, "'")), clipped(strings.TrimSuffix(strings.TrimSpace(others), "'"))
-	if m[10] != "" {
-		mine = clipped(m[10])
+	others = strings.TrimSuffix(strings.TrimRight(others, " )"), "'")
+	if m[6] == "" {
+		mine = strings.TrimSuffix(strings.TrimSpace(m[9]), "'")
 	}
+	mine, others = clipped(mine), clipped(others)
 	r := rateOf(m[4], m[5])
 	if m[1] == "SW" {
 		return g.listedSwitch(own, mine, others, m, r)
@@ -185,4 +184,31 @@ func (g *Graph) listedPeer(text, desc string) (*Switch, error) {
 func atoi(s string) int {
 	n, _ := strconv.Atoi(s)
 	return n
+}
+
+// listed takes a line of ibnetdiscover -p apart: type, LID, port, GUID, width and speed, after a dash those of the other
+// end, then descriptions in quotes. It gives type 1, port 2, GUID 3, width 4, speed 5; of the other end type 6, port 7,
+// GUID 8; descriptions 9. An expression takes seconds for a large fabric.
+func listed(line string) []string {
+	head, desc, _ := strings.Cut(line, "'")
+	f := strings.Fields(head)
+	if len(f) < 6 || !listedEnd(f) {
+		return nil
+	}
+	m := []string{"", f[0], f[2], f[3], f[4], f[5], "", "", "", desc}
+	switch {
+	case len(f) == 6:
+		return m
+	case len(f) < 11 || f[6] != "-" || !listedEnd(f[7:]):
+		return nil
+	}
+	m[6], m[7], m[8] = f[7], f[9], f[10]
+	return m
+}
+
+// listedEnd tells whether these are type, LID, port and GUID.
+func listedEnd(f []string) bool {
+	_, lid := strconv.ParseUint(f[1], 10, 16)
+	_, port := strconv.ParseUint(f[2], 10, 8)
+	return (f[0] == "CA" || f[0] == "SW" || f[0] == "RT") && lid == nil && port == nil && strings.HasPrefix(f[3], "0x")
 }

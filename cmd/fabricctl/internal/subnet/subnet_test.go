@@ -2,6 +2,7 @@ package subnet
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -74,11 +75,13 @@ func (f *fat) swap(a, b *cable) { a.b, a.bp, b.b, b.bp = b.b, b.bp, a.b, a.bp }
 func (f *fat) up(leaf, k int) *cable { return f.cables[f.nodes*f.rails+leaf*f.spines*f.parallel+k] }
 
 func end(id string) (guid uint64, desc string) {
-	var a, b uint64
-	if _, err := fmt.Sscanf(id, "H-%d-%d", &a, &b); err == nil {
+	kind, rest, _ := strings.Cut(id, "-")
+	first, second, _ := strings.Cut(rest, "-")
+	a, _ := strconv.ParseUint(first, 10, 32)
+	b, _ := strconv.ParseUint(second, 10, 32)
+	if kind == "H" {
 		return 0x100000 + a*64 + b*2, fmt.Sprintf("gpu-%d mlx5_%d", a, b)
 	}
-	_, _ = fmt.Sscanf(id, "S-%d-%d", &a, &b)
 	return a<<32 + b, fmt.Sprintf("MF0;%s-%d:MQM9700/U1", []string{"", "leaf", "spine", "core"}[a], b)
 }
 
