@@ -186,7 +186,8 @@ func atoi(s string) int {
 	return n
 }
 
-// listed takes a line of ibnetdiscover -p apart: type, LID, port, GUID, width and speed, after a dash those of the other
+// listed takes a line of ibnetdiscover -p apart: type, LID, port, GUID, width and speed, after a dash those of the
+// other
 // end, then descriptions in quotes. It gives type 1, port 2, GUID 3, width 4, speed 5; of the other end type 6, port 7,
 // GUID 8; descriptions 9. An expression takes seconds for a large fabric.
 func listed(line string) []string {
