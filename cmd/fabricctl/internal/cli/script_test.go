@@ -5,7 +5,9 @@ import (
 	"flag"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -24,7 +26,11 @@ type inSandbox struct{ m *testing.M }
 func (s inSandbox) Run() int { return sandbox.Inside(s.m, nil) }
 
 func TestMain(m *testing.M) {
-	ctl := func() { os.Exit(cli.Main(context.Background(), os.Args, "test")) }
+	ctl := func() {
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) // as main does
+		defer stop()
+		os.Exit(cli.Main(ctx, os.Args, "test"))
+	}
 	testscript.Main(inSandbox{m}, map[string]func(){
 		"fabricctl":      ctl,
 		"kubectl-fabric": ctl,
