@@ -73,7 +73,7 @@ func tools(t *testing.T) {
 	}
 	// A server has no address as its last argument and waits; a client prints what was recorded.
 	perftest := func(name string) string {
-		return "#!/bin/sh\ncase \"$*\" in\n*10.99.*) cat <<'END'\n" + recorded(name) +
+		return "#!/bin/sh\ncase \"$*\" in\n*--help*) echo usage ;;\n*10.99.*) cat <<'END'\n" + recorded(name) +
 			"\nEND\n;;\n*) exec /bin/sleep 3600 ;;\nesac\n"
 	}
 	image.Files = append(image.Files,

@@ -100,7 +100,8 @@ func TestVerifyMeasures(t *testing.T) {
 	if len(list) != 1 {
 		t.Fatalf("%+v", list)
 	}
-	if r := list[0]; r.HCA != "mlx5_0" || r.Ping != "reachable" || r.RPing != "reachable" || r.GID != "same subnet prefix" || r.RateGb != 200 ||
+	if r := list[0]; r.HCA != "mlx5_0" || r.Ping != "reachable" || r.RPing != "reachable" ||
+		r.GID != "same subnet prefix" || r.RateGb != 200 ||
 		!r.measured() || r.Verdict != "slow" || !containsAll(r.Text, " of 200 Gb/s: slow", "; back ", " us") {
 		t.Errorf("%+v, %+v, %+v", r, r.Bandwidth, r.Latency)
 	}
@@ -190,8 +191,9 @@ func TestVerifyGate(t *testing.T) {
 			t.Errorf("not %s: %+v", want, r)
 		}
 	}
-	if len(report.Findings) != 2 || !containsAll(report.Findings[0], "net2 of /run/netns/c reaches net3 of /run/netns/a, "+
-		"/run/netns/b", "its cable is in another rail's switch") || !containsAll(report.Findings[1], "net3 of /run/netns/c") {
+	if len(report.Findings) != 2 || !containsAll(report.Findings[0],
+		"net2 of /run/netns/c reaches net3 of /run/netns/a, /run/netns/b", "its cable is in another rail's switch") ||
+		!containsAll(report.Findings[1], "net3 of /run/netns/c") {
 		t.Errorf("%q", report.Findings)
 	}
 }
@@ -298,7 +300,8 @@ func TestVerifyNoInterface(t *testing.T) {
 		"fabricctl doctor pod --netns /run/netns/a") {
 		t.Errorf("verify: %v: %s", err, out)
 	}
-	if err := run("ip", "link", "add", "eth0", "netns", "a", "type", "veth", "peer", "name", "eth0", "netns", "b"); err != nil {
+	err = run("ip", "link", "add", "eth0", "netns", "a", "type", "veth", "peer", "name", "eth0", "netns", "b")
+	if err != nil {
 		t.Fatal(err)
 	}
 	for i, pod := range pods {

@@ -19,13 +19,15 @@ type tools struct {
 type gpu struct{ address, slot string }
 
 // toolScript says what there is to measure with. GPUs are those that the container was given: their directory in /proc
-// has no others.
+// has no others. Without any, what perftest can do with GPUs does not matter.
 const toolScript = `echo tools
 for t in ping rping ib_write_bw ib_write_lat; do command -v $t >/dev/null 2>&1 && echo "has $t"; done
-case $(ib_write_bw --help 2>&1) in
-*--use_cuda_dmabuf*) echo cuda; echo dmabuf ;;
-*--use_cuda*) echo cuda ;;
-esac
+if [ -d /proc/driver/nvidia/gpus ]; then
+	case $(timeout 10 ib_write_bw --help 2>&1) in
+	*--use_cuda_dmabuf*) echo cuda; echo dmabuf ;;
+	*--use_cuda*) echo cuda ;;
+	esac
+fi
 [ ! -d /sys/module/nvidia_peermem ] || echo peermem
 for g in /proc/driver/nvidia/gpus/*; do
 	[ -d "$g" ] && echo "gpu ${g##*/} $(cd "/sys/bus/pci/devices/${g##*/}" 2>/dev/null && pwd -P)"
@@ -96,10 +98,10 @@ func noGPU(a, b *tools) string {
 		switch {
 		case !t.known:
 			return "the pods have no shell that says what they have"
-		case !t.cuda:
-			return "their perftest is built without CUDA"
 		case len(t.gpus) == 0:
 			return "the pods have no GPU"
+		case !t.cuda:
+			return "their perftest is built without CUDA"
 		case !t.dmabuf && !t.peermem:
 			return "neither nvidia_peermem is loaded nor can perftest use dma-buf"
 		}
