@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing/fstest"
 
+	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/node"
 )
 
@@ -24,6 +25,18 @@ type Machine struct {
 
 	hcas  map[string]hca // by name
 	order []string       // their names, as the machine was made
+}
+
+// Nodes reads machines, by name, as from their recordings.
+func Nodes(names ...string) (out []*node.Node, err error) {
+	for _, name := range names {
+		n, err := node.Open(Named(name).FS, journal.Store{})
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, n)
+	}
+	return out, nil
 }
 
 func newMachine(name string) *Machine {

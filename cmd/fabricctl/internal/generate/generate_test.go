@@ -10,23 +10,19 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/node"
 	"github.com/fabric-cni/fabric-cni/internal/testkit/golden"
 	"github.com/fabric-cni/fabric-cni/internal/testkit/machines"
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 )
 
-func open(t *testing.T, names ...string) (out []*node.Node) {
+func open(t *testing.T, names ...string) []*node.Node {
 	t.Helper()
-	for _, name := range names {
-		n, err := node.Open(machines.Named(name).FS, journal.Store{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		out = append(out, n)
+	nodes, err := machines.Nodes(names...)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return out
+	return nodes
 }
 
 func options() Options {

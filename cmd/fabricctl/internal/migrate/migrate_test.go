@@ -9,22 +9,18 @@ import (
 
 	yamlv3 "go.yaml.in/yaml/v3"
 
-	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/node"
 	"github.com/fabric-cni/fabric-cni/internal/testkit/golden"
 	"github.com/fabric-cni/fabric-cni/internal/testkit/machines"
 )
 
-func open(t *testing.T, names ...string) (out []*node.Node) {
+func open(t *testing.T, names ...string) []*node.Node {
 	t.Helper()
-	for _, name := range names {
-		n, err := node.Open(machines.Named(name).FS, journal.Store{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		out = append(out, n)
+	nodes, err := machines.Nodes(names...)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return out
+	return nodes
 }
 
 func read(t *testing.T, text string) []Object {
