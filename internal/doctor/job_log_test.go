@@ -122,8 +122,10 @@ func (r *repeated) Read(b []byte) (n int, err error) {
 // A log may be anything: lines without end, hosts without number, values without bound. What is kept is bounded.
 func TestHostileLog(t *testing.T) {
 	var hosts, values strings.Builder
-	for i := range 3 * maxHosts {
+	for i := range maxHosts + 10 {
 		fmt.Fprintf(&hosts, "h%d:1:2 [0] NCCL INFO Using network IB\n", i)
+	}
+	for i := range 10 * maxKept {
 		fmt.Fprintf(&values, "h:1:2 [0] NCCL INFO Using network N%d\nh:1:2 [0] NCCL INFO NCCL_X%d set to %s\n"+
 			"h:1:2 [0] x.cc:1 NCCL WARN %d %s\nh:1:2 [0] NCCL INFO 0 [send] via NET/IB/%d\n"+
 			"h:1:2 [0] NCCL INFO NET/IB : Made virtual device [%d] name=x\nh:1:2 [0] NCCL INFO NET/IB : Using "+
@@ -132,8 +134,8 @@ func TestHostileLog(t *testing.T) {
 			strings.Repeat("w", 999), i%999, i%999, i%999, i)
 	}
 	for name, r := range map[string]io.Reader{
-		"a line without end": &repeated{text: "h:1:2 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB ", more: 8 << 20},
-		"no text":            &repeated{text: "\x00\xff\x1b[2J\r", more: 1 << 20},
+		"a line without end": &repeated{text: "h:1:2 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB ", more: 1 << 20},
+		"no text":            &repeated{text: "\x00\xff\x1b[2J\r", more: 4 * maxLogLine},
 		"many hosts":         strings.NewReader(hosts.String()),
 		"many values":        strings.NewReader(values.String()),
 	} {

@@ -4,7 +4,7 @@ import "fmt"
 
 // Sites returns nodes of sites whose networks are not as those of All: to be looked at together.
 func Sites() []*Machine {
-	return []*Machine{Rack("rack1", 1), Rack("rack2", 2), Failover("v100-7", 7), Failover("v100-3", 3)}
+	return made("rack1", "rack2", "v100-7", "v100-3")
 }
 
 // Rack has four RoCE rails in subnets of its rack, which routers connect to those of other racks, and eight GPUs.

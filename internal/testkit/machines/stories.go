@@ -4,15 +4,31 @@ import "fmt"
 
 // All returns every machine, by name.
 func All() []*Machine {
-	return []*Machine{H20(), V100(), A100("a100", 0), A100("a100-2", 1), RoCE(), GB200(), Plain()}
+	return made("h20", "v100", "a100", "a100-2", "roce", "gb200", "plain")
 }
 
-// Named returns one of them, or nil.
+// makers make each machine by its name: to make all for one of them takes most of a test's time.
+var makers = map[string]func() *Machine{
+	"h20": H20, "v100": V100, "roce": RoCE, "gb200": GB200, "plain": Plain, "vfs": VFs,
+	"a100":   func() *Machine { return A100("a100", 0) },
+	"a100-2": func() *Machine { return A100("a100-2", 1) },
+	"rack1":  func() *Machine { return Rack("rack1", 1) }, "rack2": func() *Machine { return Rack("rack2", 2) },
+	"v100-7": func() *Machine { return Failover("v100-7", 7) },
+	"v100-3": func() *Machine { return Failover("v100-3", 3) },
+}
+
+// made makes machines in an order.
+func made(names ...string) (out []*Machine) {
+	for _, name := range names {
+		out = append(out, Named(name))
+	}
+	return out
+}
+
+// Named returns one of All or Sites, or VFs, by its name, or nil.
 func Named(name string) *Machine {
-	for _, m := range append(append(All(), Sites()...), VFs()) {
-		if m.Name == name {
-			return m
-		}
+	if maker := makers[name]; maker != nil {
+		return maker()
 	}
 	return nil
 }

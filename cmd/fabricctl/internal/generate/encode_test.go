@@ -7,19 +7,24 @@ import (
 	yamlv3 "go.yaml.in/yaml/v3"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/fabric-cni/fabric-cni/internal/node"
 )
 
 // Values are values, whatever is in them: as many documents, with the same fields, and a parser reads what was given.
 func TestValuesAreEncoded(t *testing.T) {
+	nodes, wanted := open(t, "roce"), map[string][]map[string]any{}
+	for _, kind := range Kinds {
+		wanted[kind] = parsed(t, kind, nodes, options())
+	}
 	for _, text := range []string{
 		"a\nkind: ClusterRoleBinding\n---\nkind: Secret", `a", "b": "c`, "a: b # c", "{x: y}", "yes", "1", "*a", "&a b",
 		"!!int 3", "slot0tols", "{{.Name}}", "- a", "'", `\`, "a\r\nb", "a\u2028kind: x", "\x1b[2J", "|", " a ",
 	} {
 		for _, kind := range Kinds {
-			o := options()
-			want := parsed(t, kind, o)
+			o, want := options(), wanted[kind]
 			o.Namespace, o.Name, o.Image, o.Prefix = text, text, text, text
-			got := parsed(t, kind, o)
+			got := parsed(t, kind, nodes, o)
 			if len(got) != len(want) {
 				t.Fatalf("%q: %s has %d documents, want %d", text, kind, len(got), len(want))
 			}
@@ -41,9 +46,9 @@ func TestValuesAreEncoded(t *testing.T) {
 	}
 }
 
-func parsed(t *testing.T, kind string, o Options) (docs []map[string]any) {
+func parsed(t *testing.T, kind string, nodes []*node.Node, o Options) (docs []map[string]any) {
 	t.Helper()
-	text, err := Generate(kind, open(t, "roce"), o)
+	text, err := Generate(kind, nodes, o)
 	if err != nil {
 		t.Fatalf("%s: %v", kind, err)
 	}
