@@ -36,6 +36,19 @@ var hostileTexts = map[string]string{
 	"YAML":         "{{.}}: [&a, *b, !!c] # %YAML\t- x",
 }
 
+// textsOf are the hostile texts of formats that share their printer with table or their values with JSON, or in which
+// few characters have a meaning, and of the command that packs what others print; the others have all.
+var textsOf = map[string][]string{
+	"wide":  {"line break", "escapes", "directions", "no UTF-8"},
+	"topo":  {"line break", "escapes", "directions", "no UTF-8"},
+	"yaml":  {"line break", "return", "double quote", "escapes", "directions", "invisible", "no UTF-8", "YAML"},
+	"svg":   {"element", "double quote", "single quote", "escapes", "no UTF-8"},
+	"html":  {"element", "double quote", "single quote", "escapes", "no UTF-8"},
+	"junit": {"element", "double quote", "single quote", "escapes", "no UTF-8"},
+
+	"support-bundle": {"line break", "single quote", "escapes", "substitution", "no UTF-8"},
+}
+
 // hostileCase is a command with an input in which every text is hostile.
 type hostileCase struct {
 	args  []string
@@ -141,12 +154,20 @@ func TestHostileText(t *testing.T) {
 						formats = formatsOf(c)
 					}
 					for _, format := range formats {
-						w.check(t, strings.Fields(path), hc, format)
+						if hasText(format, name) && hasText(path, name) {
+							w.check(t, strings.Fields(path), hc, format)
+						}
 					}
 				}
 			}
 		})
 	}
+}
+
+// hasText tells whether a format or command is tried with a text.
+func hasText(what, text string) bool {
+	texts := textsOf[what]
+	return texts == nil || slices.Contains(texts, text)
 }
 
 // The same for the values of flags and for arguments, which people copy from elsewhere.

@@ -57,8 +57,12 @@ func TestScripts(t *testing.T) {
 		t.Fatal(err)
 	}
 	testscript.Run(t, testscript.Params{
-		Dir:                "testdata",
-		Setup:              func(e *testscript.Env) error { e.Setenv("SCRIPTS", scripts); return nil },
+		Dir: "testdata",
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("SCRIPTS", scripts)
+			e.Setenv("GORACE", "atexit_sleep_ms=10") // each of some hundred processes sleeps a second otherwise
+			return nil
+		},
 		UpdateScripts:      *update,
 		RequireUniqueNames: true,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
