@@ -124,7 +124,7 @@ check-binary: build
 
 fuzz-short:
 	@$(SETUP)
-	@scripts/fuzz.sh 50000x
+	@scripts/fuzz.sh 20000x
 
 vuln: ## govulncheck, where its database can be reached
 	@$(SETUP)

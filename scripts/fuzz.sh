@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # fuzz.sh BUDGET   runs every fuzz target of the module for BUDGET each (go test fuzzes one target at a time):
-# a number of executions (50000x), or a duration (10m). The gate takes a number: up to Go 1.26 a duration that ends
+# a number of executions (20000x), or a duration (10m). The gate takes a number: up to Go 1.26 a duration that ends
 # while a worker runs is now and then reported as a failure, "context deadline exceeded" (golang/go#75804).
 # A crasher is left in the package's testdata/fuzz: commit it with the fix, it is a test from then on.
 set -euo pipefail
