@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -22,8 +23,7 @@ import (
 // packed is an archive of these headers; a file has zeros. The archive may end before its last file does.
 func packed(t testing.TB, headers ...tar.Header) []byte {
 	t.Helper()
-	var b bytes.Buffer
-	zip := gzip.NewWriter(&b)
+	zip := &members{t: t, known: map[string][]byte{}}
 	out := tar.NewWriter(zip)
 	for _, h := range headers {
 		h.Format = tar.FormatPAX
@@ -37,10 +37,50 @@ func packed(t testing.TB, headers ...tar.Header) []byte {
 		}
 	}
 	_ = out.Flush()
-	if err := zip.Close(); err != nil {
-		t.Fatal(err)
+	zip.flush(nil)
+	return zip.packed.Bytes()
+}
+
+// members compresses each chunk as a member of its own (RFC 1952, section 2.2), and one that comes again only once:
+// under the race detector hundreds of megabytes take a minute.
+type members struct {
+	t             testing.TB
+	known         map[string][]byte
+	small, packed bytes.Buffer
+}
+
+func (m *members) Write(b []byte) (int, error) {
+	if len(b) >= 1<<16 {
+		m.flush(b)
+		return len(b), nil
 	}
-	return b.Bytes()
+	if m.small.Len() >= 1<<20 { // many headers that are the same are many chunks that are
+		m.flush(nil)
+	}
+	return m.small.Write(b)
+}
+
+// flush writes what has come in small pieces, and b.
+func (m *members) flush(b []byte) {
+	m.t.Helper()
+	for _, data := range [][]byte{m.small.Bytes(), b} {
+		if len(data) == 0 {
+			continue
+		}
+		done, ok := m.known[string(data)]
+		if !ok {
+			var one bytes.Buffer
+			zip := gzip.NewWriter(&one)
+			_, err := zip.Write(data)
+			if err = errors.Join(err, zip.Close()); err != nil {
+				m.t.Fatal(err)
+			}
+			done = one.Bytes()
+			m.known[string(data)] = done
+		}
+		m.packed.Write(done)
+	}
+	m.small.Reset()
 }
 
 // sparse is an archive of a few hundred bytes with a sparse file of 100 GB, as GNU tar writes one.
