@@ -52,6 +52,7 @@ func fullStatus() *v1alpha1.FabricNodeStatus {
 			Type: "Ready", Status: "True", Reason: "Ready", LastTransitionTime: metav1.Time{Time: time.Unix(1, 0)},
 		}},
 		Inventory: &runtime.RawExtension{Raw: []byte(`{"name":"a","hcas":[]}`)},
+		Held:      &v1alpha1.HeldAddresses{},
 	}
 }
 

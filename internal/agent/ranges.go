@@ -30,7 +30,7 @@ func (r *rangeReconciler) reconcile(v *view) {
 	if r.link != nil && r.link.Synced() {
 		var now []v1alpha1.AssignedRange
 		if own := r.link.Own(); own != nil {
-			now = own.Spec.Ranges
+			now, v.generation = own.Spec.Ranges, own.Generation
 		}
 		if !slices.Equal(now, r.saved.Ranges) {
 			r.log.Info("the controller has given the node other ranges", "ranges", fmt.Sprint(now))
@@ -53,7 +53,11 @@ func (r *rangeReconciler) reconcile(v *view) {
 			continue
 		}
 		// With two ranges each interface has an address of both.
-		given := hostlocal.Given(filepath.Join(r.ipamDir, f.Name)) / len(own)
+		addresses, err := hostlocal.Given(filepath.Join(r.ipamDir, f.Name))
+		if err != nil {
+			r.log.Error("cannot count addresses", "fabric", f.Name, "error", err)
+		}
+		given := len(addresses) / len(own)
 		v.given[f.Name] = int64(given)
 		for j, p := range own {
 			r.metrics.SetPool(f.Name, p.String(), given, f.NodeRanges.Ranges[j].Capacity(p))

@@ -20,6 +20,7 @@ type view struct {
 	fabrics    []fabrics.Fabric           // in force
 	assigned   map[string][]survey.Device // by fabric, the devices of this node
 	given      map[string]int64           // by fabric, addresses of the node's own range that interfaces have
+	generation int64                      // of the FabricNode's spec that the node works with; 0: it has none
 	conditions *condition.Set
 }
 

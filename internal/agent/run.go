@@ -140,8 +140,8 @@ func newReconciler(
 		},
 		readiness: readiness{plugin: target, store: o.store(), mode: survey.Mode},
 		status: statusReconciler{
-			link: link, node: o.Node, plugin: target, store: o.store(), log: log, now: time.Now,
-			reported: outcome{what: "report what the node has"},
+			link: link, node: o.Node, plugin: target, store: o.store(), ipamDir: ipamDir, log: log,
+			now: time.Now, reported: outcome{what: "report what the node has"},
 		},
 	}
 }

@@ -38,6 +38,7 @@ type statusReconciler struct {
 	node    string        // name of the Node, which need not be the host's
 	plugin  install.Target
 	store   journal.Store
+	ipamDir string // where the addresses of nodeRanges are that pods hold
 	log     *slog.Logger
 	now     func() time.Time
 
@@ -80,10 +81,11 @@ func (r *statusReconciler) look() {
 func (r *statusReconciler) status(v *view) *v1alpha1.FabricNodeStatus {
 	s := &v1alpha1.FabricNodeStatus{
 		Agent: r.version, Plugin: v1alpha1.Plugin{Version: r.version}, RDMAMode: r.mode, Inventory: r.inventory,
-		Conditions: r.conditions(v.conditions),
+		Conditions: r.conditions(v.conditions), ObservedGeneration: v.generation,
 	}
-	if own := r.link.Own(); own != nil {
-		s.ObservedGeneration = own.Generation
+	var err error
+	if s.Held, err = held(r.ipamDir); err != nil { // nothing is said, which is not "none"
+		r.log.Error("cannot list the addresses that pods hold", "error", err)
 	}
 	if sum, err := r.plugin.Sum(); err == nil {
 		s.Plugin.SHA256 = sum

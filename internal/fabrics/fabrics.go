@@ -224,6 +224,9 @@ func nodeRange(r *v1alpha1.NodeRange) (*noderange.Range, error) {
 	return out, nil
 }
 
+// IsName reports whether a Fabric could have this name.
+func IsName(s string) bool { return isLabel(s) }
+
 // isLabel reports whether a name fits a Kubernetes object, a resource, a file and a CNI network.
 func isLabel(s string) bool {
 	ok := len(s) > 0 && len(s) <= 50 && s[0] != '-' && s[len(s)-1] != '-'

@@ -11,8 +11,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -220,19 +222,19 @@ func (c *IPAMConfig) dns() (dns types.DNS, err error) {
 	return dns, lines.Err()
 }
 
-// Given returns how many addresses are given of a network, whose directory this is: each has a file. A directory that
+// Given returns the addresses that are given of a network, whose directory this is: each has a file. A directory that
 // does not exist has none.
-func Given(dir string) (n int) {
+func Given(dir string) (out []netip.Addr, err error) {
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return 0
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("list addresses: %w", err)
 	}
 	for _, e := range entries {
-		if net.ParseIP(e.Name()) != nil {
-			n++
+		if a, err := netip.ParseAddr(e.Name()); err == nil && a.Zone() == "" {
+			out = append(out, a.Unmap())
 		}
 	}
-	return n
+	return out, nil
 }
 
 // view is the directory of a network, read only.

@@ -50,6 +50,13 @@ type FabricNodeSpec struct {
 	// +kubebuilder:validation:MaxItems=256
 	// +optional
 	Ranges []AssignedRange `json:"ranges,omitempty"`
+	// Ranges that the node had before. Nobody else gets them until the node has said that it works with this spec, and
+	// that it holds none of their addresses.
+	//
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	// +optional
+	Former []AssignedRange `json:"former,omitempty"`
 	// Since when the cluster has no Node of this name. Its ranges stay its own for the time reclaim of the Fabric: pods
 	// may outlive their Node.
 	//
@@ -107,6 +114,12 @@ type FabricNodeStatus struct {
 	// +kubebuilder:validation:MaxItems=256
 	// +optional
 	Fabrics []NodeFabric `json:"fabrics,omitempty"`
+	// The addresses that interfaces of the node's pods hold, of nodeRanges. The controller gives none of them to another
+	// node, and a node that has lost its spec gets the ranges again that hold them. Absent: an older agent, which does not
+	// say.
+	//
+	// +optional
+	Held *HeldAddresses `json:"held,omitempty"`
 	// Ready, and what is wrong.
 	//
 	// +listType=map
@@ -152,6 +165,31 @@ type NodeFabric struct {
 	//
 	// +optional
 	Addresses int64 `json:"addresses,omitempty"`
+}
+
+// HeldAddresses are the addresses that pods of a node hold.
+type HeldAddresses struct {
+	// By Fabric; also of those that are gone.
+	//
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	// +optional
+	Fabrics []HeldOfFabric `json:"fabrics,omitempty"`
+}
+
+// HeldOfFabric are the addresses that pods of a node hold of one Fabric.
+type HeldOfFabric struct {
+	// The name of the Fabric.
+	//
+	// +kubebuilder:validation:MaxLength=50
+	Name string `json:"name"`
+	// The addresses, neighbours joined: 10.0.4.1/32, 10.0.4.2/31. If they are more than 256, gaps between them are closed.
+	//
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=43
+	// +optional
+	Prefixes []string `json:"prefixes,omitempty"`
 }
 
 // FabricDevice is one device of a fabric.
