@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/manifest"
 	"github.com/fabric-cni/fabric-cni/internal/doctor"
 )
 
@@ -162,7 +163,7 @@ func (m *manifestRef) decode(flag, file, command string, take func(list []byte) 
 	}
 	var list []byte
 	if err == nil {
-		list, err = asList(objects)
+		list, err = manifest.List(objects)
 	}
 	if err == nil {
 		err = take(list)

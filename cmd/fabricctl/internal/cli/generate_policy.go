@@ -1,19 +1,16 @@
 package cli
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-	k8syaml "k8s.io/apimachinery/pkg/util/yaml"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/generate"
@@ -27,12 +24,12 @@ type policySource struct {
 	podlabel.Options
 	files   []string
 	cluster bool
-	stdin   io.Reader
+	console
 	without []string // fabrics whose devices no resource gives
 }
 
 func generatePolicyCommand(a *app) *cobra.Command {
-	p := &policySource{stdin: a.stdin}
+	p := &policySource{console: a.console}
 	c := &cobra.Command{
 		Use:   "policy {-f FILE... | --cluster}",
 		Short: "Write the admission policies that give a pod with one label its rails",
@@ -133,59 +130,34 @@ func (p *policySource) withResource(ctx context.Context, list []*fabrics.Fabric)
 // ofFiles reads Fabrics, also those of a List as kubectl get -o yaml prints it.
 func (p *policySource) ofFiles() (out []*fabrics.Fabric, err error) {
 	for _, name := range p.files {
-		var b []byte
-		if name == "-" {
-			b, err = io.ReadAll(p.stdin)
-		} else {
-			b, err = os.ReadFile(name)
-		}
-		if err != nil {
-			return nil, err
-		}
-		list, err := readFabrics(b)
+		objects, err := p.manifests(name)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		out = append(out, list...)
-	}
-	return out, nil
-}
-
-func readFabrics(b []byte) (out []*fabrics.Fabric, err error) {
-	documents := k8syaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(b)))
-	for {
-		b, err := documents.Read()
-		if errors.Is(err, io.EOF) {
-			return out, nil
-		} else if err != nil {
-			return nil, err
-		}
-		var o struct {
-			v1alpha1.Fabric `json:",inline"`
-
-			Items []v1alpha1.Fabric `json:"items"`
-		}
-		if err := yaml.UnmarshalStrict(b, &o); err != nil {
-			return nil, err
-		}
-		all := o.Items
-		switch o.Kind {
-		case "": // nothing between two ---
-			continue
-		case "Fabric":
-			all = append(all, o.Fabric)
-		case "List", "FabricList":
-		default:
-			return nil, fmt.Errorf("%s %q: want Fabrics only", o.Kind, o.Name)
-		}
-		for i := range all {
-			f, err := inForce(&all[i])
+		for _, raw := range objects {
+			f, err := readFabric(raw)
 			if err != nil {
-				return nil, err
+				return nil, fmt.Errorf("%s: %w", name, err)
 			}
 			out = append(out, f)
 		}
 	}
+	return out, nil
+}
+
+func readFabric(raw []byte) (*fabrics.Fabric, error) {
+	var head metav1.PartialObjectMetadata
+	if err := json.Unmarshal(raw, &head); err != nil {
+		return nil, err
+	}
+	if head.Kind != "Fabric" {
+		return nil, fmt.Errorf("%.100s %.100q: want Fabrics only", head.Kind, head.Name)
+	}
+	o := &v1alpha1.Fabric{}
+	if err := yaml.UnmarshalStrict(raw, o); err != nil {
+		return nil, err
+	}
+	return inForce(o)
 }
 
 // inForce is the spec that the controller has accepted, or what is to be applied.

@@ -11,13 +11,14 @@ import (
 	"strings"
 
 	fault "github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/kubectl"
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/manifest"
 )
 
 // Bounds of what kubectl prints: nodes and tenants have written it.
 const (
-	maxObject  = 16 << 20 // bytes of one object; etcd stores 1.5 MiB at most, and kubectl indents it
-	maxObjects = 100_000  // of one kind; Kubernetes is made for 5,000 nodes
-	maxWords   = 64 << 10 // bytes of what it says on standard error
+	maxObject  = 16 << 20            // bytes of one object; etcd stores 1.5 MiB at most, and kubectl indents it
+	maxObjects = manifest.MaxObjects // of one kind
+	maxWords   = 64 << 10            // bytes of what it says on standard error
 )
 
 var errTooLarge = fmt.Errorf("an object has more than %d MiB", maxObject>>20)
@@ -82,11 +83,7 @@ func eachItem[T any](r io.Reader, each func(o *T, bad error)) error {
 }
 
 // broken reports whether it is the JSON that can't be read, and not only what it means.
-func broken(err error) bool {
-	var syntax *json.SyntaxError
-	return errors.As(err, &syntax) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) ||
-		errors.Is(err, errTooLarge)
-}
+func broken(err error) bool { return manifest.BrokenJSON(err) || errors.Is(err, errTooLarge) }
 
 func delimiter(d *json.Decoder, want json.Delim) error {
 	got, err := d.Token()

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -97,11 +96,12 @@ func (m *migration) objects(ctx context.Context, c *console) (out []migrate.Obje
 		return clusterObjects(ctx)
 	}
 	for _, name := range m.files {
-		b, err := c.read(name)
+		f, err := c.open(name)
 		if err != nil {
 			return nil, fmt.Errorf("-f: %w", err)
 		}
-		list, err := migrate.Read(bytes.NewReader(b))
+		list, err := migrate.Read(f)
+		f.Close()
 		if err != nil {
 			return nil, fmt.Errorf("-f %s: %w", name, err)
 		}

@@ -3,7 +3,6 @@
 package migrate
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -13,8 +12,9 @@ import (
 	"slices"
 	"strings"
 
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
+
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/manifest"
 )
 
 // Object is one object of an operator.
@@ -27,11 +27,8 @@ type Object struct {
 
 func (o *Object) String() string { return o.Kind + " " + o.Name }
 
-// Bounds of what is read.
-const (
-	maxFile    = 64 << 20 // bytes
-	maxObjects = 10_000
-)
+// maxObjects bounds the objects of all files.
+const maxObjects = 10_000
 
 // groups are the API groups whose kinds are looked at.
 var groups = []string{"mellanox.com/", "sriovnetwork.openshift.io/", "nv-ipam.nvidia.com/"}
@@ -41,23 +38,18 @@ var objectName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`)
 // Read reads YAML documents, or JSON, Lists too. Objects of other API groups are left out: a file may have whatever
 // else belongs to a deployment.
 func Read(r io.Reader) (out []Object, err error) {
-	d := utilyaml.NewYAMLReader(bufio.NewReader(io.LimitReader(r, maxFile)))
-	for n := 1; ; n++ {
-		doc, err := d.Read()
-		if errors.Is(err, io.EOF) {
-			return out, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("document %d: %w", n, err)
-		}
+	err = manifest.Each(r, func(d *manifest.Document) error {
 		var v map[string]any
-		if err := yaml.Unmarshal(doc, &v); err != nil {
-			return nil, fmt.Errorf("document %d: %w", n, err)
+		if err := json.Unmarshal(d.JSON, &v); err != nil {
+			return fmt.Errorf("no object of Kubernetes: %w", err)
 		}
-		if out, err = Add(out, v); err != nil {
-			return nil, fmt.Errorf("document %d: %w", n, err)
-		}
+		out, err = Add(out, v)
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
+	return out, nil
 }
 
 // Add adds an object that was read as JSON, or those of a List.

@@ -1,13 +1,15 @@
-package cli
+package manifest_test
 
 import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/manifest"
 )
 
 // A file of a tenant: whatever is in it, it is read within bounds or refused with the place.
-func TestManifests(t *testing.T) {
+func TestObjects(t *testing.T) {
 	const pod = "kind: Pod\napiVersion: v1\n"
 	for _, c := range []struct{ name, text, want string }{
 		{"YAML", pod + "---\n# nothing\n---\n" + pod, "2 objects"},
@@ -31,11 +33,11 @@ func TestManifests(t *testing.T) {
 				"d: &d [*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e]\n" +
 				"g: [*f,*f,*f,*f,*f,*f,*f,*f]\n", "document 1: its aliases make it larger than 32 MiB"},
 		{"a large document", "a: " + strings.Repeat("x", 5<<20), "document 1: it has more than 4 MiB: as JSON it may"},
-		{"many documents", strings.Repeat("a: b\n---\n", maxDocuments+1), "it has more than 10000 documents"},
-		{"many objects", `{"kind":"List","items":[` + strings.Repeat("{},", maxObjects) + `{}]}`,
+		{"many documents", strings.Repeat("a: b\n---\n", manifest.MaxDocuments+1), "it has more than 10000 documents"},
+		{"many objects", `{"kind":"List","items":[` + strings.Repeat("{},", manifest.MaxObjects) + `{}]}`,
 			"there are more than 100000 objects"},
 	} {
-		out, err := (&console{stdin: strings.NewReader(c.text)}).manifests("-")
+		out, err := manifest.Objects(strings.NewReader(c.text))
 		got := fmt.Sprint(err)
 		if err == nil {
 			got = fmt.Sprintf("%d objects", len(out))
