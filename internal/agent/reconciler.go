@@ -37,6 +37,7 @@ type reconciler struct {
 	addresses addressReconciler
 	fabrics   fabricsReconciler
 	ranges    *rangeReconciler
+	limits    limitReconciler
 	networks  networkReconciler
 	health    healthReconciler
 	devices   deviceReconciler
@@ -72,6 +73,9 @@ func (r *reconciler) reconcile(ctx context.Context) {
 	reportUnused(discovered, v)
 	reportUnmatched(devices, v)
 	r.ranges.reconcile(v)
+	if !r.limits.reconcile(ctx) {
+		v.generation = 0
+	}
 	r.networks.reconcile(v) // before kubelet hands out devices for them
 	r.health.reconcile(v)
 	r.devices.reconcile(ctx, v)

@@ -129,6 +129,7 @@ func newReconciler(
 		survey:    o.Survey, stateDir: o.StateDir, log: log, metrics: m, reporter: reporter, saved: saved,
 		fabrics: fabricsReconciler{told: told, saved: saved, log: log},
 		ranges:  ranges,
+		limits:  limitReconciler{link: link, saved: saved, ipamDir: ipamDir, log: log},
 		networks: networkReconciler{
 			confDir: o.ConfDir, ipamDir: ipamDir, store: o.store(), ranges: ranges, log: log,
 		},

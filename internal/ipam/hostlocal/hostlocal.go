@@ -49,6 +49,9 @@ func Add(ctx context.Context, env netconf.Env, conf []byte) (*current.Result, st
 		return nil, "", err
 	}
 	defer unlock(s)
+	if err := c.checkLimit(); err != nil {
+		return nil, "", err
+	}
 	ips, err := c.allocate(s, claim{env.ContainerID, env.IfName})
 	if err != nil {
 		return nil, "", err
@@ -60,6 +63,9 @@ func Add(ctx context.Context, env netconf.Env, conf []byte) (*current.Result, st
 func Predict(env netconf.Env, conf []byte) (*current.Result, error) {
 	c, _, err := load(conf, env.Args)
 	if err != nil {
+		return nil, err
+	}
+	if err := c.checkLimit(); err != nil {
 		return nil, err
 	}
 	ips, err := c.allocate(view(c.dir()), claim{env.ContainerID, env.IfName})
