@@ -196,3 +196,9 @@ func TestRun(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// runMain runs one command.
+func runMain(t *testing.T, stderr io.Writer, args ...string) error {
+	t.Helper()
+	return agent.Main(t.Context(), "v1", args, io.Discard, stderr)
+}

@@ -2,12 +2,8 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -152,32 +148,6 @@ func (o *Options) newDriver(
 		Kube: kube, Judge: dra.Plugin(o.StateDir, o.Policy, o.HostProc), Files: files,
 		Interface: survey.InterfaceOf, Observe: observe, Log: log, Given: o.given(),
 	}), nil
-}
-
-// forgetClaims removes the runtime's files of claims, whose hook is the binary that is gone, and the driver's directory
-// in kubelet's.
-func (o *Options) forgetClaims() error {
-	specs, err := cdi.In(o.CDIDir, o.target().Path(), o.StateDir)
-	if err != nil {
-		return fmt.Errorf("forget claims: %w", err)
-	}
-	claims, err := specs.Claims()
-	errs := []error{err}
-	for _, uid := range claims {
-		errs = append(errs, specs.Remove(uid))
-	}
-	if o.PluginsDir != "" {
-		dir := filepath.Join(o.PluginsDir, fabrics.Driver)
-		for _, path := range []string{filepath.Join(dir, "dra.sock"), dir} {
-			if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
-				errs = append(errs, err)
-			}
-		}
-	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("forget claims: %w", err)
-	}
-	return nil
 }
 
 // given asks kubelet which units pods have.

@@ -46,12 +46,14 @@ type Options struct {
 	Grace      time.Duration
 	LogLevel   slog.Level
 	Force      bool
+	Stay       bool
 
 	Metrics        string // host:port,...; empty: no metrics
 	MetricsSecure  bool   // TLS, and a token that the API server accepts
 	MetricsCertDir string // with tls.crt and tls.key; empty: self-signed
 
 	nodeIPs  []netip.Addr
+	flagged  map[string]bool // flags that the command line has
 	counters countersOf
 
 	// Survey reads the node's devices. Nil: from the kernel.
@@ -64,8 +66,8 @@ const usage = `usage: fabric-agent COMMAND [flag...]
   run         on each node: keep it installed, offer devices, reclaim them, export metrics; until SIGTERM
   controller  once in the cluster: publish networks, give nodes their ranges, sum up; until SIGTERM
   crds        once before an upgrade: bring the CRDs in line with this version
-  release     once before it is uninstalled: stop the controller, withdraw networks, drop finalizers
-  uninstall   remove it; refused while pods have devices, unless --force is given
+  release     once before it is uninstalled: have all nodes uninstall it, withdraw networks, drop finalizers
+  uninstall   remove all of it from this node; refused while pods have devices, unless --force is given
   version     print the version
 
 fabric-agent COMMAND -h lists the flags.
@@ -90,13 +92,17 @@ func Main(ctx context.Context, version string, args []string, stdout, stderr io.
 	log := slog.New(slog.NewJSONHandler(stderr, &slog.HandlerOptions{Level: o.LogLevel}))
 	switch args[0] {
 	case "install":
-		changed, err := o.target().Install()
+		changed, err := o.install()
 		if err == nil {
 			log.Info("installed", "path", o.target().Path(), "changed", changed, "version", version)
 		}
 		return err
 	case "uninstall":
-		return o.uninstall(log)
+		if o.Stay {
+			klog.SetSlogLogger(log)
+			return o.stay(ctx, version, log)
+		}
+		return o.uninstall(ctx, log)
 	case "run":
 		klog.SetSlogLogger(log) // what client-go says of watches that end
 		return Run(ctx, o, version, log)
@@ -120,6 +126,8 @@ func Parse(args []string, stderr io.Writer) (*Options, error) {
 		}
 		return nil, fmt.Errorf("%w: %w", ErrUsage, err)
 	}
+	o.flagged = map[string]bool{}
+	f.Visit(func(f *flag.Flag) { o.flagged[f.Name] = true })
 	if f.NArg() > 0 {
 		return nil, fmt.Errorf("%w: unexpected argument %q", ErrUsage, f.Arg(0))
 	}
@@ -180,6 +188,8 @@ func (o *Options) flags(f *flag.FlagSet) {
 	f.DurationVar(&o.Grace, "grace", time.Minute, "how long a pod must be dead before its devices are reclaimed")
 	f.TextVar(&o.LogLevel, "log-level", slog.LevelInfo, "debug, info, warn or error")
 	f.BoolVar(&o.Force, "force", false, "uninstall although pods have devices")
+	f.BoolVar(&o.Stay, "stay", false,
+		"uninstall, again and again until it is done, and then do nothing: in place of run, until SIGTERM")
 }
 
 func (o *Options) store() journal.Store { return journal.Store{Dir: o.StateDir} }

@@ -23,7 +23,7 @@ import (
 )
 
 // Run works until ctx ends: it looks at the node every interval, keeps the binary in place, repairs, and serves probes
-// and metrics.
+// and metrics. While the node is one that `fabric-agent uninstall` has left, it does nothing but say so.
 func Run(ctx context.Context, o *Options, version string, log *slog.Logger) error {
 	if o.Interval <= 0 || o.Grace < 0 {
 		return fmt.Errorf("%w: --interval and --grace must be positive", ErrUsage)
@@ -33,52 +33,37 @@ func Run(ctx context.Context, o *Options, version string, log *slog.Logger) erro
 		registry.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))); err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
-	node := survey.Node{Sys: os.DirFS("/sys"), Store: o.store(), Policy: o.Policy}
-	var files func(context.Context, deviceplugin.Unit) ([]string, error)
-	if o.Survey == nil {
-		o.Survey, o.counters, files = node.Read, node.Counters, filesNow(node)
+	w := &worker{
+		o: o, version: version, log: log,
+		node: survey.Node{Sys: os.DirFS("/sys"), Store: o.store(), Policy: o.Policy},
 	}
-	m, err := metrics.New(registry, node, log)
-	if err != nil {
+	if o.Survey == nil {
+		o.Survey, o.counters, w.files = w.node.Read, w.node.Counters, filesNow(w.node)
+	}
+	var err error
+	if w.metrics, err = metrics.New(registry, w.node, log); err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
-	var client *cluster.Client
-	var link *cluster.Link
 	if !o.NoCluster {
-		if client, link, err = cluster.Dial(o.Kubeconfig, o.Node, log); err != nil {
+		if w.client, w.link, err = cluster.Dial(o.Kubeconfig, o.Node, log); err != nil {
 			return err
 		}
-		defer client.Close()
+		defer w.client.Close()
 	}
-	var plugins *deviceplugin.Set
-	if o.DeviceDir != "" {
-		plugins = &deviceplugin.Set{
-			Dir: o.DeviceDir, InfoDir: o.InfoDir, Log: log, Files: files, Prefer: o.chooser(node.Sys, log).choose,
-		}
-		defer plugins.Stop()
+	w.reporter = &condition.Reporter{Log: log, Ready: w.metrics.SetReady}
+	if w.client != nil {
+		w.reporter.Event = w.client.Event
 	}
-	target := o.target()
-	target.Sums = &install.Sums{} // for all loops that look at the binary
-	driver, err := o.newDriver(client, node, m, log)
+	first, err := w.begin()
 	if err != nil {
 		return err
 	}
-	r := newReconciler(o, target, client, link, plugins, m, log)
-	r.claims = claimReconciler{
-		driver: driver, networks: &r.networks, known: link.Synced, pcieRoot: pcieRoots(),
-	}
-	r.status.version = version
-	endpoints, err := o.endpoints(ctx, registry, r.reporter, client, log)
+	endpoints, err := o.endpoints(ctx, registry, w.reporter, w.client, log)
 	if err != nil {
 		return err
 	}
 	log.Info("running", "version", version, "node", o.Node)
-	return serve(ctx, endpoints,
-		func(ctx context.Context) { target.Watch(ctx, o.Interval, m.Reinstalled.Inc, log) },
-		func(ctx context.Context) { repairLoop(o, m, r.reporter, log).Run(ctx, min(o.Interval, time.Minute)) },
-		func(ctx context.Context) { every(ctx, o.Interval, link.Changed(), r.reconcile) },
-		link.Run, driver.Run,
-	)
+	return serve(ctx, endpoints, w.link.Run, func(ctx context.Context) { w.run(ctx, first) })
 }
 
 // every calls f at once, then each interval and when something has changed, until ctx ends.
@@ -95,10 +80,10 @@ func every(ctx context.Context, interval time.Duration, changed <-chan struct{},
 	}
 }
 
-// newReconciler connects the sub-reconcilers. client, link and plugins may be nil.
+// newReconciler connects the sub-reconcilers. link and plugins may be nil.
 func newReconciler(
-	o *Options, target install.Target, client *cluster.Client, link *cluster.Link, plugins *deviceplugin.Set,
-	m *metrics.Metrics, log *slog.Logger,
+	o *Options, target install.Target, link *cluster.Link, plugins *deviceplugin.Set,
+	m *metrics.Metrics, reporter *condition.Reporter, log *slog.Logger,
 ) *reconciler {
 	saved, err := loadState(o.StateDir)
 	if err != nil {
@@ -108,10 +93,6 @@ func newReconciler(
 	judge.Restore(time.Now(), saved.Health)
 	ipamDir := o.ipamDir()
 	ranges := &rangeReconciler{link: link, saved: saved, ipamDir: ipamDir, metrics: m, log: log}
-	reporter := &condition.Reporter{Log: log, Ready: m.SetReady}
-	if client != nil {
-		reporter.Event = client.Event
-	}
 	for id, s := range saved.Health {
 		if t, ok := problems[s.Problem]; ok {
 			reporter.Known(t, condition.Device(id))

@@ -184,3 +184,21 @@ func (r *statusReconciler) reportedSince(c *metav1.Condition) metav1.Time {
 	}
 	return metav1.Time{Time: r.now().Truncate(time.Second)}
 }
+
+// idle says that this node has nothing any more. It makes no FabricNode: one that was deleted stays so. It returns
+// whether the API server knows.
+func (r *statusReconciler) idle(ctx context.Context, set *condition.Set, version string) bool {
+	own := r.link.Own()
+	if own == nil {
+		return r.link.Synced()
+	}
+	s := &v1alpha1.FabricNodeStatus{
+		ObservedGeneration: own.Generation, Agent: version, RDMAMode: own.Status.RDMAMode,
+		Inventory: own.Status.Inventory, Conditions: r.conditions(set),
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	done, err := r.link.Report(ctx, s)
+	r.reported.note(r.log, r.now(), err)
+	return done
+}

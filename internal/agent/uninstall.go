@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -8,42 +9,138 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/fabric-cni/fabric-cni/internal/agent/deviceplugin"
+	"github.com/fabric-cni/fabric-cni/internal/agent/dra/cdi"
 	"github.com/fabric-cni/fabric-cni/internal/agent/network"
+	"github.com/fabric-cni/fabric-cni/internal/fabrics"
 	"github.com/fabric-cni/fabric-cni/internal/policy"
 )
 
-// uninstall removes the binary, this node's network configurations and the state. With --force the state stays if
-// attachments remain: it is the only record of where their devices belong.
-func (o *Options) uninstall(log *slog.Logger) error {
-	if err := o.target().Uninstall(o.Force); err != nil {
+// endTime is how long uninstall waits for the node's agent to withdraw its devices.
+const endTime = time.Minute
+
+// uninstall removes everything that this project has put on the node. It refuses while pods have devices. An agent that
+// runs here withdraws its devices from kubelet first, so that no pod gets one meanwhile, and does nothing from then on.
+// With --force the state stays if attachments remain: it is the only record of where their devices belong.
+func (o *Options) uninstall(ctx context.Context, log *slog.Logger) error {
+	o.adopt()
+	inUse := func() error {
+		if o.Force {
+			return nil
+		}
+		return o.target().InUse()
+	}
+	if err := inUse(); err != nil {
+		return err // nothing has been changed
+	}
+	p := presence{o.StateDir}
+	present, err := p.dismiss(ctx)
+	if err != nil {
 		return err
 	}
-	if _, err := network.WriteFiles(o.ConfDir, nil, nil); err != nil {
+	defer present.Close()
+	if err := inUse(); err != nil { // of a pod that got its devices before they were withdrawn
+		return errors.Join(err, remove(p.away()))
+	}
+	if err := o.removeFiles(); err != nil {
+		return fmt.Errorf("%w; the agent of this node does nothing meanwhile: run uninstall again", err)
+	}
+	if err := inUse(); err != nil { // an ADD that began while there was a binary
+		_, ierr := o.target().Install()
+		return errors.Join(err, ierr, remove(p.away()))
+	}
+	if err := o.removeRecords(log); err != nil {
 		return err
 	}
-	switch entries, err := o.store().List(); {
-	case err != nil || len(entries) > 0:
-		log.Warn("the state stays: it says where devices belong", "path", o.StateDir, "attachments", len(entries))
-		// nobody would notice when the node gets other addresses
-		err := os.Remove(filepath.Join(o.StateDir, policy.NodeAddressesFile))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	default:
-		if err := o.forgetClaims(); err != nil {
-			return err
-		}
-		if err := removeState(o.StateDir); err != nil {
-			return fmt.Errorf("remove the state: %w", err)
-		}
+	if err := errors.Join(remove(p.present()), o.last()); err != nil {
+		return fmt.Errorf("remove the state: %w", err)
 	}
-	log.Info("uninstalled", "path", filepath.Join(o.BinDir, filepath.Base(o.Source)))
+	log.Info("uninstalled", "path", o.target().Path())
 	return nil
 }
 
-// removeState empties the state directory, and removes it where it is not a mount of the agent's container.
-func removeState(dir string) error {
+// dismiss makes the agents of this node do nothing, and waits until they do.
+func (p presence) dismiss(ctx context.Context) (*os.File, error) {
+	fail := func(err error) (*os.File, error) {
+		return nil, fmt.Errorf("uninstall: stop the agent of this node: %w", err)
+	}
+	if err := os.MkdirAll(p.dir, 0o700); err != nil {
+		return fail(err)
+	}
+	f, err := os.OpenFile(p.away(), os.O_WRONLY|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return fail(err)
+	}
+	if err := f.Close(); err != nil {
+		return fail(err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, endTime)
+	defer cancel()
+	present, err := lock(ctx, p.present(), os.O_CREATE, unix.LOCK_EX)
+	if err != nil {
+		return fail(errors.Join(err, remove(p.away())))
+	}
+	return present, nil
+}
+
+// removeFiles removes what is outside of the state directory.
+func (o *Options) removeFiles() error {
+	if err := o.target().Uninstall(true); err != nil {
+		return err
+	}
+	errs := []error{deviceplugin.Remove(o.DeviceDir, o.InfoDir, fabrics.ResourcePrefix)}
+	if o.ConfDir != "" {
+		_, err := network.WriteFiles(o.ConfDir, nil, nil)
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("uninstall: %w", err)
+	}
+	return nil
+}
+
+// removeRecords removes the state and the runtime's files of claims, unless pods have devices still.
+func (o *Options) removeRecords(log *slog.Logger) error {
+	if err := o.target().InUse(); err != nil {
+		log.Warn("the state stays: it says where devices belong", "path", o.StateDir, "reason", err.Error())
+		// nobody would notice when the node gets other addresses
+		return remove(filepath.Join(o.StateDir, policy.NodeAddressesFile))
+	}
+	specs, err := cdi.In(o.CDIDir, o.target().Path(), o.StateDir)
+	if err != nil {
+		return fmt.Errorf("forget claims: %w", err)
+	}
+	claims, err := specs.Claims()
+	errs := []error{err}
+	for _, uid := range claims {
+		errs = append(errs, specs.Remove(uid))
+	}
+	if o.PluginsDir != "" {
+		dir := filepath.Join(o.PluginsDir, fabrics.Driver)
+		errs = append(errs, remove(filepath.Join(o.PluginsDir+"_registry", fabrics.Driver+"-reg.sock")),
+			remove(filepath.Join(dir, "dra.sock")), remove(dir))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("forget claims: %w", err)
+	}
+	return removeState(o.StateDir, presentName, awayName)
+}
+
+// last removes the file for which agents wait, unless one does, and then the state directory, if nothing else is in it.
+func (o *Options) last() error {
+	gone, err := presence{o.StateDir}.leave()
+	if err == nil && gone {
+		_ = os.Remove(o.StateDir) // a mount of the agent's container stays, and so does what --force has left
+	}
+	return err
+}
+
+// removeState empties the state directory but for these files.
+func removeState(dir string, but ...string) error {
 	var dirs []string
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		switch {
@@ -54,14 +151,27 @@ func removeState(dir string) error {
 		case d.IsDir():
 			dirs = append(dirs, path)
 			return nil
+		case filepath.Dir(path) == filepath.Clean(dir) && slices.Contains(but, d.Name()):
+			return nil
 		}
-		return os.Remove(path)
+		return remove(path)
 	})
 	slices.Reverse(dirs) // what is within a directory before the directory
 	for _, d := range dirs {
-		if rerr := os.Remove(d); rerr != nil && d != dir {
-			err = errors.Join(err, rerr)
+		if d != dir {
+			err = errors.Join(err, remove(d))
 		}
 	}
-	return err
+	if err != nil {
+		return fmt.Errorf("remove the state: %w", err)
+	}
+	return nil
+}
+
+// install puts the binary in place, and lets the agents of a node that was uninstalled work again.
+func (o *Options) install() (changed bool, err error) {
+	if changed, err = o.target().Install(); err == nil {
+		err = remove(presence{o.StateDir}.away())
+	}
+	return changed, err
 }

@@ -43,6 +43,10 @@ var (
 	RDMAModeFits = Type{Name: "RDMAModeFits", Reason: "WrongRDMAMode", Event: true}
 	// RDMAModeUsable says that the node's RDMA mode does not make ADD fail.
 	RDMAModeUsable = Type{Name: "RDMAModeUsable", Reason: "WrongRDMAMode", Event: true, Gate: true}
+	// Installed says that nobody has uninstalled all of it from this node.
+	Installed = Type{Name: "Installed", Reason: "Uninstalled", Event: true, Gate: true}
+	// UninstallPossible says that nothing keeps a node, which is told to, from uninstalling it.
+	UninstallPossible = Type{Name: "UninstallPossible", Reason: "UninstallRefused", Event: true, Gate: true}
 	// PluginInstalled says that the installed CNI binary is the agent's.
 	PluginInstalled = Type{Name: "PluginInstalled", Reason: "PluginMissing", Gate: true}
 	// StateWritable says that the plugin can write its journal.

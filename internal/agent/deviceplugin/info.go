@@ -15,6 +15,9 @@ import (
 // writer marks the agent's device-info files. Those of other device plugins are not touched.
 const writer = "fabric-agent"
 
+// infoSuffix ends the names of device-info files.
+const infoSuffix = "-device.json"
+
 // addInfo adds the file of a unit that is a PCI device. The specification has no other kind of hardware.
 func addInfo(files map[string][]byte, resource string, u Unit) error {
 	if u.PCI == "" {
@@ -24,8 +27,14 @@ func addInfo(files map[string][]byte, resource string, u Unit) error {
 	if err != nil {
 		return fmt.Errorf("encode device info of %s: %w", u.ID, err)
 	}
-	files[flat(resource)+"-"+flat(u.ID)+"-device.json"] = b
+	files[flat(resource)+"-"+flat(u.ID)+infoSuffix] = b
 	return nil
+}
+
+// ours reports whether a device-info file is the agent's.
+func ours(path string) bool {
+	b, err := os.ReadFile(path)
+	return err == nil && devinfo.Writer(b) == writer
 }
 
 // writeInfos writes these files, and removes the agent's other ones.
@@ -42,11 +51,8 @@ func writeInfos(dir string, files map[string][]byte) error {
 	}
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
-		if _, want := files[e.Name()]; want || !strings.HasSuffix(e.Name(), "-device.json") {
-			continue
-		}
-		if b, err := os.ReadFile(path); err != nil || devinfo.Writer(b) != writer {
-			continue // another plugin's
+		if _, want := files[e.Name()]; want || !strings.HasSuffix(e.Name(), infoSuffix) || !ours(path) {
+			continue // or another plugin's
 		}
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("remove device info: %w", err)

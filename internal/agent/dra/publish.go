@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/dynamic-resource-allocation/resourceslice"
 
 	"github.com/fabric-cni/fabric-cni/internal/agent/dra/offer"
@@ -156,3 +157,25 @@ func keptOf(err *resourceslice.DroppedFieldsError, f offer.Form) offer.Form {
 }
 
 func isNotFound(err error) bool { return apierrors.IsNotFound(err) }
+
+// Withdraw deletes the node's ResourceSlices, after Run: nothing is prepared here any more. kubelet would do it when it
+// has missed the driver for a while, and until then pods would be sent to this node.
+func (d *Driver) Withdraw(ctx context.Context) {
+	if d == nil || d.helper == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	slices := d.Kube.ResourceV1().ResourceSlices()
+	list, err := slices.List(ctx, metav1.ListOptions{FieldSelector: fields.Set{
+		resourceapi.ResourceSliceSelectorNodeName: d.Node, resourceapi.ResourceSliceSelectorDriver: fabrics.Driver,
+	}.String()})
+	for i := 0; err == nil && i < len(list.Items); i++ {
+		if err = slices.Delete(ctx, list.Items[i].Name, metav1.DeleteOptions{}); isNotFound(err) {
+			err = nil
+		}
+	}
+	if err != nil {
+		d.Log.Error("cannot withdraw the node's ResourceSlices: kubelet does so later", "error", err)
+	}
+}

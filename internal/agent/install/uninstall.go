@@ -6,21 +6,21 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+
+	"github.com/fabric-cni/fabric-cni/internal/prepared"
+	"github.com/fabric-cni/fabric-cni/internal/quote"
 )
 
 // ErrInUse means that pods still have devices that only the binary can return to the host.
 var ErrInUse = errors.New("attachments remain")
 
-// Uninstall removes the binary. While the journal has attachments it returns ErrInUse and names them: without the
-// binary nothing returns their devices to the host. With force it removes the binary all the same.
+// Uninstall removes the binary. While pods have devices it returns what InUse does: without the binary nothing returns
+// them to the host. With force it removes the binary all the same.
 func (t Target) Uninstall(force bool) error {
-	remaining, err := t.remaining()
-	if err != nil && !force {
-		return err
-	}
-	if len(remaining) > 0 && !force {
-		return fmt.Errorf("uninstall %s: %w: %s; delete these pods first, or use --force and return the devices by "+
-			"hand", t.Path(), ErrInUse, strings.Join(remaining, ", "))
+	if !force {
+		if err := t.InUse(); err != nil {
+			return err
+		}
 	}
 	if err := t.sweep(); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -31,15 +31,48 @@ func (t Target) Uninstall(force bool) error {
 	return nil
 }
 
-// remaining describes the attachments in the journal. An entry that cannot be read counts as one.
+// InUse returns ErrInUse while the journal has attachments or a ResourceClaim is prepared, and names their pods.
+func (t Target) InUse() error {
+	remaining, err := t.remaining()
+	switch {
+	case err != nil:
+		return fmt.Errorf("uninstall %s: %w: %w", t.Path(), ErrInUse, err)
+	case len(remaining) > 0:
+		return fmt.Errorf("uninstall %s: %w: %s; delete these pods first, or use --force and return the devices by "+
+			"hand", t.Path(), ErrInUse, named(remaining))
+	}
+	return nil
+}
+
+// maxNamed is how many attachments a message names: a node may have thousands, and the others need no name to be found.
+const maxNamed = 20
+
+func named(all []string) string {
+	if more := len(all) - maxNamed; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(all[:maxNamed], ", "), more)
+	}
+	return strings.Join(all, ", ")
+}
+
+// remaining describes the attachments in the journal and what is prepared for pods. The error is of what can't be read,
+// which may be a pod's.
 func (t Target) remaining() ([]string, error) {
 	entries, err := t.Store.List()
 	var out []string
+	pods := map[string]bool{}
 	for _, e := range entries {
-		out = append(out, fmt.Sprintf("%s (network %s, device %s)", e.Key, e.Network, e.Claim))
+		of := e.String()
+		if pod := e.Pod(); pod != "" {
+			pods[pod] = true
+			of = fmt.Sprintf("pod %s, %s", pod, of)
+		}
+		out = append(out, quote.Terminal(fmt.Sprintf("%s (network %s, device %s)", of, e.Network, e.Claim)))
 	}
-	if err != nil {
-		return out, fmt.Errorf("uninstall %s: %w: %w", t.Path(), ErrInUse, err)
+	claims, cerr := prepared.In(t.Store.Dir).All()
+	for _, c := range claims {
+		if !pods[c.Namespace+"/"+c.Pod] {
+			out = append(out, fmt.Sprintf("pod %s (ResourceClaim %s)", c.ForPod(), c.Whose()))
+		}
 	}
-	return out, nil
+	return out, errors.Join(err, cerr)
 }
