@@ -79,7 +79,7 @@ func checkModeOf(
 			err = fmt.Errorf("fabric %s hands out whole devices, but the node's RDMA network namespace mode is "+
 				"shared: "+
 				"their RDMA devices stay on the host, where every pod sees them; put options ib_core netns_mode=0 "+
-				"into /etc/modprobe.d and reboot, or put \"rdma\": \"shared\" into its network if that is what you "+
+				"into the node's /etc/modprobe.d and reboot, or put \"rdma\": \"shared\" into its network if that is what you "+
 				"want", f.Name)
 		}
 	}

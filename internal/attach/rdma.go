@@ -62,7 +62,7 @@ func JudgeMode(want netconf.RDMAPolicy, mode device.NetnsMode, present bool, hca
 			Reason:  RDMAMode,
 			Message: "\"rdma\" is \"exclusive\", but the system's RDMA network namespace mode is shared",
 			Hint: "set it with: rdma system set netns exclusive (before any network namespace exists; to survive a " +
-				"reboot: options ib_core netns_mode=0 in /etc/modprobe.d)",
+				"reboot: options ib_core netns_mode=0 in /etc/modprobe.d of the node)",
 		}
 	case present && want == netconf.RDMAShared && mode == device.NetnsExclusive:
 		return &Refusal{

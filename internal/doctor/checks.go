@@ -31,14 +31,15 @@ var hostChecks = []Check{
 		"The RDMA network namespace mode is what the next boot will have",
 		"the mode is decided when ib_core is loaded, often in the initramfs; later it can't be changed while any " +
 			"other network namespace exists (EBUSY)",
-		"echo 'options ib_core netns_mode=0' >/etc/modprobe.d/ib_core.conf (1 for shared); update-initramfs -u; reboot",
+		"on the node: echo 'options ib_core netns_mode=0' >/etc/modprobe.d/ib_core.conf (1 for shared); " +
+			"update-initramfs -u; reboot; or ib_core.netns_mode=0 on the kernel command line, which wins",
 	},
 	{
 		"host-initramfs",
 		"The initramfs has the RDMA mode",
 		"ib_core is often loaded from the initramfs, with the options that were there when it was built: a " +
 			"netns_mode that was written later does not count at the next boot",
-		"update-initramfs -u (dracut -f), before the reboot",
+		"update-initramfs -u (dracut -f) on the node, before the reboot",
 	},
 	{
 		"host-port-state",

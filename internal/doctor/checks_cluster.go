@@ -59,8 +59,8 @@ var clusterChecks = []Check{
 		"cluster-rdma-mode",
 		"The nodes of a Fabric have one RDMA mode",
 		"the mode is decided when ib_core is loaded; some nodes were set up differently",
-		"echo 'options ib_core netns_mode=0' >/etc/modprobe.d/ib_core.conf (1 for shared); update-initramfs -u; " +
-			"reboot; or Fabrics of their own for these nodes",
+		"on the node: echo 'options ib_core netns_mode=0' >/etc/modprobe.d/ib_core.conf (1 for shared); " +
+			"update-initramfs -u; reboot; or Fabrics of their own for these nodes",
 	},
 	{
 		"cluster-agents",

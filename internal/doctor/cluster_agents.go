@@ -22,7 +22,7 @@ type AgentPods struct {
 
 // nodeReasons are the reasons for which a node is not Ready that keep it from serving pods at all, with their cure.
 var nodeReasons = map[string]string{
-	"WrongRDMAMode": "one RDMA mode on the nodes of a Fabric: echo 'options ib_core netns_mode=0' " +
+	"WrongRDMAMode": "one RDMA mode on the nodes of a Fabric, there: echo 'options ib_core netns_mode=0' " +
 		">/etc/modprobe.d/ib_core.conf (1 for shared); update-initramfs -u; reboot",
 	"PluginMissing":    "delete the pod of fabric-agent on that node: it installs the plugin again",
 	"StateNotWritable": "df -h /run on that node",

@@ -103,7 +103,7 @@ func TestCheckHost(t *testing.T) {
 			h.Node.Netdev("xgbe3").MTU = 1500
 			h.Node.Netdev("xgbe3").Addrs = h.Node.Netdev("xgbe2").Addrs
 		}, `WARN host-modules not loaded: ib_uverbs, rdma_cm
-WARN host-rdma-mode the mode is exclusive, no netns_mode in modprobe.d
+WARN host-rdma-mode the mode is exclusive, no netns_mode in modprobe.d or on the kernel command line
 WARN host-subnets roce-200g: node roce has xgbe2, xgbe3 in one subnet, 192.168.10.0/24: traffic of all leaves ` +
 			`through one of them; give each rail its own subnet, or set "routing": {"sourceBased": true}
 WARN host-mtu roce-200g: MTU 1500: xgbe3; 9000: xgbe2 xgbe4 xgbe5

@@ -99,31 +99,6 @@ func hostModules(h *Host, _ topology.Fabrics) (out []Finding) {
 	return one(finding("host-modules", OK, strings.Join(want, ", ")))
 }
 
-func hostMode(h *Host, _ topology.Fabrics) []Finding {
-	mode := h.Node.RDMAMode
-	if mode == "" {
-		return nil
-	}
-	// Shared is the kernel's default.
-	next := map[string]string{"0": "exclusive", "1": "shared", "": "shared"}[h.ModeConf]
-	where := "no netns_mode in modprobe.d"
-	if h.ModeConf != "" {
-		where = "netns_mode=" + h.ModeConf + " in " + h.ModeFile
-	}
-	if mode == next {
-		return one(finding("host-rdma-mode", OK, mode+"; "+where))
-	}
-	f := finding("host-rdma-mode", Warn, "the mode is "+mode+", "+where)
-	if h.ModeConf != "" {
-		f.Cause = "ib_core was loaded from an initramfs that does not have the file, or something has run rdma " +
-			"system set. " + f.Cause
-		f.Cure = "update-initramfs -u (dracut -f); reboot"
-	} else if mode == "exclusive" {
-		f.Cause = "the next boot will be in shared mode: pods in need of exclusive mode get error 103 then"
-	}
-	return one(f)
-}
-
 func hostVFs(h *Host, _ topology.Fabrics) (out []Finding) {
 	vfs := 0
 	for i := range h.Node.HCAs {

@@ -148,3 +148,68 @@ func TestHostGUIDsAndVersion(t *testing.T) {
 		t.Errorf("%+v", list)
 	}
 }
+
+// What the next boot will have is what modprobe and the kernel make of files and command line.
+func TestHostModeAtBoot(t *testing.T) {
+	const (
+		exclusive, shared = "options ib_core netns_mode=0\n", "options ib_core netns_mode=1\n"
+		boot              = "ib_core.netns_mode=0 on the kernel command line\n"
+		nowhere           = "no netns_mode in modprobe.d or on the kernel command line\n"
+		ok                = "OK host-rdma-mode exclusive; "
+		warn              = "WARN host-rdma-mode the mode is exclusive, "
+	)
+	type in = map[string]string
+	for name, c := range map[string]struct {
+		files   in
+		cmdline string
+		builtin bool
+		want    string
+	}{
+		"nothing": {want: warn + nowhere},
+		"a file": {files: in{"etc/modprobe.d/z.conf": exclusive},
+			want: ok + "netns_mode=0 in /etc/modprobe.d/z.conf\n"},
+		"the last name": {files: in{"etc/modprobe.d/a.conf": shared, "lib/modprobe.d/z.conf": exclusive},
+			want: ok + "netns_mode=0 in /lib/modprobe.d/z.conf\n"},
+		"one hides the other": {files: in{"run/modprobe.d/a.conf": exclusive,
+			"usr/local/lib/modprobe.d/a.conf": shared, "lib/modprobe.d/a.conf": shared},
+			want: ok + "netns_mode=0 in /run/modprobe.d/a.conf\n"},
+		"the command line": {cmdline: "quiet ib_core.netns_mode=0", want: ok + boot},
+		"it wins over files": {files: in{"etc/modprobe.d/z.conf": shared}, cmdline: `"ib-core.netns_mode=off"`,
+			want: ok + boot},
+		"its last word": {cmdline: "ib_core.netns_mode=1 ib_core.netns_mode=N ib_core.recv_queue_size=4",
+			want: ok + boot},
+		"what is init's":    {cmdline: "ib_core.netns_mode=0 -- ib_core.netns_mode=1", want: ok + boot},
+		"another module's":  {cmdline: "xib_core.netns_mode=0 ib_core.netns_modes=0", want: warn + nowhere},
+		"it says otherwise": {cmdline: "ib_core.netns_mode", want: warn + strings.Replace(boot, "=0", "=1", 1)},
+		"built in": {builtin: true, files: in{"etc/modprobe.d/z.conf": exclusive},
+			want: warn + "ib_core is built into the kernel, and its command line has no ib_core.netns_mode\n"},
+		"built in, command line": {builtin: true, cmdline: "ib_core.netns_mode=n", want: ok + boot},
+		"a value that is none": {files: in{"etc/modprobe.d/z.conf": exclusive + "options ib_core netns_mode=x\n"},
+			want: ok + "netns_mode=0 in /etc/modprobe.d/z.conf\n"},
+	} {
+		m := machines.H20()
+		delete(m.FS, "etc/modprobe.d/ib_core.conf")
+		m.File("proc/cmdline", c.cmdline)
+		for file, text := range c.files {
+			m.File(file, text)
+		}
+		if c.builtin {
+			delete(m.FS, "sys/module/ib_core/initstate")
+			m.File("sys/module/ib_core/parameters/netns_mode", "N")
+		}
+		for i, h := range recorded(t, m) {
+			h.Node.RDMAMode = "exclusive"
+			if d := cmp.Diff(c.want, all(hostMode(h, h.Node.Fabrics()))); d != "" {
+				t.Errorf("%s, %d (-want +got):\n%s", name, i, d)
+			}
+		}
+	}
+}
+
+// all is text with what is in order.
+func all(list []Finding) (out string) {
+	for _, f := range list {
+		out += string(f.Status) + " " + f.ID + " " + f.Evidence + "\n"
+	}
+	return out
+}

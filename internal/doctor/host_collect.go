@@ -16,6 +16,7 @@ type Host struct {
 	Modules   map[string]bool // those of interest that are loaded or built in
 	ModeConf  string          // ib_core's netns_mode in modprobe.d; empty: not there
 	ModeFile  string          // where that is
+	BuiltIn   bool            // ib_core is no module: modprobe.d is not about it
 	Initramfs string          // of the running kernel; empty: not found, or there is no ModeFile to compare with
 	Cmdline   string
 	CNI       []string // names in /etc/cni/net.d, in order
@@ -63,18 +64,7 @@ func CollectHost(root fs.FS, n *node.Node) *Host {
 			h.Modules[m] = true
 		}
 	}
-	// The last one wins.
-	for _, dir := range []string{"lib/modprobe.d", "usr/lib/modprobe.d", "run/modprobe.d", "etc/modprobe.d"} {
-		for _, name := range list(root, dir) {
-			if !strings.HasSuffix(name, ".conf") {
-				continue
-			}
-			file := path.Join(dir, name)
-			if v := modeOption(read(root, file)); v != "" {
-				h.ModeConf, h.ModeFile = v, "/"+file
-			}
-		}
-	}
+	h.modprobe(root)
 	h.Cmdline = read(root, "proc/cmdline")
 	h.CNI, h.Plugins = list(root, "etc/cni/net.d"), list(root, "opt/cni/bin")
 	h.unit(root)
@@ -85,22 +75,6 @@ func CollectHost(root fs.FS, n *node.Node) *Host {
 	h.collectDriver(root)
 	h.collectACS(root)
 	return h
-}
-
-// modeOption is netns_mode of an options line for ib_core.
-func modeOption(conf string) (value string) {
-	for line := range strings.Lines(conf) {
-		f := strings.Fields(line)
-		if len(f) < 3 || f[0] != "options" || f[1] != "ib_core" {
-			continue
-		}
-		for _, o := range f[2:] {
-			if v, ok := strings.CutPrefix(o, "netns_mode="); ok {
-				value = strings.ToUpper(v)
-			}
-		}
-	}
-	return strings.NewReplacer("Y", "1", "N", "0").Replace(value)
 }
 
 // unit reads LimitMEMLOCK from containerd's unit and its drop-ins; those in /etc win.

@@ -152,8 +152,8 @@ var clusterMessages = []Message{
 		),
 		Examples: []string{"rdma system set netns exclusive: error: Device or resource busy"},
 		Cause:    "the mode can be switched only while no network namespace but the host's exists",
-		Cure: "echo 'options ib_core netns_mode=0' >/etc/modprobe.d/ib_core.conf; update-initramfs -u (dracut " +
-			"-f); reboot",
+		Cure: "on the node: echo 'options ib_core netns_mode=0' >/etc/modprobe.d/ib_core.conf; " +
+			"update-initramfs -u (dracut -f); reboot",
 	},
 	{
 		ID:    "log-shared-plugin",
@@ -195,7 +195,7 @@ var clusterMessages = []Message{
 		},
 		Cause: "the configuration moves RDMA devices, which this node's mode does not allow",
 		Cure: "\"rdma\": \"auto\" works in both; or set the mode at boot: options ib_core netns_mode=0 in " +
-			"/etc/modprobe.d",
+			"/etc/modprobe.d of the node",
 	},
 	{
 		ID:    "log-not-movable",

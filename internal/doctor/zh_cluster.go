@@ -59,7 +59,7 @@ var zhCluster = []Check{
 		"cluster-rdma-mode",
 		"同一 Fabric 的节点 RDMA 模式一致",
 		"该模式在加载 ib_core 时确定；有些节点的设置不同",
-		"echo 'options ib_core netns_mode=0' >/etc/modprobe.d/ib_core.conf（1 表示 shared）；" +
+		"在节点上：echo 'options ib_core netns_mode=0' >/etc/modprobe.d/ib_core.conf（1 表示 shared）；" +
 			"update-initramfs -u；然后 reboot；或者为这些节点建单独的 Fabric",
 	},
 	{

@@ -24,14 +24,14 @@ var zhHost = []Check{
 		"host-rdma-mode",
 		"RDMA 网络命名空间模式与下次启动后的一致",
 		"该模式在加载 ib_core 时确定，而 ib_core 常由 initramfs 加载；之后只要还存在其他网络命名空间就不能修改 (EBUSY)",
-		"echo 'options ib_core netns_mode=0' >/etc/modprobe.d/ib_core.conf（1 表示 shared）；" +
-			"update-initramfs -u；然后 reboot",
+		"在节点上：echo 'options ib_core netns_mode=0' >/etc/modprobe.d/ib_core.conf（1 表示 shared）；" +
+			"update-initramfs -u；然后 reboot；或者在内核命令行写 ib_core.netns_mode=0，它优先",
 	},
 	{
 		"host-initramfs",
 		"initramfs 里有 RDMA 模式的设置",
 		"ib_core 常由 initramfs 加载，使用的是生成 initramfs 时的选项：之后才写入的 netns_mode 在下次启动时不起作用",
-		"重启之前执行 update-initramfs -u (dracut -f)",
+		"重启之前在节点上执行 update-initramfs -u (dracut -f)",
 	},
 	{
 		"host-port-state",

@@ -61,7 +61,7 @@ var zhClusterMessages = []Check{
 		"log-netns-mode",
 		"现在不能切换 RDMA 模式",
 		"只有不存在主机以外的网络命名空间时才能切换模式",
-		"echo 'options ib_core netns_mode=0' >/etc/modprobe.d/ib_core.conf; update-initramfs -u (dracut " +
+		"在节点上：echo 'options ib_core netns_mode=0' >/etc/modprobe.d/ib_core.conf; update-initramfs -u (dracut " +
 			"-f); reboot",
 	},
 	{
@@ -81,7 +81,7 @@ var zhClusterMessages = []Check{
 		"log-mode-shared",
 		"该网络需要 exclusive 模式",
 		"配置要移动 RDMA 设备，而该节点的模式不允许",
-		"\"rdma\": \"auto\" 两种模式都可用；或在启动时设置模式：在 /etc/modprobe.d 中写 options ib_core netns_mode=0",
+		"\"rdma\": \"auto\" 两种模式都可用；或在启动时设置模式：在节点的 /etc/modprobe.d 中写 options ib_core netns_mode=0",
 	},
 	{
 		"log-not-movable",

@@ -12,6 +12,12 @@ var zhOtherPhrases = []phrase{
 	{"the link is not up", "链路没有建立"},
 	{"the link is up, but no subnet manager has configured the port", "链路已建立，但没有子网管理器配置该端口"},
 	{"carries no traffic yet", "还不能传输数据"},
+	{"something has run rdma system set since the boot. ", "启动之后有程序执行过 rdma system set。"},
+	{"find what runs rdma system set netns; reboot", "找出是什么执行 rdma system set netns；然后 reboot"},
+	{
+		"ib_core.netns_mode=0 on the kernel command line: modprobe.d does not count for what is built in; reboot",
+		"在内核命令行写 ib_core.netns_mode=0：modprobe.d 对编译进内核的部分不起作用；然后 reboot",
+	},
 	{
 		"ib_core was loaded from an initramfs that does not have the file, or something has run rdma system set. ",
 		"ib_core 由一个没有该文件的 initramfs 加载，或有程序执行过 rdma system set。",
@@ -110,9 +116,9 @@ var zhOtherPhrases = []phrase{
 		"kubectl get fabricnodes 显示在哪里；在该节点上 fabricctl doctor host",
 	},
 	{
-		"one RDMA mode on the nodes of a Fabric: echo 'options ib_core netns_mode=0' >/etc/modprobe.d/ib_core.conf " +
-			"(1 for shared); update-initramfs -u; reboot",
-		"同一 Fabric 的节点用同一种 RDMA 模式：echo 'options ib_core netns_mode=0' " +
+		"one RDMA mode on the nodes of a Fabric, there: echo 'options ib_core netns_mode=0' " +
+			">/etc/modprobe.d/ib_core.conf (1 for shared); update-initramfs -u; reboot",
+		"同一 Fabric 的节点用同一种 RDMA 模式，在节点上：echo 'options ib_core netns_mode=0' " +
 			">/etc/modprobe.d/ib_core.conf（1 表示 shared）；update-initramfs -u；然后 reboot",
 	},
 	{

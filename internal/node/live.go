@@ -75,7 +75,7 @@ func live(root fs.FS, store Store) (*Live, error) {
 			return nil, fmt.Errorf("read %s of the recorded tree: %w", LiveFile, err)
 		}
 		return l, nil
-	case root == os.DirFS("/"):
+	case isRunning(root):
 		return ReadLive(store), nil
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("read %s of the recorded tree: %w", LiveFile, err)
@@ -88,6 +88,12 @@ func live(root fs.FS, store Store) (*Live, error) {
 		l.Host = strings.TrimSpace(string(b))
 	}
 	return l, nil
+}
+
+// isRunning tells whether it is the machine that the program runs on.
+func isRunning(root fs.FS) bool {
+	_, container := root.(running)
+	return container || root == os.DirFS("/")
 }
 
 // away adds the RDMA devices that are in pods, which sysfs on the host does not show in exclusive mode, and tells of

@@ -81,9 +81,12 @@ type discovery struct {
 
 // record writes a recording of the machine, with what doctor host reads.
 func (d *discoverer) record(name string) error {
-	tree, err := d.tree()
+	tree, _, problem, err := d.nodeTree()
 	if err != nil {
 		return err
+	}
+	if problem != nil {
+		d.stderr.Println("warning:", problem)
 	}
 	r, n, err := node.Record(tree, d.store())
 	if err != nil {

@@ -28,7 +28,8 @@ func doctorHostCommand(a *app) *cobra.Command {
 		Long: `doctor host prints what is wrong, worst first; with --all also what is in order. Counters of ports
 are totals since the boot, of which nobody knows when they rose: with --for doctor host looks twice and judges what rose
 meanwhile, with the limits by which fabric-agent judges. Of recordings --before is the earlier look. Exit status 3 if
-anything fails.`,
+anything fails. In a container that has the /proc of its node at /host/proc, such as the agent's, the files are the
+node's.`,
 		Args: argsBetween(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := errors.Join(out.check(), looks.check(a)); err != nil {
@@ -41,6 +42,10 @@ anything fails.`,
 			if err != nil {
 				return err
 			}
+			if _, proc, problem, err := a.nodeTree(); err == nil && problem == nil && proc != "" {
+				a.stderr.Printf("this is a container: its node is looked at, through %s; what the cures say is for "+
+					"the node\n", proc)
+			}
 			return out.print(doctor.CheckHost(h))
 		},
 	}
@@ -52,13 +57,16 @@ anything fails.`,
 // host collects what doctor host checks. The attachments, the node policy and the plugin are those of the running
 // machine only.
 func (a *app) host() (*doctor.Host, error) {
-	tree, err := a.tree()
+	tree, _, problem, err := a.nodeTree()
 	if err != nil {
 		return nil, err
 	}
 	n, err := node.Open(tree, a.store())
 	if err != nil {
 		return nil, err
+	}
+	if problem != nil {
+		n.Problems = append(n.Problems, problem.Error())
 	}
 	h := doctor.CollectHost(tree, n)
 	if a.root != "/" {

@@ -21,7 +21,8 @@ type attached struct {
 	Netns     string    `json:"netns"`
 	Created   time.Time `json:"created"`
 
-	entry *entry
+	entry   *entry
+	witness witness
 }
 
 // States of an attachment.

@@ -10,6 +10,9 @@ import (
 // entry is an attachment in the plugin's journal.
 type entry = journal.Entry
 
+// witness is where to look whether its pod is alive.
+type witness = journal.Witness
+
 // attachments reads the journal. Entries that can't be read are in the error, beside the others.
 func (a *app) attachments() ([]attached, error) {
 	entries, err := a.store().List()
@@ -17,6 +20,7 @@ func (a *app) attachments() ([]attached, error) {
 		err = nil
 	}
 	out := []attached{}
+	looks := a.witness()
 	for _, e := range entries {
 		l := attached{
 			Pod:       e.Pod(),
@@ -27,8 +31,9 @@ func (a *app) attachments() ([]attached, error) {
 			Device:    e.Claim,
 			Netns:     e.NetnsPath,
 			Created:   e.Created,
-			State:     stateOf(e),
+			State:     stateOf(e, looks),
 			entry:     e,
+			witness:   looks,
 		}
 		switch {
 		case e.Child != nil:
@@ -44,12 +49,22 @@ func (a *app) attachments() ([]attached, error) {
 	return out, err
 }
 
+// witness is where to look for signs of life: a container sees no processes but its own, and those of all pods in the
+// /proc of its node.
+func (a *app) witness() witness {
+	_, proc, _, err := a.nodeTree()
+	if err != nil {
+		return witness{}
+	}
+	return witness{Proc: proc}
+}
+
 // stateOf looks at the pod of an entry. A pod that may be alive is not reported as dead.
-func stateOf(e *journal.Entry) string {
+func stateOf(e *journal.Entry, w witness) string {
 	if e.BeforeBoot(journal.BootID("/proc")) {
 		return stateBefore
 	}
-	if live, err := e.Alive(journal.Witness{}); !live && err == nil {
+	if live, err := e.Alive(w); !live && err == nil {
 		return stateDead
 	}
 	if !e.Attached {
@@ -60,6 +75,6 @@ func stateOf(e *journal.Entry) string {
 
 // unclear is why it could not be found out whether the pod is alive.
 func (l *attached) unclear() error {
-	_, err := l.entry.Alive(journal.Witness{})
+	_, err := l.entry.Alive(l.witness)
 	return err
 }

@@ -17,6 +17,7 @@ type machine struct {
 	root     string // "/", another root directory, or a recording (tar.gz)
 	stateDir string // where the plugin keeps its journal
 	goos     string // of the system that fabricctl runs on; empty: runtime.GOOS
+	hostProc string // where a container has the /proc of its node; empty: node.HostProc
 }
 
 // linux tells whether there is a sysfs and netlink to ask.
@@ -43,6 +44,22 @@ func (m *machine) tree() (fs.FS, error) {
 		return nil, fmt.Errorf("%w, or give --root RECORDING (fabricctl discover --record makes one)", errNotLinux)
 	}
 	return openTree(m.root)
+}
+
+// nodeTree is tree, with the files of the node where the running machine is a container on it, such as the agent's. A
+// problem is why they can't be read; then it has the container's. proc is the node's /proc; empty outside of a
+// container.
+func (m *machine) nodeTree() (tree fs.FS, proc string, problem, err error) {
+	if m.root != "/" || !m.linux() {
+		tree, err = m.tree()
+		return tree, "", nil, err
+	}
+	proc = cmp.Or(m.hostProc, node.HostProc)
+	tree, container, problem := node.Running(proc)
+	if !container {
+		proc = ""
+	}
+	return tree, proc, problem, nil
 }
 
 func openTree(root string) (fs.FS, error) { return treeOf("root", root) }

@@ -15,6 +15,8 @@ import (
 
 type entry struct{}
 
+type witness struct{}
+
 func (*entry) Encode() ([]byte, error) { return nil, errNotLinux }
 
 func (*app) attachments() ([]attached, error)             { return nil, errNotLinux }

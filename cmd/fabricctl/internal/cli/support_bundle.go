@@ -131,7 +131,7 @@ func (b *bundle) collect(ctx context.Context) {
 }
 
 func (b *bundle) collectNode() {
-	tree, err := b.tree()
+	tree, _, _, err := b.nodeTree() // of a problem doctor host tells
 	if err != nil {
 		b.add("node.txt", nil, err)
 		return
