@@ -161,11 +161,11 @@ done`)
 	return faces, strings.Fields(lines[0])
 }
 
-// filesOn are the device files of these HCAs on their node, and the connection manager's.
+// filesOn are the device files of these HCAs that verbs need on their node, and the connection manager's.
 func filesOn(t *testing.T, n *LabNode, hcas ...string) []string {
 	t.Helper()
 	files := strings.Fields(on(t, n, "for hca in "+strings.Join(hcas, " ")+`; do
-  for f in /sys/class/infiniband_verbs/uverbs* /sys/class/infiniband_mad/umad* /sys/class/infiniband_mad/issm*; do
+  for f in /sys/class/infiniband_verbs/uverbs*; do
     [ "$(cat $f/ibdev)" != $hca ] || basename $f
   done
 done; echo rdma_cm`))

@@ -17,7 +17,7 @@ func shareNode(t *testing.T, n *LabNode) {
 		"mkdir -p /etc/cni/fabric.d && echo '{\"devices\":[\""+first.PCI+"\"]}' >/etc/cni/fabric.d/policy.json")
 	fabricsOf(t, "shared")
 	k(t, "patch", "fabric", fabricShared, "--type=merge",
-		"-p", `{"spec":{"precedence":1,"match":{"devices":["`+first.Netdev+`"]}}}`)
+		"-p", `{"spec":{"precedence":1,"deviceFiles":["umad"],"match":{"devices":["`+first.Netdev+`"]}}}`)
 	eventually(t, "shares are offered", func() error {
 		out, err := output("kubectl", "get", "node", n.Name, "-o",
 			`jsonpath={.status.allocatable.fabric\.dev/`+fabricShared+"}")
@@ -57,8 +57,9 @@ func shared(t *testing.T, n *LabNode) {
 	if strings.Count(children, "link/infiniband") != pods || strings.Count(children, "ipoib pkey") != pods {
 		t.Errorf("children:\n%s", children)
 	}
-	if out := k(t, "exec", names[0], "--", "ls", "/dev/infiniband"); len(strings.Fields(out)) != 4 {
-		t.Errorf("device files: %s", out) // uverbs, umad, issm of one HCA, and rdma_cm
+	if out := k(t, "exec", names[0], "--", "ls", "/dev/infiniband"); len(strings.Fields(out)) != 3 ||
+		!strings.Contains(out, "umad") {
+		t.Errorf("device files: %s", out) // uverbs of one HCA, umad as the Fabric says, and rdma_cm
 	}
 	gone(t, names...)
 	stage(t, "all pods are gone")

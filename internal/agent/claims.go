@@ -98,7 +98,7 @@ func (r *claimReconciler) device(f *fabrics.Fabric, d *survey.Device, conf []byt
 		it.PCIeRoot = r.pcieRoot(d.PCI)
 	}
 	return dra.Device{
-		Item: it, Address: d.Address, Files: d.Files, Moving: d.Moving(), InPod: d.Holder != nil, Conf: conf,
+		Item: it, Address: d.Address, Files: d.Files, Extra: f.Files, Moving: d.Moving(), InPod: d.Holder != nil, Conf: conf,
 		ConfErr: err, Health: string(d.Problem),
 	}
 }

@@ -92,13 +92,19 @@ func reportUnmatched(devices []survey.Device, v *view) {
 	}
 }
 
-// filesNow looks up the device files of a unit that kubelet is about to hand out.
+// filesNow looks up the device files of a unit that kubelet is about to hand out, and gives those that its fabric allows.
 func filesNow(n survey.Node) func(context.Context, deviceplugin.Unit) ([]string, error) {
 	return func(ctx context.Context, u deviceplugin.Unit) ([]string, error) {
 		a, err := device.ParseAddress(u.Address)
 		if err != nil {
 			return nil, err
 		}
-		return n.FilesNow(ctx, a, u.Alone, u.Files)
+		files, err := n.FilesNow(ctx, a, u.Alone, u.Files)
+		return survey.Given(files, u.Extra), err
 	}
+}
+
+// filesThen are the device files of a unit as they were at the last look.
+func filesThen(_ context.Context, u deviceplugin.Unit) ([]string, error) {
+	return survey.Given(u.Files, u.Extra), nil
 }

@@ -1,13 +1,43 @@
 package agent
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/fabric-cni/fabric-cni/internal/agent/condition"
+	"github.com/fabric-cni/fabric-cni/internal/agent/network"
 	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
 	"github.com/fabric-cni/fabric-cni/internal/fabrics"
+	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
+	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
+
+// A Fabric's deviceFiles say which files kubelet hands out beside those that verbs need, in both modes.
+func TestDeviceFiles(t *testing.T) {
+	all := []string{"/dev/infiniband/issm0", "/dev/infiniband/rdma_cm", "/dev/infiniband/umad0", "/dev/infiniband/uverbs0"}
+	d := survey.Device{ID: "0000:3b:00.0", Address: device.Address{Bus: "pci", Name: "0000:3b:00.0"}, Files: all}
+	for _, mode := range []v1alpha1.Mode{v1alpha1.Exclusive, v1alpha1.Shared} {
+		for _, kinds := range [][]v1alpha1.DeviceFile{nil, {v1alpha1.UMAD}, {v1alpha1.UMAD, v1alpha1.ISSM}} {
+			o := &v1alpha1.Fabric{Spec: v1alpha1.FabricSpec{Mode: mode, DeviceFiles: kinds}}
+			o.Name = "ib"
+			f, err := fabrics.Parse(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files, err := filesThen(t.Context(), network.Units(f, []survey.Device{d})[0])
+			if err != nil || len(files) != 2+len(kinds) || !slices.Contains(files, all[1]) ||
+				!slices.Contains(files, all[3]) || slices.Contains(files, all[2]) != (len(kinds) > 0) {
+				t.Errorf("mode %s, deviceFiles %v: %v, %v", mode, kinds, files, err)
+			}
+		}
+	}
+	o := &v1alpha1.Fabric{Spec: v1alpha1.FabricSpec{DeviceFiles: []v1alpha1.DeviceFile{"uverbs"}}}
+	o.Name = "ib"
+	if _, err := fabrics.Parse(o); err == nil || !strings.Contains(err.Error(), `deviceFiles "uverbs": want umad or issm`) {
+		t.Errorf("deviceFiles: [uverbs]: %v", err)
+	}
+}
 
 // A fabric that has no device here is reported with the nearest one; one that has devices is not.
 func TestReportUnmatched(t *testing.T) {

@@ -37,6 +37,7 @@ func Run(ctx context.Context, o *Options, version string, log *slog.Logger) erro
 		o: o, version: version, log: log,
 		node: survey.Node{Sys: os.DirFS("/sys"), Store: o.store(), Policy: o.Policy},
 	}
+	w.files = filesThen
 	if o.Survey == nil {
 		o.Survey, o.counters, w.files = w.node.Read, w.node.Counters, filesNow(w.node)
 	}

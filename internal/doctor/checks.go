@@ -285,8 +285,9 @@ var podChecks = []Check{
 		"Memory can be pinned",
 		"locked memory is limited and the container lacks the capability IPC_LOCK: \"Couldn't allocate MR\", " +
 			"crashes in NCCL",
-		"securityContext: {capabilities: {add: [IPC_LOCK]}}; users other than root: LimitMEMLOCK=infinity for " +
-			"containerd",
+		"either one: securityContext: {capabilities: {add: [IPC_LOCK]}}, which is for root only and which namespaces " +
+			"with the pod security levels baseline and restricted refuse; or LimitMEMLOCK=infinity in the unit of the " +
+			"container runtime (containerd) on the nodes",
 	},
 	{
 		"pod-memory",

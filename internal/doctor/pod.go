@@ -109,6 +109,13 @@ func podMemlock(p *Pod) []Finding {
 			finding("pod-memlock", OK, fmt.Sprintf("the capability IPC_LOCK lifts the limit of %d bytes", p.Memlock)),
 		)
 	}
+	if p.IPCLockBound {
+		f := finding("pod-memlock", Fail, fmt.Sprintf("locked memory is limited to %d bytes; the container has the "+
+			"capability IPC_LOCK, but not for this user", p.Memlock))
+		f.Cure = "LimitMEMLOCK=infinity in the unit of the container runtime (containerd) on the nodes, or run as root: " +
+			"Kubernetes gives other users no ambient capabilities"
+		return one(f)
+	}
 	return one(
 		finding(
 			"pod-memlock",

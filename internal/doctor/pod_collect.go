@@ -19,6 +19,8 @@ type Pod struct {
 	Env     map[string]string
 	Memlock int64 // soft limit in bytes; -1: unlimited
 	IPCLock bool  // the capability is effective
+	// IPCLockBound: the container has the capability, its root at least.
+	IPCLockBound bool
 	Memory  int64 // of the cgroup, in bytes; -1: unlimited or unknown
 	Shm     int64 // size of /dev/shm in bytes; -1: unknown
 	HCOLL   bool  // its library is in the image
@@ -104,8 +106,10 @@ func (p *Pod) limits(limits, status string) {
 	}
 	for line := range strings.Lines(status) {
 		if v, ok := strings.CutPrefix(line, "CapEff:"); ok {
-			mask, err := strconv.ParseUint(strings.TrimSpace(v), 16, 64)
-			p.IPCLock = err == nil && mask&(1<<14) != 0 // CAP_IPC_LOCK, include/uapi/linux/capability.h
+			p.IPCLock = hasIPCLock(v)
+		}
+		if v, ok := strings.CutPrefix(line, "CapBnd:"); ok {
+			p.IPCLockBound = hasIPCLock(v)
 		}
 	}
 }
@@ -117,4 +121,10 @@ func size(s string) int64 {
 		return -1 // "unlimited", "max"
 	}
 	return n
+}
+
+// hasIPCLock looks for CAP_IPC_LOCK (include/uapi/linux/capability.h) in a set of capabilities in hex.
+func hasIPCLock(set string) bool {
+	mask, err := strconv.ParseUint(strings.TrimSpace(set), 16, 64)
+	return err == nil && mask&(1<<14) != 0
 }

@@ -62,6 +62,8 @@ func TestCheckPod(t *testing.T) {
 			"WARN pod-foreign /dev/infiniband/uverbs9 belongs to no HCA of the pod\n"},
 		{"memlock", nil, func(p *Pod) { p.Memlock = 65536 }, "FAIL pod-memlock locked memory is limited to 65536 " +
 			"bytes, and the capability IPC_LOCK is missing\n"},
+		{"memlock, not for this user", nil, func(p *Pod) { p.Memlock, p.IPCLockBound = 65536, true }, "FAIL pod-memlock " +
+			"locked memory is limited to 65536 bytes; the container has the capability IPC_LOCK, but not for this user\n"},
 		{"memlock lifted", nil, func(p *Pod) { p.Memlock, p.IPCLock = 65536, true }, ""},
 		{"memory and shm", nil, func(p *Pod) { p.Memory, p.Shm = 1<<30, 64<<20 }, "WARN pod-memory the memory limit " +
 			"is 1024 MiB\nWARN pod-shm /dev/shm has 64 MiB\n"},
@@ -125,10 +127,10 @@ func TestCollectPod(t *testing.T) {
 		"limits": &fstest.MapFile{
 			Data: []byte("Max locked memory         65536                65536                bytes\n"),
 		},
-		"status": &fstest.MapFile{Data: []byte("CapEff:\t0000000000004000\n")},
+		"status": &fstest.MapFile{Data: []byte("CapEff:\t0000000000004000\nCapBnd:\t00000000a80465fb\n")},
 	}
 	p := CollectPod(root, proc, &node.Node{}, []string{"A=b=c", "odd"})
-	if p.Memlock != 65536 || !p.IPCLock || p.Memory != 1<<30 || !p.HCOLL || p.Env["A"] != "b=c" {
+	if p.Memlock != 65536 || !p.IPCLock || !p.IPCLockBound || p.Memory != 1<<30 || !p.HCOLL || p.Env["A"] != "b=c" {
 		t.Errorf("%+v", p)
 	}
 }

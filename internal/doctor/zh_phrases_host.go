@@ -51,6 +51,12 @@ var zhHostPhrases = []phrase{
 		"；清洁并重新插好两端，然后与正常端口交换线缆或光模块，看速率跟随哪一个；在此之前 nccl-env 不使用该端口",
 	},
 	{"the journal and the network namespaces of pods are root's", "journal 和 pod 的网络命名空间属于 root"},
+	{
+		"LimitMEMLOCK=infinity in the unit of the container runtime (containerd) on the nodes, or run as root: " +
+			"Kubernetes gives other users no ambient capabilities",
+		"在节点上为容器运行时 (containerd) 的 unit 设置 LimitMEMLOCK=infinity，或以 root 身份运行：Kubernetes 不给其他用户 ambient " +
+			"能力",
+	},
 	{"run as root", "以 root 身份运行"},
 	{
 		"nvidia_peermem is not loaded, and the kernel is too old for DMA-BUF",

@@ -71,7 +71,8 @@ var zhPod = []Check{
 		"pod-memlock",
 		"可以锁定内存",
 		"锁定内存受限，而容器没有 IPC_LOCK 能力：会出现 \"Couldn't allocate MR\"，或 NCCL 崩溃",
-		"securityContext: {capabilities: {add: [IPC_LOCK]}}；非 root 用户：为 containerd 设置 LimitMEMLOCK=infinity",
+		"二者之一：securityContext: {capabilities: {add: [IPC_LOCK]}}，只对 root 有效，而且 pod 安全级别 baseline 和 restricted 的 " +
+			"namespace 会拒绝它；或者在节点上为容器运行时 (containerd) 的 unit 设置 LimitMEMLOCK=infinity",
 	},
 	{
 		"pod-memory",

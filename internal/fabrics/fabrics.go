@@ -28,6 +28,7 @@ type Fabric struct {
 	Mode       v1alpha1.Mode
 	Shares     int // mode shared: pods on one device
 	Allocation v1alpha1.Allocation
+	Files      []string // kinds of device files beside those that verbs need: umad, issm
 	Namespaces v1alpha1.Namespaces
 	// Network is the network's configuration without what depends on the node, and without its name and type.
 	Network map[string]any
@@ -90,6 +91,12 @@ func (f *Fabric) head(s *v1alpha1.FabricSpec) error {
 	}
 	if f.Allocation != v1alpha1.DevicePlugin && f.Allocation != v1alpha1.DRA {
 		return fmt.Errorf("allocation %q: want DevicePlugin or DRA", s.Allocation)
+	}
+	for _, kind := range s.DeviceFiles {
+		if kind != v1alpha1.UMAD && kind != v1alpha1.ISSM {
+			return fmt.Errorf("deviceFiles %q: want umad or issm; uverbs and rdma_cm are always there", kind)
+		}
+		f.Files = append(f.Files, string(kind))
 	}
 	switch {
 	case f.Mode == v1alpha1.Exclusive && s.Shares != nil:

@@ -25,7 +25,8 @@ type Unit struct {
 	ID      string
 	Healthy bool
 	NUMA    int      // -1: unknown
-	Files   []string // device files a container needs for it, as the last update has them
+	Files   []string // its device files, as the last update has them
+	Extra   []string // kinds of device files that a container gets beside what it needs, for Set.Files
 	Address string   // of the hardware, for Set.Files
 	Alone   bool     // it is a whole device, which goes into a pod
 	Slot    string   // of the card: units of one slot share its port
@@ -75,7 +76,7 @@ func (s *server) update(units []Unit) {
 func equal(a, b Unit) bool {
 	return a.ID == b.ID && a.Healthy == b.Healthy && a.NUMA == b.NUMA && a.PCI == b.PCI && a.RDMA == b.RDMA &&
 		a.Address == b.Address && a.Alone == b.Alone && a.Slot == b.Slot && slices.Equal(a.Files, b.Files) &&
-		slices.Equal(a.Path, b.Path)
+		slices.Equal(a.Path, b.Path) && slices.Equal(a.Extra, b.Extra)
 }
 
 func (s *server) list() ([]Unit, chan struct{}) {

@@ -68,11 +68,12 @@ type Device struct {
 	Item    offer.Item
 	Address device.Address
 	Files   []string
-	Moving  bool   // on its way into a pod or back: what it says of itself is not to be relied on
-	InPod   bool   // what it says of itself may be its pod's doing
-	Conf    []byte // configuration of its network on this node
-	ConfErr error  // why there is none
-	Health  string // what is wrong with it, whether pods may get it or not; empty: nothing
+	Extra   []string // kinds of device files that its Fabric allows beside what verbs need
+	Moving  bool     // on its way into a pod or back: what it says of itself is not to be relied on
+	InPod   bool     // what it says of itself may be its pod's doing
+	Conf    []byte   // configuration of its network on this node
+	ConfErr error    // why there is none
+	Health  string   // what is wrong with it, whether pods may get it or not; empty: nothing
 }
 
 // View is what a look at the node has found.

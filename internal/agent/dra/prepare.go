@@ -16,6 +16,7 @@ import (
 
 	"github.com/fabric-cni/fabric-cni/internal/agent/dra/cdi"
 	"github.com/fabric-cni/fabric-cni/internal/agent/dra/claim"
+	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
 	"github.com/fabric-cni/fabric-cni/internal/failpoint"
 	"github.com/fabric-cni/fabric-cni/internal/prepared"
 	"github.com/fabric-cni/fabric-cni/internal/quote"
@@ -225,6 +226,7 @@ func (d *Driver) filesOf(ctx context.Context, p *prepared.Claim, devices []Devic
 		wg.Go(func() {
 			alone := devices[i].Item.Shares == 0
 			files[i], errs[i] = d.Files(ctx, devices[i].Address, alone, devices[i].Files)
+			files[i] = survey.Given(files[i], devices[i].Extra)
 			if errs[i] != nil {
 				errs[i] = because(InUse, "device %s of fabric %s: %w", p.Devices[i].Name, p.Devices[i].Fabric, errs[i])
 			}

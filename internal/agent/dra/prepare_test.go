@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -35,6 +36,7 @@ type node struct {
 	judged  []time.Duration  // how long the plugin's own decision took
 	refused map[string]error // by address
 	away    map[string]bool  // by address: the device does not come home
+	extra   []string         // kinds of device files that the fabric allows
 }
 
 func newNode(t testing.TB, ids ...string) *node {
@@ -76,7 +78,11 @@ func (n *node) see(ids ...string) {
 		v.Devices = append(v.Devices, Device{
 			Item:    offer.Item{Fabric: "ib", Resource: "fabric.dev/ib", ID: id, NUMA: -1},
 			Address: device.Address{Bus: "pci", Name: id}, Conf: []byte(`{"name":"ib"}`),
-			Files: []string{fmt.Sprintf("/dev/infiniband/uverbs%d", i), "/dev/infiniband/rdma_cm"},
+			Files: []string{
+				fmt.Sprintf("/dev/infiniband/uverbs%d", i), "/dev/infiniband/rdma_cm",
+				fmt.Sprintf("/dev/infiniband/umad%d", i), fmt.Sprintf("/dev/infiniband/issm%d", i),
+			},
+			Extra: n.extra,
 		})
 	}
 	n.Update(v)
@@ -128,6 +134,30 @@ const (
 )
 
 func two(t *testing.T) *node { t.Helper(); return newNode(t, "0000:3b:00.0", "0000:5e:00.0") }
+
+// The CDI spec of a claim has what verbs need, and umad and issm only if the Fabric says so.
+func TestPrepareFiles(t *testing.T) {
+	for _, extra := range [][]string{nil, {"umad"}, {"umad", "issm"}} {
+		n := two(t)
+		n.extra = extra
+		n.see("0000:3b:00.0", "0000:5e:00.0")
+		for range 2 { // and again, as after a restart of kubelet
+			if _, err := n.claim(t, given("c1", "p1", dev1)); err != nil {
+				t.Fatal(err)
+			}
+			b, err := os.ReadFile(filepath.Join(n.dir, "cdi", "fabric.dev-claim_c1.json"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, kind := range []string{"uverbs", "rdma_cm", "umad", "issm"} {
+				want := kind == "uverbs" || kind == "rdma_cm" || slices.Contains(extra, kind)
+				if strings.Contains(string(b), "/dev/infiniband/"+kind) != want {
+					t.Errorf("with %v, %s: %s", extra, kind, b)
+				}
+			}
+		}
+	}
+}
 
 func TestPrepare(t *testing.T) {
 	n := two(t)

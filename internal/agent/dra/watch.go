@@ -9,6 +9,7 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
+	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/prepared"
 )
@@ -90,16 +91,16 @@ func (d *Driver) refresh(c *prepared.Claim) error {
 	files := make([][]string, len(c.Devices))
 	n := 0
 	for i := range c.Devices {
-		var known []string
+		var known, extra []string
 		if n, _, ok := d.device(c.Devices[i].Name); ok {
-			known = n.Files
+			known, extra = n.Files, n.Extra
 		}
 		now, err := d.Files(context.Background(), c.Devices[i].Address, false, known)
 		if err != nil {
 			now = nil // the hardware is gone: what there was is as good as anything
 		}
-		files[i] = now
-		n += len(now)
+		files[i] = survey.Given(now, extra)
+		n += len(files[i])
 	}
 	list := requests(c, files)
 	had, there := d.CDI.Files(c.UID)

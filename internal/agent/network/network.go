@@ -20,6 +20,7 @@ import (
 func Units(f *fabrics.Fabric, devices []survey.Device) (out []deviceplugin.Unit) {
 	for _, d := range devices {
 		u := deviceplugin.Unit{ID: d.ID, Healthy: usable(f, &d), NUMA: d.NUMA, Files: d.Files, RDMA: d.HCA.Name}
+		u.Extra = f.Files
 		u.Address, u.Alone = d.Address.String(), f.Mode == v1alpha1.Exclusive
 		u.Slot, u.Path = cmp.Or(d.Slot, u.Address), d.Path
 		if d.Address.Bus == "pci" {

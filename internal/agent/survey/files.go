@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/fabric-cni/fabric-cni/internal/inventory"
@@ -56,6 +57,19 @@ func (n Node) FilesNow(ctx context.Context, a device.Address, alone bool, was []
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
+}
+
+// extraFiles are the kinds of device files that a container gets only if its Fabric says so. With umad it can send
+// management datagrams in the name of the port, and issm makes the port one of a subnet manager: see docs/security.md.
+var extraFiles = []string{"umad", "issm"}
+
+// Given returns those of an HCA's device files that a container gets: all that verbs need, and of the extra ones those
+// of the given kinds.
+func Given(files, kinds []string) []string {
+	return slices.DeleteFunc(slices.Clone(files), func(file string) bool {
+		kind := strings.TrimRight(path.Base(file), "0123456789")
+		return slices.Contains(extraFiles, kind) && !slices.Contains(kinds, kind)
+	})
 }
 
 // filesAtHome returns the device files, and whether the HCA is on the host.

@@ -80,6 +80,31 @@ func TestFilesNow(t *testing.T) {
 	look(t.Context(), true, []string{"/dev/infiniband/rdma_cm", "/dev/infiniband/uverbs1"})
 }
 
+// Containers get what verbs need, and umad and issm only if their fabric says so.
+func TestGiven(t *testing.T) {
+	files := []string{
+		"/dev/infiniband/issm3", "/dev/infiniband/rdma_cm", "/dev/infiniband/umad3", "/dev/infiniband/uverbs12",
+	}
+	for _, c := range []struct {
+		kinds []string
+		want  []int
+	}{
+		{nil, []int{1, 3}}, {[]string{"umad"}, []int{1, 2, 3}}, {[]string{"issm"}, []int{0, 1, 3}},
+		{[]string{"umad", "issm"}, []int{0, 1, 2, 3}}, {[]string{"uverbs"}, []int{1, 3}},
+	} {
+		var want []string
+		for _, i := range c.want {
+			want = append(want, files[i])
+		}
+		if got := Given(files, c.kinds); !slices.Equal(got, want) {
+			t.Errorf("%v: got %v, want %v", c.kinds, got, want)
+		}
+	}
+	if len(Given(nil, nil)) != 0 {
+		t.Error("files of nothing")
+	}
+}
+
 // A device that is home, and that nobody gives back: its files are handed out all the same, unless the return, which
 // the next ADD does, will bind its driver again.
 func TestFilesOfADeadPod(t *testing.T) {

@@ -34,6 +34,16 @@ var AllWrong = []Wrong{
 		[]string{`spec.allocation`, `"SRIOV"`},
 	},
 	{
+		"a device file that is no choice",
+		`{deviceFiles: [uverbs]}`,
+		[]string{`spec.deviceFiles[0]`, `"uverbs": supported values: `},
+	},
+	{
+		"a device file twice",
+		`{deviceFiles: [umad, umad]}`,
+		[]string{`spec.deviceFiles[1]`, `Duplicate value: "umad"`},
+	},
+	{
 		"shares without mode shared",
 		`{shares: 4}`,
 		[]string{`spec.shares`, `remove it, or write mode: shared`},

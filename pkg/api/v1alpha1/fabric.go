@@ -72,6 +72,14 @@ type FabricSpec struct {
 	// +kubebuilder:default=DevicePlugin
 	// +optional
 	Allocation Allocation `json:"allocation,omitempty"`
+	// Device files of the HCA that containers get beside uverbs and rdma_cm, which is all that verbs need. With umad a
+	// container sends management datagrams: it can read and change what the subnet manager sets, if that uses no keys,
+	// and reset counters. issm lets it tell the subnet that it is a subnet manager itself. Default: none.
+	//
+	// +kubebuilder:validation:MaxItems=2
+	// +listType=set
+	// +optional
+	DeviceFiles []DeviceFile `json:"deviceFiles,omitempty"`
 	// Settings of the interface that pods get.
 	//
 	// +optional
@@ -116,6 +124,17 @@ type Allocation string
 const (
 	DevicePlugin Allocation = "DevicePlugin" // kubelet's device manager
 	DRA          Allocation = "DRA"          // the scheduler, by ResourceClaims
+)
+
+// DeviceFile is a kind of device file that not every container needs.
+//
+// +kubebuilder:validation:Enum=umad;issm
+type DeviceFile string
+
+// The device files that a Fabric has to allow.
+const (
+	UMAD DeviceFile = "umad" // management datagrams: /dev/infiniband/umadN
+	ISSM DeviceFile = "issm" // the mark of a subnet manager: /dev/infiniband/issmN
 )
 
 // Match picks ports of nodes.

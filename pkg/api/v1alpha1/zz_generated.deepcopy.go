@@ -327,6 +327,11 @@ func (in *FabricSpec) DeepCopyInto(out *FabricSpec) {
 		*out = new(int32)
 		**out = **in
 	}
+	if in.DeviceFiles != nil {
+		in, out := &in.DeviceFiles, &out.DeviceFiles
+		*out = make([]DeviceFile, len(*in))
+		copy(*out, *in)
+	}
 	in.Network.DeepCopyInto(&out.Network)
 	in.Namespaces.DeepCopyInto(&out.Namespaces)
 	if in.Addresses != nil {
