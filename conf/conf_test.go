@@ -15,9 +15,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
+	"github.com/fabric-cni/fabric-cni/deployments/crds"
+	"github.com/fabric-cni/fabric-cni/internal/admit"
 	"github.com/fabric-cni/fabric-cni/internal/fabrics"
 	"github.com/fabric-cni/fabric-cni/internal/policy"
-	testfabrics "github.com/fabric-cni/fabric-cni/internal/testkit/fabrics"
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 )
@@ -167,7 +168,7 @@ func nadConfig(t *testing.T, text string) string {
 // TestDocumentation parses the configurations that pages print: of the plugin and of the node policy, and Fabrics.
 func TestDocumentation(t *testing.T) {
 	fence := regexp.MustCompile("(?s)```(json|yaml)\n(.*?)```")
-	judge, err := testfabrics.NewJudge("../deployments/crds/fabric.dev_fabrics.yaml")
+	judge, err := admit.New(crds.Fabrics)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +203,7 @@ func TestDocumentation(t *testing.T) {
 
 // TestManifestFabrics judges the Fabrics of the manifests.
 func TestManifestFabrics(t *testing.T) {
-	judge, err := testfabrics.NewJudge("../deployments/crds/fabric.dev_fabrics.yaml")
+	judge, err := admit.New(crds.Fabrics)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,7 +239,7 @@ func TestManifestFabrics(t *testing.T) {
 var isFabric = regexp.MustCompile(`(?m)^kind: Fabric$`)
 
 // parseFabrics returns what the API server or the controller would say of the Fabrics among the objects of a block.
-func parseFabrics(judge *testfabrics.Judge, block string) error {
+func parseFabrics(judge *admit.Judge, block string) error {
 	for _, doc := range strings.Split(block, "\n---\n") {
 		if !isFabric.MatchString(doc) {
 			continue

@@ -4,13 +4,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fabric-cni/fabric-cni/deployments/crds"
+	"github.com/fabric-cni/fabric-cni/internal/admit"
 	"github.com/fabric-cni/fabric-cni/internal/testkit/fabrics"
 )
 
-const crd = "../../../deployments/crds/fabric.dev_fabrics.yaml"
-
 // judge says of an object what the API server says.
-func judge(t *testing.T, j *fabrics.Judge, object string) string {
+func judge(t *testing.T, j *admit.Judge, object string) string {
 	t.Helper()
 	got, err := j.Judge(object)
 	if err != nil {
@@ -19,9 +19,9 @@ func judge(t *testing.T, j *fabrics.Judge, object string) string {
 	return got
 }
 
-func newJudge(t *testing.T) *fabrics.Judge {
+func newJudge(t *testing.T) *admit.Judge {
 	t.Helper()
-	j, err := fabrics.NewJudge(crd)
+	j, err := admit.New(crds.Fabrics)
 	if err != nil {
 		t.Fatal(err)
 	}

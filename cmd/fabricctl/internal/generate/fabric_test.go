@@ -10,9 +10,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
+	"github.com/fabric-cni/fabric-cni/deployments/crds"
+	"github.com/fabric-cni/fabric-cni/internal/admit"
 	"github.com/fabric-cni/fabric-cni/internal/fabrics"
 	"github.com/fabric-cni/fabric-cni/internal/node"
-	testfabrics "github.com/fabric-cni/fabric-cni/internal/testkit/fabrics"
 	"github.com/fabric-cni/fabric-cni/internal/topology"
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
@@ -21,7 +22,7 @@ import (
 // written are the Fabrics that are generated for nodes, after the API server and the controller have taken them.
 func written(t *testing.T, nodes []*node.Node, o Options) (out []*fabrics.Fabric) {
 	t.Helper()
-	judge, err := testfabrics.NewJudge("../../../../deployments/crds/fabric.dev_fabrics.yaml")
+	judge, err := admit.New(crds.Fabrics)
 	if err != nil {
 		t.Fatal(err)
 	}
