@@ -110,6 +110,11 @@ func hostileCases(w *hostileWorld) map[string][]hostileCase {
 			{args: []string{"-f", w.fabric}, refuses: true},
 			{args: []string{"--cluster"}, refuses: true},
 		},
+		"check": {
+			{args: []string{"-f", w.fabric, w.machine}, parse: isVisible, refuses: true},
+			{args: []string{"-f", w.fabric, "--cluster"}, parse: isVisible, refuses: true},
+			{args: []string{"-f", w.fabric, "--cluster", "-o", "json"}, refuses: true},
+		},
 		"migrate": {
 			{args: []string{"-f", w.operator}, parse: areDocuments, refuses: true},
 			{args: []string{"-f", w.operator, "--to", "nad"}, parse: areDocuments, refuses: true},

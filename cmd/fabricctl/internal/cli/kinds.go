@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/check"
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/perftest"
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/subnet"
 	"github.com/fabric-cni/fabric-cni/internal/doctor"
@@ -21,6 +22,7 @@ type kind struct {
 // go test ./cmd/fabricctl/internal/cli -run Schemas -update writes.
 var kinds = []kind{
 	{"AttachmentList", attachmentList{}, "`list`"},
+	{"CheckReport", check.Report{}, "`check`"},
 	{"Cluster", clusterDiscovery{}, "`discover --cluster`"},
 	{"Explanations", explanationList{}, "`doctor explain`"},
 	{"FabricTopology", subnet.Topology{}, "`topology`"},
