@@ -13,13 +13,16 @@ import (
 	"strings"
 
 	"github.com/fabric-cni/fabric-cni/internal/atomicfile"
+	"github.com/fabric-cni/fabric-cni/internal/kubelet"
 	"github.com/fabric-cni/fabric-cni/internal/policy"
 )
 
 // addressReconciler notes for the plugin by which addresses the cluster knows the node: an interface that has one is
-// not moved. The file is one of the state directory: the policy itself is its owner's.
+// not moved. It notes as well where kubelet's directory is, if that is another one than usual. The file is one of the
+// state directory: the policy itself is its owner's.
 type addressReconciler struct {
 	addresses []netip.Addr // none: nobody has said
+	plugins   string       // kubelet's directory of device plugins
 	dir       string       // the state directory
 	log       *slog.Logger
 }
@@ -29,7 +32,11 @@ func (r *addressReconciler) reconcile() {
 	if len(r.addresses) == 0 {
 		return
 	}
-	want, err := json.Marshal(policy.NodeAddresses{Addresses: r.addresses})
+	n := policy.NodeAddresses{Addresses: r.addresses}
+	if r.plugins != kubelet.DefaultDir {
+		n.DevicePluginDir = r.plugins
+	}
+	want, err := json.Marshal(n)
 	file := filepath.Join(r.dir, policy.NodeAddressesFile)
 	if err == nil {
 		if old, rerr := os.ReadFile(file); rerr == nil && bytes.Equal(old, want) {

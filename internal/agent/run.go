@@ -104,7 +104,7 @@ func newReconciler(
 		told = func() ([]*v1alpha1.Fabric, bool) { return link.Fabrics(), link.Synced() }
 	}
 	return &reconciler{
-		addresses: addressReconciler{addresses: o.nodeIPs, dir: o.StateDir, log: log},
+		addresses: addressReconciler{addresses: o.nodeIPs, plugins: o.DeviceDir, dir: o.StateDir, log: log},
 		now:       time.Now,
 		surveyed:  outcome{what: "read all devices"},
 		counted:   outcome{what: "count the plugin's calls"},

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -19,6 +20,20 @@ import (
 
 // Dirs are the places a file may be in: its path comes from the configuration, and is written as root.
 var Dirs = []string{"/var/run/k8s.cni.cncf.io/devinfo/cni", "/run/k8s.cni.cncf.io/devinfo/cni"}
+
+// PluginDir is where device plugins describe their devices. Multus copies the file of a network's device to the place
+// that it names to the plugin, and what the plugin leaves there into the pod's network-status.
+const PluginDir = "/var/run/k8s.cni.cncf.io/devinfo/dp"
+
+// PluginFile is the name of a device plugin's file there.
+func PluginFile(resource, id string) string {
+	return strings.ReplaceAll(resource, "/", "-") + "-" + strings.ReplaceAll(id, "/", "-") + "-device.json"
+}
+
+// OfPlugin returns what a device plugin says of a device; fs.ErrNotExist if it says nothing.
+func OfPlugin(resource, id string) ([]byte, error) {
+	return read(filepath.Join(PluginDir, PluginFile(resource, id)))
+}
 
 // PCI is what there is to tell. An empty field is left as the file has it.
 type PCI struct {
@@ -116,7 +131,11 @@ func check(path string) (string, error) {
 // Save writes the file at path, and says in it who writes. A file that is there already is completed if it is about the
 // same device, as one that Multus has copied from the device plugin is, and is left alone otherwise: the path comes
 // from a configuration, and the file may be another pod's.
-func Save(path string, d PCI, writer string) error {
+func Save(path string, d PCI, writer string) error { return SaveOther(path, d, writer, "", nil) }
+
+// SaveOther is Save for another device than Multus has named: a file about the one at instead is Multus's copy, and
+// makes room for what the device plugin says of this device. That may be nothing.
+func SaveOther(path string, d PCI, writer, instead string, plugin []byte) error {
 	path, err := check(path)
 	if err != nil {
 		return err
@@ -135,7 +154,12 @@ func Save(path string, d PCI, writer string) error {
 	if err != nil {
 		return fmt.Errorf("read device information: %w", err)
 	}
-	if Writer(before) != writer && !about(before, d.Address) {
+	switch {
+	case about(before, instead):
+		if before = nil; about(plugin, d.Address) {
+			before = plugin
+		}
+	case Writer(before) != writer && !about(before, d.Address):
 		return fmt.Errorf("%s is there already, and not about %s: remove it if it is nobody's", path, d.Address)
 	}
 	if content, err = complete(before, d, writer); err != nil {

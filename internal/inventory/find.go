@@ -17,6 +17,9 @@ import (
 func (r *Reader) Find(s netconf.Selector) (*Device, error) {
 	switch s.Kind {
 	case netconf.ByAddress:
+		if s.Address.Bus == device.Virtual {
+			return r.Find(netconf.Selector{Kind: netconf.ByName, Value: s.Address.Name})
+		}
 		return r.At(s.Address)
 	case netconf.ByName:
 		n, err := r.Link.ByName(s.Value)

@@ -218,6 +218,9 @@ func (r *Reader) pciOf(dir string, a device.Address) string {
 	return ""
 }
 
+// PCIOf returns the PCI address of a device, or of the function that it sits on; empty without one.
+func (r *Reader) PCIOf(a device.Address) string { return r.pciOf(sysDevice(a), a) }
+
 // Present reports whether the bus still has the device, and a driver bound to it.
 func (r *Reader) Present(a device.Address) bool {
 	if a.IsZero() {

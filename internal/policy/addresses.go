@@ -20,21 +20,23 @@ const maxAddressesFile = 64 << 10
 // NodeAddresses is the file's content. Fields that this version does not know are left alone: the agent may be newer.
 type NodeAddresses struct {
 	Addresses []netip.Addr `json:"addresses"`
+	// DevicePluginDir is kubelet's, if it is another one than usual.
+	DevicePluginDir string `json:"devicePluginDir,omitempty"`
 }
 
 // loadAddresses reads what the agent has noted. Without an agent there is no file. A damaged one is an error, as a
 // damaged policy is: an address that nobody can read must not make the node's own interface a free one.
-func loadAddresses(stateDir string) ([]netip.Addr, error) {
+func loadAddresses(stateDir string) (NodeAddresses, error) {
 	if stateDir == "" {
-		return nil, nil
+		return NodeAddresses{}, nil
 	}
 	file := filepath.Join(stateDir, NodeAddressesFile)
 	b, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return NodeAddresses{}, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the node's addresses: %w", err)
+		return NodeAddresses{}, fmt.Errorf("read the node's addresses: %w", err)
 	}
 	var n *NodeAddresses
 	if len(b) > maxAddressesFile {
@@ -43,11 +45,11 @@ func loadAddresses(stateDir string) ([]netip.Addr, error) {
 		err = errors.New(`want an object with "addresses"`)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the node's addresses in %s, which fabric-agent writes: %w; remove the file, and the "+
-			"agent writes it again", file, err)
+		return NodeAddresses{}, fmt.Errorf("the node's addresses in %s, which fabric-agent writes: %w; remove the "+
+			"file, and the agent writes it again", file, err)
 	}
 	for i, a := range n.Addresses {
 		n.Addresses[i] = a.Unmap()
 	}
-	return n.Addresses, nil
+	return *n, nil
 }

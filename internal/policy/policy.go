@@ -4,6 +4,7 @@ package policy
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/fabric-cni/fabric-cni/internal/kubelet"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
@@ -32,6 +34,9 @@ type Policy struct {
 	NodeAddresses []netip.Addr `json:"nodeAddresses"`
 	// LogDirs are where a configuration may have its log file; default: DefaultLogDir
 	LogDirs []string `json:"logDirs"`
+	// DevicePluginDir is where kubelet remembers which devices it has given to pods; default: kubelet.DefaultDir, or
+	// what the agent has noted
+	DevicePluginDir string `json:"devicePluginDir"`
 }
 
 // Patterns are a list of patterns. In JSON true is all devices, false is none.
@@ -67,7 +72,8 @@ func Load(file, stateDir string) (*Policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.NodeAddresses = append(p.NodeAddresses, found...)
+	p.NodeAddresses = append(p.NodeAddresses, found.Addresses...)
+	p.DevicePluginDir = cmp.Or(p.DevicePluginDir, found.DevicePluginDir, kubelet.DefaultDir)
 	return p, nil
 }
 
@@ -94,6 +100,9 @@ func parse(file string, b []byte) (*Policy, error) {
 	}
 	for i, a := range p.NodeAddresses {
 		p.NodeAddresses[i] = a.Unmap()
+	}
+	if dir := p.DevicePluginDir; dir != "" && !path.IsAbs(dir) {
+		return nil, fmt.Errorf("node policy %s: devicePluginDir %q: want an absolute path", file, dir)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("node policy %s: want one object, and nothing after it", file)

@@ -57,7 +57,7 @@ type Device struct {
 }
 
 // Virtual is the bus of devices that are on none, such as a veth.
-const Virtual = "netdev"
+const Virtual = device.Virtual
 
 // Whose says which claim a device belongs to, for messages: namespace/name, quoted if that is no name.
 func (c *Claim) Whose() string { return name(c.Namespace) + "/" + name(c.Name) }

@@ -1,6 +1,7 @@
 package device
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -23,11 +24,29 @@ func (a Address) String() string {
 	return a.Bus + "/" + a.Name
 }
 
+// Compare orders addresses on one bus as people count: mlx5_core.sf.9 comes before mlx5_core.sf.10. PCI addresses are
+// in the order of their numbers, which is that of their texts.
+func (a Address) Compare(b Address) int {
+	if c := cmp.Compare(a.Bus, b.Bus); c != 0 {
+		return c
+	}
+	if a.Bus == "pci" {
+		return cmp.Or(cmp.Compare(len(a.Name), len(b.Name)), cmp.Compare(a.Name, b.Name))
+	}
+	head := func(s string) string { return strings.TrimRight(s, "0123456789") }
+	x, y := head(a.Name), head(b.Name)
+	m, n := strings.TrimLeft(a.Name[len(x):], "0"), strings.TrimLeft(b.Name[len(y):], "0")
+	return cmp.Or(cmp.Compare(x, y), cmp.Compare(len(m), len(n)), cmp.Compare(m, n), cmp.Compare(a.Name, b.Name))
+}
+
+// Virtual is the bus of netdevs that are on none, such as a veth.
+const Virtual = "netdev"
+
 // ClaimOf is the name of a device in the locks and claims: its bus address, or netdev/NAME without one. It is empty for
 // no device.
 func ClaimOf(a Address, n *Netdev) string {
 	if a.IsZero() && n != nil && n.Name != "" {
-		return "netdev/" + n.Name
+		return Virtual + "/" + n.Name
 	}
 	return a.String()
 }

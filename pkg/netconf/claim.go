@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Pod is what CNI_ARGS says of the pod. The runtime has written it, in whatever form: nothing of it has been checked.
@@ -88,4 +89,31 @@ func Override(stdin []byte, by map[string]json.RawMessage) ([]byte, error) {
 		}
 	}
 	return append(out, '}'), nil
+}
+
+// WithDevice returns a configuration with another device where Multus has put one.
+func WithDevice(stdin []byte, id string) ([]byte, error) {
+	device, err := json.Marshal(id)
+	if err != nil {
+		return nil, fmt.Errorf("encode field %q: %w", "deviceID", err)
+	}
+	by := map[string]json.RawMessage{"deviceID": device, "pciBusID": device}
+	if err := checkJSON(stdin, maxStdin); err != nil {
+		return nil, err
+	}
+	for _, m := range split(stdin[skipSpace(stdin, 0):]) {
+		if name, _, _ := lookup(m.written); name == "runtimeConfig" && m.raw[0] == '{' {
+			runtime := map[string]json.RawMessage{}
+			for _, m := range split(m.raw) {
+				runtime[m.written] = m.raw
+				if strings.EqualFold(m.written, "deviceID") {
+					runtime[m.written] = device
+				}
+			}
+			if by[name], err = json.Marshal(runtime); err != nil {
+				return nil, fmt.Errorf("encode field %q: %w", name, err)
+			}
+		}
+	}
+	return Override(stdin, by)
 }

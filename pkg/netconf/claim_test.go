@@ -68,3 +68,56 @@ func TestOverride(t *testing.T) {
 		t.Errorf("a value that is none: %s", got)
 	}
 }
+
+// Whoever has put the device's address into the configuration is told from where it is.
+func TestInjected(t *testing.T) {
+	const id = "0000:3b:00.0"
+	both := `"deviceID":"` + id + `","pciBusID":"` + id + `"`
+	for extra, want := range map[string]string{
+		both: id,
+		both + `,"runtimeConfig":{"deviceID":"` + id + `"}`:        id,
+		both + `,"runtimeConfig":{"deviceID":"0000:3b:00.1"}`:      "", // of the pod's annotation
+		`"runtimeConfig":{"deviceID":"` + id + `"}`:                "",
+		`"deviceID":"` + id + `"`:                                  "",
+		`"pciBusID":"` + id + `"`:                                  "",
+		`"deviceID":"` + id + `","pciBusID":"0000:3b:00.1"`:        "",
+		both + `,"device":"ibs108"`:                                "",
+		both + `,"mode":"ipoib","master":"ibs108"`:                 "",
+		both + `,"mode":"rdma","prevResult":{"interfaces":[]}`:     id,
+		both + `,"allocation":"DRA"`:                               id,
+		`"deviceID":"netdev/v0","pciBusID":"netdev/v0","mtu":1500`: "netdev/v0",
+	} {
+		if c := parse(t, extra, envADD); c.Injected != want || c.Unsorted {
+			t.Errorf("%s: %q, %v", extra, c.Injected, c.Unsorted)
+		}
+	}
+	if c := parse(t, both+`,"railOrder":false`, envADD); c.Injected != id || !c.Unsorted {
+		t.Errorf("railOrder false: %q, %v", c.Injected, c.Unsorted)
+	}
+	if c := parse(t, both+`,"railOrder":true`, envADD); c.Unsorted {
+		t.Error("railOrder true: unsorted")
+	}
+	wantError(t, conf(both+`,"railOrder":"rail"`), envADD, CodeConfig, "railOrder", "true or false")
+	wantError(t, conf(`"mode":"ipoib","master":"ib0","railOrder":true`), envADD, CodeConfig, `no "railOrder"`)
+	wantError(t, conf(both+`,"mode":"rdma","railOrder":true`), envADD, CodeConfig, `no "railOrder"`)
+}
+
+func TestWithDevice(t *testing.T) {
+	for stdin, want := range map[string]string{
+		`{"name":"n","deviceID":"a","pciBusID":"a","mtu":1}`: `{"name":"n","mtu":1,"deviceID":"b","pciBusID":"b"}`,
+		`{"DeviceID":"a","pciBusID":"a","runtimeConfig":{"deviceID":"a","mac":"m"}}`: `{"deviceID":"b","pciBusID":"b",` +
+			`"runtimeConfig":{"deviceID":"b","mac":"m"}}`,
+		`{"deviceID":"a","pciBusID":"a","runtimeConfig":{"mac":"m"}}`: `{"deviceID":"b","pciBusID":"b",` +
+			`"runtimeConfig":{"mac":"m"}}`,
+		`{"deviceID":"a","runtimeConfig":null}`: `{"runtimeConfig":null,"deviceID":"b","pciBusID":"b"}`,
+	} {
+		if got, err := WithDevice([]byte(stdin), "b"); err != nil || string(got) != want {
+			t.Errorf("%s: %s, %v", stdin, got, err)
+		}
+	}
+	for _, bad := range []string{``, `[]`, `{`} {
+		if got, err := WithDevice([]byte(bad), "b"); err == nil {
+			t.Errorf("%q: %s", bad, got)
+		}
+	}
+}

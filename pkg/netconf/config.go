@@ -92,6 +92,11 @@ type Config struct {
 	DeviceID  string // if so: the one that Multus names, as written; empty: none
 	Pod       Pod
 
+	// Injected is the device that Multus has put into the configuration, of those that kubelet has given to the pod, as
+	// written. It is empty where somebody has written another one, or named it in the pod's annotation.
+	Injected string
+	Unsorted bool // it is that one; otherwise the pod's devices go to its networks in the order of rails
+
 	DetectConflicts bool // ask on the network whether somebody else has the addresses, before they are used
 
 	VF VF

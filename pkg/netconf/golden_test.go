@@ -271,6 +271,9 @@ func TestPeers(t *testing.T) {
 		t.Run(c.file, func(t *testing.T) {
 			for _, typ := range []string{"", "fabric"} {
 				want, stdin := c.want, delegate(t, c.file, c.plugin, typ, c.add)
+				if c.add["deviceID"] != "" && c.add["pciBusID"] != "" && want.Selector.Kind == ByAddress {
+					want.Injected = want.Selector.Value
+				}
 				if want.Raw = stdin; typ != "" {
 					want.Type, want.ModeDerived = typ, true
 				}

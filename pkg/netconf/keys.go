@@ -33,6 +33,7 @@ var otherFields = []field{
 	{"routing", ours},
 	{"detectConflicts", ours},
 	{"allocation", ours},
+	{"railOrder", ours},
 
 	{"deviceID", peer},
 	{"pciBusID", peer},

@@ -19,7 +19,7 @@ func (p *parser) device() {
 		p.selector(s)
 		p.onlyDevice()
 		p.ignore(p.get("pkey"))
-		p.notIn("rdma", "mtu", "ipoibMode", "umcast")
+		p.notIn("rdma", "mtu", "ipoibMode", "umcast", "railOrder")
 		if p.cfg.IPAM.Type != "" {
 			p.fail(
 				notAllowed(
@@ -103,6 +103,7 @@ func (p *parser) ipoib(s selectors) {
 		}
 	}
 	p.ignore(s.addresses...)
+	p.notIn("ipoib", "railOrder")
 	var ok bool
 	if c.Master, ok = p.textWhere(s.master, wantName, isName); !ok && !s.master.ok() && p.env.Command == "ADD" &&
 		!c.FromClaim {

@@ -165,6 +165,8 @@ func (p *parser) plainFields() {
 		return path.IsAbs(s) && s != "/" && path.Clean(s) == s && len(s) <= maxPath && !hasControl(s)
 	})
 
+	order := p.boolean(p.get("railOrder"))
+	c.Unsorted = order != nil && !*order
 	c.FromClaim = p.choice(p.get("allocation"), true, AllocationDRA) != ""
 	if down := p.boolean(p.get("allowDown")); down != nil {
 		c.AllowDown = *down

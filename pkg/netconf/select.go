@@ -60,6 +60,26 @@ func (s selectors) hasAddress() bool {
 	return err == nil
 }
 
+// injected is the device that Multus has put into the configuration because kubelet has given it to the pod: it writes
+// the same value into "deviceID" and "pciBusID" of each plugin, and into runtimeConfig where the configuration has the
+// capability (delegateAddDeviceID, multus-cni pkg/types/conf.go). A device that the pod's annotation names is in
+// runtimeConfig only, one that a definition names in one of the fields.
+func (s selectors) injected() string {
+	fields := 0
+	for _, v := range s.addresses {
+		if string(v.raw) != string(s.addresses[0].raw) || v.raw[0] != '"' {
+			return ""
+		}
+		if v.path == "deviceID" || v.path == "pciBusID" {
+			fields++
+		}
+	}
+	if fields != 2 {
+		return ""
+	}
+	return unquote(s.addresses[0].raw)
+}
+
 // selector resolves the device of modes device and rdma.
 //
 // A selector that someone wrote wins over a bus address, as in host-device (getLink looks at device, hwaddr,
@@ -83,6 +103,7 @@ func (p *parser) selector(s selectors) {
 		p.ignore(s.addresses...)
 	case len(s.addresses) > 0:
 		p.choose(ByAddress, s.addresses[0])
+		p.cfg.Injected = s.injected()
 		for _, v := range s.addresses[1:] {
 			if string(v.raw) != string(s.addresses[0].raw) {
 				p.ignore(v)

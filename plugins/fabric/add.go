@@ -31,10 +31,14 @@ func add(c *call) error {
 	}
 	a := &adder{call: c}
 	defer a.end()
+	a.readRails()
 	if err := a.turn(); err != nil {
 		return err
 	}
 	if err := a.fromClaim(); err != nil {
+		return err
+	}
+	if err := a.byRail(); err != nil {
 		return err
 	}
 	d, err := a.decide()
@@ -62,7 +66,7 @@ func (c *call) openPodForAdd() error {
 // adder gets from a configuration to a decision, and to the locks that it holds for.
 type adder struct {
 	*call
-	choice *journal.Lock // of the pod's claims; nil if the device is none of a claim
+	choice *journal.Lock // of the pod; nil if the configuration says which device it is
 	device *journal.Lock // nil if there is no device to lock
 	guids  *journal.Lock // nil if the configuration sets no GUID
 }

@@ -43,6 +43,8 @@ type call struct {
 	held    *journal.Lock  // of the attachment, for ADD and DEL
 	claims  *attach.Claims // why the pod's ResourceClaims have no device for this call; nil: there is nothing to say
 	given   *journal.Given // the device of a ResourceClaim that the configuration names by now; nil: it is of none
+	rails   *rails         // the devices that kubelet has given to the pod; nil: the configuration names its own
+	instead *instead       // of the device that Multus has named; nil: it is that
 	doing   string         // completes "could not ..." in an error
 	host    *apply.Side
 	pod     *apply.Side

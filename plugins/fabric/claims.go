@@ -13,10 +13,11 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 )
 
-// turn takes the lock of the pod's claims, if the device comes from there: two ADDs of one pod choose one after the
-// other. It is taken before any device's lock, and held until the journal says which device has been chosen.
+// turn takes the lock of the pod, if the device is one of several that the pod has, by its claims or by kubelet: two
+// ADDs of one pod choose one after the other. It is taken before any device's lock, and held until the journal says
+// which device has been chosen.
 func (a *adder) turn() error {
-	if !a.cfg.FromClaim || !prepared.IsUID(a.cfg.Pod.UID) {
+	if !a.cfg.FromClaim && a.rails == nil || !prepared.IsUID(a.cfg.Pod.UID) {
 		return nil
 	}
 	ctx, cancel := bounded(lockWait)

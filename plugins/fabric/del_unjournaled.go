@@ -216,7 +216,7 @@ func (u *unjournaled) ownsInterface(n *device.Netdev) (bool, error) {
 	if u.cfg.FromClaim && s.Kind == netconf.ByNothing {
 		return u.isClaimed(n.Address), nil
 	}
-	return !n.Address.IsZero() && selects(s, "", was), nil
+	return !n.Address.IsZero() && (selects(s, "", was) || u.isGiven(n.Address, was.PCI)), nil
 }
 
 // isClaimed says whether a ResourceClaim of the pod has the device at an address: then the configuration means it.

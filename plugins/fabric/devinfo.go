@@ -20,7 +20,13 @@ func (c *call) describe(e *journal.Entry) {
 			d.RDMA = e.RDMAName
 		}
 	}
-	if err := devinfo.Save(e.DeviceInfo, d, writer(e.Key)); err != nil {
+	var err error
+	if c.instead == nil {
+		err = devinfo.Save(e.DeviceInfo, d, writer(e.Key))
+	} else {
+		err = devinfo.SaveOther(e.DeviceInfo, d, writer(e.Key), c.instead.pci, c.instead.plugin)
+	}
+	if err != nil {
 		c.log.Warn("device information was not written", "reason", err)
 	}
 }

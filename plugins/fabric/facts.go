@@ -311,7 +311,8 @@ func selects(s netconf.Selector, master string, e *journal.Entry) bool {
 	n, h := e.Netdev, e.HCA
 	switch s.Kind {
 	case netconf.ByAddress:
-		return s.Address == e.Address || e.PCI != "" && s.Address == device.Address{Bus: "pci", Name: e.PCI}
+		return s.Address == e.Address || s.Address.String() == e.Claim ||
+			e.PCI != "" && s.Address == device.Address{Bus: "pci", Name: e.PCI}
 	case netconf.ByName:
 		return n != nil && n.Named(s.Value)
 	case netconf.ByRDMADevice:

@@ -44,7 +44,8 @@ func (p Plugin) Plan(stdin []byte, env netconf.Env) (*Plan, error) {
 	if err := c.openPodForAdd(); err != nil {
 		return out, out.refuse(err)
 	}
-	if err := c.fromClaim(); err != nil {
+	c.readRails()
+	if err := errors.Join(c.fromClaim(), c.byRail()); err != nil {
 		return out, out.refuse(err)
 	}
 	d, err := c.decideUnlocked()
