@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fabric-cni/fabric-cni/internal/kubelet"
 	"github.com/fabric-cni/fabric-cni/internal/policy"
 )
 
@@ -19,7 +20,8 @@ func TestNodeAddresses(t *testing.T) {
 	}
 	dir := filepath.Join(t.TempDir(), "run")
 	file := filepath.Join(dir, policy.NodeAddressesFile)
-	r := &addressReconciler{addresses: addresses, dir: dir, log: slog.New(slog.DiscardHandler)}
+	const plugins = "/var/lib/k0s/kubelet/device-plugins"
+	r := &addressReconciler{addresses: addresses, plugins: plugins, dir: dir, log: slog.New(slog.DiscardHandler)}
 	for _, before := range []struct {
 		what string
 		do   func() error
@@ -43,6 +45,23 @@ func TestNodeAddresses(t *testing.T) {
 		}
 		if want := []string{"192.0.2.1", "2001:db8::1"}; !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q", before.what, got, want)
+		}
+		if p.DevicePluginDir != plugins {
+			t.Errorf("%s: kubelet's directory is %q", before.what, p.DevicePluginDir)
+		}
+	}
+	r.plugins = kubelet.DefaultDir
+	r.reconcile()
+	if b, err := os.ReadFile(file); err != nil || strings.Contains(string(b), "evice") {
+		t.Errorf("the usual directory is noted: %s, %v", b, err)
+	}
+	owner := filepath.Join(dir, "policy.json")
+	for content, want := range map[string]string{`{}`: kubelet.DefaultDir, `{"devicePluginDir":"/k"}`: "/k"} {
+		if err := os.WriteFile(owner, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if p, err := policy.Load(owner, dir); err != nil || p.DevicePluginDir != want {
+			t.Errorf("%s: %+v, %v", content, p, err)
 		}
 	}
 	if _, err := parseAddresses("192.0.2.1,node-1"); err == nil || !strings.Contains(err.Error(), "--node-ips") {

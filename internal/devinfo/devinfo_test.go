@@ -1,6 +1,7 @@
 package devinfo
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"path/filepath"
@@ -159,6 +160,41 @@ func TestOthersFilesStay(t *testing.T) {
 		}
 		if b, err := os.ReadFile(outside); content == "" && err == nil || string(b) != content {
 			t.Errorf("outside: %s, %v", b, err)
+		}
+	}
+}
+
+// Multus has copied what is known of the device that it has named. The pod gets another one of its own.
+func TestSaveOther(t *testing.T) {
+	dir := place(t)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "pod.json")
+	ours := PCI{Address: "0000:01:00.1", RDMA: "mlx5_0"}
+	const named = `{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:02:00.1","vhost-net":"/dev/x"}}`
+	const plugin = `{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:01:00.1","vhost-net":"/dev/y"}}`
+	const bare = `{"pci":{"pci-address":"0000:01:00.1","rdma-device":"mlx5_0"},"type":"pci","version":"1.1.0",` +
+		`"writer":"me"}`
+	full := strings.Replace(bare, `"},"type"`, `","vhost-net":"/dev/y"},"type"`, 1)
+	for name, tt := range map[string]struct{ before, plugin, want string }{
+		"the plugin knows it":      {named, plugin, full},
+		"nobody knows it":          {named, "", bare},
+		"the plugin knows another": {named, named, bare},
+		"none was copied":          {"", plugin, bare},
+		"ours already":             {plugin, "", full},
+		"a third one's":            {strings.ReplaceAll(named, "0000:02", "0000:03"), plugin, ""},
+	} {
+		os.Remove(path)
+		if tt.before != "" {
+			if err := os.WriteFile(path, []byte(tt.before), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		err := SaveOther(path, ours, "me", "0000:02:00.1", []byte(tt.plugin))
+		b, rerr := os.ReadFile(path)
+		if want := cmp.Or(tt.want, tt.before); (err == nil) != (tt.want != "") || rerr != nil || string(b) != want {
+			t.Errorf("%s: %v, %v\n%s\nwant\n%s", name, err, rerr, b, want)
 		}
 	}
 }

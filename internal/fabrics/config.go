@@ -28,8 +28,8 @@ func (f *Fabric) OfNode() bool { return f.Mode == v1alpha1.Shared || f.NodeRange
 // Config is the fabric's network configuration.
 func (f *Fabric) Config(h Here) ([]byte, error) {
 	c := map[string]any{"cniVersion": "1.0.0", "type": "fabric"}
-	if f.Mode == v1alpha1.Exclusive {
-		c["capabilities"] = map[string]any{"deviceID": true}
+	if f.Mode == v1alpha1.Exclusive { // Multus names a device of the pod, and the plugin says which one it is in the end
+		c["capabilities"] = map[string]any{"deviceID": true, "CNIDeviceInfoFile": true}
 	} else {
 		c["mode"], c["master"] = "ipoib", h.Master
 		if h.Master == "" && f.Allocation == v1alpha1.DRA { // it is that of the device that the pod was given

@@ -160,8 +160,8 @@ func TestConfigDRA(t *testing.T) {
 	for spec, want := range map[string]string{
 		`{allocation: DRA, mode: shared}`: `{"allocation":"DRA","cniVersion":"1.0.0","mode":"ipoib","name":"a",` +
 			`"type":"fabric"}`,
-		`{allocation: DRA}`: `{"allocation":"DRA","capabilities":{"deviceID":true},"cniVersion":"1.0.0","name":"a",` +
-			`"type":"fabric"}`,
+		`{allocation: DRA}`: `{"allocation":"DRA","capabilities":{"CNIDeviceInfoFile":true,"deviceID":true},` +
+			`"cniVersion":"1.0.0","name":"a","type":"fabric"}`,
 		`{mode: shared}`: `{"cniVersion":"1.0.0","master":"","mode":"ipoib","name":"a","type":"fabric"}`,
 	} {
 		b, err := parse(t, "a", spec).Config(fabrics.Here{})

@@ -178,6 +178,7 @@ func TestParseFailsClosed(t *testing.T) {
 		"bad pattern later": `{"devices":["ens1f0"],"allowEnslaved":["a","\\"]}`,
 		"bad address":       `{"nodeAddresses":["10.1.0"]}`,
 		"list":              `[]`,
+		"relative path":     `{"devicePluginDir":"kubelet/device-plugins"}`,
 		"cut off":           `{"devices":["ens1f0"]`,
 		"virtual, a name":   `{"allowVirtual":"v0"}`,
 		"virtual, a number": `{"allowVirtual":1}`,
