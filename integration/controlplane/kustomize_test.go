@@ -1,8 +1,14 @@
 package controlplane_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	testfabrics "github.com/fabric-cni/fabric-cni/internal/testkit/fabrics"
+	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
 
 // What docs/kubernetes.md says for users of kustomize: into a cluster that knows nothing of it, and out of it again
@@ -24,6 +30,7 @@ func TestKustomize(t *testing.T) {
 	use(t, c, "one", "team/a")
 	untilHeld(t, c, "ib-200g")
 	untilDefined(t, c, "ib-200g", "default")
+	untouched(t, c)
 
 	wait := scaledDown(t, "fabric-system", "fabric-controller", stop)
 	ran := jobs(t, "fabric-system")
@@ -45,5 +52,32 @@ func TestKustomize(t *testing.T) {
 	})
 	if got := definitions(t, c, "ib-200g"); len(got) > 0 {
 		t.Errorf("the network is still in %q", got)
+	}
+}
+
+// untouched applies the base again, twice: no Fabric is changed, those that somebody has made beside it are still
+// there, and so are the networks.
+func untouched(t *testing.T, c client.Client) {
+	t.Helper()
+	apply(t, testfabrics.Object("own", `{match: {linkLayer: Ethernet}, namespaces: {names: [default]}}`))
+	untilDefined(t, c, "own", "default")
+	state := func() (out []string) {
+		list := &v1alpha1.FabricList{}
+		if err := c.List(t.Context(), list); err != nil {
+			t.Fatal(err)
+		}
+		for i := range list.Items {
+			f := &list.Items[i]
+			out = append(out, fmt.Sprint(f.Name, f.UID, f.Generation, f.DeletionTimestamp, f.Status.InForce.Generation,
+				definitions(t, c, f.Name)))
+		}
+		return out
+	}
+	was := state()
+	for range 2 {
+		do(t, "kubectl", "apply", "-k", manifests+"base")
+		if now := state(); len(now) < 2 || !slices.Equal(now, was) {
+			t.Errorf("%q, and before the base was applied again %q", now, was)
+		}
 	}
 }

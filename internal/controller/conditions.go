@@ -98,11 +98,7 @@ func (c *Controller) conditions(j *judged, s *sum, p *published, a *addresses) {
 		c.condition(o, v1alpha1.FabricAccepted, verdict{reason: refusal(j.refused), err: text})
 	}
 	c.condition(o, v1alpha1.FabricAddressesSufficient, a.verdict)
-	published := verdict{reason: "Published"}
-	if p.err != nil {
-		published = verdict{reason: p.reason, err: p.err}
-	}
-	c.condition(o, v1alpha1.FabricPublished, published)
+	c.condition(o, v1alpha1.FabricPublished, p.verdict())
 	degraded := metav1.Condition{Type: v1alpha1.FabricDegraded, Status: metav1.ConditionFalse, Reason: "AllHealthy"}
 	if s.devices.Healthy < s.devices.Total {
 		degraded.Status, degraded.Reason, degraded.Message = metav1.ConditionTrue, "DevicesUnhealthy", s.wrong()
@@ -137,7 +133,7 @@ func ready(j *judged, s *sum, p *published, a *verdict) verdict {
 	case j.refused != nil:
 		return verdict{reason: refusal(j.refused),
 			err: fmt.Errorf("generation %d is in force: %w", j.force.Generation, j.refused)}
-	case p.err != nil:
+	case p.err != nil && !p.harmless:
 		return verdict{reason: p.reason, err: p.err}
 	case a.err != nil:
 		return *a

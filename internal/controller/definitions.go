@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -29,21 +30,28 @@ type definitions struct {
 	at     time.Time
 	key    string // what they depend on; empty: the controller has changed one since
 	list   []unstructured.Unstructured
-	multus bool // the cluster has such objects
+	multus bool                           // the cluster has such objects
+	err    error                          // why they could not be read; what is above is older then
+	slots  map[types.UID]map[string]*slot // by Fabric and namespace
 }
 
-// lookAtDefinitions reads the definitions, if they should be others or were not read for a while.
-func (c *Controller) lookAtDefinitions(ctx context.Context, w *world) error {
-	key := definitionsKey(w)
-	if d := &c.defined; d.key == key && c.Now().Sub(d.at) < missingEvery {
-		return nil
+// unreadEvery is how often the controller tries to read definitions while it can't.
+const unreadEvery = 10 * time.Second
+
+// lookAtDefinitions reads the definitions, if they should be others or were not read for a while. That it can't is a
+// condition of each Fabric.
+func (c *Controller) lookAtDefinitions(ctx context.Context, w *world) {
+	key, d := definitionsKey(w), &c.defined
+	age := c.Now().Sub(d.at)
+	if d.err == nil && d.key == key && age < missingEvery || d.err != nil && age < unreadEvery {
+		return
 	}
 	list, multus, err := c.live(ctx, fabrics.Definitions)
-	if err != nil {
-		return err
+	if d.at, d.err = c.Now(), err; err != nil {
+		c.Log.Warn("can't read NetworkAttachmentDefinitions", "error", err)
+		return
 	}
-	c.defined = definitions{c.Now(), key, list, multus}
-	return nil
+	d.key, d.list, d.multus = key, list, multus
 }
 
 // definitionsKey is what the definitions follow from: what is in force, and the namespaces.
@@ -71,6 +79,7 @@ func (c *Controller) sweep(ctx context.Context, w *world) error {
 	for i := range w.fabrics {
 		there[w.fabrics[i].UID] = true
 	}
+	maps.DeleteFunc(c.defined.slots, func(uid types.UID, _ map[string]*slot) bool { return !there[uid] })
 	for i := range c.defined.list {
 		u := &c.defined.list[i]
 		o := owner(u)

@@ -17,6 +17,9 @@ type judged struct {
 	force   *fabrics.Fabric // nil: nothing was ever accepted
 	accept  bool            // force is new
 	refused error           // why the present generation is not in force; nil: it is
+
+	before    *fabrics.Fabric // what was in force before the round; nil: nothing
+	unwritten bool            // the API server does not take what is in force: nothing more is done this time
 }
 
 // need is how many addresses the devices of a fabric need: on all nodes together, and on the node with most of them.
@@ -38,6 +41,7 @@ func judge(objects []v1alpha1.Fabric, needs map[string]need, dra error) []judged
 		was := o.DeepCopy()
 		was.Spec, was.Generation = o.Status.InForce.Spec, o.Status.InForce.Generation
 		out[i].force, out[i].refused = fabrics.Parse(was)
+		out[i].before = out[i].force
 	}
 	for i := range out {
 		j := &out[i]

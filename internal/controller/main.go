@@ -19,11 +19,13 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
+	runtimecontroller "sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -248,8 +250,10 @@ func (c *Controller) setup(m ctrl.Manager) error {
 	node.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
 	var last time.Time
 	round := reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-		if wait := between - time.Since(last); wait > 0 {
-			return reconcile.Result{RequeueAfter: wait}, nil
+		select { // not by RequeueAfter: that would make a round that fails again and again look like the first
+		case <-time.After(between - time.Since(last)):
+		case <-ctx.Done():
+			return reconcile.Result{}, nil
 		}
 		last = time.Now()
 		next, err := c.Round(ctx)
@@ -258,7 +262,9 @@ func (c *Controller) setup(m ctrl.Manager) error {
 		}
 		return reconcile.Result{RequeueAfter: next}, nil
 	})
+	seldom := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](between, missingEvery)
 	return ctrl.NewControllerManagedBy(m).Named("fabrics").
+		WithOptions(runtimecontroller.Options{RateLimiter: seldom}).
 		Watches(&v1alpha1.Fabric{}, all).Watches(&v1alpha1.FabricNode{}, all).
 		Watches(&corev1.Namespace{}, all).WatchesMetadata(node, all).
 		Complete(round)

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -18,50 +17,84 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
 
-func labelSet(ns *corev1.Namespace) labels.Set { return ns.Labels }
+// Reasons of the condition Published.
+const (
+	publishFailed    = "PublishFailed"
+	namespaceMissing = "NamespaceMissing"
+	networkConflict  = "NetworkConflict"
+	networkContested = "NetworkContested"
+	networkPutBack   = "NetworkPutBack" // the condition is True
+)
 
 // published is where the network of a fabric is.
 type published struct {
 	namespaces []string
 	reason     string
 	err        error
+	note       string // it is published, but people should know this
+	harmless   bool   // err stops no pod
 }
 
-// wanted are the namespaces that a fabric's network belongs to, of those that there are.
-func wanted(f *fabrics.Fabric, list []corev1.Namespace) (out []string, err error) {
+// verdict is what is to be said of it.
+func (p *published) verdict() verdict {
+	switch {
+	case p.err != nil:
+		return verdict{reason: p.reason, err: p.err}
+	case p.note != "":
+		return verdict{reason: networkPutBack, note: p.note}
+	}
+	return verdict{reason: "Published"}
+}
+
+// wanted are the namespaces that a fabric's network belongs to, of those that there are; missing are names that none
+// of them has.
+func wanted(f *fabrics.Fabric, list []corev1.Namespace) (out []*corev1.Namespace, missing []string, err error) {
 	selector, err := metav1.LabelSelectorAsSelector(f.Namespaces.Selector)
 	if err != nil {
-		return nil, fmt.Errorf("namespaces.selector: %w", err)
+		return nil, nil, fmt.Errorf("namespaces.selector: %w", err)
 	}
+	there := map[string]bool{}
 	for i := range list {
 		ns := &list[i]
-		if ns.DeletionTimestamp.IsZero() &&
-			(slices.Contains(f.Namespaces.Names, ns.Name) || selector.Matches(labelSet(ns))) {
-			out = append(out, ns.Name)
+		if !ns.DeletionTimestamp.IsZero() {
+			continue
+		}
+		there[ns.Name] = true
+		if slices.Contains(f.Namespaces.Names, ns.Name) || selector.Matches(labels.Set(ns.Labels)) {
+			out = append(out, ns)
 		}
 	}
-	slices.Sort(out)
-	return out, nil
+	for _, name := range f.Namespaces.Names {
+		if !there[name] {
+			missing = append(missing, name)
+		}
+	}
+	slices.SortFunc(out, func(a, b *corev1.Namespace) int { return strings.Compare(a.Name, b.Name) })
+	return out, missing, nil
 }
 
 // publish makes the definitions of a fabric those of its namespaces. A definition that somebody else has made is left
-// as it is.
-func (c *Controller) publish(ctx context.Context, j *judged, w *world) (*published, error) {
+// as it is. What fails in one namespace keeps no other from having the network.
+func (c *Controller) publish(ctx context.Context, j *judged, w *world) *published {
 	p := &published{}
 	if j.force == nil {
 		p.reason, p.err = "Refused", fmt.Errorf("there is no spec in force")
-		return p, nil
+		return p
 	}
-	namespaces, err := wanted(j.force, w.namespaces)
-	if err != nil {
+	namespaces, missing, err := wanted(j.force, w.namespaces)
+	switch {
+	case err != nil:
 		p.reason, p.err = "Refused", err
-		return p, nil //nolint:nilerr // the error is a condition of this Fabric, not of the round
-	}
-	if !c.defined.multus {
+		return p
+	case c.defined.err != nil:
+		p.namespaces = j.object.Status.Published // as far as is known
+		p.reason, p.err = publishFailed, c.defined.err
+		return p
+	case !c.defined.multus:
 		p.reason = "MultusMissing"
 		p.err = errors.New("the cluster has no NetworkAttachmentDefinitions: install Multus; the network is " +
 			"published when they are there")
-		return p, nil
+		return p
 	}
 	there := map[string]*unstructured.Unstructured{}
 	for i := range c.defined.list {
@@ -69,35 +102,27 @@ func (c *Controller) publish(ctx context.Context, j *judged, w *world) (*publish
 			there[u.GetNamespace()] = u
 		}
 	}
-	var foreign []string
+	t, slots := &tally{}, map[string]*slot{}
+	before := c.defined.slots[j.object.UID]
 	for _, ns := range namespaces {
-		ours, err := c.define(ctx, j, ns, there[ns])
-		if err != nil {
-			return nil, err
-		}
-		if ours {
-			p.namespaces = append(p.namespaces, ns)
-		} else {
-			foreign = append(foreign, ns)
-		}
+		s := slotOf(before, ns.Name)
+		slots[ns.Name] = s
+		t.add(ns.Name, s, c.define(ctx, j, ns, there[ns.Name], s), c.Now())
+		delete(there, ns.Name)
 	}
 	for ns, u := range there {
-		if slices.Contains(namespaces, ns) || !owned(u, j.object) {
-			continue
-		}
-		if err := c.withdraw(ctx, u); err != nil {
-			return nil, err
+		if owned(u, j.object) {
+			s := slotOf(before, ns)
+			slots[ns] = s
+			t.add(ns, s, c.retract(ctx, u, s), c.Now())
 		}
 	}
-	if len(foreign) > 0 {
-		p.reason = "NetworkConflict"
-		p.err = fmt.Errorf(
-			"somebody else's NetworkAttachmentDefinition %s is in %s, and is left as it is: remove or rename it",
-			j.object.Name, strings.Join(foreign, ", "))
-	} else if u := w.classes[j.object.Name]; u.err != nil {
+	c.remember(j.object.UID, slots)
+	t.sum(p, j.object.Name, missing)
+	if u := w.classes[j.object.Name]; p.err == nil && u.err != nil {
 		p.reason, p.err = u.reason, u.err
 	}
-	return p, nil
+	return p
 }
 
 // owned reports whether a definition is of this Fabric.
@@ -110,47 +135,6 @@ func (j *judged) owner() metav1.OwnerReference {
 	return metav1.OwnerReference{
 		APIVersion: v1alpha1.GroupVersion.String(), Kind: "Fabric", Name: j.object.Name, UID: j.object.UID,
 	}
-}
-
-// define makes one definition as it should be, and returns whether it is.
-func (c *Controller) define(
-	ctx context.Context, j *judged, namespace string, is *unstructured.Unstructured,
-) (ours bool, err error) {
-	should, err := j.force.Definition(namespace, j.owner())
-	if err != nil {
-		return false, err
-	}
-	switch {
-	case is == nil:
-		if !j.object.DeletionTimestamp.IsZero() {
-			return true, nil
-		}
-		c.defined.key = ""
-		if err = c.Client.Create(ctx, should); err == nil {
-			c.Log.Info("published NetworkAttachmentDefinition", "namespace", namespace, "name", should.GetName())
-		}
-	case !owned(is, j.object):
-		return false, nil
-	case same(is, should):
-		return true, nil
-	default:
-		c.defined.key = ""
-		should.SetResourceVersion(is.GetResourceVersion())
-		if err = c.Client.Update(ctx, should); err == nil {
-			c.Log.Info("changed NetworkAttachmentDefinition", "namespace", namespace, "name", should.GetName())
-		}
-	}
-	if err != nil {
-		return false, fmt.Errorf("publish NetworkAttachmentDefinition %s/%s: %w", namespace, should.GetName(), err)
-	}
-	return true, nil
-}
-
-// same compares what the controller decides of a definition.
-func same(is, should *unstructured.Unstructured) bool {
-	return equality.Semantic.DeepEqual(is.Object["spec"], should.Object["spec"]) &&
-		is.GetAnnotations()[fabrics.ResourceAnnotation] == should.GetAnnotations()[fabrics.ResourceAnnotation] &&
-		is.GetLabels()[fabrics.ManagedBy] == fabrics.Manager
 }
 
 func (c *Controller) withdraw(ctx context.Context, u *unstructured.Unstructured) error {

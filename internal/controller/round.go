@@ -100,52 +100,55 @@ func (c *Controller) Round(ctx context.Context) (time.Duration, error) {
 	}
 	c.lookAtClasses(ctx, w)
 	all := judge(w.fabrics, needs, c.classes.usable())
+	var errs []error
 	for i := range all {
-		if err := c.enforce(ctx, &all[i]); err != nil {
-			return 0, err
-		}
+		errs = append(errs, unlessRaced(c.enforce(ctx, &all[i])))
 	}
 	w.force, c.Ranges.Unread = inForce(all), unread(all)
 	if w.usage, err = c.Ranges.Round(ctx, w.force, w.present); err != nil {
-		return 0, err
+		return 0, errors.Join(append(errs, err)...)
 	}
 	for i := range w.nodes { // the cache does not have what was just given
 		w.nodes[i].Spec = c.Ranges.ledger.spec(w.nodes[i].Name)
 	}
-	if err := c.lookAtDefinitions(ctx, w); err != nil {
-		return 0, err
-	}
+	c.lookAtDefinitions(ctx, w)
 	c.lookAtPools(ctx, w.force)
-	var errs []error
 	w.classes, err = c.classify(ctx, all)
 	errs = append(errs, err)
 	for i := range all {
+		if all[i].unwritten {
+			continue
+		}
 		s := found[all[i].object.Name]
 		if s == nil {
 			s = &sum{}
 		}
-		if err := c.settle(ctx, &all[i], s, w); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-			errs = append(errs, err) // the others have nothing to do with it
-		}
+		errs = append(errs, unlessRaced(c.settle(ctx, &all[i], s, w))) // the others have nothing to do with it
 	}
 	errs = append(errs, c.sweep(ctx, w), c.mark(ctx, w))
 	c.shown.set(all)
 	return min(w.every, missingEvery), errors.Join(errs...)
 }
 
+// unlessRaced is an error, unless somebody else has changed the object meanwhile: the next round has it as it is then.
+func unlessRaced(err error) error {
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
 // settle does what follows for one Fabric.
 func (c *Controller) settle(ctx context.Context, j *judged, s *sum, w *world) error {
-	published, err := c.publish(ctx, j, w)
-	if err != nil {
-		return err
-	}
+	published := c.publish(ctx, j, w)
 	if err := c.retire(ctx, j, s); err != nil {
 		return err
 	}
 	return c.report(ctx, j, s, w, published)
 }
 
-// enforce writes what is in force from now on, before anything follows from it.
+// enforce writes what is in force from now on, before anything follows from it. If that fails, what was in force before
+// stays so, and the other Fabrics have nothing to do with it.
 func (c *Controller) enforce(ctx context.Context, j *judged) error {
 	if !j.accept {
 		return nil
@@ -158,6 +161,7 @@ func (c *Controller) enforce(ctx context.Context, j *judged) error {
 	patch := client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{})
 	err := c.Client.Status().Patch(ctx, j.object, patch)
 	if err != nil {
+		j.object, j.force, j.accept, j.unwritten = old, j.before, false, true
 		return fmt.Errorf("write what is in force of Fabric %s: %w", old.Name, err)
 	}
 	return nil

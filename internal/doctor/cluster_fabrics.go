@@ -63,8 +63,11 @@ func clusterController(c *Cluster) (out []Finding) {
 	return pass(out, "cluster-controller", k.Leader+" leads")
 }
 
-// poolNearlyFull is the reason of a condition that is True, and yet a warning.
-const poolNearlyFull = "PoolNearlyFull"
+// Reasons of conditions that are True, and yet a warning.
+const (
+	poolNearlyFull = "PoolNearlyFull"
+	networkPutBack = "NetworkPutBack"
+)
 
 // fabricCures are the cures by the reason of a condition; NAME stands for the Fabric.
 var fabricCures = map[string]string{
@@ -74,6 +77,14 @@ var fabricCures = map[string]string{
 	"MultusMissing": "install Multus: its manifests have the CustomResourceDefinition and the DaemonSet",
 	"NetworkConflict": "kubectl -n NAMESPACE delete network-attachment-definition NAME, if nobody needs it; or " +
 		"rename the Fabric, or remove the namespace from spec.namespaces",
+	"NamespaceMissing": "kubectl create namespace, the one that the message names; or kubectl edit fabric NAME: " +
+		"remove it from namespaces.names",
+	"PublishFailed": "kubectl get resourcequotas,validatingwebhookconfigurations,mutatingwebhookconfigurations -A, " +
+		"by what the message says; kubectl auth can-i create network-attachment-definitions.k8s.cni.cncf.io --as " +
+		"system:serviceaccount:fabric-system:fabric-controller: apply the manifests of the controller's version",
+	"NetworkContested": "stop the program that the message names, or take the definition out of what it keeps; " +
+		"change the Fabric instead: kubectl edit fabric NAME",
+	networkPutBack: "change the Fabric instead of its NetworkAttachmentDefinition: kubectl edit fabric NAME",
 	"DRANotServed": "update the cluster to Kubernetes 1.34, or kubectl edit fabric NAME: allocation: DevicePlugin",
 	"DeviceClassConflict": "kubectl delete deviceclass, the one that the message names, if nobody needs it; or " +
 		"rename the Fabric",
@@ -121,7 +132,7 @@ func clusterFabrics(c *Cluster) (out []Finding) {
 		for j := range f.Status.Conditions {
 			d := &f.Status.Conditions[j]
 			if wrong := d.Type == v1alpha1.FabricDegraded; (d.Status == metav1.ConditionTrue) == wrong ||
-				d.Reason == poolNearlyFull {
+				d.Reason == poolNearlyFull || d.Reason == networkPutBack {
 				say(Warn, ": "+because(d), d.Reason)
 			}
 		}

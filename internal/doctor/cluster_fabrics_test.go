@@ -85,6 +85,22 @@ func TestCheckFabrics(t *testing.T) {
 	})
 }
 
+// A Fabric that is Ready may have something to say all the same.
+func TestCheckPublished(t *testing.T) {
+	spoil(t, []change{
+		{"a namespace that is not there", func(c *Cluster) {
+			c.Fabrics[0].Status.Conditions[1] = metav1.Condition{
+				Type: "Published", Status: "False", Reason: "NamespaceMissing", Message: "there is no namespace ml",
+			}
+		}, "WARN cluster-fabrics Fabric ib: NamespaceMissing: there is no namespace ml\n"},
+		{"a network that somebody has edited", func(c *Cluster) {
+			c.Fabrics[0].Status.Conditions[1] = metav1.Condition{
+				Type: "Published", Status: "True", Reason: "NetworkPutBack", Message: `changed by "argo"`,
+			}
+		}, "WARN cluster-fabrics Fabric ib: NetworkPutBack: changed by \"argo\"\n"},
+	})
+}
+
 // The cure of a finding has the name of its object.
 func TestCures(t *testing.T) {
 	p := agents(t)
@@ -97,6 +113,7 @@ func TestCures(t *testing.T) {
 	for reason, cure := range map[string]string{
 		"Refused":         "kubectl edit fabric ib:",
 		"NetworkConflict": "-n NAMESPACE delete network-attachment-definition ib,",
+		"PublishFailed":   "kubectl auth can-i create network-attachment-definitions",
 		"DRANotServed":    "kubectl edit fabric ib: allocation: DevicePlugin",
 		"Moon":            "kubectl describe fabric ib:",
 	} {

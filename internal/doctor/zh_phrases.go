@@ -71,6 +71,28 @@ var zhOtherPhrases = []phrase{
 			"或把该命名空间从 spec.namespaces 中去掉",
 	},
 	{
+		"kubectl create namespace, the one that the message names; or kubectl edit fabric NAME: remove it from " +
+			"namespaces.names",
+		"kubectl create namespace（消息所指的那个）；或 kubectl edit fabric NAME：把它从 namespaces.names 中去掉",
+	},
+	{
+		"kubectl get resourcequotas,validatingwebhookconfigurations,mutatingwebhookconfigurations -A, by what the " +
+			"message says; kubectl auth can-i create network-attachment-definitions.k8s.cni.cncf.io --as " +
+			"system:serviceaccount:fabric-system:fabric-controller: apply the manifests of the controller's version",
+		"按消息所说查看 kubectl get resourcequotas,validatingwebhookconfigurations,mutatingwebhookconfigurations -A；" +
+			"kubectl auth can-i create network-attachment-definitions.k8s.cni.cncf.io --as " +
+			"system:serviceaccount:fabric-system:fabric-controller：应用与控制器同一版本的清单",
+	},
+	{
+		"stop the program that the message names, or take the definition out of what it keeps; change the Fabric " +
+			"instead: kubectl edit fabric NAME",
+		"停止消息所指的程序，或让它不再管理该定义；应修改 Fabric：kubectl edit fabric NAME",
+	},
+	{
+		"change the Fabric instead of its NetworkAttachmentDefinition: kubectl edit fabric NAME",
+		"应修改 Fabric，而不是它的 NetworkAttachmentDefinition：kubectl edit fabric NAME",
+	},
+	{
 		"update the cluster to Kubernetes 1.34, or kubectl edit fabric NAME: allocation: DevicePlugin",
 		"把集群升级到 Kubernetes 1.34，或 kubectl edit fabric NAME：allocation: DevicePlugin",
 	},
