@@ -93,8 +93,9 @@ var overlays = map[string][]string{
 	"overlays/rke2": {"--set-json", `tolerations=[{"key":"CriticalAddonsOnly","operator":"Exists"},` +
 		`{"key":"node-role.kubernetes.io/control-plane","operator":"Exists"},` +
 		`{"key":"node-role.kubernetes.io/etcd","operator":"Exists"}]`},
-	"overlays/openshift": {"--set", "cniBinDir=/var/lib/cni/bin,seLinuxType=spc_t,openshift=true,crds.upgrade=false"},
-	"overlays/metrics":   {"--set", "metrics.listen=pod,metrics.secure=true"},
+	"overlays/openshift":   {"--set", "cniBinDir=/var/lib/cni/bin,seLinuxType=spc_t,openshift=true,crds.upgrade=false"},
+	"overlays/metrics":     {"--set", "metrics.listen=pod,metrics.secure=true"},
+	"overlays/node-labels": {"--set", "controller.nodeLabels=true"},
 	"overlays/taint": {
 		"--set", "controller.nodeCondition=true,controller.taint=fabric.dev/unhealthy:NoSchedule",
 	},

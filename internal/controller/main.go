@@ -47,6 +47,7 @@ type Options struct {
 
 	NodeCondition bool
 	Taint         string
+	NodeLabels    bool
 }
 
 // Flags adds the options to a set of flags.
@@ -61,6 +62,8 @@ func (o *Options) Flags(f *flag.FlagSet) {
 		"set the condition FabricHealthy of Nodes by what their agents say of their devices")
 	f.StringVar(&o.Taint, "taint", "",
 		"taint Nodes with an unhealthy device: `key:effect`, as in fabric.dev/unhealthy:NoSchedule; empty: none")
+	f.BoolVar(&o.NodeLabels, "node-labels", false,
+		"label Nodes with what they have of each Fabric: fabric.dev/NAME.devices and .rate, and fabric.dev/rdma-mode")
 	f.TextVar(&o.LogLevel, "log-level", slog.LevelInfo, "debug, info, warn or error")
 }
 
@@ -187,6 +190,7 @@ func Run(ctx context.Context, rc *rest.Config, o *Options, version string, log *
 		Ranges: NewRanges(m.GetClient(), m.GetAPIReader(), identity, l.fresh, log),
 		Events: m.GetEventRecorderFor("fabric-controller"),
 		Marks:  Marks{Condition: o.NodeCondition, Taint: taint},
+		Labels: o.NodeLabels,
 		Now:    time.Now,
 		Log:    log,
 	}
@@ -233,7 +237,8 @@ func slim() map[client.Object]cache.ByObject {
 		}},
 		node: {Transform: func(o any) (any, error) {
 			if m, ok := o.(*metav1.PartialObjectMetadata); ok {
-				m.Labels, m.Annotations = nil, nil
+				m.SetLabels(ourLabels(m.Labels))
+				m.SetAnnotations(nil)
 			}
 			return bare(o)
 		}},

@@ -49,14 +49,15 @@ func (o *ReleaseOptions) Flags(f *flag.FlagSet) {
 const nameLabel = "app.kubernetes.io/name"
 
 // Release gives up what the controller holds in the cluster, so that everything can be deleted afterwards, in any
-// order: it stops the controller, takes its finalizers from Fabrics, and deletes the NetworkAttachmentDefinitions and
-// the DeviceClasses of Fabrics. Pods keep the devices that they have. It can be run again, and what is gone already is
-// no error.
+// order: it stops the controller, takes its finalizers from Fabrics, deletes the NetworkAttachmentDefinitions and the
+// DeviceClasses of Fabrics, and removes the labels of Nodes. Pods keep the devices that they have. It can be run again,
+// and what is gone already is no error.
 func Release(ctx context.Context, o *ReleaseOptions, log *slog.Logger) error {
 	rc, err := clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
 	if err != nil {
 		return fmt.Errorf("find the API server: %w", err)
 	}
+	rc.QPS, rc.Burst = 100, 200 // each Node may have labels
 	return ReleaseAt(ctx, rc, o, log)
 }
 
@@ -77,7 +78,8 @@ func ReleaseAt(ctx context.Context, rc *rest.Config, o *ReleaseOptions, log *slo
 	if err := r.stop(ctx); err != nil {
 		return err
 	}
-	return errors.Join(r.finalizers(ctx), r.withdraw(ctx, fabrics.Definitions), r.withdraw(ctx, fabrics.Classes))
+	return errors.Join(r.finalizers(ctx), r.withdraw(ctx, fabrics.Definitions), r.withdraw(ctx, fabrics.Classes),
+		r.unlabel(ctx))
 }
 
 type releaser struct {

@@ -40,6 +40,7 @@ type Controller struct {
 	Ranges *Ranges
 	Events record.EventRecorder
 	Marks  Marks
+	Labels bool // of Nodes
 	Now    func() time.Time
 	Log    *slog.Logger
 
@@ -56,6 +57,7 @@ type world struct {
 	nodes      []v1alpha1.FabricNode
 	present    map[string]bool // the cluster's Nodes
 	uids       map[string]types.UID
+	labels     map[string]map[string]string // of Nodes, those of the controller
 	namespaces []corev1.Namespace
 	force      []fabrics.Fabric
 	usage      map[string]Usage       // by fabric
@@ -73,9 +75,10 @@ func (c *Controller) look(ctx context.Context) (*world, error) {
 		}
 	}
 	w := &world{fabrics: f.Items, nodes: n.Items, namespaces: ns.Items, present: map[string]bool{},
-		uids: map[string]types.UID{}}
+		uids: map[string]types.UID{}, labels: map[string]map[string]string{}}
 	for i := range nodes.Items {
-		w.present[nodes.Items[i].Name], w.uids[nodes.Items[i].Name] = true, nodes.Items[i].UID
+		node := &nodes.Items[i]
+		w.present[node.Name], w.uids[node.Name], w.labels[node.Name] = true, node.UID, ourLabels(node.Labels)
 	}
 	w.every = max(countsEvery, time.Duration(len(w.nodes)/nodesPerCount)*time.Second)
 	return w, nil
@@ -125,7 +128,7 @@ func (c *Controller) Round(ctx context.Context) (time.Duration, error) {
 		}
 		errs = append(errs, unlessRaced(c.settle(ctx, &all[i], s, w))) // the others have nothing to do with it
 	}
-	errs = append(errs, c.sweep(ctx, w), c.mark(ctx, w))
+	errs = append(errs, c.sweep(ctx, w), c.mark(ctx, w), c.label(ctx, w))
 	c.shown.set(all)
 	return min(w.every, missingEvery), errors.Join(errs...)
 }
