@@ -49,11 +49,19 @@ func (p *port) survey() ([]survey.Device, error) {
 // runAgent runs the agent of a node with the token that kubelet would give it, until stop is called.
 func runAgent(t *testing.T, dir, node, kubeconfig string, p *port) (stop func()) {
 	t.Helper()
-	o := &agent.Options{
+	return runAgentWith(t, agentOptions(dir, node, kubeconfig, p))
+}
+
+func agentOptions(dir, node, kubeconfig string, p *port) *agent.Options {
+	return &agent.Options{
 		Source: filepath.Join(dir, "image"), BinDir: filepath.Join(dir, "bin"), StateDir: filepath.Join(dir, "state"),
 		Policy: filepath.Join(dir, "policy.json"), Node: node, Kubeconfig: kubeconfig,
 		Interval: 200 * time.Millisecond, Grace: time.Hour, Survey: p.survey,
 	}
+}
+
+func runAgentWith(t *testing.T, o *agent.Options) (stop func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- agent.Run(ctx, o, "test", slog.New(slog.NewJSONHandler(io.Discard, nil))) }()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
+	"time"
 
 	"github.com/fabric-cni/fabric-cni/internal/agent/condition"
 	"github.com/fabric-cni/fabric-cni/internal/fabrics"
@@ -18,16 +19,24 @@ type fabricsReconciler struct {
 	told  func() ([]*v1alpha1.Fabric, bool)
 	saved *savedState
 	log   *slog.Logger
+	now   func() time.Time
 
+	began   time.Time        // the first look
 	fabrics []fabrics.Fabric // in force, in the order in which a device looks for its own
 }
+
+// tellBy is how long the API server may take to say which Fabrics there are before that is a condition.
+const tellBy = 10 * time.Second
 
 // reconcile returns the fabrics in force. A Fabric that this version of the agent can't read, because it is of a newer
 // one, stays as it was.
 func (r *fabricsReconciler) reconcile(conditions *condition.Set) []fabrics.Fabric {
 	next := r.saved.Fabrics
 	if r.told != nil {
-		if list, known := r.told(); known {
+		list, known := r.told()
+		if !known {
+			r.checkKnown(conditions)
+		} else {
 			next = nil
 			for _, o := range list {
 				if o.Status.InForce != nil {
@@ -59,6 +68,19 @@ func (r *fabricsReconciler) reconcile(conditions *condition.Set) []fabrics.Fabri
 		}
 	}
 	return list
+}
+
+// checkKnown says that neither the API server nor an earlier agent has told of any Fabric: there is nothing to offer.
+func (r *fabricsReconciler) checkKnown(conditions *condition.Set) {
+	now := r.now()
+	if r.began.IsZero() {
+		r.began = now
+	}
+	if len(r.saved.Fabrics) == 0 && now.Sub(r.began) >= tellBy {
+		conditions.Fail(condition.FabricsKnown, condition.Node, "the API server has not said which Fabrics there are, "+
+			"and %s has none of an earlier agent: a reboot empties it; pods that run keep their devices, and none is "+
+			"offered to new ones: can this node reach the API server, and may the agent list Fabrics?", r.saved.file)
+	}
 }
 
 // before is a fabric as it was at the last look; nil: it was not there.

@@ -109,7 +109,7 @@ func newReconciler(
 		surveyed:  outcome{what: "read all devices"},
 		counted:   outcome{what: "count the plugin's calls"},
 		survey:    o.Survey, stateDir: o.StateDir, log: log, metrics: m, reporter: reporter, saved: saved,
-		fabrics: fabricsReconciler{told: told, saved: saved, log: log},
+		fabrics: fabricsReconciler{told: told, saved: saved, log: log, now: time.Now},
 		ranges:  ranges,
 		limits:  limitReconciler{link: link, saved: saved, ipamDir: ipamDir, log: log},
 		networks: networkReconciler{

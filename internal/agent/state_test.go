@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -228,4 +229,44 @@ func rangeOf(t *testing.T) *noderange.Spec {
 	return &noderange.Spec{
 		Fabric: "a", Ranges: []noderange.Range{{Prefix: netip.MustParsePrefix("10.0.0.0/16"), Bits: 26}},
 	}
+}
+
+// After a reboot without an API server nothing is known: that is said, and the agent is not ready. What an earlier
+// agent has saved is in force at once.
+func TestFabricsUnknown(t *testing.T) {
+	dir := t.TempDir()
+	now := time.Now()
+	var list []*v1alpha1.Fabric
+	known := false
+	r := fabricsReconciler{
+		told: func() ([]*v1alpha1.Fabric, bool) { return list, known }, saved: load(t, dir),
+		log: slog.New(slog.NewTextHandler(t.Output(), nil)), now: func() time.Time { return now },
+	}
+	look := func(wantReady bool, want int) {
+		t.Helper()
+		var set condition.Set
+		reporter := condition.Reporter{Log: r.log}
+		got := r.reconcile(&set)
+		reporter.Report(&set)
+		why := strings.Join(reporter.NotReady(), " ")
+		if len(got) != want || (why == "") != wantReady {
+			t.Errorf("%d fabrics, not ready: %q", len(got), why)
+		}
+		if !wantReady && !strings.Contains(why, "the API server has not said which Fabrics there are, and "+dir) {
+			t.Error(why)
+		}
+	}
+	look(true, 0) // it has had no time yet
+	now = now.Add(tellBy)
+	look(false, 0)
+	known = true
+	look(true, 0) // there is none
+	list = []*v1alpha1.Fabric{{Status: v1alpha1.FabricStatus{InForce: &v1alpha1.FabricInForce{Generation: 1}}}}
+	list[0].Name, list[0].Generation = "a", 2 // of which the second generation is refused
+	look(true, 1)
+	r.saved, r.began, known = load(t, dir), time.Time{}, false
+	now = now.Add(tellBy)
+	look(true, 1)
+	now = now.Add(tellBy)
+	look(true, 1)
 }

@@ -21,6 +21,8 @@ const recovered = "DeviceRecovered"
 var (
 	// FabricReadable says that this version of the agent can read a Fabric.
 	FabricReadable = Type{Name: "FabricReadable", Reason: "FabricUnreadable", Event: true}
+	// FabricsKnown says that the API server, or an earlier agent, has told which Fabrics there are.
+	FabricsKnown = Type{Name: "FabricsKnown", Reason: "FabricsUnknown", Event: true, Gate: true}
 	// FabricUsed says that pods can ask for all ports of a discovered fabric.
 	FabricUsed = Type{Name: "FabricUsed", Reason: "FabricUnused", Event: true, Note: true}
 	// FabricMatched says that a fabric has devices on a node that has any.
