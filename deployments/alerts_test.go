@@ -38,7 +38,7 @@ func exported(t *testing.T) map[string]bool {
 }
 
 // notMetrics are the words of PromQL that rules use, and metrics of others: Prometheus's own, and client-go's.
-var notMetrics = []string{"max", "by", "or", "vector", "up", "leader_election_master_status"}
+var notMetrics = []string{"max", "max_over_time", "by", "or", "vector", "up", "leader_election_master_status"}
 
 // unknown are the words of an expression that are neither metrics of ours nor anything else that is known.
 func unknown(expr string, known map[string]bool) (out []string) {

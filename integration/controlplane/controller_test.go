@@ -122,6 +122,25 @@ func untilCondition(t *testing.T, c client.Client, name, kind, want string) {
 	})
 }
 
+// untilEvent waits for an Event on a Fabric.
+func untilEvent(t *testing.T, c client.Client, name, reason, message string) {
+	t.Helper()
+	until(t, func() string {
+		list := &corev1.EventList{}
+		if err := c.List(t.Context(), list, client.InNamespace("default")); err != nil {
+			return err.Error()
+		}
+		for i := range list.Items {
+			e := &list.Items[i]
+			if e.InvolvedObject.Kind == "Fabric" && e.InvolvedObject.Name == name && e.Reason == reason &&
+				strings.HasPrefix(e.Message, message) {
+				return ""
+			}
+		}
+		return fmt.Sprintf("no Event %s on %s", reason, name)
+	})
+}
+
 // definitions are the namespaces that have a network.
 func definitions(t *testing.T, c client.Client, name string) []string {
 	t.Helper()
@@ -260,6 +279,7 @@ func TestFabric(t *testing.T) {
 	}
 	untilCondition(t, c, "life", v1alpha1.FabricReady,
 		"False InUse: the Fabric is deleted when these pods have ended: team-a/train-0")
+	untilEvent(t, c, "life", "InUse", "the Fabric is deleted when these pods have ended: team-a/train-0")
 	untilDefined(t, c, "life", "team-a", "team-b")
 	if err := c.Get(t.Context(), client.ObjectKey{Name: "gpu-1"}, n); err != nil {
 		t.Fatal(err)
@@ -277,19 +297,60 @@ func TestFabric(t *testing.T) {
 	})
 }
 
-// The controller exports what stands in the status of Fabrics, to those who may get it.
+// The controller exports what stands in the status of Fabrics, to those who may get it. Another leader exports the
+// same, also that a Fabric was refused long ago.
 func TestControllerMetrics(t *testing.T) {
 	c := whole(t)
 	defer removeFabrics(t, c)
 	defer removeNodes(t, c)
 	apply(t, testfabrics.Object("shown", `{addresses: {nodeRanges: {ranges: [{range: 10.41.0.0/24, perNode: 26}]}}}`))
+	apply(t, testfabrics.Object("wrong", `{match: {devices: [x]}, addresses: {ipam: {type: whereabouts, rnge: 1}}}`))
 	createNode(t, c, "one")
 	addNode(t, c, "one", "shown")
+	n := &v1alpha1.FabricNode{}
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "one"}, n); err != nil {
+		t.Fatal(err)
+	}
+	apimeta.SetStatusCondition(&n.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.FabricNodeReady, Status: metav1.ConditionFalse, Reason: "WrongRDMAMode",
+	})
+	if err := c.Status().Update(t.Context(), n); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		address, stop := metered(t)
+		for _, want := range []string{
+			`fabric_nodes{fabric="shown"} 1`,
+			`fabric_devices{fabric="shown",state="healthy"} 1`,
+			`fabric_addresses{fabric="shown",state="capacity"} 62`,
+			`fabric_condition{fabric="shown",status="True",type="Ready"} 1`,
+			`fabric_condition{fabric="shown",status="False",type="Ready"} 0`,
+			`fabric_condition{fabric="wrong",status="False",type="Accepted"} 1`,
+			`fabric_nodes_not_ready{reason="WrongRDMAMode"} 1`,
+			`leader_election_master_status{name="fabric-controller"} 1`,
+		} {
+			until(t, func() string {
+				if got := scrape(t, address, server.Config.BearerToken); !strings.Contains(got, want) {
+					return fmt.Sprintf("no %s in %.300q", want, got)
+				}
+				return ""
+			})
+		}
+		if got := scrape(t, address, "wrong"); strings.HasPrefix(got, "200") || strings.Contains(got, "fabric_") {
+			t.Errorf("%.100s", got)
+		}
+		stop()
+	}
+}
+
+// metered runs a controller with metrics, until stop is called.
+func metered(t *testing.T) (address string, stop func()) {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := l.Addr().String()
+	address = l.Addr().String()
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -299,43 +360,30 @@ func TestControllerMetrics(t *testing.T) {
 		o := &controller.Options{Namespace: "fabric-system", Metrics: address, Secure: true, Health: "0"}
 		ended <- controller.Run(ctx, server.Config, o, "test", slog.New(slog.DiscardHandler))
 	}()
-	get := func(token string) string {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+address+"/metrics", http.NoBody)
-		if err != nil {
-			t.Fatal(err)
+	return address, func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
 		}
-		r.Header.Set("Authorization", "Bearer "+token)
-		h := &http.Client{Transport: &http.Transport{
-			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true, // self-signed
-		}}
-		answer, err := h.Do(r)
-		if err != nil {
-			return err.Error()
-		}
-		defer answer.Body.Close()
-		b, err := io.ReadAll(answer.Body)
-		return fmt.Sprint(answer.StatusCode, " ", string(b), err)
 	}
-	for _, want := range []string{
-		`fabric_nodes{fabric="shown"} 1`,
-		`fabric_devices{fabric="shown",state="healthy"} 1`,
-		`fabric_addresses{fabric="shown",state="capacity"} 62`,
-		`fabric_condition{fabric="shown",status="True",type="Ready"} 1`,
-		`fabric_condition{fabric="shown",status="False",type="Ready"} 0`,
-		`leader_election_master_status{name="fabric-controller"} 1`,
-	} {
-		until(t, func() string {
-			if got := get(server.Config.BearerToken); !strings.Contains(got, want) {
-				return fmt.Sprintf("no %s in %.300q", want, got)
-			}
-			return ""
-		})
+}
+
+// scrape is the answer to a request for metrics.
+func scrape(t *testing.T, address, token string) string {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+address+"/metrics", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if got := get("wrong"); strings.HasPrefix(got, "200") || strings.Contains(got, "fabric_") {
-		t.Errorf("%.100s", got)
+	r.Header.Set("Authorization", "Bearer "+token)
+	h := &http.Client{Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true, // self-signed
+	}}
+	answer, err := h.Do(r)
+	if err != nil {
+		return err.Error()
 	}
-	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	defer answer.Body.Close()
+	b, err := io.ReadAll(answer.Body)
+	return fmt.Sprint(answer.StatusCode, " ", string(b), err)
 }

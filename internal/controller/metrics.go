@@ -4,7 +4,10 @@ import (
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
 
 // shown is what the controller exports: what stands in the status of the Fabrics. Only the one that leads has any.
@@ -27,11 +30,39 @@ var (
 
 	conditionDesc = prometheus.NewDesc("fabric_condition", "1 for the status that a condition of a Fabric has.",
 		[]string{"fabric", "type", "status"}, nil)
+
+	notReadyDesc = prometheus.NewDesc("fabric_nodes_not_ready",
+		"Nodes whose FabricNode is not Ready, by the reason that it gives.", []string{"reason"}, nil)
 )
+
+// maxReasons is how many reasons are shown, and maxReason how long one is: a node writes its own. The rest are
+// otherReason.
+const (
+	maxReasons  = 20
+	maxReason   = 40
+	otherReason = "other"
+)
+
+// notReady counts the nodes that are not Ready by their reasons.
+func notReady(nodes []v1alpha1.FabricNode) map[string]int {
+	out := map[string]int{}
+	for i := range nodes {
+		ready := apimeta.FindStatusCondition(nodes[i].Status.Conditions, v1alpha1.FabricNodeReady)
+		if nodes[i].Spec.Gone != nil || ready == nil || ready.Status != metav1.ConditionFalse {
+			continue
+		}
+		reason := ready.Reason
+		if _, known := out[reason]; len(reason) > maxReason || !known && len(out) >= maxReasons {
+			reason = otherReason
+		}
+		out[reason]++
+	}
+	return out
+}
 
 // Describe implements prometheus.Collector.
 func (*shown) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{nodesDesc, devicesDesc, addressesDesc, conditionDesc} {
+	for _, d := range []*prometheus.Desc{nodesDesc, devicesDesc, addressesDesc, conditionDesc, notReadyDesc} {
 		out <- d
 	}
 }
@@ -46,7 +77,7 @@ func (s *shown) Collect(out chan<- prometheus.Metric) {
 }
 
 // set replaces what is shown.
-func (s *shown) set(all []judged) {
+func (s *shown) set(all []judged, nodes []v1alpha1.FabricNode) {
 	var out []prometheus.Metric
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		if m, err := prometheus.NewConstMetric(d, prometheus.GaugeValue, v, labels...); err == nil {
@@ -70,6 +101,9 @@ func (s *shown) set(all []judged) {
 				gauge(conditionDesc, is, name, st.Conditions[k].Type, string(status))
 			}
 		}
+	}
+	for reason, n := range notReady(nodes) {
+		gauge(notReadyDesc, float64(n), reason)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

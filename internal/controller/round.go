@@ -129,7 +129,7 @@ func (c *Controller) Round(ctx context.Context) (time.Duration, error) {
 		errs = append(errs, unlessRaced(c.settle(ctx, &all[i], s, w))) // the others have nothing to do with it
 	}
 	errs = append(errs, c.sweep(ctx, w), c.mark(ctx, w), c.label(ctx, w))
-	c.shown.set(all)
+	c.shown.set(all, w.nodes)
 	return min(w.every, missingEvery), errors.Join(errs...)
 }
 
