@@ -95,7 +95,7 @@ func TestNodeLabels(t *testing.T) {
 	becomes("silent", "")
 
 	// A port that is down has no rate, and a problem.
-	has(t, c, "l1", "exclusive", map[string][]int32{"ib": {200, 0}, long: {0}})
+	has(t, c, "l1", "", map[string][]int32{"ib": {200, 0}, long: {0}})
 	problem(t, c, "l1", "PortDown")
 	becomes("l1", "fabric.dev/ib.devices=2 fabric.dev/ib.rate=100"+rest)
 	// Somebody changes one: it follows the node again.

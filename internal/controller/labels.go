@@ -50,7 +50,8 @@ func ourLabels(all map[string]string) map[string]string {
 }
 
 // labelsOf are the labels that a node should have, by what its agent says; known is whether that has said anything.
-// They follow what the node has, and not how it is: a port that is down has no rate, and then the label stays as it is.
+// They follow what the node has, and not how it is: a port that is down has no rate, and then the label stays as it is;
+// likewise the mode of a node with devices whose agent could not read it.
 func labelsOf(n *v1alpha1.FabricNode, there map[string]bool, is map[string]string) (out map[string]string, known bool) {
 	out = map[string]string{}
 	if mode := n.Status.RDMAMode; mode == "exclusive" || mode == "shared" {
@@ -66,6 +67,9 @@ func labelsOf(n *v1alpha1.FabricNode, there map[string]bool, is map[string]strin
 		if rate := lowestRate(f.Devices, is[key]); rate != "" {
 			out[key] = rate
 		}
+	}
+	if was := is[ModeLabel]; n.Status.RDMAMode == "" && was != "" && len(out) > 0 { // it could not be read
+		out[ModeLabel] = was
 	}
 	return out, n.Status.Agent != "" || len(n.Status.Fabrics) > 0
 }

@@ -91,6 +91,7 @@ func (c *Controller) publish(ctx context.Context, j *judged, w *world) *publishe
 		p.reason, p.err = publishFailed, c.defined.err
 		return p
 	case !c.defined.multus:
+		c.remember(j.object.UID, nil)
 		p.reason = "MultusMissing"
 		p.err = errors.New("the cluster has no NetworkAttachmentDefinitions: install Multus; the network is " +
 			"published when they are there")
@@ -119,8 +120,8 @@ func (c *Controller) publish(ctx context.Context, j *judged, w *world) *publishe
 	}
 	c.remember(j.object.UID, slots)
 	t.sum(p, j.object.Name, missing)
-	if u := w.classes[j.object.Name]; p.err == nil && u.err != nil {
-		p.reason, p.err = u.reason, u.err
+	if u := w.classes[j.object.Name]; u.err != nil && (p.err == nil || p.harmless) {
+		p.reason, p.err, p.harmless = u.reason, u.err, false
 	}
 	return p
 }
