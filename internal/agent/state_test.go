@@ -93,7 +93,7 @@ func TestNewerFabric(t *testing.T) {
 	}
 	look := func() (string, string) {
 		t.Helper()
-		r := fabricsReconciler{saved: load(t, dir), log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+		r := fabricsReconciler{saved: load(t, dir), log: slog.New(slog.NewTextHandler(t.Output(), nil)), now: time.Now}
 		r.told = func() ([]*v1alpha1.Fabric, bool) { return list, list != nil }
 		conditions := &condition.Set{}
 		got := ""
