@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -23,8 +24,18 @@ func main() {
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "fabric-agent:", err)
-		os.Exit(1)
+		os.Exit(exitCode(err))
 	}
+}
+
+// refused is the exit code of a release that would fail again: its Job is not to try.
+const refused = 3
+
+func exitCode(err error) int {
+	if errors.Is(err, controller.ErrRefused) {
+		return refused
+	}
+	return 1
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {

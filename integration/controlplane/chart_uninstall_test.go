@@ -56,8 +56,8 @@ func scaledDown(t *testing.T, namespace, name string, stop func()) (wait func())
 	return func() { <-ended }
 }
 
-// Into a cluster that knows nothing of it comes a release with Fabrics, pods use one, and the release goes: at once,
-// and nothing stays but the kinds.
+// Into a cluster that knows nothing of it comes a release with Fabrics, and pods use one: it stays as it is, by Helm's
+// account too. When the pods have ended it goes, and nothing stays but the kinds.
 func TestChartUninstall(t *testing.T) {
 	fresh(t, everything[0])
 	c := whole(t)
@@ -73,17 +73,44 @@ func TestChartUninstall(t *testing.T) {
 	}
 	stop := controlAs(t, "down-system", "down-controller")
 	createNode(t, c, "one")
+	setReady(t, c, "one", corev1.ConditionTrue)
 	addNode(t, c, "one", "down")
 	use(t, c, "one", "team/a")
 	untilHeld(t, c, "down")
 	untilDefined(t, c, "down", "default", "kube-public")
 
-	ran := jobs(t, "down-system")
+	ran := jobs(t, "down-system", "node one: pods team/a.")
+	before := ofRelease(t, "down")
+	_, err := try(t, "", "helm", "uninstall", "down", "-n", "down-system", "--timeout", "10m")
+	if err == nil || !strings.Contains(err.Error(), "job down-release failed") {
+		t.Errorf("helm uninstall while pods have devices: %v", err)
+	}
+	left := ofRelease(t, "down")
+	for _, o := range before {
+		if !slices.Contains(left, o) {
+			t.Errorf("refused, but %s is gone", o)
+		}
+	}
+	untilDefined(t, c, "down", "default", "kube-public")
+	if text := do(t, "helm", "list", "-n", "down-system", "--all"); !strings.Contains(text, "uninstalling") {
+		t.Error(text)
+	}
+	helm("rollback", "1") // the way back that docs/kubernetes.md has
+	if text := do(t, "helm", "list", "-n", "down-system"); !strings.Contains(text, "deployed") {
+		t.Error(text)
+	}
+
+	use(t, c, "one")
+	gone := leavingAgents(t, "down-system", "down-agent", 1)
 	wait := scaledDown(t, "down-system", "down-controller", stop)
 	helm("uninstall", "--wait", "--timeout", "10m")
 	wait()
-	if names := ran(); !slices.Equal(names, []string{"down-release"}) {
+	gone()
+	if names := ran(); !slices.Equal(names, []string{"down-release", "down-release"}) {
 		t.Errorf("jobs: %q", names)
+	}
+	if nodes := do(t, "kubectl", "get", "fabricnodes", "-o", "name"); nodes != "" {
+		t.Errorf("left: %s", nodes)
 	}
 	if left := ofRelease(t, "down"); len(left) > 0 {
 		t.Errorf("left: %q", left)
@@ -101,7 +128,7 @@ func TestChartUninstallAfterKinds(t *testing.T) {
 	if err := server.Apply(t.Context(), server.Manifests()+"/*"); err != nil {
 		t.Fatal(err)
 	}
-	helm := release(t, "down", "--set-json", `fabrics=[{"name":"down","spec":{}}]`)
+	helm := release(t, "down", "--set", "uninstall.nodes=false", "--set-json", `fabrics=[{"name":"down","spec":{}}]`)
 	removeKind(t, c, "fabrics.fabric.dev")
 	removeKind(t, c, "fabricnodes.fabric.dev")
 	defer jobs(t, "down-system")()

@@ -34,6 +34,9 @@ type ReleaseOptions struct {
 	Kubeconfig string
 	Namespace  string
 	Deployment string
+	DaemonSet  string
+	Nodes      bool // they are left as they were before the installation
+	Force      bool
 	Timeout    time.Duration
 }
 
@@ -42,16 +45,25 @@ func (o *ReleaseOptions) Flags(f *flag.FlagSet) {
 	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig `file`; empty: the pod's service account")
 	f.StringVar(&o.Namespace, "namespace", "fabric-system", "`namespace` of the controller")
 	f.StringVar(&o.Deployment, "deployment", "fabric-controller", "`name` of the controller's Deployment")
-	f.DurationVar(&o.Timeout, "timeout", 2*time.Minute, "how long to wait for the controller's pods to end")
+	f.StringVar(&o.DaemonSet, "daemonset", "fabric-agent", "`name` of the agents' DaemonSet")
+	f.BoolVar(&o.Nodes, "nodes", true, "uninstall everything from all nodes; refused while pods have devices. false: "+
+		"the plugin stays there, and pods keep what they have")
+	f.BoolVar(&o.Force, "force", false, "uninstall although pods have devices: nothing returns these to their nodes")
+	f.DurationVar(&o.Timeout, "timeout", 2*time.Minute,
+		"how long to wait for nodes while not one more is done, and then for the controller's pods to end")
 }
 
 // nameLabel is the label by which the controller's pods are known where its Deployment is gone.
 const nameLabel = "app.kubernetes.io/name"
 
-// Release gives up what the controller holds in the cluster, so that everything can be deleted afterwards, in any
-// order: it stops the controller, takes its finalizers from Fabrics, deletes the NetworkAttachmentDefinitions and the
-// DeviceClasses of Fabrics, and removes the labels of Nodes. Pods keep the devices that they have. It can be run again,
-// and what is gone already is no error.
+// ErrRefused means that a release can't be done now, and is not to be tried again by itself.
+var ErrRefused = errors.New("not released")
+
+// Release takes fabric-cni out of a cluster, so that its manifests can be deleted afterwards, in any order. It has the
+// agents uninstall everything from their nodes; it stops the controller, takes its finalizers from Fabrics, and
+// deletes NetworkAttachmentDefinitions, DeviceClasses, ResourceSlices and FabricNodes, and what the controller has put
+// on Nodes. While pods have devices it changes nothing and returns ErrRefused. Fabrics are their owners'. It can be run
+// again, and what is gone already is no error.
 func Release(ctx context.Context, o *ReleaseOptions, log *slog.Logger) error {
 	rc, err := clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
 	if err != nil {
@@ -70,22 +82,34 @@ func ReleaseAt(ctx context.Context, rc *rest.Config, o *ReleaseOptions, log *slo
 	if err != nil {
 		return err
 	}
+	rc = rest.CopyConfig(rc)
+	rc.QPS, rc.Burst = 100, 200
 	c, err := client.New(rc, client.Options{Scheme: scheme})
 	if err != nil {
 		return fmt.Errorf("make API client: %w", err)
 	}
-	r := &releaser{c, o, log}
+	r := &releaser{client: c, o: o, log: log}
+	if o.Nodes {
+		if err := r.leaveNodes(ctx); err != nil {
+			return err
+		}
+	}
 	if err := r.stop(ctx); err != nil {
 		return err
 	}
-	return errors.Join(r.finalizers(ctx), r.withdraw(ctx, fabrics.Definitions), r.withdraw(ctx, fabrics.Classes),
+	err = errors.Join(r.finalizers(ctx), r.withdraw(ctx, fabrics.Definitions), r.withdraw(ctx, fabrics.Classes),
 		r.unlabel(ctx))
+	if o.Nodes {
+		err = errors.Join(err, r.forgetNodes(ctx))
+	}
+	return err
 }
 
 type releaser struct {
 	client client.Client
 	o      *ReleaseOptions
 	log    *slog.Logger
+	taint  string // key of the taint that the controller sets on Nodes, as its Deployment says
 }
 
 // stop scales the controller to nothing, and waits until its pods have ended.
@@ -102,6 +126,7 @@ func (r *releaser) stop(ctx context.Context) error {
 		if selector, err = metav1.LabelSelectorAsSelector(d.Spec.Selector); err != nil {
 			return fmt.Errorf("selector of Deployment %s/%s: %w", d.Namespace, d.Name, err)
 		}
+		r.taint = taintOf(d)
 		old := d.DeepCopy()
 		d.Spec.Replicas = ptr(int32(0))
 		if err := r.client.Patch(ctx, d, client.MergeFrom(old)); client.IgnoreNotFound(err) != nil {

@@ -1,5 +1,7 @@
 package condition
 
+import "github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
+
 // Type is a kind of condition, and how it is reported when its status is False. The names are positive, so that False
 // is always the state that needs attention.
 type Type struct {
@@ -48,7 +50,9 @@ var (
 	// Installed says that nobody has uninstalled all of it from this node.
 	Installed = Type{Name: "Installed", Reason: "Uninstalled", Event: true, Gate: true}
 	// UninstallPossible says that nothing keeps a node, which is told to, from uninstalling it.
-	UninstallPossible = Type{Name: "UninstallPossible", Reason: "UninstallRefused", Event: true, Gate: true}
+	UninstallPossible = Type{
+		Name: v1alpha1.FabricNodeUninstallPossible, Reason: "UninstallRefused", Event: true, Gate: true,
+	}
 	// PluginInstalled says that the installed CNI binary is the agent's.
 	PluginInstalled = Type{Name: "PluginInstalled", Reason: "PluginMissing", Gate: true}
 	// StateWritable says that the plugin can write its journal.

@@ -222,3 +222,6 @@ type FabricDevice struct {
 
 // FabricNodeReady says that pods can be served: the plugin is installed, the RDMA mode fits, and the ports are healthy.
 const FabricNodeReady = "Ready"
+
+// FabricNodeUninstallPossible is False on a node that is told to uninstall everything and can't: pods have devices.
+const FabricNodeUninstallPossible = "UninstallPossible"
