@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -83,7 +84,7 @@ func (r *claimReconciler) device(f *fabrics.Fabric, d *survey.Device, conf []byt
 	it := offer.Item{
 		Fabric: f.Name, Resource: f.Resource(), ID: d.ID, LinkLayer: string(d.LinkLayer()), RateGb: d.RateGb,
 		RDMADevice: d.HCA.Name, Netdev: d.Netdev, Firmware: d.Firmware, NUMA: d.NUMA, PCI: d.PCI,
-		Problem: string(network.Problem(f, d)),
+		Problem: cmp.Or(d.Unserved, string(network.Problem(f, d))),
 	}
 	if f.Mode == v1alpha1.Shared {
 		it.Shares = f.Shares

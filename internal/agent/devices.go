@@ -9,7 +9,6 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/agent/metrics"
 	"github.com/fabric-cni/fabric-cni/internal/agent/network"
 	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
-	"github.com/fabric-cni/fabric-cni/internal/prepared"
 	"github.com/fabric-cni/fabric-cni/internal/topology"
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
@@ -18,7 +17,6 @@ import (
 // deviceReconciler reports the devices of each fabric to kubelet and to Prometheus.
 type deviceReconciler struct {
 	plugins *deviceplugin.Set // nil: no device plugin
-	claims  prepared.Store
 	metrics *metrics.Metrics
 	saved   *savedState
 	log     *slog.Logger
@@ -27,7 +25,6 @@ type deviceReconciler struct {
 func (r *deviceReconciler) reconcile(ctx context.Context, v *view) {
 	resources := map[string][]deviceplugin.Unit{}
 	fabrics := map[string]string{} // device id -> fabric
-	claimed := r.claimed()
 	for i := range v.fabrics {
 		f := &v.fabrics[i]
 		devices := v.assigned[f.Name]
@@ -39,8 +36,7 @@ func (r *deviceReconciler) reconcile(ctx context.Context, v *view) {
 		}
 		units := network.Units(f, devices)
 		for j := range units {
-			// From before the fabric has changed from DRA: until its pod has ended.
-			units[j].Healthy = units[j].Healthy && !claimed[units[j].Address]
+			units[j].Healthy = units[j].Healthy && v.withheld[f.Name][units[j].ID] == ""
 		}
 		if len(units) > 0 {
 			resources[f.Resource()] = units
@@ -56,21 +52,6 @@ func (r *deviceReconciler) reconcile(ctx context.Context, v *view) {
 	if err := r.plugins.Update(ctx, resources); err != nil {
 		r.log.Error("cannot report the devices to kubelet", "error", err)
 	}
-}
-
-// claimed are the addresses of the devices for which a ResourceClaim is prepared.
-func (r *deviceReconciler) claimed() map[string]bool {
-	claims, err := r.claims.All()
-	if err != nil {
-		r.log.Error("some prepared claims cannot be read", "error", err)
-	}
-	out := map[string]bool{}
-	for _, c := range claims {
-		for i := range c.Devices {
-			out[c.Devices[i].Address.String()] = true
-		}
-	}
-	return out
 }
 
 // reportUnused adds a condition for each discovered fabric with ports that no pod can ask for.

@@ -20,6 +20,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/policy"
+	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
 // Options are the options of the command line. Paths are those in the agent's container, where the DaemonSet mounts
@@ -58,6 +59,8 @@ type Options struct {
 
 	// Survey reads the node's devices. Nil: from the kernel.
 	Survey func() ([]survey.Device, error)
+	// Mode is the node's RDMA network namespace mode. Nil: from the kernel.
+	Mode func() (device.NetnsMode, error)
 }
 
 const usage = `usage: fabric-agent COMMAND [flag...]

@@ -17,6 +17,8 @@ type networkReconciler struct {
 	store   journal.Store
 	ranges  *rangeReconciler
 	log     *slog.Logger
+
+	failed map[string]error // by network: why its file is not as it should be
 }
 
 func (r *networkReconciler) reconcile(v *view) {
@@ -73,8 +75,10 @@ var errNoConfig = errors.New("this node has no configuration of its network now:
 // are on its network, unless its addresses are no longer this node's: a fabric with nodeRanges has no file then.
 func (r *networkReconciler) write(files map[string][]byte) {
 	keep := attachedNetworks(r.store, r.log)
+	r.failed = nil
 	if _, err := network.WriteFiles(r.confDir, files, func(name string) bool { return keep[name] }); err != nil {
 		r.log.Error("cannot write this node's network configurations", "error", err)
+		r.failed = network.Unwritten(r.confDir, files, err)
 	}
 }
 

@@ -17,10 +17,11 @@ const callTimeout = 10 * time.Second
 
 // view is what one look at the node has found. The sub-reconcilers work from it, and add their conditions.
 type view struct {
-	fabrics    []fabrics.Fabric           // in force
-	assigned   map[string][]survey.Device // by fabric, the devices of this node
-	given      map[string]int64           // by fabric, addresses of the node's own range that interfaces have
-	generation int64                      // of the FabricNode's spec that the node works with; 0: it has none
+	fabrics    []fabrics.Fabric             // in force
+	assigned   map[string][]survey.Device   // by fabric, the devices of this node
+	given      map[string]int64             // by fabric, addresses of the node's own range that interfaces have
+	generation int64                        // of the FabricNode's spec that the node works with; 0: it has none
+	withheld   map[string]map[string]string // by fabric and unit id: why no new pod can be served with it
 	conditions *condition.Set
 }
 
@@ -40,6 +41,7 @@ type reconciler struct {
 	limits    limitReconciler
 	networks  networkReconciler
 	health    healthReconciler
+	offer     offerReconciler
 	devices   deviceReconciler
 	claims    claimReconciler
 	readiness readiness
@@ -78,6 +80,7 @@ func (r *reconciler) reconcile(ctx context.Context) {
 	}
 	r.networks.reconcile(v) // before kubelet hands out devices for them
 	r.health.reconcile(v)
+	r.offer.reconcile(ctx, v)
 	r.devices.reconcile(ctx, v)
 	r.claims.reconcile(v)
 	r.counted.note(r.log, r.now(), r.metrics.CountCalls(r.stateDir))

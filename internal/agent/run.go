@@ -16,6 +16,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/agent/deviceplugin"
 	"github.com/fabric-cni/fabric-cni/internal/agent/install"
 	"github.com/fabric-cni/fabric-cni/internal/agent/metrics"
+	"github.com/fabric-cni/fabric-cni/internal/agent/podresources"
 	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
 	"github.com/fabric-cni/fabric-cni/internal/health"
 	"github.com/fabric-cni/fabric-cni/internal/prepared"
@@ -103,7 +104,7 @@ func newReconciler(
 	if link != nil {
 		told = func() ([]*v1alpha1.Fabric, bool) { return link.Fabrics(), link.Synced() }
 	}
-	return &reconciler{
+	r := &reconciler{
 		addresses: addressReconciler{addresses: o.nodeIPs, plugins: o.DeviceDir, dir: o.StateDir, log: log},
 		now:       time.Now,
 		surveyed:  outcome{what: "read all devices"},
@@ -118,13 +119,28 @@ func newReconciler(
 		health: healthReconciler{
 			judge: judge, counters: o.counters, saved: saved, metrics: m, log: log, now: time.Now,
 		},
-		devices: deviceReconciler{
-			plugins: plugins, claims: prepared.In(o.StateDir), metrics: m, saved: saved, log: log,
-		},
-		readiness: readiness{plugin: target, store: o.store(), mode: survey.Mode},
+		devices:   deviceReconciler{plugins: plugins, metrics: m, saved: saved, log: log},
+		readiness: readiness{plugin: target, store: o.store()},
 		status: statusReconciler{
 			link: link, node: o.Node, plugin: target, store: o.store(), ipamDir: ipamDir, log: log,
 			now: time.Now, reported: outcome{what: "report what the node has"},
 		},
 	}
+	r.offer = o.newOffer(&r.networks, m, log)
+	return r
+}
+
+func (o *Options) newOffer(networks *networkReconciler, m *metrics.Metrics, log *slog.Logger) offerReconciler {
+	out := offerReconciler{
+		networks: networks, mode: o.Mode, metrics: m, log: log,
+		ipam:    ipamReconciler{binDir: o.BinDir, hostProc: o.HostProc, log: log},
+		holders: holderReader{store: o.store(), claims: prepared.In(o.StateDir), log: log},
+	}
+	if out.mode == nil {
+		out.mode = survey.Mode
+	}
+	if o.PodSocket != "" && o.DeviceDir != "" {
+		out.holders.given = podresources.Kubelet{Socket: o.PodSocket, HostProc: o.HostProc}.List
+	}
+	return out
 }

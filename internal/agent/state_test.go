@@ -193,33 +193,36 @@ func TestDevicesRemembered(t *testing.T) {
 	}
 }
 
-func TestCheckMode(t *testing.T) {
-	here := map[string][]survey.Device{"f": rails(device.PortActive, 1)}
+// What ADD refuses makes the agent not ready; a device that pods could not use is unhealthy for kubelet.
+func TestModes(t *testing.T) {
+	const whole, shared = v1alpha1.Exclusive, v1alpha1.Shared
 	for _, tt := range []struct {
-		mode     v1alpha1.Mode
-		rdma     any
-		node     device.NetnsMode
-		assigned map[string][]survey.Device
-		usable   bool
-		want     string
+		mode             v1alpha1.Mode
+		rdma             any
+		node             device.NetnsMode
+		refused, useless bool
+		want             string
 	}{
-		{v1alpha1.Exclusive, "exclusive", device.NetnsShared, here, false, `"rdma" is "exclusive", but the system's`},
-		{v1alpha1.Exclusive, nil, device.NetnsShared, here, true, "hands out whole devices"},
-		{v1alpha1.Exclusive, "auto", device.NetnsShared, here, true, "hands out whole devices"},
-		{v1alpha1.Exclusive, "shared", device.NetnsShared, here, true, ""},
-		{v1alpha1.Exclusive, "shared", device.NetnsExclusive, here, false, "mode is exclusive"},
-		{v1alpha1.Exclusive, "exclusive", device.NetnsExclusive, here, true, ""},
-		{v1alpha1.Exclusive, "exclusive", device.NetnsShared, nil, true, ""},
-		{v1alpha1.Shared, nil, device.NetnsShared, here, true, ""},
+		{whole, "exclusive", device.NetnsShared, true, true, `: "rdma" is "exclusive", but the system's`},
+		{whole, nil, device.NetnsShared, false, false, "hands out whole devices"},
+		{whole, "auto", device.NetnsShared, false, false, "hands out whole devices"},
+		{whole, "shared", device.NetnsShared, false, false, ""},
+		{whole, "shared", device.NetnsExclusive, true, true, "mode is exclusive"},
+		{whole, "exclusive", device.NetnsExclusive, false, false, ""},
+		{shared, nil, device.NetnsShared, false, false, ""},
+		{shared, nil, device.NetnsExclusive, false, true, "device files and no RDMA device"},
+		{shared, "auto", device.NetnsExclusive, false, true, "netns_mode=1"},
+		{shared, "shared", device.NetnsExclusive, true, true, "mode is exclusive"},
+		{shared, "none", device.NetnsExclusive, false, false, ""},
 	} {
 		f := fabrics.Fabric{Name: "f", Mode: tt.mode, Network: map[string]any{}}
 		if tt.rdma != nil {
 			f.Network["rdma"] = tt.rdma
 		}
-		usable, err := checkModeOf([]fabrics.Fabric{f}, tt.assigned, tt.node)
-		if usable != tt.usable || (err == nil) != (tt.want == "") ||
-			err != nil && !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%+v: %v, %v", tt, usable, err)
+		got := modeOf(&f, tt.node)
+		if got.refused != tt.refused || got.useless != tt.useless || (got.err == nil) != (tt.want == "") ||
+			got.err != nil && !strings.Contains(got.err.Error(), tt.want) {
+			t.Errorf("%+v: %+v", tt, got)
 		}
 	}
 }

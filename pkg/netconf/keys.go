@@ -105,6 +105,16 @@ func nearest(key string, candidates []string) string {
 	return best
 }
 
+// Similar returns the candidate that somebody may have meant who wrote this word, and "" if none is near: a third of
+// its letters may be wrong.
+func Similar(word string, candidates []string) string {
+	best := nearest(word, candidates)
+	if word = plain(word); best == "" || distance(word[:min(len(word), 64)], plain(best)) > max(1, len(best)/3) {
+		return ""
+	}
+	return best
+}
+
 func plain(s string) string {
 	return strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(s))
 }

@@ -43,6 +43,14 @@ var (
 	DeviceOffered = Type{Name: "DeviceOffered", Reason: "NotOffered", Event: true}
 	// NodeRangeAllocated says that this node has addresses of its own in a fabric with nodeRanges.
 	NodeRangeAllocated = Type{Name: "NodeRangeAllocated", Reason: "NoRange", Event: true}
+	// AddressesLeft says that the node's own range has an address for each unit of a fabric that is on offer.
+	AddressesLeft = Type{Name: "AddressesLeft", Reason: "NoAddressLeft", Event: true}
+	// NetworkConfigured says that Multus finds the configuration of a fabric's network on this node.
+	NetworkConfigured = Type{Name: "NetworkConfigured", Reason: "NoConfiguration", Event: true}
+	// IPAMInstalled says that the IPAM plugin of a fabric is on this node.
+	IPAMInstalled = Type{Name: "IPAMInstalled", Reason: "IPAMMissing", Event: true}
+	// DeviceFree says that nobody has a device but the pods that it was offered to.
+	DeviceFree = Type{Name: "DeviceFree", Reason: "InUseElsewhere", Event: true, Once: true, Recovered: recovered}
 	// RDMAModeFits says that the node's RDMA mode gives pods what a fabric's mode promises.
 	RDMAModeFits = Type{Name: "RDMAModeFits", Reason: "WrongRDMAMode", Event: true}
 	// RDMAModeUsable says that the node's RDMA mode does not make ADD fail.

@@ -33,9 +33,10 @@ type Metrics struct {
 	node       survey.Node
 	log        *slog.Logger
 
-	mu      sync.Mutex
-	fabrics map[string]string // device id -> fabric
-	health  []Health
+	mu       sync.Mutex
+	fabrics  map[string]string // device id -> fabric
+	health   []Health
+	unserved []Health
 }
 
 // Health is what the agent has judged of a device.
@@ -133,10 +134,17 @@ func (m *Metrics) SetHealth(h []Health) {
 	m.health = h
 }
 
-func (m *Metrics) judged() []Health {
+// SetUnserved sets the devices that no new pod can be served with, whatever their health.
+func (m *Metrics) SetUnserved(h []Health) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.health
+	m.unserved = h
+}
+
+func (m *Metrics) judged() (health, unserved []Health) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.health, m.unserved
 }
 
 func (m *Metrics) fabric(device string) string {

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -127,11 +128,15 @@ func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 	for _, r := range nodeMetrics {
 		send(out, r.desc, prometheus.GaugeValue, r.read(journalState{entries, err}))
 	}
-	for _, h := range m.judged() {
-		hca := quote.Terminal(h.HCA)
+	health, unserved := m.judged()
+	for _, h := range append(slices.Clone(health), unserved...) {
 		if h.Problem != "" {
-			send(out, unhealthy, prometheus.GaugeValue, []sample{{1, []string{h.Device, hca, h.Fabric, h.Problem}}})
+			labels := []string{h.Device, quote.Terminal(h.HCA), h.Fabric, h.Problem}
+			send(out, unhealthy, prometheus.GaugeValue, []sample{{1, labels}})
 		}
+	}
+	for _, h := range health {
+		hca := quote.Terminal(h.HCA)
 		send(out, flaps, prometheus.CounterValue, []sample{{float64(h.Flaps), []string{h.Device, hca, h.Fabric}}})
 	}
 	devices, err := m.node.Read()

@@ -37,7 +37,7 @@ func WriteFiles(dir string, configs map[string][]byte, keep func(network string)
 		changed = true
 	}
 	for name, b := range configs {
-		file := filepath.Join(dir, filePrefix+name+".conf")
+		file := fileOf(dir, name)
 		if old, err := os.ReadFile(file); err == nil && bytes.Equal(old, b) {
 			continue
 		}
@@ -48,6 +48,19 @@ func WriteFiles(dir string, configs map[string][]byte, keep func(network string)
 	}
 	return changed, nil
 }
+
+// Unwritten returns err for each network whose file is not as it should be.
+func Unwritten(dir string, configs map[string][]byte, err error) map[string]error {
+	out := map[string]error{}
+	for name, b := range configs {
+		if now, rerr := os.ReadFile(fileOf(dir, name)); rerr != nil || !bytes.Equal(now, b) {
+			out[name] = err
+		}
+	}
+	return out
+}
+
+func fileOf(dir, name string) string { return filepath.Join(dir, filePrefix+name+".conf") }
 
 // writeFile creates the directory, as Multus does. Multus may read it at any moment: it ignores files whose names end
 // like the temporary file's.

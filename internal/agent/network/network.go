@@ -60,11 +60,12 @@ func Configurable(f *fabrics.Fabric, devices []survey.Device) bool {
 }
 
 // Master is the parent interface of this node's IPoIB children of a fabric: that of the first device that carries
-// traffic, or else the first one. It is empty if no device has an interface.
+// traffic, or else the first one. It is empty if no device has an interface on the host: one that a pod has as a whole
+// has none.
 func Master(devices []survey.Device) string {
 	name := ""
 	for _, d := range devices {
-		if d.Netdev == "" {
+		if d.Netdev == "" || d.Holder != nil {
 			continue
 		}
 		if d.Active() {

@@ -42,6 +42,7 @@ type Device struct {
 	Away     bool           // the RDMA device is not on the host
 	Stale    bool           // it is away and can't be asked: the port states are those that it left with
 	Problem  health.Problem // what the agent has judged; empty: it is healthy, or nobody has judged it
+	Unserved string         // why no new pod can be served with it, in a word; empty: one can, or nobody has judged it
 	Refused  error          // why the node policy keeps it on the host; nil when it does not
 }
 

@@ -208,7 +208,8 @@ type FabricDevice struct {
 	//
 	// +optional
 	RateGb int32 `json:"rateGb,omitempty"`
-	// Why pods should not use it: PortDown, Flapping, CounterLimit. Empty: it is healthy.
+	// Why pods should not use it: PortDown, Flapping, CounterLimit; or why no new pod can be served with it: NoRange,
+	// NoAddressLeft, NoConfiguration, IPAMMissing, WrongRDMAMode, InUseElsewhere. Empty: it is healthy.
 	//
 	// +optional
 	Problem string `json:"problem,omitempty"`
@@ -220,7 +221,8 @@ type FabricDevice struct {
 	Pods []string `json:"pods,omitempty"`
 }
 
-// FabricNodeReady says that pods can be served: the plugin is installed, the RDMA mode fits, and the ports are healthy.
+// FabricNodeReady says that pods can be served: the plugin is installed, the RDMA mode fits, the ports are healthy, and
+// each device that is on offer can be given to a pod.
 const FabricNodeReady = "Ready"
 
 // FabricNodeUninstallPossible is False on a node that is told to uninstall everything and can't: pods have devices.
