@@ -27,8 +27,16 @@ import (
 
 // port is a device whose port comes and goes with each look while it flaps.
 type port struct {
-	flapping atomic.Bool
-	looks    atomic.Int64
+	flapping  atomic.Bool
+	looks     atomic.Int64
+	exclusive atomic.Bool // the node's RDMA mode; else the node has none
+}
+
+func (p *port) mode() (device.NetnsMode, error) {
+	if p.exclusive.Load() {
+		return device.NetnsExclusive, nil
+	}
+	return 0, survey.ErrNoRDMA
 }
 
 func (p *port) survey() ([]survey.Device, error) {
@@ -56,7 +64,8 @@ func agentOptions(dir, node, kubeconfig string, p *port) *agent.Options {
 	return &agent.Options{
 		Source: filepath.Join(dir, "image"), BinDir: filepath.Join(dir, "bin"), StateDir: filepath.Join(dir, "state"),
 		Policy: filepath.Join(dir, "policy.json"), Node: node, Kubeconfig: kubeconfig,
-		Interval: 200 * time.Millisecond, Grace: time.Hour, Survey: p.survey,
+		Interval: 200 * time.Millisecond, Grace: time.Hour, Survey: p.survey, Mode: p.mode,
+		WriteEvery: time.Millisecond,
 	}
 }
 

@@ -61,6 +61,8 @@ type Options struct {
 	Survey func() ([]survey.Device, error)
 	// Mode is the node's RDMA network namespace mode. Nil: from the kernel.
 	Mode func() (device.NetnsMode, error)
+	// WriteEvery is how often the FabricNode is written at most. 0: as often as many agents may.
+	WriteEvery time.Duration
 }
 
 const usage = `usage: fabric-agent COMMAND [flag...]

@@ -51,6 +51,7 @@ func Run(ctx context.Context, o *Options, version string, log *slog.Logger) erro
 			return err
 		}
 		defer w.client.Close()
+		w.link.Every = o.WriteEvery
 	}
 	w.reporter = &condition.Reporter{Log: log, Ready: w.metrics.SetReady}
 	if w.client != nil {

@@ -64,6 +64,10 @@ func ParseTaint(text string) (*corev1.Taint, error) {
 // on reports whether there is anything to do.
 func (m *Marks) on() bool { return m.Condition || m.Taint != nil }
 
+// portProblems are those for which a Node is marked. What can't be served for other reasons is no fault of the node's
+// hardware: a pod can take a device, and must not be able to taint its Node.
+var portProblems = []string{"PortDown", "Flapping", "CounterLimit"}
+
 // judgement is what a node's agent says of its devices: "" is healthy.
 func judgement(n *v1alpha1.FabricNode) (problem string, known bool) {
 	var wrong []string
@@ -71,7 +75,7 @@ func judgement(n *v1alpha1.FabricNode) (problem string, known bool) {
 	for i := range n.Status.Fabrics {
 		for k := range n.Status.Fabrics[i].Devices {
 			d := &n.Status.Fabrics[i].Devices[k]
-			if total++; d.Problem != "" {
+			if total++; slices.Contains(portProblems, d.Problem) {
 				wrong = append(wrong, fmt.Sprintf("%.40s %.40s", d.ID, d.Problem))
 			}
 		}

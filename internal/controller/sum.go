@@ -24,6 +24,7 @@ type sum struct {
 	problems map[string]int32 // by reason, the devices that have it
 	users    []string         // pods, the first few
 	need     need
+	missing  []string // nodes on which the IPAM plugin is not
 }
 
 // sums adds up what nodes say that they have. A node says what it likes: nothing of it is more than counted and shown.
@@ -44,6 +45,9 @@ func sums(nodes []v1alpha1.FabricNode, shares map[string]int) map[string]*sum {
 				out[f.Name] = s
 			}
 			s.add(f, max(shares[f.Name], 1))
+			if slices.ContainsFunc(f.Devices, func(d v1alpha1.FabricDevice) bool { return d.Problem == ipamMissing }) {
+				s.missing = append(s.missing, nodes[i].Name)
+			}
 		}
 	}
 	return out

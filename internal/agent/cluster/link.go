@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -26,6 +27,9 @@ import (
 // Link is what a node's agent has of the cluster: it is told of the Fabrics and of its own FabricNode, and says what it
 // has in the latter's status. It lists nothing else, and asks for nothing again and again.
 type Link struct {
+	// Every is how often a status is written at most. 0: WriteEvery.
+	Every time.Duration
+
 	node    string
 	client  rest.Interface
 	fabrics cache.Store
@@ -162,7 +166,7 @@ func (l *Link) Report(ctx context.Context, status *v1alpha1.FabricNodeStatus) (b
 	if time.Now().Before(l.next) {
 		return false, nil
 	}
-	l.next = time.Now().Add(WriteEvery)
+	l.next = time.Now().Add(cmp.Or(l.Every, WriteEvery))
 	whole := status
 	if own == nil {
 		// Most of a status is the inventory, and the rest changes when the node has its ranges: one write of it less.
