@@ -60,7 +60,7 @@ func TestChartSchema(t *testing.T) {
 	var schema map[string]any
 	read(t, chart+"values.schema.json", &schema)
 	spec, _ := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].(map[string]any)
-	err := unstructured.SetNestedField(schema, jsonSchema(spec), "properties", "fabrics", "items", "properties", "spec")
+	err := unstructured.SetNestedField(schema, jsonSchema(t, spec), "properties", "fabrics", "items", "properties", "spec")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,26 +74,77 @@ func TestChartSchema(t *testing.T) {
 	golden.Check(t, chart+"values.schema.json", out.String())
 }
 
-// jsonSchema makes a JSON schema of the schema of a CRD. What it leaves out, the API server checks.
-func jsonSchema(in map[string]any) map[string]any {
+func compact(t *testing.T, v any) string {
+	t.Helper()
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// jsonSchema makes a JSON schema of the schema of a CRD, with its rules as far as that has words for them. What it
+// leaves out, the API server checks.
+func jsonSchema(t *testing.T, in map[string]any) map[string]any {
+	t.Helper()
 	out := map[string]any{}
+	if in["x-kubernetes-list-type"] == "set" {
+		out["uniqueItems"] = true
+	}
+	defaults := map[string]any{}
+	properties, _ := in["properties"].(map[string]any)
+	for name, p := range properties {
+		if s, _ := p.(map[string]any); s["default"] != nil {
+			defaults[name] = s["default"]
+		}
+	}
+	list, _ := in["x-kubernetes-validations"].([]any)
+	var all []map[string]any
+	for _, v := range list {
+		rule, _ := v.(map[string]any)["rule"].(string)
+		all = append(all, flat(ruleSchema(t, rule, defaults))...)
+	}
+	for _, s := range all { // what is not in allOf has shorter errors
+		taken := func(key string) bool { return out[key] != nil || in[key] != nil }
+		if slices.ContainsFunc(slices.Collect(maps.Keys(s)), taken) {
+			list, _ := out["allOf"].([]any)
+			out["allOf"] = append(list, s)
+			continue
+		}
+		maps.Copy(out, s)
+	}
 	for key, v := range in {
 		switch m, _ := v.(map[string]any); {
 		case key == "properties":
 			properties := map[string]any{}
 			for name, p := range m {
 				s, _ := p.(map[string]any)
-				properties[name] = jsonSchema(s)
+				properties[name] = jsonSchema(t, s)
 			}
 			out[key] = properties
 			if in["x-kubernetes-preserve-unknown-fields"] != true {
 				out["additionalProperties"] = false
 			}
 		case key == "items" || key == "additionalProperties" && m != nil:
-			out[key] = jsonSchema(m)
+			out[key] = jsonSchema(t, m)
 		case !strings.HasPrefix(key, "x-kubernetes-") && key != "format" && key != "default" && key != "description":
 			out[key] = v
 		}
+	}
+	return out
+}
+
+// flat takes allOf apart.
+func flat(s map[string]any) (out []map[string]any) {
+	list, ok := s["allOf"].([]any)
+	if !ok && s != nil {
+		return []map[string]any{s}
+	}
+	for _, o := range list {
+		m, _ := o.(map[string]any)
+		out = append(out, flat(m)...)
 	}
 	return out
 }
@@ -137,7 +188,7 @@ func TestChartREADME(t *testing.T) {
 }
 
 // whole are values that are one row although they are objects.
-var whole = []string{"nodeSelector", "tolerations", "resources"}
+var whole = []string{"nodeSelector", "tolerations", "resources", "affinity"}
 
 func rows(t *testing.T, out *strings.Builder, prefix string, n *yaml.Node) {
 	t.Helper()

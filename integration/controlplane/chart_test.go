@@ -219,21 +219,37 @@ func TestChartNotes(t *testing.T) {
 		args []string
 		want []string
 	}{
-		{nil, []string{"There is no Fabric yet", "k8s.v1.cni.cncf.io/networks: ib-200g"}},
+		{nil, []string{
+			"There is no Fabric yet", "k8s.v1.cni.cncf.io/networks: ib-200g", "0 Fabrics", "helm uninstall notes -n default",
+			"kubectl fabric doctor cluster",
+		}},
 		{
 			[]string{"--set-json", `fabrics=[{"name":"roce-a","spec":{}}]`, "--set", "label.enabled=true"},
-			[]string{"READY is True", "fabric.dev/roce-a: 1", "label.enabled has no effect"},
+			[]string{"READY is True", "fabric.dev/roce-a: 1", "label.enabled has no effect", "1 Fabrics"},
 		},
 	} {
 		got := notes(c.args...)
-		if strings.Contains(got, "Multus") {
-			t.Errorf("it is there:\n%s", got)
+		for _, no := range []string{"Multus", "no agent starts"} {
+			if strings.Contains(got, no) {
+				t.Errorf("there is nothing to say of %s:\n%s", no, got)
+			}
 		}
 		for _, want := range c.want {
 			if !strings.Contains(got, want) {
 				t.Errorf("%q is missing in\n%s", want, got)
 			}
 		}
+	}
+}
+
+// A namespace that forbids what the agents need is named.
+func TestChartNotesOfNamespace(t *testing.T) {
+	create(t, whole(t), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: "strict", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "baseline"},
+	}})
+	got := do(t, "helm", "install", "notes", chart, "--dry-run=server", "-n", "strict")
+	if !strings.Contains(got, "enforce=baseline, so no agent starts") {
+		t.Errorf("nothing of the namespace in\n%s", got)
 	}
 }
 

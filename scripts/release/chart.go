@@ -25,6 +25,7 @@ func (r *release) writeChart(digest string) error {
 		},
 		"values.yaml": {
 			`(?m)^  repository: localhost/fabric-agent$`: "  repository: " + r.image,
+			`(?m)^  tag: latest`:                         `  tag: ""`,
 			`(?m)^  digest: ""`:                          "  digest: " + digest,
 		},
 	}

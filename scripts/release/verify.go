@@ -222,7 +222,7 @@ func (c *checker) checkChart() error {
 	if chart.Name != chartName || chart.Version != c.version[1:] || chart.AppVersion != c.version {
 		c.bad("%s: %+v, want the version %s", c.chart(), chart, c.version)
 	}
-	if got := values.Image.Repository + ":" + c.version + "@" + values.Image.Digest; got != c.image {
+	if got := values.Image.Repository + ":" + c.version + "@" + values.Image.Digest; got != c.image || values.Image.Tag != "" {
 		c.bad("%s installs %s, the image is %s", c.chart(), got, c.image)
 	}
 	for _, dir := range []string{"templates", "crds"} {

@@ -69,3 +69,25 @@ authorization:
 {{- end }}
 {{- end }}
 {{- end }}
+
+{{/* Annotations of a pod: its own, and those by which Prometheus finds its metrics. Arguments: root, port, annotations. */}}
+{{- define "fabric.podAnnotations" -}}
+{{- $scrape := dict }}
+{{- if eq .root.Values.metrics.listen "pod" }}
+{{- $scheme := ternary "https" "http" .root.Values.metrics.secure }}
+{{- $scrape = dict "prometheus.io/scrape" "true" "prometheus.io/port" (toString .port) "prometheus.io/scheme" $scheme }}
+{{- end }}
+{{- with merge (dict) (.annotations | default dict) $scrape }}
+annotations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* Where pods go: nodes, taints, and for how long they are worth a node's room. Arguments: values, affinity. */}}
+{{- define "fabric.scheduling" -}}
+priorityClassName: {{ .values.priorityClassName | quote }}
+nodeSelector: {{ toYaml (.values.nodeSelector | default dict) | nindent 2 }}
+tolerations: {{ toYaml (.values.tolerations | default list) | nindent 2 }}
+{{- with .values.affinity | default .affinity }}
+affinity: {{ toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
