@@ -262,8 +262,8 @@ func TestChartUpgrade(t *testing.T) {
 		t.Error(got)
 	}
 	_, err := try(t, "", "helm", "upgrade", "up", chart, "-n", "up-system", "--no-hooks", "--set-json",
-		`fabrics=[{"name":"chart-a","spec":{"mode":"exclusive","shares":3}}]`)
-	if err == nil || !strings.Contains(err.Error(), "remove it, or write mode: shared") {
+		`fabrics=[{"name":"chart-a","spec":{"addresses":{"nodeRanges":{"ranges":[{"range":"10.0.0.5/16","perNode":26}]}}}}]`)
+	if err == nil || !strings.Contains(err.Error(), "write the first address of the range") {
 		t.Errorf("a wrong Fabric: %v", err)
 	}
 
