@@ -19,6 +19,9 @@ type Decision struct {
 	// Reclaims are attachments that have left something behind and that nobody will return: ADD returns what they
 	// have, and asks again. Where the device itself is among it, nothing more is known yet, and Attachment is nil.
 	Reclaims []Owner
+	// Done says that nothing is to be done, and nothing stands against it: the plugin before this one in the chain has
+	// done it all.
+	Done bool
 	// Attachment is what has to be done. It is nil while it can't be known: without a device.
 	*Attachment
 }
@@ -66,7 +69,7 @@ func (d *decider) reclaim(o *Owner, what string) {
 func (d *decider) earlier() bool {
 	if e := d.Earlier; e != nil {
 		if e.Alive && e.Unreadable == nil {
-			d.refuse(inUse(e))
+			d.again(e)
 			return false
 		}
 		d.reclaim(e, "what is left")
@@ -110,7 +113,7 @@ func (d *decider) found() bool {
 	case d.Holder != nil && d.Holder.reclaimable():
 		d.reclaim(d.Holder, "device "+d.Holder.Claim)
 	case d.Holder != nil:
-		d.refuse(inUse(d.Holder))
+		d.refuse(d.inUse(d.Holder))
 	default:
 		d.refuse(d.noDevice())
 	}
@@ -159,13 +162,27 @@ func Selected(c *netconf.Config) (field, value string) {
 	return c.Selector.Field, c.Selector.Value
 }
 
-func inUse(o *Owner) *Refusal {
+func (d *decider) inUse(o *Owner) *Refusal {
 	if o.Unreadable != nil {
 		return &Refusal{
 			Reason: InUse,
 			Message: fmt.Sprintf("device %s belongs to %s/%s, whose journal entry can't be read: %v",
 				o.Claim, o.ContainerID, o.IfName, o.Unreadable),
 			Hint:    "DEL of that attachment returns it",
+			Passing: true,
+		}
+	}
+	if o.ContainerID == d.ContainerID {
+		hint := "name another device in this network: each attachment needs one of its own"
+		if d.Config.Injected != "" {
+			hint = fmt.Sprintf("the pod names more networks than it has devices, or network %s names its device "+
+				"itself: one network for each device that the pod asks for", o.Network)
+		}
+		return &Refusal{
+			Reason: InUse,
+			Message: fmt.Sprintf("device %s is in use by this very container: it is attached as %s (network %s)",
+				o.Claim, o.IfName, o.Network),
+			Hint:    hint,
 			Passing: true,
 		}
 	}
@@ -191,7 +208,7 @@ func (d *decider) owner() bool {
 		d.reclaim(d.Owner, "device "+d.Device.Claim)
 		return false
 	}
-	d.refuse(inUse(d.Owner))
+	d.refuse(d.inUse(d.Owner))
 	return true
 }
 

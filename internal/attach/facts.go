@@ -13,14 +13,16 @@ import (
 // Facts is everything that the decision depends on. Whoever gathers them makes no judgement: a fact that does not
 // apply to the configuration is left zero.
 type Facts struct {
-	Config     *netconf.Config
-	IfName     string // of the interface in the pod
-	ChildGroup uint32 // device group that an IPoIB child is created with
+	Config      *netconf.Config
+	ContainerID string // of the pod
+	IfName      string // of the interface in the pod
+	ChildGroup  uint32 // device group that an IPoIB child is created with
 
 	// The pod. STATUS has none: what depends on it is not judged then.
 	Pod       bool
-	Earlier   *Owner // attachment of this very container and interface that the journal has; nil without one
-	NameTaken string // interface in the pod that has IfName as its name or altname; empty without one
+	Earlier   *Owner  // attachment of this very container and interface that the journal has; nil without one
+	Before    *Before // if Earlier is of the plugin before this one in the chain
+	NameTaken string  // interface in the pod that has IfName as its name or altname; empty without one
 
 	// The node.
 	Policy      *policy.Policy

@@ -23,9 +23,13 @@ func (d *decider) relative(o *Owner, what string) (refused bool) {
 		d.reclaim(o, what)
 		return false
 	}
+	whose := "container " + o.ContainerID
+	if o.ContainerID == d.ContainerID {
+		whose = "this very container"
+	}
 	d.refuse(&Refusal{
 		Reason:  InUse,
-		Message: fmt.Sprintf("%s is in use by container %s as %s", what, o.ContainerID, o.IfName),
+		Message: fmt.Sprintf("%s is in use by %s as %s", what, whose, o.IfName),
 		Hint:    "delete that pod first: a PF and its VFs can't be in pods at the same time",
 		Passing: true,
 	})

@@ -28,7 +28,7 @@ func (f *Fabric) OfNode() bool { return f.Mode == v1alpha1.Shared || f.NodeRange
 // Config is the fabric's network configuration.
 func (f *Fabric) Config(h Here) ([]byte, error) {
 	c := map[string]any{"cniVersion": "1.0.0", "type": "fabric"}
-	if f.Mode == v1alpha1.Exclusive { // Multus names a device of the pod, and the plugin says which one it is in the end
+	if f.Mode == v1alpha1.Exclusive { // Multus names a device of the pod, and the plugin says which one it is
 		c["capabilities"] = map[string]any{"deviceID": true, "CNIDeviceInfoFile": true}
 	} else {
 		c["mode"], c["master"] = "ipoib", h.Master

@@ -71,6 +71,10 @@ type Entry struct {
 	Args     string           `json:"args,omitempty"`     // CNI_ARGS
 	Path     string           `json:"path,omitempty"`     // CNI_PATH
 
+	// Chained says that a plugin of mode rdma behind this one in the chain has had its ADD, and has no entry of its
+	// own: its DEL comes before the one that returns the device.
+	Chained bool `json:"chained,omitempty"`
+
 	Given *Given `json:"given,omitempty"` // the device is that of a ResourceClaim
 
 	// MAC and Addresses are what the configuration itself gives, and nobody else on the network may have.

@@ -45,6 +45,9 @@ func add(c *call) error {
 	if err != nil {
 		return err
 	}
+	if d.Done {
+		return c.passOn()
+	}
 	res, err := newAttachment(a, d).run()
 	if err != nil {
 		return err

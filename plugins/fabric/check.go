@@ -9,6 +9,7 @@ import (
 
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/result"
+	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 	"github.com/fabric-cni/fabric-cni/pkg/plan"
 )
 
@@ -30,6 +31,9 @@ func check(c *call) error {
 	}
 	if err != nil {
 		return err
+	}
+	if e.Chained && c.cfg.Mode == netconf.ModeRDMA {
+		return nil // the plugin before this one in the chain has it, and its own CHECK
 	}
 	if err := c.asGiven(e); err != nil {
 		return err

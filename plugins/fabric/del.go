@@ -33,6 +33,9 @@ func del(c *call) error {
 	case err != nil:
 		return err
 	}
+	if c.passedOn(e) {
+		return nil
+	}
 	d := c.delegate()
 	if d.Type == "" || e.Kind == journal.KindRDMA { // the configuration may have changed since ADD
 		d = c.delegateOf(e)

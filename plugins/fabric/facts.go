@@ -26,7 +26,7 @@ type gatherer struct {
 // gather begins with what is known before the device is looked for.
 func (c *call) gather() (*gatherer, error) {
 	g := &gatherer{call: c, facts: &attach.Facts{
-		Config: c.cfg, IfName: c.key.IfName, ChildGroup: childGroup(c.key),
+		Config: c.cfg, ContainerID: c.key.ContainerID, IfName: c.key.IfName, ChildGroup: childGroup(c.key),
 		Pod: c.pod != nil, Unselected: c.unselected(), Claims: c.claims,
 	}}
 	f := g.facts
@@ -77,7 +77,7 @@ func (g *gatherer) earlier() error {
 	o.Self = true
 	o.Alive = e.Attached && e.Netns == g.pod.NS.ID && g.alive(e)
 	g.facts.Earlier = o
-	return nil
+	return g.before(e)
 }
 
 // ownerOf is an attachment as attach knows it, Alive apart.

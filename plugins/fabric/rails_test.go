@@ -122,7 +122,8 @@ func TestAddInRailOrder(t *testing.T) {
 		r.must(t, r.multus("ADD", ifName(2), ids[2]))
 		r.has(t, ifName(2), r.ids[2])
 		// One network more than there are devices. Multus gives it none, or one that kubelet names twice.
-		if a := r.run(t, r.multus("ADD", "net5", ids[0])); a.Code != 101 || !strings.Contains(a.Msg, "in use by") {
+		a := r.run(t, r.multus("ADD", "net5", ids[0]))
+		if want := "in use by this very container: it is attached as net"; a.Code != 101 || !strings.Contains(a.Msg, want) {
 			t.Errorf("a fifth network: %+v", a)
 		}
 		for i := range ids {
