@@ -58,7 +58,8 @@ func TestRebootWithRefusedFabric(t *testing.T) {
 	config := agentOf(t, node)
 	apply(t, testfabrics.Object("boots", `{match: {linkLayer: InfiniBand}}`))
 	untilCondition(t, c, "boots", v1alpha1.FabricAccepted, "True Accepted")
-	apply(t, testfabrics.Object("boots", `{match: {linkLayer: InfiniBand}, addresses: {ipam: {type: whereabouts, rnge: 1}}}`))
+	apply(t, testfabrics.Object("boots", `{match: {linkLayer: InfiniBand},
+	  addresses: {ipam: {type: whereabouts, rnge: 1}}}`))
 	untilCondition(t, c, "boots", v1alpha1.FabricAccepted, "False Refused: generation 1 stays in force")
 
 	dir, err := os.MkdirTemp("", "boot") // the path of a socket has 107 bytes at most
