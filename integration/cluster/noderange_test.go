@@ -61,9 +61,10 @@ func TestNodeRanges(t *testing.T) {
 	}
 	s.join("n5")
 	s.waits("n5")
-	row(t, "fabricnodes", "n5", nodeColumns, []string{"n5", "", "4", "4", "0", "test", "False", "NoRange"})
+	row(t, "fabricnodes", "n5", nodeColumns, []string{"n5", "", "4", "0", "0", "test", "False", "NoRange"})
 	nodeEventOf(t, "n5", "NoRange", "fabric ib: the controller has given this node no range yet")
 	condition(t, "fabric/ib", "AddressesSufficient", "False", "RangeTooSmall", "10.77.0.0/24")
+	condition(t, "fabric/ib", "Degraded", "True", "DevicesUnhealthy", "4 NoRange")
 	s.leave("n2")
 	if r := s.own("n5"); r != second {
 		t.Errorf("n5 has %s, the range that is free is %s", r, second)

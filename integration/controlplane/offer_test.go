@@ -1,13 +1,18 @@
 package controlplane_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fabric-cni/fabric-cni/internal/journal"
@@ -23,6 +28,33 @@ type offered struct {
 	node  string
 	store journal.Store
 	port  *port
+	dir   string // kubelet's
+}
+
+// told waits until kubelet is told this of the device: Healthy or Unhealthy.
+func (o *offered) told(fabric, want string) {
+	o.t.Helper()
+	conn, err := grpc.NewClient("unix://"+filepath.Join(o.dir, "fabric-fabric.dev-"+fabric+".sock"),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(o.t.Context(), time.Minute)
+	defer cancel()
+	stream, err := pluginapi.NewDevicePluginClient(conn).ListAndWatch(ctx, &pluginapi.Empty{}, grpc.WaitForReady(true))
+	for got := ""; got != want; {
+		var list *pluginapi.ListAndWatchResponse
+		if err == nil {
+			list, err = stream.Recv()
+		}
+		if err != nil {
+			o.t.Fatalf("device of %s is %s, want %s: %v", fabric, got, want, err)
+		}
+		if got = ""; len(list.GetDevices()) == 1 {
+			got = list.GetDevices()[0].GetHealth()
+		}
+	}
 }
 
 // becomes waits for what kubectl get fabricnodes prints, and for text in the conditions of the FabricNode.
@@ -91,8 +123,15 @@ func TestOffered(t *testing.T) {
 		removeFabrics(t, c)
 		removeNodes(t, c)
 	})
-	dir := t.TempDir()
-	o := &offered{t: t, c: c, node: "gpu-offers", port: &port{}, store: journal.Store{Dir: filepath.Join(dir, "state")}}
+	dir, err := os.MkdirTemp("", "offer") // the path of a socket has 107 bytes at most
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	listen(t, dir)
+	o := &offered{
+		t: t, c: c, node: "gpu-offers", port: &port{}, store: journal.Store{Dir: filepath.Join(dir, "state")}, dir: dir,
+	}
 	for file, mode := range map[string]os.FileMode{"image": 0o600, "bin/whereabouts": 0o700} {
 		if err := errors.Join(os.MkdirAll(filepath.Join(dir, "bin"), 0o755),
 			os.WriteFile(filepath.Join(dir, file), []byte("a plugin"), mode)); err != nil {
@@ -100,27 +139,34 @@ func TestOffered(t *testing.T) {
 		}
 	}
 	const match = `match: {linkLayer: InfiniBand}`
-	runAgent(t, dir, o.node, kubeconfig(t, agentOf(t, o.node).BearerToken), o.port)
+	options := agentOptions(dir, o.node, kubeconfig(t, agentOf(t, o.node).BearerToken), o.port)
+	options.DeviceDir = dir
+	runAgentWith(t, options)
 
 	const other = `{` + match + `, addresses: {nodeRanges: {
 		ranges: [{range: 10.91.0.0/28, perNode: 28}], static: [{node: another, range: 10.91.0.0/28}]}}}`
 	o.fabric("full", other)
 	o.becomes(`0/1 False NoRange "NoRange"`, "fabric full: the controller has given this node no range yet")
+	o.told("full", pluginapi.Unhealthy)
 	untilCondition(t, c, "full", v1alpha1.FabricDegraded, "True DevicesUnhealthy: 1 NoRange")
 	untilCondition(t, c, "full", v1alpha1.FabricAddressesSufficient, "False RangeTooSmall")
 	o.fabric("full", strings.Replace(other, "another", o.node, 1))
 	o.becomes(`1/1 True Ready ""`)
+	o.told("full", pluginapi.Healthy)
 
 	detach := o.attach("train-0", "full")
 	o.fabric("full", `{precedence: 1, match: {devices: [nothing]}}`) // its devices are those of the next one
 	o.fabric("renamed", `{`+match+`}`)
 	o.becomes(`0/1 False InUseElsewhere "InUseElsewhere"`, "pod ml/train-0 has it, on network full")
+	o.told("renamed", pluginapi.Unhealthy)
 	untilCondition(t, c, "renamed", v1alpha1.FabricDegraded, "True DevicesUnhealthy: 1 InUseElsewhere")
 	detach()
 	o.becomes(`1/1 True Ready ""`)
+	o.told("renamed", pluginapi.Healthy)
 	detach = o.attach("tenant-0", "my-own")
 	o.becomes(`0/1 False InUseElsewhere "InUseElsewhere"`, "fabric renamed: mlx5_0 (0000:3b:00.0) is not free",
 		"pod ml/tenant-0 has it, on network my-own")
+	o.told("renamed", pluginapi.Unhealthy)
 	detach()
 	o.becomes(`1/1 True Ready ""`)
 
@@ -133,6 +179,7 @@ func TestOffered(t *testing.T) {
 
 	o.fabric("typo", `{precedence: 3, `+match+`, addresses: {ipam: {type: whereabout, range: 10.92.0.0/24}}}`)
 	o.becomes(`0/1 False IPAMMissing "IPAMMissing"`, "did you mean whereabouts?")
+	o.told("typo", pluginapi.Unhealthy)
 	untilCondition(t, c, "typo", v1alpha1.FabricAddressesSufficient, "False IPAMMissing: the IPAM plugin that "+
 		"addresses.ipam.type names is not on gpu-offers")
 	o.remove("typo")

@@ -55,6 +55,9 @@ func (r *offerReconciler) reconcile(ctx context.Context, v *view) {
 		if len(devices) == 0 {
 			continue
 		}
+		for j := range devices {
+			devices[j].Unserved = ""
+		}
 		var why string
 		switch {
 		case missing[f.Name]:
