@@ -96,6 +96,7 @@ spec:
 	ready(t, "p2")
 	gone(t, "p1", "p2")
 	home(t, "rail0")
+	inRailOrder(t)
 	nothingLeft(t)
 }
 

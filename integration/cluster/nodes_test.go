@@ -91,8 +91,8 @@ func (l *lane) part(t *testing.T, name string, f func(t *testing.T, n *LabNode))
 	})
 }
 
-// A pod on each node gets all rails of the node. One definition serves two nodes that call their devices differently,
-// and no address is given twice.
+// A pod on each node gets all rails of the node, in rail order: net1 is the same rail on both, whatever it is called.
+// One definition serves two nodes that call their devices differently, and no address is given twice.
 func fourRails(t *testing.T, nodes ...*LabNode) {
 	t.Helper()
 	var addresses, pods []string
@@ -167,7 +167,10 @@ func hasRails(t *testing.T, n *LabNode, pod string) (addresses []string) {
 	if len(s) != 5 {
 		t.Fatalf("network-status: %+v", s)
 	}
-	for _, net := range s[1:] {
+	for i, net := range s[1:] {
+		if net.Info.PCI.Address != n.Rails[i].PCI { // in whatever order kubelet has them
+			t.Errorf("%s has %s, want the rail %d, which is %s", net.Interface, net.Info.PCI.Address, i, n.Rails[i].PCI)
+		}
 		if net.Name != "default/"+fabric200 || len(net.IPs) != 1 || net.Info.PCI.RDMA == "" ||
 			want[net.Info.PCI.Address] != net.Info.PCI.RDMA {
 			t.Errorf("network-status: %+v", net)

@@ -30,6 +30,7 @@ func TestThickMultus(t *testing.T) {
 	gone(t, "p1")
 	home(t, "rail0")
 	home(t, "rail1")
+	inRailOrder(t)
 	nothingLeft(t)
 }
 

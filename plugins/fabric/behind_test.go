@@ -8,7 +8,7 @@ import (
 )
 
 // A chain of this plugin and this plugin again: here the device has no RDMA device. What there is to say is what to
-// drop; the lab's guests have devices with one. See TestChainOfFabric there.
+// drop; the lab's guests have devices with one. See TestPeerChainOfFabric there.
 func TestChainOfFabricWithoutRDMA(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
