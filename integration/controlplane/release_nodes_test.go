@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -120,8 +121,8 @@ func releaseAs(t *testing.T, o controller.ReleaseOptions) (string, error) {
 	return log.String(), err
 }
 
-// Everything leaves the cluster: nothing while pods have devices of nodes that are there, then nodes first. It says which
-// node can't leave and why, goes on where it was, and leaves a node that is not there as it is.
+// Everything leaves the cluster: nothing while pods have devices of nodes that are there, then nodes first. It says
+// which node can't leave and why, goes on where it was, and leaves a node that is not there as it is.
 func TestReleaseNodes(t *testing.T) {
 	fresh(t, slices.Concat(everything, []string{
 		manifests + "base/rbac.yaml", manifests + "base/daemonset.yaml", manifests + "release/release.yaml",
@@ -143,10 +144,11 @@ func TestReleaseNodes(t *testing.T) {
 	setReady(t, c, "lost", corev1.ConditionUnknown)
 	installed := daemonSet(t, "fabric-system", "fabric-agent")
 
+	waitsForJob(t)
 	short := controller.ReleaseOptions{Timeout: 2 * time.Second}
-	const want = "not released, and nothing has been changed: pods have devices: node one: pods team/on-one; node two: " +
-		"pods team/on-two. Delete these pods first; with --force all is uninstalled all the same, and nothing returns " +
-		"their devices to the nodes"
+	const want = "not released, and nothing has been changed: pods have devices: node one: pods team/on-one; node " +
+		"two: pods team/on-two. Delete these pods first; with --force all is uninstalled all the same, and nothing " +
+		"returns their devices to the nodes"
 	log, err := releaseAs(t, short)
 	if !errors.Is(err, controller.ErrRefused) || err.Error() != want {
 		t.Errorf("%v\nwant %s", err, want)
@@ -263,6 +265,36 @@ func TestReleaseNodes(t *testing.T) {
 	}
 	if log, err = releaseAs(t, short); err != nil || !strings.Contains(log, "no DaemonSet any more") {
 		t.Errorf("%v: %s", err, log)
+	}
+}
+
+// waitsForJob runs the command with which docs/kubernetes.md waits for the Job. It ends with one that has failed, too.
+func waitsForJob(t *testing.T) {
+	t.Helper()
+	args := []string{"-n", "fabric-system", "wait", "job/fabric-release",
+		"--for=jsonpath={.status.conditions[-1:].status}=True", "--timeout=1s"}
+	if out, err := try(t, "", "kubectl", args...); err == nil || !strings.Contains(err.Error(), "timed out") {
+		t.Errorf("it has not ended: %s, %v", out, err)
+	}
+	all := clientset(t).BatchV1().Jobs("fabric-system")
+	j, err := all.Get(t.Context(), "fabric-release", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := metav1.Now()
+	j.Status.StartTime = &now
+	for _, kind := range []batchv1.JobConditionType{batchv1.JobFailureTarget, batchv1.JobFailed} {
+		j.Status.Conditions = append(j.Status.Conditions, batchv1.JobCondition{
+			Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: now, LastProbeTime: now,
+		})
+	}
+	if _, err := all.UpdateStatus(t.Context(), j, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	do(t, "kubectl", args...)
+	args[4] = "--for=condition=complete"
+	if _, err := try(t, "", "kubectl", args...); err == nil {
+		t.Error("it has failed, and is complete")
 	}
 }
 
