@@ -21,20 +21,52 @@ const alerts = "helm/fabric-cni/files/alerts.yaml"
 // exported are the metrics of the agent and of the controller.
 func exported(t *testing.T) map[string]bool {
 	t.Helper()
+	out := map[string]bool{}
+	for _, d := range descriptions(t) {
+		out[regexp.MustCompile(`fqName: "([^"]+)"`).FindStringSubmatch(d)[1]] = true
+	}
+	return out
+}
+
+// descriptions are those metrics, as the client of Prometheus prints them.
+func descriptions(t *testing.T) (out []string) {
+	t.Helper()
 	m, err := metrics.New(prometheus.NewRegistry(), survey.Node{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	descriptions := make(chan *prometheus.Desc, 64)
+	found := make(chan *prometheus.Desc, 64)
 	for _, c := range append(m.Collectors(), controller.Exported()) {
-		c.Describe(descriptions)
+		c.Describe(found)
 	}
-	close(descriptions)
-	out := map[string]bool{}
-	for d := range descriptions {
-		out[regexp.MustCompile(`fqName: "([^"]+)"`).FindStringSubmatch(d.String())[1]] = true
+	close(found)
+	for d := range found {
+		out = append(out, d.String())
 	}
 	return out
+}
+
+// What Prometheus, its operator and Kubernetes give to every series that they scrape: the pod, the namespace and the
+// node of the agent. A label of ours with such a name would come out as exported_pod.
+var targetLabels = []string{
+	"pod", "namespace", "container", "node", "instance", "job", "service", "endpoint", "cluster", "prometheus",
+	"prometheus_replica", "app", "image", "id", "uid", "host", "hostname",
+}
+
+// No label of ours has the name of one that Prometheus adds.
+func TestLabelsDoNotClash(t *testing.T) {
+	labels := regexp.MustCompile(`variableLabels: \{([^}]*)\}`)
+	seen := 0
+	for _, d := range descriptions(t) {
+		for _, l := range strings.Split(labels.FindStringSubmatch(d)[1], ",") {
+			if seen++; slices.Contains(targetLabels, l) {
+				t.Errorf("label %s clashes with Prometheus's own: %s", l, d)
+			}
+		}
+	}
+	if seen < 30 {
+		t.Errorf("%d labels", seen)
+	}
 }
 
 // notMetrics are the words of PromQL that rules use, and metrics of others: Prometheus's own, and client-go's.

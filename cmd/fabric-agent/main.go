@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -23,7 +24,7 @@ func main() {
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "fabric-agent:", err)
+		fail(os.Stderr, os.Args[1:], err)
 		os.Exit(exitCode(err))
 	}
 }
@@ -36,6 +37,16 @@ func exitCode(err error) int {
 		return refused
 	}
 	return 1
+}
+
+// fail says why the program ends: where the logs are, in their format. A wrong command line is a person's, and so is
+// uninstall.
+func fail(stderr io.Writer, args []string, err error) {
+	if errors.Is(err, agent.ErrUsage) || args[0] == "uninstall" {
+		fmt.Fprintln(stderr, "fabric-agent:", err)
+		return
+	}
+	slog.New(slog.NewJSONHandler(stderr, nil)).Error("fabric-agent ends", "error", err.Error())
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {

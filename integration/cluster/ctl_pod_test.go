@@ -90,7 +90,7 @@ spec:
 		asking(t, "first", networksOf("ib0"), "", 0)
 		ready(t, "first")
 		asking(t, "second", networksOf("ib0"), "", 0)
-		event(t, "second", "is in use by container")
+		event(t, "second", "is in use by pod")
 		explains(t, "second", "log-in-use")
 	})
 	t.Run("range full", func(t *testing.T) {

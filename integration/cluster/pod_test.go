@@ -157,7 +157,7 @@ func TestSecondPodWaits(t *testing.T) {
 	pod(t, "first", "ib")
 	ready(t, "first")
 	pod(t, "second", "ib")
-	event(t, "second", "is in use by container")
+	event(t, "second", "is in use by pod")
 	gone(t, "first")
 	ready(t, "second")
 	gone(t, "second")

@@ -80,7 +80,7 @@ func TestInstallUninstall(t *testing.T) {
 	p.write("net.d/other.conf", "{}")
 	p.write("run/node-addresses.json", `{"addresses":[]}`)
 	p.write("run/attachments/a@net1", `{"version":1,"containerID":"a","ifName":"net1","kind":"device"}`)
-	if err := p.main(t.Context(), "uninstall"); err == nil || !strings.Contains(err.Error(), "a/net1") {
+	if err := p.main(t.Context(), "uninstall"); err == nil || !strings.Contains(err.Error(), "container a, net1") {
 		t.Errorf("%v", err)
 	}
 	if err := p.main(t.Context(), "uninstall", "--force"); err != nil {

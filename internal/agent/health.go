@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/counters"
 	"github.com/fabric-cni/fabric-cni/internal/fabrics"
 	"github.com/fabric-cni/fabric-cni/internal/health"
+	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/quote"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
@@ -110,11 +110,19 @@ func explain(f *fabrics.Fabric, d *survey.Device, v *health.Verdict) string {
 		text = fmt.Sprintf("%s (%s): %s", quote.Terminal(d.HCA.Name), strings.TrimPrefix(d.ID, "pci/"), what)
 	}
 	if d.Holder != nil {
-		text += "; it is in pod " + quote.Terminal(cmp.Or(d.Holder.Pod(), d.Holder.ContainerID))
+		text += "; it is in " + podOf(d.Holder)
 	}
 	text += "; check its cable, its transceiver and the port of the switch"
 	if f.Health.Withhold && v.Problem != health.PortDown {
 		text += "; no new pod gets it"
 	}
 	return text
+}
+
+// podOf names a pod in Events and conditions, which are there once for it, whatever its container.
+func podOf(e *journal.Entry) string {
+	if pod := e.Pod(); pod != "" {
+		return "pod " + quote.Terminal(pod)
+	}
+	return e.Key.Who()
 }

@@ -13,12 +13,11 @@ import (
 	"path/filepath"
 	"time"
 
-	"k8s.io/klog/v2"
-
 	"github.com/fabric-cni/fabric-cni/internal/agent/install"
 	"github.com/fabric-cni/fabric-cni/internal/agent/podresources"
 	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/internal/logs"
 	"github.com/fabric-cni/fabric-cni/internal/policy"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
@@ -94,7 +93,7 @@ func Main(ctx context.Context, version string, args []string, stdout, stderr io.
 	if err != nil {
 		return err
 	}
-	log := slog.New(slog.NewJSONHandler(stderr, &slog.HandlerOptions{Level: o.LogLevel}))
+	log := logs.New(stderr, o.LogLevel)
 	switch args[0] {
 	case "install":
 		changed, err := o.install()
@@ -104,12 +103,10 @@ func Main(ctx context.Context, version string, args []string, stdout, stderr io.
 		return err
 	case "uninstall":
 		if o.Stay {
-			klog.SetSlogLogger(log)
 			return o.stay(ctx, version, log)
 		}
 		return o.uninstall(ctx, log)
 	case "run":
-		klog.SetSlogLogger(log) // what client-go says of watches that end
 		return Run(ctx, o, version, log)
 	case "version":
 		fmt.Fprintln(stdout, version)

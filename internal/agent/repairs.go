@@ -10,6 +10,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/agent/metrics"
 	"github.com/fabric-cni/fabric-cni/internal/agent/repair"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/internal/quote"
 )
 
 // delTimeout bounds one DEL of the plugin: it waits 10 s for a lock and 10 s for the kernel, and for IPAM.
@@ -34,8 +35,8 @@ func repairLoop(o *Options, m *metrics.Metrics, reporter *condition.Reporter, lo
 				return
 			}
 			m.Repaired.WithLabelValues(e.Network).Inc()
-			reporter.Happened("DeviceRepaired", fmt.Sprintf("reclaimed device %s of network %s: container %s left it "+
-				"behind, and its DEL never came", e.Claim, e.Network, e.ContainerID))
+			reporter.Happened("DeviceRepaired", fmt.Sprintf("reclaimed device %s of network %s: %s left it behind, and "+
+				"its DEL never came", e.Claim, quote.Terminal(e.Network), e.Who()))
 		},
 	}
 }

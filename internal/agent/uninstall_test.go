@@ -214,7 +214,7 @@ func TestUninstallRefused(t *testing.T) {
 	sandbox.Until(t, "it is ready", ready)
 	p.write("run/attachments/a@net1", entryOfPod)
 	err := p.uninstallOnly(t)
-	want := fmt.Sprintf("uninstall %s: attachments remain: pod team/train-0, a/net1 (network ib, device "+
+	want := fmt.Sprintf("uninstall %s: attachments remain: pod team/train-0 (container a), net1 (network ib, device "+
 		"pci/0000:3b:00.0); delete these pods first, or use --force and return the devices by hand",
 		p.path("bin/fabric"))
 	if err == nil || err.Error() != want {

@@ -57,7 +57,7 @@ func (d *decider) refuse(r *Refusal) {
 
 func (d *decider) reclaim(o *Owner, what string) {
 	d.decision.Reclaims = append(d.decision.Reclaims, *o)
-	of := fmt.Sprintf("container %s (%s), whose pod is gone", o.ContainerID, o.IfName)
+	of := fmt.Sprintf("%s (%s), which is gone", o.who(), o.IfName)
 	if o.Self {
 		of = "an earlier ADD of this attachment"
 	}
@@ -166,8 +166,8 @@ func (d *decider) inUse(o *Owner) *Refusal {
 	if o.Unreadable != nil {
 		return &Refusal{
 			Reason: InUse,
-			Message: fmt.Sprintf("device %s belongs to %s/%s, whose journal entry can't be read: %v",
-				o.Claim, o.ContainerID, o.IfName, o.Unreadable),
+			Message: fmt.Sprintf("device %s belongs to %s (%s), whose journal entry can't be read: %v",
+				o.Claim, o.who(), o.IfName, o.Unreadable),
 			Hint:    "DEL of that attachment returns it",
 			Passing: true,
 		}
@@ -188,8 +188,8 @@ func (d *decider) inUse(o *Owner) *Refusal {
 	}
 	return &Refusal{
 		Reason: InUse,
-		Message: fmt.Sprintf("device %s is in use by container %s as %s (network %s, network namespace %s)",
-			o.Claim, o.ContainerID, o.IfName, o.Network, o.NetnsPath),
+		Message: fmt.Sprintf("device %s is in use by %s as %s (network %s, network namespace %s)",
+			o.Claim, o.who(), o.IfName, o.Network, o.NetnsPath),
 		Hint:    "it is free again when that pod is deleted",
 		Passing: true,
 	}

@@ -4,6 +4,8 @@
 package attach
 
 import (
+	"cmp"
+
 	"github.com/fabric-cni/fabric-cni/internal/policy"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
@@ -102,6 +104,7 @@ func (d *Device) isIPoIB() bool { return d.Netdev != nil && d.Netdev.IsIPoIB() }
 // Owner is an attachment that has a device, as the journal knows it.
 type Owner struct {
 	ContainerID, IfName string
+	Who                 string // for people: its pod, or its container
 	Network             string
 	NetnsPath           string
 	Claim               string // the device
@@ -109,6 +112,8 @@ type Owner struct {
 	Self                bool   // it is the attachment that is to be made
 	Unreadable          error  // its journal entry is damaged; only ContainerID, IfName and Claim are known
 }
+
+func (o *Owner) who() string { return cmp.Or(o.Who, "container "+o.ContainerID) }
 
 // VFOwner is an attachment that has a virtual function of the PF.
 type VFOwner struct {

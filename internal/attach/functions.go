@@ -23,7 +23,7 @@ func (d *decider) relative(o *Owner, what string) (refused bool) {
 		d.reclaim(o, what)
 		return false
 	}
-	whose := "container " + o.ContainerID
+	whose := o.who()
 	if o.ContainerID == d.ContainerID {
 		whose = "this very container"
 	}

@@ -143,7 +143,7 @@ func (d *decider) childless() {
 		case c.Owner.Unreadable == nil && !c.Owner.Alive:
 			d.reclaim(c.Owner, "an IPoIB child of "+d.Device.Netdev.Name)
 		default:
-			users = append(users, "container "+c.Owner.ContainerID+" ("+c.Owner.IfName+")")
+			users = append(users, c.Owner.who()+" ("+c.Owner.IfName+")")
 		}
 	}
 	if len(users) == 0 {

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+
+	"github.com/fabric-cni/fabric-cni/internal/logs"
 )
 
 // Command is `fabric-agent controller` with its flags.
@@ -15,8 +17,7 @@ func Command(ctx context.Context, version string, args []string, stderr io.Write
 	if done, err := parse("controller", args, o.Flags, stderr); done || err != nil {
 		return err
 	}
-	log := slog.New(slog.NewJSONHandler(stderr, &slog.HandlerOptions{Level: o.LogLevel}))
-	return Main(ctx, o, version, log)
+	return Main(ctx, o, version, logs.New(stderr, o.LogLevel))
 }
 
 // ReleaseCommand is `fabric-agent release` with its flags.
@@ -25,7 +26,7 @@ func ReleaseCommand(ctx context.Context, args []string, stderr io.Writer) error 
 	if done, err := parse("release", args, o.Flags, stderr); done || err != nil {
 		return err
 	}
-	return Release(ctx, o, slog.New(slog.NewJSONHandler(stderr, nil)))
+	return Release(ctx, o, logs.New(stderr, slog.LevelInfo))
 }
 
 // parse reads the flags of a command; true: it was asked for help.

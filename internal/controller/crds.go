@@ -14,6 +14,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
+
+	"github.com/fabric-cni/fabric-cni/internal/logs"
 )
 
 // CRDs is the command `fabric-agent crds`: it brings the CRDs of the cluster in line with the files of a directory.
@@ -31,7 +33,7 @@ func CRDs(ctx context.Context, args []string, stderr io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("find the API server: %w", err)
 	}
-	return applyCRDs(ctx, rc, dir, slog.New(slog.NewJSONHandler(stderr, nil)))
+	return applyCRDs(ctx, rc, dir, logs.New(stderr, slog.LevelInfo))
 }
 
 func applyCRDs(ctx context.Context, rc *rest.Config, dir string, log *slog.Logger) error {

@@ -21,9 +21,9 @@ type Pod struct {
 	IPCLock bool  // the capability is effective
 	// IPCLockBound: the container has the capability, its root at least.
 	IPCLockBound bool
-	Memory  int64 // of the cgroup, in bytes; -1: unlimited or unknown
-	Shm     int64 // size of /dev/shm in bytes; -1: unknown
-	HCOLL   bool  // its library is in the image
+	Memory       int64 // of the cgroup, in bytes; -1: unlimited or unknown
+	Shm          int64 // size of /dev/shm in bytes; -1: unknown
+	HCOLL        bool  // its library is in the image
 
 	ARPIgnore map[string]int // sysctl arp_ignore by interface; those not known are not in it
 	// Interfaces are all of the network namespace, those of the cluster's network too; empty: not known

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fabric-cni/fabric-cni/internal/netns"
+	"github.com/fabric-cni/fabric-cni/internal/quote"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
@@ -104,6 +105,23 @@ func (e *Entry) Pod() string {
 		return ""
 	}
 	return space + "/" + name
+}
+
+// shortID is how many digits of a container's id are shown, as crictl and docker do: an id has 64.
+const shortID = 12
+
+// Who names the container for people, by the first digits of its id.
+func (k Key) Who() string {
+	return "container " + quote.Terminal(k.ContainerID[:min(len(k.ContainerID), shortID)])
+}
+
+// Who names the pod for people, with its container: "pod team-a/train-0 (container 0123456789ab)". A pod that is made
+// again has another one. Where the runtime did not pass a name it is the container alone.
+func (e *Entry) Who() string {
+	if pod := e.Pod(); pod != "" {
+		return "pod " + quote.Terminal(pod) + " (" + e.Key.Who() + ")"
+	}
+	return e.Key.Who()
 }
 
 // VF is what an attachment does to a virtual function.

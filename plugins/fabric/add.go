@@ -19,7 +19,7 @@ import (
 
 // add is the verb ADD: it decides, records, and carries the decision out.
 func add(c *call) error {
-	c.doing = fmt.Sprintf("attach %s to container %s", c.key.IfName, c.key.ContainerID)
+	c.doing = fmt.Sprintf("attach %s to %s", c.key.IfName, c.who())
 	if err := c.openHost(); err != nil {
 		return err
 	}
@@ -203,7 +203,7 @@ func (a *adder) reclaimFromDead(ctx context.Context, key journal.Key) error {
 	cancel()
 	lock, err := a.store.LockAttachment(at, key)
 	if err != nil {
-		return fmt.Errorf("return what the dead container %s has left of %s: %w", key.ContainerID, key.IfName, err)
+		return fmt.Errorf("return what %s, which is dead, has left of %s: %w", key.Who(), key.IfName, err)
 	}
 	defer lock.Unlock()
 	e, err := a.store.Load(key)
@@ -232,7 +232,7 @@ func (a *adder) reclaimFromDead(ctx context.Context, key journal.Key) error {
 	if a.alive(e) {
 		return nil // then the next look says so
 	}
-	a.log.Warn("reclaiming what a dead pod has left", "device", e.Claim, "owner", e.String())
+	a.log.Warn("reclaiming what a dead pod has left", "device", e.Claim, "owner", e.Who(), "its", e.IfName)
 	return returner{a.call}.giveBackOfDead(at, e)
 }
 

@@ -61,6 +61,9 @@ func (p Plugin) newCall(cfg *netconf.Config, env netconf.Env) *call {
 	}
 }
 
+// who names the pod that the call is for.
+func (c *call) who() string { return (&journal.Entry{Key: c.key, Args: c.env.Args}).Who() }
+
 func (c *call) close() {
 	c.letGo()
 	for _, f := range c.closers {

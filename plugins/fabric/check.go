@@ -15,7 +15,7 @@ import (
 
 // check is the verb CHECK: it compares what is there with the journal and the prevResult, and lists every difference.
 func check(c *call) error {
-	c.doing = fmt.Sprintf("confirm %s of container %s", c.key.IfName, c.key.ContainerID)
+	c.doing = fmt.Sprintf("confirm %s of %s", c.key.IfName, c.who())
 	if err := c.openHost(); err != nil {
 		return err
 	}

@@ -311,7 +311,7 @@ func TestSandboxOfClaimsChanges(t *testing.T) {
 		c.id, c.netns = "c2", second.Path
 		return c
 	}
-	if a := n.run(t, next("net1")); a.Code != 101 || !strings.Contains(a.Msg, "in use by container c1 as net1") {
+	if a := n.run(t, next("net1")); a.Code != 101 || !strings.Contains(a.Msg, "(container c1) as net1") {
 		t.Errorf("while the old one lives: %+v", a)
 	}
 	n.must(t, n.ofPod("DEL", "net1"))

@@ -18,7 +18,7 @@ import (
 
 // del is the verb DEL: everything that the attachment has is returned.
 func del(c *call) error {
-	c.doing = fmt.Sprintf("return %s of container %s", c.key.IfName, c.key.ContainerID)
+	c.doing = fmt.Sprintf("return %s of %s", c.key.IfName, c.who())
 	if err := c.openHost(); err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (c returner) giveBackOfDead(at context.Context, e *journal.Entry) error {
 		return errors.Join(err, kept)
 	}
 	if kept != nil {
-		c.log.Warn("the addresses of a dead pod stay reserved until its DEL", "owner", e.String(), "reason", kept)
+		c.log.Warn("the addresses of a dead pod stay reserved until its DEL", "owner", e.Who(), "its", e.IfName, "reason", kept)
 		return nil
 	}
 	return c.erase(e)

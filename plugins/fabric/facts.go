@@ -67,7 +67,7 @@ func (g *gatherer) earlier() error {
 		return nil
 	case errors.Is(err, journal.ErrCorrupt):
 		g.facts.Earlier = &attach.Owner{
-			ContainerID: g.key.ContainerID, IfName: g.key.IfName, Self: true, Unreadable: err,
+			ContainerID: g.key.ContainerID, IfName: g.key.IfName, Who: g.key.Who(), Self: true, Unreadable: err,
 		}
 		return nil
 	case err != nil:
@@ -83,7 +83,8 @@ func (g *gatherer) earlier() error {
 // ownerOf is an attachment as attach knows it, Alive apart.
 func ownerOf(e *journal.Entry) *attach.Owner {
 	return &attach.Owner{
-		ContainerID: e.ContainerID, IfName: e.IfName, Network: e.Network, NetnsPath: e.NetnsPath, Claim: e.Claim,
+		ContainerID: e.ContainerID, IfName: e.IfName, Who: e.Who(), Network: e.Network, NetnsPath: e.NetnsPath,
+		Claim: e.Claim,
 	}
 }
 
@@ -182,7 +183,7 @@ func (g *gatherer) ownerByKey(k journal.Key, claim string) *attach.Owner {
 		return nil
 	case err != nil:
 		return &attach.Owner{
-			ContainerID: k.ContainerID, IfName: k.IfName, Claim: claim, Self: k == g.key, Unreadable: err,
+			ContainerID: k.ContainerID, IfName: k.IfName, Who: k.Who(), Claim: claim, Self: k == g.key, Unreadable: err,
 		}
 	}
 	return g.owner(e)
@@ -270,7 +271,7 @@ func (g *gatherer) children() error {
 	for _, k := range keys {
 		o := g.ownerByKey(k, g.dev.Claim())
 		if o == nil {
-			o = &attach.Owner{ContainerID: k.ContainerID, IfName: k.IfName, Alive: true}
+			o = &attach.Owner{ContainerID: k.ContainerID, IfName: k.IfName, Who: k.Who(), Alive: true}
 		}
 		dead[childGroup(k)] = o.Unreadable == nil && !o.Alive
 		g.facts.Children = append(g.facts.Children, attach.Child{Owner: o})

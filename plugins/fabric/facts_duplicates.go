@@ -85,7 +85,7 @@ func (a *attachment) saveIntent() error {
 }
 
 func duplicateOf(e *journal.Entry, value string) *attach.Duplicate {
-	by := "container " + e.ContainerID + " (" + e.IfName + ", network " + e.Network + ", device " + e.Claim + ")"
+	by := e.Who() + " (" + e.IfName + ", network " + e.Network + ", device " + e.Claim + ")"
 	return &attach.Duplicate{Value: value, By: by, Pod: true}
 }
 

@@ -63,7 +63,9 @@ func (g *gatherer) ownerOfFunction(a device.Address) (*attach.Owner, error) {
 	}
 	o := g.ownerByKey(k, a.String())
 	if o == nil { // claimed, and no entry says by what: nobody but its DEL knows
-		o = &attach.Owner{ContainerID: k.ContainerID, IfName: k.IfName, Claim: a.String(), Alive: true}
+		o = &attach.Owner{
+			ContainerID: k.ContainerID, IfName: k.IfName, Who: k.Who(), Claim: a.String(), Alive: true,
+		}
 	}
 	return o, nil
 }
@@ -88,8 +90,8 @@ func (a *attachment) alone() error {
 		if ok && k != a.key {
 			return refused(&attach.Refusal{
 				Reason: attach.InUse,
-				Message: fmt.Sprintf("function %s of the same card as %s has just been taken by container %s as %s",
-					f.Name, a.entry.Claim, k.ContainerID, k.IfName),
+				Message: fmt.Sprintf("function %s of the same card as %s has just been taken by %s as %s",
+					f.Name, a.entry.Claim, k.Who(), k.IfName),
 				Hint: "a PF and its VFs can't be in pods at the same time",
 			})
 		}

@@ -41,7 +41,7 @@ func (g *gatherer) guidInPod(guid device.GUID) (string, error) {
 			return "", err
 		}
 		if ok && owner == e.Key { // else its device is home, and only its addresses are not free yet
-			return "container " + e.ContainerID + " (" + e.IfName + ", device " + e.Claim + ")", nil
+			return e.Who() + " (" + e.IfName + ", device " + e.Claim + ")", nil
 		}
 	}
 	return "", nil

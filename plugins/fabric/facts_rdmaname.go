@@ -50,8 +50,8 @@ func (g *gatherer) nameHolder(name string) error {
 	}
 	for _, e := range entries {
 		if e.MoveRDMA && e.Claim != claim && e.HCA != nil && e.HCA.Name == name {
-			g.facts.RDMANameHolder = fmt.Sprintf("device %s, which container %s has as %s",
-				e.Claim, e.ContainerID, e.IfName)
+			g.facts.RDMANameHolder = fmt.Sprintf("device %s, which %s has as %s",
+				e.Claim, e.Who(), e.IfName)
 			return nil
 		}
 	}

@@ -29,7 +29,7 @@ func gc(c *call) error {
 			continue
 		}
 		if err := c.collect(e); err != nil {
-			errs = append(errs, fmt.Errorf("attachment %s: %w", e.Key, err))
+			errs = append(errs, fmt.Errorf("attachment %s of %s: %w", e.IfName, e.Who(), err))
 		}
 	}
 	err = c.delegate().GC(context.Background(), c.cfg.ValidAttachments)
@@ -63,6 +63,6 @@ func (c *call) collect(stale *journal.Entry) (err error) {
 	case e.Nonce != stale.Nonce: // of a later ADD
 		return nil
 	}
-	c.log.Info("returning a stale attachment", "owner", e.String(), "device", e.Claim)
+	c.log.Info("returning a stale attachment", "owner", e.Who(), "its", e.IfName, "device", e.Claim)
 	return returner{c}.giveBack(e, c.delegateOf(e))
 }

@@ -185,11 +185,7 @@ func (a *attachments) explain(c *prepared.Claim, lacking []*prepared.Device) err
 
 // holds names who has a device.
 func holds(e *journal.Entry) string {
-	who := "container " + e.ContainerID
-	if pod := e.Pod(); pod != "" {
-		who += " of pod " + pod
-	}
-	return who + " has it as " + e.IfName
+	return e.Who() + " has it as " + e.IfName
 }
 
 // count says how many devices of a fabric the pod of a claim has been given, by all of its claims, and how many of them

@@ -88,7 +88,7 @@ func TestHook(t *testing.T) {
 	}
 
 	other := stateOf(process(t, sandbox.New(t)))
-	says(t, n.hook(claimUID, other), "container c1 of pod default/p-"+podUID+" has it as net3: it is free when")
+	says(t, n.hook(claimUID, other), "pod default/p-"+podUID+" (container c1) has it as net3: it is free when")
 	says(t, n.hook(claimUID, stateOf(os.Getpid())), "container c1") // neither the pod's nor the host's
 	home := stateOf(process(t, n.host))
 	says(t, n.hook(claimUID, home), "has it as net3: the container is on the host's network")

@@ -30,8 +30,8 @@ func (c *call) openLog() {
 			c.closers = append(c.closers, f.Close)
 		}
 	}
-	handler := slog.NewTextHandler(out, &slog.HandlerOptions{Level: l})
-	c.log = slog.New(handler).With("container", c.key.ContainerID, "ifname", c.key.IfName)
+	handler := slog.NewJSONHandler(out, &slog.HandlerOptions{Level: l})
+	c.log = slog.New(handler).With("call", c.env.Command, "of", c.who(), "interface", c.key.IfName)
 	if refused != nil {
 		c.log.Warn("log goes to stderr", "reason", refused)
 	}

@@ -185,7 +185,7 @@ func TestUninstall(t *testing.T) {
 	entry(t, tt.Store, "pod-a")
 	err := tt.Uninstall(false)
 	if !errors.Is(err, install.ErrInUse) ||
-		!strings.Contains(err.Error(), "pod-a/net1 (network ib, device pci/0000:3b:00.0)") {
+		!strings.Contains(err.Error(), "container pod-a, net1 (network ib, device pci/0000:3b:00.0)") {
 		t.Errorf("%v", err)
 	}
 	if _, err := os.Stat(tt.Path()); err != nil {

@@ -61,11 +61,10 @@ func (t Target) remaining() ([]string, error) {
 	var out []string
 	pods := map[string]bool{}
 	for _, e := range entries {
-		of := e.String()
 		if pod := e.Pod(); pod != "" {
 			pods[pod] = true
-			of = fmt.Sprintf("pod %s, %s", pod, of)
 		}
+		of := e.Who() + ", " + e.IfName
 		out = append(out, quote.Terminal(fmt.Sprintf("%s (network %s, device %s)", of, e.Network, e.Claim)))
 	}
 	claims, cerr := prepared.In(t.Store.Dir).All()

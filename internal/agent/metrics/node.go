@@ -3,6 +3,7 @@ package metrics
 import (
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -39,11 +40,17 @@ type journalState struct {
 // deviceState is one device, wherever it is now.
 type deviceState struct {
 	*survey.Device
-	name      string           // of the RDMA device, fit for a label
-	fabric    string           // empty: none
-	container string           // empty: it is on the host
-	counters  []survey.Counter // empty if they cannot be read
+	name     string           // of the RDMA device, fit for a label
+	fabric   string           // empty: none
+	pod      [2]string        // namespace and name of the pod that has it; empty: it is on the host
+	counters []survey.Counter // empty if they cannot be read
 }
+
+// The labels of a pod. Prometheus gives pod, namespace and container to what it scrapes: those are the agent's own.
+const (
+	podNamespace = "pod_namespace"
+	podName      = "pod_name"
+)
 
 var nodeMetrics = []nodeMetric{
 	{description("fabric_attachments", "Interfaces that pods have, by network and kind.",
@@ -54,13 +61,13 @@ var nodeMetrics = []nodeMetric{
 
 var deviceMetrics = []deviceMetric{
 	{description("fabric_port_state", "Logical state of a port: 1 Down, 2 Init, 3 Armed, 4 Active (IBTA).",
-		"device", "hca", "port", "fabric", "container"), prometheus.GaugeValue, portStates},
+		"device", "hca", "port", "fabric", podNamespace, podName), prometheus.GaugeValue, portStates},
 	{description("fabric_device_refused", "1 for a device that the node policy keeps on the host.", "device", "hca"),
 		prometheus.GaugeValue, refused},
 	{description("fabric_rdma_counter",
 		"Counter of an RDMA port as the kernel has it, read in the pod that has the device. port_xmit_data and "+
 			"port_rcv_data count words of four bytes.",
-		"device", "hca", "port", "group", "name", "fabric", "container"), prometheus.CounterValue, counters},
+		"device", "hca", "port", "group", "name", "fabric", podNamespace, podName), prometheus.CounterValue, counters},
 }
 
 var (
@@ -90,7 +97,7 @@ func attachments(j journalState) (out []sample) {
 
 func portStates(d *deviceState) (out []sample) {
 	for _, p := range d.HCA.Ports {
-		labels := []string{d.ID, d.name, portNumber(p.Number), d.fabric, d.container}
+		labels := []string{d.ID, d.name, portNumber(p.Number), d.fabric, d.pod[0], d.pod[1]}
 		out = append(out, sample{float64(p.State), labels})
 	}
 	return out
@@ -102,7 +109,7 @@ func refused(d *deviceState) []sample {
 
 func counters(d *deviceState) (out []sample) {
 	for _, c := range d.counters {
-		labels := []string{d.ID, d.name, portNumber(c.Port), c.Group, c.Name, d.fabric, d.container}
+		labels := []string{d.ID, d.name, portNumber(c.Port), c.Group, c.Name, d.fabric, d.pod[0], d.pod[1]}
 		out = append(out, sample{float64(c.Value), labels})
 	}
 	return out
@@ -154,13 +161,23 @@ func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 func (m *Metrics) state(d *survey.Device) *deviceState {
 	s := &deviceState{Device: d, name: quote.Terminal(d.HCA.Name), fabric: m.fabric(d.ID)}
 	if d.Holder != nil {
-		s.container = d.Holder.ContainerID
+		s.pod = podOf(d.Holder)
 	}
 	var err error
 	if s.counters, err = m.node.Counters(d); err != nil {
 		m.log.Warn("cannot read the counters of a device", "device", d.ID, "error", err)
 	}
 	return s
+}
+
+// podOf is the namespace and the name of the pod that has a device. Where the runtime did not pass them the name is
+// that of the container.
+func podOf(e *journal.Entry) [2]string {
+	namespace, name, ok := strings.Cut(e.Pod(), "/")
+	if !ok {
+		return [2]string{"", e.Key.Who()}
+	}
+	return [2]string{quote.Terminal(namespace), quote.Terminal(name)}
 }
 
 func send(out chan<- prometheus.Metric, desc *prometheus.Desc, kind prometheus.ValueType, samples []sample) {

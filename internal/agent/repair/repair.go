@@ -73,7 +73,7 @@ func (l *Loop) Once(ctx context.Context) (reclaimed []*journal.Entry) {
 	for _, e := range entries {
 		alive, err := e.Alive(journal.Witness{Proc: l.HostProc, Ready: ready})
 		if err != nil {
-			l.Log.Error("pod may be alive: nothing is taken from it", "attachment", e.String(), "error", err)
+			l.Log.Error("pod may be alive: nothing is taken from it", "of", e.Who(), "interface", e.IfName, "error", err)
 		}
 		if alive || err != nil {
 			continue
@@ -102,11 +102,11 @@ func (l *Loop) reclaim(ctx context.Context, e *journal.Entry) bool {
 		l.Done(e, err)
 	}
 	if err != nil {
-		l.Log.Error("cannot reclaim a device", "attachment", e.String(), "device", e.Claim, "error", err)
+		l.Log.Error("cannot reclaim a device", "of", e.Who(), "interface", e.IfName, "device", e.Claim, "error", err)
 		return false
 	}
-	l.Log.Warn("reclaimed a device that a dead pod left behind", "attachment", e.String(), "network", e.Network,
-		"device", e.Claim)
+	l.Log.Warn("reclaimed a device that a dead pod left behind", "of", e.Who(), "interface", e.IfName, "network",
+		e.Network, "device", e.Claim)
 	return true
 }
 
