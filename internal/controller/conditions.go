@@ -148,8 +148,8 @@ func ready(j *judged, s *sum, p *published, a *verdict) verdict {
 
 // users are the pods of a fabric, the first few by name.
 func users(s *sum) string {
-	text := strings.Join(s.users, ", ")
-	if more := int(s.devices.Attached) - len(s.users); more > 0 {
+	text := strings.Join(slices.Sorted(slices.Values(s.users)), ", ")
+	if more := s.pods - len(s.users); more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text

@@ -22,7 +22,8 @@ type sum struct {
 	layers   map[string]bool
 	rates    map[int32]bool
 	problems map[string]int32 // by reason, the devices that have it
-	users    []string         // pods, the first few
+	pods     int              // that have devices of it
+	users    []string         // the first few of them
 	need     need
 	missing  []string // nodes on which the IPAM plugin is not
 }
@@ -59,6 +60,7 @@ func (s *sum) add(f *v1alpha1.NodeFabric, shares int) {
 	onNode := len(f.Devices) * shares
 	s.need.inCluster += onNode
 	s.need.onNode = max(s.need.onNode, onNode)
+	seen := map[string]bool{} // a pod has several devices, all on one node
 	for k := range f.Devices {
 		d := &f.Devices[k]
 		s.devices.Total++
@@ -69,9 +71,10 @@ func (s *sum) add(f *v1alpha1.NodeFabric, shares int) {
 		}
 		s.devices.Attached += int32(len(d.Pods))
 		for _, p := range d.Pods {
-			if len(s.users) < maxUsers {
+			if !seen[p] && len(s.users) < maxUsers {
 				s.users = append(s.users, p)
 			}
+			seen[p] = true
 		}
 		if d.LinkLayer != "" {
 			s.layers[d.LinkLayer] = true
@@ -80,6 +83,7 @@ func (s *sum) add(f *v1alpha1.NodeFabric, shares int) {
 			s.rates[d.RateGb] = true
 		}
 	}
+	s.pods += len(seen)
 }
 
 // layer is the link layer in a word.
