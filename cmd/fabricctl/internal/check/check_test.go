@@ -1,13 +1,16 @@
 package check
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
+	"github.com/fabric-cni/fabric-cni/internal/node"
 	testfabrics "github.com/fabric-cni/fabric-cni/internal/testkit/fabrics"
 	"github.com/fabric-cni/fabric-cni/internal/testkit/machines"
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
@@ -156,6 +159,19 @@ func TestDevices(t *testing.T) {
 	r := checked(t, w, ib)
 	if got := fmt.Sprint(r.Fabrics[0].Nodes); got != "[{h20 [mlx5_0 mlx5_3 mlx5_4 mlx5_7]}]" || r.Failed() {
 		t.Errorf("%s, %+v", got, r.Findings)
+	}
+	for _, n := range nodes { // as FabricNodes have them
+		b, err := n.Compact(node.MaxCompact)
+		if err != nil {
+			t.Fatal(err)
+		}
+		*n = node.Node{}
+		if err := json.Unmarshal(b, n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(r, checked(t, w, ib)); diff != "" {
+		t.Errorf("from FabricNodes (-recordings +FabricNodes):\n%s", diff)
 	}
 	for name, c := range map[string]struct {
 		documents []string

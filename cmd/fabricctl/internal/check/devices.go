@@ -238,15 +238,19 @@ func candidates(n *node.Node) (out []fabrics.Candidate) {
 	}
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
-		if h.Address.Name == "" { // made by software: the agent offers none
+		address := h.Address
+		if address.Name == "" { // a FabricNode has it once, see node.Compact
+			address = device.Address{Bus: "pci", Name: h.PCI}
+		}
+		if address.Name == "" { // made by software: the agent offers none
 			continue
 		}
 		d := fabrics.Candidate{
-			ID: h.Address.String(), HCA: h.Name, Names: []string{h.Address.String(), h.Name}, InPod: h.InPod != "",
+			ID: address.String(), HCA: h.Name, Names: []string{address.String(), h.Name}, InPod: h.InPod != "",
 			Discovered: discovered[h.Name], State: "no port",
 		}
-		if h.Address.Bus == "pci" {
-			d.ID = h.Address.Name
+		if address.Bus == "pci" {
+			d.ID = address.Name
 			d.Names = append(d.Names, d.ID)
 		}
 		ports(&d, n, h)
