@@ -60,7 +60,8 @@ func TestChartSchema(t *testing.T) {
 	var schema map[string]any
 	read(t, chart+"values.schema.json", &schema)
 	spec, _ := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].(map[string]any)
-	err := unstructured.SetNestedField(schema, jsonSchema(t, spec), "properties", "fabrics", "items", "properties", "spec")
+	err := unstructured.SetNestedField(schema, jsonSchema(t, spec),
+		"properties", "fabrics", "items", "properties", "spec")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -220,8 +220,8 @@ func TestChartNotes(t *testing.T) {
 		want []string
 	}{
 		{nil, []string{
-			"There is no Fabric yet", "k8s.v1.cni.cncf.io/networks: ib-200g", "0 Fabrics", "helm uninstall notes -n default",
-			"kubectl fabric doctor cluster",
+			"There is no Fabric yet", "k8s.v1.cni.cncf.io/networks: ib-200g", "0 Fabrics",
+			"helm uninstall notes -n default", "kubectl fabric doctor cluster",
 		}},
 		{
 			[]string{"--set-json", `fabrics=[{"name":"roce-a","spec":{}}]`, "--set", "label.enabled=true"},

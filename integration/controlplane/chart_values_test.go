@@ -23,8 +23,9 @@ func TestChartEmptyValues(t *testing.T) {
 		"controller.tolerations=[],controller.nodeSelector={},controller.affinity={},controller.resources={}," +
 		"controller.podAnnotations={},controller.podLabels={}"
 	accepted(t, renderIn(t, "default", "--is-upgrade", "--set-json", empty))
-	null := "tolerations=null,nodeSelector=null,affinity=null,podAnnotations=null,podLabels=null,imagePullSecrets=null," +
-		"fabrics=null,controller.tolerations=null,controller.nodeSelector=null,controller.affinity=null"
+	null := "tolerations=null,nodeSelector=null,affinity=null,podAnnotations=null,podLabels=null," +
+		"imagePullSecrets=null,fabrics=null,controller.tolerations=null,controller.nodeSelector=null," +
+		"controller.affinity=null"
 	text := renderIn(t, "default", "--is-upgrade", "--set-json", null)
 	accepted(t, text)
 	if strings.Contains(text, "operator: Exists") {
@@ -38,8 +39,8 @@ func TestChartEmptyValues(t *testing.T) {
 		`controller.affinity={"nodeAffinity":{}},controller.podLabels={"team":"net"},metrics.listen="pod"`)
 	accepted(t, text)
 	for _, want := range []string{
-		"--grace=1m30s", "maxUnavailable: 2", "team: hpc", "example.com/a: b", "example.com/c: d", "key: rdma", "team: net",
-		"prometheus.io/scrape: \"true\"",
+		"--grace=1m30s", "maxUnavailable: 2", "team: hpc", "example.com/a: b", "example.com/c: d", "key: rdma",
+		"team: net", "prometheus.io/scrape: \"true\"",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing in\n%s", want, text)
@@ -53,9 +54,11 @@ func TestChartEmptyValues(t *testing.T) {
 func TestChartBadValues(t *testing.T) {
 	const name = `"app.kubernetes.io/name":"x"`
 	text, err := try(t, "", "helm", "template", "fabric", chart, "--kube-version", "1.34", "--set-json",
-		`grace="1m30",maxUnavailable="x",podLabels={`+name+`},controller={"podLabels":{`+name+`}},imagePullSecrets=["a"]`)
+		`grace="1m30",maxUnavailable="x",podLabels={`+name+`},controller={"podLabels":{`+name+`}},`+
+			`imagePullSecrets=["a"]`)
 	for _, want := range []string{
-		"at '/grace'", "at '/maxUnavailable'", "at '/podLabels/", "at '/controller/podLabels/", "at '/imagePullSecrets/0'",
+		"at '/grace'", "at '/maxUnavailable'", "at '/podLabels/", "at '/controller/podLabels/",
+		"at '/imagePullSecrets/0'",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s in\n%s", err, want, text)

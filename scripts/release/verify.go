@@ -222,7 +222,8 @@ func (c *checker) checkChart() error {
 	if chart.Name != chartName || chart.Version != c.version[1:] || chart.AppVersion != c.version {
 		c.bad("%s: %+v, want the version %s", c.chart(), chart, c.version)
 	}
-	if got := values.Image.Repository + ":" + c.version + "@" + values.Image.Digest; got != c.image || values.Image.Tag != "" {
+	image := values.Image
+	if got := image.Repository + ":" + c.version + "@" + image.Digest; got != c.image || image.Tag != "" {
 		c.bad("%s installs %s, the image is %s", c.chart(), got, c.image)
 	}
 	for _, dir := range []string{"templates", "crds"} {
