@@ -10,6 +10,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/ipam/nvipam"
 	"github.com/fabric-cni/fabric-cni/internal/ipam/pool"
 	"github.com/fabric-cni/fabric-cni/internal/ipam/ranges"
+	"github.com/fabric-cni/fabric-cni/internal/noderange"
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
 
@@ -20,11 +21,14 @@ const poolGrace = time.Minute
 const (
 	sufficient     = "Sufficient"
 	rangeTooSmall  = "RangeTooSmall"
-	ipamMissing    = "IPAMMissing"    // the IPAM plugin is not installed
-	poolMissing    = "PoolMissing"    // there is no such pool
-	poolNotReady   = "PoolNotReady"   // it can't be read, or has nothing for some nodes
-	poolFull       = "PoolFull"       // the next pod gets no address
-	poolNearlyFull = "PoolNearlyFull" // the condition is True
+	rangeReserved  = "RangeReserved"   // a static range may still be in use by another node
+	waitingFor     = "WaitingForNodes" // fresh ranges wait until nodes have said what their pods hold
+	conflict       = "AddressConflict" // pods of one node hold addresses of another one's range
+	ipamMissing    = "IPAMMissing"     // the IPAM plugin is not installed
+	poolMissing    = "PoolMissing"     // there is no such pool
+	poolNotReady   = "PoolNotReady"    // it can't be read, or has nothing for some nodes
+	poolFull       = "PoolFull"        // the next pod gets no address
+	poolNearlyFull = "PoolNearlyFull"  // the condition is True
 )
 
 // addresses is what there is to say of a fabric's addresses.
@@ -88,6 +92,14 @@ func (a *addresses) count(capacity, allocated int64, told bool) {
 // nodeRanges judges by how many nodes there are ranges for.
 func nodeRanges(f *fabrics.Fabric, u Usage) verdict {
 	switch {
+	case len(u.Conflicts) > 0:
+		return verdict{reason: conflict, err: conflictOf(u.Conflicts)}
+	case errors.Is(u.Exhausted, noderange.ErrReserved):
+		return verdict{reason: rangeReserved, err: u.Exhausted}
+	case len(u.Unheard) > 0 && len(u.Waiting) > 0:
+		return verdict{reason: waitingFor,
+			err: fmt.Errorf("%s: no range yet, as one of these nodes may have pods with addresses of it and has not "+
+				"said so, for %s at most: %s", list(u.Waiting), patience, list(u.Unheard))}
 	case u.Exhausted != nil:
 		return verdict{reason: rangeTooSmall, err: u.Exhausted}
 	case u.Total == 0: // nothing was allocated yet
@@ -102,6 +114,16 @@ func nodeRanges(f *fabrics.Fabric, u Usage) verdict {
 				f.NodeRanges.Ranges[0].Prefix)}
 	}
 	return verdict{reason: sufficient}
+}
+
+// conflictOf says who holds whose addresses.
+func conflictOf(all []noderange.Conflict) error {
+	var texts []string
+	for _, c := range all {
+		texts = append(texts, fmt.Sprintf("%s holds %s of %s, which is %s's", c.Node, c.Held, c.Range, c.Owner))
+	}
+	return fmt.Errorf("pods of two nodes may have one address: %s; delete the pods of the node that holds it",
+		list(texts))
 }
 
 // ofWhereabouts judges by the pools that whereabouts has made so far: one for a range, or one for each node and range.

@@ -2,7 +2,6 @@ package controller
 
 import (
 	"cmp"
-	"errors"
 	"net/netip"
 	"slices"
 	"time"
@@ -12,18 +11,22 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
 
-// holding is what a node has of the fabrics' ranges.
+// holding is what a node has of the fabrics' ranges, what it had, and what its pods hold.
 type holding struct {
 	node   string
 	wants  []string // fabrics that it has devices of
 	ranges []v1alpha1.AssignedRange
-	gone   time.Time // since when there is no such Node; zero: there is
+	former []v1alpha1.AssignedRange
+	held   map[string][]netip.Prefix         // by fabric
+	rid    func(v1alpha1.AssignedRange) bool // whether the node is done with a former range; nil: with none
+	gone   time.Time                         // since when there is no such Node; zero: there is
 }
 
 // change gives a node other ranges.
 type change struct {
 	node   string
 	ranges []v1alpha1.AssignedRange
+	former []v1alpha1.AssignedRange
 }
 
 // allocation is what is to be done about ranges. Whatever is in takes must be written before what is in gives: the
@@ -37,13 +40,19 @@ type allocation struct {
 type Usage struct {
 	Exhausted   error // why nodes wait; nil: none does
 	Left, Total int   // ranges for nodes
+
+	Waiting   []string // nodes that wait for a fresh range until others have been heard
+	Unheard   []string // those others
+	Conflicts []noderange.Conflict
+	Excess    []string // nodes that say that they hold more than they can
 }
 
 // allocate decides which ranges each node should have: what it has of the fabrics in force, and what it lacks of those
 // that it has devices of. A node that is gone loses its ranges when another one needs them and the time reclaim has
-// passed. The ranges of unread fabrics stay as they are.
+// passed. The ranges of unread fabrics stay as they are. Without fresh no node gets a range that it does not have:
+// also one that its own pods hold addresses of may have been wider than what others had of it.
 func allocate(
-	list []fabrics.Fabric, unread map[string]bool, holdings []holding, now time.Time,
+	list []fabrics.Fabric, unread map[string]bool, holdings []holding, now time.Time, fresh bool,
 ) (*allocation, error) {
 	slices.SortFunc(holdings, func(a, b holding) int { return cmp.Compare(a.node, b.node) })
 	out := &allocation{usage: map[string]Usage{}}
@@ -61,7 +70,7 @@ func allocate(
 		if f.NodeRanges == nil {
 			continue
 		}
-		usage, losers, err := allocateFabric(f, holdings, should, now)
+		usage, losers, err := allocateFabric(f, holdings, should, now, fresh)
 		if err != nil {
 			return nil, err
 		}
@@ -72,9 +81,9 @@ func allocate(
 	}
 	for i := range holdings {
 		h := &holdings[i]
-		c := change{h.node, should[h.node]}
+		c := change{h.node, should[h.node], formerOf(h, should[h.node])}
 		switch {
-		case slices.Equal(c.ranges, h.ranges):
+		case slices.Equal(c.ranges, h.ranges) && slices.Equal(c.former, h.former):
 		case lost[h.node]:
 			out.takes = append(out.takes, c)
 		default:
@@ -84,35 +93,96 @@ func allocate(
 	return out, nil
 }
 
-// allocateFabric adds the ranges of one fabric to those that nodes should have. It returns the nodes that lose theirs.
-func allocateFabric(
-	f *fabrics.Fabric, holdings []holding, should map[string][]v1alpha1.AssignedRange, now time.Time,
-) (usage Usage, losers []string, err error) {
-	var owners []noderange.Owner
-	for i := range holdings {
-		h := &holdings[i]
-		if own := ownRanges(h.ranges, f.Name); own != nil {
-			owners = append(owners, noderange.Owner{Node: h.node, Own: own, Gone: h.gone})
+// waiting reports whether a node waits for a fresh range.
+func (a *allocation) waiting() bool {
+	for _, u := range a.usage {
+		if len(u.Waiting) > 0 {
+			return true
 		}
 	}
-	pool, err := noderange.New(*f.NodeRanges, owners)
+	return false
+}
+
+// maxFormer is how many former ranges a FabricNode may have.
+const maxFormer = 256
+
+// formerOf is what a node had before, once it has these ranges: what it loses now is among it, until it is rid of that.
+func formerOf(h *holding, has []v1alpha1.AssignedRange) (out []v1alpha1.AssignedRange) {
+	covered := func(r v1alpha1.AssignedRange) bool {
+		p, err := netip.ParsePrefix(r.Range)
+		return err != nil || slices.ContainsFunc(ownRanges(has, r.Fabric), func(own netip.Prefix) bool {
+			return own.Bits() <= p.Bits() && own.Contains(p.Addr())
+		})
+	}
+	for _, r := range h.former {
+		if !covered(r) && !slices.Contains(out, r) && (h.rid == nil || !h.rid(r)) {
+			out = append(out, r)
+		}
+	}
+	for _, r := range h.ranges {
+		if !covered(r) && !slices.Contains(out, r) {
+			out = append(out, r)
+		}
+	}
+	return out[max(0, len(out)-maxFormer):]
+}
+
+// ownerOf is a node as the pool of a fabric sees it.
+func ownerOf(h *holding, f *fabrics.Fabric, now time.Time) noderange.Owner {
+	o := noderange.Owner{Node: h.node, Own: ownRanges(h.ranges, f.Name), Gone: h.gone}
+	if !h.gone.IsZero() && now.Sub(h.gone) >= f.NodeRanges.Reclaim {
+		return o
+	}
+	o.Former, o.Held = ownRanges(h.former, f.Name), h.held[f.Name]
+	for _, r := range slices.Concat(h.former, h.ranges) {
+		if p, err := netip.ParsePrefix(r.Range); err == nil && r.Fabric != f.Name {
+			o.OthersFormer = append(o.OthersFormer, p)
+		}
+	}
+	for name, held := range h.held {
+		if name != f.Name {
+			o.OthersHeld = append(o.OthersHeld, held...)
+		}
+	}
+	return o
+}
+
+// poolOf is the pool of a fabric, with what all nodes have, had and hold.
+func poolOf(f *fabrics.Fabric, holdings []holding, now time.Time) (*noderange.Pool, error) {
+	owners := make([]noderange.Owner, 0, len(holdings))
+	for i := range holdings {
+		owners = append(owners, ownerOf(&holdings[i], f, now))
+	}
+	return noderange.New(*f.NodeRanges, owners)
+}
+
+// allocateFabric adds the ranges of one fabric to those that nodes should have. It returns the nodes that lose theirs.
+func allocateFabric(
+	f *fabrics.Fabric, holdings []holding, should map[string][]v1alpha1.AssignedRange, now time.Time, fresh bool,
+) (usage Usage, losers []string, err error) {
+	pool, err := poolOf(f, holdings, now)
 	if err != nil {
 		return usage, nil, err
 	}
+	var without []string
 	for i := range holdings {
 		h := &holdings[i]
 		if !h.gone.IsZero() || !slices.Contains(h.wants, f.Name) {
 			continue
 		}
-		_, from, err := pool.Assign(h.node, now)
-		if errors.Is(err, noderange.ErrExhausted) {
-			if usage.Exhausted == nil {
-				usage.Exhausted = err
-			}
+		if pool.Own(h.node) != nil {
 			continue
 		}
-		if err != nil {
-			return usage, nil, err
+		if !fresh {
+			usage.Waiting = append(usage.Waiting, h.node)
+		} else if _, ok := pool.Claim(h.node); !ok {
+			without = append(without, h.node) // after all claims
+		}
+	}
+	for _, node := range without {
+		_, from, err := pool.Assign(node, now)
+		if err != nil && usage.Exhausted == nil {
+			usage.Exhausted = err
 		}
 		losers = append(losers, from...)
 	}
@@ -125,6 +195,7 @@ func allocateFabric(
 		}
 	}
 	usage.Left, usage.Total = pool.Usage()
+	usage.Conflicts, usage.Excess = pool.Conflicts(), pool.Excess()
 	return usage, losers, nil
 }
 

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,8 +37,15 @@ func (r *Ranges) forget(
 			continue
 		}
 		var keep time.Duration
-		for _, own := range n.Spec.Ranges {
-			keep = max(keep, reclaim[own.Fabric])
+		for _, own := range slices.Concat(n.Spec.Ranges, n.Spec.Former) {
+			of, known := reclaim[own.Fabric]
+			if !known {
+				of = fabrics.DefaultReclaim
+			}
+			keep = max(keep, of)
+		}
+		if n.Status.Held != nil && len(n.Status.Held.Fabrics) > 0 {
+			keep = max(keep, fabrics.DefaultReclaim)
 		}
 		if r.Now().Sub(n.Spec.Gone.Time) < keep {
 			continue

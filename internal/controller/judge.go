@@ -26,8 +26,11 @@ type judged struct {
 type need struct{ inCluster, onNode int }
 
 // judge decides what is in force of each Fabric. Where two exclude each other, the older one has precedence, and what
-// is in force already. dra is why the cluster can't have fabrics with allocation DRA; nil: it can.
-func judge(objects []v1alpha1.Fabric, needs map[string]need, dra error) []judged {
+// is in force already. dra is why the cluster can't have fabrics with allocation DRA; nil: it can. live says which
+// address of a pod a candidate would take away or give again.
+func judge(
+	objects []v1alpha1.Fabric, needs map[string]need, dra error, live func(candidate, force *fabrics.Fabric) error,
+) []judged {
 	slices.SortFunc(objects, func(a, b v1alpha1.Fabric) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
@@ -53,6 +56,9 @@ func judge(objects []v1alpha1.Fabric, needs map[string]need, dra error) []judged
 		candidate, err := judgeOne(out, i, needs[o.Name])
 		if err == nil && candidate.Allocation == v1alpha1.DRA {
 			err = dra
+		}
+		if err == nil {
+			err = live(candidate, j.force)
 		}
 		if j.refused = err; err == nil {
 			j.force, j.accept = candidate, true

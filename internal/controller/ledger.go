@@ -72,6 +72,16 @@ func (l *ledger) spec(node string) v1alpha1.FabricNodeSpec {
 	return v1alpha1.FabricNodeSpec{}
 }
 
+// generation returns the generation of the spec that is known.
+func (l *ledger) generation(node string) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e := l.nodes[node]; e != nil {
+		return e.generation
+	}
+	return 0
+}
+
 // operation is one of RFC 6902.
 type operation struct {
 	Op    string `json:"op"`

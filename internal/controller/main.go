@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -38,7 +39,8 @@ import (
 // Options are the options of the command line.
 type Options struct {
 	Kubeconfig string
-	Namespace  string // of the lease
+	Namespace  string // of the lease and of the agents
+	Agents     string // their DaemonSet
 	Metrics    string
 	Secure     bool // /metrics
 	Health     string
@@ -53,6 +55,9 @@ type Options struct {
 func (o *Options) Flags(f *flag.FlagSet) {
 	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig `file`; empty: the pod's service account")
 	f.StringVar(&o.Namespace, "namespace", "fabric-system", "`namespace` of the lease")
+	f.StringVar(&o.Agents, "agents", "",
+		"`name` of the agents' DaemonSet: a fresh range waits until as many nodes have said what their pods hold as "+
+			"it has pods; empty: it waits for nobody")
 	f.StringVar(&o.Metrics, "metrics-address", "0", "`host:port` of /metrics; 0: none")
 	f.BoolVar(&o.Secure, "metrics-secure", false,
 		"/metrics over TLS, and only with the bearer token of somebody who may get it: asks the API server")
@@ -121,7 +126,7 @@ func (l *lease) fresh() bool {
 // Scheme has the kinds that the controller knows.
 func Scheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
-	return s, errors.Join(corev1.AddToScheme(s), v1alpha1.AddToScheme(s))
+	return s, errors.Join(corev1.AddToScheme(s), appsv1.AddToScheme(s), v1alpha1.AddToScheme(s))
 }
 
 // memoryLimit is where the garbage collector begins to work harder, in bytes. With 5,000 nodes 80 MB are in use; what a
@@ -192,7 +197,7 @@ func Run(ctx context.Context, rc *rest.Config, o *Options, version string, log *
 		Now:    time.Now,
 		Log:    log,
 	}
-	c.Ranges.First = l.first.Load
+	c.Ranges.First, c.Ranges.Agents = l.first.Load, AgentsOf(m.GetAPIReader(), o.Namespace, o.Agents)
 	err = errors.Join(c.setup(m), m.AddHealthzCheck("ping", healthz.Ping), m.AddReadyzCheck("ping", healthz.Ping))
 	if err != nil {
 		return fmt.Errorf("make the controller: %w", err)

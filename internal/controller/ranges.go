@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fabric-cni/fabric-cni/internal/fabrics"
+	"github.com/fabric-cni/fabric-cni/internal/noderange"
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
 
@@ -23,9 +24,13 @@ type Ranges struct {
 	Log    *slog.Logger
 	First  func() bool     // whether nobody has led before; nil: somebody may have
 	Unread map[string]bool // fabrics in force that this version can't read: their ranges stay as they are
+	Agents Agents          // nil: nobody is waited for
+	Born   map[string]time.Time
 
 	ledger ledger
+	heard  heard
 	begun  bool // nobody of an earlier term can write any more
+	said   map[string]bool
 }
 
 // NewRanges returns what gives out ranges in a term. The term is a name that no other leader has, leading says whether
@@ -44,7 +49,7 @@ func (r *Ranges) Round(ctx context.Context, list []fabrics.Fabric, present map[s
 		if err := r.begin(ctx, list, present); err != nil {
 			return nil, fmt.Errorf("begin a term: %w", err)
 		}
-		r.begun = true
+		r.begun, r.heard = true, newHeard(r.Now())
 	}
 	nodes := &v1alpha1.FabricNodeList{}
 	if err := r.Cached.List(ctx, nodes); err != nil {
@@ -72,7 +77,16 @@ func (r *Ranges) begin(ctx context.Context, list []fabrics.Fabric, present map[s
 	for i := range list {
 		ranged[list[i].Name] = list[i].NodeRanges != nil
 	}
-	if err := r.ledger.begin(ctx, waiting(r.holdings(nodes.Items, present), ranged)); err != nil {
+	holdings := r.holdings(nodes.Items, present)
+	names := waiting(holdings, ranged)
+	a, err := allocate(list, r.Unread, holdings, r.Now(), true)
+	if err != nil {
+		return err
+	}
+	for _, c := range slices.Concat(a.takes, a.gives) {
+		names = append(names, c.node)
+	}
+	if err := r.ledger.begin(ctx, names); err != nil {
 		return err
 	}
 	if err := r.Live.List(ctx, nodes); err != nil {
@@ -87,7 +101,10 @@ func (r *Ranges) holdings(nodes []v1alpha1.FabricNode, present map[string]bool) 
 	for i := range nodes {
 		n := &nodes[i]
 		spec := r.ledger.spec(n.Name)
-		h := holding{node: n.Name, ranges: spec.Ranges}
+		h := holding{
+			node: n.Name, ranges: spec.Ranges, former: spec.Former, held: heldOf(n),
+			rid: func(f v1alpha1.AssignedRange) bool { return r.rid(n, f) },
+		}
 		if !present[n.Name] {
 			h.gone = goneTime(&spec)
 			if h.gone.IsZero() {
@@ -108,11 +125,16 @@ func (r *Ranges) round(
 	ctx context.Context, list []fabrics.Fabric, nodes []v1alpha1.FabricNode, present map[string]bool,
 ) (map[string]Usage, error) {
 	r.ledger.read(nodes)
+	r.heard.note(nodes, present, r.Now())
 	holdings := r.holdings(nodes, present)
-	a, err := allocate(list, r.Unread, holdings, r.Now())
+	a, err := allocate(list, r.Unread, holdings, r.Now(), false)
+	if err == nil && a.waiting() {
+		a, err = r.fresh(ctx, list, holdings, a)
+	}
 	if err != nil {
 		return nil, err
 	}
+	r.complain(a)
 	// Whoever loses a range has lost it before somebody else gets it.
 	if err := r.write(ctx, a.takes, holdings); err != nil {
 		return nil, err
@@ -122,6 +144,55 @@ func (r *Ranges) round(
 	}
 	return a.usage, nil
 }
+
+// fresh gives fresh ranges too, as soon as all nodes have been heard that may have addresses of them.
+func (r *Ranges) fresh(
+	ctx context.Context, list []fabrics.Fabric, holdings []holding, claims *allocation,
+) (*allocation, error) {
+	missing, err := r.heard.missing(ctx, r.Agents, r.Born, r.Now())
+	if err != nil {
+		r.Log.Error("cannot find out how many agents there are: fresh ranges wait for the nodes that are known",
+			"error", err)
+	}
+	if len(missing) == 0 {
+		return allocate(list, r.Unread, holdings, r.Now(), true)
+	}
+	for name, u := range claims.usage {
+		u.Unheard = missing
+		claims.usage[name] = u
+	}
+	return claims, nil
+}
+
+// complain says once what nodes say that can't be.
+func (r *Ranges) complain(a *allocation) {
+	say := func(key, text string, args ...any) {
+		if r.said[key] {
+			return
+		}
+		if r.said == nil {
+			r.said = map[string]bool{}
+		}
+		r.said[key] = true
+		r.Log.Warn(text, args...)
+	}
+	for name, u := range a.usage {
+		for _, n := range u.Excess {
+			say(name+"/"+n, "a node says that its pods hold addresses of more ranges than it can have: no more of them "+
+				"are kept from other nodes", "fabric", name, "node", n, "ranges", noderange.MaxHeld)
+		}
+		for _, c := range u.Conflicts {
+			say(fmt.Sprint(name, c), "pods of a node hold an address of another node's range", "fabric", name, "node",
+				c.Node, "held", c.Held, "owner", c.Owner, "range", c.Range)
+		}
+	}
+	if len(r.said) > maxSaid {
+		r.said = nil
+	}
+}
+
+// maxSaid bounds what is remembered of what was said.
+const maxSaid = 10000
 
 // marks are the nodes that must be marked as gone, or not any more, and keep their ranges.
 func (r *Ranges) marks(a *allocation, holdings []holding) (out []change) {
@@ -133,7 +204,7 @@ func (r *Ranges) marks(a *allocation, holdings []holding) (out []change) {
 		h := &holdings[i]
 		spec := r.ledger.spec(h.node)
 		if !changed[h.node] && h.gone.IsZero() != (spec.Gone == nil) {
-			out = append(out, change{h.node, h.ranges})
+			out = append(out, change{h.node, h.ranges, h.former})
 		}
 	}
 	return out
@@ -147,7 +218,7 @@ func (r *Ranges) write(ctx context.Context, changes []change, holdings []holding
 	specs := map[string]v1alpha1.FabricNodeSpec{}
 	for _, c := range changes {
 		spec := r.ledger.spec(c.node)
-		spec.Ranges, spec.Gone = c.ranges, nil
+		spec.Ranges, spec.Former, spec.Gone = c.ranges, c.former, nil
 		if t := gone[c.node]; !t.IsZero() {
 			spec.Gone = &metav1.Time{Time: t}
 		}

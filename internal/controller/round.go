@@ -34,6 +34,9 @@ const (
 	nodesPerCount = 50 // nodes for another second
 )
 
+// unheardEvery is when the next round is due while fresh ranges wait for nodes.
+const unheardEvery = 2 * time.Second
+
 // Controller works in rounds.
 type Controller struct {
 	Client client.Client // reads from a cache
@@ -48,6 +51,7 @@ type Controller struct {
 	defined definitions
 	classes classes
 	pools   pools
+	leases  leases // of whereabouts
 	shown   shown
 }
 
@@ -58,6 +62,8 @@ type world struct {
 	present    map[string]bool // the cluster's Nodes
 	uids       map[string]types.UID
 	labels     map[string]map[string]string // of Nodes, those of the controller
+	born       map[string]time.Time
+	holdings   []holding // what nodes have and hold, once a change of addresses is judged
 	namespaces []corev1.Namespace
 	force      []fabrics.Fabric
 	usage      map[string]Usage       // by fabric
@@ -75,10 +81,11 @@ func (c *Controller) look(ctx context.Context) (*world, error) {
 		}
 	}
 	w := &world{fabrics: f.Items, nodes: n.Items, namespaces: ns.Items, present: map[string]bool{},
-		uids: map[string]types.UID{}, labels: map[string]map[string]string{}}
+		uids: map[string]types.UID{}, labels: map[string]map[string]string{}, born: map[string]time.Time{}}
 	for i := range nodes.Items {
 		node := &nodes.Items[i]
 		w.present[node.Name], w.uids[node.Name], w.labels[node.Name] = true, node.UID, ourLabels(node.Labels)
+		w.born[node.Name] = node.CreationTimestamp.Time
 	}
 	w.every = max(countsEvery, time.Duration(len(w.nodes)/nodesPerCount)*time.Second)
 	return w, nil
@@ -102,12 +109,14 @@ func (c *Controller) Round(ctx context.Context) (time.Duration, error) {
 		needs[name] = s.need
 	}
 	c.lookAtClasses(ctx, w)
-	all := judge(w.fabrics, needs, c.classes.usable())
 	var errs []error
+	all := judge(w.fabrics, needs, c.classes.usable(), func(candidate, force *fabrics.Fabric) error {
+		return c.checkLive(ctx, w, candidate, force)
+	})
 	for i := range all {
 		errs = append(errs, unlessRaced(c.enforce(ctx, &all[i])))
 	}
-	w.force, c.Ranges.Unread = inForce(all), unread(all)
+	w.force, c.Ranges.Unread, c.Ranges.Born = inForce(all), unread(all), w.born
 	if w.usage, err = c.Ranges.Round(ctx, w.force, w.present); err != nil {
 		return 0, errors.Join(append(errs, err)...)
 	}
@@ -130,7 +139,13 @@ func (c *Controller) Round(ctx context.Context) (time.Duration, error) {
 	}
 	errs = append(errs, c.sweep(ctx, w), c.mark(ctx, w), c.label(ctx, w))
 	c.shown.set(all, w.nodes)
-	return min(w.every, missingEvery), errors.Join(errs...)
+	next := min(w.every, missingEvery)
+	for _, u := range w.usage {
+		if len(u.Unheard) > 0 {
+			next = min(next, unheardEvery)
+		}
+	}
+	return next, errors.Join(errs...)
 }
 
 // unlessRaced is an error, unless somebody else has changed the object meanwhile: the next round has it as it is then.

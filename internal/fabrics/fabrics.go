@@ -47,8 +47,10 @@ const ResourcePrefix = "fabric.dev/"
 const (
 	defaultShares    = 8
 	defaultNamespace = "default"
-	defaultReclaim   = 24 * time.Hour
 )
+
+// DefaultReclaim is how long a Node must have been gone before its range may be another's.
+const DefaultReclaim = 24 * time.Hour
 
 // Resource is what pods ask for.
 func (f *Fabric) Resource() string { return ResourcePrefix + f.Name }
@@ -170,7 +172,7 @@ func (f *Fabric) addresses(a *v1alpha1.Addresses) error {
 
 func nodeRanges(fabric string, r *v1alpha1.NodeRanges) (*noderange.Spec, error) {
 	const field = "addresses.nodeRanges"
-	out := &noderange.Spec{Fabric: fabric, Static: map[string][]netip.Prefix{}, Reclaim: defaultReclaim}
+	out := &noderange.Spec{Fabric: fabric, Static: map[string][]netip.Prefix{}, Reclaim: DefaultReclaim}
 	if r.Reclaim != nil {
 		out.Reclaim = r.Reclaim.Duration
 	}

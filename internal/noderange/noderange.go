@@ -40,64 +40,93 @@ func (r *Range) Free() (*netipx.IPSet, error) {
 	return b.IPSet()
 }
 
-// Owner is a node that has ranges.
+// Owner is a node that has ranges, had some, or whose pods hold addresses. Of a Node that has been gone for the time
+// Reclaim, what it had and holds is left out.
 type Owner struct {
 	Node string
 	Own  []netip.Prefix
 	Gone time.Time // since when the cluster has no such Node; zero: it has
+
+	Former, Held []netip.Prefix // what it had before, and what its pods hold, of this fabric
+	// The same of other fabrics: nobody gets it, not even this node, whose plugin counts them apart.
+	OthersFormer, OthersHeld []netip.Prefix
 }
 
 // ErrExhausted means that no range is left.
 var ErrExhausted = errors.New("every range has an owner")
 
+// ErrReserved means that a static range may still be in use by another node.
+var ErrReserved = errors.New("it is not free")
+
 // Pool knows which ranges of a fabric are free. It is not for several goroutines at once.
 type Pool struct {
 	spec   Spec
-	all    []*netipx.IPSet  // by range: what nodes can have
-	free   []*netipx.IPSet  // by range: what is no node's
+	ranges []*divided       // one for each range of the spec
 	owners map[string]Owner // by node, with valid ranges
-	before map[string]Owner // by node, with ranges that are not valid any more
+
+	conflicts []Conflict
+	excess    []string
 }
 
 // New returns the pool of a fabric whose ranges these nodes have. What a node has is valid if it is as the spec wants
 // it and no other node's; where two nodes have the same, it is that of the node that is first in the list. A node whose
-// ranges are not valid gets others; until then nobody gets what it has, as pods may still have the addresses.
+// ranges are not valid gets others, and nobody else gets what it has, nor what it had or holds.
 func New(spec Spec, owners []Owner) (*Pool, error) {
-	p := &Pool{spec: spec, owners: map[string]Owner{}, before: map[string]Owner{}}
-	for _, r := range spec.Ranges {
-		s, err := r.Free()
+	p := &Pool{spec: spec, owners: map[string]Owner{}}
+	for i := range spec.Ranges {
+		d, err := divide(&spec, &spec.Ranges[i])
 		if err != nil {
-			return nil, fmt.Errorf("fabric %s: range %s: %w", spec.Fabric, r.Prefix, err)
+			return nil, err
 		}
-		p.all, p.free = append(p.all, s), append(p.free, s)
+		p.ranges = append(p.ranges, d)
 	}
-	for _, o := range owners {
-		switch _, twice := p.owners[o.Node]; {
-		case twice:
-		case p.valid(&o):
-			p.take(o)
-		default:
-			p.before[o.Node] = o
+	for i := range owners {
+		if o := &owners[i]; p.owners[o.Node].Own == nil && p.valid(o) {
+			p.take(*o)
 		}
 	}
+	for i := range owners {
+		p.reserve(&owners[i])
+	}
+	slices.Sort(p.excess)
+	p.excess = slices.Compact(p.excess)
 	return p, nil
 }
 
 // Own returns the ranges of a node, in the order of the spec; none if it has none that are valid.
 func (p *Pool) Own(node string) []netip.Prefix { return p.owners[node].Own }
 
-// Assign returns the ranges of a node: those that it has, or else free ones, or else those of Nodes that have been gone
-// for long enough. These are returned too: they must lose their ranges before the node gets them.
+// Claim gives a node without ranges those that it had or whose addresses its pods hold, if nothing is in the way: no
+// other node can have anything of them. It returns false if the node needs a fresh range.
+func (p *Pool) Claim(node string) (own []netip.Prefix, ok bool) {
+	if o, ok := p.owners[node]; ok {
+		return o.Own, true
+	}
+	for _, d := range p.ranges {
+		block, ok := d.claim(node)
+		if !ok {
+			return nil, false
+		}
+		own = append(own, block)
+	}
+	p.take(Owner{Node: node, Own: own})
+	return own, true
+}
+
+// Assign returns the ranges of a node: those that it has or can claim, or else fresh ones, or else those of Nodes that
+// have been gone for long enough. These are returned too: they must lose their ranges before the node gets them.
 func (p *Pool) Assign(node string, now time.Time) (own []netip.Prefix, reclaimed []string, err error) {
 	if o, ok := p.owners[node]; ok {
 		o.Gone = time.Time{}
 		p.owners[node] = o
 		return o.Own, nil, nil
 	}
-	delete(p.before, node)
 	own = p.next(node)
-	var released []Owner
-	for _, o := range p.reclaimable(now) {
+	var gone, released []Owner
+	if own == nil {
+		gone = p.reclaimable(now)
+	}
+	for _, o := range gone {
 		if own != nil {
 			break
 		}
@@ -120,8 +149,12 @@ func (p *Pool) Assign(node string, now time.Time) (own []netip.Prefix, reclaimed
 
 func (p *Pool) exhausted(node string) error {
 	r := p.spec.Ranges[0]
-	for i := range p.spec.Ranges {
-		if _, ok := p.first(i); !ok {
+	for i, d := range p.ranges {
+		if fixed, ok := d.fixed[node]; ok && !d.freeFor(fixed, node) {
+			return fmt.Errorf("fabric %s: static range %s of node %s: %w: %s", p.spec.Fabric, fixed, node, ErrReserved,
+				d.inTheWay(fixed))
+		}
+		if _, ok := d.first(); !ok {
 			r = p.spec.Ranges[i]
 			break
 		}
@@ -131,118 +164,53 @@ func (p *Pool) exhausted(node string) error {
 		"node", p.spec.Fabric, r.Prefix, r.Bits, node, ErrExhausted, len(p.owners))
 }
 
-// next returns ranges for a node that has none: its static ones, and otherwise the first that are free and nobody's
-// static ones.
+// next returns ranges for a node that has none: its static ones, otherwise those that it can claim, and otherwise the
+// first that are nobody's.
 func (p *Pool) next(node string) []netip.Prefix {
 	var own []netip.Prefix
-	for i, r := range p.spec.Ranges {
-		prefix, ok := p.fixed(node, &r)
-		switch {
-		case ok:
-			ok = p.free[i].ContainsPrefix(prefix)
-		default:
-			prefix, ok = p.first(i)
+	for _, d := range p.ranges {
+		block, ok := d.claim(node)
+		if fixed, is := d.fixed[node]; is && !ok {
+			block, ok = fixed, d.freeFor(fixed, node)
+		} else if !ok {
+			block, ok = d.first()
 		}
 		if !ok {
 			return nil
 		}
-		own = append(own, prefix)
+		own = append(own, block)
 	}
 	return own
 }
 
-// first returns the first free prefix of a range that is no node's static one, and that no node had before.
-func (p *Pool) first(i int) (netip.Prefix, bool) {
-	free, err := p.open(i)
-	if err != nil {
-		return netip.Prefix{}, false
-	}
-	prefix, _, ok := free.RemoveFreePrefix(uint8(p.spec.Ranges[i].Bits))
-	return prefix, ok
-}
-
-// open is what is free of a range for any node.
-func (p *Pool) open(i int) (*netipx.IPSet, error) {
-	r := &p.spec.Ranges[i]
-	var b netipx.IPSetBuilder
-	b.AddSet(p.free[i])
-	for node := range p.spec.Static {
-		if fixed, ok := p.fixed(node, r); ok {
-			b.RemovePrefix(fixed)
-		}
-	}
-	for _, o := range p.before {
-		for _, own := range o.Own {
-			b.RemovePrefix(own)
-		}
-	}
-	return b.IPSet()
-}
-
-// fixed returns the static range that a node has of a range.
-func (p *Pool) fixed(node string, r *Range) (netip.Prefix, bool) {
-	for _, s := range p.spec.Static[node] {
-		if s.Bits() == r.Bits && r.Prefix.Contains(s.Addr()) {
-			return s.Masked(), true
-		}
-	}
-	return netip.Prefix{}, false
-}
-
 // valid reports whether what a node has is as the spec wants it and nobody else's.
 func (p *Pool) valid(o *Owner) bool {
-	if len(o.Own) != len(p.spec.Ranges) {
+	if len(o.Own) != len(p.ranges) {
 		return false
 	}
 	for i, own := range o.Own {
-		r := &p.spec.Ranges[i]
-		if own.Bits() != r.Bits || own != own.Masked() || !p.free[i].ContainsPrefix(own) {
-			return false
-		}
-		if fixed, ok := p.fixed(o.Node, r); ok && fixed != own {
-			return false
-		}
-		if p.othersFixed(o.Node, r, own) {
+		d := p.ranges[i]
+		fixed, is := d.fixed[o.Node]
+		if own != d.block(own.Addr()) || is && fixed != own || !d.open(own, o.Node) {
 			return false
 		}
 	}
 	return true
 }
 
-// othersFixed reports whether a range is another node's static one.
-func (p *Pool) othersFixed(node string, r *Range, own netip.Prefix) bool {
-	for other := range p.spec.Static {
-		if fixed, ok := p.fixed(other, r); ok && other != node && fixed.Overlaps(own) {
-			return true
-		}
-	}
-	return false
-}
-
 func (p *Pool) take(o Owner) {
 	p.owners[o.Node] = o
 	for i, own := range o.Own {
-		p.free[i] = change(p.free[i], own, (*netipx.IPSetBuilder).RemovePrefix)
+		p.ranges[i].taken[own] = o.Node
 	}
 }
 
 func (p *Pool) release(node string) {
 	for i, own := range p.owners[node].Own {
-		p.free[i] = change(p.free[i], own, (*netipx.IPSetBuilder).AddPrefix)
+		delete(p.ranges[i].taken, own)
+		p.ranges[i].rewind()
 	}
 	delete(p.owners, node)
-}
-
-// change can't fail: it is given valid prefixes only.
-func change(s *netipx.IPSet, prefix netip.Prefix, f func(*netipx.IPSetBuilder, netip.Prefix)) *netipx.IPSet {
-	var b netipx.IPSetBuilder
-	b.AddSet(s)
-	f(&b, prefix)
-	out, err := b.IPSet()
-	if err != nil {
-		return s
-	}
-	return out
 }
 
 // reclaimable are the nodes that have been gone for long enough, the longest first.
@@ -260,31 +228,13 @@ func (p *Pool) reclaimable(now time.Time) (gone []Owner) {
 // smaller share is left.
 func (p *Pool) Usage() (left, total int) {
 	left, total = pool.Max, pool.Max
-	for i := range p.spec.Ranges {
-		r := &p.spec.Ranges[i]
-		free, err := p.open(i)
-		if err != nil {
-			continue
-		}
-		l, t := blocks(free, r.Bits), blocks(p.all[i], r.Bits)
+	for i, d := range p.ranges {
+		l, t := d.usage()
 		if int64(l)*int64(total) < int64(left)*int64(t) || i == 0 {
 			left, total = l, t
 		}
 	}
 	return left, total
-}
-
-// blocks returns how many prefixes of a length a set has, at most pool.Max.
-func blocks(s *netipx.IPSet, bits int) (n int) {
-	for _, p := range s.Prefixes() {
-		switch more := bits - p.Bits(); {
-		case more >= 31:
-			return pool.Max
-		case more >= 0:
-			n = min(pool.Max, n+1<<more)
-		}
-	}
-	return n
 }
 
 // Bounds returns the first and the last address that a node may give of its range: not the network's own address, nor

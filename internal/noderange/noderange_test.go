@@ -109,8 +109,16 @@ func TestStatic(t *testing.T) {
 	s.Static = map[string][]netip.Prefix{"x": prefixes("10.0.0.0/26"), "y": prefixes("10.0.0.64/26")}
 	p := newPool(t, s, owner("a", "10.0.0.0/26"), owner("y", "10.0.0.128/26"))
 	assign(t, p, "a", "[10.0.0.192/26]") // it had what is x's now
-	assign(t, p, "x", "[10.0.0.0/26]")
+	_, _, err := p.Assign("x", noon)
+	if want := "node a had it, and has not said yet"; !errors.Is(err, noderange.ErrReserved) ||
+		!strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
 	assign(t, p, "y", "[10.0.0.64/26]")
+	assign(t, p, "b", "none") // what y had
+	// They have said that they hold nothing of it.
+	p = newPool(t, s, owner("a", "10.0.0.192/26"), owner("y", "10.0.0.64/26"))
+	assign(t, p, "x", "[10.0.0.0/26]")
 	assign(t, p, "b", "[10.0.0.128/26]")
 	assign(t, p, "c", "none")
 }
@@ -128,6 +136,83 @@ func TestOtherSpec(t *testing.T) {
 	p = newPool(t, s, owner("b", "10.0.0.64/26"))
 	assign(t, p, "b", "[10.0.0.0/26]")
 	assign(t, p, "a", "[10.0.0.128/26]")
+}
+
+// A node that has no range gets the one that holds what its pods have; no other node gets it, nor what a node had.
+func TestClaim(t *testing.T) {
+	holds := func(node string, held ...string) noderange.Owner {
+		return noderange.Owner{Node: node, Held: prefixes(held...)}
+	}
+	claim := func(p *noderange.Pool, node, want string) {
+		t.Helper()
+		own, ok := p.Claim(node)
+		if got := fmt.Sprint(own, ok); got != want {
+			t.Errorf("%s claims %s, want %s", node, got, want)
+		}
+	}
+	p := newPool(t, spec("10.0.0.0/24 26"),
+		holds("b", "10.0.0.2/31", "10.0.0.4/32", "10.0.0.70/32"), holds("c", "10.0.0.130/32", "10.1.0.0/32"),
+		noderange.Owner{Node: "e", Former: prefixes("10.0.0.192/26")})
+	claim(p, "a", "[] false")
+	assign(t, p, "a", "none")
+	claim(p, "b", "[10.0.0.0/26] true")
+	claim(p, "c", "[10.0.0.128/26] true")
+	claim(p, "e", "[10.0.0.192/26] true")
+	assign(t, p, "a", "none") // b holds an address of the one that is left
+	if left, total := p.Usage(); left != 0 || total != 4 {
+		t.Error(left, total)
+	}
+	// What two hold something of is neither's, what is another's by its spec stays so, and that is a conflict.
+	p = newPool(t, spec("10.0.0.0/24 26"), holds("a", "10.0.0.1/32", "10.0.0.65/32"), holds("b", "10.0.0.2/32"),
+		owner("c", "10.0.0.64/26"))
+	claim(p, "a", "[] false")
+	claim(p, "b", "[] false")
+	claim(p, "c", "[10.0.0.64/26] true")
+	assign(t, p, "a", "[10.0.0.128/26]")
+	want := "[{a 10.0.0.65/32 c 10.0.0.64/26}]"
+	if got := fmt.Sprint(p.Conflicts()); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	// What pods hold of another fabric is nobody's.
+	p = newPool(t, spec("10.0.0.0/25 26"), noderange.Owner{Node: "a", OthersHeld: prefixes("10.0.0.9/32")},
+		noderange.Owner{Node: "b", OthersFormer: prefixes("10.0.0.64/27")})
+	claim(p, "a", "[] false")
+	assign(t, p, "a", "none")
+	assign(t, p, "b", "none")
+	// One static range, and the addresses that its node holds are elsewhere.
+	s := spec("10.0.0.0/24 26")
+	s.Static = map[string][]netip.Prefix{"a": prefixes("10.0.0.0/26")}
+	p = newPool(t, s, holds("a", "10.0.0.130/32"), holds("b", "10.0.0.3/32"))
+	claim(p, "a", "[] false")
+	assign(t, p, "c", "[10.0.0.64/26]")
+	// A second family came.
+	p = newPool(t, spec("10.0.0.0/24 26", "fd00::/64 112"), holds("a", "10.0.0.70/32"))
+	claim(p, "a", "[] false")
+	assign(t, p, "b", "[10.0.0.0/26 fd00::/112]")
+	assign(t, p, "a", "[10.0.0.64/26 fd00::1:0/112]")
+}
+
+// A node can't claim more than a few ranges.
+func TestClaimTooMuch(t *testing.T) {
+	var all []netip.Prefix
+	for i := range 256 {
+		all = append(all, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i), 1}), 32))
+	}
+	for name, held := range map[string][]netip.Prefix{
+		"one of each": all, "the whole": prefixes("10.0.0.0/16"), "more": prefixes("0.0.0.0/0", "::/0"),
+	} {
+		p := newPool(t, spec("10.0.0.0/16 24"), noderange.Owner{Node: "bad", Held: held},
+			noderange.Owner{Node: "worse", OthersHeld: held})
+		if got := fmt.Sprint(p.Excess()); got != "[bad worse]" {
+			t.Errorf("%s: %s", name, got)
+		}
+		if left, _ := p.Usage(); left < 256-64 {
+			t.Errorf("%s: %d are left", name, left)
+		}
+	}
+	// What a node had may be as wide as it likes.
+	p := newPool(t, spec("fd00::/48 112"), noderange.Owner{Node: "a", Former: prefixes("fd00::/64")})
+	assign(t, p, "b", "[fd00:0:0:1::/112]")
 }
 
 // Two nodes have one range, whoever wrote that: the first in the list keeps it.

@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/containernetworking/cni/pkg/types"
 	"github.com/containernetworking/plugins/plugins/ipam/host-local/backend/disk"
 
 	"github.com/fabric-cni/fabric-cni/internal/atomicfile"
@@ -76,9 +75,9 @@ func (c *IPAMConfig) checkLimit() error {
 	for _, set := range c.Ranges {
 		for i := range set {
 			if !l.holds(&set[i]) {
-				return types.NewError(types.ErrTryAgainLater,
-					fmt.Sprintf("range %s of network %s is not this node's: it has %v now", &set[i], c.Name, l.Ranges),
-					"try again: the configuration of this call was read before the node was given another range")
+				return fmt.Errorf("range %s of network %s is not this node's: it has %v now; try again: the "+
+					"configuration of this call was read before the node was given another range", &set[i], c.Name,
+					l.Ranges)
 			}
 		}
 	}
