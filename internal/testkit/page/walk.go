@@ -66,9 +66,20 @@ func (w *Walker) command(node string, c *Command, fails bool) error {
 		}
 		return nil
 	}
-	defer func() { w.Log("line %d: $ %s\n%s", c.Line, script, out) }()
+	defer func() { w.Log("line %d: $ %s\n%s", c.Line, script, short(out)) }()
 	if !c.Shown || !looks.MatchString(script) {
 		return once()
 	}
 	return w.Until("it prints what the page shows", once)
+}
+
+// short leaves out the middle of what is long.
+func short(out string) string {
+	const ends = 15
+	lines := strings.Split(out, "\n")
+	if len(lines) <= 2*ends {
+		return out
+	}
+	return strings.Join(lines[:ends], "\n") + fmt.Sprintf("\n[%d lines]\n", len(lines)-2*ends) +
+		strings.Join(lines[len(lines)-ends:], "\n")
 }

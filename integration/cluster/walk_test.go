@@ -1,0 +1,164 @@
+package cluster
+
+import (
+	"errors"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fabric-cni/fabric-cni/internal/image"
+	"github.com/fabric-cni/fabric-cni/internal/testkit/page"
+)
+
+// Images that docs/kubernetes.md names, and what they are here. A walk has no registry.
+var pageImages = map[string]string{
+	"registry.example.com/fabric-agent:v1": "localhost/fabric-agent:latest",
+	"registry.example.com/fabric-agent:v2": "localhost/fabric-agent:latest",
+	"registry.example.com/training:v1":     "localhost/box:e2e",
+}
+
+// tagged is a script that gives a node's images the names that the page has for them.
+func tagged() string {
+	var script strings.Builder
+	for name, image := range pageImages {
+		script.WriteString("ctr -n k8s.io images tag " + image + " " + name + " &&\n")
+	}
+	return script.String() + "true"
+}
+
+// installed is a script that lists what a node has of this project, or of others in the same directories.
+const installed = "find /opt/cni/bin /etc/cni /run/fabric-cni /run/k8s.cni.cncf.io /run/cdi " +
+	"/var/lib/kubelet/device-plugins /var/lib/kubelet/plugins /var/lib/kubelet/plugins_registry " +
+	"! -type d 2>/dev/null | sort"
+
+// With Helm the page goes the same way but for its own commands, which need no HCAs.
+func TestWalkHelm(t *testing.T) {
+	archive, err := current.image("localhost/fabric-agent:latest",
+		image.Agent("amd64", filepath.Join(current.run, "bin"), "e2e"))
+	if err == nil {
+		err = current.load(archive)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	shell := func(script string) string {
+		out, err := outputWith("", "bash", "-c", script)
+		if err != nil {
+			t.Fatalf("%s: %v: %s", script, err, out)
+		}
+		return out
+	}
+	shell(tagged())
+	shell("mv /opt/cni/bin/fabric /opt/cni/bin/fabric.of-the-tests")
+	t.Cleanup(func() { shell("mv /opt/cni/bin/fabric.of-the-tests /opt/cni/bin/fabric") })
+	files, objects := shell(installed), objectsOf(t)
+	t.Cleanup(func() {
+		if t.Failed() {
+			_, _ = outputWith("", "helm", "uninstall", "fabric", "-n", "fabric-system", "--no-hooks")
+			removed(t, "namespace", "fabric-system")
+			removed(t, "-k", filepath.Join(current.repo, "deployments/crds"))
+		}
+	})
+	walk(t, "helm", nil).run(t)
+	if diff := cmp.Diff(strings.Fields(files), strings.Fields(shell(installed))); diff != "" {
+		t.Errorf("the node (-before +after):\n%s", diff)
+	}
+	if diff := cmp.Diff(objects, objectsOf(t)); diff != "" {
+		t.Errorf("objects (-before +after):\n%s", diff)
+	}
+}
+
+// objectsOf are all objects of the cluster but those that come by themselves.
+func objectsOf(t *testing.T) (all []string) {
+	t.Helper()
+	kinds := strings.Fields(k(t, "api-resources", "--verbs=list", "-o", "name"))
+	kinds = slices.DeleteFunc(kinds, func(kind string) bool {
+		return strings.HasPrefix(kind, "events") || strings.HasPrefix(kind, "leases.") || kind == "componentstatuses"
+	})
+	out := k(t, "get", strings.Join(kinds, ","), "-A", "-o", "name", "--ignore-not-found")
+	all = strings.Fields(out)
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// pageWalk is a walk through docs/kubernetes.md.
+type pageWalk struct {
+	page.Walker
+
+	blocks []page.Block
+	dir    string
+	node   func(node, script string) (string, error)
+	after  map[string]func() // assertions after a step, by the beginning of its bold words
+}
+
+// walk makes one: in a directory with the manifests, as in a clone of the repository.
+func walk(t *testing.T, way string, names map[string]string) *pageWalk {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(current.repo, "docs/kubernetes.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &pageWalk{dir: t.TempDir(), after: map[string]func(){}}
+	if w.blocks, err = page.Parse(string(b), way, "kustomize", "helm"); err != nil {
+		t.Fatalf("docs/kubernetes.md: %v", err)
+	}
+	bin := filepath.Join(w.dir, "bin")
+	err = errors.Join(
+		os.CopyFS(filepath.Join(w.dir, "deployments"), os.DirFS(filepath.Join(current.repo, "deployments"))),
+		os.Mkdir(bin, 0o755),
+		os.Symlink(filepath.Join(current.run, "bin/fabricctl"), filepath.Join(bin, "kubectl-fabric")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Walker = page.Walker{
+		Shell: func(node, script string) (string, error) {
+			if node != "" {
+				return w.node(node, script)
+			}
+			cmd := exec.Command("bash", "-euo", "pipefail", "-c", script)
+			cmd.Dir, cmd.Env = w.dir, append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
+			out, err := cmd.CombinedOutput()
+			return string(out), err
+		},
+		Write: func(name, text string) error {
+			return os.WriteFile(filepath.Join(w.dir, name), []byte(text), 0o600)
+		},
+		Until: func(what string, f func() error) error { return poll(what, patience, soon, f) },
+		Log:   t.Logf,
+	}
+	// The longer of two that begin alike comes first.
+	for _, name := range slices.SortedFunc(maps.Keys(names), func(a, b string) int { return len(b) - len(a) }) {
+		w.Names = append(w.Names, name, names[name])
+	}
+	return w
+}
+
+// run walks the page from its first block to its last.
+func (w *pageWalk) run(t *testing.T) {
+	t.Helper()
+	for i := range w.blocks {
+		b := &w.blocks[i]
+		if err := w.Walk(b); err != nil {
+			t.Fatalf("docs/kubernetes.md: %v", err)
+		}
+		if i+1 < len(w.blocks) && w.blocks[i+1].Step == b.Step && w.blocks[i+1].Heading == b.Heading {
+			continue
+		}
+		stage(t, "docs/kubernetes.md: "+b.Heading+": "+b.Step)
+		for step, assert := range w.after {
+			if strings.HasPrefix(b.Step, step) {
+				assert()
+				delete(w.after, step)
+			}
+		}
+	}
+	for step := range w.after {
+		t.Errorf("docs/kubernetes.md has no step that begins with %q", step)
+	}
+}
