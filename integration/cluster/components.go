@@ -100,8 +100,8 @@ func (c *Cluster) kubeconfig(file, token string) error {
 	return c.kubeconfigAt(file, "https://127.0.0.1:6443", token)
 }
 
-// serviceURL is the API server as pods reach it, and nodes of the lab.
-const serviceURL = "https://10.96.0.1:443"
+// nodeURL is the API server as nodes of the lab reach it. Pods have the address of its service.
+const nodeURL = "https://" + nodeIP + ":6443"
 
 func (c *Cluster) kubeconfigAt(file, server, token string) error {
 	return os.WriteFile(file, []byte(`apiVersion: v1

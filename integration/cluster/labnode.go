@@ -175,12 +175,12 @@ func (n *LabNode) files(images []string) error {
 		return err
 	}
 	net := filepath.Join(n.dir, "net.d")
-	errs := []error{n.cluster.kubeconfigAt(filepath.Join(n.dir, "kubelet.kubeconfig"), serviceURL, n.Name)}
+	errs := []error{n.cluster.kubeconfigAt(filepath.Join(n.dir, "kubelet.kubeconfig"), nodeURL, n.Name)}
 	for _, who := range []string{"multus", "whereabouts"} {
 		dir := filepath.Join(net, who+".d")
 		errs = append(errs, os.MkdirAll(dir, 0o755))
 		token, err := n.cluster.token(who)
-		errs = append(errs, err, n.cluster.kubeconfigAt(filepath.Join(dir, who+".kubeconfig"), serviceURL, token))
+		errs = append(errs, err, n.cluster.kubeconfigAt(filepath.Join(dir, who+".kubeconfig"), nodeURL, token))
 	}
 	runDirs := strings.NewReplacer(
 		"address: "+nodeIP,

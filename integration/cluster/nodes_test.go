@@ -23,8 +23,6 @@ func TestNodes(t *testing.T) {
 		{HCA: "mlx5_2", Netdev: "ibp97s0"}, {HCA: "mlx5_3", Netdev: "ibp98s0"}}, append(spares[:2:2],
 		Rail{HCA: "mlx5_8", Netdev: "ibs120"}, Rail{HCA: "mlx5_9", Netdev: "ibs122"},
 		Rail{HCA: "mlx5_10", Netdev: "ibs124"}, Rail{HCA: "mlx5_11", Netdev: "ibs126"}))
-	deployNodes(t)
-	fabricsOf(t, "exclusive")
 	for _, n := range []*LabNode{one, two} {
 		if err := n.StartKubelet(); err != nil {
 			t.Fatal(err)
@@ -37,15 +35,17 @@ func TestNodes(t *testing.T) {
 		}
 	}
 	stage(t, "both nodes are Ready")
+	if !t.Run("walk", func(t *testing.T) { walked(t, one, two) }) {
+		return // the others would not begin with what they need
+	}
+	deployNodes(t)
+	fabricsOf(t, "exclusive")
 	deployed(t)
 	for _, l := range lanes {
 		offersAll(t, l.node)
 		l.before = settled(t, l.node)
 	}
 	stage(t, "deployed and settled")
-	if !t.Run("four rails", func(t *testing.T) { fourRails(t, one, two) }) {
-		return // the others would not begin with what they need
-	}
 	t.Run("lab1", func(t *testing.T) {
 		t.Parallel()
 		l := lanes[0]
@@ -89,69 +89,6 @@ func (l *lane) part(t *testing.T, name string, f func(t *testing.T, n *LabNode))
 		returned(t, l.node, l.before)
 		stage(t, "all is returned")
 	})
-}
-
-// A pod on each node gets all rails of the node, in rail order: net1 is the same rail on both, whatever it is called.
-// One definition serves two nodes that call their devices differently, and no address is given twice.
-func fourRails(t *testing.T, nodes ...*LabNode) {
-	t.Helper()
-	var addresses, pods []string
-	before := map[*LabNode]guest.State{}
-	for _, n := range nodes {
-		before[n] = settled(t, n)
-		pods = append(pods, "rails-"+n.Name)
-		railPod(t, "rails-"+n.Name, fabric200, 4, n.Name)
-	}
-	for i, n := range nodes {
-		ready(t, pods[i])
-		addresses = append(addresses, hasRails(t, n, pods[i])...)
-	}
-	stage(t, "both pods are Ready")
-	fabricInUse(t, pods)
-	slices.Sort(addresses)
-	if len(addresses) != 8 || len(slices.Compact(addresses)) != 8 {
-		t.Errorf("addresses: %v", addresses)
-	}
-	gone(t, pods...)
-	stage(t, "both pods are gone")
-	fabricBack(t, nodes)
-	for _, n := range nodes {
-		returned(t, n, before[n])
-	}
-	stage(t, "all is returned")
-}
-
-// fabricInUse deletes the Fabric that pods use: it stays, and says for whom.
-func fabricInUse(t *testing.T, pods []string) {
-	t.Helper()
-	row(t, "fabrics", fabric200, fabricColumns,
-		[]string{fabric200, "exclusive", "InfiniBand", "200G", "2", "16", "8", "8", "*", "True"})
-	row(t, "fabricnodes", "lab1", nodeColumns, []string{"lab1", "exclusive", "6", "4", "4", "e2e", "False", "PortDown"})
-	k(t, "delete", "fabric", fabric200, "--wait=false")
-	for _, p := range pods {
-		described(t, "fabric", fabric200, "InUse", "the Fabric is deleted when these pods have ended", "default/"+p)
-	}
-	k(t, "get", "network-attachment-definition", fabric200)
-	stage(t, "the Fabric is in use")
-}
-
-// fabricBack waits until the Fabric is deleted, with its network and its devices, and applies it again.
-func fabricBack(t *testing.T, nodes []*LabNode) {
-	t.Helper()
-	for _, kind := range []string{"fabrics", "network-attachment-definitions"} {
-		eventually(t, "nothing is left of the Fabric: "+kind, func() error {
-			out, err := output("kubectl", "get", kind, "-o", "name")
-			if err == nil && strings.Contains(out, "/"+fabric200+"\n") {
-				err = textError(out)
-			}
-			return err
-		})
-	}
-	applyFabrics(t, "exclusive")
-	for _, n := range nodes {
-		offersAll(t, n)
-	}
-	stage(t, "the Fabric is back")
 }
 
 // hasRails asserts that the pod has all the rails of the node and nothing else of it, and returns its addresses there.
@@ -208,7 +145,7 @@ for i in net*; do echo $i $(cat $i/type) $(ip -4 addr show dev $i); done`,
 		}
 	}
 	files := strings.Fields(on(t, n, `ls /sys/class/infiniband | xargs
-for f in /sys/class/infiniband_verbs/uverbs* /sys/class/infiniband_mad/*; do
+for f in /sys/class/infiniband_verbs/uverbs*; do
 case $(readlink -f $f/device) in */0000:00:1* | */0000:4?:00.0) basename $f;; esac; done; echo rdma_cm`))
 	host, files := files[:len(n.Spares)], files[len(n.Spares):]
 	slices.Sort(host)
@@ -221,7 +158,7 @@ case $(readlink -f $f/device) in */0000:00:1* | */0000:4?:00.0) basename $f;; es
 		t.Errorf("the host sees %v, want %v", host, spares)
 	}
 	slices.Sort(files)
-	if lines[1] != strings.Join(files, " ") || len(files) != 13 {
+	if lines[1] != strings.Join(files, " ") || len(files) != 5 {
 		t.Errorf("device files %s, want %v", lines[1], files)
 	}
 	return addresses

@@ -1,12 +1,16 @@
 // Command nodeagent runs in a node that is a guest of the lab, and gives the tests a way in: commands, and the state of
 // the node as a value. It listens on a port that QEMU forwards into the network namespace of the tests and nowhere
-// else.
+// else. For pods it is what kube-proxy would be for the one service that matters: the API server's.
+//
+//	nodeagent ADDRESS SERVICE API-SERVER
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -17,10 +21,14 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: nodeagent ADDRESS")
+	if len(os.Args) != 4 {
+		fmt.Fprintln(os.Stderr, "usage: nodeagent ADDRESS SERVICE API-SERVER")
 		os.Exit(2)
 	}
+	go func() {
+		fmt.Fprintln(os.Stderr, "nodeagent:", serve(os.Args[2], os.Args[3]))
+		os.Exit(1)
+	}()
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /run", run)
 	mux.HandleFunc("GET /state", state)
@@ -28,6 +36,30 @@ func main() {
 	if err := server.ListenAndServe(); err != nil {
 		fmt.Fprintln(os.Stderr, "nodeagent:", err)
 		os.Exit(1)
+	}
+}
+
+// serve forwards connections to the service.
+func serve(service, target string) error {
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", service)
+	if err != nil {
+		return err
+	}
+	for {
+		in, err := l.Accept()
+		if err != nil {
+			return err
+		}
+		go func() {
+			defer in.Close()
+			out, err := (&net.Dialer{}).Dial("tcp", target) //nolint:noctx // ends with its peer
+			if err != nil {
+				return
+			}
+			defer out.Close()
+			go func() { _, _ = io.Copy(out, in); out.Close() }()
+			_, _ = io.Copy(in, out)
+		}()
 	}
 }
 

@@ -1,0 +1,56 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// walked runs the commands of docs/kubernetes.md word by word: from nodes with HCAs to pods with rails, and to nodes
+// that are what they were. What the page shows is compared with what is printed; what it does not show is asserted
+// after its steps. The Fabric is that of the overlay exclusive.
+func walked(t *testing.T, nodes ...*LabNode) {
+	before := map[*LabNode]string{}
+	for _, n := range nodes {
+		on(t, n, ". /out/env; PATH=$CACHE/containerd:$PATH\n"+tagged())
+		before[n] = on(t, n, installed)
+	}
+	objects := objectsOf(t)
+	w := walk(t, "kustomize", map[string]string{
+		// The page has two nodes with two ports that are Down; the second node here has six.
+		"gpu-2 exclusive 6": "lab2 exclusive 10", "200G 2 12": "200G 2 16",
+		"gpu-1": nodes[0].Name, "gpu-2": nodes[1].Name, "v0.3.0": "e2e",
+	})
+	w.node = func(node, script string) (string, error) {
+		for _, n := range nodes {
+			if n.Name == node {
+				return n.Run(script)
+			}
+		}
+		return "", fmt.Errorf("the page names the node %q", node)
+	}
+	w.after["6. Start pods"] = func() {
+		var addresses []string
+		for _, pod := range []string{"training-0", "training-1"} {
+			node := k(t, "get", "pod", pod, "-o", "jsonpath={.spec.nodeName}")
+			i := slices.IndexFunc(nodes, func(n *LabNode) bool { return n.Name == node })
+			addresses = append(addresses, hasRails(t, nodes[i], pod)...)
+		}
+		slices.Sort(addresses)
+		if len(addresses) != 8 || len(slices.Compact(addresses)) != 8 {
+			t.Errorf("addresses: %v", addresses)
+		}
+	}
+	w.run(t)
+	for _, n := range nodes {
+		if diff := cmp.Diff(strings.Fields(before[n]), strings.Fields(on(t, n, installed))); diff != "" {
+			t.Errorf("%s (-before +after):\n%s", n.Name, diff)
+		}
+	}
+	if diff := cmp.Diff(objects, objectsOf(t)); diff != "" {
+		t.Errorf("objects (-before +after):\n%s", diff)
+	}
+}
