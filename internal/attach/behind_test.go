@@ -84,8 +84,8 @@ func TestInUseByItself(t *testing.T) {
 			edit(f)
 			f.IfName, f.ContainerID, f.Config.Injected = "net2", "c0ffee", injected
 			got := shown(Decide(f))
-			want := "InUse (passing): device pci/0000:3b:00.0 is in use by this very container: it is attached as net1 " +
-				"(network rails)"
+			want := "InUse (passing): device pci/0000:3b:00.0 is in use by this very container: it is attached as " +
+				"net1 (network rails)"
 			if !strings.Contains(got, want) || !strings.Contains(got, hint) {
 				t.Errorf("%s: %s", name, got)
 			}

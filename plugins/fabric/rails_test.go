@@ -123,7 +123,7 @@ func TestAddInRailOrder(t *testing.T) {
 		r.has(t, ifName(2), r.ids[2])
 		// One network more than there are devices. Multus gives it none, or one that kubelet names twice.
 		a := r.run(t, r.multus("ADD", "net5", ids[0]))
-		if want := "in use by this very container: it is attached as net"; a.Code != 101 || !strings.Contains(a.Msg, want) {
+		if a.Code != 101 || !strings.Contains(a.Msg, "in use by this very container: it is attached as net") {
 			t.Errorf("a fifth network: %+v", a)
 		}
 		for i := range ids {

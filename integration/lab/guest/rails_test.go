@@ -29,8 +29,8 @@ func kubeletGives(t *testing.T, ids ...string) {
 		t.Fatal(err)
 	}
 	file := filepath.Join(kubelet.DefaultDir, kubelet.Checkpoint)
-	text := fmt.Sprintf(`{"Data":{"PodDeviceEntries":[{"PodUID":%q,"ContainerName":"c","ResourceName":"example.com/rail",`+
-		`"DeviceIDs":{"-1":%s},"AllocResp":""}],"RegisteredDevices":{}},"Checksum":1}`, railPodUID, list)
+	text := fmt.Sprintf(`{"Data":{"PodDeviceEntries":[{"PodUID":%q,"ContainerName":"c",`+
+		`"ResourceName":"example.com/rail","DeviceIDs":{"-1":%s},"AllocResp":""}],"RegisteredDevices":{}},"Checksum":1}`, railPodUID, list)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -61,8 +61,8 @@ func (a *attachment) deviceOf(t *testing.T) string {
 	return e.Claim
 }
 
-// Whole HCAs: interfaces get them in rail order. A DEL that has lost the journal takes home what the pod has of kubelet,
-// though Multus names another device.
+// Whole HCAs: interfaces get them in rail order. A DEL that has lost the journal takes home what the pod has of
+// kubelet, though Multus names another device.
 func TestPluginRailOrder(t *testing.T) {
 	Fabric{Num: 3}.Load(t)
 	Unchanged(t)
@@ -175,7 +175,7 @@ func TestPeerChainOfFabric(t *testing.T) {
 			word          string
 		}{
 			{config{"device": "ib1", "rdma": "none"}, config{}, 101, "rdmaIsolation"},
-			{config{"device": "ib1"}, config{"rdmaDevice": "mlx5_0", "mode": "rdma"}, 101, "each attachment has one device"},
+			{config{"device": "ib1"}, config{"rdmaDevice": "mlx5_0", "mode": "rdma"}, 101, "each attachment has one"},
 			{config{"device": "ib1"}, config{"rdmaName": "rail"}, 7, `write "rdmaName" there`},
 		} {
 			first := interfaceOf(pod, "net1", network(c.first))
