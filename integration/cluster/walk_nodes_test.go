@@ -7,16 +7,18 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/fabric-cni/fabric-cni/integration/lab/guest"
 )
 
 // walked runs the commands of docs/kubernetes.md word by word: from nodes with HCAs to pods with rails, and to nodes
 // that are what they were. What the page shows is compared with what is printed; what it does not show is asserted
 // after its steps. The Fabric is that of the overlay exclusive.
 func walked(t *testing.T, nodes ...*LabNode) {
-	before := map[*LabNode]string{}
+	files, host := map[*LabNode]string{}, map[*LabNode]guest.State{}
 	for _, n := range nodes {
 		on(t, n, ". /out/env; PATH=$CACHE/containerd:$PATH\n"+tagged())
-		before[n] = on(t, n, installed)
+		files[n], host[n] = on(t, n, installed), settled(t, n)
 	}
 	objects := objectsOf(t)
 	w := walk(t, "kustomize", map[string]string{
@@ -46,11 +48,19 @@ func walked(t *testing.T, nodes ...*LabNode) {
 	}
 	w.run(t)
 	for _, n := range nodes {
-		if diff := cmp.Diff(strings.Fields(before[n]), strings.Fields(on(t, n, installed))); diff != "" {
+		if diff := cmp.Diff(strings.Fields(files[n]), strings.Fields(on(t, n, installed))); diff != "" {
 			t.Errorf("%s (-before +after):\n%s", n.Name, diff)
 		}
+		eventually(t, n.Name+" is what it was (-before +after)", func() error {
+			now, err := state(n)
+			if err != nil {
+				return err
+			}
+			if diff := guest.Diff(host[n], now); diff != "" {
+				return textError(diff)
+			}
+			return nil
+		})
 	}
-	if diff := cmp.Diff(objects, objectsOf(t)); diff != "" {
-		t.Errorf("objects (-before +after):\n%s", diff)
-	}
+	sameObjects(t, objects)
 }
