@@ -113,4 +113,5 @@ func (s *savedFabric) parse() (*fabrics.Fabric, error) {
 }
 
 // errNoRange means that the node has no range of a fabric yet.
-var errNoRange = errors.New("the controller has given this node no range yet: is fabric-controller running?")
+var errNoRange = errors.New("the controller has given this node no range yet: is fabric-controller running? " +
+	"The condition AddressesSufficient of the Fabric says whether it waits for other nodes, or has none left")

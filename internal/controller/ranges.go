@@ -178,8 +178,8 @@ func (r *Ranges) complain(a *allocation) {
 	}
 	for name, u := range a.usage {
 		for _, n := range u.Excess {
-			say(name+"/"+n, "a node says that its pods hold addresses of more ranges than it can have: no more of them "+
-				"are kept from other nodes", "fabric", name, "node", n, "ranges", noderange.MaxHeld)
+			say(name+"/"+n, "a node says that its pods hold addresses of more ranges than it can have: no more of "+
+				"them are kept from other nodes", "fabric", name, "node", n, "ranges", noderange.MaxHeld)
 		}
 		for _, c := range u.Conflicts {
 			say(fmt.Sprint(name, c), "pods of a node hold an address of another node's range", "fabric", name, "node",

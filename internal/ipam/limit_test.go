@@ -99,7 +99,8 @@ func TestLimit(t *testing.T) {
 func TestLimitAndExecutable(t *testing.T) {
 	bin := plugins(t)
 	data := t.TempDir()
-	if err := hostlocal.Limit(t.Context(), data, "n", []netip.Prefix{netip.MustParsePrefix("10.4.0.0/24")}); err != nil {
+	to := []netip.Prefix{netip.MustParsePrefix("10.4.0.0/24")}
+	if err := hostlocal.Limit(t.Context(), data, "n", to); err != nil {
 		t.Fatal(err)
 	}
 	d := Delegate{
