@@ -2,8 +2,10 @@ package cluster
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/netip"
 	"os"
@@ -92,6 +94,7 @@ func TestDeployment(t *testing.T) {
 	if err := os.WriteFile("/opt/cni/bin/fabric", []byte("an older version"), 0o755); err != nil {
 		t.Fatal(err)
 	}
+	before := nodeFiles(t)
 	deploy(t)
 	shipped := filepath.Join(current.run, "bin/fabric")
 	if sum(t, "/opt/cni/bin/fabric") != sum(t, shipped) {
@@ -107,7 +110,7 @@ func TestDeployment(t *testing.T) {
 	t.Run("notes the node's addresses", testNodeAddresses)
 	t.Run("refuses Fabrics", testRefusal)
 	t.Run("repairs", testRepair)
-	t.Run("is uninstalled", testUninstall)
+	t.Run("is uninstalled", func(t *testing.T) { testUninstall(t, before) })
 }
 
 // The interface by whose address the cluster knows the node is no pod's, whatever its routes are.
@@ -243,34 +246,85 @@ func testRepair(t *testing.T) {
 	}
 }
 
-// uninstall removes what the agent has put on the node, but not while a pod has a device.
-func testUninstall(t *testing.T) {
+// nodeFiles are the files of a node in all directories in which the agent's things are.
+func nodeFiles(t *testing.T) map[string]bool {
+	t.Helper()
+	out := map[string]bool{}
+	for _, dir := range []string{"/opt/cni/bin", "/etc/cni", journal.DefaultDir, "/var/lib/kubelet/device-plugins",
+		"/var/lib/kubelet/plugins", "/var/lib/kubelet/plugins_registry", "/run/k8s.cni.cncf.io", "/run/cdi"} {
+		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
+			if err == nil && !d.IsDir() {
+				out[path] = true
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out
+}
+
+// release runs the Job of the removal as docs/kubernetes.md does, with less patience. It returns its log, and whether
+// the Job was successful.
+func release(t *testing.T) (log string, ok bool) {
+	t.Helper()
+	text := k(t, "kustomize", filepath.Join(current.repo, "deployments/release"))
+	patient := strings.Replace(text, "        - release\n", "        - release\n        - --timeout=5s\n", 1)
+	if patient == text {
+		t.Fatalf("no arguments in\n%s", text)
+	}
+	if err := current.apply(patient); err != nil {
+		t.Fatal(err)
+	}
+	k(t, "-n", "fabric-system", "wait", "job/fabric-release", "--for=jsonpath={.status.conditions[-1:].status}=True",
+		"--timeout=5m")
+	log = k(t, "-n", "fabric-system", "logs", "job/fabric-release")
+	_, err := output("kubectl", "-n", "fabric-system", "wait", "job/fabric-release", "--for=condition=complete",
+		"--timeout=1s")
+	removed(t, "-k", filepath.Join(current.repo, "deployments/release"))
+	return log, err == nil
+}
+
+// A removal stops at a node where a pod has a device, and goes on when that has ended. Then the node has the files that
+// it had before: what came, went.
+func testUninstall(t *testing.T, before map[string]bool) {
 	rail(t, "rail0")
 	network(t, "ib", fabricOn("rail0", "ib"))
 	pod(t, "p1", "ib")
 	ready(t, "p1")
-	removed(t, "-n", "fabric-system", "daemonset", "fabric-agent", "--cascade=foreground")
-	agent := filepath.Join(current.run, "bin/fabric-agent")
-	if out, err := outputWith("", agent, "uninstall"); err == nil || !strings.Contains(out, "network ib") {
+	out, err := outputWith("", "kubectl", "-n", "fabric-system", "exec", "daemonset/fabric-agent", "--", "fabric-agent",
+		"uninstall")
+	if err == nil || !strings.Contains(out, "pod default/p1") || !strings.Contains(out, "network ib") {
 		t.Errorf("uninstall while a pod has a device: %v, %s", err, out)
 	}
-	gone(t, "p1")
-	home(t, "rail0")
-	nothingLeft(t)
-	if out, err := outputWith("", agent, "uninstall"); err != nil {
-		t.Errorf("uninstall: %v: %s", err, out)
+	fabric(t, "removed", "{match: {rateGb: 200}}")
+	// No Fabric has the device: the look at FabricNodes does not find it, and the node does.
+	if log, ok := release(t); ok || !strings.Contains(log, "node rig: uninstall /opt/cni/bin/fabric: attachments remain: "+
+		"pod default/p1") {
+		t.Errorf("release while a pod has a device: %v, %s", ok, log)
 	}
 	t.Cleanup(func() { // the tests behind this one need it
 		if err := exec.Command("cp", current.run+"/bin/fabric", "/opt/cni/bin/fabric").Run(); err != nil {
 			t.Error(err)
 		}
 	})
-	for _, dir := range []string{"/opt/cni/bin/fabric", "/etc/cni/multus/net.d", journal.DefaultDir,
-		"/var/lib/kubelet/device-plugins", "/run/k8s.cni.cncf.io/devinfo/dp"} {
-		left, err := output("find", dir, "-name", "*fabric*", "-type", "f,s", "-o", "-path", journal.DefaultDir+"/*",
-			"-type", "f,s")
-		if err == nil && left != "" {
-			t.Errorf("left:\n%s", left)
+	gone(t, "p1")
+	home(t, "rail0")
+	if log, ok := release(t); !ok || !strings.Contains(log, "nothing is left on the nodes") {
+		t.Errorf("release: %v, %s", ok, log)
+	}
+	if out := k(t, "get", "fabricnodes,network-attachment-definitions", "-A", "-o", "name"); strings.Contains(out,
+		"fabricnode") || strings.Contains(out, "/removed") {
+		t.Errorf("left:\n%s", out)
+	}
+	removed(t, "-n", "fabric-system", "daemonset", "fabric-agent", "--cascade=foreground")
+	for file := range nodeFiles(t) {
+		if !before[file] || strings.HasPrefix(file, journal.DefaultDir) || file == "/opt/cni/bin/fabric" {
+			t.Errorf("left: %s", file)
 		}
 	}
 }
