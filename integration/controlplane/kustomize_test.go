@@ -33,8 +33,10 @@ func TestKustomize(t *testing.T) {
 	untouched(t, c)
 
 	wait := scaledDown(t, "fabric-system", "fabric-controller", stop)
+	left := leavingAgents(t, "fabric-system", "fabric-agent", 1)
 	ran := jobs(t, "fabric-system")
 	do(t, "kubectl", "apply", "-k", manifests+"release")
+	left()
 	wait()
 	do(t, "kubectl", "-n", "fabric-system", "wait", "--for=condition=complete", "--timeout=10m", "job/fabric-release")
 	do(t, "kubectl", "delete", "-k", manifests+"release")
