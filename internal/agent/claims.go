@@ -99,8 +99,8 @@ func (r *claimReconciler) device(f *fabrics.Fabric, d *survey.Device, conf []byt
 		it.PCIeRoot = r.pcieRoot(d.PCI)
 	}
 	return dra.Device{
-		Item: it, Address: d.Address, Files: d.Files, Extra: f.Files, Moving: d.Moving(), InPod: d.Holder != nil, Conf: conf,
-		ConfErr: err, Health: string(d.Problem),
+		Item: it, Address: d.Address, Files: d.Files, Extra: f.Files, Moving: d.Moving(), InPod: d.Holder != nil,
+		Conf: conf, ConfErr: err, Health: string(d.Problem),
 	}
 }
 

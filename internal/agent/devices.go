@@ -73,7 +73,7 @@ func reportUnmatched(devices []survey.Device, v *view) {
 	}
 }
 
-// filesNow looks up the device files of a unit that kubelet is about to hand out, and gives those that its fabric allows.
+// filesNow looks up the device files of a unit that kubelet is about to hand out: those that its fabric allows.
 func filesNow(n survey.Node) func(context.Context, deviceplugin.Unit) ([]string, error) {
 	return func(ctx context.Context, u deviceplugin.Unit) ([]string, error) {
 		a, err := device.ParseAddress(u.Address)

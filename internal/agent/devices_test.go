@@ -15,7 +15,9 @@ import (
 
 // A Fabric's deviceFiles say which files kubelet hands out beside those that verbs need, in both modes.
 func TestDeviceFiles(t *testing.T) {
-	all := []string{"/dev/infiniband/issm0", "/dev/infiniband/rdma_cm", "/dev/infiniband/umad0", "/dev/infiniband/uverbs0"}
+	all := []string{
+		"/dev/infiniband/issm0", "/dev/infiniband/rdma_cm", "/dev/infiniband/umad0", "/dev/infiniband/uverbs0",
+	}
 	d := survey.Device{ID: "0000:3b:00.0", Address: device.Address{Bus: "pci", Name: "0000:3b:00.0"}, Files: all}
 	for _, mode := range []v1alpha1.Mode{v1alpha1.Exclusive, v1alpha1.Shared} {
 		for _, kinds := range [][]v1alpha1.DeviceFile{nil, {v1alpha1.UMAD}, {v1alpha1.UMAD, v1alpha1.ISSM}} {
@@ -34,7 +36,8 @@ func TestDeviceFiles(t *testing.T) {
 	}
 	o := &v1alpha1.Fabric{Spec: v1alpha1.FabricSpec{DeviceFiles: []v1alpha1.DeviceFile{"uverbs"}}}
 	o.Name = "ib"
-	if _, err := fabrics.Parse(o); err == nil || !strings.Contains(err.Error(), `deviceFiles "uverbs": want umad or issm`) {
+	_, err := fabrics.Parse(o)
+	if err == nil || !strings.Contains(err.Error(), `deviceFiles "uverbs": want umad or issm`) {
 		t.Errorf("deviceFiles: [uverbs]: %v", err)
 	}
 }

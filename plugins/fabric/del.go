@@ -88,7 +88,8 @@ func (c returner) giveBackOfDead(at context.Context, e *journal.Entry) error {
 		return errors.Join(err, kept)
 	}
 	if kept != nil {
-		c.log.Warn("the addresses of a dead pod stay reserved until its DEL", "owner", e.Who(), "its", e.IfName, "reason", kept)
+		c.log.Warn("the addresses of a dead pod stay reserved until its DEL", "owner", e.Who(), "its", e.IfName,
+			"reason", kept)
 		return nil
 	}
 	return c.erase(e)

@@ -73,7 +73,8 @@ func (l *Loop) Once(ctx context.Context) (reclaimed []*journal.Entry) {
 	for _, e := range entries {
 		alive, err := e.Alive(journal.Witness{Proc: l.HostProc, Ready: ready})
 		if err != nil {
-			l.Log.Error("pod may be alive: nothing is taken from it", "of", e.Who(), "interface", e.IfName, "error", err)
+			l.Log.Error("pod may be alive: nothing is taken from it", "of", e.Who(), "interface", e.IfName,
+				"error", err)
 		}
 		if alive || err != nil {
 			continue
