@@ -175,11 +175,11 @@ func TestAddTwice(t *testing.T) {
 	n.must(t, n.call("ADD", conf()))
 	first := n.pod.State(t)
 	second := n.call("ADD", conf())
-	for _, edit := range []func(){func() {}, func() { second.id = "c2"; second.ifName = "net2" }} {
-		edit()
-		if a := n.run(t, second); a.ok || a.Code != 101 || !strings.Contains(a.Msg, "in use by container c1 as net1") {
-			t.Errorf("answer %+v", a)
+	for _, want := range []string{"attached already, as net1 of this very container", "in use by container c1 as net1"} {
+		if a := n.run(t, second); a.ok || a.Code != 101 || !strings.Contains(a.Msg, want) {
+			t.Errorf("answer %+v, want %q", a, want)
 		}
+		second.id, second.ifName = "c2", "net2"
 	}
 	if diff := cmp.Diff(first, n.pod.State(t)); diff != "" {
 		t.Errorf("the first attachment: -before +after:\n%s", diff)
