@@ -303,8 +303,9 @@ func testUninstall(t *testing.T, before map[string]bool) {
 	}
 	fabric(t, "removed", "{match: {rateGb: 200}}")
 	// No Fabric has the device: the look at FabricNodes does not find it, and the node does.
-	if log, ok := release(t); ok || !strings.Contains(log, "node rig: uninstall /opt/cni/bin/fabric: attachments remain: "+
-		"pod default/p1") {
+	if log, ok := release(t); ok ||
+		!strings.Contains(log, "node rig: uninstall /opt/cni/bin/fabric: attachments remain: "+
+			"pod default/p1") {
 		t.Errorf("release while a pod has a device: %v, %s", ok, log)
 	}
 	t.Cleanup(func() { // the tests behind this one need it

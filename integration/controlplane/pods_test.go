@@ -93,8 +93,8 @@ func TestPodPolicy(t *testing.T) {
 		{name: "neither"},
 		{name: "another network", networks: "macvlan, pp-other, other/pp"},
 		{name: "a network too many", networks: "pp, pp", containers: asks("pp=1"), want: "network pp is 2 times " +
-			"in the annotation k8s.v1.cni.cncf.io/networks, and the containers ask for 1 of fabric.dev/pp: each network " +
-			"needs a device: want resources.limits fabric.dev/pp: 2"},
+			"in the annotation k8s.v1.cni.cncf.io/networks, and the containers ask for 1 of fabric.dev/pp: each " +
+			"network needs a device: want resources.limits fabric.dev/pp: 2"},
 		{name: "no device", networks: "pp", want: "ask for 0 of fabric.dev/pp"},
 		{name: "of the Fabric's namespace", networks: "default/pp@net1", namespace: "team", want: tooManyNetworks},
 		{name: "a network of another name's end", networks: "xpp", containers: asks("pp=0")},

@@ -286,8 +286,8 @@ var podChecks = []Check{
 		"locked memory is limited and the container lacks the capability IPC_LOCK: \"Couldn't allocate MR\", " +
 			"crashes in NCCL",
 		"either one: securityContext: {capabilities: {add: [IPC_LOCK]}}, which is for root only and which namespaces " +
-			"with the pod security levels baseline and restricted refuse; or LimitMEMLOCK=infinity in the unit of the " +
-			"container runtime (containerd) on the nodes",
+			"with the pod security levels baseline and restricted refuse; or LimitMEMLOCK=infinity in the unit of " +
+			"the container runtime (containerd) on the nodes",
 	},
 	{
 		"pod-memory",

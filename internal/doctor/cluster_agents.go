@@ -28,9 +28,10 @@ var nodeReasons = map[string]string{
 	"StateNotWritable": "df -h /run on that node",
 	"FabricUnreadable": "update fabric-agent: kubectl -n fabric-system rollout status daemonset fabric-agent",
 	"NoRange":          "see cluster-node-ranges",
-	"NoConfiguration":  "the message says what is missing: modprobe ib_ipoib; or df -h /etc/cni/multus/net.d on that node",
-	"IPAMMissing": "install the IPAM plugin on these nodes, or kubectl edit fabric NAME: spec.addresses.ipam.type, or " +
-		"addresses.nodeRanges",
+	"NoConfiguration": "the message says what is missing: modprobe ib_ipoib; or df -h /etc/cni/multus/net.d on that " +
+		"node",
+	"IPAMMissing": "install the IPAM plugin on these nodes, or kubectl edit fabric NAME: spec.addresses.ipam.type, " +
+		"or addresses.nodeRanges",
 }
 
 // clusterFabricNodes finds nodes that are not Ready, by reason: of a rail that is down in a whole row there is one

@@ -215,8 +215,9 @@ var clusterMessages = []Message{
 			`has IPoIB children in use by`,
 		),
 		Examples: []string{
-			"fabric: could not attach net1 to pod ml/b (container 92b1de40c6f7): device pci/0000:3b:00.0 is in use by " +
-				"pod ml/a (container 0f3c5a7be912) as net1 (network ib, network namespace /run/netns/x); it is free again when that pod is deleted",
+			"fabric: could not attach net1 to pod ml/b (container 92b1de40c6f7): device pci/0000:3b:00.0 is in use " +
+				"by pod ml/a (container 0f3c5a7be912) as net1 (network ib, network namespace /run/netns/x); it is " +
+				"free again when that pod is deleted",
 		},
 		Cause: "nothing counts the devices (the network names one by itself), or an old pod has not ended",
 		Cure:  "fabricctl list; give the network a resource of a device plugin; fabricctl repair if the pod is gone",

@@ -112,8 +112,8 @@ func podMemlock(p *Pod) []Finding {
 	if p.IPCLockBound {
 		f := finding("pod-memlock", Fail, fmt.Sprintf("locked memory is limited to %d bytes; the container has the "+
 			"capability IPC_LOCK, but not for this user", p.Memlock))
-		f.Cure = "LimitMEMLOCK=infinity in the unit of the container runtime (containerd) on the nodes, or run as root: " +
-			"Kubernetes gives other users no ambient capabilities"
+		f.Cure = "LimitMEMLOCK=infinity in the unit of the container runtime (containerd) on the nodes, or run as " +
+			"root: Kubernetes gives other users no ambient capabilities"
 		return one(f)
 	}
 	return one(

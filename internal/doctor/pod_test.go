@@ -62,8 +62,9 @@ func TestCheckPod(t *testing.T) {
 			"WARN pod-foreign /dev/infiniband/uverbs9 belongs to no HCA of the pod\n"},
 		{"memlock", nil, func(p *Pod) { p.Memlock = 65536 }, "FAIL pod-memlock locked memory is limited to 65536 " +
 			"bytes, and the capability IPC_LOCK is missing\n"},
-		{"memlock, not for this user", nil, func(p *Pod) { p.Memlock, p.IPCLockBound = 65536, true }, "FAIL pod-memlock " +
-			"locked memory is limited to 65536 bytes; the container has the capability IPC_LOCK, but not for this user\n"},
+		{"memlock, not for this user", nil, func(p *Pod) { p.Memlock, p.IPCLockBound = 65536, true },
+			"FAIL pod-memlock locked memory is limited to 65536 bytes; the container has the capability IPC_LOCK, " +
+				"but not for this user\n"},
 		{"memlock lifted", nil, func(p *Pod) { p.Memlock, p.IPCLock = 65536, true }, ""},
 		{"memory and shm", nil, func(p *Pod) { p.Memory, p.Shm = 1<<30, 64<<20 }, "WARN pod-memory the memory limit " +
 			"is 1024 MiB\nWARN pod-shm /dev/shm has 64 MiB\n"},

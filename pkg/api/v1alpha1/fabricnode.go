@@ -114,9 +114,9 @@ type FabricNodeStatus struct {
 	// +kubebuilder:validation:MaxItems=256
 	// +optional
 	Fabrics []NodeFabric `json:"fabrics,omitempty"`
-	// The addresses that interfaces of the node's pods hold, of nodeRanges. The controller gives none of them to another
-	// node, and a node that has lost its spec gets the ranges again that hold them. Absent: an older agent, which does not
-	// say.
+	// The addresses that interfaces of the node's pods hold, of nodeRanges. The controller gives none of them to
+	// another node, and a node that has lost its spec gets the ranges again that hold them. Absent: an older agent,
+	// which does not say.
 	//
 	// +optional
 	Held *HeldAddresses `json:"held,omitempty"`
@@ -183,7 +183,8 @@ type HeldOfFabric struct {
 	//
 	// +kubebuilder:validation:MaxLength=50
 	Name string `json:"name"`
-	// The addresses, neighbours joined: 10.0.4.1/32, 10.0.4.2/31. If they are more than 256, gaps between them are closed.
+	// The addresses, neighbours joined: 10.0.4.1/32, 10.0.4.2/31. If they are more than 256, gaps between them are
+	// closed.
 	//
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
