@@ -90,6 +90,11 @@ var fabricCures = map[string]string{
 		"rename the Fabric",
 	"DeviceClassFailed": "kubectl auth can-i create deviceclasses.resource.k8s.io --as " +
 		"system:serviceaccount:fabric-system:fabric-controller: apply the manifests of the controller's version",
+	"WaitingForNodes": "do the agents of these nodes run: kubectl -n fabric-system get pods -o wide; it goes on " +
+		"without them in two minutes",
+	"RangeReserved": "delete the pods of the node that has it, or give the range to no node: kubectl edit fabric NAME",
+	"AddressConflict": "delete the pods of the node that the message names: their addresses are in the range of " +
+		"another node",
 	"RangeTooSmall": "kubectl edit fabric NAME: a wider range, or a longer perNode for more nodes",
 	"IPAMMissing":   "install the IPAM plugin that spec.addresses.ipam names, or use addresses.nodeRanges",
 	"PoolMissing": "make the pool: kubectl get ippools.nv-ipam.nvidia.com,cidrpools.nv-ipam.nvidia.com -A has those " +

@@ -115,6 +115,7 @@ func TestCures(t *testing.T) {
 		"NetworkConflict": "-n NAMESPACE delete network-attachment-definition ib,",
 		"PublishFailed":   "kubectl auth can-i create network-attachment-definitions",
 		"DRANotServed":    "kubectl edit fabric ib: allocation: DevicePlugin",
+		"AddressConflict": "delete the pods of the node",
 		"Moon":            "kubectl describe fabric ib:",
 	} {
 		p.Fabrics[0].Status.Conditions[0].Reason = reason

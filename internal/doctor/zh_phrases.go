@@ -106,6 +106,19 @@ var zhOtherPhrases = []phrase{
 		"kubectl edit fabric NAME：更大的 range；节点更多时用更长的 perNode",
 	},
 	{
+		"do the agents of these nodes run: kubectl -n fabric-system get pods -o wide; it goes on without them in two " +
+			"minutes",
+		"这些节点的 agent 是否在运行：kubectl -n fabric-system get pods -o wide；两分钟后不再等待它们",
+	},
+	{
+		"delete the pods of the node that has it, or give the range to no node: kubectl edit fabric NAME",
+		"删除占用该段的节点上的这些 Pod，或不把该段分给任何节点：kubectl edit fabric NAME",
+	},
+	{
+		"delete the pods of the node that the message names: their addresses are in the range of another node",
+		"删除消息所指节点上的这些 Pod：它们的地址在另一个节点的段内",
+	},
+	{
 		"install the IPAM plugin that spec.addresses.ipam names, or use addresses.nodeRanges",
 		"安装 spec.addresses.ipam 所指的 IPAM 插件，或使用 addresses.nodeRanges",
 	},
