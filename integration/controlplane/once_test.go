@@ -33,8 +33,8 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 )
 
-// host is a node: a real agent, and pods that get their addresses of the plugin's host-local by the file that the agent
-// has written.
+// host is a node: a real agent, and pods that get their addresses of the plugin's host-local by the file that the
+// agent has written.
 type host struct {
 	t    *testing.T
 	name string
@@ -71,8 +71,8 @@ func (h *host) run() {
 	}
 	o := &agent.Options{
 		Source: h.dir + "/fabric", BinDir: h.dir + "/bin", StateDir: h.dir + "/state", Policy: h.dir + "/policy",
-		ConfDir: h.dir + "/conf", Kubeconfig: kubeconfig, Node: h.name, Interval: 200 * time.Millisecond,
-		Grace: time.Minute,
+		ConfDir: h.dir + "/conf", Kubeconfig: kubeconfig, Node: h.name, WriteEvery: time.Millisecond,
+		Interval: 200 * time.Millisecond, Grace: time.Minute,
 		Survey: func() ([]survey.Device, error) {
 			port := device.Port{Number: 1, LinkLayer: device.InfiniBand, State: device.PortActive}
 			return []survey.Device{{ID: "0000:3b:00.0", NUMA: -1, RateGb: 400, Netdev: "ibs1",
@@ -251,10 +251,11 @@ func TestAddressesOnceAfterDeletion(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, func() string { return errorOf(server.ApplyText(t.Context(), []byte(testfabrics.Object("ib", once28)))) })
-	stop = controlAll(t)
 	for _, h := range hosts[1:] {
 		h.run()
 	}
+	untilHeldBy(t, c, 8)
+	stop = controlAll(t)
 	untilCondition(t, c, "ib", v1alpha1.FabricAddressesSufficient, "False WaitingForNodes: ")
 	until(t, func() string {
 		got := conditionOf(t, c, "ib", v1alpha1.FabricAddressesSufficient)
@@ -319,7 +320,9 @@ func TestAddressesOnceAfterChange(t *testing.T) {
 	var hosts []*host
 	for _, n := range []string{"one", "two"} {
 		createNode(t, c, n)
-		hosts = append(hosts, newHost(t, n))
+		h := newHost(t, n)
+		defer h.stop() // before its FabricNode is removed, which it would make again
+		hosts = append(hosts, h)
 	}
 	stop := control(t)
 	defer stop()
@@ -330,33 +333,14 @@ func TestAddressesOnceAfterChange(t *testing.T) {
 	}
 	conf := hosts[0].file("cut")
 	untilHeldBy(t, c, 18)
-	const use = " is in use on node "
-	for spec, want := range map[string]string{
-		"perNode: 29}]": "10.50.0.8/31" + use +
-			"one, which would have [10.50.0.0/29]: keep perNode, exclude and",
-		"perNode: 28, exclude: [10.50.0.4/32]}]":                    use + "one, which would have no range",
-		"perNode: 28}], static: [{node: two, range: 10.50.0.0/28}]": use,
-	} {
-		apply(t, testfabrics.Object("cut", once50+spec+`}}}`))
-		untilCondition(t, c, "cut", v1alpha1.FabricAccepted, "False Refused: generation 1 stays in force: ")
-		until(t, func() string {
-			if got := conditionOf(t, c, "cut", v1alpha1.FabricAccepted); !strings.Contains(got, want) {
-				return got + ", want " + want
-			}
-			return ""
-		})
-	}
-	apply(t, testfabrics.Object("cut", `{match: {linkLayer: InfiniBand},
-	  addresses: {ipam: {type: whereabouts, range: 10.50.0.0/24}}}`))
-	untilCondition(t, c, "cut", v1alpha1.FabricAccepted, "False Refused: generation 1 stays in force: 10.50.0.2/31 is "+
-		"in use on node one, of nodeRanges of fabric cut, and ipam.range 10.50.0.0/24 has it too: exclude it")
+	apply(t, testfabrics.Object("cut", once50+`perNode: 29}]}}}`))
+	untilCondition(t, c, "cut", v1alpha1.FabricAccepted, "False Refused: generation 1 stays in force: 10.50.0.")
 	if after := untilRanges(t, c, 2); after != before {
 		t.Errorf("%s, was %s", after, before)
 	}
 	for _, h := range hosts {
 		h.end(h.file("cut"))
 	}
-	apply(t, testfabrics.Object("cut", once50+`perNode: 29}]}}}`))
 	untilCondition(t, c, "cut", v1alpha1.FabricAccepted, "True")
 	until(t, func() string { // what is left of the former ranges is nobody's any more
 		for _, h := range hosts {
@@ -380,6 +364,57 @@ func TestAddressesOnceAfterChange(t *testing.T) {
 	}
 	if n := once(t, hosts...); n != 6 {
 		t.Errorf("%d addresses, want 6", n)
+	}
+}
+
+// Each change that would cut off or give again an address that a pod holds is refused.
+func TestAddressesOnceRefused(t *testing.T) {
+	c := whole(t)
+	defer removeFabrics(t, c)
+	defer removeNodes(t, c)
+	s := newStepper(t, c)
+	apply(t, testfabrics.Object("cut", once28))
+	for i, name := range []string{"one", "two"} {
+		createNode(t, c, name)
+		addNode(t, c, name, "cut")
+		use(t, c, name, "team/p")
+		n := &v1alpha1.FabricNode{}
+		if err := c.Get(t.Context(), client.ObjectKey{Name: name}, n); err != nil {
+			t.Fatal(err)
+		}
+		n.Status.Held = &v1alpha1.HeldAddresses{Fabrics: []v1alpha1.HeldOfFabric{
+			{Name: "cut", Prefixes: []string{fmt.Sprintf("10.50.0.%d/31", i*16+4), fmt.Sprintf("10.50.0.%d/32", i*16+9)}},
+		}}
+		if err := c.Status().Update(t.Context(), n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.becomes("cut", v1alpha1.FabricReady, "True")
+	before := ranges(t, c)
+	const nodeRanges = "addresses: {nodeRanges: {ranges: [{range: 10.50.0.0/24, "
+	for _, change := range []struct{ spec, want string }{
+		{nodeRanges + "perNode: 29}]}}", "10.50.0.9/32 is in use on node one (pods team/p), which would have " +
+			"[10.50.0.0/29]"},
+		{nodeRanges + "perNode: 28, exclude: [10.50.0.4/32]}]}}",
+			"10.50.0.4/31 is in use on node one (pods team/p), which would have no range: keep perNode, exclude and"},
+		{nodeRanges + "perNode: 28}], static: [{node: two, range: 10.50.0.0/28}]}}",
+			"10.50.0.4/31 is in use on node one (pods team/p), which would have no range"},
+		{nodeRanges + "perNode: 27}]}}", "10.50.0.4/31 is in use on node one (pods team/p), which would have no range"},
+		{"addresses: {ipam: {type: whereabouts, range: 10.50.0.0/24}}", "10.50.0.4/31 is in use on node one (pods " +
+			"team/p), of nodeRanges of fabric cut, and ipam.range 10.50.0.0/24 has it too: exclude it"},
+	} {
+		apply(t, testfabrics.Object("cut", "{match: {linkLayer: InfiniBand}, "+change.spec+"}"))
+		s.becomes("cut", v1alpha1.FabricAccepted, "False Refused: generation 1 stays in force: "+change.want)
+		if after := ranges(t, c); after != before {
+			t.Errorf("%s: %s, was %s", change.spec, after, before)
+		}
+	}
+	// What has nothing to do with addresses, and what cuts nothing off.
+	apply(t, testfabrics.Object("cut", "{match: {linkLayer: InfiniBand}, network: {mtu: 2044}, "+
+		nodeRanges+"perNode: 28, exclude: [10.50.0.64/26]}]}}}"))
+	s.becomes("cut", v1alpha1.FabricAccepted, "True")
+	if after := ranges(t, c); after != before {
+		t.Errorf("%s, was %s", after, before)
 	}
 }
 
