@@ -16,7 +16,8 @@ ip link set eth0 up
 ip address add 10.0.2.15/24 dev eth0
 ip address add "10.77.$NUMBER.1/32" dev eth0
 ip route add default via 10.0.2.2
-ip address add 10.96.0.1/32 dev lo # the service of the API server, for pods; what is on the node goes to the other address
+# The service of the API server, for pods; what is on the node goes to the other address.
+ip address add 10.96.0.1/32 dev lo
 "$RUN/bin/nodeagent" :2222 10.96.0.1:443 10.77.0.1:6443 >/out/nodeagent.log 2>&1 &
 
 mount -t cgroup2 cgroup2 /sys/fs/cgroup

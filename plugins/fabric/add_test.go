@@ -175,7 +175,9 @@ func TestAddTwice(t *testing.T) {
 	n.must(t, n.call("ADD", conf()))
 	first := n.pod.State(t)
 	second := n.call("ADD", conf())
-	for _, want := range []string{"attached already, as net1 of this very container", "in use by container c1 as net1"} {
+	for _, want := range []string{
+		"attached already, as net1 of this very container", "in use by container c1 as net1",
+	} {
 		if a := n.run(t, second); a.ok || a.Code != 101 || !strings.Contains(a.Msg, want) {
 			t.Errorf("answer %+v, want %q", a, want)
 		}
