@@ -186,7 +186,9 @@ func TestAddressesOnceRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		n.Status.Held = &v1alpha1.HeldAddresses{Fabrics: []v1alpha1.HeldOfFabric{
-			{Name: "cut", Prefixes: []string{fmt.Sprintf("10.50.0.%d/31", i*16+4), fmt.Sprintf("10.50.0.%d/32", i*16+9)}},
+			{Name: "cut", Prefixes: []string{
+				fmt.Sprintf("10.50.0.%d/31", i*16+4), fmt.Sprintf("10.50.0.%d/32", i*16+9),
+			}},
 		}}
 		if err := c.Status().Update(t.Context(), n); err != nil {
 			t.Fatal(err)

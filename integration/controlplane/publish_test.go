@@ -193,6 +193,7 @@ rules:
 - {apiGroups: [fabric.dev], resources: ["*"], verbs: ["*"]}
 - {apiGroups: [""], resources: [nodes, namespaces], verbs: [get, list, watch]}
 - {apiGroups: [resource.k8s.io], resources: [deviceclasses], verbs: [list]}
+- {apiGroups: [whereabouts.cni.cncf.io, nv-ipam.nvidia.com], resources: [ippools, cidrpools], verbs: [list]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
