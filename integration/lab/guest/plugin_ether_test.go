@@ -40,6 +40,7 @@ echo 1 >/proc/sys/net/ipv4/conf/%[1]s/arp_ignore`,
 			i,
 		),
 	)
+	carrier(t, name, true) // e1000e takes seconds: a snapshot that is made before has no link-local address
 	t.Cleanup(func() {
 		shell(
 			t,
