@@ -14,7 +14,7 @@ func sources() []string {
 	for _, p := range Programs {
 		list = append(list, "cmd/"+p.Name)
 	}
-	return append(list, "internal", "pkg", "plugins")
+	return append(list, "deployments/crds", "internal", "pkg", "plugins")
 }
 
 // Dockerfile returns a Dockerfile that makes the image of Agent, by the image of a Go version.
