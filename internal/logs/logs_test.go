@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 	"log"
 	"log/slog"
 	"strings"
@@ -38,5 +39,36 @@ func TestOneFormat(t *testing.T) {
 	}
 	if lines != 6 {
 		t.Errorf("%d lines, want 6", lines)
+	}
+}
+
+// A second logger while libraries log: they follow, and nothing of theirs is written without a lock (this is for the
+// race detector).
+func TestNewWhileLibrariesLog(t *testing.T) {
+	New(io.Discard, slog.LevelInfo)
+	done := make(chan struct{})
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-done:
+				return
+			default:
+				klog.InfoS("from klog")
+				grpclog.Info("from gRPC")
+			}
+		}
+	}()
+	for range 100 {
+		New(io.Discard, slog.LevelInfo)
+	}
+	close(done)
+	<-stopped
+	var out bytes.Buffer
+	New(&out, slog.LevelInfo)
+	klog.LoggerWithName(klog.Background(), "reflector").WithValues("pod", "train-0").Info("once")
+	if s := out.String(); !strings.Contains(s, `"pod":"train-0"`) || strings.Count(s, "\n") != 1 {
+		t.Errorf("%q", s)
 	}
 }
