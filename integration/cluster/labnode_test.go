@@ -62,7 +62,7 @@ func on(t *testing.T, n *LabNode, script string) string {
 }
 
 // state is that of the node without what is none of the plugin's business: the interfaces of the cluster's own network,
-// and the files of other plugins.
+// the files of other plugins, and what the agent notes of each Fabric's ranges, which stays until the agent goes.
 func state(n *LabNode) (guest.State, error) {
 	s, err := n.State()
 	if err != nil {
@@ -80,7 +80,8 @@ func state(n *LabNode) (guest.State, error) {
 		}
 	}
 	for path := range s.Files {
-		if !strings.HasPrefix(path, "/run/fabric-cni/") {
+		ranges, _ := filepath.Match("/run/fabric-cni/ipam/*/ranges", path)
+		if ranges || !strings.HasPrefix(path, "/run/fabric-cni/") {
 			delete(s.Files, path)
 		}
 	}

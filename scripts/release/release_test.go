@@ -38,7 +38,7 @@ func verify(t *testing.T, r *release) string {
 	return errors.Join(problems...).Error()
 }
 
-func TestRelease(t *testing.T) {
+func TestWholeRelease(t *testing.T) {
 	r, again := makeRelease(t), makeRelease(t)
 	if problems := verify(t, r); problems != "" {
 		t.Fatal(problems)
