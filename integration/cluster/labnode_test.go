@@ -162,7 +162,7 @@ spec:
 	t.Cleanup(func() { gone(t, name) })
 }
 
-// deployNodes installs the project for the nodes of the lab: its image, what is deployed, and the flags that make tests
+// deployNodes installs the project for the nodes of the lab: its image, what is deployed, and a flag that makes tests
 // short. The controller runs on this machine: emulated nodes have other things to do.
 func deployNodes(t *testing.T) {
 	t.Helper()
@@ -184,7 +184,6 @@ patches:
 - target: {kind: DaemonSet}
   patch: |
     - {op: add, path: /spec/template/spec/containers/0/args/-, value: --grace=5s}
-    - {op: add, path: /spec/template/spec/containers/0/args/-, value: --interval=5s}
 `
 	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)

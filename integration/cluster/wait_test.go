@@ -40,7 +40,7 @@ func until(t testing.TB, what string, f func() error) {
 // eventually polls what happens in guests, at leisure: what is asked costs a guest as much as what it is asked about.
 func eventually(t *testing.T, what string, f func() error) {
 	t.Helper()
-	if err := poll(what, patience, time.Second, f); err != nil {
+	if err := poll(what, patience, 3*time.Second, f); err != nil {
 		t.Fatal(err)
 	}
 }
