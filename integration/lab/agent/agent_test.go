@@ -180,7 +180,7 @@ func TestAgentMetrics(t *testing.T) {
 	}
 	for _, want := range [][]string{
 		{"fabric_attachments", `value:"rails"`, "gauge:{value:1}"},
-		{"fabric_port_state", `value:"mlx5_4"`, `value:"pod"`, "gauge:{value:4}"},
+		{"fabric_port_state", `value:"mlx5_4"`, `value:"container pod"`, "gauge:{value:4}"},
 		{"fabric_port_state", `value:"mlx5_5"`, "gauge:{value:1}"},
 		{"fabric_device_refused", `value:"mlx5_bond_0"`, "gauge:{value:1}"},
 	} {

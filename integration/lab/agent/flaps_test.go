@@ -200,7 +200,7 @@ func TestAgentFlaps(t *testing.T) {
 	}
 	attach(pod, "DEL", rail.Netdev).Must(t)
 	if text := r.text(); !strings.Contains(text, "the port left Active") ||
-		!strings.Contains(text, "it is in pod pod") {
+		!strings.Contains(text, "it is in container pod") {
 		t.Error("the pod is not named")
 	}
 	if got := r.value(t, "fabric_device_unhealthy{"); got != 0 {

@@ -119,9 +119,9 @@ exit 0`,
 	if out.Err == nil ||
 		!containsAll(
 			out.Err.Msg,
-			"stale0/net1",
+			"attachment net1 of container stale0",
 			"no luck with stale0",
-			"stale2/net1",
+			"attachment net1 of container stale2",
 			"no luck with stale2",
 			"torn@net1",
 		) ||
