@@ -10,5 +10,6 @@ go=${GO:-go}
 scripts/cluster-setup.sh
 # Side by side: both mostly wait, and one alone leaves CPUs to nobody but the lab.
 # -count=1: what is under test is made of much that the test cache knows nothing of.
-$go test -json -count=1 -p 2 -timeout "${E2E_TIMEOUT:-75m}" ${1:+-run "$1"} ./integration/controlplane ./integration/cluster |
+$go test -json -count=1 -p 2 -timeout "${E2E_TIMEOUT:-75m}" ${1:+-run "$1"} \
+  ./integration/controlplane ./integration/cluster |
   $go run ./scripts/testreport -v
