@@ -49,15 +49,18 @@ func control(t *testing.T) (stop func()) {
 // controlAs is control with a service account.
 func controlAs(t *testing.T, namespace, account string) (stop func()) {
 	t.Helper()
+	return controlWith(t, account, &controller.Options{Namespace: namespace})
+}
+
+// controlWith runs a controller as a ServiceAccount of its namespace.
+func controlWith(t *testing.T, account string, o *controller.Options) (stop func()) {
+	t.Helper()
 	rc := rest.CopyConfig(server.Config)
-	rc.BearerToken = token(t, namespace, account)
+	rc.BearerToken = token(t, o.Namespace, account)
+	o.Metrics, o.Health = "0", "0"
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
-	go func() {
-		log := slog.New(slog.NewTextHandler(logs{t}, nil))
-		o := &controller.Options{Namespace: namespace, Metrics: "0", Health: "0"}
-		ended <- controller.Run(ctx, rc, o, "test", log)
-	}()
+	go func() { ended <- controller.Run(ctx, rc, o, "test", slog.New(slog.NewTextHandler(logs{t}, nil))) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {

@@ -16,7 +16,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fabric-cni/fabric-cni/internal/agent"
@@ -178,22 +177,7 @@ func agentsSet(t *testing.T, c client.Client, nodes int32) {
 // controlAll runs a controller that waits for the agents, with the permissions of the manifests.
 func controlAll(t *testing.T) (stop func()) {
 	t.Helper()
-	rc := rest.CopyConfig(server.Config)
-	rc.BearerToken = token(t, "fabric-system", "fabric-controller")
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error)
-	go func() {
-		o := &controller.Options{Namespace: "fabric-system", Agents: "fabric-agent", Metrics: "0", Health: "0"}
-		ended <- controller.Run(ctx, rc, o, "test", slog.New(slog.NewTextHandler(logs{t}, nil)))
-	}()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-	t.Cleanup(stop)
-	return stop
+	return controlWith(t, "fabric-controller", &controller.Options{Namespace: "fabric-system", Agents: "fabric-agent"})
 }
 
 func untilRanges(t *testing.T, c client.Client, n int) string {
