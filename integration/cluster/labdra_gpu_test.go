@@ -92,10 +92,11 @@ echo $! >/run/gpu.pid`)
   selectors: [{cel: {expression: 'device.attributes["fabric.dev"].netdev.startsWith("ibs")'}}]}}]}`, name))
 	pods := []string{"pair-" + n.Name, "job-0-" + n.Name, "job-1-" + n.Name}
 	claimPod(t, pods[0], n.Name, name, []string{"pair"})
+	ready(t, pods[0])
 	for _, p := range pods[1:] {
 		claimPod(t, p, n.Name, fabric200+", "+name, []string{"platform", "fabric.dev/" + fabric200})
+		ready(t, p)
 	}
-	ready(t, pods...)
 	faces, _ := facesOf(t, pods[0], "c0")
 	if len(faces) != 1 || !slices.ContainsFunc(n.Rails[2:4], func(r Rail) bool { return r.PCI == faces[0].device }) {
 		t.Errorf("rail of the pair: %v", faces)

@@ -114,18 +114,44 @@ func networkData(t *testing.T, pod string, faces []face) {
 
 // Pods that are wrong never run, and say what to do. Others beside them do: one with two claims, of which a second
 // container shares one, and one that knows nothing of claims.
+//
+// One starts after the other: Multus waits for the API server for 2.5 s (multus-cni v4.2.3, shortPollTimeout), of which
+// the emulated CPU needs most for one pod, and several that try again and again get nowhere.
 func mistakes(t *testing.T, n *LabNode, name string) {
 	t.Helper()
-	forgot, bare, two, today := "forgot-"+n.Name, "bare-"+n.Name, "two-"+n.Name, "today-"+n.Name
+	two, today := "two-"+n.Name, "today-"+n.Name
 	claimPod(t, two, n.Name, name+", "+name, []string{"one", "other"}, []string{"one"})
-	claimPod(t, forgot, n.Name, "", []string{"one"})
-	claimPod(t, bare, n.Name, name, nil)
-	static := staticPod(t, n, "static", name)
+	ready(t, two)
 	railPod(t, today, name, 1, n.Name)
-	ready(t, two, today)
+	ready(t, today)
 	stage(t, "pods with claims are Ready")
-	faces, files := facesOf(t, two, "c0")
-	_, sharedFiles := facesOf(t, two, "c1")
+	twoClaims(t, n, two)
+	faces, files := facesOf(t, today, "c")
+	if len(faces) != 1 || !slices.Equal(files, filesOn(t, n, faces[0].hca)) {
+		t.Errorf("pod by extended resource: %v, %v", faces, files)
+	}
+
+	wrong := "forgot-" + n.Name
+	claimPod(t, wrong, n.Name, "", []string{"one"})
+	told(t, wrong, "name the network "+name+" once in the annotation k8s.v1.cni.cncf.io/networks")
+	gone(t, wrong)
+	noClaim := []string{"none of its ResourceClaims gives it a device of fabric " + name,
+		"add a claim of DeviceClass " + name + ".fabric.dev to the pod"}
+	wrong = "bare-" + n.Name
+	claimPod(t, wrong, n.Name, name, nil)
+	told(t, wrong, noClaim...)
+	gone(t, wrong)
+	told(t, staticPod(t, n, "static", name), noClaim...)
+	stage(t, "wrong pods have been told")
+	on(t, n, "rm /etc/kubernetes/manifests/*")
+	gone(t, two, today)
+}
+
+// twoClaims looks at a pod with two claims, of which the second container has the first.
+func twoClaims(t *testing.T, n *LabNode, pod string) {
+	t.Helper()
+	faces, files := facesOf(t, pod, "c0")
+	_, sharedFiles := facesOf(t, pod, "c1")
 	if len(faces) != 2 {
 		t.Fatalf("interfaces: %v", faces)
 	}
@@ -136,23 +162,19 @@ func mistakes(t *testing.T, n *LabNode, name string) {
 		!slices.Equal(sharedFiles, filesOn(t, n, faces[1].hca)) {
 		t.Errorf("device files of the container with one claim: %v", sharedFiles)
 	}
-	if out := in(t, two, "cat /sys/class/net/net*/mtu | sort | xargs"); !strings.HasPrefix(out, "2000 ") &&
+	if out := in(t, pod, "cat /sys/class/net/net*/mtu | sort | xargs"); !strings.HasPrefix(out, "2000 ") &&
 		!strings.HasSuffix(out, " 2000\n") {
 		t.Errorf("MTUs: %s", out)
 	}
-	faces, files = facesOf(t, today, "c")
-	if len(faces) != 1 || !slices.Equal(files, filesOn(t, n, faces[0].hca)) {
-		t.Errorf("pod by extended resource: %v, %v", faces, files)
+}
+
+// told waits until events of a pod have all these texts, and asserts that it has never run.
+func told(t *testing.T, pod string, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		event(t, pod, text)
 	}
-	event(t, forgot, "name the network "+name+" once in the annotation k8s.v1.cni.cncf.io/networks")
-	for _, p := range []string{bare, static} {
-		event(t, p, "none of its ResourceClaims gives it a device of fabric "+name)
-		event(t, p, "add a claim of DeviceClass "+name+".fabric.dev to the pod")
-	}
-	neverRan(t, forgot, bare, static)
-	stage(t, "wrong pods have been told")
-	on(t, n, "rm /etc/kubernetes/manifests/*")
-	gone(t, forgot, bare, two, today)
+	neverRan(t, pod)
 }
 
 // staticPod has kubelet make a pod with a network, and returns its name at the API server. Such a pod can't have
@@ -185,8 +207,8 @@ func sharedByClaims(t *testing.T, n *LabNode) {
 	pods := []string{"share-0-" + n.Name, "share-1-" + n.Name}
 	for _, p := range pods {
 		claimPod(t, p, n.Name, fabricShared, []string{"share"})
+		ready(t, p)
 	}
-	ready(t, pods...)
 	stage(t, "both pods have a share")
 	for _, p := range pods {
 		s := status(t, p)

@@ -36,11 +36,15 @@ func shared(t *testing.T, n *LabNode) {
 	names := make([]string, pods)
 	for i := range names {
 		names[i] = fmt.Sprintf("s%d-%s", i+1, n.Name)
-		railPod(t, names[i], fabricShared, 1, n.Name)
+	}
+	for both := range slices.Chunk(names, 2) { // more at once take longer than one after the other, see mistakes
+		for _, name := range both {
+			railPod(t, name, fabricShared, 1, n.Name)
+		}
+		ready(t, both...)
 	}
 	var addresses []string
 	for _, name := range names {
-		ready(t, name)
 		s := status(t, name)
 		if len(s) != 2 || s[1].Interface != "net1" || len(s[1].IPs) != 1 ||
 			!strings.HasPrefix(s[1].IPs[0], "10.64.") {

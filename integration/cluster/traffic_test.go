@@ -20,9 +20,9 @@ func traffic(t *testing.T, n *LabNode) {
 	var addresses [2][]string
 	for _, p := range pods {
 		trainPod(t, p, n.Name, strings.TrimSuffix(strings.Repeat(fabric200+", ", 4), ", "), 4)
+		ready(t, p) // one after the other, see mistakes
 	}
 	for i, p := range pods {
-		ready(t, p)
 		for _, s := range status(t, p)[1:] {
 			addresses[i] = append(addresses[i], s.IPs...)
 		}

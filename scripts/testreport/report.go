@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -36,6 +37,13 @@ type report struct {
 	packages, failedPackages int
 	skippedTests             []key
 	took                     []duration // of packages, and of tests of the first three levels
+	said                     []saying   // by the tests that failed
+}
+
+// saying is the last message of a test that failed.
+type saying struct {
+	key
+	text string
 }
 
 type duration struct {
@@ -47,6 +55,7 @@ type duration struct {
 const (
 	slowPackage = 10.0 // seconds
 	slowTests   = 12   // so many tests, the slowest
+	failures    = 20   // so many messages of tests that failed
 )
 
 func (r *report) read(in io.Reader) error {
@@ -100,6 +109,10 @@ func (r *report) endTest(k key, e event) {
 	case "fail":
 		r.failed++
 		r.print(k)
+		if text := message(r.output[k]); text != "" {
+			r.said = append(r.said, saying{k, text})
+		}
+		r.repeat(k)
 	case "skip":
 		r.skipped++
 		r.skippedTests = append(r.skippedTests, k)
@@ -140,6 +153,47 @@ func (r *report) print(k key) {
 	}
 }
 
+// A message begins with the place in a test file that it is from: t.Error, t.Fatal, and t.Log. The test may write more
+// after its last one, logs for instance, but seldom less than a screen.
+var place = regexp.MustCompile(`^\s+\w+\.go:\d+: `)
+
+const messageColumns, messageLines, screen = 400, 3, 40
+
+// message is the first lines of the last message of a test.
+func message(output []string) string {
+	for i, line := range slices.Backward(output) {
+		if !place.MatchString(line) {
+			continue
+		}
+		var lines []string
+		for _, l := range output[i:min(len(output), i+messageLines)] {
+			if l = strings.TrimSpace(l); strings.HasPrefix(l, "--- ") || strings.HasPrefix(l, "=== ") {
+				break
+			}
+			lines = append(lines, l)
+		}
+		text := strings.Join(lines, " | ")
+		return text[:min(len(text), messageColumns)]
+	}
+	return ""
+}
+
+// repeat prints once more what a test and those below it said when they failed, if more than a screen has come since.
+func (r *report) repeat(k key) {
+	if len(r.output[k]) < screen {
+		return
+	}
+	for _, s := range r.said {
+		if s.pkg == k.pkg && (s.test == k.test || strings.HasPrefix(s.test, k.test+"/")) {
+			r.tell(s)
+		}
+	}
+}
+
+func (r *report) tell(s saying) {
+	fmt.Fprintf(r.out, "testreport: failed: %s %s: %s\n", path.Base(s.pkg), s.test, s.text)
+}
+
 // durations prints how long slow packages and the slowest tests took, the slowest first.
 func (r *report) durations() {
 	slices.SortStableFunc(r.took, func(a, b duration) int { return cmp.Compare(b.seconds, a.seconds) })
@@ -159,6 +213,9 @@ func (r *report) durations() {
 // verdict is nil when everything passed. A stream without any package is no success either.
 func (r *report) verdict() error {
 	r.durations()
+	for _, s := range r.said[:min(len(r.said), failures)] {
+		r.tell(s)
+	}
 	fmt.Fprintf(r.out, "testreport: %d packages, %d tests passed, %d failed, %d skipped\n",
 		r.packages, r.passed, r.failed, r.skipped)
 	switch {

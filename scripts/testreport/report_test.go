@@ -28,6 +28,8 @@ const (
 	fail = `{"Action":"output","Package":"m/pkg/a","Test":"TestBad","Output":"    a_test.go:7: got 1, want 2\n"}
 {"Action":"fail","Package":"m/pkg/a","Test":"TestBad","Elapsed":0.1}
 `
+	chat = `{"Action":"output","Package":"m/pkg/a","Test":"TestBad","Output":"a line of a log\n"}
+`
 	hung = `{"Action":"output","Package":"m/pkg/a","Test":"TestHung","Output":"panic: test timed out\n"}
 `
 	build = `{"ImportPath":"m/pkg/a","Action":"build-output","Output":"a.go:1:1: syntax error\n"}
@@ -56,6 +58,16 @@ func TestRun(t *testing.T) {
 		{
 			name: "fail", in: stream + fail + closeBad,
 			wantErr: "1 of 1 packages failed", want: "got 1, want 2", wantNot: "chatter",
+		},
+		{
+			name: "fail, said again at the end", in: stream + fail + closeBad, wantErr: "1 of 1 packages failed",
+			want: "testreport: failed: a TestBad: a_test.go:7: got 1, want 2\ntestreport: 1 packages",
+		},
+		{
+			name: "fail below a long log", in: stream + strings.ReplaceAll(fail, "TestBad", "TestBad/part") +
+				strings.Repeat(chat, 50) + strings.ReplaceAll(fail, "    a_test.go:7: got", "a log: got") + closeBad,
+			wantErr: "1 of 1 packages failed",
+			want:    "a log: got 1, want 2\ntestreport: failed: a TestBad/part: a_test.go:7: got 1, want 2\nFAIL",
 		},
 		{name: "build error", in: build, wantErr: "1 of 1 packages failed", want: "syntax error"},
 		{name: "timeout", in: stream + hung + closeBad, wantErr: "failed", want: "panic: test timed out"},
