@@ -60,7 +60,8 @@ func published(t *testing.T, n *LabNode, fabric string, f func([]resourceapi.Dev
 	return devices
 }
 
-// netdevsPublished waits until exactly the devices of these interfaces are published.
+// netdevsPublished waits until exactly the devices of these interfaces are published, and pods can have all of them: a
+// device of a new Fabric is tainted until the controller has given the node a range, and the agent has looked again.
 func netdevsPublished(t *testing.T, n *LabNode, fabric string, want ...string) []resourceapi.Device {
 	t.Helper()
 	slices.Sort(want)
@@ -68,6 +69,9 @@ func netdevsPublished(t *testing.T, n *LabNode, fabric string, want ...string) [
 		var got []string
 		for _, d := range devices {
 			got = append(got, text(d, "netdev"))
+			if len(d.Taints) > 0 {
+				return fmt.Errorf("%s has taints %v", text(d, "netdev"), d.Taints)
+			}
 		}
 		if slices.Sort(got); !slices.Equal(got, want) {
 			return fmt.Errorf("netdevs %v, want %v", got, want)

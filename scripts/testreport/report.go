@@ -40,7 +40,7 @@ type report struct {
 	said                     []saying   // by the tests that failed
 }
 
-// saying is the last message of a test that failed.
+// saying is a message of a test that failed.
 type saying struct {
 	key
 	text string
@@ -55,7 +55,7 @@ type duration struct {
 const (
 	slowPackage = 10.0 // seconds
 	slowTests   = 12   // so many tests, the slowest
-	failures    = 20   // so many messages of tests that failed
+	failures    = 40   // so many messages of tests that failed
 )
 
 func (r *report) read(in io.Reader) error {
@@ -109,7 +109,7 @@ func (r *report) endTest(k key, e event) {
 	case "fail":
 		r.failed++
 		r.print(k)
-		if text := message(r.output[k]); text != "" {
+		for _, text := range messages(r.output[k]) {
 			r.said = append(r.said, saying{k, text})
 		}
 		r.repeat(k)
@@ -153,29 +153,21 @@ func (r *report) print(k key) {
 	}
 }
 
-// A message begins with the place in a test file that it is from: t.Error, t.Fatal, and t.Log. The test may write more
-// after its last one, logs for instance, but seldom less than a screen.
+// A message begins with the place in a test file that it is from: t.Error, t.Fatal, and t.Log, which look alike. The
+// test may write more after its last one, logs for instance, but seldom less than a screen.
 var place = regexp.MustCompile(`^\s+\w+\.go:\d+: `)
 
-const messageColumns, messageLines, screen = 400, 3, 40
+const messageColumns, messageLines, screen = 300, 12, 40
 
-// message is the first lines of the last message of a test.
-func message(output []string) string {
-	for i, line := range slices.Backward(output) {
-		if !place.MatchString(line) {
-			continue
+// messages are the first lines of the last messages of a test.
+func messages(output []string) (lines []string) {
+	for _, line := range output {
+		if place.MatchString(line) {
+			line = strings.TrimSpace(line)
+			lines = append(lines, strings.ToValidUTF8(line[:min(len(line), messageColumns)], ""))
 		}
-		var lines []string
-		for _, l := range output[i:min(len(output), i+messageLines)] {
-			if l = strings.TrimSpace(l); strings.HasPrefix(l, "--- ") || strings.HasPrefix(l, "=== ") {
-				break
-			}
-			lines = append(lines, l)
-		}
-		text := strings.Join(lines, " | ")
-		return text[:min(len(text), messageColumns)]
 	}
-	return ""
+	return lines[max(0, len(lines)-messageLines):]
 }
 
 // repeat prints once more what a test and those below it said when they failed, if more than a screen has come since.
