@@ -156,7 +156,8 @@ func (a *multusActor) pause(t *testing.T, _ *gap) {
 			_ = unix.Kill(p.pid, unix.SIGSTOP)
 		}
 	}
-	script := "#!/bin/sh\nsleep " + strconv.FormatFloat(paused.Seconds(), 'f', -1, 64) + "\nexec " + multusAway + "\n"
+	// The line is all there is to read: a shell that opened the file would find Multus there if resume came before it.
+	script := fmt.Sprintf("#!/usr/bin/env -S sh -c \"sleep %g; exec %s\"\n", paused.Seconds(), multusAway)
 	if err := errors.Join(os.Rename(multusBin, multusAway),
 		os.WriteFile(multusBin, []byte(script), 0o755)); err != nil {
 		t.Fatal(err)
