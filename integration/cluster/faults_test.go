@@ -165,6 +165,17 @@ func reboot(t *testing.T, n *LabNode) {
 	// It is made again, as controllers do: kubelet has looked at it before the agent had registered the devices.
 	gone(t, pod)
 	railPod(t, pod, fabric200, 4, n.Name)
+	eventually(t, "the pod runs", func() error {
+		phase, err := output("kubectl", "get", "pod", pod, "-o", "jsonpath={.status.phase}")
+		if err == nil && phase == "Failed" { // what the node offered was still that of the boot before
+			gone(t, pod)
+			railPod(t, pod, fabric200, 4, n.Name)
+		}
+		if err == nil && phase != "Running" {
+			err = textError(phase)
+		}
+		return err
+	})
 	ready(t, pod)
 	stage(t, "the pod is back")
 	hasRails(t, n, pod)
