@@ -23,7 +23,7 @@ export GOFLAGS := $(filter-out -buildvcs=%,$(GOFLAGS)) -buildvcs=false
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build quick test test-full test-unit test-lab e2e image bench-cluster bench-dra bench-controlplane lint check
+.PHONY: help build quick test gate test-full test-unit test-race test-lab e2e image bench-cluster bench-dra bench-controlplane lint check
 .PHONY: vuln fuzz bench demo cover clean install generate release
 
 help: ## list the targets
@@ -41,22 +41,32 @@ quick: ## while you work: build, vet, lint and unit tests of what has changed (B
 	@$(SETUP) lint test browser
 	@scripts/quick.sh $(BASE)
 
-# The tests of units have the machine for themselves: some of them measure time. Kubernetes and the lab share the CPUs.
-BEFORE := "fetch lint check-binary fuzz-short" "test-unit"
+test: ## what to run first: unit tests, and the plugin on Linux 6.12 in the lab, a sample of each of its tests
+	@$(SETUP) test
+	@scripts/stages.sh "fetch-lab test-unit" "test-lab-sample"
+	@scripts/shown.sh
 
-test: ## the gate: lint, binary, unit and netns tests, short fuzzing, Kubernetes beside the lab on every kernel
-	@$(SETUP) lint test browser
-	@scripts/stages.sh $(BEFORE) "e2e test-lab"
+# FABRIC_SEED picks the share of what is too long for each commit (internal/testkit/share): the commit's hash.
+gate: export FABRIC_SEED ?= $(shell git -c safe.directory='*' rev-parse HEAD 2>/dev/null)
+gate: ## everything else that a change can break: lint, race detector, fuzzing, Kubernetes, three kernels; long ones in turn
+	@$(SETUP) lint race
+	@echo "gate: the share of FABRIC_SEED=$(FABRIC_SEED)"
+	@scripts/stages.sh "fetch lint check-binary" "test-race fuzz-short" "e2e" "test-lab"
 
 test-full: export FABRIC_LAB_FULL = 1
 test-full: export LAB_TIMEOUT = 8h
-test-full: ## for the night: the gate with every cell on every kernel, no results of earlier runs, and long fuzzing
-	@$(SETUP) lint test browser
-	@scripts/stages.sh $(BEFORE) "e2e test-lab" "fuzz"
+test-full: export E2E_TIMEOUT = 8h
+test-full: ## for the night: all of test and gate, with every cell on every kernel, no results of earlier runs, long fuzzing
+	@$(SETUP) lint test race
+	@scripts/stages.sh "fetch lint check-binary" "test-unit" "test-race" "e2e" "test-lab" "fuzz"
 
-test-unit: ## tests that need no lab, with the race detector; as root also those in network namespaces
-	@$(SETUP) test browser
+test-unit: ## tests that need no lab, as root also those in network namespaces of this machine
+	@$(SETUP) test
 	@scripts/test-unit.sh
+
+test-race: ## the race detector where there are goroutines, failpoints, and the long unit tests
+	@$(SETUP) test race
+	@scripts/test-race.sh
 
 test-lab: ## tests on real kernels with simulated HCAs (KERNELS, LAB_RUN=regexp)
 	@$(SETUP)
@@ -113,11 +123,17 @@ check: ## the checks no linter has: file length, package names, skips, paths, pa
 	@scripts/check-shell.sh
 	@scripts/generate.sh --check
 
-.PHONY: fetch check-binary fuzz-short
+.PHONY: fetch fetch-lab check-binary fuzz-short test-lab-sample
 # One after the other: both install packages where something is missing.
 fetch:
 	@scripts/lab-setup.sh $(KERNELS) igb traffic
 	@scripts/cluster-setup.sh
+
+fetch-lab:
+	@scripts/lab-setup.sh 6.12 igb traffic
+
+test-lab-sample:
+	@scripts/test-lab.sh --sample 6.12
 
 check-binary: build
 	@scripts/check-binary.sh

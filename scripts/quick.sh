@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # quick.sh [BASE]   builds and vets everything, lints the packages that have changed since BASE, and runs the unit tests
-# of these and of what is made of them. Without the race detector, the lab and Kubernetes: those are make test.
+# of these and of what is made of them. Without the race detector, the lab and Kubernetes: make test and make gate have those.
 #
 # BASE is a commit. Without it: where this branch left main; on main itself, where it left origin/main; and if nothing
 # has changed since then, the commit before the last one. Files that are not committed count in any case.

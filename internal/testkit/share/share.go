@@ -2,7 +2,7 @@
 // no time left for more.
 //
 //	FABRIC_SEED      what the picks depend on, the commit's hash in `make gate`. Equal seeds pick the same. Not set:
-//	                 everything is picked, as for somebody who runs one test
+//	                 everything is picked: a developer runs one test by its name
 //	FABRIC_LAB_FULL  everything is picked, whatever the seed (`make test-full`)
 //	FABRIC_DEADLINE  seconds since 1970: nothing begins that would probably end later. Not set: no deadline
 //
