@@ -187,12 +187,7 @@ timeout 500 mpirun.openmpi --mca plm_rsh_agent /tmp/rsh --mca oob_tcp_if_include
 func verified(t *testing.T, a, b string) {
 	t.Helper()
 	args := []string{"verify", "--pods", a + "," + b, "--interfaces", "net1,net4", "--good", "0.1", "-o", "json"}
-	out, err := output(filepath.Join(current.run, "bin/fabricctl"), args...)
-	if strings.Contains(out, "Correlation coe") { // perftest could not measure the clock of the emulated CPU
-		out, _ = ctl(t, 0, args...)
-	} else if err != nil {
-		t.Errorf("%v:\n%s", err, out)
-	}
+	out, _ := ctl(t, 0, args...)
 	var report struct {
 		Results []struct {
 			Rail, Ping, GID, Verdict, Text string

@@ -149,14 +149,20 @@ func shell(ctx context.Context, script string) error {
 	return nil
 }
 
-// patience is for what the kernel does by itself: carriers, link-local addresses.
-const patience = 20 * time.Second
+// What the kernel does by itself (carriers, link-local addresses) is waited for as long as patience, and for so many
+// looks at the least: a slow machine takes longer for each.
+const (
+	patience = 20 * time.Second
+	looks    = 100
+)
 
 // settled returns the state of the host once every active port has its carrier, duplicate address detection is over,
 // and two states in a row are equal.
 func settled() (guest.State, error) {
 	var last guest.State
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+	end := time.Now().Add(patience)
+	for n := 0; n < looks || time.Now().Before(end); n++ {
+		time.Sleep(100 * time.Millisecond)
 		s, err := guest.Take()
 		if err != nil {
 			return s, err
@@ -187,7 +193,8 @@ func ready(s guest.State) bool {
 
 // difference waits until the host is what it was.
 func difference(before guest.State) (diff string, err error) {
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+	end := time.Now().Add(patience)
+	for n := 0; n < looks || time.Now().Before(end); n++ {
 		now, err := guest.Take()
 		if err != nil {
 			return "", err
@@ -195,6 +202,7 @@ func difference(before guest.State) (diff string, err error) {
 		if diff = guest.Diff(before, now); diff == "" {
 			return "", nil
 		}
+		time.Sleep(100 * time.Millisecond)
 	}
 	return diff, nil
 }

@@ -135,7 +135,7 @@ func field(paths map[path]*perftest.Result, a, b string, l lane) spot {
 		s.Text, s.Colour = "failed", "#d7301f"
 	case bandwidth == nil && r.Verdict == perftest.Good && r.RailB != "" && r.Bandwidth == nil:
 		s.Text, s.Colour = "apart", "#dfe5ea"
-	case r.Bandwidth == nil && r.Reverse == nil && r.Ping == "reachable": // ping goes both ways
+	case r.Bandwidth == nil && r.Reverse == nil && r.Ping == "reachable" && r.Reached == nil: // ping goes both ways
 		s.Text, s.Colour = r.Ping, "#dfe5ea"
 	case bandwidth == nil || r.RateGb == 0:
 		s.Text, s.Colour = "–", "#dfe5ea"

@@ -16,6 +16,7 @@ func TestReportOneWay(t *testing.T) {
 	result := func(rail, railB string) perftest.Result {
 		return perftest.Result{A: "p1", B: "p2", Rail: rail, RailB: railB, RateGb: 200, Verdict: perftest.Slow}
 	}
+	yes := true
 	one, both, cross, apart, ping, failed := result("net1", ""), result("net1", ""), result("net1", "net2"),
 		result("net1", "net2"), result("net1", ""), result("net1", "")
 	one.Bandwidth = there
@@ -24,6 +25,8 @@ func TestReportOneWay(t *testing.T) {
 	apart.Verdict = perftest.Good
 	ping.Verdict, ping.Ping = perftest.Skipped, "reachable"
 	failed.Verdict = perftest.Failed
+	unmeasured := ping
+	unmeasured.Reached = &yes
 	for name, c := range map[string]struct {
 		result perftest.Result
 		want   []string // rows of the map of each lane
@@ -33,6 +36,7 @@ func TestReportOneWay(t *testing.T) {
 		"two rails": {cross, []string{"", "90 %", "", ""}},
 		"apart":     {apart, []string{"", "apart", "", ""}},
 		"ping only": {ping, []string{"", "reachable", "reachable", ""}},
+		"no clock":  {unmeasured, []string{"", "–", "–", ""}},
 		"both fail": {failed, []string{"", "failed", "failed", ""}},
 	} {
 		var page bytes.Buffer

@@ -2,6 +2,7 @@ package measure
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -50,6 +51,7 @@ func (m *run) one(ctx context.Context, p perftest.Pair, l lane, tcp int, r *perf
 	}
 	m.connect(ctx, p, f, r)
 	m.figures(ctx, p, f, r)
+	repeated(r)
 }
 
 // reach asks by ping, and says whether it is worth measuring.
@@ -159,28 +161,46 @@ func (m *run) connect(ctx context.Context, p perftest.Pair, f flow, r *perftest.
 // figures measures bandwidth and latency.
 func (m *run) figures(ctx context.Context, p perftest.Pair, f flow, r *perftest.Result) {
 	if m.Bandwidth != No {
-		if r.Bandwidth = m.bandwidth(ctx, f, r, ""); r.Bandwidth == nil {
+		var works bool
+		if r.Bandwidth, works = m.bandwidth(ctx, f, r, ""); !works {
 			return // the way back, and latency, fail for the same reason
 		}
 		if m.OneWay {
 			m.note("bandwidth: from A to B only (--one-way)")
 		} else {
-			r.Reverse = m.bandwidth(ctx, f.back().at(1), r, "back ")
+			r.Reverse, _ = m.bandwidth(ctx, f.back().at(1), r, "back ")
 		}
 	}
 	if m.Latency != No {
-		out, err := f.at(2).perftest(ctx, "ib_write_lat", m.iterations()...)
-		if err == nil {
-			r.Latency, err = perftest.ParseLatency(out)
-		}
-		if err != nil {
-			r.Add(perftest.Failed, explain(out, err))
-		} else {
-			r.Add(m.Limits.JudgeLatency(r.Latency.Typical))
-			m.reached(r, true)
-		}
+		m.latency(ctx, f.at(2), r)
 	}
 	m.gpus(ctx, p, f, r)
+}
+
+// latency measures one way.
+func (m *run) latency(ctx context.Context, f flow, r *perftest.Result) {
+	latency, out, err := again(ctx, r, func() (string, error) {
+		return f.perftest(ctx, "ib_write_lat", m.iterations()...)
+	}, perftest.ParseLatency)
+	if err != nil {
+		m.without(r, "", "latency", out, err)
+		return
+	}
+	r.Latency = latency
+	r.Add(m.Limits.JudgeLatency(latency.Typical))
+	m.reached(r, true)
+}
+
+// without says why a figure is missing: the path has failed, or perftest could not tell, which is not the path's fault.
+func (m *run) without(r *perftest.Result, what, figure, out string, err error) (works bool) {
+	var u *unmeasured
+	if errors.As(err, &u) {
+		m.reached(r, true)
+		r.Add(perftest.Skipped, what+figure+": "+oneLine(err))
+		return true
+	}
+	r.Add(perftest.Failed, what+explain(out, err))
+	return false
 }
 
 func (m *run) reached(r *perftest.Result, yes bool) { r.Reached = &yes }
@@ -200,24 +220,23 @@ func (m *run) amount() []string {
 	return append([]string{"--report_gbits"}, m.iterations()...)
 }
 
-// bandwidth measures one way. It is nil if that has failed, which r says.
-func (m *run) bandwidth(ctx context.Context, f flow, r *perftest.Result, what string) *perftest.Bandwidth {
-	out, err := f.perftest(ctx, "ib_write_bw", m.amount()...)
-	var b *perftest.Bandwidth
-	if err == nil {
-		b, err = perftest.ParseBandwidth(out)
-	}
+// bandwidth measures one way; what is put before what r says of it. It is nil if there is no figure, which r says too.
+func (m *run) bandwidth(ctx context.Context, f flow, r *perftest.Result, what string) (b *perftest.Bandwidth,
+	works bool,
+) {
+	b, out, err := again(ctx, r, func() (string, error) {
+		return f.perftest(ctx, "ib_write_bw", m.amount()...)
+	}, perftest.ParseBandwidth)
 	if err != nil {
 		if unreached(out) && what == "" {
 			m.reached(r, false)
 		}
-		r.Add(perftest.Failed, what+explain(out, err))
-		return nil
+		return nil, m.without(r, what, "bandwidth", out, err)
 	}
 	m.reached(r, true)
 	v, text := m.Limits.Judge(b.AverageGb, r.RateGb)
 	r.Add(v, what+text)
-	return b
+	return b, true
 }
 
 // gpus measures between the memory of the GPUs next to the rails.
@@ -233,16 +252,16 @@ func (m *run) gpus(ctx context.Context, p perftest.Pair, f flow, r *perftest.Res
 		}
 		return
 	}
-	out, err := f.at(3).perftestWith(ctx, "ib_write_bw", append(m.amount(), ta.gpuFlags(f.ra)...),
-		append(m.amount(), tb.gpuFlags(f.rb)...))
-	if err == nil {
-		r.GPU, err = perftest.ParseBandwidth(out)
-	}
+	b, out, err := again(ctx, r, func() (string, error) {
+		return f.at(3).perftestWith(ctx, "ib_write_bw", append(m.amount(), ta.gpuFlags(f.ra)...),
+			append(m.amount(), tb.gpuFlags(f.rb)...))
+	}, perftest.ParseBandwidth)
 	if err != nil {
-		r.Add(perftest.Failed, "GPUDirect: "+explain(out, err))
+		m.without(r, "GPUDirect: ", "bandwidth", out, err)
 		return
 	}
-	v, text := m.Limits.Judge(r.GPU.AverageGb, r.RateGb)
+	r.GPU = b
+	v, text := m.Limits.Judge(b.AverageGb, r.RateGb)
 	r.Add(v, "GPUDirect "+text)
 }
 

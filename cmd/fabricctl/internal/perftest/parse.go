@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,6 +30,24 @@ type Latency struct {
 
 // ErrNoResult tells that the output has no result: perftest has ended before it measured.
 var ErrNoResult = errors.New("no result in the output of perftest")
+
+// ErrClock tells that perftest has sent everything, and could not work out how long that took.
+var ErrClock = errors.New("perftest could not measure the clock of the CPU")
+
+// clock is what perftest says then (get_clock.c). With -F it goes on with a clock of 0 Hz: a bandwidth of zero, an
+// infinite latency.
+var clock = regexp.MustCompile(`Correlation coefficient r\^2: \S+ < 0\.9|Can't produce a report`)
+
+// Unclocked reports whether perftest says in an output that it could not measure the clock.
+func Unclocked(out string) bool { return clock.MatchString(out) }
+
+// unclocked is ErrClock with perftest's words; nil: it says nothing of it.
+func unclocked(out string) error {
+	if words := clock.FindString(out); words != "" {
+		return fmt.Errorf("%w: %s", ErrClock, words)
+	}
+	return nil
+}
 
 // header finds the line with the columns, which begins with #bytes, and returns the rows of numbers below, without
 // those whose first five, the ones that count, are no finite numbers.
@@ -71,6 +90,9 @@ func number(s string) (float64, error) {
 // ParseBandwidth reads ib_write_bw. Without --report_gbits perftest counts in 2^20 bytes, which it prints as MB/sec or,
 // since version 6, as MiB/sec (perftest_resources.h, BW formats).
 func ParseBandwidth(out string) (*Bandwidth, error) {
+	if err := unclocked(out); err != nil {
+		return nil, err
+	}
 	head, rows := header(out)
 	if len(rows) == 0 || !strings.Contains(head, "BW average") {
 		return nil, fmt.Errorf("%w: %s", ErrNoResult, last(out))
@@ -85,11 +107,17 @@ func ParseBandwidth(out string) (*Bandwidth, error) {
 			best = b
 		}
 	}
+	if best.AverageGb <= 0 {
+		return nil, fmt.Errorf("%w: it has a rate of zero", ErrNoResult)
+	}
 	return &best, nil
 }
 
 // ParseLatency reads ib_write_lat.
 func ParseLatency(out string) (*Latency, error) {
+	if err := unclocked(out); err != nil {
+		return nil, err
+	}
 	head, rows := header(out)
 	if len(rows) == 0 || !strings.Contains(head, "t_typical") || len(rows[0]) < 5 {
 		return nil, fmt.Errorf("%w: %s", ErrNoResult, last(out))

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -131,6 +132,30 @@ func TestRounds(t *testing.T) {
 		if len(seen) != n*(n-1)/2 || len(rounds) != least {
 			t.Errorf("%d ends: %d pairs in %d rounds", n, len(seen), len(rounds))
 		}
+	}
+}
+
+// What perftest of Debian 12 has printed in the lab beside a clock that jumps: figures of a clock of 0 Hz are none.
+func TestClock(t *testing.T) {
+	for _, name := range []string{"write-bw-clock", "write-bw-clock-exit", "write-lat-clock"} {
+		out := read(t, "debian12-"+name+".txt")
+		for _, words := range []string{"Correlation coefficient", "Can't produce a report", "no words"} {
+			_, one := ParseBandwidth(out)
+			_, two := ParseLatency(out)
+			for _, err := range []error{one, two} {
+				if words == "Correlation coefficient" && (!Unclocked(out) || !errors.Is(err, ErrClock) ||
+					!strings.Contains(err.Error(), ": Correlation coefficient r^2: 0.")) {
+					t.Errorf("%s: %v", name, err)
+				}
+				if err == nil {
+					t.Errorf("%s has a figure, without the %q", name, words)
+				}
+			}
+			out = regexp.MustCompile("(?m)^"+words+".*\n").ReplaceAllString(out, "") // another version's may be others
+		}
+	}
+	if Unclocked(read(t, "bw-100g.txt")) || Unclocked(read(t, "down.txt")) {
+		t.Error("a good run, or one without a link, is taken for one without a clock")
 	}
 }
 

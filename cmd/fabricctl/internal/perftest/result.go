@@ -27,6 +27,7 @@ type Result struct {
 	Reverse   *Bandwidth `json:"reverse,omitempty"`   // from B to A
 	GPU       *Bandwidth `json:"gpu,omitempty"`       // from A to B, between the memory of GPUs
 	Latency   *Latency   `json:"latency,omitempty"`
+	Repeats   int        `json:"repeats,omitempty"` // runs of perftest that gave no figure, and were repeated
 	Verdict   Verdict    `json:"verdict"`
 	Text      string     `json:"text"`
 }
