@@ -13,6 +13,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"github.com/fabric-cni/fabric-cni/internal/testkit/sandbox"
 )
 
 // pair is a veth pair between the calling thread's network namespace, which is new, and another new one, the peer.
@@ -59,16 +61,11 @@ func newPair(t testing.TB) *pair {
 // dropped (net/core/link_watch.c).
 func (p *pair) ready() {
 	p.t.Helper()
-	for end := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+	sandbox.Until(p.t, "the veth pair has a carrier", func() bool {
 		ours := must(netlink.LinkByName("ours"))(p.t)
 		theirs := must(p.peer.LinkByName("theirs"))(p.t)
-		if ours.Attrs().OperState == netlink.OperUp && theirs.Attrs().OperState == netlink.OperUp {
-			return
-		}
-		if time.Now().After(end) {
-			p.t.Fatal("no carrier on the veth pair")
-		}
-	}
+		return ours.Attrs().OperState == netlink.OperUp && theirs.Attrs().OperState == netlink.OperUp
+	})
 }
 
 func must[T any](v T, err error) func(testing.TB) T {
@@ -116,20 +113,19 @@ func (p *pair) announce(addrs []netip.Prefix) error {
 }
 
 // learned waits until the peer's entry for the address has the hardware address.
-func (p *pair) learned(a netip.Addr, want net.HardwareAddr, within time.Duration) {
+func (p *pair) learned(a netip.Addr, want net.HardwareAddr) {
 	p.t.Helper()
 	var got net.HardwareAddr
-	for end := time.Now().Add(within); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	if !sandbox.Soon(func() bool {
 		for _, n := range must(p.peer.NeighList(p.theirs.Attrs().Index, netlink.FAMILY_ALL))(p.t) {
 			if n.IP.Equal(a.AsSlice()) {
 				got = n.HardwareAddr
 			}
 		}
-		if slices.Equal(got, want) {
-			return
-		}
+		return slices.Equal(got, want)
+	}) {
+		p.t.Errorf("%s: the peer has %s, want %s", a, got, want)
 	}
-	p.t.Errorf("%s: the peer has %s, want %s", a, got, want)
 }
 
 func TestPeerLearns(t *testing.T) {
@@ -152,9 +148,9 @@ func TestPeerLearns(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, a := range have {
-				p.learned(a.Addr(), p.ours.Attrs().HardwareAddr, 500*time.Millisecond)
+				p.learned(a.Addr(), p.ours.Attrs().HardwareAddr)
 			}
-			p.learned(bystander, p.obsolete, 100*time.Millisecond)
+			p.learned(bystander, p.obsolete)
 		})
 	}
 }
@@ -168,7 +164,7 @@ func TestPeerLearnsWithARPAnnounce(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, a := range have {
-		p.learned(a.Addr(), p.ours.Attrs().HardwareAddr, 500*time.Millisecond)
+		p.learned(a.Addr(), p.ours.Attrs().HardwareAddr)
 	}
 }
 
@@ -183,7 +179,7 @@ func TestPeerLearnsAfterTheCarrier(t *testing.T) {
 	}
 	ok(t, p.peer.LinkSetUp(p.theirs))
 	p.stale(a.Addr())
-	p.learned(a.Addr(), p.ours.Attrs().HardwareAddr, 3*time.Second)
+	p.learned(a.Addr(), p.ours.Attrs().HardwareAddr)
 }
 
 func TestNoSuchInterface(t *testing.T) {
@@ -223,7 +219,7 @@ func TestTentativeAddress(t *testing.T) {
 	if !errors.Is(err, unix.EINVAL) {
 		t.Errorf("error %v, want EINVAL", err)
 	}
-	p.learned(have[0].Addr(), p.ours.Attrs().HardwareAddr, 500*time.Millisecond)
+	p.learned(have[0].Addr(), p.ours.Attrs().HardwareAddr)
 }
 
 // The IPv4 address of each run is the same: only the way it is announced differs.

@@ -4,7 +4,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -76,14 +75,8 @@ func (b *bench) state(t *testing.T) string {
 func (b *bench) same(t *testing.T) {
 	t.Helper()
 	var diff string
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		if diff = cmp.Diff(b.before, b.state(t)); diff == "" {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Errorf("the host is not what it was (-before +after):\n%s", diff)
-			return
-		}
+	if !sandbox.Soon(func() bool { diff = cmp.Diff(b.before, b.state(t)); return diff == "" }) {
+		t.Errorf("the host is not what it was (-before +after):\n%s", diff)
 	}
 }
 

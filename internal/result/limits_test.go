@@ -5,8 +5,8 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/fabric-cni/fabric-cni/internal/testkit/growth"
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 )
 
@@ -37,7 +37,7 @@ func TestResultLimits(t *testing.T) {
 	}
 }
 
-// Merging takes time in proportion to what is merged. Twice as much that took four times as long would be quadratic.
+// Merging takes time in proportion to what is merged.
 func TestMergeIsLinear(t *testing.T) {
 	many := func(n int) (r *Result) {
 		r = &Result{}
@@ -50,26 +50,12 @@ func TestMergeIsLinear(t *testing.T) {
 		}
 		return r
 	}
-	took := func(r *Result) time.Duration {
-		best := time.Hour
-		for range 5 {
-			began := time.Now()
-			out := Extend(r, Interface{}, r, netconf.DNS{Search: r.DNS.Search})
-			best = min(best, time.Since(began))
-			if n := len(r.Addresses); len(out.Addresses) != n || len(out.Routes) != n || len(out.DNS.Search) != n {
-				t.Fatalf("%d addresses, %d routes and %d search domains of %d",
-					len(out.Addresses), len(out.Routes), len(out.DNS.Search), n)
-			}
+	growth.Linear(t, "merge", 4000, func(n int) {
+		r := many(n)
+		out := Extend(r, Interface{}, r, netconf.DNS{Search: r.DNS.Search})
+		if len(out.Addresses) != n || len(out.Routes) != n || len(out.DNS.Search) != n {
+			t.Fatalf("%d addresses, %d routes and %d search domains of %d",
+				len(out.Addresses), len(out.Routes), len(out.DNS.Search), n)
 		}
-		return best
-	}
-	const n = 4000
-	// A small part of the machine may be somebody else's at any time: the best of some tries counts.
-	ratio := 0.0
-	for range 5 {
-		if ratio = float64(took(many(4*n))) / float64(took(many(n))); ratio < 8 {
-			return
-		}
-	}
-	t.Errorf("four times as much took %.1f times as long; 16 is quadratic", ratio)
+	})
 }

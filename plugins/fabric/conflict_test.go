@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/fabric-cni/fabric-cni/internal/testkit/sandbox"
 )
@@ -91,9 +90,8 @@ func TestDetectConflictsWithoutCarrier(t *testing.T) {
 	}
 	n.same(t, "after ADD")
 	c = n.call("ADD", conf(`"detectConflicts":true,"allowDown":true`))
-	began := time.Now()
-	if a := n.must(t, c); !strings.Contains(a.stderr, "nobody could be asked") || time.Since(began) > time.Minute {
-		t.Errorf("after %v: %+v", time.Since(began), a)
+	if a := n.must(t, c); !strings.Contains(a.stderr, "nobody could be asked") {
+		t.Errorf("%+v", a)
 	}
 	c.command = "DEL"
 	n.must(t, c)

@@ -3,9 +3,10 @@ package fabric_test
 import (
 	"regexp"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/fabric-cni/fabric-cni/internal/testkit/sandbox"
 )
 
 // remaining is how long an address or route has, which goes down.
@@ -58,12 +59,8 @@ func TestDelRestoresLifetimes(t *testing.T) {
 			n.must(t, n.call("ADD", conf()))
 			n.must(t, n.call("DEL", conf()))
 			var diff string
-			for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-				if diff = cmp.Diff(before, state()); diff == "" || time.Now().After(deadline) {
-					break // the carrier and duplicate address detection take a moment
-				}
-			}
-			if diff != "" {
+			// The carrier and duplicate address detection take a moment.
+			if !sandbox.Soon(func() bool { diff = cmp.Diff(before, state()); return diff == "" }) {
 				t.Errorf("-before +after:\n%s", diff)
 			}
 		})

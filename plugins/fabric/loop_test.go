@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 // An IPAM plugin that is this plugin starts nothing, whatever it is called and however it is reached. Without its
@@ -35,12 +34,8 @@ func TestIPAMLoop(t *testing.T) {
 			n := newNode(t)
 			c := n.call("ADD", confOf("1.1.0", `"device":"v0","ipam":{"type":"`+name+`"}`))
 			c.env = []string{"CNI_PATH=" + dir + ":" + os.Getenv(binDir)}
-			began := time.Now()
 			if a := n.run(t, c); a.ok || a.Code != 7 || !strings.Contains(a.Msg, "ipam.type") {
 				t.Errorf("ADD: %+v", a)
-			}
-			if took := time.Since(began); took > time.Minute {
-				t.Errorf("ADD took %v", took)
 			}
 			n.same(t, "after ADD")
 			c.command = "DEL"

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -168,12 +167,7 @@ func (n *node) must(t *testing.T, c call) answer {
 func (n *node) same(t *testing.T, when string) {
 	t.Helper()
 	var diff string
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		if diff = cmp.Diff(n.before, n.host.State(t)); diff == "" || time.Now().After(deadline) {
-			break
-		}
-	}
-	if diff != "" {
+	if !sandbox.Soon(func() bool { diff = cmp.Diff(n.before, n.host.State(t)); return diff == "" }) {
 		t.Errorf("%s: the host is not what it was (-before +after):\n%s", when, diff)
 	}
 	if files := n.files(t); len(files) > 0 {

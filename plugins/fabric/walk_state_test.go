@@ -55,22 +55,23 @@ func (w *walkWorld) everything() string {
 	return strings.Join(blocks, "") + strings.Join(rest, "") + strings.Join(files, "")
 }
 
-// patience is how long a difference has to stay the same to count: link-local addresses and carriers come by
-// themselves.
-const patience = 3 * time.Second
+// patience is how often a difference has to be the same to count: link-local addresses and carriers come by themselves.
+const patience = 100
 
 // difference is what of the host is not what it was, line by line.
 func (w *walkWorld) difference() string {
 	var last string
-	for since := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+	for same := 0; same < patience; same++ {
 		diff := lineDiff(w.start, w.everything())
-		switch {
-		case diff == "", diff == last && time.Since(since) > patience:
-			return diff
-		case diff != last:
-			last, since = diff, time.Now()
+		if diff == "" {
+			return ""
 		}
+		if diff != last {
+			last, same = diff, 0
+		}
+		time.Sleep(20 * time.Millisecond)
 	}
+	return last
 }
 
 // lineDiff lists the lines that only one of two sorted states has.

@@ -232,12 +232,9 @@ func (w *walkWorld) ended() error {
 }
 
 // until waits for what the kernel does by itself.
-func until(f func() error) error {
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		if err := f(); err == nil || time.Now().After(deadline) {
-			return err
-		}
-	}
+func until(f func() error) (err error) {
+	sandbox.Soon(func() bool { err = f(); return err == nil })
+	return err
 }
 
 func (w *walkWorld) release() {

@@ -29,7 +29,7 @@ func TestAllocateInAnyOrder(t *testing.T) {
 	if err := set.Update(t.Context(), map[string][]deviceplugin.Unit{"fabric.dev/ib": units}); err != nil {
 		t.Fatal(err)
 	}
-	c := k.dial(t, k.await(t))
+	c := k.dial(t, k.await())
 	var first []string
 	for range 10 {
 		asked := slices.Clone(ids)

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -46,16 +45,7 @@ func (k *kubelet) Register(_ context.Context, r *api.RegisterRequest) (*api.Empt
 	return &api.Empty{}, nil
 }
 
-func (k *kubelet) await(t *testing.T) *api.RegisterRequest {
-	t.Helper()
-	select {
-	case r := <-k.registered:
-		return r
-	case <-time.After(20 * time.Second):
-		t.Fatal("nobody has registered")
-		return nil
-	}
-}
+func (k *kubelet) await() *api.RegisterRequest { return <-k.registered }
 
 func (k *kubelet) dial(t *testing.T, r *api.RegisterRequest) api.DevicePluginClient {
 	t.Helper()
@@ -127,7 +117,7 @@ func TestKubelet(t *testing.T) {
 	s := newSet(t)
 	k := startKubelet(t, s.Dir)
 	update(t, s, resource, rail0, rail1)
-	r := k.await(t)
+	r := k.await()
 	if r.GetVersion() != "v1beta1" || r.GetResourceName() != resource ||
 		r.GetEndpoint() != "fabric-fabric.dev-ib-200g.sock" {
 		t.Errorf("registered %v", r)
@@ -183,13 +173,13 @@ func TestKubeletRestarts(t *testing.T) {
 	s := newSet(t)
 	update(t, s, resource, rail0) // before there is a kubelet
 	k := startKubelet(t, s.Dir)
-	k.await(t)
+	k.await()
 	k.server.Stop()
 	for _, f := range []string{"kubelet.sock", "fabric-fabric.dev-ib-200g.sock"} {
 		_ = os.Remove(filepath.Join(s.Dir, f))
 	}
 	k = startKubelet(t, s.Dir)
-	stream, err := k.dial(t, k.await(t)).ListAndWatch(t.Context(), &api.Empty{})
+	stream, err := k.dial(t, k.await()).ListAndWatch(t.Context(), &api.Empty{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +193,7 @@ func TestMissedOnce(t *testing.T) {
 	s := newSet(t)
 	k := startKubelet(t, s.Dir)
 	update(t, s, resource, rail0, rail1)
-	stream, err := k.dial(t, k.await(t)).ListAndWatch(t.Context(), &api.Empty{})
+	stream, err := k.dial(t, k.await()).ListAndWatch(t.Context(), &api.Empty{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -272,7 +262,7 @@ func TestAllocateLooksAgain(t *testing.T) {
 	}
 	k := startKubelet(t, s.Dir)
 	update(t, s, resource, rail0, rail1)
-	c := k.dial(t, k.await(t))
+	c := k.dial(t, k.await())
 	ask := func(id string) (*api.AllocateResponse, error) {
 		return c.Allocate(t.Context(), &api.AllocateRequest{
 			ContainerRequests: []*api.ContainerAllocateRequest{{DevicesIds: []string{id}}},
@@ -302,7 +292,7 @@ func TestPreferred(t *testing.T) {
 	}
 	k := startKubelet(t, s.Dir)
 	update(t, s, resource, rail0, rail1)
-	r := k.await(t)
+	r := k.await()
 	if !r.GetOptions().GetGetPreferredAllocationAvailable() {
 		t.Errorf("registered with %v", r.GetOptions())
 	}

@@ -158,13 +158,23 @@ func Run(t testing.TB, name string, args ...string) string {
 	return string(out)
 }
 
-// Until polls until f returns true, and fails the test when that takes too long.
+// Soon polls until f returns true, and reports whether it did. Tries are counted, and not seconds: each takes longer on
+// a machine that is slow or busy, as what is waited for does.
+func Soon(f func() bool) bool {
+	for range 1000 {
+		if f() {
+			return true
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return false
+}
+
+// Until polls until f returns true, and fails the test when that is in vain.
 func Until(t testing.TB, what string, f func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !f(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain until %s", what)
-		}
+	if !Soon(f) {
+		t.Fatalf("waited in vain until %s", what)
 	}
 }
 

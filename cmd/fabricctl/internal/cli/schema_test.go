@@ -10,10 +10,8 @@ import (
 	"path"
 	"path/filepath"
 	"reflect"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -33,10 +31,7 @@ const (
 )
 
 // schemaDir is where the schemas are, whatever the working directory of a test.
-var schemaDir = sync.OnceValue(func() string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), moduleRoot, "docs/schemas")
-})
+var schemaDir, _ = filepath.Abs(moduleRoot + "/docs/schemas")
 
 // schemaOf is the schema of a kind, made from its Go type: every field that is not omitted is required, and there are
 // no others.
@@ -87,7 +82,7 @@ func newReflector(t *testing.T) *jsonschema.Reflector {
 // The schemas in docs/schemas are those of the types, and there are no others.
 func TestSchemas(t *testing.T) {
 	update := flag.Lookup("update").Value.String() == "true"
-	dir := schemaDir()
+	dir := schemaDir
 	r := newReflector(t)
 	want := map[string][]byte{"README.md": schemaList()}
 	for _, k := range kinds {
@@ -173,7 +168,7 @@ func schemaNamed(kind string) (*validator.Schema, error) {
 	if s := schemas[kind]; s != nil {
 		return s, nil
 	}
-	s, err := validator.NewCompiler().Compile(filepath.Join(schemaDir(), kind+".json"))
+	s, err := validator.NewCompiler().Compile(filepath.Join(schemaDir, kind+".json"))
 	if err != nil {
 		return nil, fmt.Errorf("kind %q: %w", kind, err)
 	}

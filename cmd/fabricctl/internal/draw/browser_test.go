@@ -2,7 +2,6 @@ package draw_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"image/color"
@@ -72,8 +71,6 @@ func viewIn(t *testing.T, page, window string) (title string, shot []byte) {
 		t.Fatal(err)
 	}
 	run := func(args ...string) []byte {
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-		defer cancel()
 		base := []string{
 			"--headless",
 			"--no-sandbox",
@@ -84,7 +81,7 @@ func viewIn(t *testing.T, page, window string) (title string, shot []byte) {
 			"--user-data-dir=" + filepath.Join(dir, "profile"),
 			"--window-size=" + window,
 		}
-		cmd := exec.CommandContext(ctx, browser(t), append(append(base, args...), "file://"+file)...)
+		cmd := exec.CommandContext(t.Context(), browser(t), append(append(base, args...), "file://"+file)...)
 		cmd.WaitDelay = 5 * time.Second // helpers may hold the pipe
 		var diag bytes.Buffer
 		cmd.Stderr = &diag
