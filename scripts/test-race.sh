@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# test-race.sh   runs the unit tests of the packages with goroutines once more, with the race detector, and those of
+# plugins/fabric with failpoints. FABRIC_LAB_FULL=1: the random walk in full, which takes an hour.
+#
+# A package is taken if it, or its tests, start a goroutine or serve HTTP: the detector finds nothing in others. A
+# failpoint is in the plugin's process, which has no race detector: there it costs time and finds nothing.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+go=${GO:-go}
+export GOFLAGS="${GOFLAGS:-} -trimpath"
+status=0
+report() { $go run ./scripts/testreport || status=1; }
+
+# These only read a great deal, in one goroutine, ten times as slowly with the race detector.
+reads='^(TestHostileText|TestHostileFlags|TestGenerateIgnoresNoFlag|TestMachinesAreValid|TestEachItem|TestSchemas)$'
+mapfile -t packages < <(grep -rlE --include='*.go' '^\s*go [A-Za-z_(]|\b(errgroup|WaitGroup)\b|"net/http"' \
+  cmd internal pkg scripts | sed 's|^|./|; s|/[^/]*$||' | sort -u)
+echo "test-race: ${#packages[@]} packages with goroutines: ${packages[*]}"
+CGO_ENABLED=1 $go test -json -race -vet=off -timeout 30m -skip "$reads" "${packages[@]}" | report
+
+# Failpoints only exist in binaries built with their tag. make test has the tests as shipped.
+export CGO_ENABLED=0
+mapfile -t tagged < <(grep -rlE --include='*.go' '^//go:build .*\bfailpoint\b' cmd internal pkg plugins |
+  sed 's|^|./|; s|/[^/]*$||' | sort -u)
+echo "test-race: tag failpoint: ${tagged[*]}"
+timeout=${FABRIC_LAB_FULL:+90m}
+$go test -json -vet=off -ldflags='-s -w' -tags failpoint -timeout "${timeout:-30m}" "${tagged[@]}" | report
+exit "$status"

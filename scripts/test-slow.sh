@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# test-slow.sh   runs the unit tests of scripts/slow.txt: one package of them, by FABRIC_SEED, and those whose directory
+# has changed in the last ten commits. All of them without a seed, and with FABRIC_LAB_FULL=1.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+go=${GO:-go}
+export CGO_ENABLED=0 GOFLAGS="${GOFLAGS:-} -trimpath"
+git() { command git -c safe.directory='*' "$@"; }
+
+# changed DIR: in a clone with less history everything has.
+changed() { ! git diff --quiet HEAD~10 -- "$1" 2>/dev/null; }
+
+mapfile -t packages < <(sed -E '/^(#|$)/d; s/ .*//' scripts/slow.txt)
+picked=$($go run ./scripts/share 1 "${packages[@]}")
+status=0
+while read -r package tests why; do
+  case $package in '' | '#'*) continue ;; esac
+  if ! grep -qxF "$package" <<<"$picked" && ! changed "$package"; then
+    echo "test-slow: left to make test-full: $tests ($why)"
+    continue
+  fi
+  $go test -json -vet=off -ldflags='-s -w' -timeout 30m -run "^($tests)\$" "$package" |
+    $go run ./scripts/testreport || status=1
+done <scripts/slow.txt
+exit "$status"
