@@ -8,6 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 go=${GO:-go}
+export CGO_ENABLED=0 GOFLAGS="${GOFLAGS:-} -trimpath" # as scripts/test-unit.sh
 git() { command git -c safe.directory='*' "$@"; }
 
 base() {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# setup.sh GROUP...   makes a fresh Debian 12 machine fit for: base, lint, test, browser.
+# setup.sh GROUP...   makes a fresh Debian 12 machine fit for: base, lint, test, race, browser.
 #
 # Go itself has to be there. Looks first and calls apt only for what is missing, so a warm run takes no time and no
 # network. Without root or apt it names what is missing and fails. What the lab needs, lab-setup.sh installs.
@@ -24,9 +24,11 @@ for group in "$@"; do
       want make make
       ;;
     lint) want shellcheck shellcheck ;;
-    test) # the race detector needs a C compiler
+    race) # the race detector needs a C compiler
       want gcc gcc
       want libc6-dev /usr/include/stdio.h
+      ;;
+    test)
       want iproute2 ip
       # fabricctl topology is shown on a fabric that ibsim simulates
       want ibsim-utils ibsim
@@ -37,7 +39,7 @@ for group in "$@"; do
       want chromium chromium
       ;;
     *)
-      echo "setup.sh: unknown group $group (base, lint, test, browser)" >&2
+      echo "setup.sh: unknown group $group (base, lint, test, race, browser)" >&2
       exit 2
       ;;
   esac

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# test-race.sh   runs the unit tests of the packages with goroutines once more, with the race detector, and those of
-# plugins/fabric with failpoints. FABRIC_LAB_FULL=1: the random walk in full, which takes an hour.
+# test-race.sh   runs the unit tests of the packages with goroutines once more, with the race detector, and all of
+# plugins/fabric with failpoints. FABRIC_LAB_FULL=1: all of plugins/fabric with the race detector too, and the random walk
+# in full, which takes an hour.
 #
-# A package is taken if it, or its tests, start a goroutine or serve HTTP: the detector finds nothing in others. A
-# failpoint is in the plugin's process, which has no race detector: there it costs time and finds nothing.
+# A package is taken if it, or its tests, start a goroutine or serve HTTP: the detector finds nothing in others.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -18,6 +18,12 @@ mapfile -t packages < <(grep -rlE --include='*.go' '^\s*go [A-Za-z_(]|\b(errgrou
   cmd internal pkg scripts | sed 's|^|./|; s|/[^/]*$||' | sort -u)
 echo "test-race: ${#packages[@]} packages with goroutines: ${packages[*]}"
 CGO_ENABLED=1 $go test -json -race -vet=off -timeout 30m -skip "$reads" "${packages[@]}" | report
+
+# The plugin is a process of its own, built with the race detector as well: ADD and DEL call IPAM in a goroutine.
+beside='^(TestAddDel|TestParallel|TestGC|TestBuiltinIPAM|TestLateAdd.*|TestDelWaits.*|Test.*AtOnce)$'
+if [ -n "${FABRIC_LAB_FULL-}" ]; then beside='^Test[^W]'; fi # the walk is below
+echo "test-race: ./plugins/fabric $beside"
+CGO_ENABLED=1 $go test -json -race -vet=off -timeout 60m -run "$beside" ./plugins/fabric | report
 
 # Failpoints only exist in binaries built with their tag. make test has the tests as shipped.
 export CGO_ENABLED=0

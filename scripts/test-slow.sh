@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# test-slow.sh   runs the unit tests of scripts/slow.txt: one package of them, by FABRIC_SEED, and those whose directory
-# has changed in the last ten commits. All of them without a seed, and with FABRIC_LAB_FULL=1.
+# test-slow.sh   runs the unit tests of scripts/slow.txt: of the packages whose directory has changed in the last ten
+# commits, and one more of them, or none, by FABRIC_SEED. All without a seed, and with FABRIC_LAB_FULL=1.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,7 +12,7 @@ git() { command git -c safe.directory='*' "$@"; }
 changed() { ! git diff --quiet HEAD~10 -- "$1" 2>/dev/null; }
 
 mapfile -t packages < <(sed -E '/^(#|$)/d; s/ .*//' scripts/slow.txt)
-picked=$($go run ./scripts/share 1 "${packages[@]}")
+picked=$($go run ./scripts/share 1 "${packages[@]}" none)
 status=0
 while read -r package tests why; do
   case $package in '' | '#'*) continue ;; esac

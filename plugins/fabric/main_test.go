@@ -34,6 +34,7 @@ func build() (func(), error) {
 		"go",
 		"build",
 		"-buildvcs=false",
+		detector,
 		"-tags",
 		tags,
 		"-o",
@@ -43,7 +44,7 @@ func build() (func(), error) {
 		ipam+"static",
 		ipam+"host-local",
 	)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	cmd.Env = append(os.Environ(), cgo)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		cleanup()
 		return nil, fmt.Errorf("go build: %w: %s", err, out)
