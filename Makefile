@@ -19,7 +19,9 @@ ONESHOT := -X runtime.godebugDefault=disablethp=1
 TOOL    := $(GO) tool -modfile=scripts/tools/go.mod
 SETUP   := scripts/setup.sh base
 export GO
-export GOFLAGS := $(filter-out -buildvcs=%,$(GOFLAGS)) -buildvcs=false
+# The same for every program and test, so that the compiler makes each package once. test-race.sh alone needs cgo.
+export GOFLAGS := $(filter-out -buildvcs=% -trimpath,$(GOFLAGS)) -buildvcs=false -trimpath
+export CGO_ENABLED = 0
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -34,8 +36,8 @@ help: ## list the targets
 build: ## static binaries of every program, to bin/
 	@$(SETUP)
 	@mkdir -p bin
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS) $(ONESHOT)' -o bin/ ./cmd/fabric
+	$(GO) build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+	$(GO) build -ldflags '$(LDFLAGS) $(ONESHOT)' -o bin/ ./cmd/fabric
 
 quick: ## while you work: build, vet, lint and unit tests of what has changed (BASE=commit)
 	@$(SETUP) lint test browser
@@ -51,14 +53,14 @@ gate: export FABRIC_SEED ?= $(shell git -c safe.directory='*' rev-parse HEAD 2>/
 gate: ## everything else that a change can break: lint, race detector, fuzzing, Kubernetes, three kernels; long ones in turn
 	@$(SETUP) lint race
 	@echo "gate: the share of FABRIC_SEED=$(FABRIC_SEED)"
-	@scripts/stages.sh "fetch lint check-binary" "test-race fuzz-short" "e2e" "test-lab"
+	@scripts/stages.sh "fetch lint check-binary" "test-race test-slow fuzz-short" "e2e" "test-lab"
 
 test-full: export FABRIC_LAB_FULL = 1
 test-full: export LAB_TIMEOUT = 8h
 test-full: export E2E_TIMEOUT = 8h
 test-full: ## for the night: all of test and gate, with every cell on every kernel, no results of earlier runs, long fuzzing
 	@$(SETUP) lint test race
-	@scripts/stages.sh "fetch lint check-binary" "test-unit" "test-race" "e2e" "test-lab" "fuzz"
+	@scripts/stages.sh "fetch lint check-binary" "test-unit test-slow" "test-race" "e2e" "test-lab" "fuzz"
 
 test-unit: ## tests that need no lab, as root also those in network namespaces of this machine
 	@$(SETUP) test
@@ -123,7 +125,7 @@ check: ## the checks no linter has: file length, package names, skips, paths, pa
 	@scripts/check-shell.sh
 	@scripts/generate.sh --check
 
-.PHONY: fetch fetch-lab check-binary fuzz-short test-lab-sample
+.PHONY: fetch fetch-lab check-binary fuzz-short test-slow test-lab-sample
 # One after the other: both install packages where something is missing.
 fetch:
 	@scripts/lab-setup.sh $(KERNELS) igb traffic
@@ -140,7 +142,11 @@ check-binary: build
 
 fuzz-short:
 	@$(SETUP)
-	@scripts/fuzz.sh 20000x
+	@scripts/fuzz.sh 20000x 5
+
+test-slow:
+	@$(SETUP) test browser
+	@scripts/test-slow.sh
 
 vuln: ## govulncheck, where its database can be reached
 	@$(SETUP)
