@@ -43,7 +43,7 @@ func TestWriteOver(t *testing.T) {
 	const clock, again = `Correlation coefficient r^2: 0.633459 < 0.9\nCan't produce a report\n`, "(run %d of 5)"
 	for name, c := range map[string]struct {
 		until, runs, status int
-		words, says        string
+		words, says         string
 	}{
 		"at once":       {until: 1, runs: 1, words: clock, says: "14.60"},
 		"after a while": {until: 3, runs: 3, words: clock, says: "14.60"},
