@@ -42,26 +42,41 @@ apt_update() {   # once in a run
   updated=yes
 }
 
-# tools_for SERIES...: install what is missing; asks for commands rather than packages, so that it is quick
-tools_for() {
-  local want=() tool
+# missing_for SERIES...: sets want to the packages that are missing; asks for commands, so that it is quick
+missing_for() {
+  local tool
   local -A package=(
     [qemu-system-x86_64]=qemu-system-x86 [depmod]=kmod [cpio]=cpio [ping]=iputils-ping [xz]=xz-utils [zstd]=zstd
     [ip]=iproute2 [rdma]=iproute2 [make]=make [ld]=binutils [flock]=util-linux [unshare]=util-linux [dmesg]=util-linux
   )
   case " $* " in *" 6."* | *" userland "*) package[gcc-12]="gcc-12 libc6-dev libelf1";; esac
   case " $* " in *" next "*) package[debootstrap]="debootstrap debian-archive-keyring";; esac
+  want=()
   for tool in "${!package[@]}"; do
     # shellcheck disable=SC2206 # several packages in one value
     PATH=$PATH:/usr/sbin:/sbin command -v "$tool" >/dev/null || want+=(${package[$tool]})
   done
   # the guest's init runs without a C library: a dynamically linked busybox will not do
   if ! /bin/busybox true 2>/dev/null || ldd /bin/busybox >/dev/null 2>&1; then want+=(busybox-static); fi
+}
+
+# tools_for SERIES...: install what is missing, unless another run has done it meanwhile
+tools_for() {
+  local want
+  missing_for "$@"
   [ ${#want[@]} -gt 0 ] || return 0
   flock 9
-  [ "$(id -u)" = 0 ] || die "missing: ${want[*]}; run as root"
-  install() { apt-get install -y -qq --no-install-recommends "${want[@]}" >>"$log" 2>&1; }
-  if ! install && ! { apt_update && install; }; then die "cannot install ${want[*]}, see $log"; fi
+  missing_for "$@"
+  [ ${#want[@]} -eq 0 ] || install_tools "${want[@]}"
+  flock -u 9 # `make demo` has two runs: one would wait until the other has fetched everything
+}
+
+install_tools() {
+  [ "$(id -u)" = 0 ] || die "missing: $*; run as root"
+  local install=(apt-get install -y -qq --no-install-recommends "$@")
+  if ! "${install[@]}" >>"$log" 2>&1 && ! { apt_update && "${install[@]}" >>"$log" 2>&1; }; then
+    die "cannot install $*, see $log"
+  fi
 }
 
 # ---- kernels of this distribution ----
@@ -167,7 +182,7 @@ build_module() {
   else
     # the header packages name each other by absolute path
     sed -i "s#[^ ]*/usr/src/#$2/headers/usr/src/#" "$2/headers/usr/src/linux-headers-$release/Makefile"
-    make -s -C "$3/mod" KDIR="$2/headers/usr/src/linux-headers-$release" >>"$log" 2>&1 ||
+    make -s -j "$(nproc)" -C "$3/mod" KDIR="$2/headers/usr/src/linux-headers-$release" >>"$log" 2>&1 ||
       die "fakeib does not build for $release, see $log"
     mv "$3/mod/fakeib.ko" "$3/fakeib.ko"
   fi
