@@ -10,20 +10,21 @@ cd "$(dirname "$0")/.."
 go=${GO:-go}
 export GOFLAGS="${GOFLAGS:-} -trimpath"
 status=0
-report() { $go run ./scripts/testreport || status=1; }
 
 # These only read a great deal, in one goroutine, ten times as slowly with the race detector.
 reads='^(TestHostileText|TestHostileFlags|TestGenerateIgnoresNoFlag|TestMachinesAreValid|TestEachItem|TestSchemas)$'
 mapfile -t packages < <(grep -rlE --include='*.go' '^\s*go [A-Za-z_(]|\b(errgroup|WaitGroup)\b|"net/http"' \
   cmd internal pkg scripts | sed 's|^|./|; s|/[^/]*$||' | sort -u)
 echo "test-race: ${#packages[@]} packages with goroutines: ${packages[*]}"
-CGO_ENABLED=1 $go test -json -race -vet=off -timeout 30m -skip "$reads" "${packages[@]}" | report
+CGO_ENABLED=1 $go test -json -race -vet=off -parallel 8 -timeout 30m -skip "$reads" "${packages[@]}" |
+  $go run ./scripts/testreport || status=1
 
 # The plugin is a process of its own, built with the race detector as well: ADD and DEL call IPAM in a goroutine.
 beside='^(TestAddDel|TestParallel|TestGC|TestBuiltinIPAM|TestLateAdd.*|TestDelWaits.*|Test.*AtOnce)$'
 if [ -n "${FABRIC_LAB_FULL-}" ]; then beside='^Test[^W]'; fi # the walk is below
 echo "test-race: ./plugins/fabric $beside"
-CGO_ENABLED=1 $go test -json -race -vet=off -timeout 60m -run "$beside" ./plugins/fabric | report
+CGO_ENABLED=1 $go test -json -race -vet=off -parallel 8 -timeout 60m -run "$beside" ./plugins/fabric |
+  $go run ./scripts/testreport || status=1
 
 # Failpoints only exist in binaries built with their tag. make test has the tests as shipped.
 export CGO_ENABLED=0
@@ -31,5 +32,6 @@ mapfile -t tagged < <(grep -rlE --include='*.go' '^//go:build .*\bfailpoint\b' c
   sed 's|^|./|; s|/[^/]*$||' | sort -u)
 echo "test-race: tag failpoint: ${tagged[*]}"
 timeout=${FABRIC_LAB_FULL:+90m}
-$go test -json -vet=off -ldflags='-s -w' -tags failpoint -timeout "${timeout:-30m}" "${tagged[@]}" | report
+$go test -json -vet=off -ldflags='-s -w' -tags failpoint -parallel 8 -timeout "${timeout:-30m}" "${tagged[@]}" |
+  $go run ./scripts/testreport || status=1
 exit "$status"
