@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # test-race.sh   runs the unit tests of the packages with goroutines once more, with the race detector, and all of
-# plugins/fabric with failpoints. FABRIC_LAB_FULL=1: all of plugins/fabric with the race detector too, and the random walk
-# in full, which takes an hour.
+# plugins/fabric with failpoints. FABRIC_LAB_FULL=1: all of plugins/fabric with the race detector too, and the random
+# walk in full, which takes an hour.
 #
 # A package is taken if it, or its tests, start a goroutine or serve HTTP: the detector finds nothing in others.
 set -euo pipefail

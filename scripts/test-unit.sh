@@ -20,8 +20,9 @@ mapfile -t packages < <(grep -v '/integration/' <<<"$list")
 slow=$(sed -E '/^(#|$)/d; s/^[^ ]+ ([^ ]+).*/\1/' scripts/slow.txt | paste -sd '|')
 
 # In network namespaces a test mostly waits for the kernel, which says once a second that a link has its carrier: eight
-# at once wait for the same second. The random walk takes longer in full than the ten minutes that go test gives a package.
+# at once wait for the same second. The random walk takes longer in full than what go test gives a package.
 timeout=${FABRIC_LAB_FULL:+60m}
 echo "test-unit: ${#packages[@]} packages; left to test-slow: ${slow//|/ }"
-$go test -json -vet=off -ldflags='-s -w' -parallel 8 -timeout "${timeout:-20m}" -skip "^($slow)\$" "$@" "${packages[@]}" |
+$go test -json -vet=off -ldflags='-s -w' -parallel 8 -timeout "${timeout:-20m}" -skip "^($slow)\$" "$@" \
+  "${packages[@]}" |
   $go run ./scripts/testreport
