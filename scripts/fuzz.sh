@@ -17,7 +17,8 @@ mapfile -t packages < <(grep -rlE --include='*_test.go' '^func Fuzz' cmd interna
   sed 's|/[^/]*$||' | sort -u)
 all=${#packages[@]}
 if [ $# -gt 1 ]; then
-  mapfile -t packages < <("$go" run ./scripts/share "$2" "${packages[@]}")
+  picked=$("$go" run ./scripts/share "$2" "${packages[@]}")
+  mapfile -t packages <<<"$picked"
 fi
 echo "fuzz: ${#packages[@]} of $all packages, make test-full has all: ${packages[*]}"
 

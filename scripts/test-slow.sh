@@ -16,6 +16,9 @@ picked=$($go run ./scripts/share 1 "${packages[@]}" none)
 status=0
 while read -r package tests why; do
   case $package in '' | '#'*) continue ;; esac
+  for test in ${tests//|/ }; do
+    grep -qs "^func $test(" "$package"/*_test.go || { echo "test-slow: $package has no $test" && status=1; }
+  done
   if ! grep -qxF "$package" <<<"$picked" && ! changed "$package"; then
     echo "test-slow: left to make test-full: $tests ($why)"
     continue
