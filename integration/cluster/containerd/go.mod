@@ -1,6 +1,6 @@
 module github.com/fabric-cni/fabric-cni/integration/cluster/containerd
 
-go 1.24.3
+go 1.26.0
 
 require github.com/containerd/containerd/v2 v2.2.1
 
@@ -153,3 +153,49 @@ require (
 	tags.cncf.io/container-device-interface v1.1.0 // indirect
 	tags.cncf.io/container-device-interface/specs-go v1.1.0 // indirect
 )
+
+replace google.golang.org/grpc => google.golang.org/grpc v1.72.2
+
+replace google.golang.org/protobuf => google.golang.org/protobuf v1.36.7
+
+replace golang.org/x/net => golang.org/x/net v0.43.0
+
+replace golang.org/x/sys => golang.org/x/sys v0.49.0
+
+replace golang.org/x/text => golang.org/x/text v0.28.0
+
+replace golang.org/x/crypto => golang.org/x/crypto v0.41.0
+
+replace golang.org/x/sync => golang.org/x/sync v0.16.0
+
+replace golang.org/x/term => golang.org/x/term v0.34.0
+
+replace golang.org/x/time => golang.org/x/time v0.11.0
+
+replace golang.org/x/mod => golang.org/x/mod v0.27.0
+
+replace golang.org/x/exp => golang.org/x/exp v0.0.0-20250408133849-7e4ce0ab07d0
+
+replace google.golang.org/genproto/googleapis/rpc => google.golang.org/genproto/googleapis/rpc v0.0.0-20250303144028-a0af3efb3deb
+
+replace google.golang.org/genproto/googleapis/api => google.golang.org/genproto/googleapis/api v0.0.0-20250303144028-a0af3efb3deb
+
+replace github.com/emicklei/go-restful/v3 => github.com/emicklei/go-restful/v3 v3.12.2
+
+replace go.opentelemetry.io/otel => go.opentelemetry.io/otel v1.36.0
+
+replace go.opentelemetry.io/otel/metric => go.opentelemetry.io/otel/metric v1.36.0
+
+replace go.opentelemetry.io/otel/trace => go.opentelemetry.io/otel/trace v1.36.0
+
+replace go.opentelemetry.io/otel/sdk => go.opentelemetry.io/otel/sdk v1.36.0
+
+replace go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp => go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp v0.61.0
+
+replace github.com/prometheus/client_golang => github.com/prometheus/client_golang v1.22.0
+
+replace github.com/prometheus/client_model => github.com/prometheus/client_model v0.6.1
+
+replace github.com/prometheus/common => github.com/prometheus/common v0.62.0
+
+replace github.com/prometheus/procfs => github.com/prometheus/procfs v0.15.1
