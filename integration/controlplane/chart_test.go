@@ -43,23 +43,12 @@ func token(t *testing.T, namespace, account string) string {
 	return r.Status.Token
 }
 
-// program builds fabric-agent.
-func program(t *testing.T) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "fabric-agent")
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", file, "../../cmd/fabric-agent").CombinedOutput()
-	if err != nil {
-		t.Fatalf("build: %v: %s", err, out)
-	}
-	return file
-}
-
 // jobs does what a cluster does with the Jobs of a namespace until the returned function is called: it runs their
 // program with the token of their service account. That function returns the names of those that were run. Errors with
 // one of the given texts are meant.
 func jobs(t *testing.T, namespace string, meant ...string) (stop func() []string) {
 	t.Helper()
-	binary := program(t)
+	binary := built(t, "fabric-agent")
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan []string)
 	go func() {

@@ -18,11 +18,7 @@ import (
 // fabricctl generate policy --cluster reads Fabrics, what most nodes have, and the version of the API from a real API
 // server, and writes what this one takes. Without the gate it says what is missing.
 func TestGeneratePolicy(t *testing.T) {
-	program := filepath.Join(t.TempDir(), "fabricctl")
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../../cmd/fabricctl").CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	program := built(t, "fabricctl")
 	s, c := withGate(t, gate[0]+",DRAExtendedResource=true", gate[1])
 	if err := s.Apply(t.Context(), manifests+"crds/fabric.dev_*.yaml"); err != nil {
 		t.Fatal(err)

@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,7 +18,10 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
 
-var server *controlplane.Server
+var (
+	server  *controlplane.Server
+	scratch string // a directory for what all tests share
+)
 
 func TestMain(m *testing.M) {
 	os.Exit(run(m))
@@ -24,16 +30,16 @@ func TestMain(m *testing.M) {
 func run(m *testing.M) int {
 	ctrl.SetLogger(logr.Discard()) // what is logged without a test
 	klog.SetLogger(logr.Discard())
-	dir, err := os.MkdirTemp("", "controlplane")
-	if err != nil {
+	var err error
+	if scratch, err = os.MkdirTemp("", "controlplane"); err != nil {
 		fmt.Println(err)
 		return 2
 	}
-	defer os.RemoveAll(dir)
+	defer os.RemoveAll(scratch)
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	began := time.Now()
-	if server, err = controlplane.Start(ctx, dir); err == nil {
+	if server, err = controlplane.Start(ctx, filepath.Join(scratch, "server")); err == nil {
 		defer server.Stop()
 		err = server.Apply(ctx, append(everything, server.Manifests()+"/*")...)
 	}
@@ -44,6 +50,26 @@ func run(m *testing.M) int {
 	fmt.Printf("controlplane: up in %.1f s\n", time.Since(began).Seconds())
 	return m.Run()
 }
+
+// built is the path of one of the project's programs: both are built once.
+func built(t *testing.T, name string) string {
+	t.Helper()
+	dir, err := programs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, name)
+}
+
+var programs = sync.OnceValues(func() (dir string, err error) {
+	dir = filepath.Join(scratch, "bin")
+	//nolint:noctx // it ends by itself
+	out, err := exec.Command("go", "build", "-o", dir+"/", "../../cmd/fabric-agent", "../../cmd/fabricctl").CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("build: %w: %s", err, out)
+	}
+	return dir, err
+})
 
 // fresh gives the test an API server of its own, with these objects, for what the others could not work beside.
 func fresh(t *testing.T, files ...string) {

@@ -72,11 +72,13 @@ func (s *stepper) round(pass time.Duration) {
 	}
 }
 
-// becomes lets time pass until a condition of a Fabric is as wanted.
+// becomes lets time pass until a condition of a Fabric is as wanted: longer with each step, as it may be hours.
 func (s *stepper) becomes(name, kind, want string) {
 	s.t.Helper()
+	step := 10 * time.Second
 	until(s.t, func() string {
-		s.round(10 * time.Second)
+		s.round(step)
+		step = min(step*5/4, 2*time.Minute)
 		if got := conditionOf(s.t, s.client, name, kind); !strings.HasPrefix(got, want) {
 			return fmt.Sprintf("%s of %s: %s, want %s", kind, name, got, want)
 		}

@@ -53,6 +53,9 @@ func Start(ctx context.Context, dir string, flags ...string) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{Dir: dir, cache: cache}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
 	if err := s.files(); err != nil {
 		return nil, err
 	}
