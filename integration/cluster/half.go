@@ -133,9 +133,16 @@ func (h half) args(tests []string) []string {
 	run := "^(" + strings.Join(mine, "|") + ")$"
 	if _, subtests, ok := strings.Cut(flagValue("test.run"), "/"); ok {
 		run += "/" + subtests
+	} else if h == nodesHalf {
+		part, ok := turn()
+		if !ok {
+			return nil
+		}
+		run += part
 	}
 	args := append([]string{}, os.Args[1:]...)
-	return append(args, "-test.run="+run, "-test.bench="+bench) // the last one of a flag counts
+	// The last one of a flag counts.
+	return append(args, "-test.run="+run, "-test.skip="+flagValue("test.skip"), "-test.bench="+bench)
 }
 
 // start runs the test binary inside new namespaces. The function that it returns waits for its end.

@@ -83,6 +83,9 @@ func outside() (status int, err error) {
 	if err := build(repo, run); err != nil {
 		return 2, err
 	}
+	if err := takeTurns(); err != nil {
+		return 2, err
+	}
 	defer restoreSysctls(sysctls())
 	defer removeCgroups()
 	return halves(repo, cache, run)

@@ -4,11 +4,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fabric-cni/fabric-cni/internal/testkit/share"
 )
 
 // gap is what lies between two steps of the life of a pod with a claim. A cell of the matrix stops everything there,
@@ -63,37 +66,44 @@ func (c *matrixCell) String() string {
 // refuses says that the pod of the cell is not to run.
 func (c *matrixCell) refuses() bool { return c.actor == "Multus" && !c.pause && absentAt(c.gap) }
 
-// matrixCells are all of them, or one for each gap, with all actors in turn.
-func matrixCells(full bool) (starting, ending []matrixCell) {
-	n := 0
+// matrixCells are all of them, or, where a landing has its share, one for each gap; FABRIC_MATRIX names a part of all.
+func matrixCells() (starting, ending []matrixCell) {
+	part, asked := os.LookupEnv("FABRIC_MATRIX")
 	for i := range gaps {
 		list := &starting
 		if gaps[i].ending {
 			list = &ending
 		}
-		for j, a := range actorNames {
+		var cells []matrixCell
+		var names []string
+		for _, a := range actorNames {
 			for _, pause := range []bool{false, true} {
-				if full || j == n%len(actorNames) && pause == (n/2%2 == 1) {
-					*list = append(*list, matrixCell{&gaps[i], a, pause})
-				}
+				c := matrixCell{&gaps[i], a, pause}
+				cells, names = append(cells, c), append(names, c.String())
 			}
 		}
-		n++
+		if !asked {
+			names = share.Pick(1, names...)
+		}
+		for k := range cells {
+			if name := cells[k].String(); slices.Contains(names, name) && strings.Contains(name, part) {
+				*list = append(*list, cells[k])
+			}
+		}
 	}
 	return starting, ending
 }
 
 // Whatever dies at whatever moment of a pod's start and end: the pod has exactly its devices, or does not run; no
 // device is lost; and the next pod gets them. Each pod is made in one cell of the matrix and goes in another, and the
-// next one is the next cell's. FABRIC_LAB_FULL has all cells, FABRIC_MATRIX a part of them: those whose names have it.
+// next one is the next cell's.
 func TestFaultMatrix(t *testing.T) {
-	starting, ending := matrixCells(os.Getenv("FABRIC_LAB_FULL") != "")
-	if part := os.Getenv("FABRIC_MATRIX"); part != "" {
-		starting, ending = matrixCells(true)
-		starting, ending = matching(starting, part), matching(ending, part)
-	}
+	starting, ending := matrixCells()
 	m := newMatrix(t)
 	for i := range max(len(starting), len(ending)) {
+		if share.NoTime("cluster: the rest of TestFaultMatrix", time.Minute) {
+			break
+		}
 		name := fmt.Sprint("pod-", i)
 		made := i < len(starting)
 		if made {
@@ -117,15 +127,6 @@ func TestFaultMatrix(t *testing.T) {
 		m.end(t, nil)
 	})
 	m.report()
-}
-
-func matching(list []matrixCell, part string) (out []matrixCell) {
-	for i := range list {
-		if strings.Contains(list[i].String(), part) {
-			out = append(out, list[i])
-		}
-	}
-	return out
 }
 
 // run runs a cell. What a cell that failed has left is cleared away, so that the next ones have their say.

@@ -13,29 +13,37 @@ import (
 const fabric200 = "ib-200g"
 
 // Two nodes with HCAs: one kernel each, exclusive RDMA mode, four rails and two ports without a cable. A boot is
-// expensive: all parts run on one boot of each node, in this order, those of one node beside those of the other.
+// expensive: all parts run on one boot of each node, in this order, those of one node beside those of the other. A node
+// that -test.run asks no part of is not booted.
 func TestNodes(t *testing.T) {
 	archives := images(t)
 	spares := []Rail{{HCA: "mlx5_5", Netdev: "ibs116"}, {HCA: "mlx5_6", Netdev: "ibs118"}}
-	one := boot(t, 1, archives, []Rail{{HCA: "mlx5_0", Netdev: "ibs108"}, {HCA: "mlx5_3", Netdev: "ibs110"},
-		{HCA: "mlx5_4", Netdev: "ibs112"}, {HCA: "mlx5_7", Netdev: "ibs114"}}, spares)
-	two := boot(t, 2, archives, []Rail{{HCA: "mlx5_0", Netdev: "ibp65s0"}, {HCA: "mlx5_1", Netdev: "ibp66s0"},
-		{HCA: "mlx5_2", Netdev: "ibp97s0"}, {HCA: "mlx5_3", Netdev: "ibp98s0"}}, append(spares[:2:2],
-		Rail{HCA: "mlx5_8", Netdev: "ibs120"}, Rail{HCA: "mlx5_9", Netdev: "ibs122"},
-		Rail{HCA: "mlx5_10", Netdev: "ibs124"}, Rail{HCA: "mlx5_11", Netdev: "ibs126"}))
-	for _, n := range []*LabNode{one, two} {
-		if err := n.StartKubelet(); err != nil {
+	var lanes []*lane
+	if asked("walk") || asked("lab1") {
+		lanes = append(lanes, &lane{node: boot(t, 1, archives, []Rail{{HCA: "mlx5_0", Netdev: "ibs108"},
+			{HCA: "mlx5_3", Netdev: "ibs110"}, {HCA: "mlx5_4", Netdev: "ibs112"}, {HCA: "mlx5_7", Netdev: "ibs114"}},
+			spares), parts: lab1})
+	}
+	if asked("walk") || asked("lab2") {
+		lanes = append(lanes, &lane{node: boot(t, 2, archives, []Rail{{HCA: "mlx5_0", Netdev: "ibp65s0"},
+			{HCA: "mlx5_1", Netdev: "ibp66s0"}, {HCA: "mlx5_2", Netdev: "ibp97s0"}, {HCA: "mlx5_3", Netdev: "ibp98s0"}},
+			append(spares[:2:2], Rail{HCA: "mlx5_8", Netdev: "ibs120"}, Rail{HCA: "mlx5_9", Netdev: "ibs122"},
+				Rail{HCA: "mlx5_10", Netdev: "ibs124"}, Rail{HCA: "mlx5_11", Netdev: "ibs126"})), parts: lab2})
+	}
+	for _, l := range lanes {
+		if err := l.node.StartKubelet(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	lanes := []*lane{{node: one}, {node: two}}
+	var nodes []*LabNode
 	for _, l := range lanes {
 		if err := l.node.Ready(); err != nil {
 			t.Fatal(err)
 		}
+		nodes = append(nodes, l.node)
 	}
-	stage(t, "both nodes are Ready")
-	if !t.Run("walk", func(t *testing.T) { walked(t, one, two) }) {
+	stage(t, "nodes are Ready")
+	if !t.Run("walk", func(t *testing.T) { walked(t, nodes...) }) || !asked("lab1") && !asked("lab2") {
 		return // the others would not begin with what they need
 	}
 	deployNodes(t)
@@ -46,34 +54,43 @@ func TestNodes(t *testing.T) {
 		l.before = settled(t, l.node)
 	}
 	stage(t, "deployed and settled")
-	t.Run("lab1", func(t *testing.T) {
-		t.Parallel()
-		l := lanes[0]
-		l.part(t, "fabricctl", ctlNode)
-		l.part(t, "waiting, then forced out", forced)
-		l.part(t, "killed", killed)
-		l.part(t, "reboot", reboot)
-		l.part(t, "claims", draPods)
-	})
-	t.Run("lab2", func(t *testing.T) {
-		t.Parallel()
-		l := lanes[1]
-		l.part(t, "Multus is absent", multusAbsent)
-		cable(t, two, 4)
-		l.before = settled(t, two)
+	for _, l := range lanes {
+		t.Run(l.node.Name, func(t *testing.T) {
+			t.Parallel()
+			l.parts(t, l)
+		})
+	}
+}
+
+func lab1(t *testing.T, l *lane) {
+	l.part(t, "fabricctl", ctlNode)
+	l.part(t, "waiting, then forced out", forced)
+	l.part(t, "killed", killed)
+	l.part(t, "reboot", reboot)
+	l.part(t, "claims", draPods)
+}
+
+func lab2(t *testing.T, l *lane) {
+	l.part(t, "Multus is absent", multusAbsent)
+	if asked("lab2", "traffic") || asked("lab2", "claims with GPUs") {
+		cable(t, l.node, 4)
+		l.before = settled(t, l.node)
 		l.part(t, "traffic", traffic)
 		l.part(t, "claims with GPUs", draGPUs)
-		cable(t, two, -4)
-		shareNode(t, two)
-		l.before = settled(t, two)
+		cable(t, l.node, -4)
+	}
+	if asked("lab2", "shared") || asked("lab2", "shared by claims") {
+		shareNode(t, l.node)
+		l.before = settled(t, l.node)
 		l.part(t, "shared", shared)
 		l.part(t, "shared by claims", sharedByClaims)
-	})
+	}
 }
 
 // lane is a node with its parts.
 type lane struct {
 	node   *LabNode
+	parts  func(*testing.T, *lane)
 	before guest.State
 	failed bool
 }

@@ -1,0 +1,77 @@
+package cluster
+
+import (
+	"flag"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/fabric-cni/fabric-cni/internal/testkit/share"
+)
+
+// What takes turns: one of the groups of parts of TestNodes for each landing, and some of the longer tests on the node
+// rig. All others always run. internal/testkit/share has the rest of it.
+var (
+	nodeGroups = []string{
+		"^walk$",
+		"^lab1$/^(fabricctl|waiting,_then_forced_out|killed)$",
+		"^lab1$/^reboot$",
+		"^lab1$/^claims$",
+		"^lab2$/^(Multus_is_absent|shared|shared_by_claims)$",
+		"^lab2$/^traffic$",
+		"^lab2$/^claims_with_GPUs$",
+	}
+	rigGroups = []string{
+		"TestWalkHelm",
+		"TestThickMultus|TestSandboxes",
+		"TestCtlVerify|TestCtlVerifyDeploy",
+		"TestCtlInventory|TestCtlGenerate|TestCtlGeneratedNetwork",
+		"TestCtlDoctorCluster|TestCtlDoctorPod",
+	}
+)
+
+const (
+	rigTurns   = 2                // how many of rigGroups a landing runs
+	groupTakes = 10 * time.Minute // the longest of nodeGroups, on two cores
+)
+
+// turn is what -test.run has to ask of TestNodes in this run: nothing, for all of it, or a group of its parts. Not ok:
+// there is no time for any.
+func turn() (run string, ok bool) {
+	picked := share.Pick(1, nodeGroups...)
+	if flagValue("test.run") != "" || len(picked) == len(nodeGroups) {
+		return "", true
+	}
+	if share.NoTime("cluster: TestNodes", groupTakes) {
+		return "", false
+	}
+	fmt.Printf("cluster: of TestNodes, whose %d groups of parts take turns, this landing runs %s; the others are left to "+
+		"test-full\n", len(nodeGroups), picked[0])
+	return "/" + picked[0], true
+}
+
+// takeTurns leaves tests on the node rig out, unless somebody has asked for some by name.
+func takeTurns() error {
+	if flagValue("test.run") != "" || flagValue("test.skip") != "" {
+		return nil
+	}
+	skip, note := share.Rotate("cluster", rigTurns, rigGroups...)
+	if skip == "" {
+		return nil
+	}
+	fmt.Println(note)
+	return flag.Set("test.skip", skip)
+}
+
+// asked reports whether -test.run may match a part of TestNodes, or a part of that.
+func asked(names ...string) bool {
+	patterns := strings.Split(flagValue("test.run"), "/")[1:]
+	for i, name := range names {
+		name = strings.ReplaceAll(name, " ", "_")
+		if i < len(patterns) && !regexp.MustCompile(patterns[i]).MatchString(name) {
+			return false
+		}
+	}
+	return true
+}
