@@ -7,11 +7,12 @@ import (
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
-	"crypto/rand"
+	cryptorand "crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -158,7 +159,7 @@ func (s *Server) start(name string, args ...string) (*exec.Cmd, error) {
 
 // files are the key of service accounts and the administrator's token.
 func (s *Server) files() error {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), cryptorand.Reader)
 	if err != nil {
 		return err
 	}
@@ -173,19 +174,19 @@ func (s *Server) files() error {
 	)
 }
 
-// freePorts are ports that nobody listens at.
+// freePorts are ports that nobody listens at, below those that the kernel gives to connections: one of these may be
+// taken before a server listens at it, or while it is started again.
 func freePorts(n int) (out []string, err error) {
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it is closed at once
+	for range 1000 {
+		port := strconv.Itoa(20000 + rand.IntN(12000)) //nolint:gosec // any will do
+		l, err := net.Listen("tcp", "127.0.0.1:"+port) //nolint:noctx // it is closed at once
 		if err != nil {
-			return nil, err
+			continue
 		}
 		defer l.Close()
-		_, port, err := net.SplitHostPort(l.Addr().String())
-		if err != nil {
-			return nil, err
+		if out = append(out, port); len(out) == n {
+			return out, nil
 		}
-		out = append(out, port)
 	}
-	return out, nil
+	return nil, errors.New("no free ports")
 }
