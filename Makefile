@@ -113,7 +113,7 @@ bench-controlplane: build ## the API server's work for so many nodes, now, befor
 	$(GO) build -o build/bench-controlplane ./integration/controlplane/bench
 	build/bench-controlplane -agents $(AGENTS) -steady $(STEADY) -before '$(BEFORE_N)' -pools '$(BEFORE_N)'
 
-lint: check ## golangci-lint with and without build tags, then the checks
+lint: check ## the linters (scripts/tools/lint) with and without build tags, and the checks
 	@scripts/lint.sh
 
 check: ## the checks no linter has: file length, package names, skips, paths, pages, shell scripts, generated files

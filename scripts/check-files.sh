@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # check-files.sh   no Go file over 400 lines (generated ones aside), no package whose name says nothing, and no line of
-# a shell script or workflow over 120 columns. golangci-lint holds the lines of Go files.
+# a shell script or workflow over 120 columns. The linters hold the lines of Go files.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

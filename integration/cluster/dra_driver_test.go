@@ -101,6 +101,9 @@ func (d *draDriver) once() bool {
 		d.mu.Unlock()
 		_, _ = io.WriteString(log, scan.Text()+"\n")
 	}
+	if err := scan.Err(); err != nil {
+		_, _ = io.WriteString(log, err.Error()+"\n")
+	}
 	_ = cmd.Wait()
 	in.Close()
 	d.mu.Lock()

@@ -147,7 +147,7 @@ func (s *Server) start(name string, args ...string) (*exec.Cmd, error) {
 		return nil, err
 	}
 	defer log.Close()
-	//nolint:noctx // it ends with Stop, or with this process
+	// it ends with Stop, or with this process
 	cmd := exec.Command(filepath.Join(s.cache, "bin", name), args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

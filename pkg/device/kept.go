@@ -26,7 +26,7 @@ type Kept struct {
 // StableSecret is the sysctl that IPv6 makes addresses of in the modes stable-privacy and random. A netdev loses it
 // when it moves; without it, it can't be set to the first and gets another address in the second (net/ipv6/addrconf.c,
 // check_stable_privacy and ipv6_gen_mode_random_init).
-const StableSecret = "ipv6/conf/%/stable_secret" //nolint:gosec // a path, not a secret
+const StableSecret = "ipv6/conf/%/stable_secret"
 
 // Modes of IPv6 addresses (include/uapi/linux/if_link.h, IN6_ADDR_GEN_MODE_*).
 const (

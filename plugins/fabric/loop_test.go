@@ -18,7 +18,7 @@ func TestIPAMLoop(t *testing.T) {
 	dir := t.TempDir()
 	started := filepath.Join(dir, "started")
 	script := "#!/bin/sh\necho >> " + started + "\nexec " + bin + "\n"
-	for name, make := range map[string]func(file string) error{
+	for name, put := range map[string]func(file string) error{
 		"fabric":  nil,
 		"hard":    func(f string) error { return os.Link(bin, f) },
 		"soft":    func(f string) error { return os.Symlink(bin, f) },
@@ -26,8 +26,8 @@ func TestIPAMLoop(t *testing.T) {
 		"through": func(f string) error { return os.WriteFile(f, []byte(script), 0o755) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			if make != nil {
-				if err := make(filepath.Join(dir, name)); err != nil {
+			if put != nil {
+				if err := put(filepath.Join(dir, name)); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -52,7 +52,7 @@ func serve(service, target string) error {
 		}
 		go func() {
 			defer in.Close()
-			out, err := (&net.Dialer{}).Dial("tcp", target) //nolint:noctx // ends with its peer
+			out, err := (&net.Dialer{}).Dial("tcp", target) // ends with its peer
 			if err != nil {
 				return
 			}

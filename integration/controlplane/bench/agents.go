@@ -153,7 +153,7 @@ func startProcess(r *rig, bin, node string) (*exec.Cmd, error) {
 			return nil, err
 		}
 	}
-	cmd := exec.Command(bin, "run", //nolint:noctx // it ends with this process
+	cmd := exec.Command(bin, "run", // it ends with this process
 		"--kubeconfig", file, "--node-name", node, "--source", bin, "--bin-dir", dir+"/bin",
 		"--state-dir", dir+"/state", "--policy", dir+"/policy", "--conf-dir", dir+"/conf",
 		"--device-plugin-dir", "", "--device-info-dir", "", "--health-address", "", "--metrics-address", "")

@@ -56,7 +56,7 @@ func (c *controllers) start(slot, port int) error {
 	}
 	defer log.Close()
 	p := &process{metrics: fmt.Sprintf("127.0.0.1:%d", port), log: log.Name()}
-	p.cmd = exec.Command(c.bin, "controller", //nolint:noctx // it ends with stop
+	p.cmd = exec.Command(c.bin, "controller", // it ends with stop
 		"--kubeconfig", c.file, "--namespace", namespace, "--metrics-address", p.metrics, "--health-address", "0")
 	p.cmd.Stderr = log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

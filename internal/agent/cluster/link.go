@@ -185,7 +185,7 @@ func (l *Link) Report(ctx context.Context, status *v1alpha1.FabricNodeStatus) (b
 // retryAfter is how long to wait after so many failures and another one.
 func retryAfter(failed int) time.Duration {
 	d := min(WriteEvery<<min(failed, 10), writeSeldom)
-	return d + rand.N(d/2) //nolint:gosec // it need not be unpredictable
+	return d + rand.N(d/2) // it need not be unpredictable
 }
 
 // write writes the status.

@@ -42,7 +42,7 @@ func writeInfos(dir string, files map[string][]byte) error {
 	if dir == "" {
 		return nil
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // Multus and the runtime look into it (G301)
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:filemode // Multus and the runtime look into it
 		return fmt.Errorf("make device-info directory: %w", err)
 	}
 	entries, err := os.ReadDir(dir)

@@ -39,7 +39,7 @@ func (t Target) Install() (changed bool, err error) {
 	if err := t.mayReplace(); err != nil {
 		return false, err
 	}
-	if err := os.MkdirAll(t.BinDir, 0o755); err != nil { //nolint:gosec // others read the directory (G301)
+	if err := os.MkdirAll(t.BinDir, 0o755); err != nil { //nolint:filemode // others read the directory
 		return false, fmt.Errorf("make plugin directory: %w", err)
 	}
 	if err := t.sweep(); err != nil {

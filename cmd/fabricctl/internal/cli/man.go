@@ -16,7 +16,7 @@ func manCommand() *cobra.Command {
 		Short: "Write the manual pages of every command to a directory",
 		Args:  argsBetween(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := os.MkdirAll(args[0], 0o755); err != nil { //nolint:gosec // manual pages are for everybody
+			if err := os.MkdirAll(args[0], 0o755); err != nil { //nolint:filemode // manual pages are for everybody
 				return fmt.Errorf("man: %w", err)
 			}
 			date := time.Unix(0, 0) // the same pages for the same program

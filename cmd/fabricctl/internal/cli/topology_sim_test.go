@@ -79,7 +79,7 @@ func simulate(t *testing.T, net string) *simulated {
 		}
 	}
 	if !strings.Contains(said.String(), "simulator ready") {
-		t.Fatalf("ibsim: %s", said.String())
+		t.Fatalf("ibsim: %s %v", said.String(), lines.Err())
 	}
 	go func() { // so that it never waits for a reader
 		for lines.Scan() {
