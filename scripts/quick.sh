@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# quick.sh [BASE]   builds and lints everything, and runs the unit tests of the packages that have changed since BASE and
-# of what is made of them. Without the race detector, the lab and Kubernetes: those are the gate.
+# quick.sh [BASE]   builds and lints everything, and runs the unit tests of the packages that have changed since BASE
+# and of what is made of them. Without the race detector, the lab and Kubernetes: those are the gate.
 #
 # BASE is a commit. Without it: where this branch left main; on main itself, where it left origin/main; and if nothing
 # has changed since then, the commit before the last one. Files that are not committed count in any case.

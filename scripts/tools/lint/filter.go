@@ -24,7 +24,8 @@ func (r *rules) wrap(l linter) *analysis.Analyzer {
 		p.Report = func(d analysis.Diagnostic) {
 			at := pass.Fset.Position(d.Pos)
 			s := sourceOf(pass, at.Filename)
-			if s.generated || s.exempt(l.name, at.Line) || r.excludes(l.name, s.path(pass), d.Message, s.line(at.Line)) {
+			if s.generated || s.exempt(l.name, at.Line) ||
+				r.excludes(l.name, s.path(pass), d.Message, s.line(at.Line)) {
 				return
 			}
 			d.Message += " (" + l.name
@@ -45,7 +46,7 @@ func (r *rules) excludes(name, path, text, source string) bool {
 	})
 }
 
-// source is a file as the filter sees it. Go vet starts a process for each package.
+// source is a file as the filter sees it. A process has one package.
 type source struct {
 	name      string
 	text      string

@@ -42,7 +42,10 @@ func (p *pattern) UnmarshalYAML(n *yaml.Node) (err error) {
 func (p pattern) fits(s string) bool { return p.Regexp == nil || p.MatchString(s) }
 
 func (e exclusion) fits(path, text, source string) bool {
-	return e.Path.fits(path) && (e.Unless.Regexp == nil || !e.Unless.MatchString(path)) && e.Text.fits(text) && e.Source.fits(source)
+	if e.Unless.Regexp != nil && e.Unless.MatchString(path) {
+		return false
+	}
+	return e.Path.fits(path) && e.Text.fits(text) && e.Source.fits(source)
 }
 
 func readRules() (*rules, error) {
@@ -74,7 +77,8 @@ func forbidigoOf(r *rules) (*analysis.Analyzer, error) {
 		}
 		patterns = append(patterns, string(b))
 	}
-	l, err := forbidigo.NewLinter(patterns, forbidigo.OptionAnalyzeTypes(true), forbidigo.OptionIgnorePermitDirectives(true))
+	l, err := forbidigo.NewLinter(patterns,
+		forbidigo.OptionAnalyzeTypes(true), forbidigo.OptionIgnorePermitDirectives(true))
 	if err != nil {
 		return nil, err
 	}
