@@ -29,7 +29,8 @@ fuzz() { # PACKAGE TARGET
 }
 
 for package in "${packages[@]}"; do
-  for target in $(grep -hoE '^func Fuzz[A-Za-z0-9_]+' "$package"/*_test.go | sed 's/^func //'); do
+  mapfile -t targets < <(grep -hoE '^func Fuzz[A-Za-z0-9_]+' "$package"/*_test.go | sed 's/^func //')
+  for target in "${targets[@]}"; do
     echo "fuzz: $target in $package, $budget"
     if ! fuzz "$package" "$target"; then
       echo "$out"

@@ -56,8 +56,8 @@ func ctlNode(t *testing.T, n *LabNode) {
 	var workload string
 	// What kubelet counts already the agent may have to report yet.
 	until(t, "most nodes have four healthy devices", func() (err error) { // others work on the other node meanwhile
-		workload, err = output(filepath.Join(current.run, "bin/fabricctl"), "generate", "pod", "--cluster", "--gpus", "0",
-			"--image", "localhost/box:e2e")
+		workload, err = output(filepath.Join(current.run, "bin/fabricctl"), "generate", "pod", "--cluster",
+			"--gpus", "0", "--image", "localhost/box:e2e")
 		if err == nil && !strings.Contains(workload, "fabric.dev/"+fabric200+": 4") {
 			err = textError(workload)
 		}

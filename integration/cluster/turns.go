@@ -46,8 +46,8 @@ func turn() (run string, ok bool) {
 	if share.NoTime("cluster: TestNodes", groupTakes) {
 		return "", false
 	}
-	fmt.Printf("cluster: of TestNodes, whose %d groups of parts take turns, this landing runs %s; the others are left to "+
-		"test-full\n", len(nodeGroups), picked[0])
+	fmt.Printf("cluster: of the %d groups of parts of TestNodes this landing runs %s; test-full has the others\n",
+		len(nodeGroups), picked[0])
 	return "/" + picked[0], true
 }
 

@@ -63,7 +63,6 @@ func built(t *testing.T, name string) string {
 
 var programs = sync.OnceValues(func() (dir string, err error) {
 	dir = filepath.Join(scratch, "bin")
-	//nolint:noctx // it ends by itself
 	build := exec.Command("go", "build", "-o", dir+"/", "../../cmd/fabric-agent", "../../cmd/fabricctl")
 	out, err := build.CombinedOutput()
 	if err != nil {

@@ -178,8 +178,8 @@ func (s *Server) files() error {
 // taken before a server listens at it, or while it is started again.
 func freePorts(n int) (out []string, err error) {
 	for range 1000 {
-		port := strconv.Itoa(20000 + rand.IntN(12000)) //nolint:gosec // any will do
-		l, err := net.Listen("tcp", "127.0.0.1:"+port) //nolint:noctx // it is closed at once
+		port := strconv.Itoa(20000 + rand.IntN(12000)) // any will do
+		l, err := net.Listen("tcp", "127.0.0.1:"+port) // closed at once
 		if err != nil {
 			continue
 		}
