@@ -20,6 +20,7 @@ type result struct {
 	work    *work
 	test    *GuestTest // nil if it did not start
 	cached  *pass      // the earlier run that counts instead
+	left    bool       // it was left out
 	guest   int        // the guest that ran it
 	seconds float64    // in the guest, with the start of the process
 	matrix  []string   // lines of the matrix
@@ -70,13 +71,19 @@ func (c *crew) run(ctx context.Context) {
 	for _, w := range c.queue.rest() {
 		c.deliver(&result{work: w, problem: fmt.Sprintf("did not run: %v", context.Cause(ctx))})
 	}
+	for _, w := range c.queue.left {
+		c.deliver(&result{work: w, left: true})
+	}
 }
 
 func (c *crew) work(ctx context.Context) {
 	for ctx.Err() == nil {
-		free, err := takeSlot(ctx, true)
+		free, err := takeSlot(ctx, c.queue.idle)
 		if err != nil {
 			c.trouble(nil, err)
+			return
+		}
+		if free == nil {
 			return
 		}
 		class := c.queue.enter()
@@ -266,6 +273,7 @@ func (s *shift) feed() {
 		r := s.collect(n, w, time.Since(begin))
 		s.current = nil
 		s.ran = append(s.ran, r)
+		s.queue.done(w, r.seconds)
 		s.deliver(r)
 		s.failed = s.failed || !r.ok() && (r.problem != "" || r.test.Result != "skip")
 	}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fabric-cni/fabric-cni/internal/testkit/share"
 )
 
 func TestMain(m *testing.M) {
@@ -53,8 +55,9 @@ func TestLab(t *testing.T) {
 				t.Run(s.Name, func(t *testing.T) {
 					t.Parallel()
 					for range cap(results) {
-						res := <-results
-						t.Run(res.work.name(), func(t *testing.T) { report(t, res) })
+						if res := <-results; !res.left {
+							t.Run(res.work.name(), func(t *testing.T) { report(t, res) })
+						}
 					}
 				})
 			}
@@ -67,7 +70,9 @@ type suiteOn struct{ series, suite string }
 // labRun is one run of TestLab.
 type labRun struct {
 	crew    *crew
-	all     []*work
+	all     []*work // but left
+	left    []*work // what this run leaves out
+	passes  map[*work]*pass
 	results map[suiteOn]chan *result // with room for all of a suite
 	done    []*result
 	began   time.Time
@@ -77,17 +82,16 @@ func newLabRun(t *testing.T, kernels []Kernel) *labRun {
 	t.Helper()
 	bin := buildAll(t)
 	top, rest, _ := strings.Cut(os.Getenv("FABRIC_LAB_RUN"), "/")
-	r := &labRun{results: make(map[suiteOn]chan *result), began: time.Now()}
+	r := &labRun{results: make(map[suiteOn]chan *result), passes: make(map[*work]*pass), began: time.Now()}
 	expected, err := readDurations()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, k := range kernels {
 		for _, s := range Suites {
-			if !s.wants(k, top != "" || full()) {
+			if !s.wants(k, asked()) {
 				continue
 			}
-			n := len(r.all)
 			for _, test := range chosenTests(t, bin, s, top) {
 				works, err := s.works(k, test)
 				if err != nil {
@@ -98,20 +102,52 @@ func newLabRun(t *testing.T, kernels []Kernel) *labRun {
 				}
 				r.all = append(r.all, works...)
 			}
-			if len(r.all) > n {
-				if _, err := s.userLands(); err != nil {
-					t.Fatal(err)
-				}
-				r.results[suiteOn{k.Series, s.Name}] = make(chan *result, len(r.all)-n)
-			}
 		}
+	}
+	if sampled() {
+		r.all = inSample(r.all)
 	}
 	r.crew = &crew{bin: bin, rest: rest, verbose: os.Getenv("FABRIC_LAB_VERBOSE") != "", keys: make(map[*work]string)}
 	if r.crew.results, err = openResults(); err != nil {
 		t.Fatal(err)
 	}
 	r.key(t, kernels)
+	r.choose()
+	for _, w := range r.all {
+		if _, err := w.suite.userLands(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.makeChannels()
 	return r
+}
+
+// choose finds what has passed before, and of the rest what this run does.
+func (r *labRun) choose() {
+	var todo []*work
+	for _, w := range r.all {
+		if p := r.crew.results.find(r.crew.keys[w], time.Now()); p != nil {
+			r.passes[w] = p
+		} else {
+			todo = append(todo, w)
+		}
+	}
+	if share.All() || asked() || sampled() {
+		return
+	}
+	_, r.left = takeShare(todo, shareSeconds)
+	r.all = slices.DeleteFunc(r.all, func(w *work) bool { return slices.Contains(r.left, w) })
+}
+
+// makeChannels makes a channel with room for all results of a suite on a kernel.
+func (r *labRun) makeChannels() {
+	count := make(map[suiteOn]int)
+	for _, w := range r.all {
+		count[suiteOn{w.kernel.Series, w.suite.Name}]++
+	}
+	for on, n := range count {
+		r.results[on] = make(chan *result, n)
+	}
 }
 
 // key computes the keys of all work for the cache of results.
@@ -151,7 +187,7 @@ func (r *labRun) run(t *testing.T) {
 	}
 	var todo []*work
 	for _, w := range r.all {
-		if p := r.crew.results.find(r.crew.keys[w], time.Now()); p != nil {
+		if p := r.passes[w]; p != nil {
 			r.crew.deliver(&result{work: w, cached: p, matrix: p.Matrix})
 			continue
 		}
@@ -161,7 +197,11 @@ func (r *labRun) run(t *testing.T) {
 	r.crew.run(context.WithoutCancel(t.Context())) // guests still power off when the last test has ended
 	close(deliveries)
 	for res := range deliveries {
-		r.done = append(r.done, res)
+		if res.left {
+			r.left = append(r.left, res.work)
+		} else {
+			r.done = append(r.done, res)
+		}
 	}
 }
 
@@ -266,10 +306,13 @@ func (r *labRun) finish(t *testing.T) {
 	for _, res := range r.done {
 		table.add(t, res.matrix)
 	}
-	if r.crew.rest == "" && !t.Failed() {
+	if r.crew.rest == "" && len(r.left) == 0 && !sampled() && !t.Failed() {
 		table.complete(t)
 	}
-	text := table.text() + summary(r.done, r.crew.guests, time.Since(r.began))
+	text := table.text() + summary(r.done, r.crew.guests, time.Since(r.began)) + leftOut(r.left)
+	if sampled() {
+		text += sampleLine()
+	}
 	t.Log("\n" + text)
 	if file := os.Getenv("FABRIC_LAB_SUMMARY"); file != "" {
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {

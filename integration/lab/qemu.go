@@ -34,13 +34,13 @@ func qemuArgs(k Kernel, spec Spec, out string, kvm bool) []string {
 		"-append", strings.Join(append([]string{kernelArgs}, spec.Append...), " "),
 		"-object", "rng-random,id=rng,filename=/dev/urandom", "-device", "virtio-rng-pci,rng=rng",
 	)
-	args = append(args, share("root", "/", true)...)
-	args = append(args, share("out", out, false)...)
+	args = append(args, mount9p("root", "/", true)...)
+	args = append(args, mount9p("out", out, false)...)
 	return append(args, spec.Devices...)
 }
 
-// share returns the arguments for a 9p file system with a mount tag.
-func share(tag, path string, readOnly bool) []string {
+// mount9p returns the arguments for a 9p file system with a mount tag.
+func mount9p(tag, path string, readOnly bool) []string {
 	fsdev := fmt.Sprintf("local,id=%s,path=%s,security_model=none,multidevs=remap", tag, path)
 	if readOnly {
 		fsdev += ",readonly=on"

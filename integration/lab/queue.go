@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
+
+	"github.com/fabric-cni/fabric-cni/internal/testkit/share"
 )
 
 // work is what a guest runs in one process: a top-level guest test, or a piece of one.
@@ -15,6 +18,7 @@ type work struct {
 	test          string
 	piece, pieces int     // piece 1 to pieces of a test that is dealt to several guests; 1 of 1: the whole test
 	expected      float64 // seconds in the guest, from an earlier run
+	first         bool    // before all others: a deadline must not cut it off
 	tries         int     // how often it was given to a guest
 }
 
@@ -43,10 +47,14 @@ func (c *class) remaining() (seconds float64) {
 	return seconds
 }
 
-// queue hands out work to guests. Guests of one machine specification share their work.
+// queue hands out work to guests. Guests of one machine specification share their work. Work that would probably end
+// after $FABRIC_DEADLINE is left out.
 type queue struct {
 	mu      sync.Mutex
 	classes []*class
+	left    []*work
+	// How long what has been done took, and how long it was expected to take: the pace of this machine today.
+	took, expected float64
 }
 
 // bootSeconds is about what another guest costs.
@@ -81,8 +89,52 @@ func machine(k Kernel, s Suite) string {
 
 func (c *class) sort() {
 	slices.SortStableFunc(c.waiting, func(a, b *work) int {
-		return cmp.Or(cmp.Compare(b.expected, a.expected), cmp.Compare(a.id(), b.id()))
+		return cmp.Or(last(a)-last(b), cmp.Compare(b.expected, a.expected), cmp.Compare(a.id(), b.id()))
 	})
+}
+
+func last(w *work) int {
+	if w.first {
+		return 0
+	}
+	return 1
+}
+
+// done tells the queue how long work took.
+func (q *queue) done(w *work, seconds float64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.took += seconds
+	q.expected += w.expected
+}
+
+// leaveOut takes what would end too late out of the queue.
+func (q *queue) leaveOut() {
+	pace := 1.0
+	if q.expected > bundleSeconds { // a few short tests say nothing about it
+		pace = max(pace, q.took/q.expected)
+	}
+	for _, c := range q.classes {
+		c.waiting = slices.DeleteFunc(c.waiting, func(w *work) bool {
+			seconds := w.expected
+			if c.guests == 0 {
+				seconds += bootSeconds
+			}
+			fits := share.TimeFor(time.Duration(pace * seconds * float64(time.Second)))
+			if !fits {
+				q.left = append(q.left, w)
+			}
+			return !fits
+		})
+	}
+}
+
+// idle reports whether nothing waits that there is time for.
+func (q *queue) idle() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.leaveOut()
+	return !slices.ContainsFunc(q.classes, func(c *class) bool { return len(c.waiting) > 0 })
 }
 
 // enter returns the class for which another guest is most useful, and counts that guest; nil if there is none. A guest
@@ -90,8 +142,9 @@ func (c *class) sort() {
 func (q *queue) enter() *class {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.leaveOut()
 	var best *class
-	var bestShare float64
+	var bestEach float64
 	for _, c := range q.classes {
 		if len(c.waiting) == 0 {
 			continue
@@ -100,8 +153,12 @@ func (q *queue) enter() *class {
 		if c.guests > 0 && (remaining < bootSeconds || len(c.waiting) == 1 && remaining < 2*bootSeconds) {
 			continue
 		}
-		if share := remaining / float64(c.guests+1); best == nil || share > bestShare {
-			best, bestShare = c, share
+		each := remaining / float64(c.guests+1)
+		if c.waiting[0].first {
+			each += 1e6
+		}
+		if best == nil || each > bestEach {
+			best, bestEach = c, each
 		}
 	}
 	if best != nil {
@@ -114,6 +171,7 @@ func (q *queue) enter() *class {
 func (q *queue) take(c *class) *work {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.leaveOut()
 	if len(c.waiting) == 0 {
 		return nil
 	}

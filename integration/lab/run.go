@@ -81,7 +81,7 @@ var errClock = fmt.Errorf("%w: its clock goes too fast, this machine was too bus
 // Run boots k and runs spec.Script in it. A guest that never finishes is tried once more. A script's exit status is
 // not an error; a guest that does not finish, and a kernel log with a BUG, WARNING or leak, are (*GuestError).
 func Run(ctx context.Context, k Kernel, spec Spec) (Result, error) {
-	free, err := takeSlot(ctx, false)
+	free, err := takeSlot(ctx, nil)
 	if err != nil {
 		return Result{}, err
 	}

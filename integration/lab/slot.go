@@ -18,9 +18,10 @@ const slotPoll = 100 * time.Millisecond
 // takeSlot waits until fewer guests run on this machine than it has CPUs: more of them only make each other time out.
 // Test binaries of several packages run at once, so a slot is a lock on a file, which also ends with its process.
 //
-// A patient caller steps back while an impatient one waits: the guests of TestLab are many and short, those of other
-// tests few and long, and both kinds run at once.
-func takeSlot(ctx context.Context, patient bool) (free func(), err error) {
+// A caller with pointless, which ends its wait, steps back while one without waits: the guests of TestLab are many and
+// short, those of other tests few and long, and both kinds run at once. free is nil if the wait has become pointless.
+func takeSlot(ctx context.Context, pointless func() bool) (free func(), err error) {
+	patient := pointless != nil
 	dir := filepath.Join(Cache(), "slots")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("create guest slots: %w", err)
@@ -36,6 +37,9 @@ func takeSlot(ctx context.Context, patient bool) (free func(), err error) {
 	tick := time.NewTicker(slotPoll)
 	defer tick.Stop()
 	for {
+		if patient && pointless() {
+			return nil, nil
+		}
 		if !patient || !slotWanted() {
 			for i := range runtime.NumCPU() {
 				f, err := lockFile(filepath.Join(dir, fmt.Sprint(i)), unix.LOCK_EX|unix.LOCK_NB)

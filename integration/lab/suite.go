@@ -18,7 +18,7 @@ type Suite struct {
 	Devices   []string      // QEMU arguments
 	NewQEMU   bool          // see Spec
 	Series    []string      // kernels it is for; none: all
-	Gate      []string      // of these, those that a plain run of everything takes; nil: all, empty: none
+	Night     bool          // only when it is asked for, and in a full run
 	UserLand  bool          // $FABRIC_USERLAND, see UserLand
 	Pyverbs   bool          // $FABRIC_PYVERBS, see Pyverbs
 	Deal      []Deal        // tests that are dealt to several guests
@@ -38,16 +38,9 @@ type Deal struct {
 var exclusive = []string{"ib_core.netns_mode=0"}
 
 // on612 is for suites about the plugin's manners (selectors, messages, orders), and for the matrix of what is the same
-// on all kernels: a VF's settings. What differs between kernels is in the matrix, the returns and the facts, which run
-// on all.
+// on all kernels: a VF's settings. What differs between kernels is in the matrix, the returns and the facts, which are
+// for all.
 var on612 = []string{"6.12"}
-
-// notOldest is for what virtual functions and Ethernet add: on the oldest kernel the drivers' side of it is the lab's
-// own module, and what the plugin asks of the kernel is the same as on 6.12.
-var notOldest = []string{"6.12", "next"}
-
-// newest is for the longest of these: 6.12 has the fault matrix of virtual functions, and those of igb.
-var newest = []string{"next"}
 
 // Suites are all suites. Every guest test belongs to exactly one: TestLab fails otherwise.
 var Suites = []Suite{
@@ -61,7 +54,6 @@ var Suites = []Suite{
 	{
 		// Whether the snapshot that all tests compare sees what it must see.
 		Name:    "snapshot",
-		Gate:    on612,
 		Run:     `^TestSnapshot`,
 		Append:  exclusive,
 		Devices: VirtioNet(1),
@@ -89,14 +81,12 @@ var Suites = []Suite{
 	},
 	{
 		Name:    "ether",
-		Gate:    newest,
 		Run:     `^TestEther`,
 		Append:  exclusive,
 		Devices: append(VirtioNet(2), E1000e(2)...),
 	},
 	{
 		Name:    "vf",
-		Gate:    newest,
 		Run:     `^TestVF`,
 		Deal:    []Deal{{Run: `^TestVFParallel$`, Pieces: 3}},
 		Append:  append([]string{"intel_iommu=on"}, exclusive...), // vfio-pci wants an IOMMU
@@ -124,7 +114,6 @@ var Suites = []Suite{
 	},
 	{
 		Name:    "igb",
-		Gate:    notOldest,
 		Run:     `^TestIGB`,
 		Append:  exclusive,
 		Devices: append(VirtioNet(1), IGB()...),
@@ -133,7 +122,6 @@ var Suites = []Suite{
 	},
 	{
 		Name:    "vf-shared",
-		Gate:    notOldest,
 		Run:     `^TestFunctionShared`,
 		Devices: SRIOV(8),
 	},
@@ -167,7 +155,6 @@ var Suites = []Suite{
 		// The same with real measurements, and what is said of those that fail.
 		Name:     "ctl-traffic",
 		Tools:    []string{"fabricctl"},
-		Gate:     on612,
 		UserLand: true,
 		Run:      `^TestVerify`,
 		Append:   exclusive,
@@ -211,7 +198,6 @@ var Suites = []Suite{
 	{
 		// The same with virtual functions, which can leave and come back.
 		Name:    "walk-vf",
-		Gate:    notOldest,
 		Run:     `^TestWalkVF`,
 		Append:  exclusive,
 		Devices: SRIOV(4),
@@ -221,7 +207,6 @@ var Suites = []Suite{
 		// Pods do RDMA.
 		Name:     "traffic",
 		Run:      `^TestTraffic([^RS]|R[^o]|S[^h])`,
-		Gate:     on612,
 		UserLand: true,
 		Append:   exclusive,
 		Devices:  append(VirtioNet(1), SRIOV(4)...),
@@ -230,7 +215,6 @@ var Suites = []Suite{
 		// The same, in shared mode.
 		Name:     "traffic-shared",
 		Run:      `^TestTrafficShared`,
-		Gate:     on612,
 		UserLand: true,
 		Devices:  VirtioNet(2),
 	},
@@ -238,7 +222,7 @@ var Suites = []Suite{
 		// rdma-core's own tests: minutes of emulation that say little about a change of the plugin.
 		Name:     "pyverbs",
 		Run:      `^TestPyverbs`,
-		Gate:     []string{},
+		Night:    true,
 		UserLand: true,
 		Pyverbs:  true,
 		Append:   exclusive,
@@ -250,7 +234,6 @@ var Suites = []Suite{
 		Name:     "traffic-roce",
 		Tools:    []string{"fabricctl"},
 		Run:      `^TestTrafficRoCE`,
-		Gate:     on612,
 		UserLand: true,
 		Append:   exclusive,
 		Devices:  E1000e(2),
@@ -274,13 +257,10 @@ func (s Suite) pkg() string {
 	return guestPackage
 }
 
-// wants reports whether the suite runs on a kernel. chosen says that somebody has asked for its tests, or for all that
-// there is: Gate does not count then.
+// wants reports whether the suite is for a kernel. chosen says that somebody has asked for its tests, or for all that
+// there is.
 func (s Suite) wants(k Kernel, chosen bool) bool {
-	if s.Gate != nil && !chosen && !slices.Contains(s.Gate, k.Series) {
-		return false
-	}
-	return len(s.Series) == 0 || slices.Contains(s.Series, k.Series)
+	return (chosen || !s.Night) && (len(s.Series) == 0 || slices.Contains(s.Series, k.Series))
 }
 
 // assign returns the tests of each suite, and an error for those that belong to none or to several.

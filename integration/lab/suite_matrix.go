@@ -12,10 +12,9 @@ var (
 		Deal:    []Deal{{Run: `IPoIB(Add|Del)$`, Pieces: 2}},
 		Timeout: 20 * time.Minute,
 	}
-	// Mode rdma on Ethernet, the longest of all: on every kernel the suite matrix has it on InfiniBand.
+	// Mode rdma on Ethernet, the longest of all.
 	matrixRoCE = Suite{
 		Name:    "matrix-rdma-roce",
-		Gate:    on612,
 		Run:     `^TestMatrixExclusiveRDMAOnRoCE`,
 		Append:  exclusive,
 		Devices: append(VirtioNet(2), E1000e(2)...),
@@ -27,11 +26,9 @@ var (
 		Devices: VirtioNet(1),
 		Timeout: 20 * time.Minute,
 	}
-	// What a runtime, a reboot or the pod itself does to an attachment before DEL. Where kernels differ, 6.12 does
-	// as one of the others.
+	// What a runtime, a reboot or the pod itself does to an attachment before DEL.
 	returns = Suite{
 		Name:    "returns",
-		Gate:    []string{"6.1", "next"},
 		Run:     `^TestReturn`,
 		Append:  exclusive,
 		Devices: append(VirtioNet(2), E1000e(2)...),

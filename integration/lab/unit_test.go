@@ -66,9 +66,7 @@ func TestWants(t *testing.T) {
 	}{
 		"all":    {Suite{}, Series, Series},
 		"series": {Suite{Series: on612}, on612, on612},
-		"gate":   {Suite{Gate: on612}, on612, Series},
-		"none":   {Suite{Gate: []string{}}, nil, Series},
-		"both":   {Suite{Series: []string{"6.12", "next"}, Gate: on612}, on612, []string{"6.12", "next"}},
+		"night":  {Suite{Night: true}, nil, Series},
 	} {
 		if diff := cmp.Diff(c.plain, on(c.suite, false)); diff != "" {
 			t.Errorf("%s: a plain run: %s", name, diff)
