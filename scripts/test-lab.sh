@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # test-lab.sh KERNEL...   runs integration/ on these kernels: 6.1, 6.12, next. They are fetched once. LAB_RUN narrows it
-# to the guest tests that match a regular expression, LAB_TIMEOUT bounds the whole. FABRIC_SEED runs a share of the tests,
-# another one for each seed; FABRIC_LAB_FULL=1 runs every cell, fault and round on every kernel; FABRIC_LAB_NOCACHE=1 runs
+# to the guest tests that match a regular expression, LAB_TIMEOUT bounds the whole. FABRIC_SEED runs a share of the
+# tests, another one for each seed; FABRIC_LAB_FULL=1 every cell, fault and round on every kernel; FABRIC_LAB_NOCACHE=1
 # also what has passed before with the same binaries.
 # test-lab.sh --sample    runs some tests of each kind on 6.12, in minutes.
 set -euo pipefail
