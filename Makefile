@@ -43,10 +43,14 @@ quick: ## while you work: build, vet, lint and unit tests of what has changed (B
 	@$(SETUP) lint test browser
 	@scripts/quick.sh $(BASE)
 
+SAMPLE := attach, return, death at its steps, VFs, shared mode, DRA claims, RDMA between pods
+
 test: ## what to run first: unit tests, and the plugin on Linux 6.12 in the lab, a sample of each of its tests
 	@$(SETUP) test
 	@scripts/stages.sh "fetch-lab test-unit" "test-lab-sample"
-	@scripts/shown.sh
+	@echo 'Shown:     unit tests; the plugin on Linux 6.12: $(SAMPLE)'
+	@echo 'make gate: linters, race detector, failpoints, fuzzing, Kubernetes, kernels 6.1, 6.12 and next; what is long takes turns (30 min)'
+	@echo 'make test-full: all of it at once: every test and cell on every kernel, long fuzzing (a night)'
 
 # FABRIC_SEED picks the share of what is too long for each commit (internal/testkit/share): the commit's hash.
 gate: export FABRIC_SEED ?= $(shell git -c safe.directory='*' rev-parse HEAD 2>/dev/null)
