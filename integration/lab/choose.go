@@ -20,8 +20,8 @@ type exhibit struct {
 	works []string
 }
 
-// sample is what FABRIC_LAB_SAMPLE=1 (`make test`) runs, on one kernel. The suites share few machines, so that little of
-// the time is boots.
+// sample is what FABRIC_LAB_SAMPLE=1 (`make test`) runs, on one kernel. The suites share few machines, so that
+// little of the time is boots.
 var sample = []exhibit{
 	{"what the kernel does to moved devices", []string{
 		"TestFactMoveDestroysIPoIB", "TestFactMoveLosesConfiguration", "TestFactNetdevFirstIsLost",
@@ -34,7 +34,9 @@ var sample = []exhibit{
 	{"returns after a reboot, a late DEL, a path used again", []string{
 		"TestReturnAfterReboot", "TestReturnLate", "TestReturnPathReused", "TestPeerKilledThenAddedAgain",
 	}},
-	{"deaths at points of ADD and DEL", []string{"TestMatrixExclusiveIPoIBAdd-1of2", "TestMatrixExclusiveIPoIBDel-1of2"}},
+	{"deaths at points of ADD and DEL", []string{
+		"TestMatrixExclusiveIPoIBAdd-1of2", "TestMatrixExclusiveIPoIBDel-1of2",
+	}},
 	{"VFs", []string{"TestVFGUID", "TestVFDeviceInfo", "TestTrafficVF"}},
 	{"shared mode", []string{"TestSharedNetdevMoves", "TestSharedPluginRDMA", "TestSharedPluginNetnsGone"}},
 	{"DRA's claims", []string{"TestPluginClaims"}},

@@ -124,13 +124,14 @@ func TestShareIsFair(t *testing.T) {
 	if least == 0 {
 		t.Errorf("a test ran with none of %d seeds", seeds)
 	}
-	t.Logf("%d tests; each of those that are not in every share ran with %d to %d of %d seeds", len(all), least, most, seeds)
+	t.Logf("%d tests; each that is not in every share ran with %d to %d of %d seeds", len(all), least, most, seeds)
 }
 
 func TestLeftOut(t *testing.T) {
 	k := Kernel{Series: "6.12", Release: "6.12.1"}
 	left := []*work{
-		{kernel: k, suite: Suite{Name: "b"}}, {kernel: k, suite: Suite{Name: "a"}}, {kernel: k, suite: Suite{Name: "b"}},
+		{kernel: k, suite: Suite{Name: "b"}}, {kernel: k, suite: Suite{Name: "a"}},
+		{kernel: k, suite: Suite{Name: "b"}},
 		{kernel: Kernel{Release: "6.1.9"}, suite: Suite{Name: "a"}},
 	}
 	const want = "lab: 4 tests are left out, make test-full has them: on 6.1: a 1 on 6.12: a 1 b 2\n"

@@ -57,7 +57,8 @@ func TestWriteOver(t *testing.T) {
 			out, err := cmd.CombinedOutput()
 			calls, _ := os.ReadFile(filepath.Join(tmp, "calls")) // none: no runs
 			if cmd.ProcessState.ExitCode() != c.status || len(calls) != c.runs ||
-				!strings.Contains(string(out), c.says) || c.runs > 1 != strings.Contains(string(out), fmt.Sprintf(again, c.runs-1)) {
+				!strings.Contains(string(out), c.says) ||
+				c.runs > 1 != strings.Contains(string(out), fmt.Sprintf(again, c.runs-1)) {
 				t.Errorf("%v after %d runs, want %d:\n%s", err, len(calls), c.runs, out)
 			}
 		})
