@@ -116,7 +116,7 @@ func (n *LabNode) powerOn() error {
 	go func() {
 		res, err := lab.Run(ctx, kernel, lab.Spec{
 			Script: labnodeScript, OutDir: n.dir, Devices: devices, MemoryMiB: 1536, Timeout: time.Hour,
-			Append: []string{"ib_core.netns_mode=0", "apparmor=0", "audit=0"},
+			Append: []string{"ib_core.netns_mode=0", "apparmor=0", "audit=0"}, Once: true,
 		})
 		if err == nil && res.Status != 0 {
 			err = fmt.Errorf("the set-up of node %s ended with status %d", n.Name, res.Status)

@@ -33,6 +33,7 @@ type Spec struct {
 	Timeout   time.Duration // of one attempt, from power on to power off; 0: 5 minutes
 	Output    io.Writer     // receives the script's output while it runs; nil: only the file "output" in OutDir
 	Console   io.Writer     // receives the guest's console while it runs; nil: only the file "console" in OutDir
+	Once      bool          // a guest that dies after its script has started is not booted again: what it held is gone
 
 	started func() // called when the script has started and the guest's clock is right
 }
@@ -99,6 +100,9 @@ func Run(ctx context.Context, k Kernel, spec Spec) (Result, error) {
 		res, err = boot(ctx, k, spec, out)
 		res.Attempts = attempt
 		if !errors.Is(err, errUnfinished) || ctx.Err() != nil {
+			break
+		}
+		if spec.Once && res.Boot > 0 && !errors.Is(err, errClock) {
 			break
 		}
 		if errors.Is(err, errClock) && clocks < clockRetries {

@@ -58,6 +58,9 @@ const (
 	failures    = 40   // so many messages of tests that failed
 )
 
+// leftOut matches what a suite says of tests that it leaves to make test-full (internal/testkit/share).
+var leftOut = regexp.MustCompile(`^\w+: .*\btest-full\b`)
+
 func (r *report) read(in io.Reader) error {
 	lines := bufio.NewReader(in)
 	for {
@@ -85,6 +88,9 @@ func (r *report) take(e event) {
 	case "build-output":
 		fmt.Fprint(r.out, e.Output)
 	case "output":
+		if leftOut.MatchString(e.Output) {
+			fmt.Fprint(r.out, e.Output)
+		}
 		r.output[k] = append(r.output[k], e.Output)
 	case "pass", "fail", "skip":
 		if e.Test == "" {

@@ -54,6 +54,11 @@ func TestRun(t *testing.T) {
 			name: "slow", in: strings.ReplaceAll(stream+closeGood, ":0.5}", ":11.5}"),
 			want: "testreport: seconds:    11.5 s  a TestGood\ntestreport: seconds:    11.5 s  a\n",
 		},
+		{
+			name: "left out", want: "cluster: left to test-full: TestSlow\nok", wantNot: "chatter",
+			in: `{"Action":"output","Package":"m/pkg/a","Output":"cluster: left to test-full: TestSlow\n"}` + "\n" +
+				stream + closeGood,
+		},
 		{name: "quick", in: stream + closeGood, want: "1 tests passed", wantNot: "seconds:"},
 		{
 			name: "fail", in: stream + fail + closeBad,
