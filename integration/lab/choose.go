@@ -50,7 +50,7 @@ var always = regexp.MustCompile(`^Test(Fact|RDMAName|Return(AfterReboot|Late|Pat
 // A share takes bundles, each of tests that one guest can run, until their expected seconds are shareSeconds. Within a
 // bundle a boot pays for several tests; and however long a test is, its chance is that of any other one.
 const (
-	shareSeconds  = 22 * 60
+	shareSeconds  = 30 * 60
 	bundleSeconds = 90
 )
 
