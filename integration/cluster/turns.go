@@ -51,7 +51,7 @@ func turn() (run string, ok bool) {
 	return "/" + picked[0], true
 }
 
-// takeTurns leaves tests on the node rig out, unless somebody has asked for some by name.
+// takeTurns leaves tests on the node rig out, unless -test.run or -test.skip is set.
 func takeTurns() error {
 	if flagValue("test.run") != "" || flagValue("test.skip") != "" {
 		return nil

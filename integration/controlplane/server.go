@@ -174,7 +174,7 @@ func (s *Server) files() error {
 	)
 }
 
-// freePorts are ports that nobody listens at, below those that the kernel gives to connections: one of these may be
+// freePorts are ports without a listener, below those that the kernel gives to connections: one of these may be
 // taken before a server listens at it, or while it is started again.
 func freePorts(n int) (out []string, err error) {
 	for range 1000 {

@@ -54,7 +54,7 @@ const (
 	bundleSeconds = 90
 )
 
-// sampled reports whether a sample is wanted, and asked whether somebody has asked for tests, or for all that there is.
+// sampled reports whether a sample is wanted, and asked whether LAB_RUN or make test-full chose tests.
 func sampled() bool { return os.Getenv("FABRIC_LAB_SAMPLE") != "" }
 func asked() bool   { return os.Getenv("FABRIC_LAB_RUN") != "" || full() }
 

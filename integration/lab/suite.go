@@ -257,8 +257,8 @@ func (s Suite) pkg() string {
 	return guestPackage
 }
 
-// wants reports whether the suite is for a kernel. chosen says that somebody has asked for its tests, or for all that
-// there is.
+// wants reports whether the suite is for a kernel. chosen says that LAB_RUN names its tests, or that make test-full
+// wants all.
 func (s Suite) wants(k Kernel, chosen bool) bool {
 	return (chosen || !s.Night) && (len(s.Series) == 0 || slices.Contains(s.Series, k.Series))
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // Rotate picks n groups of tests of a suite and returns the pattern for -test.skip that leaves out the others, with a
-// line that says so. A group is one name, or more with a | between them. With All both are empty.
+// line that names both. A group is one name, or more with a | between them. With All both are empty.
 func Rotate(suite string, n int, groups ...string) (skip, note string) {
 	picked := Pick(n, groups...)
 	left := slices.DeleteFunc(slices.Clone(groups), func(g string) bool { return slices.Contains(picked, g) })
