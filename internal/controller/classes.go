@@ -60,13 +60,46 @@ func (c *Controller) lookAtClasses(ctx context.Context, w *world) {
 		return
 	}
 	k.at, k.key = c.Now(), key
-	if k.list, k.served, k.err = c.live(ctx, fabrics.Classes); k.err != nil {
+	if k.list, k.served, k.err = c.readClasses(ctx, k.list); k.err != nil {
 		k.err = fmt.Errorf("allocation DRA: %w", k.err)
 		c.Log.Warn("can't read DeviceClasses", "error", k.err)
 		if key != "" {
 			k.at = time.Time{}
 		}
 	}
+}
+
+// readClasses reads the controller's DeviceClasses; of others only the name. What has not changed since is not read
+// again.
+func (c *Controller) readClasses(
+	ctx context.Context, before []unstructured.Unstructured,
+) (out []unstructured.Unstructured, served bool, err error) {
+	list, served, err := listAll(ctx, c.Ranges.Live, fabrics.Classes)
+	if err != nil {
+		return before, served, err
+	}
+	for i := range list {
+		m := &list[i]
+		u := unstructured.Unstructured{}
+		u.SetName(m.Name)
+		same := func(was unstructured.Unstructured) bool {
+			return was.GetUID() == m.UID && was.GetResourceVersion() == m.ResourceVersion
+		}
+		if k := slices.IndexFunc(before, same); k >= 0 {
+			u = before[k]
+		} else if managed(m) {
+			is, err := c.read(ctx, fabrics.Classes, "", m.Name)
+			if err != nil {
+				return before, served, err
+			}
+			if is == nil {
+				continue
+			}
+			u = *is
+		}
+		out = append(out, u)
+	}
+	return out, served, nil
 }
 
 // classesKey is which Fabrics the DeviceClasses follow from.
@@ -139,7 +172,7 @@ func (c *Controller) classify(ctx context.Context, all []judged) (map[string]unp
 	return wrong, errors.Join(errs...)
 }
 
-func managed(u *unstructured.Unstructured) bool {
+func managed(u metav1.Object) bool {
 	return u.GetLabels()[fabrics.ManagedBy] == fabrics.Manager
 }
 

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -45,6 +46,8 @@ const (
 // slot is what the controller remembers of a definition: what it wanted, and what others have done to it.
 type slot struct {
 	wants  string    // what it should be, with the namespace's UID
+	seen   string    // resource version with which it was so
+	theirs time.Time // the look at all definitions after which it was found to be somebody else's
 	done   bool      // it was so
 	next   time.Time // not to be written before
 	failed int       // how often the API server has refused it in a row
@@ -116,7 +119,7 @@ func doubled(first, most time.Duration, n int) time.Duration {
 
 // define makes one definition as it should be.
 func (c *Controller) define(
-	ctx context.Context, j *judged, ns *corev1.Namespace, is *unstructured.Unstructured, s *slot,
+	ctx context.Context, j *judged, ns *corev1.Namespace, listed *metav1.PartialObjectMetadata, s *slot,
 ) state {
 	should, err := j.force.Definition(ns.Name, j.owner())
 	now := c.Now()
@@ -125,23 +128,32 @@ func (c *Controller) define(
 	}
 	s.want(fmt.Sprint(ns.UID, should.Object["spec"], should.GetAnnotations()))
 	switch {
-	case is == nil && !j.object.DeletionTimestamp.IsZero():
+	case listed == nil && !j.object.DeletionTimestamp.IsZero(), listed != nil && s.seen == listed.ResourceVersion:
 		return here
-	case is != nil && !owned(is, j.object):
+	case listed != nil && !owned(listed, j.object), s.theirs.Equal(c.defined.at):
+		return foreign
+	}
+	if now.Before(s.next) && s.err != nil {
+		return failed
+	} else if now.Before(s.next) {
+		return pending
+	}
+	is, theirs, err := c.unlessForeign(ctx, j, listed, should)
+	switch {
+	case err != nil:
+		return s.fail(err, now)
+	case theirs:
+		s.theirs = c.defined.at
 		return foreign
 	case is != nil && same(is, should):
-		s.done, s.failed, s.err = true, 0, nil
+		s.isHere(is)
 		return here
-	case now.Before(s.next) && s.err != nil:
-		return failed
-	case now.Before(s.next):
-		return pending
 	}
 	did := doneBy(is, s.done, j.accept)
 	c.defined.key = ""
 	switch err = c.write(ctx, is, should); {
 	case err == nil:
-		s.done, s.failed, s.err = true, 0, nil
+		s.isHere(should)
 		if did != "" {
 			s.putBack(did, now)
 		}
@@ -155,7 +167,33 @@ func (c *Controller) define(
 	return s.fail(err, now)
 }
 
-// write makes or changes a definition. What others have added to it stays.
+// isHere notes that a definition is as it should be.
+func (s *slot) isHere(is *unstructured.Unstructured) {
+	s.done, s.failed, s.err, s.seen = true, 0, nil, is.GetResourceVersion()
+}
+
+// unlessForeign reads a definition, unless it is somebody else's: nobody else's is read whole. nil: there is none.
+func (c *Controller) unlessForeign(
+	ctx context.Context, j *judged, listed *metav1.PartialObjectMetadata, should *unstructured.Unstructured,
+) (is *unstructured.Unstructured, theirs bool, err error) {
+	if listed == nil { // there is none, or not with the label
+		m := &metav1.PartialObjectMetadata{}
+		m.SetGroupVersionKind(fabrics.Definitions)
+		err := c.Ranges.Live.Get(ctx, client.ObjectKeyFromObject(should), m)
+		switch {
+		case absent(err):
+			return nil, false, nil
+		case err != nil:
+			return nil, false, fmt.Errorf("look for it: %w", err)
+		case !owned(m, j.object):
+			return nil, true, nil
+		}
+	}
+	is, err = c.read(ctx, fabrics.Definitions, should.GetNamespace(), should.GetName())
+	return is, is != nil && !owned(is, j.object), err
+}
+
+// write makes or changes a definition, which becomes what should has then. What others have added to it stays.
 func (c *Controller) write(ctx context.Context, is, should *unstructured.Unstructured) error {
 	if is == nil {
 		return c.Client.Create(ctx, should, client.FieldOwner(fabrics.Manager))
@@ -165,7 +203,11 @@ func (c *Controller) write(ctx context.Context, is, should *unstructured.Unstruc
 	next.Object["spec"] = should.Object["spec"]
 	next.SetLabels(added(is.GetLabels(), should.GetLabels()))
 	next.SetAnnotations(added(is.GetAnnotations(), should.GetAnnotations()))
-	return c.Client.Update(ctx, next, client.FieldOwner(fabrics.Manager))
+	if err := c.Client.Update(ctx, next, client.FieldOwner(fabrics.Manager)); err != nil {
+		return err
+	}
+	should.SetResourceVersion(next.GetResourceVersion())
+	return nil
 }
 
 func added(is, should map[string]string) map[string]string {
@@ -179,7 +221,7 @@ func added(is, should map[string]string) map[string]string {
 }
 
 // retract deletes a definition that does not belong to its namespace any more.
-func (c *Controller) retract(ctx context.Context, u *unstructured.Unstructured, s *slot) state {
+func (c *Controller) retract(ctx context.Context, u *metav1.PartialObjectMetadata, s *slot) state {
 	s.want("")
 	now := c.Now()
 	if now.Before(s.next) {

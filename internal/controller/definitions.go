@@ -22,14 +22,19 @@ import (
 // somebody has changed a definition. Watches would need the kinds to be there.
 const missingEvery = 30 * time.Second
 
-// pageSize is how many objects a list has at once.
-const pageSize = 500
+// Objects that a list has at once: an object has at most 1.5 MB, which may all be metadata.
+const (
+	pageSize     = 500
+	metadataPage = 50
+)
 
-// definitions are the cluster's NetworkAttachmentDefinitions, as they were a short time ago.
+// definitions are the NetworkAttachmentDefinitions with the controller's label, as they were a short time ago. Who may
+// write one can make thousands of 1 MB: the controller never lists more than metadata, and reads whole only one that it
+// would write and that has changed since.
 type definitions struct {
 	at     time.Time
 	key    string // what they depend on; empty: the controller has changed one since
-	list   []unstructured.Unstructured
+	list   []metav1.PartialObjectMetadata
 	multus bool                           // the cluster has such objects
 	err    error                          // why they could not be read; what is above is older then
 	slots  map[types.UID]map[string]*slot // by Fabric and namespace
@@ -46,7 +51,7 @@ func (c *Controller) lookAtDefinitions(ctx context.Context, w *world) {
 	if d.err == nil && d.key == key && age < missingEvery || d.err != nil && age < unreadEvery {
 		return
 	}
-	list, multus, err := c.live(ctx, fabrics.Definitions)
+	list, multus, err := listAll(ctx, c.Ranges.Live, fabrics.Definitions, labelled)
 	if d.at, d.err = c.Now(), err; err != nil {
 		c.Log.Warn("can't read NetworkAttachmentDefinitions", "error", err)
 		return
@@ -83,7 +88,7 @@ func (c *Controller) sweep(ctx context.Context, w *world) error {
 	for i := range c.defined.list {
 		u := &c.defined.list[i]
 		o := owner(u)
-		if o == nil || there[o.UID] || u.GetLabels()[fabrics.ManagedBy] != fabrics.Manager {
+		if o == nil || there[o.UID] {
 			continue
 		}
 		f := &metav1.PartialObjectMetadata{} // the cache may lag behind
@@ -102,23 +107,20 @@ func (c *Controller) sweep(ctx context.Context, w *world) error {
 	return nil
 }
 
-// live lists all objects of a kind; false: the cluster does not know the kind.
-func (c *Controller) live(ctx context.Context, kind schema.GroupVersionKind) (
-	[]unstructured.Unstructured, bool, error,
-) {
-	return listAll(ctx, c.Ranges.Live, kind)
-}
+// labelled selects what the controller has made.
+var labelled = client.MatchingLabels{fabrics.ManagedBy: fabrics.Manager}
 
-// listAll lists all objects of a kind in pages; false: the cluster does not know the kind.
+// listAll lists the metadata of all objects of a kind, as far as the controller looks at it; false: the cluster does
+// not know the kind.
 func listAll(
 	ctx context.Context, r client.Reader, kind schema.GroupVersionKind, opts ...client.ListOption,
-) ([]unstructured.Unstructured, bool, error) {
-	var out []unstructured.Unstructured
+) ([]metav1.PartialObjectMetadata, bool, error) {
+	var out []metav1.PartialObjectMetadata
 	next := ""
 	for {
-		page := &unstructured.UnstructuredList{}
+		page := &metav1.PartialObjectMetadataList{}
 		page.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-		err := r.List(ctx, page, append(opts, client.Limit(pageSize), client.Continue(next))...)
+		err := r.List(ctx, page, append(opts, client.Limit(metadataPage), client.Continue(next))...)
 		switch {
 		case absent(err):
 			return nil, false, nil
@@ -128,9 +130,42 @@ func listAll(
 		case err != nil:
 			return nil, false, fmt.Errorf("list %ss: %w", kind.Kind, err)
 		}
-		out = append(out, page.Items...)
+		for i := range page.Items {
+			out = append(out, slimmed(kind, &page.Items[i]))
+		}
 		if next = page.GetContinue(); next == "" {
 			return out, true, nil
 		}
 	}
+}
+
+// slimmed is what the controller looks at of an object's metadata.
+func slimmed(kind schema.GroupVersionKind, o *metav1.PartialObjectMetadata) metav1.PartialObjectMetadata {
+	out := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion,
+	}}
+	out.SetGroupVersionKind(kind)
+	if by := o.Labels[fabrics.ManagedBy]; by == fabrics.Manager {
+		out.Labels = map[string]string{fabrics.ManagedBy: fabrics.Manager}
+	}
+	if owner := owner(o); owner != nil {
+		out.OwnerReferences = []metav1.OwnerReference{*owner}
+	}
+	return out
+}
+
+// read reads one object; nil: there is none.
+func (c *Controller) read(
+	ctx context.Context, kind schema.GroupVersionKind, namespace, name string,
+) (*unstructured.Unstructured, error) {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(kind)
+	err := c.Ranges.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, u)
+	switch {
+	case absent(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read %s %s: %w", kind.Kind, client.ObjectKey{Namespace: namespace, Name: name}, err)
+	}
+	return u, nil
 }

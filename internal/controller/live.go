@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/fabric-cni/fabric-cni/internal/fabrics"
+	"github.com/fabric-cni/fabric-cni/internal/ipam/whereabouts"
 )
 
 // liveEvery is how long an address that somebody has holds a change back before it is looked for again.
@@ -170,14 +171,17 @@ func (c *Controller) checkLeases(ctx context.Context, candidate *fabrics.Fabric)
 			return err
 		}
 	}
-	pools, _, err := c.live(ctx, whereaboutsPools)
+	next := leases{at: c.Now()}
+	reached := func(name string) bool {
+		return slices.ContainsFunc(whereabouts.Named(name), func(p netip.Prefix) bool { return reaches(candidate, p) })
+	}
+	_, err := c.eachPool(ctx, whereaboutsPools, reached, func(u *unstructured.Unstructured) {
+		next.all = append(next.all, leasesOf(u)...)
+	})
 	if err != nil {
 		return fmt.Errorf("cannot see which addresses whereabouts has given: %w", err)
 	}
-	c.leases = leases{at: c.Now()}
-	for i := range pools {
-		c.leases.all = append(c.leases.all, leasesOf(&pools[i])...)
-	}
+	c.leases = next
 	return clash(candidate, c.leases.all)
 }
 

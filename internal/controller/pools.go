@@ -16,6 +16,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/fabrics"
 	"github.com/fabric-cni/fabric-cni/internal/ipam/nvipam"
 	"github.com/fabric-cni/fabric-cni/internal/ipam/ranges"
+	"github.com/fabric-cni/fabric-cni/internal/ipam/whereabouts"
 )
 
 // poolsEvery is how often pools of IPAM plugins are read. Those of whereabouts are as large as what is allocated, and
@@ -50,10 +51,12 @@ type pools struct {
 func (c *Controller) lookAtPools(ctx context.Context, force []fabrics.Fabric) bool {
 	kinds := map[schema.GroupVersionKind]bool{}
 	refs := map[ranges.Ref]bool{}
+	var sections []*ranges.Section
 	for i := range force {
 		section := sectionOf(&force[i])
 		if section.HasPools() {
 			kinds[whereaboutsPools] = true
+			sections = append(sections, section)
 		}
 		for _, r := range section.Refs {
 			kinds[kindOf(r)] = true
@@ -73,7 +76,8 @@ func (c *Controller) lookAtPools(ctx context.Context, force []fabrics.Fabric) bo
 		at: c.Now(), key: key, kinds: kinds, nvipam: map[ranges.Ref]*nvipam.Pool{}, unreadable: map[ranges.Ref]error{},
 	}
 	for kind := range kinds {
-		list, known, err := c.live(ctx, kind)
+		known, err := c.eachPool(ctx, kind, func(name string) bool { return wants(sections, refs, kind, name) },
+			func(u *unstructured.Unstructured) { p.read(kind, u, refs) })
 		if err != nil {
 			c.Log.Error("cannot read address pools: what was read before stays", "kind", kind.GroupKind(), "error", err)
 			c.pools.at, c.pools.missing = p.at, true
@@ -81,13 +85,44 @@ func (c *Controller) lookAtPools(ctx context.Context, force []fabrics.Fabric) bo
 		}
 		kinds[kind] = known
 		p.missing = p.missing || !known
-		for i := range list {
-			p.read(kind, &list[i], refs)
-		}
 	}
 	p.missing = p.missing || len(p.nvipam) < len(refs)
 	c.pools = p
 	return true
+}
+
+// wants reports whether fabrics in force use a pool of this name.
+func wants(sections []*ranges.Section, refs map[ranges.Ref]bool, kind schema.GroupVersionKind, name string) bool {
+	if kind != whereaboutsPools {
+		return refs[ranges.Ref{Kind: kind.Kind, Name: name}]
+	}
+	return slices.ContainsFunc(whereabouts.Named(name), func(of netip.Prefix) bool {
+		return slices.ContainsFunc(sections, func(s *ranges.Section) bool {
+			_, ours := s.PoolCapacity(name, of)
+			return ours
+		})
+	})
+}
+
+// eachPool reads the pools of a kind whose names are wanted, one at a time; false: the cluster does not know the kind.
+func (c *Controller) eachPool(
+	ctx context.Context, kind schema.GroupVersionKind, wanted func(name string) bool,
+	take func(*unstructured.Unstructured),
+) (known bool, err error) {
+	list, known, err := listAll(ctx, c.Ranges.Live, kind)
+	for i := range list {
+		if !wanted(list[i].Name) {
+			continue
+		}
+		u, err := c.read(ctx, kind, list[i].Namespace, list[i].Name)
+		if err != nil {
+			return known, err
+		}
+		if u != nil {
+			take(u)
+		}
+	}
+	return known, err
 }
 
 // sectionOf is the ipam section of a fabric; an empty one, if it has none or nodeRanges.

@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -97,7 +96,7 @@ func (c *Controller) publish(ctx context.Context, j *judged, w *world) *publishe
 			"published when they are there")
 		return p
 	}
-	there := map[string]*unstructured.Unstructured{}
+	there := map[string]*metav1.PartialObjectMetadata{}
 	for i := range c.defined.list {
 		if u := &c.defined.list[i]; u.GetName() == j.object.Name {
 			there[u.GetNamespace()] = u
@@ -127,7 +126,7 @@ func (c *Controller) publish(ctx context.Context, j *judged, w *world) *publishe
 }
 
 // owned reports whether a definition is of this Fabric.
-func owned(u *unstructured.Unstructured, o *v1alpha1.Fabric) bool {
+func owned(u metav1.Object, o *v1alpha1.Fabric) bool {
 	return slices.ContainsFunc(u.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == o.UID })
 }
 
@@ -138,7 +137,7 @@ func (j *judged) owner() metav1.OwnerReference {
 	}
 }
 
-func (c *Controller) withdraw(ctx context.Context, u *unstructured.Unstructured) error {
+func (c *Controller) withdraw(ctx context.Context, u *metav1.PartialObjectMetadata) error {
 	c.defined.key = ""
 	uid := u.GetUID()
 	err := c.Client.Delete(ctx, u, client.Preconditions{UID: &uid})

@@ -16,7 +16,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -234,7 +233,7 @@ func (r *releaser) finalizers(ctx context.Context) error {
 
 // withdraw deletes the objects of a kind that belong to Fabrics.
 func (r *releaser) withdraw(ctx context.Context, kind schema.GroupVersionKind) error {
-	list, _, err := listAll(ctx, r.client, kind, client.MatchingLabels{fabrics.ManagedBy: fabrics.Manager})
+	list, _, err := listAll(ctx, r.client, kind, labelled)
 	if err != nil {
 		return err
 	}
@@ -255,8 +254,8 @@ func (r *releaser) withdraw(ctx context.Context, kind schema.GroupVersionKind) e
 }
 
 // owner is the Fabric that an object belongs to; nil: none.
-func owner(u *unstructured.Unstructured) *metav1.OwnerReference {
-	for _, r := range u.GetOwnerReferences() {
+func owner(o metav1.Object) *metav1.OwnerReference {
+	for _, r := range o.GetOwnerReferences() {
 		if r.Kind == "Fabric" && strings.HasPrefix(r.APIVersion, v1alpha1.GroupVersion.Group+"/") {
 			return &r
 		}

@@ -3,6 +3,7 @@ package whereabouts
 import (
 	"fmt"
 	"net/netip"
+	"strconv"
 	"strings"
 
 	"go4.org/netipx"
@@ -54,6 +55,23 @@ func (c *Config) Owns(r Range, pool string, of netip.Prefix) bool {
 	}
 	return pool == c.NetworkName+"-"+suffix ||
 		c.SliceBits > 0 && strings.HasPrefix(pool, c.NetworkName+"-") && strings.HasSuffix(pool, "-"+suffix)
+}
+
+// Named returns the ranges that the name of an IPPool may end with; whereabouts writes : and / as -, so that an IPv6
+// range may be read in several ways. An IPPool that whereabouts has made has one of them as its range.
+func Named(pool string) (out []netip.Prefix) {
+	k := strings.LastIndexByte(pool, '-')
+	bits, err := strconv.Atoi(pool[k+1:])
+	if k < 0 || err != nil {
+		return nil
+	}
+	for rest, more := pool[:k], true; more; _, rest, more = strings.Cut(rest, "-") {
+		a, err := netip.ParseAddr(strings.ReplaceAll(rest, "-", ":"))
+		if p := netip.PrefixFrom(a, bits); err == nil && p.IsValid() {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 // Capacity is how many addresses whereabouts gives of a pool that Owns has attributed to the range.
