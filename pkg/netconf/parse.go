@@ -264,6 +264,7 @@ func (p *parser) runtimeFields() {
 	if p.cfg.IPs == nil {
 		p.cfg.IPs = p.cni.ips
 	}
+	p.podIPs()
 	p.cfg.DeviceInfo, _ = p.textWhere(
 		p.find(p.runtime, "CNIDeviceInfoFile"),
 		"the path of a file",

@@ -162,12 +162,14 @@ func TestPrecedence(t *testing.T) {
 		{`"trust":"on"`, with, b},
 		{`"trust":"on"`, envADD, ""},
 	} {
-		if got := parse(t, `"device":"d",`+tc.extra, tc.env); got.VF.MAC.String() != tc.want {
+		got := parse(t, `"device":"d","capabilities":{"mac":true},`+tc.extra, tc.env)
+		if got.VF.MAC.String() != tc.want {
 			t.Errorf("%s: mac %s, want %s", tc.extra, got.VF.MAC, tc.want)
 		}
 	}
 	short := func(n string) string { return `"00000000000000` + n + `"` }
-	all := `"device":"d","guid":` + short("03") + `,"args":{"cni":{"guid":` + short("02") + `}}`
+	all := `"device":"d","capabilities":{"infinibandGUID":true},"guid":` + short("03") +
+		`,"args":{"cni":{"guid":` + short("02") + `}}`
 	for extra, want := range map[string]device.GUID{
 		all + `,"runtimeConfig":{"infinibandGUID":` + short("01") + `}`: 1, all: 2,
 		`"device":"d","guid":` + short("03"): 3,
@@ -176,7 +178,7 @@ func TestPrecedence(t *testing.T) {
 			t.Errorf("%s: %v, want %v", extra, got.VF.GUID, want)
 		}
 	}
-	got := parse(t, `"device":"d"`, with)
+	got := parse(t, `"device":"d","capabilities":{"mac":true}`, with)
 	if want := []netip.Prefix{
 		netip.MustParsePrefix("10.0.0.5/32"),
 		netip.MustParsePrefix("fd00::5/64"),
@@ -186,7 +188,7 @@ func TestPrecedence(t *testing.T) {
 	) {
 		t.Errorf("IPs of CNI_ARGS: %v", got.IPs)
 	}
-	got = parse(t, `"device":"d","runtimeConfig":{"ips":["10.9.9.9/24"]}`, with)
+	got = parse(t, `"device":"d","capabilities":{"mac":true},"runtimeConfig":{"ips":["10.9.9.9/24"]}`, with)
 	if want := []netip.Prefix{netip.MustParsePrefix("10.9.9.9/24")}; !slices.Equal(got.IPs, want) {
 		t.Errorf("IPs of runtimeConfig: %v", got.IPs)
 	}

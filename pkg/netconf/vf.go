@@ -127,8 +127,14 @@ func (p *parser) rates(vf *VF) {
 // plugin of a chain.
 func (p *parser) podAttributes() {
 	vf := &p.cfg.VF
-	if vf.GUID == nil {
-		vf.GUID = p.guid(p.find(p.args, "guid"))
+	if f := p.find(p.args, "guid"); vf.GUID == nil && f.ok() {
+		if g := p.guid(f); g == nil || vf.IBKubernetes ||
+			p.podMay("infinibandGUID", &Error{Code: CodeConfig, Field: f.path, Value: shown(f.raw)}) {
+			vf.GUID = g
+		}
+	}
+	if mac := p.cni.mac; mac != nil {
+		p.podMay("mac", &Error{Code: CodeEnvironment, Field: "CNI_ARGS MAC", Value: quoted(mac.String())})
 	}
 	vf.IBKubernetesState, _ = p.text(p.find(p.args, "mellanox.infiniband.app"), "a string")
 }

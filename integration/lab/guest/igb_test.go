@@ -144,7 +144,10 @@ func TestIGBMAC(t *testing.T) {
 			config{"deviceID": vfs[0].PCI, "mac": "02:00:00:00:00:03", "runtimeConfig": config{"mac": macPod}},
 			"MAC=02:00:00:00:00:02",
 		},
-		{config{"deviceID": vfs[0].PCI, "mac": "02:00:00:00:00:03"}, "MAC=" + macPod},
+		{
+			config{"deviceID": vfs[0].PCI, "mac": "02:00:00:00:00:03", "capabilities": config{"mac": true}},
+			"MAC=" + macPod,
+		},
 		{config{"deviceID": vfs[0].PCI, "mac": macPod}, ""},
 		{config{"device": "enp", "mac": macPod}, ""},
 	} {
