@@ -263,7 +263,9 @@ var decisions = map[string]func(*Facts){
 	"vf of a PF in a pod": func(f *Facts) { f.VF.PFName, f.Config.VF.LinkState = "", "enable" },
 	"ethernet": func(f *Facts) {
 		f.Config.VF.VLAN, f.Config.VF.MAC, f.Config.VF.Trust = new(7), mac("02:00:00:00:00:99"), on()
+		f.Policy.VF = policy.VF{TrustOn: policy.Patterns{"*"}, VLANs: []policy.VLANRange{{First: 5, Last: 7}}}
 	},
+	"ethernet vlan that the policy does not have": func(f *Facts) { f.Config.VF.VLAN = new(7) },
 	"ethernet GUID":         func(f *Facts) { f.Config.VF.GUID = guid("001122334455660a") },
 	"ethernet mac of no VF": func(f *Facts) { f.VF, f.Config.VF.MAC = nil, mac("02:00:00:00:00:99") },
 	"ethernet port down with its netdev": func(f *Facts) {

@@ -354,12 +354,18 @@ func (d *decider) policy(moves bool) {
 	if moves {
 		err = d.Policy.Move(d.policyDevice())
 	}
-	if err != nil {
-		d.refuse(&Refusal{
-			Reason:  Forbidden,
-			Message: err.Error(),
-			Hint:    "the node's owner can allow it in " + policyPath,
-		})
+	d.refuse(byPolicy(err))
+}
+
+// byPolicy is the refusal for what the node policy forbids, nil without an error.
+func byPolicy(err error) *Refusal {
+	if err == nil {
+		return nil
+	}
+	return &Refusal{
+		Reason:  Forbidden,
+		Message: err.Error(),
+		Hint:    "the node's owner can allow it in " + policyPath,
 	}
 }
 

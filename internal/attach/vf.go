@@ -51,6 +51,9 @@ func (d *decider) vf() {
 	}
 	a := d.decision.Attachment
 	a.VF, a.Change = vf, plan.AttachVF(want, vf, dev.HCA, dev.Netdev)
+	if d.Policy != nil {
+		d.refuse(byPolicy(d.Policy.SetVF(d.policyDevice(), &vf.VFAttrs, &a.Change.To, a.Change.Set)))
+	}
 	a.AwaitPort = a.Change.Rebind || slices.Contains(a.Change.Set, device.VFLinkState)
 	d.guid()
 }

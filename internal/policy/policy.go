@@ -32,6 +32,8 @@ type Policy struct {
 	AllowVirtual      Patterns `json:"allowVirtual"`      // ... although no hardware is behind them
 	// NodeAddresses are addresses the node is known by, beside that of the default route
 	NodeAddresses []netip.Addr `json:"nodeAddresses"`
+	// VF is what may be set on virtual functions.
+	VF VF `json:"vf"`
 	// LogDirs are where a configuration may have its log file; default: DefaultLogDir
 	LogDirs []string `json:"logDirs"`
 	// DevicePluginDir is where kubelet remembers which devices it has given to pods; default: kubelet.DefaultDir, or
@@ -108,7 +110,7 @@ func parse(file string, b []byte) (*Policy, error) {
 		return nil, fmt.Errorf("node policy %s: want one object, and nothing after it", file)
 	}
 	for _, list := range [][]string{p.Devices, p.AllowDefaultRoute, p.AllowNodeAddress, p.AllowEnslaved,
-		p.AllowVirtual} {
+		p.AllowVirtual, p.VF.TrustOn, p.VF.SpoofChkOff, p.VF.Rates} {
 		for _, pat := range list {
 			if _, err := path.Match(pat, ""); err != nil {
 				return nil, fmt.Errorf("node policy %s: pattern %q: %w", file, pat, err)

@@ -85,9 +85,13 @@ ip link set env0 up; ip address add 10.40.0.1/24 dev env0; ip route add 10.41.0.
 
 var igbSettings = config{"mac": macPod, "vlan": 100, "vlanQoS": 3, "max_tx_rate": 100, "spoofchk": "off", "trust": "on"}
 
+// vfPolicy allows these settings, which no node allows unasked.
+const vfPolicy = `{"vf": {"trustOn": true, "spoofchkOff": true, "vlans": [100, "7-9"], "vlanQoS": [3], "rates": true}}`
+
 // Every setting of an Ethernet VF, in the spelling of sriov-cni, is there in the pod and on the PF, and comes back.
 func TestIGBSettings(t *testing.T) {
 	vfs := igbVFs(t, 2, true)
+	policyFile(t, vfPolicy)
 	before := Unchanged(t)
 	for _, gone := range []bool{false, true} {
 		pod := NewPod(t, fmt.Sprintf("pod-%t", gone))
@@ -166,6 +170,7 @@ func TestIGBMAC(t *testing.T) {
 // What the driver has no setting for is an error that names it, and nothing is left of it.
 func TestIGBRefused(t *testing.T) {
 	vfs := igbVFs(t, 1, false)
+	policyFile(t, vfPolicy)
 	Unchanged(t)
 	pod := NewPod(t, "pod")
 	for _, c := range []struct {
@@ -183,9 +188,29 @@ func TestIGBRefused(t *testing.T) {
 	}
 }
 
+// A network reaches beyond the segment that the node's owner has given to a VF only where the node policy allows it.
+func TestIGBPolicy(t *testing.T) {
+	vfs := igbVFs(t, 1, false)
+	shell(t, "ip link set enp vf 0 vlan 7 qos 2; ip link set enp vf 0 max_tx_rate 100")
+	Unchanged(t)
+	pod := NewPod(t, "pod")
+	for field, fields := range map[string]config{
+		"trust": {"trust": "on"}, "spoofchk": {"spoofchk": "off"}, "vlan": {"vlan": 0},
+		"vlanQoS":   {"vlan": 7, "vlanQoS": 5},
+		"maxTxRate": {"max_tx_rate": 0}, "minTxRate": {"min_tx_rate": 10},
+	} {
+		fields["deviceID"] = vfs[0].PCI
+		wantError(t, interfaceOf(pod, "net1", network(fields)).call("ADD").Exec(t), 104, `"`+field+`"`, `"vf.`)
+	}
+	own := config{"deviceID": vfs[0].PCI, "vlan": 7, "vlanQoS": 2, "max_tx_rate": 50, "spoofchk": "on", "trust": "off"}
+	a := interfaceOf(pod, "net1", network(own))
+	a.add(t)
+	a.del(t)
+}
+
 var igbDevice = mode{
 	name: "device-vf-ether",
-	host: func(t testing.TB) { t.Helper(); igbVFs(t, 1, true) },
+	host: func(t testing.TB) { t.Helper(); igbVFs(t, 1, true); policyFile(t, vfPolicy) },
 	conf: conf(map[string]any{
 		"device":      "env0",
 		"mac":         macPod,

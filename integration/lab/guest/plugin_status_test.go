@@ -8,7 +8,7 @@ import (
 )
 
 // policyFile writes the node's policy for this test.
-func policyFile(t *testing.T, text string) {
+func policyFile(t testing.TB, text string) {
 	t.Helper()
 	const dir = "/etc/cni/fabric.d"
 	if err := os.MkdirAll(dir, 0o755); err != nil {

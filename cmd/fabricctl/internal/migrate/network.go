@@ -162,6 +162,10 @@ func (s *spec) virtual(conf map[string]any) error {
 			conf[field] = n
 		}
 	}
+	if conf["vlan"] != nil || conf["minTxRate"] != nil || conf["trust"] == "on" || conf["spoofchk"] == "off" {
+		s.fate("vlan, trust on, spoofchk off and rates: the field vf of the node policy has to allow them, see " +
+			"docs/policy.md")
+	}
 	proto, err := s.text("vlanProto")
 	if err != nil {
 		return err
