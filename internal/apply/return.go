@@ -30,8 +30,8 @@ func (e *RestoreError) Unwrap() error { return e.Err }
 type Events struct {
 	// Released is called once, as soon as the pod can't use the addresses any more. Nil: nobody waits for it.
 	Released func()
-	// Removed is called for each virtual netdev of the pod that sat on the device and was removed. Nil: nobody asks.
-	Removed func(device.Netdev)
+	// Removed is called with the virtual netdevs of the pod that sat on the device and were removed. Nil: not called.
+	Removed func([]device.Netdev)
 	// Gone says whether the hardware has left the bus or lost its driver: then there is nothing to bring home. Nil: it
 	// is there.
 	Gone func() bool
@@ -123,10 +123,10 @@ func (j *journey) stage(ctx context.Context, way plan.Way) error {
 	if way.Stage == plan.StageRevive {
 		j.where.Revived = true
 	}
-	for _, s := range way.Steps {
+	for _, s := range j.withoutUppers(way.Steps) {
 		err := j.Run(ctx, []plan.Step{s})
-		if u, ok := s.(plan.DeleteUpper); ok && err == nil && j.on.Removed != nil {
-			j.on.Removed(u.Netdev)
+		if u, ok := s.(plan.DeleteUpper); ok && err == nil {
+			j.removed(u.Netdev)
 		}
 		switch {
 		case err == nil:

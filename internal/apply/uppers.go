@@ -15,6 +15,37 @@ func (r *Runner) deleteUpper(s plan.DeleteUpper) error {
 	return ignoreMissing(side.Link.Delete(s.Netdev.Index))
 }
 
+// withoutUppers removes all netdevs that the steps would remove one by one, in the time that one takes, and returns the
+// other steps. Where that fails it returns all of them: then each is tried, and an error names the one it is about.
+func (j *journey) withoutUppers(steps []plan.Step) []plan.Step {
+	var uppers []device.Netdev
+	var indexes []int
+	var in plan.Side
+	var others []plan.Step
+	for _, s := range steps {
+		if u, ok := s.(plan.DeleteUpper); ok {
+			uppers, indexes, in = append(uppers, u.Netdev), append(indexes, u.Netdev.Index), u.In
+		} else {
+			others = append(others, s)
+		}
+	}
+	if len(uppers) < 2 {
+		return steps
+	}
+	side, err := j.side(in)
+	if err != nil || side.Link.DeleteAll(indexes) != nil {
+		return steps
+	}
+	j.removed(uppers...)
+	return others
+}
+
+func (j *journey) removed(uppers ...device.Netdev) {
+	if j.on.Removed != nil {
+		j.on.Removed(uppers)
+	}
+}
+
 // lookForOrphans reads what still sits on a netdev that is on the host: IPoIB children that have come with it from a
 // pod whose namespace is gone, if its RDMA device was not there; or what has been made in the pod between the look and
 // the move, or could not be removed.

@@ -1,7 +1,11 @@
 package link
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -161,6 +165,32 @@ func (c *Conn) NewChild(ch Child) error {
 func (c *Conn) Delete(index int) error {
 	if _, err := c.nl.Do(unix.RTM_DELLINK, 0, ifinfomsg(index, 0, 0)); err != nil {
 		return notFound(fmt.Errorf("delete netdev with index %d: %w", index, err))
+	}
+	return nil
+}
+
+// DeleteAll removes virtual netdevs in the time that one takes: after each removal the kernel waits until no CPU uses
+// the netdev any more. So they are put into a group that no other has, which is removed as a whole
+// (net/core/rtnetlink.c, rtnl_group_dellink). One that is gone is no error. A failed DeleteAll has removed nothing, but
+// may have changed the groups.
+func (c *Conn) DeleteAll(indexes []int) error {
+	all, err := c.List("")
+	if err != nil {
+		return err
+	}
+	random := func() uint32 { return 1 + rand.Uint32N(1<<30-1) } // 0 is the group of all that have none
+	group := random()
+	for slices.ContainsFunc(all, func(n device.Netdev) bool { return n.Group == group }) {
+		group = random()
+	}
+	for _, index := range indexes {
+		if err := c.Set(index, Change{Group: &group}); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	m := nlmsg.Body(ifinfomsg(0, 0, 0)).Uint32(unix.IFLA_GROUP, group)
+	if _, err := c.nl.Do(unix.RTM_DELLINK, 0, m.Bytes()); err != nil {
+		return notFound(fmt.Errorf("delete %d netdevs of group %d: %w", len(indexes), group, err))
 	}
 	return nil
 }

@@ -190,3 +190,31 @@ func TestNewChildRefused(t *testing.T) {
 		t.Errorf("in the pod: %v", err)
 	}
 }
+
+// All go together, one of them on another, and what is in another group or in none stays. One that has no way to be
+// deleted, as a loopback device, keeps all.
+func TestDeleteAll(t *testing.T) {
+	t.Parallel()
+	n := sandbox.New(t)
+	n.Veth(t, "v0", n, "v1")
+	before := n.State(t)
+	c := n.Link(t)
+	for _, s := range []string{
+		"link add link v0 up1 type macvlan", "link add link v0 up2 type macvlan",
+		"link add link up2 up3 type macvlan",
+	} {
+		n.IP(t, strings.Fields(s)...)
+	}
+	index := func(name string) int { return byName(t, c, name).Index }
+	all := []int{index("up1"), index("up2"), index("up3"), 1 << 20}
+	if err := c.DeleteAll(append(all, index("lo"))); err == nil || !n.Has(t, "up1") {
+		t.Errorf("with lo: %v", err)
+	}
+	n.IP(t, "link", "set", "lo", "group", "0")
+	if err := c.DeleteAll(all); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(before, n.State(t)); diff != "" {
+		t.Errorf("-before +after:\n%s", diff)
+	}
+}

@@ -297,7 +297,7 @@ func (a *attachment) giveDeviceBack() error {
 	defer cancel()
 	home := homeOf(a.entry)
 	home.Keep = a.keptChildren(a.entry)
-	return a.runner.Return(ctx, home, apply.Events{Removed: a.removedUpper})
+	return a.runner.Return(ctx, home, apply.Events{Removed: a.removedUppers})
 }
 
 // finish commits, or takes everything back. The entry goes only when nothing is left of the attachment.

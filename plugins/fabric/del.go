@@ -158,7 +158,7 @@ func (c returner) bringHome(e *journal.Entry, release func()) error {
 	gone := func() bool { return c.gone(e, pod == nil) }
 	home := homeOf(e)
 	home.Keep = c.keptChildren(e)
-	err = r.Return(ctx, home, apply.Events{Released: release, Gone: gone, Removed: c.removedUpper})
+	err = r.Return(ctx, home, apply.Events{Released: release, Gone: gone, Removed: c.removedUppers})
 	if e.MoveRDMA {
 		defer c.settleNames(e.Claim)
 	}

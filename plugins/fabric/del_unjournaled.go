@@ -121,7 +121,7 @@ func (u *unjournaled) bringFound() error {
 		}
 	}
 	return r.Return(ctx, home, apply.Events{
-		Gone: func() bool { return !u.host.Present(n.Address) }, Removed: u.removedUpper,
+		Gone: func() bool { return !u.host.Present(n.Address) }, Removed: u.removedUppers,
 	})
 }
 

@@ -8,9 +8,12 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/plan"
 )
 
-// removedUpper is apply.Events' Removed. The pod has chosen the name.
-func (c *call) removedUpper(n device.Netdev) {
-	c.log.Warn("removed what the pod had made on the device", "interface", n.Name, "kind", n.Kind)
+// removedUppers is apply.Events' Removed. The pod has chosen the names, and their number: the log has the first ten.
+func (c *call) removedUppers(all []device.Netdev) {
+	for i := range all[:min(len(all), 10)] {
+		c.log.Warn("removed what the pod had made on the device", "interface", all[i].Name, "kind", all[i].Kind,
+			"removed", len(all))
+	}
 }
 
 // keptChildren are the IPoIB children that other attachments have in the pod of this one. They are read only where a

@@ -1,6 +1,7 @@
 package fabric_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -67,5 +68,28 @@ func TestDelRemovesUppers(t *testing.T) {
 				t.Errorf("the pod: -before +after:\n%s", diff)
 			}
 		})
+	}
+}
+
+// One DEL returns a device on which the pod has made a thousand interfaces, with a thousand addresses and rules of its
+// table: what it has made is removed at once, not one after the other, each of which the kernel waits for.
+func TestDelRemovesManyUppers(t *testing.T) {
+	const many = 1000
+	n := newNode(t, everything...)
+	before := n.pod.State(t)
+	n.must(t, n.call("ADD", conf()))
+	var links []struct{ Ifindex int }
+	n.pod.JSON(t, &links, "link", "show", "net1")
+	var batch strings.Builder
+	for i := range many {
+		fmt.Fprintf(&batch, "link add link net1 m%d type macvlan mode bridge\n", i)
+		fmt.Fprintf(&batch, "addr add 10.8.%d.%d/32 dev net1\n", i/250, i%250+1)
+		fmt.Fprintf(&batch, "rule add from 10.9.%d.%d table %d\n", i/250, i%250+1, 20000+links[0].Ifindex)
+	}
+	n.pod.Batch(t, batch.String())
+	n.must(t, n.call("DEL", conf()))
+	n.same(t, "after DEL")
+	if diff := cmp.Diff(before, n.pod.State(t)); diff != "" {
+		t.Errorf("the pod: -before +after:\n%s", diff)
 	}
 }
