@@ -116,6 +116,7 @@ func TestAgentToken(t *testing.T) {
 	allowed := []call{
 		{"PATCH", v1alpha + "fabricnodes/mine/status", `{"status":{"agent":"v2"}}`},
 		{"GET", v1alpha + "fabrics", ""},
+		{"GET", "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes", ""},
 		{"POST", "/api/v1/namespaces/default/events", event("mine", "e1")},
 	}
 	// The policy is in force a moment after it was made.
@@ -162,6 +163,7 @@ func TestAgentToken(t *testing.T) {
 		{call{"GET", "/api/v1/nodes/mine", ""}, "forbidden"},
 		{call{"PATCH", "/api/v1/nodes/mine", `{"metadata":{"labels":{"a":"b"}}}`}, "forbidden"},
 		{call{"GET", "/api/v1/namespaces", ""}, "forbidden"},
+		{call{"GET", "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", ""}, "forbidden"},
 		{call{"GET", "/api/v1/namespaces/fabric-system/secrets", ""}, "forbidden"},
 		{call{"GET", "/api/v1/namespaces/fabric-system/configmaps", ""}, "forbidden"},
 		{call{"POST", "/api/v1/namespaces/fabric-system/configmaps", object("v1", "ConfigMap", "x", "")}, "forbidden"},

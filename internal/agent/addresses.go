@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,37 +12,52 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/fabric-cni/fabric-cni/internal/agent/cluster"
 	"github.com/fabric-cni/fabric-cni/internal/atomicfile"
 	"github.com/fabric-cni/fabric-cni/internal/kubelet"
 	"github.com/fabric-cni/fabric-cni/internal/policy"
+	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
 
 // addressReconciler notes for the plugin by which addresses the cluster knows the node: an interface that has one is
 // not moved. It notes as well where kubelet's directory is, if that is another one than usual. The file is one of the
 // state directory: the policy itself is its owner's.
 type addressReconciler struct {
-	addresses []netip.Addr // none: nobody has said
-	plugins   string       // kubelet's directory of device plugins
-	dir       string       // the state directory
+	addresses []netip.Addr                                // what kubelet tells pods
+	link      *cluster.Link                               // nil: there is no API server
+	server    func(context.Context) ([]netip.Addr, error) // from where it is reached; nil: there is none
+	plugins   string                                      // kubelet's directory of device plugins
+	dir       string                                      // the state directory
 	log       *slog.Logger
+	now       func() time.Time
+	found     outcome
 }
 
+// maxAddresses bounds what is noted, and what is believed of the FabricNode.
+const maxAddresses = 64
+
 // reconcile keeps the file as it should be.
-func (r *addressReconciler) reconcile() {
-	if len(r.addresses) == 0 {
+func (r *addressReconciler) reconcile(ctx context.Context) {
+	file := filepath.Join(r.dir, policy.NodeAddressesFile)
+	old, _ := os.ReadFile(file) // one that can't be read is written again
+	addresses, all := r.look(ctx)
+	if !all { // an address that the node had is better than none
+		var was policy.NodeAddresses
+		if json.Unmarshal(old, &was) == nil {
+			addresses = append(addresses, was.Addresses[:min(len(was.Addresses), 2*maxAddresses)]...)
+		}
+	}
+	if addresses = global(addresses); len(addresses) == 0 {
 		return
 	}
-	n := policy.NodeAddresses{Addresses: r.addresses}
+	n := policy.NodeAddresses{Addresses: addresses}
 	if r.plugins != kubelet.DefaultDir {
 		n.DevicePluginDir = r.plugins
 	}
 	want, err := json.Marshal(n)
-	file := filepath.Join(r.dir, policy.NodeAddressesFile)
-	if err == nil {
-		if old, rerr := os.ReadFile(file); rerr == nil && bytes.Equal(old, want) {
-			return
-		}
+	if err == nil && !bytes.Equal(old, want) {
 		err = (atomicfile.File{Path: file, Mode: 0o600, DirMode: 0o700}).Write(want)
 	}
 	if err != nil {
@@ -49,21 +65,52 @@ func (r *addressReconciler) reconcile() {
 	}
 }
 
-// parseAddresses reads what kubelet says of status.hostIPs: addresses with commas between them.
+// look returns the addresses that are known now, and whether these are all.
+func (r *addressReconciler) look(ctx context.Context) (out []netip.Addr, all bool) {
+	out, all = slices.Clone(r.addresses), true
+	var errs []error
+	if r.link != nil {
+		own := r.link.Own()
+		all = r.link.Synced() && own != nil
+		if own != nil {
+			more, err := parseAddresses(own.Annotations[v1alpha1.NodeAddressesAnnotation])
+			if err != nil {
+				errs = append(errs, fmt.Errorf("annotation %s of the FabricNode: %w", v1alpha1.NodeAddressesAnnotation,
+					err))
+			}
+			out = append(out, more[:min(len(more), maxAddresses)]...)
+		}
+	}
+	if r.server != nil {
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		local, err := r.server(ctx)
+		errs = append(errs, err)
+		out, all = append(out, local...), all && err == nil && len(local) > 0
+	}
+	r.found.note(r.log, r.now(), errors.Join(errs...))
+	return out, all
+}
+
+// global are the addresses of a list by which others can reach the node, each once.
+func global(list []netip.Addr) []netip.Addr {
+	list = slices.DeleteFunc(list, func(a netip.Addr) bool { return !a.IsGlobalUnicast() })
+	slices.SortFunc(list, netip.Addr.Compare)
+	return slices.Compact(list)
+}
+
+// parseAddresses reads addresses with commas between them. Those that can't be read are in the error, beside the rest.
 func parseAddresses(text string) (out []netip.Addr, err error) {
-	for _, t := range strings.Split(text, ",") {
+	for t := range strings.SplitSeq(text, ",") {
 		if t = strings.TrimSpace(t); t == "" {
 			continue
 		}
 		a, perr := netip.ParseAddr(t)
 		if perr != nil {
-			err = errors.Join(err, fmt.Errorf("--node-ips: %w", perr))
+			err = errors.Join(err, perr)
 			continue
 		}
-		if a = a.Unmap().WithZone(""); a.IsGlobalUnicast() {
-			out = append(out, a)
-		}
+		out = append(out, a.Unmap().WithZone(""))
 	}
-	slices.SortFunc(out, netip.Addr.Compare)
-	return slices.Compact(out), err
+	return global(out), err
 }

@@ -1,12 +1,19 @@
 package agent
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fabric-cni/fabric-cni/internal/kubelet"
 	"github.com/fabric-cni/fabric-cni/internal/policy"
@@ -21,7 +28,9 @@ func TestNodeAddresses(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	file := filepath.Join(dir, policy.NodeAddressesFile)
 	const plugins = "/var/lib/k0s/kubelet/device-plugins"
-	r := &addressReconciler{addresses: addresses, plugins: plugins, dir: dir, log: slog.New(slog.DiscardHandler)}
+	r := &addressReconciler{
+		addresses: addresses, plugins: plugins, dir: dir, log: slog.New(slog.DiscardHandler), now: time.Now,
+	}
 	for _, before := range []struct {
 		what string
 		do   func() error
@@ -34,7 +43,7 @@ func TestNodeAddresses(t *testing.T) {
 		if err := before.do(); err != nil {
 			t.Fatal(err)
 		}
-		r.reconcile()
+		r.reconcile(t.Context())
 		p, err := policy.Load(filepath.Join(dir, "policy.json"), dir)
 		if err != nil {
 			t.Fatalf("%s: %v", before.what, err)
@@ -50,8 +59,9 @@ func TestNodeAddresses(t *testing.T) {
 			t.Errorf("%s: kubelet's directory is %q", before.what, p.DevicePluginDir)
 		}
 	}
+	keeps(t, r, file)
 	r.plugins = kubelet.DefaultDir
-	r.reconcile()
+	r.reconcile(t.Context())
 	if b, err := os.ReadFile(file); err != nil || strings.Contains(string(b), "evice") {
 		t.Errorf("the usual directory is noted: %s, %v", b, err)
 	}
@@ -64,7 +74,36 @@ func TestNodeAddresses(t *testing.T) {
 			t.Errorf("%s: %+v, %v", content, p, err)
 		}
 	}
-	if _, err := parseAddresses("192.0.2.1,node-1"); err == nil || !strings.Contains(err.Error(), "--node-ips") {
+	_, err = Parse([]string{"run", "--node-name=n", "--node-ips=192.0.2.1,node-1"}, io.Discard)
+	if err == nil || !strings.Contains(err.Error(), "--node-ips") {
 		t.Errorf("a name instead of an address: %v", err)
 	}
+}
+
+// What is noted stays while the API server has not said what there is, and is replaced then.
+func keeps(t *testing.T, r *addressReconciler, file string) {
+	t.Helper()
+	addr := netip.MustParseAddr
+	for _, c := range []struct {
+		local []netip.Addr
+		err   error
+		want  string
+	}{
+		{[]netip.Addr{addr("192.0.2.7")}, nil, "192.0.2.7"},
+		{nil, nil, "192.0.2.7"},
+		{[]netip.Addr{addr("192.0.2.8")}, errors.New("no endpoints"), "192.0.2.7 192.0.2.8"},
+		{[]netip.Addr{addr("192.0.2.8"), addr("127.0.0.1"), addr("fe80::1")}, nil, "192.0.2.8"},
+	} {
+		r.server = func(context.Context) ([]netip.Addr, error) { return c.local, c.err }
+		r.reconcile(t.Context())
+		b, err := os.ReadFile(file)
+		var n policy.NodeAddresses
+		if err := errors.Join(err, json.Unmarshal(b, &n)); err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(n.Addresses); got != "[192.0.2.1 "+c.want+" 2001:db8::1]" {
+			t.Errorf("%v, %v: %s", c.local, c.err, got)
+		}
+	}
+	r.server = nil
 }

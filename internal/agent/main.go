@@ -138,7 +138,7 @@ func Parse(args []string, stderr io.Writer) (*Options, error) {
 	}
 	var err error
 	if o.nodeIPs, err = parseAddresses(o.NodeIPs); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUsage, err)
+		return nil, fmt.Errorf("%w: --node-ips: %w", ErrUsage, err)
 	}
 	if o.MetricsSecure && o.NoCluster {
 		return nil, fmt.Errorf("%w: --metrics-secure asks the API server, which --no-cluster forbids", ErrUsage)

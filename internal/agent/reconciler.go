@@ -57,7 +57,7 @@ type reconciler struct {
 // reconcile looks at the node once. What fails is logged or becomes a condition, and is tried again with the next
 // look.
 func (r *reconciler) reconcile(ctx context.Context) {
-	r.addresses.reconcile() // before the survey, which asks the policy
+	r.addresses.reconcile(ctx) // before the survey, which asks the policy
 	devices, err := r.survey()
 	r.surveyed.note(r.log, r.now(), err)
 	r.whileMoving(devices)

@@ -106,11 +106,14 @@ func newReconciler(
 		told = func() ([]*v1alpha1.Fabric, bool) { return link.Fabrics(), link.Synced() }
 	}
 	r := &reconciler{
-		addresses: addressReconciler{addresses: o.nodeIPs, plugins: o.DeviceDir, dir: o.StateDir, log: log},
-		now:       time.Now,
-		surveyed:  outcome{what: "read all devices"},
-		counted:   outcome{what: "count the plugin's calls"},
-		survey:    o.Survey, stateDir: o.StateDir, log: log, metrics: m, reporter: reporter, saved: saved,
+		addresses: addressReconciler{
+			addresses: o.nodeIPs, link: link, plugins: o.DeviceDir, dir: o.StateDir, log: log, now: time.Now,
+			found: outcome{what: "find the addresses of the node"},
+		},
+		now:      time.Now,
+		surveyed: outcome{what: "read all devices"},
+		counted:  outcome{what: "count the plugin's calls"},
+		survey:   o.Survey, stateDir: o.StateDir, log: log, metrics: m, reporter: reporter, saved: saved,
 		fabrics: fabricsReconciler{told: told, saved: saved, log: log, now: time.Now},
 		ranges:  ranges,
 		limits:  limitReconciler{link: link, saved: saved, ipamDir: ipamDir, log: log},

@@ -55,6 +55,9 @@ func (w *worker) begin() (*work, error) {
 	r.claims = claimReconciler{
 		driver: b.driver, networks: &r.networks, known: w.link.Synced, pcieRoot: pcieRoots(),
 	}
+	if w.client != nil {
+		r.addresses.server = w.client.LocalAddresses
+	}
 	r.status.version = w.version
 	b.reconciler = r
 	return b, nil

@@ -53,6 +53,7 @@ type Controller struct {
 	pools   pools
 	leases  leases // of whereabouts
 	shown   shown
+	known   nodeAddresses
 }
 
 // world is what a round reads.
@@ -137,7 +138,7 @@ func (c *Controller) Round(ctx context.Context) (time.Duration, error) {
 		}
 		errs = append(errs, unlessRaced(c.settle(ctx, &all[i], s, w))) // the others have nothing to do with it
 	}
-	errs = append(errs, c.sweep(ctx, w), c.mark(ctx, w), c.label(ctx, w))
+	errs = append(errs, c.sweep(ctx, w), c.mark(ctx, w), c.label(ctx, w), c.noteAddresses(ctx, w))
 	c.shown.set(all, w.nodes)
 	next := min(w.every, missingEvery)
 	for _, u := range w.usage {

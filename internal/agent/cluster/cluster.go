@@ -13,6 +13,7 @@ import (
 	typedauthenticationv1 "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	typedauthorizationv1 "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	typeddiscoveryv1 "k8s.io/client-go/kubernetes/typed/discovery/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/record"
@@ -28,6 +29,9 @@ type Client struct {
 	// Each has a rate limit of its own (client-go: 5 in a second): who asks for metrics holds up nothing else.
 	authentication typedauthenticationv1.AuthenticationV1Interface
 	authorization  typedauthorizationv1.AuthorizationV1Interface
+	discovery      typeddiscoveryv1.DiscoveryV1Interface
+
+	connections *connections
 }
 
 // Dial returns a client for the API server of a kubeconfig file, or without one of the pod's service account. It does
@@ -37,12 +41,18 @@ func Dial(kubeconfig, node string, log *slog.Logger) (*Client, *Link, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("find the API server: %w", err)
 	}
+	seen := &connections{}
+	config.Wrap(seen.wrap)
 	link, err := NewLink(config, node, log)
 	if err != nil {
 		return nil, nil, err
 	}
 	c, err := New(config, node)
-	return c, link, err
+	if err != nil {
+		return nil, nil, err
+	}
+	c.connections = seen
+	return c, link, nil
 }
 
 // New returns a client for the API server of this configuration.
@@ -60,6 +70,10 @@ func New(config *rest.Config, node string) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make API client: %w", err)
 	}
+	discovery, err := typeddiscoveryv1.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make API client: %w", err)
+	}
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {
 		return nil, fmt.Errorf("make API client: %w", err)
@@ -67,8 +81,9 @@ func New(config *rest.Config, node string) (*Client, error) {
 	b := record.NewBroadcaster()
 	b.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: core.Events("default")})
 	return &Client{node: node, config: config, stop: b.Shutdown,
-		authentication: authentication, authorization: authorization,
-		recorder: b.NewRecorder(scheme, corev1.EventSource{Component: "fabric-agent", Host: node})}, nil
+		authentication: authentication, authorization: authorization, discovery: discovery,
+		connections: &connections{},
+		recorder:    b.NewRecorder(scheme, corev1.EventSource{Component: "fabric-agent", Host: node})}, nil
 }
 
 // Limits of calls for ResourceClaims: kubelet waits for the answers while pods start, many at once.

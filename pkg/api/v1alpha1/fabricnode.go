@@ -222,6 +222,10 @@ type FabricDevice struct {
 	Pods []string `json:"pods,omitempty"`
 }
 
+// NodeAddressesAnnotation is the annotation of a FabricNode in which the controller writes which addresses its Node has
+// beside those that kubelet tells pods: InternalIP and ExternalIP, with commas. The agent may read no Nodes.
+const NodeAddressesAnnotation = "fabric.dev/node-addresses"
+
 // FabricNodeReady says that pods can be served: the plugin is installed, the RDMA mode fits, the ports are healthy, and
 // each device that is on offer can be given to a pod.
 const FabricNodeReady = "Ready"
