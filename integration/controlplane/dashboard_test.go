@@ -56,7 +56,7 @@ func TestDashboard(t *testing.T) {
 	queries := dashboard(t)
 
 	known := exported{}
-	m, err := metrics.New(prometheus.NewRegistry(), survey.Node{}, slog.Default())
+	m, err := metrics.New(prometheus.NewRegistry(), survey.Node{}, 0, slog.Default())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,7 +51,7 @@ func newJudged(t *testing.T, change func(*v1alpha1.Health)) *judged {
 	j.device.HCA.Name = "mlx5_0"
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	node := survey.Node{Sys: os.DirFS(t.TempDir()), Store: journal.Store{Dir: t.TempDir()}}
-	m, err := metrics.New(j.registry, node, slog.New(slog.DiscardHandler))
+	m, err := metrics.New(j.registry, node, 0, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

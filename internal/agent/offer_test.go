@@ -50,7 +50,7 @@ func newOffers(t *testing.T, devices int) *offers {
 		registry: prometheus.NewRegistry()}
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	store := journal.Store{Dir: filepath.Join(o.dir, "state")}
-	m, err := metrics.New(o.registry, survey.Node{Sys: os.DirFS(o.dir), Store: store}, slog.New(slog.DiscardHandler))
+	m, err := metrics.New(o.registry, survey.Node{Sys: os.DirFS(o.dir), Store: store}, 0, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

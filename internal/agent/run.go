@@ -43,7 +43,7 @@ func Run(ctx context.Context, o *Options, version string, log *slog.Logger) erro
 		o.Survey, o.counters, w.files = w.node.Read, w.node.Counters, filesNow(w.node)
 	}
 	var err error
-	if w.metrics, err = metrics.New(registry, w.node, log); err != nil {
+	if w.metrics, err = metrics.New(registry, w.node, o.Interval, log); err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
 	if !o.NoCluster {

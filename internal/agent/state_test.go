@@ -136,7 +136,7 @@ func TestRangesGiven(t *testing.T) {
 	}
 	registry := prometheus.NewRegistry()
 	node := survey.Node{Sys: os.DirFS(dir), Store: journal.Store{Dir: dir}}
-	m, err := metrics.New(registry, node, slog.New(slog.DiscardHandler))
+	m, err := metrics.New(registry, node, 0, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,6 +21,8 @@ type Reader struct {
 	Link *link.Conn // in the namespace
 	RDMA *rdma.Conn // in the namespace; nil without RDMA
 	NS   *netns.NS  // the namespace, for what is read otherwise; nil: the one of the calling thread
+
+	lists *lists // of Once
 }
 
 // Device is one device with both its faces, as the host sees it.
@@ -104,7 +106,7 @@ func (r *Reader) readNetdevs(dir string) (out []device.Netdev, changed bool, err
 			changed = true
 			continue
 		}
-		n, err := r.Link.ByIndex(index)
+		n, err := r.byIndex(index)
 		if errors.Is(err, fs.ErrNotExist) {
 			changed = true
 			continue
@@ -165,6 +167,9 @@ func (r *Reader) hcaIn(dir string, a device.Address) (*device.HCA, error) {
 // HCANamed returns an RDMA device by name. The kernel has only a dump for this, which can miss a device while another
 // one moves: it is asked again before "not there" is believed. See kernel fact 7 in docs/kernel.md.
 func (r *Reader) HCANamed(name string) (*device.HCA, error) {
+	if h, ok := r.hca(name); ok {
+		return h, nil
+	}
 	if r.RDMA == nil {
 		return nil, rdma.ErrNoRDMA
 	}

@@ -183,7 +183,7 @@ func lacksRoute(a *device.Addr, routes []device.Route) bool {
 
 // ChildrenOf returns the IPoIB children on the parent that are in this namespace.
 func (r *Reader) ChildrenOf(parent *device.Netdev) ([]device.Netdev, error) {
-	list, err := r.Link.List("ipoib")
+	list, err := r.allIPoIB()
 	if err != nil {
 		return nil, err
 	}

@@ -38,11 +38,7 @@ func (r *Reader) Uplink(n *device.Netdev, uppers []device.Upper) (*device.Uplink
 	if err := r.carried(u, indexes); err != nil {
 		return nil, fmt.Errorf("read what the host needs of %s: %w", n.Name, err)
 	}
-	for _, dst := range nowhere {
-		if src, ok := r.Link.SourceFor(dst); ok {
-			u.Sources = append(u.Sources, src)
-		}
-	}
+	u.Sources = r.sources()
 	return u, nil
 }
 
@@ -51,11 +47,11 @@ func (r *Reader) carried(u *device.Uplink, indexes []int) (err error) {
 	for i := range u.Interfaces {
 		c := &u.Interfaces[i]
 		if i > 0 {
-			if c.Addrs, err = r.Link.Addrs(indexes[i]); err != nil {
+			if c.Addrs, err = r.Addrs(indexes[i]); err != nil {
 				return err
 			}
 		}
-		if c.Routes, err = r.Link.WideRoutes(indexes[i]); err != nil {
+		if c.Routes, err = r.wideRoutes(indexes[i]); err != nil {
 			return err
 		}
 		for _, t := range c.Routes {
@@ -63,7 +59,7 @@ func (r *Reader) carried(u *device.Uplink, indexes []int) (err error) {
 		}
 	}
 	if rules {
-		u.Lookups, err = r.Link.Lookups()
+		u.Lookups, err = r.lookups()
 	}
 	return err
 }

@@ -30,7 +30,7 @@ func (r *Reader) Uppers(n *device.Netdev) ([]device.Upper, error) {
 				continue
 			}
 			seen[i] = true
-			u, err := r.Link.ByIndex(i)
+			u, err := r.byIndex(i)
 			if errors.Is(err, fs.ErrNotExist) { // removed meanwhile
 				continue
 			}

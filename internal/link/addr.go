@@ -42,6 +42,25 @@ func (c *Conn) Addrs(index int) ([]device.Addr, error) {
 	return out, nil
 }
 
+// AllAddrs returns the addresses of all netdevs, by ifindex.
+func (c *Conn) AllAddrs() (map[int][]device.Addr, error) {
+	msgs, err := c.nl.Dump(unix.RTM_GETADDR, make([]byte, sizeofIfAddrmsg))
+	if err != nil {
+		return nil, fmt.Errorf("list addresses: %w", err)
+	}
+	out := map[int][]device.Addr{}
+	for _, b := range msgs {
+		if len(b) < sizeofIfAddrmsg {
+			continue
+		}
+		if a, ok := decodeAddr(b); ok {
+			index := int(binary.NativeEndian.Uint32(b[4:]))
+			out[index] = append(out[index], a)
+		}
+	}
+	return out, nil
+}
+
 func decodeAddr(b []byte) (device.Addr, bool) {
 	a := device.Addr{Flags: uint32(b[2]), Scope: b[3], Valid: ^uint32(0), Preferred: ^uint32(0)}
 	var address, local netip.Addr

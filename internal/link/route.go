@@ -34,7 +34,11 @@ func (c *Conn) Routes(index int) ([]device.Route, error) {
 func (c *Conn) dumpRoutes(fam uint8, index int) ([][]byte, error) {
 	h := make([]byte, sizeofRtMsg)
 	h[0] = fam
-	msgs, err := c.nl.Dump(unix.RTM_GETROUTE, nlmsg.Body(h).Uint32(unix.RTA_OIF, uint32(index)).Bytes())
+	m := nlmsg.Body(h)
+	if index != 0 {
+		m.Uint32(unix.RTA_OIF, uint32(index))
+	}
+	msgs, err := c.nl.Dump(unix.RTM_GETROUTE, m.Bytes())
 	if err != nil {
 		return nil, fmt.Errorf("list routes: %w", err)
 	}

@@ -33,6 +33,32 @@ func (c *Conn) WideRoutes(index int) ([]device.Route, error) {
 	return out, nil
 }
 
+// AllWideRoutes returns them for all netdevs, by ifindex; nil where one of the routes names a nexthop object only.
+func (c *Conn) AllWideRoutes() (map[int][]device.Route, error) {
+	out := map[int][]device.Route{}
+	for _, fam := range []uint8{unix.AF_INET, unix.AF_INET6} {
+		msgs, err := c.dumpRoutes(fam, 0)
+		if err != nil {
+			return nil, err
+		}
+		for _, b := range msgs {
+			r, oif, ok := decodeRoute(b)
+			if !ok || !device.Wide(r.Dst) {
+				continue
+			}
+			if len(oif) == 0 && hasNexthop(b) {
+				return nil, nil
+			}
+			r.Raw = nil
+			slices.Sort(oif)
+			for _, index := range slices.Compact(oif) { // several next hops may be on one netdev
+				out[index] = append(out[index], r)
+			}
+		}
+	}
+	return out, nil
+}
+
 func hasNexthop(b []byte) bool {
 	for a := range nlmsg.Attrs(b[sizeofRtMsg:]) {
 		if a.Type == rtaNexthop {

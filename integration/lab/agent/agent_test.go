@@ -157,7 +157,7 @@ func list(m map[string]survey.Device) (out []survey.Device) {
 func gathered(t *testing.T) []*dto.MetricFamily {
 	t.Helper()
 	r := prometheus.NewRegistry()
-	if _, err := metrics.New(r, system(), slog.New(slog.NewTextHandler(t.Output(), nil))); err != nil {
+	if _, err := metrics.New(r, system(), 0, slog.New(slog.NewTextHandler(t.Output(), nil))); err != nil {
 		t.Fatal(err)
 	}
 	families, err := r.Gather()

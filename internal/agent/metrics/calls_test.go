@@ -21,7 +21,7 @@ func TestCountCalls(t *testing.T) {
 	dir := t.TempDir()
 	r := prometheus.NewRegistry()
 	node := survey.Node{Sys: os.DirFS(dir), Store: journal.Store{Dir: dir}, Policy: filepath.Join(dir, "policy.json")}
-	m, err := metrics.New(r, node, slog.New(slog.DiscardHandler))
+	m, err := metrics.New(r, node, 0, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

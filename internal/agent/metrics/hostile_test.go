@@ -16,7 +16,7 @@ import (
 func TestHostileName(t *testing.T) {
 	r := prometheus.NewRegistry()
 	node := survey.Node{Sys: os.DirFS(t.TempDir()), Store: journal.Store{Dir: t.TempDir()}}
-	m, err := metrics.New(r, node, slog.New(slog.DiscardHandler))
+	m, err := metrics.New(r, node, 0, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

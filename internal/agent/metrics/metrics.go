@@ -31,6 +31,7 @@ type Metrics struct {
 
 	collectors []prometheus.Collector
 	node       survey.Node
+	look       look
 	log        *slog.Logger
 
 	mu       sync.Mutex
@@ -46,9 +47,10 @@ type Health struct {
 	Flaps               uint64 // since the agent was started
 }
 
-// New returns the metrics of a node, registered with r.
-func New(r prometheus.Registerer, node survey.Node, log *slog.Logger) (*Metrics, error) {
-	m := &Metrics{node: node, log: log}
+// New returns the metrics of a node, registered with r. What a scrape has read of the devices is good for all others
+// that come within fresh.
+func New(r prometheus.Registerer, node survey.Node, fresh time.Duration, log *slog.Logger) (*Metrics, error) {
+	m := &Metrics{node: node, look: newLook(node, fresh), log: log}
 	m.Repaired = m.counter("fabric_repaired_total",
 		"Attachments of dead pods whose devices the agent has reclaimed.", "network")
 	m.RepairFailures = m.counter("fabric_repair_failures_total",

@@ -129,7 +129,7 @@ func (m *Metrics) Describe(out chan<- *prometheus.Desc) {
 	out <- flaps
 }
 
-// Collect implements prometheus.Collector: it reads the node now.
+// Collect implements prometheus.Collector: it reads the journal now, and the devices unless that has just been done.
 func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 	entries, err := m.node.Store.List()
 	for _, r := range nodeMetrics {
@@ -146,12 +146,7 @@ func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 		hca := quote.Terminal(h.HCA)
 		send(out, flaps, prometheus.CounterValue, []sample{{float64(h.Flaps), []string{h.Device, hca, h.Fabric}}})
 	}
-	devices, err := m.node.Read()
-	if err != nil {
-		m.log.Warn("metrics lack the devices that cannot be read", "error", err)
-	}
-	for i := range devices {
-		d := m.state(&devices[i])
+	for _, d := range m.states() {
 		for _, r := range deviceMetrics {
 			send(out, r.desc, r.kind, r.read(d))
 		}
@@ -163,8 +158,11 @@ func (m *Metrics) state(d *survey.Device) *deviceState {
 	if d.Holder != nil {
 		s.pod = podOf(d.Holder)
 	}
+	if !counts(d) {
+		return s
+	}
 	var err error
-	if s.counters, err = m.node.Counters(d); err != nil {
+	if s.counters, err = m.look.counters(d); err != nil {
 		m.log.Warn("cannot read the counters of a device", "device", d.ID, "error", err)
 	}
 	return s

@@ -136,6 +136,9 @@ func (n Node) Read() ([]Device, error) {
 	if err != nil {
 		return nil, err
 	}
+	if reader, err = reader.Once(); err != nil {
+		return nil, err
+	}
 	entries, err := n.Store.List()
 	errs := []error{err}
 	var out []Device
@@ -204,7 +207,7 @@ func (n Node) onHost(
 	}
 	if nd := found.Netdev; nd != nil {
 		d.Netdev, d.AltNames, d.AdminUp = nd.Name, nd.AltNames, nd.Up()
-		if nd.Addrs, err = r.Link.Addrs(nd.Index); err != nil {
+		if nd.Addrs, err = r.Addrs(nd.Index); err != nil {
 			return nil, err
 		}
 		uppers, err := r.Uppers(nd)
