@@ -63,7 +63,7 @@ func (r *holderReader) read(ctx context.Context) *holders {
 	h := &holders{whole: map[string][]use{}, children: map[string][]use{}, on: map[string]int{}}
 	entries, err := r.store.List()
 	if err != nil {
-		r.log.Error("some journal entries cannot be read", "error", err)
+		r.log.Debug("some journal entries cannot be read", "error", err)
 	}
 	for _, e := range entries {
 		h.on[e.Network]++
@@ -88,7 +88,7 @@ func (r *holderReader) read(ctx context.Context) *holders {
 	}
 	claims, err := r.claims.All()
 	if err != nil {
-		r.log.Error("some prepared claims cannot be read", "error", err)
+		r.log.Debug("some prepared claims cannot be read", "error", err)
 	}
 	for _, c := range claims {
 		for i := range c.Devices {

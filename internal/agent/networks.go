@@ -87,7 +87,7 @@ func attachedNetworks(store journal.Store, log *slog.Logger) map[string]bool {
 	out := map[string]bool{}
 	entries, err := store.List()
 	if err != nil {
-		log.Error("some journal entries cannot be read", "error", err)
+		log.Debug("some journal entries cannot be read", "error", err)
 	}
 	for _, e := range entries {
 		out[e.Network] = true

@@ -126,7 +126,7 @@ func deviceOf(d *survey.Device, pods map[string][]string) v1alpha1.FabricDevice 
 func podsOf(store journal.Store, claims prepared.Store, log *slog.Logger) map[string][]string {
 	entries, err := store.List()
 	if err != nil {
-		log.Error("some journal entries cannot be read", "error", err)
+		log.Debug("some journal entries cannot be read", "error", err)
 	}
 	out := map[string][]string{}
 	for _, e := range entries {
@@ -138,7 +138,7 @@ func podsOf(store journal.Store, claims prepared.Store, log *slog.Logger) map[st
 	}
 	given, err := claims.All()
 	if err != nil {
-		log.Error("some prepared claims cannot be read", "error", err)
+		log.Debug("some prepared claims cannot be read", "error", err)
 	}
 	for _, c := range given {
 		for i := range c.Devices {

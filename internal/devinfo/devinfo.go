@@ -7,13 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/fabric-cni/fabric-cni/internal/atomicfile"
 )
@@ -172,21 +169,7 @@ func SaveOther(path string, d PCI, writer, instead string, plugin []byte) error 
 const maxFile = 64 << 10
 
 // read reads a regular file, and no link to one.
-func read(path string) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !st.Mode().IsRegular() || st.Size() > maxFile {
-		return nil, fmt.Errorf("%s is no regular file of at most %d bytes", path, maxFile)
-	}
-	return io.ReadAll(io.LimitReader(f, maxFile))
-}
+func read(path string) ([]byte, error) { return atomicfile.Read(path, maxFile) }
 
 // about says whether a file is about a device.
 func about(content []byte, address string) bool {

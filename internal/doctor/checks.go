@@ -199,6 +199,13 @@ var hostChecks = []Check{
 		"fabricctl repair",
 	},
 	{
+		"host-foreign",
+		"The plugin's state directory has the plugin's files only",
+		"another program, or somebody as root, has put it into /run/fabric-cni, or has damaged a file of the plugin: " +
+			"it holds nothing up but its own attachment or claim",
+		"delete the pod if the file is of one; then look at it and remove it: rm -r PATH",
+	},
+	{
 		"host-policy",
 		"The node policy can be read",
 		"a typing error; until it is mended no device is moved",

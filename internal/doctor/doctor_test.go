@@ -98,6 +98,7 @@ func TestCheckHost(t *testing.T) {
 			h.ModeConf, h.Cmdline, h.HasUnit, h.Memlock = "", "root=/dev/sda1 intel_iommu=on", true, "8388608"
 			h.CNI, h.Plugins = []string{"10-calico.conflist", "20-multus.conf"}, []string{"bridge"}
 			h.Stranded, h.PolicyErr = []string{"net1 of ml/train-0"}, errors.New("policy.json: bad")
+			h.Foreign = []string{"/run/fabric-cni/locks/x is a directory, want a file"}
 			h.Node.Problems = []string{"x: no permission"}
 			h.Node.HCAs[1].Slower, h.Node.HCAs[1].PCIe = "32 x16", "16 x8"
 			h.Node.Netdev("xgbe3").MTU = 1500
@@ -114,6 +115,7 @@ WARN host-memlock containerd.service: LimitMEMLOCK=8388608
 WARN host-plugin /opt/cni/bin has 1 plugins, fabric is not among them
 FAIL host-cni-order the first configuration in /etc/cni/net.d is 10-calico.conflist
 FAIL host-stranded net1 of ml/train-0
+WARN host-foreign /run/fabric-cni/locks/x is a directory, want a file
 FAIL host-policy policy.json: bad
 WARN host-picture x: no permission
 `},

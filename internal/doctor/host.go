@@ -19,7 +19,7 @@ func CheckHost(h *Host) (out []Finding) {
 		hostFirmware, hostRoCE, hostVFs, hostGUIDs,
 		hostNames,
 		hostSubnets, hostMTU, hostBond, hostPCIe, hostACS, hostGPUDirect, hostIOMMU, hostMemlock, hostPlugin,
-		hostVersion, hostOrder, hostStranded, hostPolicy, hostProblems,
+		hostVersion, hostOrder, hostStranded, hostForeign, hostPolicy, hostProblems,
 	} {
 		out = append(out, check(h, f)...)
 	}
@@ -290,6 +290,14 @@ func hostStranded(h *Host, _ topology.Fabrics) (out []Finding) {
 		return out
 	}
 	return pass(out, "host-stranded", "nothing is left behind")
+}
+
+// hostForeign finds what lies in the plugin's state directory and has no business there.
+func hostForeign(h *Host, _ topology.Fabrics) (out []Finding) {
+	for _, what := range h.Foreign {
+		out = append(out, finding("host-foreign", Warn, what))
+	}
+	return out
 }
 
 func hostPolicy(h *Host, _ topology.Fabrics) []Finding {

@@ -26,6 +26,7 @@ type Host struct {
 	HasUnit   bool     // containerd.service was found
 	Journal   bool     // the journal was asked which attachments there are
 	Stranded  []string // attachments whose pod is gone, in words
+	Foreign   []string // what is foreign or damaged in the plugin's state directory, in words
 	PolicyErr error
 	// StrandedErr is why the journal, or a pod of it, could not be looked at.
 	StrandedErr error

@@ -179,6 +179,12 @@ var zhHost = []Check{
 		"fabricctl repair",
 	},
 	{
+		"host-foreign",
+		"插件的状态目录里只有插件自己的文件",
+		"另一个程序或某个 root 用户把它放进了 /run/fabric-cni，或损坏了插件的文件：除它自己的连接或 claim 以外，它不影响任何东西",
+		"如果该文件属于某个 pod，先删除该 pod；然后查看并删除它：rm -r PATH",
+	},
+	{
 		"host-policy",
 		"节点策略可以读取",
 		"有笔误；修正之前不会移动任何设备",

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/fabric-cni/fabric-cni/internal/failpoint"
 )
 
@@ -17,10 +19,10 @@ func (s Store) claimDir(claim string) string {
 }
 
 // Owner returns the key of the attachment that owns the device, and false when nobody does. A claim whose entry is gone
-// is what a kill left between the two: nobody's.
+// is what a kill left between the two: nobody's. What is no symbolic link is foreign, and nobody's either.
 func (s Store) Owner(claim string) (Key, bool, error) {
 	target, err := os.Readlink(filepath.Join(s.claimDir(claim), "owner"))
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || isForeign(err) {
 		return Key{}, false, nil
 	}
 	if err != nil {
@@ -54,7 +56,7 @@ func (s Store) Disclaim(claim string, k Key) error {
 	if err == nil && filepath.Base(target) == k.file() {
 		err = os.Remove(filepath.Join(dir, "owner"))
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !isForeign(err) {
 		return fmt.Errorf("give up %s: %w", claim, err)
 	}
 	prune(dir)
@@ -78,7 +80,7 @@ func (s Store) RemoveChild(claim string, k Key) error {
 		return err
 	}
 	dir := s.claimDir(claim)
-	if err := os.Remove(filepath.Join(dir, "children", k.file())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.RemoveAll(filepath.Join(dir, "children", k.file())); err != nil && !isForeign(err) {
 		return fmt.Errorf("forget child on %s: %w", claim, err)
 	}
 	prune(filepath.Join(dir, "children"))
@@ -89,7 +91,7 @@ func (s Store) RemoveChild(claim string, k Key) error {
 // Children returns the attachments that have an IPoIB child on the device.
 func (s Store) Children(claim string) ([]Key, error) {
 	names, err := os.ReadDir(filepath.Join(s.claimDir(claim), "children"))
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || isForeign(err) {
 		return nil, nil
 	}
 	if err != nil {
@@ -143,8 +145,21 @@ func (s Store) ClaimsOf(k Key) ([]string, error) {
 	return out, nil
 }
 
+// isForeign tells that a file has the place of a directory, or that there is no link where one should be.
+func isForeign(err error) bool { return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTDIR) }
+
+// clear removes what has the place of a directory on the way to path, below s.Dir: no call has put it there.
+func (s Store) clear(path string) error {
+	for dir := filepath.Dir(path); len(dir) > len(s.Dir); dir = filepath.Dir(dir) {
+		if is, err := os.Lstat(dir); err == nil && !is.IsDir() {
+			return os.Remove(dir)
+		}
+	}
+	return nil
+}
+
 // link puts a symlink in place at once, over whatever was there. Whoever gives the device up meanwhile removes the
-// directory when it is empty: it is made again.
+// directory when it is empty: it is made again. The device's lock is held: what is foreign goes.
 func (s Store) link(path, target string) error {
 	dir, base := filepath.Split(path)
 	tmp := dir + "." + base
@@ -152,10 +167,20 @@ func (s Store) link(path, target string) error {
 	for range 100 {
 		switch err = os.Symlink(target, tmp); {
 		case err == nil:
-			if err = os.Rename(tmp, path); err == nil {
+			err = os.Rename(tmp, path)
+			if errors.Is(err, unix.EISDIR) || errors.Is(err, fs.ErrExist) { // a directory
+				if err = os.RemoveAll(path); err == nil {
+					err = os.Rename(tmp, path)
+				}
+			}
+			if err == nil {
 				return nil
 			}
 			return fmt.Errorf("write claim: %w", err)
+		case errors.Is(err, unix.ENOTDIR):
+			if err := s.clear(path); err != nil {
+				return fmt.Errorf("write claim: %w", err)
+			}
 		case errors.Is(err, fs.ErrNotExist):
 			if mk := os.MkdirAll(
 				dir,
@@ -165,7 +190,7 @@ func (s Store) link(path, target string) error {
 				return fmt.Errorf("write claim: %w", mk)
 			}
 		case errors.Is(err, fs.ErrExist):
-			_ = os.Remove(tmp) // left by a kill
+			_ = os.RemoveAll(tmp) // left by a kill, or foreign
 		default:
 			return fmt.Errorf("write claim: %w", err)
 		}

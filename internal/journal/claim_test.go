@@ -86,10 +86,11 @@ func TestClaimAfterKill(t *testing.T) {
 	})
 	t.Run("no link at all", func(t *testing.T) {
 		s := Store{t.TempDir()}
+		k := saved(t, s, Key{"c1", "net1"})
 		write(t, filepath.Join(s.claimDir(claim), "owner"), "c1@net1")
-		if _, ok, err := s.Owner(claim); ok || err == nil {
-			t.Errorf("%v, %v", ok, err)
-		}
+		wantOwner(t, s, claim, Key{}, false)
+		must(t, s.Claim(claim, k))
+		wantOwner(t, s, claim, k, true)
 	})
 	t.Run("points to nonsense", func(t *testing.T) {
 		s := Store{t.TempDir()}

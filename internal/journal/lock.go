@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fabric-cni/fabric-cni/internal/atomicfile"
 )
 
 // ErrBusy means that a lock was not to be had in time.
@@ -83,16 +85,61 @@ func (s Store) lockPart(ctx context.Context, file, what string, k Key) (*Lock, e
 	}).take(ctx, what)
 }
 
-// lockFile opens a file below locks. No child inherits it.
+// lockFile opens a file below locks. No child inherits it. What else has its name is removed.
 func (s Store) lockFile(name string) (*os.File, error) {
 	path := filepath.Join(s.Dir, "locks", name)
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err = os.MkdirAll(filepath.Dir(path), 0o700); err == nil {
-			f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := openLock(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		err = os.MkdirAll(filepath.Dir(path), 0o700)
+	case errors.Is(err, atomicfile.ErrForeign):
+		err = mendLock(path)
+	default:
+		return f, err
+	}
+	if err != nil {
+		return nil, err
+	}
+	return openLock(path)
+}
+
+// openLock opens a regular file, and nothing else of its name.
+func openLock(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	for _, no := range []error{unix.EISDIR, unix.ELOOP, unix.ENXIO} {
+		if errors.Is(err, no) {
+			return nil, fmt.Errorf("%w: %w", atomicfile.ErrForeign, err)
 		}
 	}
-	return f, err
+	if err != nil {
+		return nil, err
+	}
+	is, err := f.Stat()
+	if err == nil && !is.Mode().IsRegular() {
+		err = fmt.Errorf("%w: %s is no regular file", atomicfile.ErrForeign, path)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// mendLock removes what is no regular file. One call at a time does so: the lock file that another call has made there
+// meanwhile stays.
+func mendLock(path string) error {
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX); err != nil {
+		return fmt.Errorf("lock %s: %w", dir.Name(), err)
+	}
+	if is, err := os.Lstat(path); err != nil || is.Mode().IsRegular() {
+		return nil //nolint:nilerr // gone already
+	}
+	return os.RemoveAll(path)
 }
 
 func (l *Lock) take(ctx context.Context, what string) (*Lock, error) {

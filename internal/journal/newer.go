@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/fabric-cni/fabric-cni/internal/atomicfile"
 )
 
 // Newer lists the entries that a later version of this format wrote: whoever replaces a program by this one would leave
@@ -24,8 +26,8 @@ func (s Store) Newer() ([]string, error) {
 		if strings.HasPrefix(n.Name(), ".") {
 			continue
 		}
-		b, err := os.ReadFile(filepath.Join(dir, n.Name()))
-		if errors.Is(err, fs.ErrNotExist) { // returned meanwhile
+		b, err := atomicfile.Read(filepath.Join(dir, n.Name()), maxFile)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, atomicfile.ErrForeign) { // returned meanwhile; no entry
 			continue
 		}
 		if err != nil {

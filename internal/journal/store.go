@@ -8,8 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/fabric-cni/fabric-cni/internal/atomicfile"
 	"github.com/fabric-cni/fabric-cni/internal/failpoint"
 )
@@ -45,9 +43,13 @@ func (s Store) Load(k Key) (*Entry, error) {
 // ErrCorrupt means that an entry is there and makes no sense.
 var ErrCorrupt = errors.New("journal entry is corrupt")
 
+// maxFile bounds what is read of an entry: a configuration has 256 KiB at most, and a snapshot a route or address per
+// 100 bytes.
+const maxFile = 64 << 20
+
 func (s Store) load(path string) (*Entry, error) {
-	b, err := os.ReadFile(path)
-	if errors.Is(err, unix.EISDIR) || errors.Is(err, unix.ELOOP) { // it is none, and never will be
+	b, err := atomicfile.Read(path, maxFile)
+	if errors.Is(err, atomicfile.ErrForeign) {
 		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	if err != nil {
@@ -86,7 +88,7 @@ func (s Store) Remove(k Key) error {
 	if err := failpoint.Hit("journal/remove"); err != nil {
 		return err
 	}
-	if err := os.Remove(s.entryPath(k)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.RemoveAll(s.entryPath(k)); err != nil { // it may be a foreign directory
 		return fmt.Errorf("remove journal entry: %w", err)
 	}
 	return s.Sweep(k)
@@ -95,14 +97,14 @@ func (s Store) Remove(k Key) error {
 // Sweep removes what a killed Save has left of an entry: its temporary file. The caller holds the attachment's lock.
 func (s Store) Sweep(k Key) error {
 	dir, base := filepath.Split(s.entryPath(k))
-	if err := os.Remove(dir + "." + base); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.RemoveAll(dir + "." + base); err != nil {
 		return fmt.Errorf("remove temporary file of a journal entry: %w", err)
 	}
 	return nil
 }
 
-// List reads all entries, also those that Load would call damaged. Those that can't be decoded are reported in the
-// joined error, beside the others.
+// List reads all entries, also those that Load would call damaged. Those that can't be decoded, and what else lies
+// there, are reported as ErrCorrupt in the joined error, beside the others: no attachment but theirs depends on them.
 func (s Store) List() ([]*Entry, error) {
 	dir := filepath.Join(s.Dir, "attachments")
 	names, err := os.ReadDir(dir)
@@ -124,7 +126,45 @@ func (s Store) List() ([]*Entry, error) {
 			out = append(out, e)
 		}
 	}
-	return out, errors.Join(errs...)
+	return out, few(errs)
+}
+
+// maxNamed is how many damaged entries an error names.
+const maxNamed = 20
+
+// few joins errors, of which there may be any number.
+func few(errs []error) error {
+	if more := len(errs) - maxNamed; more > 0 {
+		errs = append(errs[:maxNamed:maxNamed], fmt.Errorf("%w: %d more", ErrCorrupt, more))
+	}
+	return errors.Join(errs...)
+}
+
+// Damaged returns the attachments whose entry can't be read, and that have a device or an IPoIB child by their claims.
+func (s Store) Damaged() ([]Key, error) {
+	names, err := os.ReadDir(filepath.Join(s.Dir, "attachments"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("list journal: %w", err)
+	}
+	var out []Key
+	for _, n := range names {
+		k, ok := keyOf(n.Name())
+		if !ok {
+			continue
+		}
+		if _, err := s.load(s.entryPath(k)); !errors.Is(err, ErrCorrupt) {
+			continue
+		}
+		owns, err := s.ClaimsOf(k)
+		on, cerr := s.ParentsOf(k)
+		if err := errors.Join(err, cerr); err != nil {
+			return nil, err
+		}
+		if len(owns)+len(on) > 0 {
+			out = append(out, k)
+		}
+	}
+	return out, nil
 }
 
 // Writable reports whether entries can be written. Each call has a file of its own, without a name as soon as it is

@@ -42,7 +42,7 @@ func ReadLive(store Store) *Live {
 		l.Problems = append(l.Problems, fmt.Sprintf("RDMA network namespace mode: %v", err))
 	}
 	entries, err := store.List()
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, journal.ErrCorrupt) { // doctor host names those
 		l.Problems = append(l.Problems, fmt.Sprintf("journal: %v", err))
 	}
 	for _, e := range entries {

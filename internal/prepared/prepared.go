@@ -11,13 +11,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/fabric-cni/fabric-cni/internal/atomicfile"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
@@ -107,8 +108,14 @@ func (s Store) Save(c *Claim) error {
 	}
 	c.Version = Version
 	b, err := json.MarshalIndent(c, "", " ")
+	file := atomicfile.File{Path: path, Mode: 0o600, DirMode: 0o700, Sync: atomicfile.SyncFile}
 	if err == nil {
-		err = atomicfile.File{Path: path, Mode: 0o600, DirMode: 0o700, Sync: atomicfile.SyncFile}.Write(b)
+		err = file.Write(b)
+	}
+	if pod := filepath.Dir(path); errors.Is(err, unix.ENOTDIR) { // what has the pod's name there is foreign
+		if err = os.Remove(pod); err == nil {
+			err = file.Write(b)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("record prepared claim %s/%s: %w", c.Namespace, c.Name, err)
@@ -116,7 +123,7 @@ func (s Store) Save(c *Claim) error {
 	return nil
 }
 
-// Remove forgets a claim, of whichever pod. What is not there is no error.
+// Remove forgets a claim, of whichever pod, whatever has its name. What is not there is no error.
 func (s Store) Remove(claimUID string) error {
 	if !IsUID(claimUID) {
 		return fmt.Errorf("forget prepared claim: %q: want a UID", claimUID)
@@ -124,9 +131,7 @@ func (s Store) Remove(claimUID string) error {
 	files, err := filepath.Glob(filepath.Join(s.Dir, "*", claimUID))
 	errs := []error{err}
 	for _, f := range files {
-		if err := os.Remove(f); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, err)
-		}
+		errs = append(errs, os.RemoveAll(f))
 		_ = os.Remove(filepath.Dir(f)) // as soon as it is empty
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -144,7 +149,10 @@ func (s Store) Of(podUID string) ([]*Claim, error) {
 	return s.dir(podUID)
 }
 
-// Claim returns a prepared claim; fs.ErrNotExist if there is none of this UID.
+// ErrDamaged means that something has the name of a prepared claim, and that nothing is known of it.
+var ErrDamaged = errors.New("it is damaged")
+
+// Claim returns a prepared claim; fs.ErrNotExist if there is none of this UID, ErrDamaged for a file that says nothing.
 func (s Store) Claim(claimUID string) (*Claim, error) {
 	if !IsUID(claimUID) {
 		return nil, fmt.Errorf("prepared claim %q: want a UID", claimUID)
@@ -163,8 +171,15 @@ func (s Store) Claim(claimUID string) (*Claim, error) {
 	return c, nil
 }
 
-// All returns all prepared claims. Those that can't be read are in the joined error, beside the others. One whose
-// devices can be read, and nothing else be relied on (a newer version wrote it), is in both.
+// Has tells whether something has the name of a prepared claim, damaged or not.
+func (s Store) Has(claimUID string) bool {
+	files, err := filepath.Glob(filepath.Join(s.Dir, "*", claimUID))
+	return err == nil && len(files) > 0
+}
+
+// All returns all prepared claims. Those that can't be read, and what else lies there, are in the joined error, beside
+// the others, which don't depend on them. One whose devices can be read, and nothing else be relied on (a newer version
+// wrote it), is in both.
 func (s Store) All() ([]*Claim, error) {
 	pods, err := os.ReadDir(s.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -177,6 +192,11 @@ func (s Store) All() ([]*Claim, error) {
 	var errs []error
 	for _, p := range pods {
 		if !IsUID(p.Name()) {
+			continue
+		}
+		if !p.IsDir() {
+			path := filepath.Join(s.Dir, p.Name())
+			errs = append(errs, fmt.Errorf("list prepared claims: %w: %s is no directory", ErrDamaged, path))
 			continue
 		}
 		claims, err := s.dir(p.Name())
@@ -213,16 +233,20 @@ func (s Store) dir(podUID string) ([]*Claim, error) {
 // load reads a claim. It returns one that can be read but must not be acted on beside the error: its devices are not
 // for others.
 func load(path string) (*Claim, error) {
-	b, err := readFile(path)
+	b, err := atomicfile.Read(path, maxFile)
+	if errors.Is(err, atomicfile.ErrForeign) {
+		return nil, fmt.Errorf("read prepared claim: %w: %w", ErrDamaged, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read prepared claim: %w", err)
 	}
 	var c Claim
 	if err := json.Unmarshal(b, &c); err != nil {
-		return nil, fmt.Errorf("read prepared claim %s: %w", path, err)
+		return nil, fmt.Errorf("read prepared claim %s: %w: %w", path, ErrDamaged, err)
 	}
 	if c.UID != filepath.Base(path) || c.PodUID != filepath.Base(filepath.Dir(path)) {
-		return nil, fmt.Errorf("read prepared claim %s: it speaks of claim %q of pod %q", path, c.UID, c.PodUID)
+		return nil, fmt.Errorf("read prepared claim %s: %w: it speaks of claim %.130q of pod %.130q", path, ErrDamaged,
+			c.UID, c.PodUID)
 	}
 	if c.Version > Version {
 		return &c, fmt.Errorf("read prepared claim %s: version %d is of a newer agent, this knows %d", path, c.Version,
@@ -238,19 +262,6 @@ func load(path string) (*Claim, error) {
 
 // maxFile bounds a file: a claim has at most 32 devices, and their parameters at most 10 KiB each.
 const maxFile = 1 << 20
-
-func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err == nil && len(b) > maxFile {
-		err = fmt.Errorf("%s is longer than %d bytes", path, maxFile)
-	}
-	return b, err
-}
 
 // Given is a device with the claim that gives it.
 type Given struct {

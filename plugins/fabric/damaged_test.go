@@ -93,9 +93,12 @@ func TestGCGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := n.run(t, call{command: "GC", conf: confOf("1.1.0", static, `"cni.dev/valid-attachments":[]`)})
-	for _, want := range []string{"c0@net1", "c0@net2", "c1@net0"} {
-		if a.ok || !strings.Contains(a.Msg, want) {
-			t.Errorf("GC does not speak of %s: %+v", want, a)
+	if a.ok || !strings.Contains(a.Msg, "c1@net0") || strings.Contains(a.Msg, "c0@") {
+		t.Errorf("GC speaks not of its own damaged attachment, or of others: %+v", a)
+	}
+	for _, want := range []string{"c0@net1", "c0@net2"} {
+		if !strings.Contains(a.stderr, want) {
+			t.Errorf("GC does not log %s: %s", want, a.stderr)
 		}
 	}
 	for _, dev := range []string{"d2", "d3"} {

@@ -23,6 +23,10 @@ func gc(c *call) error {
 		valid[a] = true
 	}
 	entries, err := c.store.List()
+	if errors.Is(err, journal.ErrCorrupt) { // nothing says that it is of this network
+		c.log.Warn("left alone: fabricctl doctor host names them", "reason", err)
+		err = nil
+	}
 	errs := []error{err}
 	for _, e := range entries {
 		if e.Network != c.cfg.Name || valid[netconf.Attachment{ContainerID: e.ContainerID, IfName: e.IfName}] {

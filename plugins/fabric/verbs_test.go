@@ -122,7 +122,7 @@ func TestGC(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(n.state, "attachments", "c0@net1"), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if a := n.run(t, gc("rail", "[]")); a.ok || !strings.Contains(a.Msg, "c0@net1") {
+	if a := n.run(t, gc("rail", "[]")); !a.ok || !strings.Contains(a.stderr, "c0@net1") {
 		t.Errorf("answer %+v", a)
 	}
 	n.must(t, call{command: "DEL", id: "c0", ifName: "net1", netns: n.pod.Path, conf: conf()})

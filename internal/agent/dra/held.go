@@ -14,7 +14,7 @@ import (
 func (d *Driver) offered(ctx context.Context) ([]offer.Item, error) {
 	claims, err := d.Prepared.All()
 	if err != nil {
-		return nil, err
+		d.Log.Debug("some prepared claims cannot be read", "error", err)
 	}
 	entries, err := d.Store.List()
 	if err != nil {

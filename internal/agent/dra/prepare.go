@@ -98,7 +98,8 @@ func (d *Driver) prepare(ctx context.Context, c *resourceapi.ResourceClaim) ([]k
 		return nil, because(BadClaim, "it has no device of pool %s", d.Node)
 	}
 	was, err := d.Prepared.Claim(string(c.UID))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	damaged := errors.Is(err, prepared.ErrDamaged)
+	if err != nil && !damaged && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	if was != nil && same(was, pod, given) {
@@ -121,7 +122,10 @@ func (d *Driver) prepare(ctx context.Context, c *resourceapi.ResourceClaim) ([]k
 	if err := d.judge(p, devices); err != nil {
 		return nil, err
 	}
-	if was != nil { // another pod had it, or it was another allocation
+	if damaged {
+		d.Log.Warn("prepares a claim anew: what was on file of it is damaged", "claim", name(c), "error", err)
+	}
+	if was != nil || damaged { // another pod had it, or it was another allocation
 		if err := d.forget(p.UID); err != nil {
 			return nil, err
 		}
@@ -177,10 +181,7 @@ func (d *Driver) resolve(p *prepared.Claim, given []claim.Device) ([]Device, err
 // reserve keeps the devices of a claim from another one that is prepared at the same time, until release is called, and
 // refuses what another prepared claim has. The scheduler sees to that, and this is the last line of defence.
 func (d *Driver) reserve(p *prepared.Claim) (release func(), err error) {
-	claims, err := d.Prepared.All()
-	if err != nil {
-		return nil, err
-	}
+	claims, _ := d.Prepared.All() // what can't be read costs its own claim only; sweep has logged it
 	has := map[string]*prepared.Claim{}
 	for _, c := range claims {
 		for i := range c.Devices {

@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/prepared"
 	"github.com/fabric-cni/fabric-cni/internal/quote"
 )
@@ -34,7 +35,7 @@ func (d *Driver) reconcileFiles() error {
 	files, ferr := d.CDI.Claims()
 	errs = append(errs, ferr)
 	for _, uid := range files {
-		if !want[uid] && err == nil { // else one that can't be read may be a pod's
+		if !want[uid] && !d.Prepared.Has(uid) { // one that can't be read may be a pod's
 			errs = append(errs, d.CDI.Remove(uid))
 		}
 	}
@@ -63,7 +64,7 @@ func (d *Driver) sweepLoop(ctx context.Context) {
 func (d *Driver) sweep(ctx context.Context, gone map[string]time.Time) map[string]time.Time {
 	claims, err := d.Prepared.All()
 	if err != nil {
-		d.Log.Error("some prepared claims cannot be read", "error", err)
+		d.Log.Debug("some prepared claims cannot be read", "error", err)
 	}
 	now := d.Now()
 	out := map[string]time.Time{}
@@ -100,7 +101,7 @@ func (d *Driver) sweep(ctx context.Context, gone map[string]time.Time) map[strin
 // unwanted says why a prepared claim is not wanted; empty: it may be.
 func (d *Driver) unwanted(ctx context.Context, c *prepared.Claim) (string, error) {
 	entries, err := d.Store.List()
-	if err != nil {
+	if err != nil && !errors.Is(err, journal.ErrCorrupt) { // what is damaged is no claim's
 		return "", err
 	}
 	for _, e := range entries {

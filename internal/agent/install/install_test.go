@@ -207,9 +207,31 @@ func TestUninstallCountsWhatItCannotRead(t *testing.T) {
 	if _, err := tt.Install(); err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(tt.Store.Dir, "attachments", "a@net1"), "{", 0o600)
-	if err := tt.Uninstall(false); !errors.Is(err, install.ErrInUse) || !errors.Is(err, journal.ErrCorrupt) {
+	attachments := filepath.Join(tt.Store.Dir, "attachments")
+	write(t, filepath.Join(attachments, "a@net1"), "{", 0o600)
+	if err := tt.Store.Claim("pci/0000:3b:00.0", journal.Key{ContainerID: "a", IfName: "net1"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := tt.Uninstall(false); !errors.Is(err, install.ErrInUse) || !strings.Contains(err.Error(), "damaged") {
 		t.Errorf("%v", err)
+	}
+}
+
+// What is foreign or damaged and holds no device keeps no one from installing or uninstalling.
+func TestUninstallForeign(t *testing.T) {
+	tt := target(t)
+	write(t, filepath.Join(tt.Store.Dir, "attachments", "lock"), "", 0o600)
+	write(t, filepath.Join(tt.Store.Dir, "attachments", "a@net1"), "{", 0o600)
+	write(t, filepath.Join(tt.Store.Dir, "prepared", "lock"), "", 0o600)
+	write(t, filepath.Join(tt.Store.Dir, "prepared", "p", "c"), "{", 0o600)
+	if err := os.MkdirAll(filepath.Join(tt.Store.Dir, "attachments", "dir@net1"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tt.Install(); err != nil {
+		t.Fatal(err)
+	}
+	if err := tt.Uninstall(false); err != nil {
+		t.Error(err)
 	}
 }
 

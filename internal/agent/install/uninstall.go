@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/prepared"
 	"github.com/fabric-cni/fabric-cni/internal/quote"
 )
@@ -54,8 +55,8 @@ func named(all []string) string {
 	return strings.Join(all, ", ")
 }
 
-// remaining describes the attachments in the journal and what is prepared for pods. The error is of what can't be read,
-// which may be a pod's.
+// remaining describes the attachments in the journal and what is prepared for pods. What is damaged and has no device
+// holds nothing up. The error is of what can't be read at all.
 func (t Target) remaining() ([]string, error) {
 	entries, err := t.Store.List()
 	var out []string
@@ -67,11 +68,21 @@ func (t Target) remaining() ([]string, error) {
 		of := e.Who() + ", " + e.IfName
 		out = append(out, quote.Terminal(fmt.Sprintf("%s (network %s, device %s)", of, e.Network, e.Claim)))
 	}
+	damaged, derr := t.Store.Damaged()
+	for _, k := range damaged {
+		out = append(out, quote.Terminal(k.Who()+", "+k.IfName)+" (its journal entry is damaged)")
+	}
 	claims, cerr := prepared.In(t.Store.Dir).All()
 	for _, c := range claims {
 		if !pods[c.Namespace+"/"+c.Pod] {
 			out = append(out, fmt.Sprintf("pod %s (ResourceClaim %s)", c.ForPod(), c.Whose()))
 		}
 	}
-	return out, errors.Join(err, cerr)
+	if errors.Is(err, journal.ErrCorrupt) { // of those that hold something Damaged has told
+		err = nil
+	}
+	if errors.Is(cerr, prepared.ErrDamaged) {
+		cerr = nil
+	}
+	return out, errors.Join(err, derr, cerr)
 }

@@ -5,10 +5,14 @@ package repair
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
+	"github.com/fabric-cni/fabric-cni/internal/foreign"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/internal/quote"
 )
 
 // Loop looks for dead pods in the journal.
@@ -33,6 +37,7 @@ type Loop struct {
 	Done func(e *journal.Entry, err error)
 
 	dead    map[journal.Key]time.Time // since when
+	told    []string                  // what is foreign, and logged
 	runtime answer
 }
 
@@ -61,10 +66,10 @@ func (l *Loop) Run(ctx context.Context, interval time.Duration) {
 // Once looks at every entry, and returns those whose devices it has reclaimed.
 func (l *Loop) Once(ctx context.Context) (reclaimed []*journal.Entry) {
 	entries, err := l.Store.List()
-	if err != nil {
-		l.Log.Error("some journal entries cannot be read: only the DEL of these pods returns their devices",
-			"error", err)
+	if err != nil && !errors.Is(err, journal.ErrCorrupt) {
+		l.Log.Error("the journal cannot be read", "error", err)
 	}
+	l.tell(foreign.In(l.Store.Dir))
 	ready := map[string]bool{}
 	if len(entries) > 0 {
 		ready = l.sandboxes(ctx)
@@ -91,6 +96,17 @@ func (l *Loop) Once(ctx context.Context) (reclaimed []*journal.Entry) {
 	}
 	l.dead = dead
 	return reclaimed
+}
+
+// tell logs once what is foreign or damaged in the state directory: only a DEL of its own pod touches it.
+func (l *Loop) tell(now []string) {
+	for _, what := range now {
+		if !slices.Contains(l.told, what) {
+			l.Log.Error("foreign or damaged in the state directory: it is left alone and costs only itself; "+
+				"fabricctl doctor host names it too", "what", quote.Terminal(what))
+		}
+	}
+	l.told = now
 }
 
 // reclaim returns the device of a dead pod to the host, and reports whether that worked. It calls the plugin in the

@@ -74,7 +74,11 @@ func (a *app) host() (*doctor.Host, error) {
 	}
 	h.Look.Add(a.liveCounters(n), n)
 	list, err := a.attachments()
+	h.Foreign = a.foreign()
 	h.Journal, h.StrandedErr = true, err
+	if damaged(err) { // Foreign has it
+		h.StrandedErr = nil
+	}
 	for _, l := range list {
 		if l.State == stateAttached || l.State == stateBegun { // or the pod could not be looked at
 			h.StrandedErr = cmp.Or(h.StrandedErr, l.unclear())

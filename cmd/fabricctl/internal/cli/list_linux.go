@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 
+	"github.com/fabric-cni/fabric-cni/internal/foreign"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 )
 
@@ -48,6 +49,12 @@ func (a *app) attachments() ([]attached, error) {
 	}
 	return out, err
 }
+
+// foreign is what has no business in the plugin's state directory, in words.
+func (a *app) foreign() []string { return foreign.In(a.stateDir) }
+
+// damaged says whether the journal could be read but for what is damaged in it.
+func damaged(err error) bool { return errors.Is(err, journal.ErrCorrupt) }
 
 // witness is where to look for signs of life: a container sees no processes but its own, and those of all pods in the
 // /proc of its node.

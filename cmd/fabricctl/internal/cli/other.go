@@ -21,6 +21,8 @@ func (*entry) Encode() ([]byte, error) { return nil, errNotLinux }
 
 func (*app) attachments() ([]attached, error)             { return nil, errNotLinux }
 func (*attached) unclear() error                          { return errNotLinux }
+func (*app) foreign() []string                            { return nil }
+func damaged(error) bool                                  { return false }
 func (*app) planAdd([]byte, netconf.Env) (planned, error) { return planned{}, errNotLinux }
 func (*app) planDel(string, string) ([]planned, error)    { return nil, errNotLinux }
 func del(context.Context, string, *entry) error           { return errNotLinux }
