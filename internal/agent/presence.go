@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fabric-cni/fabric-cni/internal/journal"
 )
 
 // Two files of the state directory are between the agents of a node and `fabric-agent uninstall`, which is another
@@ -21,8 +23,8 @@ const (
 	// are on this node.
 	presentName = "agent.lock"
 	// awayName is made by uninstall, and removed by install. While it is there no agent of the node works: each holds
-	// it, shared, and waits.
-	awayName = "uninstalled"
+	// it, shared, and waits. The plugin begins no ADD.
+	awayName = journal.AwayName
 )
 
 // presence is those files of a state directory.

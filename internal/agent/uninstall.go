@@ -17,6 +17,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/agent/dra/cdi"
 	"github.com/fabric-cni/fabric-cni/internal/agent/network"
 	"github.com/fabric-cni/fabric-cni/internal/fabrics"
+	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/policy"
 )
 
@@ -43,15 +44,16 @@ func (o *Options) uninstall(ctx context.Context, log *slog.Logger) error {
 		return err
 	}
 	defer present.Close()
+	calls, err := o.calls(ctx, log)
+	if err != nil {
+		return errors.Join(err, remove(p.away()))
+	}
+	defer calls.Unlock()
 	if err := inUse(); err != nil { // of a pod that got its devices before they were withdrawn
 		return errors.Join(err, remove(p.away()))
 	}
 	if err := o.removeFiles(); err != nil {
 		return fmt.Errorf("%w; the agent of this node does nothing meanwhile: run uninstall again", err)
-	}
-	if err := inUse(); err != nil { // an ADD that began while there was a binary
-		_, ierr := o.target().Install()
-		return errors.Join(err, ierr, remove(p.away()))
 	}
 	if err := o.removeRecords(log); err != nil {
 		return err
@@ -61,6 +63,22 @@ func (o *Options) uninstall(ctx context.Context, log *slog.Logger) error {
 	}
 	log.Info("uninstalled", "path", o.target().Path())
 	return nil
+}
+
+// calls waits until no call of the plugin is at work, and keeps others from beginning: an ADD that waits for a device
+// has no entry yet. With --force one that goes on for too long is not waited for: it is refused when it has the device.
+func (o *Options) calls(ctx context.Context, log *slog.Logger) (*journal.Lock, error) {
+	ctx, cancel := context.WithTimeout(ctx, endTime)
+	defer cancel()
+	held, err := o.store().LockCalls(ctx)
+	if o.Force && errors.Is(err, journal.ErrBusy) {
+		log.Warn("calls of the plugin are at work still, and not waited for")
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("uninstall: wait for the plugin's calls that are at work: %w; run uninstall again", err)
+	}
+	return held, nil
 }
 
 // dismiss makes the agents of this node do nothing, and waits until they do.

@@ -29,17 +29,42 @@ type Lock struct {
 
 // Lock takes the device's lock. It gives up with ErrBusy when ctx ends.
 func (s Store) Lock(ctx context.Context, claim string) (*Lock, error) {
-	f, err := s.lockFile(strings.ReplaceAll(claim, "/", "+"))
+	return s.flock(ctx, claim, unix.LOCK_EX)
+}
+
+// callsLock is the name of the lock that each call of the plugin holds, shared, from its beginning to its end, and
+// uninstall whole. No device is named so.
+const callsLock = "calls"
+
+// LockCall takes the lock of one call of the plugin: no uninstall removes anything while it is held. It gives up with
+// ErrBusy when ctx ends.
+func (s Store) LockCall(ctx context.Context) (*Lock, error) { return s.flock(ctx, callsLock, unix.LOCK_SH) }
+
+// LockCalls takes the lock of all calls: none is at work while it is held. It gives up with ErrBusy when ctx ends.
+func (s Store) LockCalls(ctx context.Context) (*Lock, error) { return s.flock(ctx, callsLock, unix.LOCK_EX) }
+
+// AwayName is the name of a file in the state directory that uninstall makes before it waits for the calls of the
+// plugin, and removes as its last step: while it is there no ADD begins.
+const AwayName = "uninstalled"
+
+// Away reports whether the plugin is being uninstalled.
+func (s Store) Away() bool {
+	_, err := os.Lstat(filepath.Join(s.Dir, AwayName))
+	return err == nil
+}
+
+// flock takes a lock of flock on a whole file.
+func (s Store) flock(ctx context.Context, name string, how int) (*Lock, error) {
+	f, err := s.lockFile(strings.ReplaceAll(name, "/", "+"))
 	if err != nil {
-		return nil, fmt.Errorf("open lock of %s: %w", claim, err)
+		return nil, fmt.Errorf("open lock of %s: %w", name, err)
 	}
 	return (&Lock{f: f, set: func(fd int, wait bool) error {
-		how := unix.LOCK_EX
-		if !wait {
-			how |= unix.LOCK_NB
+		if wait {
+			return unix.Flock(fd, how)
 		}
-		return unix.Flock(fd, how)
-	}}).take(ctx, claim)
+		return unix.Flock(fd, how|unix.LOCK_NB)
+	}}).take(ctx, name)
 }
 
 // LockAttachment takes the lock of an attachment: while it is held, no other call attaches or returns this interface of

@@ -68,10 +68,13 @@ func (a *attachment) run() (*result.Result, error) {
 // begin makes the intent durable before anything changes; then the device is ours.
 func (a *attachment) begin() error {
 	e := a.entry
-	if err := a.saveIntent(); err != nil {
+	err := a.installed() // it may have waited for the device
+	if err == nil {
+		err = a.saveIntent()
+	}
+	if err != nil {
 		return err
 	}
-	var err error
 	if e.Kind == journal.KindIPoIB {
 		err = a.store.AddChild(e.Claim, e.Key)
 	} else {

@@ -125,6 +125,9 @@ func (p Plugin) verb(handle func(*call) error) func(*skel.CmdArgs) error {
 		c := p.newCall(cfg, env)
 		defer c.close()
 		c.openLog()
+		if err := c.enroll(); err != nil {
+			return typed("begin the ADD of "+c.key.IfName+" of "+c.who(), err)
+		}
 		for _, f := range cfg.Ignored {
 			c.log.Info("configuration field has no meaning here and is ignored", "field", f)
 		}

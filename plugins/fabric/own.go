@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"slices"
+	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
 
@@ -19,6 +21,42 @@ func (c *call) hold() error {
 	var err error
 	c.held, err = c.store.LockAttachment(ctx, c.key)
 	return err
+}
+
+// enroll keeps an uninstall from removing anything until the call ends. An ADD that comes while one is at work, or has
+// waited for it, is refused: there would be no plugin to return its device. Other verbs go on in any case.
+func (c *call) enroll() error {
+	ctx, cancel := bounded(lockWait)
+	defer cancel()
+	lock, err := c.store.LockCall(ctx)
+	if err == nil {
+		c.closers = append(c.closers, func() error { lock.Unlock(); return nil })
+	}
+	if c.Command != "ADD" {
+		if err != nil {
+			c.log.Warn("an uninstall does not wait for this call", "reason", err)
+		}
+		return nil
+	}
+	if err != nil && !errors.Is(err, journal.ErrBusy) {
+		return err
+	}
+	return c.installed()
+}
+
+// installed refuses an ADD whose plugin is being uninstalled, or has been since the process began.
+func (c *call) installed() error {
+	away := c.store.Away()
+	exe, _ := os.Readlink("/proc/self/exe")
+	if path, deleted := strings.CutSuffix(exe, " (deleted)"); deleted { // or replaced by another version
+		_, err := os.Lstat(path)
+		away = away || errors.Is(err, fs.ErrNotExist)
+	}
+	if !away {
+		return nil
+	}
+	return &failure{code: codeTryAgain, err: errors.New("the plugin is being uninstalled from this node"),
+		hint: "install it again, or let the pod run on another node"}
 }
 
 func (c *call) letGo() { c.held.Unlock() }
