@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/fabric-cni/fabric-cni/internal/netns"
 	"github.com/fabric-cni/fabric-cni/internal/quote"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
@@ -43,11 +45,14 @@ const (
 type Entry struct {
 	Version int `json:"version"`
 	Key
-	Network  string    `json:"network"`
-	Kind     Kind      `json:"kind"`
-	Created  time.Time `json:"created"`
-	BootID   string    `json:"bootID"`
-	Attached bool      `json:"attached"` // ADD has succeeded
+	Network string    `json:"network"`
+	Kind    Kind      `json:"kind"`
+	Created time.Time `json:"created"`
+	BootID  string    `json:"bootID"`
+	// BootTime is when it was created, by CLOCK_BOOTTIME, in ns: no one sets that clock. 0: an older version wrote the
+	// entry, and Created has to do.
+	BootTime int64 `json:"bootTime,omitempty"`
+	Attached bool  `json:"attached"` // ADD has succeeded
 	// Nonce tells this attachment from another one of the same container and interface. Empty: an older version wrote
 	// the entry.
 	Nonce string `json:"nonce,omitempty"`
@@ -87,6 +92,24 @@ type Entry struct {
 	Tries      int    `json:"tries,omitempty"` // DELs that could not end for a cause that may stay
 
 	unknown *extra // what a newer version has written beside all this
+}
+
+// Now is the time since boot, suspend included (CLOCK_BOOTTIME).
+func Now() time.Duration {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil { // it is never refused: clock_gettime(2)
+		return 0
+	}
+	return time.Duration(now.Nano())
+}
+
+// Age is how long ago the entry was created. It is right for an entry of this boot. That of an older version may be
+// wrong by as much as the clock has been set, and negative.
+func (e *Entry) Age() time.Duration {
+	if e.BootTime > 0 {
+		return Now() - time.Duration(e.BootTime)
+	}
+	return time.Since(e.Created)
 }
 
 // Pod is namespace/name of the pod, from the CNI_ARGS of kubelet's runtimes. It is empty if the runtime did not pass

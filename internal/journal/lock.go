@@ -38,10 +38,14 @@ const callsLock = "calls"
 
 // LockCall takes the lock of one call of the plugin: no uninstall removes anything while it is held. It gives up with
 // ErrBusy when ctx ends.
-func (s Store) LockCall(ctx context.Context) (*Lock, error) { return s.flock(ctx, callsLock, unix.LOCK_SH) }
+func (s Store) LockCall(ctx context.Context) (*Lock, error) {
+	return s.flock(ctx, callsLock, unix.LOCK_SH)
+}
 
 // LockCalls takes the lock of all calls: none is at work while it is held. It gives up with ErrBusy when ctx ends.
-func (s Store) LockCalls(ctx context.Context) (*Lock, error) { return s.flock(ctx, callsLock, unix.LOCK_EX) }
+func (s Store) LockCalls(ctx context.Context) (*Lock, error) {
+	return s.flock(ctx, callsLock, unix.LOCK_EX)
+}
 
 // AwayName is the name of a file in the state directory that uninstall makes before it waits for the calls of the
 // plugin, and removes as its last step: while it is there no ADD begins.

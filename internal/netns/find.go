@@ -68,6 +68,12 @@ func mounts(proc string, id ID) ([]string, error) {
 // unescape undoes what the kernel does to paths in mountinfo (fs/seq_file.c, mangle_path).
 var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
+// Inhabited reports whether a process is in the namespace, or may be, because /proc can't be read. proc is /proc.
+func Inhabited(proc string, id ID) bool {
+	in, err := processes(proc, id)
+	return err != nil || len(in) > 0
+}
+
 func processes(proc string, id ID) ([]string, error) {
 	entries, err := os.ReadDir(proc)
 	if err != nil {

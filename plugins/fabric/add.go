@@ -250,7 +250,8 @@ func (*adder) recoverDevice(ctx context.Context, e *journal.Entry) error {
 // newEntry is the journal's entry of what the decision is about to do.
 func (c *call) newEntry(d *attach.Decision) *journal.Entry {
 	e := &journal.Entry{
-		Key: c.key, Network: c.cfg.Name, Created: time.Now().UTC(), BootID: c.bootID(), Nonce: rand.Text(),
+		Key: c.key, Network: c.cfg.Name, Created: time.Now().UTC(), BootID: c.bootID(),
+		BootTime: int64(journal.Now()), Nonce: rand.Text(),
 		NetnsPath: c.env.Netns, Netns: c.pod.NS.ID,
 		IPAM: c.cfg.IPAM.Type, Conf: c.cfg.Raw, Args: c.env.Args, Path: c.env.Path,
 	}

@@ -199,7 +199,7 @@ func (c *call) delegateOf(e *journal.Entry) ipam.Delegate {
 func (c *call) bootID() string { return journal.BootID(c.Proc) }
 
 func elapsed(e *journal.Entry) uint32 {
-	return uint32(max(0, min(time.Since(e.Created)/time.Second, 1<<31)))
+	return uint32(max(0, min(e.Age()/time.Second, 1<<31)))
 }
 
 // bounded is a context for work that must be finished even if the call's own time has run out.

@@ -127,6 +127,7 @@ func TestGCOfClaims(t *testing.T) {
 	n.must(t, n.ofPod("ADD", "net1"))
 	n.must(t, n.ofPod("ADD", "net2"))
 	n.unprepare(t, claimUID)
+	n.age(t)
 	n.must(t, call{command: "GC", conf: confOf("1.1.0", `"allocation":"DRA"`, `"cni.dev/valid-attachments":[]`)})
 	n.same(t, "after GC")
 }

@@ -85,6 +85,7 @@ func TestGCGoesOn(t *testing.T) {
 	for _, c := range calls {
 		n.must(t, c)
 	}
+	n.age(t)
 	n.edit(t, "c1@net0", map[string]any{"kind": "ipoib"})
 	if err := os.WriteFile(filepath.Join(n.state, "attachments", "c0@net1"), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)

@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
+	"time"
 
 	"github.com/fabric-cni/fabric-cni/internal/ipam"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/internal/netns"
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 )
 
@@ -32,15 +35,45 @@ func gc(c *call) error {
 		if e.Network != c.cfg.Name || valid[netconf.Attachment{ContainerID: e.ContainerID, IfName: e.IfName}] {
 			continue
 		}
+		if c.lives(e) {
+			c.log.Info("not stale: it is alive, or newer than the list", "owner", e.Who(), "its", e.IfName)
+			continue
+		}
 		if err := c.collect(e); err != nil {
 			errs = append(errs, fmt.Errorf("attachment %s of %s: %w", e.IfName, e.Who(), err))
 		}
 	}
-	err = c.delegate().GC(context.Background(), c.cfg.ValidAttachments)
+	err = c.delegate().GC(context.Background(), c.remaining())
 	if err != nil && !errors.Is(err, ipam.ErrNotSupported) {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+// listAge is how old the runtime's list of valid attachments may be: it was made before the call, and an ADD may have
+// ended since.
+const listAge = time.Minute
+
+// lives says that an attachment is not stale, whatever the list of valid ones says: its network namespace is there, and
+// a process is in it, or the attachment is newer than the list.
+func (c *call) lives(e *journal.Entry) bool {
+	if !c.alive(e) {
+		return false
+	}
+	return e.Age().Abs() < listAge || netns.Inhabited(c.Proc, e.Netns)
+}
+
+// remaining are the valid attachments with those that the journal has: they keep their addresses.
+func (c *call) remaining() []netconf.Attachment {
+	out := c.cfg.ValidAttachments
+	entries, _ := c.store.List() // what can't be read has been logged
+	for _, e := range entries {
+		a := netconf.Attachment{ContainerID: e.ContainerID, IfName: e.IfName}
+		if e.Network == c.cfg.Name && !slices.Contains(out, a) {
+			out = append(out, a)
+		}
+	}
+	return out
 }
 
 // collect returns a stale attachment, unless somebody has done so meanwhile. Whatever is wrong with it, the others come

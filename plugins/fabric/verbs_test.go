@@ -103,6 +103,7 @@ func TestGC(t *testing.T) {
 	}
 	n.must(t, n.call("ADD", conf()))
 	n.must(t, w)
+	n.age(t)
 	gc := func(network, valid string) call {
 		c := confOf("1.1.0", static, `"cni.dev/valid-attachments":`+valid)
 		return call{command: "GC", conf: strings.Replace(c, `"rail"`, `"`+network+`"`, 1)}

@@ -8,6 +8,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/internal/testkit/walk"
 )
 
 // collect is a GC of a network with these attachments valid.
@@ -22,6 +25,9 @@ func collect(t *testing.T, conf config, path string, valid ...*attachment) Outco
 	call := Call{Command: "GC", Config: c}
 	if path != "" {
 		call.Env = []string{"CNI_PATH=" + path}
+	}
+	if err := walk.Age(journal.DefaultDir); err != nil { // GC is about attachments that are older than the list
+		t.Fatal(err)
 	}
 	return call.Exec(t)
 }
@@ -123,9 +129,8 @@ exit 0`,
 			"no luck with stale0",
 			"attachment net1 of container stale2",
 			"no luck with stale2",
-			"torn@net1",
 		) ||
-		strings.Contains(out.Err.Msg, "stale1") {
+		strings.Contains(out.Err.Msg, "stale1") || strings.Contains(out.Err.Msg, "torn@net1") {
 		t.Errorf("GC: %s", out)
 	}
 	if err := os.Remove(corrupt); err != nil {

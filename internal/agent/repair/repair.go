@@ -4,6 +4,7 @@
 package repair
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -36,8 +37,8 @@ type Loop struct {
 	// Done is called after each attempt. It may be nil.
 	Done func(e *journal.Entry, err error)
 
-	dead    map[journal.Key]time.Time // since when
-	told    []string                  // what is foreign, and logged
+	dead    map[string]time.Time // by attachment, since when
+	told    []string             // what is foreign, and logged
 	runtime answer
 }
 
@@ -74,7 +75,7 @@ func (l *Loop) Once(ctx context.Context) (reclaimed []*journal.Entry) {
 	if len(entries) > 0 {
 		ready = l.sandboxes(ctx)
 	}
-	dead := map[journal.Key]time.Time{}
+	dead := map[string]time.Time{}
 	for _, e := range entries {
 		alive, err := e.Alive(journal.Witness{Proc: l.HostProc, Ready: ready})
 		if err != nil {
@@ -84,12 +85,14 @@ func (l *Loop) Once(ctx context.Context) (reclaimed []*journal.Entry) {
 		if alive || err != nil {
 			continue
 		}
-		since, known := l.dead[e.Key]
+		// Not when it was created, by a clock that may have been set since: this one, and no later one of its name.
+		this := e.String() + " " + cmp.Or(e.Nonce, e.Created.String())
+		since, known := l.dead[this]
 		if !known {
 			since = l.Now()
 		}
-		if l.Now().Sub(since) < l.Grace || l.Now().Sub(e.Created) < l.Grace || !l.reclaim(ctx, e) {
-			dead[e.Key] = since
+		if l.Now().Sub(since) < l.Grace || !l.reclaim(ctx, e) {
+			dead[this] = since
 			continue
 		}
 		reclaimed = append(reclaimed, e)

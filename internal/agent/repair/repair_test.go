@@ -271,6 +271,24 @@ func TestRestartBeginsTheGracePeriodAgain(t *testing.T) {
 	n.repaired(1)
 }
 
+// The clock was set back after ADD: the entry is of the future. Its device is reclaimed all the same.
+func TestClockSetBack(t *testing.T) {
+	n := newNode(t)
+	kill := n.pod("pod-g")
+	list, err := n.store.List()
+	if err != nil || len(list) != 1 {
+		t.Fatal(list, err)
+	}
+	list[0].Created = list[0].Created.Add(24 * time.Hour)
+	if err := n.store.Save(list[0]); err != nil {
+		t.Fatal(err)
+	}
+	kill()
+	n.repaired(0)
+	n.now = n.now.Add(2 * time.Minute)
+	n.repaired(1)
+}
+
 // The plugin's own words arrive, and the next round tries again.
 func TestFailureIsReportedAndRepeated(t *testing.T) {
 	n := newNode(t)
