@@ -127,7 +127,9 @@ func (r *offerReconciler) units(f *fabrics.Fabric, v *view, h *holders, stranger
 			switch _, given := h.to(f, u.ID); {
 			case why != "":
 			case f.Mode == v1alpha1.Exclusive:
-				one.held = given || len(h.whole[u.Address]) > 0
+				if one.held = given || len(h.whole[u.Address]) > 0; !one.held {
+					one.reason = byHost(f, d, v)
+				}
 			case h.given != nil:
 				one.held = given
 			case attached > 0: // which of them only kubelet knows
@@ -156,6 +158,18 @@ func (r *offerReconciler) stranger(
 		"the fabric can have it: %s; it is on offer again when that pod has ended", f.Name,
 		quote.Terminal(d.HCA.Name), strings.TrimPrefix(d.ID, "pci/"), u)
 	return condition.DeviceFree.Reason
+}
+
+// byHost adds a condition for a device that something on the host uses: the move into a pod would cut its connections.
+// A pod in the host's network namespace that was given the device is no such thing.
+func byHost(f *fabrics.Fabric, d *survey.Device, v *view) string {
+	if len(d.Users) == 0 {
+		return ""
+	}
+	v.conditions.Fail(condition.HostIdle, condition.Device(d.ID), "fabric %s: RDMA device %s (%s) is in use by the "+
+		"host, and no pod can have it: %s; it is on offer again when that has ended, or when allowHostUse in the node "+
+		"policy has it", f.Name, quote.Terminal(d.HCA.Name), strings.TrimPrefix(d.ID, "pci/"), strings.Join(d.Users, ", "))
+	return condition.HostIdle.Reason
 }
 
 // ration withholds the units for which the node's own ranges have no address left. Which ones these are does not depend

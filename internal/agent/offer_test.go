@@ -39,6 +39,7 @@ type offers struct {
 	kubelet  []prefer.Container
 	mode     device.NetnsMode
 	noNetdev bool
+	users    map[int][]string // what on the host uses a device
 	view     *view
 	registry *prometheus.Registry
 }
@@ -122,6 +123,7 @@ func (o *offers) look() string {
 		d := survey.Device{ID: address(i).Name, Address: address(i), Netdev: fmt.Sprint("ib", i), RateGb: 200}
 		d.HCA = device.HCA{Name: fmt.Sprint("mlx5_", i),
 			Ports: []device.Port{{Number: 1, State: device.PortActive, LinkLayer: device.InfiniBand}}}
+		d.Users = o.users[i]
 		if o.noNetdev {
 			d.Netdev = ""
 		}
@@ -259,6 +261,25 @@ func TestOfferInUse(t *testing.T) {
 		e.Child = &journal.Child{Parent: e.Address, Master: "ib0"}
 	})
 	o.wants("a child, which a move would destroy", "InUseElsewhere ok ok")
+}
+
+// What the host uses is withheld until it does not; a pod that was given the device, as one in the host's network, is no
+// such use.
+func TestOfferInUseByHost(t *testing.T) {
+	o := newOffers(t, 3)
+	o.users = map[int][]string{0: {"kernel module nvme_rdma"}, 2: {"process 7 (rping)", "kernel module smc"}}
+	o.attach("mine", "ib", 2, nil)
+	o.wants("in use", "InUseByHost ok ok")
+	o.says(condition.HostIdle, condition.Device(address(0).Name), "RDMA device mlx5_0 (0000:00:00.0)",
+		"kernel module nvme_rdma", "allowHostUse")
+	if _, ok := o.view.conditions.Get(condition.HostIdle, condition.Device(address(2).Name)); ok {
+		t.Error("a pod has been given it")
+	}
+	if got := o.problems(); !slices.Equal(got, []string{"InUseByHost", "", ""}) { // DRA makes its taint of it
+		t.Errorf("%q", got)
+	}
+	o.users = nil
+	o.wants("idle", "ok ok ok")
 }
 
 // A tenant may give a network the name of the fabric, and may use a network of any name for a device that kubelet gave.

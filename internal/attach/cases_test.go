@@ -190,6 +190,14 @@ var decisions = map[string]func(*Facts){
 			{Netdev: device.Netdev{Index: 11, Name: "bond0.7", Kind: "vlan"}, On: 9},
 		}
 	},
+	"device in use by the host": func(f *Facts) { f.Users = []string{"kernel module nvme_rdma", "process 7 (rping)"} },
+	"device in use by the host that the policy lets go": func(f *Facts) {
+		f.Users, f.Policy.AllowHostUse = []string{"kernel module nvme_rdma"}, []string{"mlx5_0"}
+	},
+	"device in use by the host in shared mode": func(f *Facts) {
+		f.Users, f.NetnsMode = []string{"kernel module nvme_rdma"}, device.NetnsShared
+	},
+	"chain in use by the host":       func(f *Facts) { f.Users = []string{"kernel module rpcrdma"} },
 	"device with a soft RDMA device": func(f *Facts) { f.SoftRDMA = []string{"rxe0", "siw0"} },
 	"device that is a soft RDMA device": func(f *Facts) {
 		missing(f)

@@ -228,6 +228,7 @@ func (d *decider) device() {
 	d.policy(true)
 	d.softless()
 	d.rdma()
+	d.unused()
 	d.atHome()
 	d.relatives()
 	d.vf()
@@ -328,6 +329,7 @@ func (d *decider) chained() {
 	}
 	if a.MoveRDMA {
 		d.promised(true)
+		d.unused()
 		d.atHome()
 		d.relatives()
 		d.childless()

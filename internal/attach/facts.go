@@ -69,6 +69,7 @@ type Facts struct {
 	Elsewhere  *Place           // of the interface that an InfiniBand HCA does not have on the host; nil: not known
 	Siblings   []string         // other netdevs that its RDMA device carries
 	Uppers     []device.Upper   // what of the host sits on its netdev, however far up; mode device only
+	Users      []string         // what on the host uses its RDMA device, in words; exclusive mode only
 	SoftRDMA   []string         // soft RDMA devices of the host on its netdev; mode device only
 	PKeys      []device.PKey    // partitions of the port, if PKeysKnown
 	PKeysKnown bool

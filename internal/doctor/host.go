@@ -15,7 +15,7 @@ import (
 func CheckHost(h *Host) (out []Finding) {
 	f := h.Node.Fabrics()
 	for _, check := range []func(*Host, topology.Fabrics) []Finding{
-		hostDevices, hostSoft, hostModules, hostMode, hostInitramfs, hostPorts, hostRates, hostCounters,
+		hostDevices, hostSoft, hostUse, hostModules, hostMode, hostInitramfs, hostPorts, hostRates, hostCounters,
 		hostFirmware, hostRoCE, hostVFs, hostGUIDs,
 		hostNames,
 		hostSubnets, hostMTU, hostBond, hostPCIe, hostACS, hostGPUDirect, hostIOMMU, hostMemlock, hostPlugin,
@@ -67,6 +67,17 @@ func hostSoft(h *Host, _ topology.Fabrics) (out []Finding) {
 		f := finding("host-soft-rdma", Warn, s.Name+" is a soft RDMA device (rxe, siw) on "+d.Name)
 		f.Cure = "rdma link delete " + s.Name
 		out = append(out, f)
+	}
+	return out
+}
+
+// hostUse finds RDMA devices that something on the host uses: no pod gets them.
+func hostUse(h *Host, _ topology.Fabrics) (out []Finding) {
+	for i := range h.Node.HCAs {
+		d := &h.Node.HCAs[i]
+		if users := h.Node.Users[d.Name]; len(users) > 0 && d.Kind != topology.Soft && d.InPod == "" {
+			out = append(out, finding("host-use", Warn, d.Name+" is in use by "+strings.Join(users, ", ")))
+		}
 	}
 	return out
 }

@@ -9,6 +9,34 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/testkit/machines"
 )
 
+// What the host uses is named; an RDMA device in a pod is not the host's.
+func TestHostUse(t *testing.T) {
+	m := machines.Named("roce")
+	m.Live.Users = map[string][]string{"mlx5_2": {"kernel module nvme_rdma", "process 7 (rping)"}}
+	m.Done()
+	n, err := node.Open(m.FS, journal.Store{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := func() (evidence []string) {
+		for _, f := range CheckHost(CollectHost(m.FS, n)) {
+			if f.ID == "host-use" {
+				evidence = append(evidence, f.Evidence)
+			}
+		}
+		return evidence
+	}
+	if got := found(); !slices.Equal(got, []string{"mlx5_2 is in use by kernel module nvme_rdma, process 7 (rping)"}) {
+		t.Errorf("%q", got)
+	}
+	for i := range n.HCAs {
+		n.HCAs[i].InPod = "ml/train"
+	}
+	if got := found(); len(got) > 0 {
+		t.Errorf("in pods: %q", got)
+	}
+}
+
 // A soft RDMA device counts as no RDMA device, and is found on an interface that pods may want.
 func TestHostSoft(t *testing.T) {
 	for _, c := range []struct {

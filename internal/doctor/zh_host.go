@@ -15,6 +15,14 @@ var zhHost = []Check{
 		"rdma link delete NAME",
 	},
 	{
+		"host-use",
+		"主机没有使用供 pod 使用的 RDMA 设备",
+		"内核模块 (NVMe-oF, iSER, NFS/RDMA, SMC, Lustre) 或进程在该设备上有 queue pair；在 exclusive RDMA 模式下，移入 pod 会中断它们的连接，" +
+			"因此 ADD 以错误 101 拒绝该设备",
+		"结束使用它的程序：rdma resource show qp link HCA；把该设备从 Fabric 中去掉；或在 /etc/cni/fabric.d/policy.json 的 " +
+			"allowHostUse 里列出它",
+	},
+	{
 		"host-modules",
 		"内核模块已加载",
 		"驱动包按需加载模块，目前还没有程序用到；或者没有安装",

@@ -25,8 +25,10 @@ type Live struct {
 	// RDMANetdevs are the interfaces of RDMA ports (mlx5_0:1) as nldev tells them, which knows those of this network
 	// namespace only: a port without one, and every InfiniBand port, is there with "". nil: not asked.
 	RDMANetdevs map[string]string `json:"rdmaNetdevs,omitempty"`
-	Attachments []Attachment      `json:"attachments,omitempty"`
-	Problems    []string          `json:"problems,omitempty"`
+	// Users are what on the host uses an RDMA device, in words, by its name; exclusive mode only.
+	Users       map[string][]string `json:"users,omitempty"`
+	Attachments []Attachment        `json:"attachments,omitempty"`
+	Problems    []string            `json:"problems,omitempty"`
 }
 
 // LiveNetdev is what rtnetlink adds to an interface.

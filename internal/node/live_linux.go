@@ -6,13 +6,16 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"os"
 	"slices"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fabric-cni/fabric-cni/internal/inventory"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/link"
 	"github.com/fabric-cni/fabric-cni/internal/rdma"
+	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
 // Store is the plugin's journal.
@@ -30,7 +33,7 @@ const nonblock = unix.O_NONBLOCK
 // ReadLive asks the kernel and the journal. It is about the calling thread's network namespace. What it can't get is in
 // Problems: a picture without it is better than none.
 func ReadLive(store Store) *Live {
-	l := &Live{Netdevs: map[string]LiveNetdev{}}
+	l := &Live{Netdevs: map[string]LiveNetdev{}, Users: map[string][]string{}}
 	var u unix.Utsname
 	if err := unix.Uname(&u); err == nil {
 		l.Host, l.Kernel = unix.ByteSliceToString(u.Nodename[:]), unix.ByteSliceToString(u.Release[:])
@@ -160,8 +163,18 @@ func (l *Live) rdmaNetdevs(c *rdma.Conn) error {
 		return err
 	}
 	found := map[string]string{}
+	reader := inventory.Reader{Sys: os.DirFS("/sys"), RDMA: c}
 	for i := range list {
 		h := &list[i]
+		if l.RDMAMode == device.NetnsExclusive.String() {
+			users, err := reader.Users(h, "/proc")
+			if err != nil {
+				return err
+			}
+			if len(users) > 0 {
+				l.Users[h.Name] = users
+			}
+		}
 		if err := c.Ports(h); err != nil {
 			if errors.Is(err, fs.ErrNotExist) {
 				continue // it has left meanwhile

@@ -19,7 +19,9 @@ type Node struct {
 	HCAs     []HCA    `json:"hcas"`
 	Netdevs  []Netdev `json:"netdevs,omitempty"` // of hardware, and bonds
 	GPUs     []GPU    `json:"gpus,omitempty"`
-	Problems []string `json:"problems,omitempty"` // what could not be read, and what that leaves out
+	// Users are what on the host uses an RDMA device, in words, by its name; exclusive mode only.
+	Users    map[string][]string `json:"-"`
+	Problems []string            `json:"problems,omitempty"` // what could not be read, and what that leaves out
 }
 
 // HCA is one RDMA device.

@@ -21,6 +21,7 @@ func Read(root fs.FS, live *Live) (*Node, error) {
 		Kernel:   live.Kernel,
 		RDMAMode: live.RDMAMode,
 		HCAs:     []HCA{},
+		Users:    live.Users,
 		Problems: slices.Clone(live.Problems),
 	}
 	t := tree{root, &n.Problems}

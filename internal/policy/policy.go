@@ -30,6 +30,7 @@ type Policy struct {
 	AllowNodeAddress  []string `json:"allowNodeAddress"`  // ... although they carry the node's address
 	AllowEnslaved     []string `json:"allowEnslaved"`     // ... although they are part of a bond, bridge or VRF
 	AllowVirtual      Patterns `json:"allowVirtual"`      // ... although no hardware is behind them
+	AllowHostUse      []string `json:"allowHostUse"`      // ... although the host uses their RDMA devices
 	// NodeAddresses are addresses the node is known by, beside that of the default route
 	NodeAddresses []netip.Addr `json:"nodeAddresses"`
 	// VF is what may be set on virtual functions.
@@ -110,7 +111,7 @@ func parse(file string, b []byte) (*Policy, error) {
 		return nil, fmt.Errorf("node policy %s: want one object, and nothing after it", file)
 	}
 	for _, list := range [][]string{p.Devices, p.AllowDefaultRoute, p.AllowNodeAddress, p.AllowEnslaved,
-		p.AllowVirtual, p.VF.TrustOn, p.VF.SpoofChkOff, p.VF.Rates} {
+		p.AllowVirtual, p.AllowHostUse, p.VF.TrustOn, p.VF.SpoofChkOff, p.VF.Rates} {
 		for _, pat := range list {
 			if _, err := path.Match(pat, ""); err != nil {
 				return nil, fmt.Errorf("node policy %s: pattern %q: %w", file, pat, err)
@@ -163,6 +164,9 @@ func (p *Policy) Move(d Device) error {
 	}
 	return p.hardware(d)
 }
+
+// HostUse reports whether the device may be taken from what uses its RDMA device on the host.
+func (p *Policy) HostUse(d Device) bool { return match(p.AllowHostUse, d) }
 
 // hardware refuses an interface that no hardware is behind: it may be the host end of another pod's veth, or a tunnel
 // of the cluster network, and nothing tells these from what the owner means to give.

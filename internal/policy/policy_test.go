@@ -183,6 +183,7 @@ func TestParseFailsClosed(t *testing.T) {
 		"virtual, a name":   `{"allowVirtual":"v0"}`,
 		"virtual, a number": `{"allowVirtual":1}`,
 		"virtual, pattern":  `{"allowVirtual":["[v"]}`,
+		"host use, pattern": `{"allowHostUse":["[v"]}`,
 		"more after it":     `{"devices":["ens1f0"]}{"devices":[]}`,
 		"brace too many":    `{"devices":["ens1f0"]}}`,
 	} {

@@ -208,7 +208,8 @@ func (g *gatherer) inspect() error {
 		return errors.Join(g.partitions(), g.duplicates(), g.promised())
 	}
 	for _, read := range []func() error{
-		g.snapshot, g.virtualFunction, g.promised, g.children, g.others, g.rdmaNames, g.uplink, g.soft, g.elsewhere,
+		g.snapshot, g.virtualFunction, g.promised, g.children, g.others, g.rdmaNames, g.uplink, g.soft, g.users,
+		g.elsewhere,
 	} {
 		if err := read(); err != nil {
 			return err

@@ -208,6 +208,8 @@ void fib_sf_exit(void);
 extern struct list_head fib_devs, fib_qps;	/* fib_lock */
 extern struct xarray fib_qpns;			/* QPs by number; fib_lock */
 extern struct mutex fib_lock;			/* those, and whatever is being delivered */
+int fib_ulp_init(void);
+void fib_ulp_exit(void);
 int fib_fabric_init(void);
 void fib_fabric_exit(void);
 void fib_wake(void);

@@ -137,9 +137,14 @@ static int __init fib_init(void)
 {
 	int i, r = 0;
 
-	r = fib_fabric_init();
+	r = fib_ulp_init();
 	if (r)
 		return r;
+	r = fib_fabric_init();
+	if (r) {
+		fib_ulp_exit();
+		return r;
+	}
 	for (i = 0; i < num && i < MAXHCA && !r; i++) {
 		struct platform_device *pd = platform_device_register_simple("fakeib", i, NULL, 0);
 		struct fib_dev *d;
@@ -168,6 +173,7 @@ static int __init fib_init(void)
 		fib_sf_exit();
 		fib_plat_exit();
 		fib_fabric_exit();
+		fib_ulp_exit();
 	}
 	return r;
 }
@@ -179,6 +185,7 @@ static void __exit fib_exit(void)
 	fib_sf_exit();
 	fib_plat_exit();
 	fib_fabric_exit();
+	fib_ulp_exit();
 }
 
 module_init(fib_init);

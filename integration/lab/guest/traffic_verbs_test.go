@@ -32,9 +32,12 @@ type verbsObject struct {
 }
 
 // startVerbs starts the process in a pod, on the host if there is none. It is killed when the test ends.
-func startVerbs(t testing.TB, pod *Pod) *verbsProcess {
+func startVerbs(t testing.TB, pod *Pod) *verbsProcess { return startVerbsAs(t, pod, "lab-verbs") }
+
+// startVerbsAs is startVerbs with another name of the program.
+func startVerbsAs(t testing.TB, pod *Pod, program string) *verbsProcess {
 	t.Helper()
-	v := &verbsProcess{t: t, cmd: exec.Command("lab-verbs")}
+	v := &verbsProcess{t: t, cmd: exec.Command(program)}
 	in, err := v.cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

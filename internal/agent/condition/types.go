@@ -51,6 +51,8 @@ var (
 	IPAMInstalled = Type{Name: "IPAMInstalled", Reason: "IPAMMissing", Event: true}
 	// DeviceFree says that nobody has a device but the pods that it was offered to.
 	DeviceFree = Type{Name: "DeviceFree", Reason: "InUseElsewhere", Event: true, Once: true, Recovered: recovered}
+	// HostIdle says that nothing on the host uses the RDMA device of a device, which would lose its connections.
+	HostIdle = Type{Name: "HostIdle", Reason: "InUseByHost", Event: true, Once: true, Recovered: recovered}
 	// RDMAModeFits says that the node's RDMA mode gives pods what a fabric's mode promises.
 	RDMAModeFits = Type{Name: "RDMAModeFits", Reason: "WrongRDMAMode", Event: true}
 	// RDMAModeUsable says that the node's RDMA mode does not make ADD fail.

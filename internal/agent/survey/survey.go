@@ -43,6 +43,7 @@ type Device struct {
 	Stale    bool           // it is away and can't be asked: the port states are those that it left with
 	Problem  health.Problem // what the agent has judged; empty: it is healthy, or nobody has judged it
 	Unserved string         // why no new pod can be served with it, in a word; empty: one can, or nobody has judged it
+	Users    []string       // what on the host uses its RDMA device, in words, and may not lose it; exclusive mode only
 	Refused  error          // why the node policy keeps it on the host; nil when it does not
 }
 
@@ -102,6 +103,7 @@ type Node struct {
 	Sys    fs.FS         // the host's /sys
 	Store  journal.Store // which attachment has which device
 	Policy string        // path of the node policy
+	Proc   string        // a /proc that shows the host's processes; empty: /proc
 }
 
 // ErrNoRDMA is returned when the node's kernel has no RDMA at all.
@@ -219,6 +221,11 @@ func (n Node) onHost(
 		}
 	}
 	d.Refused = rules.Move(asked)
+	if !asked.Shared && !rules.HostUse(asked) {
+		if d.Users, err = r.Users(&d.HCA, cmp.Or(n.Proc, "/proc")); err != nil {
+			return nil, err
+		}
+	}
 	d.place(n.Sys)
 	return d, n.complete(d, r, found.PCI)
 }
