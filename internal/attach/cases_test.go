@@ -236,7 +236,12 @@ var decisions = map[string]func(*Facts){
 		f.Elsewhere = &Place{Interface: "net1\x1b[2J", Netns: "/run/netns/other"}
 	},
 	"device interface nowhere": func(f *Facts) { f.Device.Netdev, f.IPoIBLoaded = nil, true },
-	"device without IPoIB":     func(f *Facts) { f.Device.Netdev = nil },
+	"ethernet interface elsewhere": func(f *Facts) {
+		f.Device.Netdev, f.Elsewhere = nil, &Place{Interface: "net1", Netns: "/run/netns/other"}
+	},
+	"ethernet interface nowhere":      func(f *Facts) { f.Device.Netdev, f.StrayNetdev = nil, true },
+	"ethernet RDMA without interface": func(f *Facts) { f.Device.Netdev = nil },
+	"device without IPoIB":            func(f *Facts) { f.Device.Netdev = nil },
 	"chain interface elsewhere": func(f *Facts) {
 		f.Device.Netdev, f.IPoIBLoaded, f.Elsewhere = nil, true, &Place{Interface: "net1", Netns: "/proc/7/ns/net"}
 	},

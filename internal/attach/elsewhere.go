@@ -2,7 +2,6 @@ package attach
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
@@ -10,13 +9,22 @@ import (
 // Place is where an interface was found that is not on the host. The pod there has chosen the name.
 type Place struct{ Interface, Netns string }
 
-// atHome refuses an InfiniBand HCA whose interface is somewhere else: another plugin has put it into a pod, and the
-// move of the RDMA device would destroy it there (kernel fact 1). With the module ib_ipoib every InfiniBand port has
-// one.
+// atHome refuses an HCA whose interface is somewhere else: another plugin has put it into a pod, and the move of the
+// RDMA device would destroy it there (InfiniBand, kernel fact 1) or take its RDMA (Ethernet). With the module ib_ipoib
+// every InfiniBand port has an interface. A RoCE port may have none, as that of a subfunction without Ethernet: it is
+// one whose interface was found, or that sysfs has a name of.
 func (d *decider) atHome() {
 	dev := d.Device
-	if dev.Netdev != nil || dev.HCA == nil || !d.IPoIBLoaded || d.Owner != nil ||
-		!slices.ContainsFunc(dev.HCA.Ports, func(p device.Port) bool { return p.LinkLayer == device.InfiniBand }) {
+	if dev.Netdev != nil || dev.HCA == nil || d.Owner != nil {
+		return
+	}
+	kind := ""
+	switch {
+	case dev.HCA.Has(device.InfiniBand) && d.IPoIBLoaded:
+		kind = "IPoIB interface"
+	case dev.HCA.Has(device.Ethernet) && (d.Elsewhere != nil || d.StrayNetdev):
+		kind = "interface"
+	default:
 		return
 	}
 	where := "it was found in no network namespace"
@@ -25,7 +33,7 @@ func (d *decider) atHome() {
 	}
 	d.refuse(&Refusal{
 		Reason:  InUse,
-		Message: fmt.Sprintf("the IPoIB interface of RDMA device %s is not on the host: %s", dev.HCA.Name, where),
+		Message: fmt.Sprintf("the %s of RDMA device %s is not on the host: %s", kind, dev.HCA.Name, where),
 		Hint: "another plugin or tool has moved it: end what uses it, or chain this plugin to that one " +
 			"(\"mode\": \"rdma\")",
 		Passing: d.Elsewhere != nil,

@@ -66,13 +66,15 @@ type Facts struct {
 	VFs        []device.VFAttrs // what this PF has set for each of its VFs
 	VFOwners   []VFOwner        // attachments that have VFs of this PF
 	Children   []Child          // IPoIB children of its netdev
-	Elsewhere  *Place           // of the interface that an InfiniBand HCA does not have on the host; nil: not known
-	Siblings   []string         // other netdevs that its RDMA device carries
-	Uppers     []device.Upper   // what of the host sits on its netdev, however far up; mode device only
-	Users      []string         // what on the host uses its RDMA device, in words; exclusive mode only
-	SoftRDMA   []string         // soft RDMA devices of the host on its netdev; mode device only
-	PKeys      []device.PKey    // partitions of the port, if PKeysKnown
-	PKeysKnown bool
+	Elsewhere  *Place           // of the interface that an HCA does not have on the host; nil: not known
+	// StrayNetdev says that sysfs names an interface of a RoCE port, which is neither on the host nor in the pod.
+	StrayNetdev bool
+	Siblings    []string       // other netdevs that its RDMA device carries
+	Uppers      []device.Upper // what of the host sits on its netdev, however far up; mode device only
+	Users       []string       // what on the host uses its RDMA device, in words; exclusive mode only
+	SoftRDMA    []string       // soft RDMA devices of the host on its netdev; mode device only
+	PKeys       []device.PKey  // partitions of the port, if PKeysKnown
+	PKeysKnown  bool
 }
 
 // Device is a device with both its faces.

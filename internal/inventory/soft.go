@@ -75,6 +75,20 @@ func (r *Reader) NetdevUnder(hca string) string {
 	return n.Name
 }
 
+// StrayNetdev says whether a RoCE port has an interface in another network namespace: sysfs has its name, and nldev,
+// which tells of this namespace only, has none.
+func (r *Reader) StrayNetdev(h *device.HCA) bool {
+	if r.RDMA.Ports(h) != nil {
+		return false // it has just left
+	}
+	for _, p := range h.Ports {
+		if p.Netdev == 0 && r.text(path.Join("class/infiniband", h.Name, "ports", fmt.Sprint(p.Number), "gid_attrs/ndevs/0")) != "" {
+			return true
+		}
+	}
+	return false
+}
+
 // netdevIndex returns the ifindex of the netdev that an RDMA device is on; 0: none in this network namespace.
 func (r *Reader) netdevIndex(hca string) (int, error) {
 	h, err := r.HCANamed(hca)

@@ -1,5 +1,7 @@
 package device
 
+import "slices"
+
 // NetnsMode is how RDMA devices relate to network namespaces on this system (rdma system show netns).
 type NetnsMode uint8
 
@@ -23,6 +25,11 @@ type HCA struct {
 	NodeGUID GUID    `json:"nodeGUID"`
 	Address  Address `json:"address,omitzero"`
 	Ports    []Port  `json:"ports,omitempty"`
+}
+
+// Has says whether a port of the HCA has this link layer.
+func (h *HCA) Has(l LinkLayer) bool {
+	return slices.ContainsFunc(h.Ports, func(p Port) bool { return p.LinkLayer == l })
 }
 
 // LinkLayer is what a port speaks.

@@ -2,7 +2,6 @@ package fabric
 
 import (
 	"os"
-	"slices"
 
 	"github.com/fabric-cni/fabric-cni/internal/attach"
 	"github.com/fabric-cni/fabric-cni/internal/link"
@@ -11,20 +10,23 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 )
 
-// elsewhere looks for the interface of an InfiniBand HCA that has none on the host, and that no attachment has. This is
-// not the usual path: every network namespace is looked at, within bounds.
+// elsewhere looks for the interface of an HCA that has none on the host, and that no attachment has. This is not the
+// usual path: every network namespace is looked at, within bounds.
 func (g *gatherer) elsewhere() error {
-	d := g.dev
-	if d.Netdev != nil || d.HCA == nil || g.cfg.Mode == netconf.ModeIPoIB || g.facts.Owner != nil ||
-		!slices.ContainsFunc(d.HCA.Ports, func(p device.Port) bool { return p.LinkLayer == device.InfiniBand }) {
+	d, kind := g.dev, ""
+	if d.Netdev != nil || d.HCA == nil || g.cfg.Mode == netconf.ModeIPoIB || g.facts.Owner != nil {
 		return nil
 	}
-	_, err := os.Stat("/sys/module/ib_ipoib")
-	g.facts.IPoIBLoaded = err == nil
-	if !g.facts.IPoIBLoaded { // then no HCA has one
+	if d.HCA.Has(device.InfiniBand) {
+		_, err := os.Stat("/sys/module/ib_ipoib")
+		g.facts.IPoIBLoaded = err == nil
+		kind = "ipoib"
+	}
+	if !g.facts.IPoIBLoaded && !d.HCA.Has(device.Ethernet) { // then no HCA has one
 		return nil
 	}
-	return netns.Each(g.Proc, func(ns *netns.NS) bool {
+	here := false
+	err := netns.Each(g.Proc, func(ns *netns.NS) bool {
 		if ns.ID == g.host.NS.ID {
 			return false
 		}
@@ -33,7 +35,7 @@ func (g *gatherer) elsewhere() error {
 			if err != nil {
 				return err
 			}
-			list, err := c.List("ipoib")
+			list, err := c.List(kind)
 			for i := range list {
 				if n := &list[i]; n.Parent == 0 && n.Address == d.Address {
 					g.facts.Elsewhere = &attach.Place{Interface: n.Name, Netns: ns.Path}
@@ -42,6 +44,14 @@ func (g *gatherer) elsewhere() error {
 			_ = c.Close()
 			return err
 		})
+		here = g.facts.Elsewhere != nil && g.pod != nil && ns.ID == g.pod.NS.ID
 		return g.facts.Elsewhere != nil
 	})
+	if d.HCA.Has(device.Ethernet) {
+		g.facts.StrayNetdev = g.host.StrayNetdev(d.HCA)
+		if here { // an earlier plugin of the chain has put it there, and the RDMA device follows: nothing is torn
+			g.facts.Elsewhere, g.facts.StrayNetdev = nil, false
+		}
+	}
+	return err
 }
