@@ -207,6 +207,11 @@ func (j *journey) look() error {
 			return err
 		}
 	}
+	if w.HCA != nil && w.HCASide == plan.Host && j.home.HCA != nil && !w.Revived {
+		if w.LacksGSI, err = j.Host.RDMA.LacksGSI(w.HCA.Index); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
 	if w.HCA == nil || w.HCASide != plan.Host || w.Netdev != nil {
 		j.alone = time.Time{}
 	} else if j.alone.IsZero() {

@@ -3,6 +3,7 @@ package rdma
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -62,6 +63,26 @@ func (c *Conn) QPs(index uint32) (out []QP, err error) {
 		out = append(out, q)
 	})
 	return out, err
+}
+
+// LacksGSI says whether an RDMA device has no queue pair 1 although its ports are managed by datagrams, as those of
+// InfiniBand and RoCE are. See kernel fact 46 in docs/kernel.md. The kernel numbers the queue pairs 1 of a device with
+// two ports alike before Linux 6.6, and then shows the first one only: so one for all ports is enough.
+func (c *Conn) LacksGSI(index uint32) (bool, error) {
+	qps, err := c.QPs(index)
+	if err != nil || slices.ContainsFunc(qps, func(q QP) bool { return q.Type == GSI }) {
+		return false, err
+	}
+	b, err := c.nl.Get(client|cmdGet, nlmsg.Body(nil).Uint32(attrDevIndex, index).Bytes())
+	if err != nil {
+		return false, notFound(err)
+	}
+	for a := range nlmsg.Attrs(b) {
+		if a.Type == attrProtocol {
+			return slices.Contains([]string{"ib", "opa", "roce"}, a.String()), nil
+		}
+	}
+	return false, nil
 }
 
 // CMModules returns which kernel modules have queue pairs by the RDMA connection manager, by their numbers.

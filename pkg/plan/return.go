@@ -57,8 +57,9 @@ type Where struct {
 	VFs  []device.VFAttrs // what the netdev, of a PF that is home, has set for each VF; read only if Home has it
 	Lost bool             // the hardware has left the bus or lost its driver: what is missing does not come back
 
-	Missing int64 // milliseconds for which an IPoIB netdev has been missing although its RDMA device is on the host
-	Revived bool  // the kernel was made to recreate it once before
+	Missing  int64 // milliseconds for which an IPoIB netdev has been missing although its RDMA device is on the host
+	LacksGSI bool  // the RDMA device is on the host without queue pair 1: no management datagram reaches it
+	Revived  bool  // the kernel was made to recreate either once before
 
 	Done Stage // the last stage that was carried out
 }
@@ -86,7 +87,7 @@ const (
 	// StageIdentity gives a netdev without a bus address its hardware address back while it is in the pod: on the host
 	// that is what it is known by.
 	StageIdentity
-	// StageRevive makes the kernel recreate an IPoIB netdev.
+	// StageRevive makes the kernel recreate an IPoIB netdev, or queue pair 1.
 	StageRevive
 	// StageMove brings both faces to their sides.
 	StageMove
@@ -174,17 +175,17 @@ const reviveAfter = 1000
 // the destruction of an IPoIB netdev and its recreation.
 func missing(w Where, h Home) (Way, bool) {
 	way := Way{Stage: w.Done, Look: true, Lost: w.Lost}
+	home := w.HCA != nil && w.HCASide == Host
+	alone := w.Netdev == nil && h.Netdev != nil && h.Netdev.IsIPoIB() && w.Missing >= reviveAfter
 	switch {
+	case home && !w.Revived && (alone || w.LacksGSI):
+		return Way{Stage: StageRevive, Steps: []Step{Revive{*w.HCA}}, Look: true}, true
 	case h.HCA != nil && w.HCA == nil:
 		way.Await = "RDMA device " + h.HCA.Name
 	case w.Netdev == nil && h.needsNetdev(w):
 		way.Await = "netdev " + h.Netdev.Name
 	default:
 		return way, false
-	}
-	home := w.HCA != nil && w.HCASide == Host
-	if w.Netdev == nil && h.Netdev != nil && h.Netdev.IsIPoIB() && home && w.Missing >= reviveAfter && !w.Revived {
-		return Way{Stage: StageRevive, Steps: []Step{Revive{*w.HCA}}, Look: true}, true
 	}
 	return way, true
 }

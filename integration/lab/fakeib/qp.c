@@ -6,6 +6,11 @@
 
 static u32 next_qpn;
 
+/* A kill within a move has ib_mad fail so: kernel/kthread.c, __kthread_create_on_node. */
+static int mad_fail;
+module_param(mad_fail, int, 0644);
+MODULE_PARM_DESC(mad_fail, "how many of the next queue pairs 1 can't be made");
+
 static int create_user_qp(struct fib_qp *qp, struct ib_qp_init_attr *init, struct ib_udata *u)
 {
 	struct rxe_create_qp_resp resp = {};
@@ -89,8 +94,13 @@ static void free_queues(struct fib_qp *qp)
 int fib_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_udata *u)
 {
 	struct fib_qp *qp = to_qp(ibqp);
-	int r = fib_take(ibqp->device, FIB_QP);
+	int r;
 
+	if (init->qp_type == IB_QPT_GSI && mad_fail > 0) {
+		mad_fail--;
+		return -EINTR;
+	}
+	r = fib_take(ibqp->device, FIB_QP);
 	if (r)
 		return r;
 	spin_lock_init(&qp->lock);
