@@ -168,7 +168,8 @@ func byHost(f *fabrics.Fabric, d *survey.Device, v *view) string {
 	}
 	v.conditions.Fail(condition.HostIdle, condition.Device(d.ID), "fabric %s: RDMA device %s (%s) is in use by the "+
 		"host, and no pod can have it: %s; it is on offer again when that has ended, or when allowHostUse in the node "+
-		"policy has it", f.Name, quote.Terminal(d.HCA.Name), strings.TrimPrefix(d.ID, "pci/"), strings.Join(d.Users, ", "))
+		"policy has it", f.Name, quote.Terminal(d.HCA.Name), strings.TrimPrefix(d.ID, "pci/"),
+		strings.Join(d.Users, ", "))
 	return condition.HostIdle.Reason
 }
 

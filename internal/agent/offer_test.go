@@ -263,8 +263,8 @@ func TestOfferInUse(t *testing.T) {
 	o.wants("a child, which a move would destroy", "InUseElsewhere ok ok")
 }
 
-// What the host uses is withheld until it does not; a pod that was given the device, as one in the host's network, is no
-// such use.
+// What the host uses is withheld until it does not; a pod that was given the device, as one in the host's network, is
+// no such use.
 func TestOfferInUseByHost(t *testing.T) {
 	o := newOffers(t, 3)
 	o.users = map[int][]string{0: {"kernel module nvme_rdma"}, 2: {"process 7 (rping)", "kernel module smc"}}

@@ -197,7 +197,10 @@ var decisions = map[string]func(*Facts){
 	"device in use by the host in shared mode": func(f *Facts) {
 		f.Users, f.NetnsMode = []string{"kernel module nvme_rdma"}, device.NetnsShared
 	},
-	"chain in use by the host":       func(f *Facts) { f.Users = []string{"kernel module rpcrdma"} },
+	"chain in use by the host": func(f *Facts) { f.Users = []string{"kernel module rpcrdma"} },
+	"ethernet with a macvlan in another namespace": func(f *Facts) {
+		f.Strays = []Place{{Interface: "macvlan net1\x1b[2J", Netns: "/run/netns/other"}}
+	},
 	"device with a soft RDMA device": func(f *Facts) { f.SoftRDMA = []string{"rxe0", "siw0"} },
 	"device that is a soft RDMA device": func(f *Facts) {
 		missing(f)

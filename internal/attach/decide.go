@@ -238,6 +238,7 @@ func (d *decider) device() {
 	}
 	d.childless()
 	d.bare()
+	d.strayless()
 	d.programless()
 	if d.decision.MoveRDMA && len(d.Siblings) > 0 {
 		d.refuse(&Refusal{

@@ -69,6 +69,7 @@ type Facts struct {
 	Elsewhere  *Place           // of the interface that an HCA does not have on the host; nil: not known
 	// StrayNetdev says that sysfs names an interface of a RoCE port, which is neither on the host nor in the pod.
 	StrayNetdev bool
+	Strays      []Place        // what of other network namespaces sits on its netdev, with its kind; mode device only
 	Siblings    []string       // other netdevs that its RDMA device carries
 	Uppers      []device.Upper // what of the host sits on its netdev, however far up; mode device only
 	Users       []string       // what on the host uses its RDMA device, in words; exclusive mode only

@@ -36,3 +36,19 @@ func (d *decider) bare() {
 		Hint: "remove it first (ip link del NAME), or select a device that carries none",
 	})
 }
+
+// strayless refuses a netdev on which something of another network namespace sits: a macvlan of another plugin in its
+// pod would lose its link, and one that takes all frames, as in mode passthru, would have those of this pod.
+func (d *decider) strayless() {
+	if len(d.Strays) == 0 {
+		return
+	}
+	s := d.Strays[0]
+	d.refuse(&Refusal{
+		Reason: InUse,
+		Message: fmt.Sprintf("%s carries %q in the network namespace %s", d.Device.Netdev.Name, s.Interface,
+			s.Netns),
+		Hint:    "remove it there (ip link del), or end the pod that has it",
+		Passing: true,
+	})
+}

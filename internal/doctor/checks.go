@@ -23,8 +23,8 @@ var hostChecks = []Check{
 	{
 		"host-use",
 		"Nothing on the host uses an RDMA device for pods",
-		"a kernel module (NVMe-oF, iSER, NFS/RDMA, SMC, Lustre) or a process has queue pairs on it; in exclusive RDMA mode " +
-			"the move into a pod would cut its connections, so ADD refuses the device with error 101",
+		"a kernel module (NVMe-oF, iSER, NFS/RDMA, SMC, Lustre) or a process has queue pairs on it; in exclusive " +
+			"RDMA mode the move into a pod would cut its connections, so ADD refuses the device with error 101",
 		"end what uses it: rdma resource show qp link HCA; leave the device out of the Fabrics; or list it in " +
 			"allowHostUse in /etc/cni/fabric.d/policy.json",
 	},

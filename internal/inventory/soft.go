@@ -82,7 +82,8 @@ func (r *Reader) StrayNetdev(h *device.HCA) bool {
 		return false // it has just left
 	}
 	for _, p := range h.Ports {
-		if p.Netdev == 0 && r.text(path.Join("class/infiniband", h.Name, "ports", fmt.Sprint(p.Number), "gid_attrs/ndevs/0")) != "" {
+		dir := path.Join("class/infiniband", h.Name, "ports", fmt.Sprint(p.Number))
+		if p.Netdev == 0 && r.text(path.Join(dir, "gid_attrs/ndevs/0")) != "" {
 			return true
 		}
 	}

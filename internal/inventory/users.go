@@ -26,9 +26,9 @@ var services = []string{"ibacm", "opensm"}
 const mostUsers = 4
 
 // Users returns who uses an RDMA device that is in this network namespace, in words: "kernel module nvme_rdma",
-// "process 4711 (rping)". Only queue pairs count: without one nothing is sent or received. Left out are the kernel's own
-// on each device, and the services of a fabric. A listener without a peer has none. The cost is one message on a device
-// without users. proc is a /proc that shows the processes of the host.
+// "process 4711 (rping)". Only queue pairs count: without one nothing is sent or received. Left out are the kernel's
+// own on each device, and the services of a fabric. A listener without a peer has none. The cost is one message on a
+// device without users. proc is a /proc that shows the processes of the host.
 func (r *Reader) Users(h *device.HCA, proc string) ([]string, error) {
 	qps, err := r.RDMA.QPs(h.Index)
 	if errors.Is(err, fs.ErrNotExist) {

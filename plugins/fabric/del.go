@@ -118,6 +118,9 @@ func (c returner) takeHome(e *journal.Entry, free func() error) (released <-chan
 		err = c.bringHome(e, release)
 	}
 	release()
+	if err == nil && ours {
+		err = c.removeStrays(e)
+	}
 	if err == nil {
 		err = c.disclaim(e)
 	}

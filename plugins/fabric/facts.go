@@ -209,7 +209,7 @@ func (g *gatherer) inspect() error {
 	}
 	for _, read := range []func() error{
 		g.snapshot, g.virtualFunction, g.promised, g.children, g.others, g.rdmaNames, g.uplink, g.soft, g.users,
-		g.elsewhere,
+		g.strays, g.elsewhere,
 	} {
 		if err := read(); err != nil {
 			return err

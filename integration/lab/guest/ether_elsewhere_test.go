@@ -4,8 +4,8 @@ package guest
 
 import "testing"
 
-// Another plugin has put the interface of a RoCE HCA into its pod, and left the RDMA device on the host: it is not taken
-// from there, and the plugin of a chain takes it to that interface.
+// Another plugin has put the interface of a RoCE HCA into its pod, and left the RDMA device on the host: it is not
+// taken from there, and the plugin of a chain takes it to that interface.
 func TestEtherAdversaryInterfaceElsewhere(t *testing.T) {
 	nic := nics(t, "e1000e")[0].Attrs()
 	Fabric{RoCE: []string{nic.Name}}.Load(t)
