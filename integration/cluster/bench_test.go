@@ -63,7 +63,7 @@ func BenchmarkPods(b *testing.B) {
 func byWhereabouts(*testing.B) string { return `{"type":"whereabouts","range":"10.200.0.0/16"}` }
 
 // partDir is where host-local keeps the addresses of the node's range.
-const partDir = "/run/fabric-cni/ipam"
+const partDir = "/var/lib/cni/networks"
 
 // byNodeRange is what the agent writes for a node that has a range of its own.
 func byNodeRange(b *testing.B) string {

@@ -81,6 +81,7 @@ func state(n *LabNode) (guest.State, error) {
 	}
 	for path := range s.Files {
 		ranges, _ := filepath.Match("/run/fabric-cni/ipam/*/ranges", path)
+		ranges = ranges || strings.HasPrefix(path, "/run/fabric-cni/networks/")
 		if ranges || !strings.HasPrefix(path, "/run/fabric-cni/") {
 			delete(s.Files, path)
 		}

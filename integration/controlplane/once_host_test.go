@@ -23,6 +23,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/controller"
 	"github.com/fabric-cni/fabric-cni/internal/ipam"
 	"github.com/fabric-cni/fabric-cni/internal/ipam/hostlocal"
+	"github.com/fabric-cni/fabric-cni/internal/policy"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 )
@@ -94,7 +95,7 @@ func (h *host) file(network string) []byte {
 }
 
 func (h *host) delegate(conf []byte, pod int) ipam.Delegate {
-	return ipam.Delegate{Type: "host-local", Conf: conf, Env: netconf.Env{
+	return ipam.Delegate{Type: "host-local", Conf: conf, Policy: policy.Default(h.dir + "/state"), Env: netconf.Env{
 		ContainerID: fmt.Sprintf("%s-%d", h.name, pod), IfName: "net1", Netns: "/run/netns/x", Path: "/nowhere",
 	}}
 }

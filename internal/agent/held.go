@@ -24,7 +24,8 @@ const (
 )
 
 // held are the addresses that pods of this node hold of nodeRanges, whichever Fabrics there are now: the plugin keeps
-// them in a directory for each network, until the DEL of the attachment. It fails if some can't be read: whoever asks
+// them in a directory for each network, until the DEL of the attachment. A directory without the limit that the agent
+// sets before it publishes a configuration is of no Fabric. It fails if some can't be read: whoever asks
 // must not take that for none.
 func held(ipamDir string) (*v1alpha1.HeldAddresses, error) {
 	networks, err := os.ReadDir(ipamDir)
@@ -33,7 +34,7 @@ func held(ipamDir string) (*v1alpha1.HeldAddresses, error) {
 	}
 	out := &v1alpha1.HeldAddresses{}
 	for _, n := range networks {
-		if !n.IsDir() || !fabrics.IsName(n.Name()) {
+		if !n.IsDir() || !fabrics.IsName(n.Name()) || !hostlocal.Limited(ipamDir, n.Name()) {
 			continue
 		}
 		addresses, err := hostlocal.Given(filepath.Join(ipamDir, n.Name()))

@@ -10,7 +10,8 @@ import (
 	"go4.org/netipx"
 )
 
-// What pods hold is listed by network, whatever Fabrics there are. What is no address counts for nothing.
+// What pods hold is listed by network, whatever Fabrics there are. What is no address counts for nothing, and so does
+// a directory that the agent has not made, however many there are.
 func TestHeld(t *testing.T) {
 	dir := t.TempDir()
 	if h, err := held(filepath.Join(dir, "none")); err != nil || h == nil || len(h.Fabrics) != 0 {
@@ -18,13 +19,22 @@ func TestHeld(t *testing.T) {
 	}
 	for _, name := range []string{
 		"ib/10.0.4.1", "ib/10.0.4.2", "ib/10.0.4.3", "ib/fd00::5", "ib/lock", "ib/last_reserved_ip.0", "ib/ranges",
-		"ended/lock", "a/10.1.0.9", "Not A Fabric/10.9.0.1",
+		"ended/lock", "a/10.1.0.9", "a/ranges", "Not A Fabric/10.9.0.1", "Not A Fabric/ranges", "foreign/10.9.0.1",
 	} {
 		file := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.WriteFile(file, []byte("c\r\nnet1"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 2 * maxHeldFabrics { // not the agent's
+		other := filepath.Join(dir, fmt.Sprintf("x%d", i))
+		if err := os.Mkdir(other, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(other, "10.8.0.1"), []byte("c\r\nnet1"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -39,7 +39,7 @@ func (r *limitReconciler) reconcile(ctx context.Context) bool {
 		return false
 	}
 	for _, e := range entries {
-		if e.IsDir() && fabrics.IsName(e.Name()) {
+		if e.IsDir() && fabrics.IsName(e.Name()) { // hostlocal.Limit leaves those of others alone
 			ranges[e.Name()] = nil
 		}
 	}

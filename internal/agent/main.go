@@ -198,7 +198,7 @@ func (o *Options) store() journal.Store { return journal.Store{Dir: o.StateDir} 
 
 // ipamDir is where host-local records the addresses that it has given of this node's ranges. A reboot ends all pods,
 // and empties it.
-func (o *Options) ipamDir() string { return filepath.Join(o.StateDir, "ipam") }
+func (o *Options) ipamDir() string { return filepath.Join(o.StateDir, policy.IPAMDir) }
 
 func (o *Options) target() install.Target {
 	return install.Target{Source: o.Source, BinDir: o.BinDir, Store: o.store()}

@@ -13,6 +13,7 @@ import (
 // networkReconciler writes the configurations that are this node's own into Multus's directory.
 type networkReconciler struct {
 	confDir string // Multus's; empty: no files
+	noted   string // where the plugin reads which configurations are the agent's: policy.PublishedDir
 	ipamDir string // where host-local keeps the addresses of this node's ranges
 	store   journal.Store
 	ranges  *rangeReconciler
@@ -71,14 +72,18 @@ func (r *networkReconciler) configOf(f *fabrics.Fabric, devices []survey.Device)
 var errNoConfig = errors.New("this node has no configuration of its network now: it has no range yet, or mode shared " +
 	"and no interface (the conditions of its FabricNode say which)")
 
-// write makes the agent's files in Multus's directory these. A file that is missing now stays while pods of this node
-// are on its network, unless its addresses are no longer this node's: a fabric with nodeRanges has no file then.
+// write makes the agent's files in Multus's directory, and its notes of them for the plugin, these. A file that is
+// missing now stays while pods of this node are on its network, unless its addresses are no longer this node's: a
+// fabric with nodeRanges has no file then.
 func (r *networkReconciler) write(files map[string][]byte) {
 	keep := attachedNetworks(r.store, r.log)
 	r.failed = nil
-	if _, err := network.WriteFiles(r.confDir, files, func(name string) bool { return keep[name] }); err != nil {
-		r.log.Error("cannot write this node's network configurations", "error", err)
-		r.failed = network.Unwritten(r.confDir, files, err)
+	for _, dir := range []string{r.noted, r.confDir} { // the plugin knows a configuration before a pod can have it
+		if _, err := network.WriteFiles(dir, files, func(name string) bool { return keep[name] }); err != nil {
+			r.log.Error("cannot write this node's network configurations", "error", err)
+			r.failed = network.Unwritten(dir, files, err)
+			return
+		}
 	}
 }
 

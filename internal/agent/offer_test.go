@@ -24,6 +24,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/netns"
 	"github.com/fabric-cni/fabric-cni/internal/noderange"
+	"github.com/fabric-cni/fabric-cni/internal/policy"
 	"github.com/fabric-cni/fabric-cni/internal/prepared"
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
@@ -59,7 +60,8 @@ func newOffers(t *testing.T, devices int) *offers {
 	ranges := &rangeReconciler{saved: &savedState{}, ipamDir: ipamDir, metrics: m, log: log}
 	o.offerReconciler = &offerReconciler{
 		networks: &networkReconciler{
-			confDir: filepath.Join(o.dir, "net.d"), ipamDir: ipamDir, store: store, ranges: ranges, log: log,
+			confDir: filepath.Join(o.dir, "net.d"), noted: filepath.Join(store.Dir, policy.PublishedDir),
+			ipamDir: ipamDir, store: store, ranges: ranges, log: log,
 		},
 		mode: func() (device.NetnsMode, error) { return o.mode, nil }, metrics: m, log: log,
 		ipam:    ipamReconciler{binDir: filepath.Join(o.dir, "bin"), log: log},

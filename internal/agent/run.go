@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,6 +20,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/agent/podresources"
 	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
 	"github.com/fabric-cni/fabric-cni/internal/health"
+	"github.com/fabric-cni/fabric-cni/internal/policy"
 	"github.com/fabric-cni/fabric-cni/internal/prepared"
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
@@ -118,7 +120,8 @@ func newReconciler(
 		ranges:  ranges,
 		limits:  limitReconciler{link: link, saved: saved, ipamDir: ipamDir, log: log},
 		networks: networkReconciler{
-			confDir: o.ConfDir, ipamDir: ipamDir, store: o.store(), ranges: ranges, log: log,
+			confDir: o.ConfDir, noted: filepath.Join(o.StateDir, policy.PublishedDir), ipamDir: ipamDir,
+			store: o.store(), ranges: ranges, log: log,
 		},
 		health: healthReconciler{
 			judge: judge, counters: o.counters, saved: saved, metrics: m, log: log, now: time.Now,

@@ -24,6 +24,9 @@ func (d Delegate) Predict() (*result.Result, bool, error) {
 	if b == nil {
 		return nil, false, nil
 	}
+	if _, _, err := d.choose("ADD"); err != nil {
+		return nil, false, err
+	}
 	r, err := b.predict(d.Env, d.Conf)
 	if err != nil {
 		return nil, false, fmt.Errorf("IPAM plugin %q: %w", d.Type, err)
@@ -55,42 +58,58 @@ func (d Delegate) builtin() (b *builtin, key string) {
 }
 
 // run answers a command as the plugin's process would, except that it does not compare CNI_NETNS with the host's
-// namespace: the CNI plugin that delegates has done so. The error of the plugin itself is a *types.Error, with the code
-// that the CNI library gives to a plain error.
-func (b *builtin) run(ctx context.Context, env netconf.Env, conf []byte) (stdout []byte, err error) {
+// namespace: the CNI plugin that delegates has done so.
+func (b *builtin) run(ctx context.Context, env netconf.Env, conf []byte) ([]byte, error) {
+	return b.answer(env, conf, func() ([]byte, error) {
+		switch env.Command {
+		case "ADD":
+			r, v, err := b.add(ctx, env, conf)
+			if err != nil {
+				return nil, err
+			}
+			return text(r, v)
+		case "DEL":
+			return nil, b.del(ctx, env, conf)
+		case "CHECK":
+			return nil, b.check(ctx, env, conf)
+		}
+		return nil, nil // GC, STATUS: neither plugin has them; the CNI library then answers with success
+	})
+}
+
+// text is a result in JSON, in a version of the specification.
+func text(r types.Result, v string) ([]byte, error) {
+	r, err := r.GetAsVersion(v)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	err = r.PrintTo(&out)
+	return out.Bytes(), err
+}
+
+// answer calls f if the call is valid. The error of the plugin itself is a *types.Error, with the code that the CNI
+// library gives to a plain error.
+func (*builtin) answer(env netconf.Env, conf []byte, f func() ([]byte, error)) (stdout []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil { // what would have ended the plugin's process must not end this one
 			stdout, err = nil, fmt.Errorf("panic: %v", p)
 		}
 	}()
-	var out bytes.Buffer
 	if env.Command == "VERSION" {
+		var out bytes.Buffer
 		err := version.All.Encode(&out)
 		return out.Bytes(), err
 	}
 	if err := validate(env, conf); err != nil {
 		return nil, err
 	}
-	switch env.Command {
-	case "ADD":
-		var r types.Result
-		var v string
-		if r, v, err = b.add(ctx, env, conf); err == nil {
-			if r, err = r.GetAsVersion(v); err == nil {
-				err = r.PrintTo(&out)
-			}
-		}
-	case "DEL":
-		err = b.del(ctx, env, conf)
-	case "CHECK":
-		err = b.check(ctx, env, conf)
-	case "GC", "STATUS": // neither plugin has them; the CNI library then answers with success
-	}
+	stdout, err = f()
 	var own *types.Error
 	switch {
 	case err == nil:
-		return out.Bytes(), nil
-	case ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
+		return stdout, nil
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return nil, fmt.Errorf("did not answer in time: %w", err)
 	case errors.As(err, &own):
 		return nil, own

@@ -141,8 +141,9 @@ var sameHostLocal = []sameCase{
 	{name: "runtimeConfig and no range",
 		ipam: `"routes":null`,
 		conf: `,"runtimeConfig":{"ipRanges":[[{"subnet":"10.3.0.0/24"}]]}`},
-	{name: "no resolv.conf", ipam: `"subnet":"10.4.0.0/24","resolvConf":"DIR/nothing"`},
-	{name: "dataDir is a file", ipam: `"subnet":"10.4.0.0/24","dataDir":"DIR/resolv.conf"`},
+	{name: "no resolv.conf", ipam: `"subnet":"10.4.0.0/24","resolvConf":"DIR/nothing"`,
+		steps: "ADD ADD/2"}, // here CHECK and DEL of it create nothing
+	{name: "dataDir is a file", ipam: `"subnet":"10.4.0.0/24","dataDir":"DIR/resolv.conf"`, steps: "ADD ADD/2"},
 }
 
 // sameAny are for both plugins.

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fabric-cni/fabric-cni/internal/ipam/hostlocal"
+	"github.com/fabric-cni/fabric-cni/internal/policy"
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 )
 
@@ -67,7 +68,7 @@ func play(t *testing.T, c sameCase, typ, version, bin string) (out []string) {
 		conf = `{"cniVersion":"VERSION","name":"n","type":"fabric","ipam":{"type":"TYPE",` + c.ipam + `}` + conf + `}`
 	}
 	conf = strings.NewReplacer("DIR", dir, "VERSION", version, "TYPE", typ).Replace(conf)
-	d := Delegate{Type: typ, Conf: []byte(conf), Env: netconf.Env{Path: "/nowhere"}}
+	d := Delegate{Type: typ, Conf: []byte(conf), Env: netconf.Env{Path: "/nowhere"}, Policy: allow(dir)}
 	for _, step := range strings.Fields(stdcmp.Or(c.steps, short)) {
 		command, who, _ := strings.Cut(step, "/")
 		e := env("/nowhere", "c"+who, "net1")
@@ -94,6 +95,13 @@ func play(t *testing.T, c sameCase, typ, version, bin string) (out []string) {
 		out = append(out, strings.ReplaceAll(text, dir, "DIR"))
 	}
 	return append(out, files(t, dir)...)
+}
+
+// allow is a policy under which host-local may work in a directory of the test, or in data below it.
+func allow(dir string) *policy.Policy {
+	return &policy.Policy{
+		IPAMDirs: []string{dir, dir + "/data", dir + "/resolv.conf"}, IPAMConfDirs: []string{dir},
+	}
 }
 
 // files lists what is below a directory, with modes and contents.
@@ -130,7 +138,7 @@ func TestTogetherWithExecutable(t *testing.T) {
 		`"subnet":"10.4.0.0/24","rangeEnd":"10.4.0.100"}}`, data)
 	before := os.Environ()
 	call := func(i int, command string, executed bool) ([]byte, error) {
-		d := Delegate{Type: "host-local", Conf: conf}
+		d := Delegate{Type: "host-local", Conf: conf, Policy: allow(data)}
 		e := env(bin, fmt.Sprint("c", i), "net1")
 		e.Command = command
 		if executed {
@@ -181,8 +189,9 @@ func TestAddressOfNobody(t *testing.T) {
 	data := t.TempDir()
 	dir := filepath.Join(data, "n")
 	d := Delegate{
-		Type: "host-local",
-		Env:  env("/nowhere", "c1", "net1"),
+		Type:   "host-local",
+		Env:    env("/nowhere", "c1", "net1"),
+		Policy: allow(data),
 		Conf: fmt.Appendf(nil, `{"cniVersion":"1.1.0","name":"n","ipam":{"type":"host-local","dataDir":%q,`+
 			`"subnet":"10.4.0.0/24"}}`, data),
 	}
@@ -214,12 +223,16 @@ func TestAddressOfNobody(t *testing.T) {
 func TestLockedDirectory(t *testing.T) {
 	data := t.TempDir()
 	d := Delegate{
-		Type: "host-local",
-		Env:  env("/nowhere", "c1", "net1"),
+		Type:   "host-local",
+		Env:    env("/nowhere", "c1", "net1"),
+		Policy: allow(data),
 		Conf: fmt.Appendf(nil, `{"cniVersion":"1.1.0","name":"n","ipam":{"type":"host-local","dataDir":%q,`+
 			`"subnet":"10.4.0.0/24"}}`, data),
 	}
-	if err := d.Del(t.Context()); err != nil { // makes the directory
+	if _, err := d.Add(t.Context()); err != nil { // makes the directory
+		t.Fatal(err)
+	}
+	if err := d.Del(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	f, err := os.Open(filepath.Join(data, "n", "lock"))
@@ -242,7 +255,7 @@ func TestLockedDirectory(t *testing.T) {
 		}
 	}
 	time.AfterFunc(50*time.Millisecond, func() { f.Close() })
-	if r, err := d.Add(t.Context()); err != nil || r.Addresses[0].Prefix != netip.MustParsePrefix("10.4.0.2/24") {
+	if r, err := d.Add(t.Context()); err != nil || r.Addresses[0].Prefix != netip.MustParsePrefix("10.4.0.3/24") {
 		t.Errorf("%+v, %v", r, err)
 	}
 	given, err := hostlocal.Given(filepath.Join(data, "n"))
@@ -322,7 +335,7 @@ func TestPredict(t *testing.T) {
 			`"dst":"0.0.0.0/0"}]`,
 	} {
 		for i := range 3 {
-			d := Delegate{Env: env("/nowhere", fmt.Sprint("c", i), "net1"), Conf: fmt.Appendf(nil,
+			d := Delegate{Env: env("/nowhere", fmt.Sprint("c", i), "net1"), Policy: allow(data), Conf: fmt.Appendf(nil,
 				`{"cniVersion":"0.3.1","name":"n","ipam":{"type":`+ipam+`}}`, data)}
 			d.Type, _, _ = strings.Cut(ipam[1:], `"`)
 			before := files(t, data)

@@ -16,6 +16,7 @@ import (
 	"github.com/containernetworking/cni/pkg/invoke"
 	"github.com/containernetworking/cni/pkg/types"
 
+	"github.com/fabric-cni/fabric-cni/internal/policy"
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 )
 
@@ -33,23 +34,41 @@ const (
 	busyWait  = 100 * time.Millisecond
 )
 
+// choose returns the built-in plugin, or else the path of the executable, that serves a command. The error matches
+// policy.ErrRefused or ErrNotStarted.
+func (d Delegate) choose(command string) (b *builtin, path string, err error) {
+	b, key := d.builtin()
+	rules := d.Policy
+	if rules == nil {
+		rules = &policy.Policy{}
+	}
+	err = rules.IPAM(policy.IPAMCall{Type: d.Type, Command: command, Conf: d.Conf, Executed: b == nil})
+	if err != nil {
+		return nil, "", d.wrap(command, err)
+	}
+	if b != nil {
+		return b, "", nil
+	}
+	path, err = find(d.Type, d.Env.Path)
+	if err != nil && key != "" {
+		err = fmt.Errorf("%w; it is looked for because the built-in %s does not know the key %s", err, d.Type, key)
+	}
+	return nil, path, err
+}
+
 // call runs the plugin once, built in or as a process, and returns its answer.
 func (d Delegate) call(ctx context.Context, command string, env netconf.Env, conf []byte) ([]byte, error) {
 	env.Command = command
-	b, key := d.builtin()
+	b, path, err := d.choose(command)
+	if err != nil {
+		return nil, err
+	}
 	if b != nil {
 		out, err := b.run(ctx, env, conf)
 		if err != nil {
 			return nil, d.wrap(command, err)
 		}
 		return out, nil
-	}
-	path, err := find(d.Type, d.Env.Path)
-	if err != nil && key != "" {
-		err = fmt.Errorf("%w; it is looked for because the built-in %s does not know the key %s", err, d.Type, key)
-	}
-	if err != nil {
-		return nil, err
 	}
 	for try := 1; ; try++ {
 		out, err := d.run(ctx, path, env, conf)

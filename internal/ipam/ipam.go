@@ -22,6 +22,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/containernetworking/cni/pkg/version"
 
+	"github.com/fabric-cni/fabric-cni/internal/policy"
 	"github.com/fabric-cni/fabric-cni/internal/result"
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 )
@@ -32,6 +33,9 @@ var ErrNotStarted = errors.New("IPAM plugin not started")
 
 // ErrNotSupported is matched by the error of GC when the plugin, or the version of the configuration, has no GC.
 var ErrNotSupported = errors.New("not supported")
+
+// ErrHeld is matched by the error of an ADD that has failed, and whose DEL after it has failed too.
+var ErrHeld = errors.New("it may still hold addresses")
 
 // undoTimeout bounds the DEL after a failed ADD. The context of the ADD has often just ended, and may not limit it.
 const undoTimeout = 10 * time.Second
@@ -47,6 +51,8 @@ type Delegate struct {
 	Env    netconf.Env // as received; Command is ignored
 	Hold   *os.File    // inherited by an executable and by what that starts; nil: nothing is
 	Stderr io.Writer   // gets what an executable writes to its stderr; nil: os.Stderr
+
+	Policy *policy.Policy // of the node's owner; nil: what it is without a file
 }
 
 // Add reserves the addresses of the attachment. The answer has at least one; Interfaces is empty.
@@ -59,15 +65,34 @@ func (d Delegate) Add(ctx context.Context) (*result.Result, error) {
 		return &result.Result{}, nil
 	}
 	r, err := d.add(ctx)
-	if err == nil || errors.Is(err, ErrNotStarted) {
+	if err == nil || errors.Is(err, ErrNotStarted) || errors.Is(err, policy.ErrRefused) {
 		return r, err
 	}
 	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
 	if failed := d.Del(undo); failed != nil {
-		return nil, fmt.Errorf("%w; it may still hold addresses: %w", err, failed)
+		return nil, fmt.Errorf("%w; %w: %w", err, ErrHeld, failed)
 	}
 	return nil, err
+}
+
+// Usable returns an error if no call of the plugin with this configuration can succeed, whatever else is on the node:
+// the owner's policy forbids it (the error matches policy.ErrRefused), there is no such plugin (ErrNotStarted), or the
+// configuration of one that is built in is wrong. An ADD with it reserves nothing, and a DEL has nothing to give back.
+func (d Delegate) Usable(command string) error {
+	if d.Type == "" {
+		return nil
+	}
+	b, _, err := d.choose(command)
+	if b == nil || err != nil {
+		return err
+	}
+	env := d.Env
+	env.Command = command
+	if _, err := b.answer(env, d.Conf, func() ([]byte, error) { return nil, b.valid(env, d.Conf) }); err != nil {
+		return d.wrap(command, err)
+	}
+	return nil
 }
 
 func (d Delegate) add(ctx context.Context) (*result.Result, error) {

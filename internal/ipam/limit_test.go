@@ -23,7 +23,7 @@ func TestLimit(t *testing.T) {
 	of := func(first, last string) func(container string) Delegate {
 		return func(container string) Delegate {
 			return Delegate{
-				Type: "host-local", Env: env("/nowhere", container, "net1"),
+				Type: "host-local", Env: env("/nowhere", container, "net1"), Policy: allow(data),
 				Conf: fmt.Appendf(nil, `{"cniVersion":"1.1.0","name":"n","ipam":{"type":"host-local","dataDir":%q,`+
 					`"ranges":[[{"subnet":"10.4.0.0/16","rangeStart":%q,"rangeEnd":%q}]]}}`, data, first, last),
 			}

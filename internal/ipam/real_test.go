@@ -112,8 +112,9 @@ func testStatic(t *testing.T, bin, version string) {
 func testHostLocal(t *testing.T, bin, version string) {
 	data := t.TempDir()
 	d := Delegate{
-		Type: "host-local",
-		Env:  env(bin, "c1", "net1"),
+		Type:   "host-local",
+		Env:    env(bin, "c1", "net1"),
+		Policy: allow(data),
 		Conf: fmt.Appendf(nil, `{"cniVersion":%q,"name":"n","type":"fabric","ipam":{
 		"type":"host-local","dataDir":%q,"ranges":[[{"subnet":"10.4.0.0/29"}],[{"subnet":"fd00:4::/64"}]],
 		"routes":[{"dst":"0.0.0.0/0"}]}}`, version, data),
@@ -155,8 +156,9 @@ func testHostLocal(t *testing.T, bin, version string) {
 func TestHostLocalFailureHoldsNothing(t *testing.T) {
 	bin, data := plugins(t), t.TempDir()
 	d := Delegate{
-		Type: "host-local",
-		Env:  env(bin, "c1", "net1"),
+		Type:   "host-local",
+		Env:    env(bin, "c1", "net1"),
+		Policy: allow(data),
 		Conf: fmt.Appendf(nil, `{"cniVersion":"1.0.0","name":"n","type":"fabric","ipam":{
 		"type":"host-local","dataDir":%q,"ranges":[[{"subnet":"10.4.0.0/24"}],
 		[{"subnet":"10.5.0.0/24","rangeStart":"10.5.0.9","rangeEnd":"10.5.0.9"}]]}}`, data),
@@ -180,7 +182,8 @@ func testParallel(t *testing.T, bin string) {
 	var wg sync.WaitGroup
 	for i := range 16 {
 		wg.Go(func() {
-			d := Delegate{Type: "host-local", Env: env(bin, fmt.Sprintf("c%d", i), "net1"), Conf: fmt.Appendf(
+			e := env(bin, fmt.Sprintf("c%d", i), "net1")
+			d := Delegate{Type: "host-local", Env: e, Policy: allow(data), Conf: fmt.Appendf(
 				nil,
 				`{"cniVersion":"1.1.0","name":"n","type":"fabric","ipam":{"type":"host-local","dataDir":%q,`+
 					`"subnet":"10.4.0.0/24"}}`,

@@ -31,6 +31,7 @@ type builtin struct {
 	check   func(_ context.Context, _ netconf.Env, conf []byte) error
 	del     func(_ context.Context, _ netconf.Env, conf []byte) error
 	predict func(_ netconf.Env, conf []byte) (*current.Result, error)
+	valid   func(_ netconf.Env, conf []byte) error // what all of them say to a configuration that is wrong
 }
 
 // known has a row for each IPAM plugin that differs from an unknown one. Which ranges a configuration has, and how full
@@ -43,10 +44,12 @@ var known = [...]Type{
 	{Name: "static", builtin: &builtin{
 		section: (*static.IPAMConfig)(nil),
 		add:     static.Add, check: static.Check, del: static.Del, predict: static.Predict,
+		valid: static.Valid,
 	}},
 	{Name: "host-local", builtin: &builtin{
 		section: (*hostlocal.IPAMConfig)(nil),
 		add:     hostlocal.Add, check: hostlocal.Check, del: hostlocal.Del, predict: hostlocal.Predict,
+		valid: hostlocal.Valid,
 	}},
 }
 

@@ -83,10 +83,13 @@ func (s Store) LockPod(ctx context.Context, uid string) (*Lock, error) {
 	return s.lockPart(ctx, "pods", "the claims of pod "+uid, Key{ContainerID: uid})
 }
 
+// ipamLocks is the file below locks of LockIPAM.
+const ipamLocks = "ipam"
+
 // LockIPAM takes the lock under which an IPAM plugin is called for an attachment. A process that inherits the lock's
 // File holds it too, until it ends or Unlock gives it back for all of them.
 func (s Store) LockIPAM(ctx context.Context, k Key) (*Lock, error) {
-	return s.lockPart(ctx, "ipam", "the IPAM plugin of attachment "+k.String(), k)
+	return s.lockPart(ctx, ipamLocks, "the IPAM plugin of attachment "+k.String(), k)
 }
 
 // lockPart locks one byte of a file that all attachments share, so that there is no file to make for each of them (a
@@ -97,21 +100,25 @@ func (s Store) lockPart(ctx context.Context, file, what string, k Key) (*Lock, e
 	if err != nil {
 		return nil, fmt.Errorf("open lock of %s: %w", what, err)
 	}
-	h := fnv.New64a()
-	h.Write([]byte(k.file()))
-	part := func(kind int16) *unix.Flock_t {
-		return &unix.Flock_t{Type: kind, Start: int64(h.Sum64() >> 2), Len: 1}
-	}
+	at := part(k)
+	lock := func(kind int16) *unix.Flock_t { return &unix.Flock_t{Type: kind, Start: at, Len: 1} }
 	return (&Lock{
 		f: f,
 		set: func(fd int, wait bool) error {
 			if wait {
-				return unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLKW, part(unix.F_WRLCK))
+				return unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLKW, lock(unix.F_WRLCK))
 			}
-			return unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, part(unix.F_WRLCK))
+			return unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, lock(unix.F_WRLCK))
 		},
-		end: func(fd int) error { return unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, part(unix.F_UNLCK)) },
+		end: func(fd int) error { return unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, lock(unix.F_UNLCK)) },
 	}).take(ctx, what)
+}
+
+// part is the byte of an attachment in such a file.
+func part(k Key) int64 {
+	h := fnv.New64a()
+	h.Write([]byte(k.file()))
+	return int64(h.Sum64() >> 2)
 }
 
 // lockFile opens a file below locks. No child inherits it. What else has its name is removed.

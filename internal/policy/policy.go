@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/fabric-cni/fabric-cni/internal/kubelet"
@@ -40,6 +41,14 @@ type Policy struct {
 	// DevicePluginDir is where kubelet remembers which devices it has given to pods; default: kubelet.DefaultDir, or
 	// what the agent has noted
 	DevicePluginDir string `json:"devicePluginDir"`
+	// IPAMTypes are the IPAM plugins that may be used, by name; empty: all that are installed but this plugin itself
+	IPAMTypes []string `json:"ipamTypes"`
+	// IPAMDirs are directories that "dataDir" of host-local may name beside /var/lib/cni/networks
+	IPAMDirs []string `json:"ipamDirs"`
+	// IPAMConfDirs are directories below which an IPAM plugin may read files beside /etc
+	IPAMConfDirs []string `json:"ipamConfDirs"`
+
+	stateDir string // of Load
 }
 
 // Patterns are a list of patterns. In JSON true is all devices, false is none.
@@ -75,10 +84,14 @@ func Load(file, stateDir string) (*Policy, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.stateDir = stateDir
 	p.NodeAddresses = append(p.NodeAddresses, found.Addresses...)
 	p.DevicePluginDir = cmp.Or(p.DevicePluginDir, found.DevicePluginDir, kubelet.DefaultDir)
 	return p, nil
 }
+
+// Default is the policy where there is no file. It is that of a DEL too if the file can't be read: DEL has to go on.
+func Default(stateDir string) *Policy { return &Policy{stateDir: stateDir} }
 
 func read(file string) (*Policy, error) {
 	b, err := os.ReadFile(file)
@@ -106,6 +119,11 @@ func parse(file string, b []byte) (*Policy, error) {
 	}
 	if dir := p.DevicePluginDir; dir != "" && !path.IsAbs(dir) {
 		return nil, fmt.Errorf("node policy %s: devicePluginDir %q: want an absolute path", file, dir)
+	}
+	for _, dir := range slices.Concat(p.IPAMDirs, p.IPAMConfDirs) {
+		if !path.IsAbs(dir) {
+			return nil, fmt.Errorf("node policy %s: ipamDirs, ipamConfDirs: %q: want an absolute path", file, dir)
+		}
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("node policy %s: want one object, and nothing after it", file)

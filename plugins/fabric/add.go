@@ -48,6 +48,11 @@ func add(c *call) error {
 	if d.Done {
 		return c.passOn()
 	}
+	if c.cfg.Mode != netconf.ModeRDMA { // there the addresses are the earlier plugin's
+		if err := c.delegate().Usable("ADD"); err != nil {
+			return err
+		}
+	}
 	res, err := newAttachment(a, d).run()
 	if err != nil {
 		return err

@@ -314,15 +314,22 @@ func (a *attachment) finish(res *result.Result, err error) (*result.Result, erro
 		}
 	}
 	errs := []error{err}
+	held := false
 	if a.ipam != nil {
-		errs = append(errs, a.releaseAddresses(err))
+		var rerr error
+		held, rerr = a.releaseAddresses(err)
+		errs = append(errs, rerr)
 	}
 	if a.lost != nil {
 		return nil, errors.Join(append(errs, a.lost.clear(a))...)
 	}
 	defer a.relock().Unlock()
 	undone := a.runner.Undo.Run()
-	if undone == nil {
+	switch {
+	case undone != nil:
+	case held: // DEL has something to give back
+		undone = a.disclaim(a.entry)
+	default:
 		undone = a.forget(a.entry)
 	}
 	if undone != nil {

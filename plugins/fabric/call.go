@@ -183,7 +183,20 @@ func (c *call) policy() (*policy.Policy, error) {
 
 // delegate is the IPAM plugin for this call's attachment.
 func (c *call) delegate() ipam.Delegate {
-	return ipam.Delegate{Type: c.cfg.IPAM.Type, Conf: c.cfg.Raw, Env: c.env, Stderr: c.Stderr}
+	return ipam.Delegate{
+		Type: c.cfg.IPAM.Type, Conf: c.cfg.Raw, Env: c.env, Stderr: c.Stderr, Policy: c.policyOrDefault(),
+	}
+}
+
+// policyOrDefault is the node's policy, or that without a file if it can't be read: ADD has been refused by then, and
+// DEL goes on.
+func (c *call) policyOrDefault() *policy.Policy {
+	p, err := c.policy()
+	if err != nil {
+		c.log.Warn("the node policy can't be read", "reason", err)
+		return policy.Default(c.StateDir)
+	}
+	return p
 }
 
 // delegateOf is the IPAM plugin of an attachment as its ADD had it.
@@ -192,8 +205,12 @@ func (c *call) delegateOf(e *journal.Entry) ipam.Delegate {
 	if path == "" {
 		path = e.Path
 	}
-	return ipam.Delegate{Type: e.IPAM, Conf: e.Conf, Stderr: c.Stderr, Env: netconf.Env{
-		ContainerID: e.ContainerID, IfName: e.IfName, Netns: e.NetnsPath, Args: e.Args, Path: path}}
+	return ipam.Delegate{
+		Type: e.IPAM, Conf: e.Conf, Stderr: c.Stderr, Policy: c.policyOrDefault(),
+		Env: netconf.Env{
+			ContainerID: e.ContainerID, IfName: e.IfName, Netns: e.NetnsPath, Args: e.Args, Path: path,
+		},
+	}
 }
 
 func (c *call) bootID() string { return journal.BootID(c.Proc) }

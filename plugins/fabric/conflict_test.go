@@ -31,6 +31,7 @@ func TestDetectConflicts(t *testing.T) {
 				n.pod.Sysctl(t, "net/ipv6/conf/default/disable_ipv6", "1")
 			}
 			data := t.TempDir()
+			n.policy(t, allowIPAM(data))
 			const local = `"ipam":{"type":"host-local","dataDir":%q,"ranges":[[{"subnet":"192.168.10.0/24",` +
 				`"rangeStart":"192.168.10.7"}],[{"subnet":"2001:db8:10::/64","rangeStart":"2001:db8:10::7"}]]}`
 			c := n.call("ADD", confOf("1.1.0", `"device":"v0","detectConflicts":true`, fmt.Sprintf(local, data)))

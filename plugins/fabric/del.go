@@ -63,18 +63,33 @@ func (c returner) giveBack(e *journal.Entry, d ipam.Delegate) error {
 	}
 	released, err := c.takeHome(e, func() error { return c.callIPAMDel(e.Key, d) })
 	lock.Unlock() // nobody who wants the device is to wait for an IPAM plugin
-	busy := <-released
-	if err == nil && errors.Is(busy, journal.ErrBusy) {
-		// After the last try the ADD whose plugin still runs sees that it has lost its device, if it lives.
-		if busy = c.tryAgain(e, busy); busy == nil {
-			busy = d.Del(context.Background())
-		}
+	held := <-released
+	if err == nil && held != nil {
+		held = c.keepsAddresses(e, d, held)
 	}
-	if err := errors.Join(err, busy); err != nil {
+	if err := errors.Join(err, held); err != nil {
 		return err
 	}
 	return c.erase(e)
 }
+
+// keepsAddresses judges why the addresses of an attachment could not be given back. nil: DEL ends all the same. A
+// plugin that has failed is called again without end, as its daemon or the API server comes back. The tries are counted
+// if that may never change, and if ADD has never succeeded: then it may have reserved nothing.
+func (c returner) keepsAddresses(e *journal.Entry, d ipam.Delegate, why error) error {
+	busy := errors.Is(why, journal.ErrBusy)
+	if !busy && e.Attached && d.Usable("DEL") == nil {
+		return why
+	}
+	if why = c.tryAgain(e, why); why == nil && busy {
+		// The ADD whose plugin still runs sees that it has lost its device, if it lives.
+		return d.Del(context.Background())
+	}
+	return why
+}
+
+// deadWait is how long the ADD of a pod waits for the IPAM plugin of a dead one. It works on while the ADD does.
+const deadWait = time.Second
 
 // giveBackOfDead is giveBack for the ADD of another pod, which holds the device's lock. It wants the device: if the
 // addresses can't be had now, they stay reserved with the entry until its DEL or a GC.
@@ -83,7 +98,12 @@ func (c returner) giveBackOfDead(at context.Context, e *journal.Entry) error {
 	released, err := c.takeHome(e, func() error {
 		return c.callIPAMWithin(at, e.Key, d, func(d ipam.Delegate) error { return d.Del(context.Background()) })
 	})
-	kept := <-released
+	var kept error
+	select {
+	case kept = <-released:
+	case <-time.After(deadWait):
+		kept = errors.New("its IPAM plugin has not answered yet")
+	}
 	if err != nil {
 		return errors.Join(err, kept)
 	}

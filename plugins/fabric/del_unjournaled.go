@@ -78,13 +78,23 @@ func (u *unjournaled) run() error {
 }
 
 // freeAddresses gives addresses back. Without an entry the tries can't be counted: a plugin that an ADD has started and
-// that goes on is waited for, but does not keep DEL from its end.
+// that goes on is waited for, but does not keep DEL from its end. Nor does a configuration with which no ADD can have
+// reserved anything, nor what a plugin says for a pod that is there and has nothing on file: an ADD that may have
+// reserved something has left its entry. After a reboot the entries are gone, and so are the pods.
 func (u *unjournaled) freeAddresses() error {
 	d := u.delegate()
+	if err := d.Usable("DEL"); err != nil {
+		u.log.Warn("no address can have been reserved with this configuration", "reason", err)
+		return nil
+	}
 	err := u.callIPAMDel(u.key, d)
-	if errors.Is(err, journal.ErrBusy) {
+	switch {
+	case errors.Is(err, journal.ErrBusy):
 		u.log.Warn("the IPAM plugin of an ADD still runs", "reason", err)
 		return d.Del(context.Background())
+	case err != nil && u.pod != nil && !u.damaged && len(u.claims) == 0 && len(u.parents) == 0:
+		u.log.Warn("the IPAM plugin of an ADD that took nothing has failed", "reason", err)
+		return nil
 	}
 	return err
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/inventory"
 	"github.com/fabric-cni/fabric-cni/internal/ipam"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/internal/policy"
 	"github.com/fabric-cni/fabric-cni/internal/rdma"
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 )
@@ -100,6 +101,8 @@ func classify(err error) (code uint, hint string) {
 		return codeTryAgain, "try again"
 	case errors.Is(err, rdma.ErrNoRDMA):
 		return codeNoDevice, "load it with: modprobe ib_core"
+	case errors.Is(err, policy.ErrRefused):
+		return codeRefused, ""
 	case errors.Is(err, ipam.ErrNotStarted):
 		return codeBadConfig, ""
 	case errors.Is(err, fs.ErrNotExist):

@@ -2,6 +2,7 @@ package fabric
 
 import (
 	"context"
+	"errors"
 
 	"github.com/fabric-cni/fabric-cni/internal/failpoint"
 	"github.com/fabric-cni/fabric-cni/internal/ipam"
@@ -51,9 +52,21 @@ func (p *pendingIPAM) ended() bool {
 }
 
 // callIPAM calls an IPAM plugin for an attachment, when nothing runs any more that an earlier call for it has started:
-// what outlives a killed ADD would have the address after the last DEL. The plugin, and whatever it starts, inherits
-// the lock; it is given back for all of them when the plugin has answered.
+// what outlives a killed ADD would have the address after the last DEL, so it is killed. The plugin, and whatever it
+// starts, inherits the lock; it is given back for all of them when the plugin has answered.
 func (c *call) callIPAM(k journal.Key, d ipam.Delegate, f func(ipam.Delegate) error) error {
+	now, cancel := bounded(0)
+	defer cancel()
+	err := c.callIPAMWithin(now, k, d, f)
+	if !errors.Is(err, journal.ErrBusy) {
+		return err
+	}
+	switch n, err := c.store.EndIPAM(c.Proc, k, ipam.DepthVariable); {
+	case n > 0:
+		c.log.Warn("ended what the IPAM plugin of a killed ADD has left behind", "processes", n)
+	case err != nil && !errors.Is(err, journal.ErrHeldAlive):
+		c.log.Warn("waiting for what an IPAM plugin has left behind", "reason", err)
+	}
 	ctx, cancel := bounded(lockWait)
 	defer cancel()
 	return c.callIPAMWithin(ctx, k, d, f)

@@ -12,6 +12,7 @@ import (
 func TestBuiltinIPAM(t *testing.T) {
 	n := newNode(t)
 	data := t.TempDir()
+	n.policy(t, allowIPAM(data))
 	path := []string{"CNI_PATH=/nowhere"}
 	for _, ipam := range []string{
 		static, fmt.Sprintf(`"ipam":{"type":"host-local","subnet":"10.4.0.0/24","dataDir":%q}`, data),

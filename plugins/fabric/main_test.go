@@ -205,6 +205,11 @@ func (n *node) policy(t *testing.T, content string) {
 	}
 }
 
+// allowIPAM is a policy that allows v0, and addresses of host-local in a directory of the test.
+func allowIPAM(dir string) string {
+	return fmt.Sprintf(`{"allowVirtual": true, "ipamDirs": [%q]}`, dir)
+}
+
 // conf is a configuration with fields added, of the latest version, for v0 with addresses from the IPAM plugin static.
 func conf(fields ...string) string {
 	return confOf("1.1.0", append([]string{`"device":"v0"`, static}, fields...)...)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
+	"github.com/fabric-cni/fabric-cni/internal/ipam"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/result"
 )
@@ -142,19 +143,24 @@ func (a *attachment) holdsDevice() (bool, error) {
 	return ok && owner == e.Key, err
 }
 
-// releaseAddresses waits for IPAM and gives back what it has given, in an ADD that has failed with err.
-func (a *attachment) releaseAddresses(err error) error {
+// releaseAddresses waits for IPAM and gives back what it has given, in an ADD that has failed with err. held is set if
+// the plugin may hold addresses all the same.
+func (a *attachment) releaseAddresses(err error) (held bool, _ error) {
 	var errs []error
 	if werr := a.await(); werr != nil && !errors.Is(err, werr) {
 		errs = append(errs, werr)
 	}
-	switch ierr := a.ipam.err; {
+	ierr := a.ipam.err
+	held = errors.Is(ierr, ipam.ErrHeld)
+	switch {
 	case ierr != nil && !errors.Is(err, ierr):
 		errs = append(errs, ierr)
 	case ierr == nil && (a.lost == nil || a.lost.addresses):
-		errs = append(errs, a.callIPAMDel(a.key, a.delegate()))
+		derr := a.callIPAMDel(a.key, a.delegate())
+		held = derr != nil
+		errs = append(errs, derr)
 	}
-	return errors.Join(errs...)
+	return held, errors.Join(errs...)
 }
 
 // clear removes what is left on disk of an attachment whose device has been returned.

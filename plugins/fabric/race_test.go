@@ -18,7 +18,7 @@ import (
 // attachment of container ID has.
 type gate struct{ dir, typ string }
 
-// With a file child, a child of the plugin does the work.
+// With a file child, a child of the plugin does the work; with text in it, one without the plugin's environment.
 const gateScript = `#!/bin/sh
 cd %q
 echo "$CNI_COMMAND $CNI_CONTAINERID" >>calls
@@ -31,7 +31,13 @@ work() {
 	DEL) rm -f "address.$CNI_CONTAINERID" ;;
 	esac
 }
-if [ -e child ]; then (work) & wait; else work; fi
+if [ -s child ]; then
+	env -i sh -c "read -r x <$CNI_COMMAND.$CNI_CONTAINERID; : >address.$CNI_CONTAINERID" & wait
+elif [ -e child ]; then
+	(work) & wait
+else
+	work
+fi
 [ $CNI_COMMAND != ADD ] || echo '{"cniVersion":"1.1.0","ips":[{"address":"192.168.10.7/24"}]}'
 `
 
@@ -135,15 +141,18 @@ func (n *node) waiting(t *testing.T, lock string) {
 	sandbox.Until(t, "a call waits for "+lock, func() bool { return n.waits(t, lock) })
 }
 
-// waits says whether a call waits for a lock.
+// waits says whether a call waits for a lock, which is one of the plugin's or any file.
 func (n *node) waits(t *testing.T, lock string) bool {
 	t.Helper()
 	b, err := os.ReadFile("/proc/locks")
 	if err != nil {
 		t.Fatal(err)
 	}
+	if !filepath.IsAbs(lock) {
+		lock = filepath.Join(n.state, "locks", lock)
+	}
 	var st unix.Stat_t
-	if unix.Stat(filepath.Join(n.state, "locks", lock), &st) != nil {
+	if unix.Stat(lock, &st) != nil {
 		return false
 	}
 	for line := range strings.Lines(string(b)) {

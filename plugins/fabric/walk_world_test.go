@@ -57,7 +57,7 @@ func newWalkWorld(t *testing.T) *walkWorld {
 	if err := os.MkdirAll("/run/fabric-cni", 0o700); err != nil {
 		t.Fatal(err)
 	}
-	n.policy(t, sandbox.AllowVirtual)
+	n.policy(t, allowIPAM("/run/fabric-cni/addresses"))
 	w := &walkWorld{
 		node: n, t: t, pods: make([]string, 2), points: map[string][]string{}, results: map[walk.Attachment]string{},
 	}

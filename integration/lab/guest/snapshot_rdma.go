@@ -111,7 +111,7 @@ func stays(path string) bool {
 		return true
 	}
 	return strings.Contains(path, "/locks/") || base == "lock" || strings.HasSuffix(base, ".lock") ||
-		strings.HasPrefix(base, "last_reserved_ip.")
+		strings.HasPrefix(base, "last_reserved_ip.") || strings.HasPrefix(path, "/run/fabric-cni/networks/")
 }
 
 // content says what kind of file it is: a half-written one differs from a whole one.

@@ -10,10 +10,8 @@ import (
 	"strings"
 
 	"github.com/fabric-cni/fabric-cni/internal/atomicfile"
+	"github.com/fabric-cni/fabric-cni/internal/policy"
 )
-
-// filePrefix marks the agent's files. Multus looks for a network by the name in the file, not by the file's.
-const filePrefix = "fabric-agent-"
 
 // WriteFiles makes the directory hold the configurations of these networks. It removes the agent's other files, except
 // those of networks for which keep returns true (nil: none). It returns whether anything changed.
@@ -26,7 +24,7 @@ func WriteFiles(dir string, configs map[string][]byte, keep func(network string)
 		return false, fmt.Errorf("list network configurations: %w", err)
 	}
 	for _, e := range entries {
-		file, ours := strings.CutPrefix(e.Name(), filePrefix)
+		file, ours := strings.CutPrefix(e.Name(), policy.PublishedPrefix)
 		name, whole := strings.CutSuffix(file, ".conf")
 		if !ours || configs[name] != nil || whole && keep != nil && keep(name) {
 			continue
@@ -60,7 +58,7 @@ func Unwritten(dir string, configs map[string][]byte, err error) map[string]erro
 	return out
 }
 
-func fileOf(dir, name string) string { return filepath.Join(dir, filePrefix+name+".conf") }
+func fileOf(dir, name string) string { return filepath.Join(dir, policy.Published(name)) }
 
 // writeFile creates the directory, as Multus does. Multus may read it at any moment: it ignores files whose names end
 // like the temporary file's.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fabric-cni/fabric-cni/internal/agent/repair"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/internal/policy"
 	"github.com/fabric-cni/fabric-cni/internal/testkit/sandbox"
 )
 
@@ -57,6 +58,13 @@ func newNode(t *testing.T) *node {
 	t.Cleanup(func() { os.RemoveAll(journal.DefaultDir) })
 	n.restart()
 	if err := sandbox.SetPolicy(sandbox.AllowVirtual); err != nil {
+		t.Fatal(err)
+	}
+	published := filepath.Join(journal.DefaultDir, policy.PublishedDir)
+	if err := os.MkdirAll(published, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(published, policy.Published("rail")), []byte(n.conf()), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	sandbox.Run(t, "ip", "link", "add", "rail0", "address", mac, "type", "veth", "peer", "name", "rail0peer")

@@ -9,12 +9,11 @@ import (
 	current "github.com/containernetworking/cni/pkg/types/100"
 )
 
-// store is what keeps the addresses: the plugin's directory, or a view of it that is never written to. Its lock is held
-// by whoever calls any other method.
+// store is what keeps the addresses: the directory of a network, locked, or a view of it that is never written to.
 type store interface {
-	Reserve(id, ifname string, ip net.IP, rangeID string) (bool, error)
-	LastReservedIP(rangeID string) (net.IP, error)
-	GetByID(id, ifname string) []net.IP
+	Reserve(who claim, ip net.IP, rangeID string) (bool, error)
+	LastReservedIP(rangeID string) net.IP // where the search begins
+	GetByID(who claim) []net.IP
 }
 
 // claim is who gets an address.
@@ -27,17 +26,13 @@ func allocate(s store, set RangeSet, number int, who claim, wanted net.IP) (*cur
 	if wanted != nil {
 		return reserveWanted(s, set, rangeID, who, wanted)
 	}
-	for _, ip := range s.GetByID(who.id, who.ifname) {
+	for _, ip := range s.GetByID(who) {
 		if set.find(ip) != nil {
 			return nil, fmt.Errorf("%s has been allocated to %s, duplicate allocation is not allowed", ip, who.id)
 		}
 	}
-	last, err := s.LastReservedIP(rangeID)
-	if err != nil {
-		last = nil // it only says where the search begins
-	}
-	for ip, r := range set.from(last) {
-		ok, err := s.Reserve(who.id, who.ifname, ip, rangeID)
+	for ip, r := range set.from(s.LastReservedIP(rangeID)) {
+		ok, err := s.Reserve(who, ip, rangeID)
 		if err != nil {
 			return nil, err
 		}
@@ -56,7 +51,7 @@ func reserveWanted(s store, set RangeSet, rangeID string, who claim, wanted net.
 	if wanted.Equal(r.Gateway) {
 		return nil, fmt.Errorf("requested ip %s is subnet's gateway", wanted)
 	}
-	ok, err := s.Reserve(who.id, who.ifname, wanted, rangeID)
+	ok, err := s.Reserve(who, wanted, rangeID)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,12 @@ import (
 	"github.com/containernetworking/cni/pkg/version"
 )
 
+// An interface gets an address of each set, and each range is compared with all others: the plugin has no bounds.
+const (
+	maxSets   = 64
+	maxRanges = 1024
+)
+
 // Net is the part of a network configuration that the plugin reads.
 type Net struct {
 	Name          string      `json:"name"`
@@ -121,6 +127,14 @@ func (n *Net) readWanted(args string) error {
 func (c *IPAMConfig) complete(cniVersion string) error {
 	if len(c.Ranges) == 0 {
 		return errors.New("no IP ranges specified")
+	}
+	n := 0
+	for _, s := range c.Ranges {
+		n += len(s)
+	}
+	if len(c.Ranges) > maxSets || n > maxRanges {
+		return fmt.Errorf("ipam.ranges: %d range sets with %d ranges: want %d sets and %d ranges at most",
+			len(c.Ranges), n, maxSets, maxRanges)
 	}
 	v4, v6 := 0, 0
 	for i := range c.Ranges {

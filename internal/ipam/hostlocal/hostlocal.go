@@ -1,12 +1,14 @@
-// Package hostlocal is the IPAM plugin host-local of containernetworking/plugins v1.9.1, as a library. Files and locks
-// are those of the plugin's own package disk, so the plugin and this package may work in one directory at the same
-// time. The plugin's package allocator would link iptables and Kubernetes libraries into a program that starts for each
-// ADD; what it does is written anew here, and the tests compare the results, messages and files with the plugin's
-// binary. Messages are worded as in the plugin, because administrators search for them.
+// Package hostlocal is the IPAM plugin host-local of containernetworking/plugins v1.9.1, as a library. Names and
+// contents of files, and the lock, are those of the plugin, so both may work in one directory at the same time. What it
+// does is written anew here: the plugin's package disk follows links, reads every file whole and waits for locks
+// without end, and its package allocator would link iptables and Kubernetes libraries into a program that starts for
+// each ADD. The tests compare the results, messages and files with the plugin's binary. Messages are worded as in the
+// plugin, because administrators search for them.
+//
+// Which directory and which resolvConf a configuration may name is not judged here: see policy.Policy.IPAM.
 package hostlocal
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -15,14 +17,13 @@ import (
 	"maps"
 	"net"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
 	current "github.com/containernetworking/cni/pkg/types/100"
-	"github.com/containernetworking/plugins/plugins/ipam/host-local/backend/disk"
+	"golang.org/x/sys/unix"
 
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 )
@@ -31,7 +32,8 @@ import (
 const DefaultDir = "/var/lib/cni/networks"
 
 // Add reserves an address of each range set. The second value is the CNI version of the configuration. A failed Add has
-// released what it reserved. The error is the context's when that ended while another process had the lock.
+// released what it reserved. The error matches context.DeadlineExceeded, or is the context's, when another process had
+// the lock for too long.
 func Add(ctx context.Context, env netconf.Env, conf []byte) (*current.Result, string, error) {
 	c, v, err := load(conf, env.Args)
 	if err != nil {
@@ -41,19 +43,20 @@ func Add(ctx context.Context, env netconf.Env, conf []byte) (*current.Result, st
 	if err != nil {
 		return nil, "", err
 	}
-	s, err := disk.New(c.Name, c.DataDir)
+	d, err := openLocked(ctx, c.dataDir(), c.Name, true)
 	if err != nil {
 		return nil, "", err
 	}
-	if err := lock(ctx, s); err != nil {
+	defer d.close()
+	if err := c.checkLimit(&d); err != nil {
 		return nil, "", err
 	}
-	defer unlock(s)
-	if err := c.checkLimit(); err != nil {
-		return nil, "", err
-	}
-	ips, err := c.allocate(s, claim{env.ContainerID, env.IfName})
+	who := claim{env.ContainerID, env.IfName}
+	ips, err := c.allocate(&d, who)
 	if err != nil {
+		if len(ips) > 0 {
+			err = errors.Join(err, d.release(who))
+		}
 		return nil, "", err
 	}
 	return &current.Result{CNIVersion: current.ImplementedSpecVersion, IPs: ips, Routes: c.Routes, DNS: dns}, v, nil
@@ -65,117 +68,70 @@ func Predict(env netconf.Env, conf []byte) (*current.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.checkLimit(); err != nil {
+	d, err := openDir(c.dataDir(), c.Name, false)
+	if err != nil {
 		return nil, err
 	}
-	ips, err := c.allocate(view(c.dir()), claim{env.ContainerID, env.IfName})
+	defer d.close()
+	if err := c.checkLimit(&d); err != nil {
+		return nil, err
+	}
+	ips, err := c.allocate(view{&d}, claim{env.ContainerID, env.IfName})
 	if err != nil {
 		return nil, err
 	}
 	return &current.Result{CNIVersion: current.ImplementedSpecVersion, IPs: ips, Routes: c.Routes}, nil
 }
 
-// Check looks for any address that the attachment has in the directory of the network, as the plugin does.
+// Check looks for any address that the attachment has in the directory of the network, as the plugin does. It creates
+// nothing.
 func Check(ctx context.Context, env netconf.Env, conf []byte) error {
 	c, _, err := load(conf, env.Args)
 	if err != nil {
 		return err
 	}
-	s, err := open(ctx, c)
+	d, err := openLocked(ctx, c.dataDir(), c.Name, false)
 	if err != nil {
 		return err
 	}
-	defer unlock(s)
-	if !s.FindByID(env.ContainerID, env.IfName) { // locks again, which is nothing for the same file descriptor
+	defer d.close()
+	if len(d.GetByID(claim{env.ContainerID, env.IfName})) == 0 {
 		return fmt.Errorf("host-local: Failed to find address added by container %v", env.ContainerID)
 	}
 	return nil
 }
 
 // Del releases every address that the attachment has in the directory of the network, and those that a killed Add has
-// left to nobody. It succeeds if there is none.
+// left to no attachment. It succeeds if there is none, and creates nothing.
 func Del(ctx context.Context, env netconf.Env, conf []byte) error {
 	c, _, err := load(conf, env.Args)
 	if err != nil {
 		return err
 	}
-	s, err := open(ctx, c)
+	d, err := openLocked(ctx, c.dataDir(), c.Name, false)
 	if err != nil {
 		return err
 	}
-	defer unlock(s)
-	return errors.Join(s.ReleaseByID(env.ContainerID, env.IfName), sweep(c.dir()))
+	defer d.close()
+	return d.release(claim{env.ContainerID, env.IfName})
 }
 
-// dir is the directory of the network.
-func (c *IPAMConfig) dir() string { return filepath.Join(cmp.Or(c.DataDir, DefaultDir), c.Name) }
-
-// sweep removes files of addresses that say nobody has them. A process that is killed after it has made the file, and
-// before it has written who has the address, leaves one (backend/disk, Store.Reserve). Whoever writes has the lock, as
-// the caller of sweep has: no such file is about to be written.
-func sweep(dir string) error {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, e := range entries {
-		if net.ParseIP(e.Name()) == nil {
-			continue
-		}
-		if info, err := e.Info(); err == nil && info.Mode().IsRegular() && info.Size() == 0 {
-			errs = append(errs, os.Remove(filepath.Join(dir, e.Name())))
-		}
-	}
-	return errors.Join(errs...)
+// Valid returns the error that every other call returns for a configuration, whatever is on the node.
+func Valid(env netconf.Env, conf []byte) error {
+	_, _, err := load(conf, env.Args)
+	return err
 }
 
-// open returns the locked store of a configuration's network.
-func open(ctx context.Context, c *IPAMConfig) (*disk.Store, error) {
-	s, err := disk.New(c.Name, c.DataDir)
-	if err != nil {
-		return nil, err
-	}
-	return s, lock(ctx, s)
-}
+func (c *IPAMConfig) dataDir() string { return cmp.Or(c.DataDir, DefaultDir) }
 
-// lock waits for the lock of a store until the context ends. After an error the store is closed, or will be as soon as
-// the lock is had: a file descriptor in use by flock(2) can't be closed.
-func lock(ctx context.Context, s *disk.Store) error {
-	locked := make(chan error, 1)
-	go func() { locked <- s.Lock() }()
-	select {
-	case err := <-locked:
-		if err != nil {
-			return errors.Join(fmt.Errorf("lock directory: %w", err), s.Close())
-		}
-		return nil
-	case <-ctx.Done():
-		go func() {
-			if <-locked == nil {
-				unlock(s)
-			}
-		}()
-		return fmt.Errorf("wait for the lock of the addresses: %w", context.Cause(ctx))
-	}
-}
-
-// unlock unlocks a store and closes it. Unlocking a file descriptor that is open does not fail.
-func unlock(s *disk.Store) { _ = s.Close() }
-
-// allocate reserves an address of each set, and all that are wanted, or none.
+// allocate reserves an address of each set, and all that are wanted. With an error it returns those that it has
+// reserved.
 func (c *IPAMConfig) allocate(s store, who claim) ([]*current.IPConfig, error) {
 	wanted := map[string]net.IP{}
 	for _, ip := range c.wanted {
 		wanted[ip.String()] = ip
 	}
 	var out []*current.IPConfig
-	fail := func(err error) error {
-		if d, ok := s.(*disk.Store); ok && len(out) > 0 {
-			return errors.Join(err, d.ReleaseByID(who.id, who.ifname))
-		}
-		return err
-	}
 	for i, set := range c.Ranges {
 		var want net.IP
 		for _, key := range slices.Sorted(maps.Keys(wanted)) {
@@ -187,30 +143,34 @@ func (c *IPAMConfig) allocate(s store, who claim) ([]*current.IPConfig, error) {
 		}
 		ip, err := allocate(s, set, i, who, want)
 		if err != nil {
-			return nil, fail(fmt.Errorf("failed to allocate for range %d: %w", i, err))
+			return out, fmt.Errorf("failed to allocate for range %d: %w", i, err)
 		}
 		out = append(out, ip)
 	}
 	if len(wanted) != 0 {
 		list := slices.Sorted(maps.Keys(wanted))
-		return nil, fail(errors.New("failed to allocate all requested IPs: " + strings.Join(list, " ")))
+		return out, errors.New("failed to allocate all requested IPs: " + strings.Join(list, " "))
 	}
 	return out, nil
 }
 
-// dns reads the file that resolvConf names, if it names one.
+// dns reads the file that resolvConf names, if it names one. /etc/resolv.conf itself often is a link, so links are
+// followed; what is no regular file is not opened.
 func (c *IPAMConfig) dns() (dns types.DNS, err error) {
 	if c.ResolvConf == "" {
 		return dns, nil
 	}
-	f, err := os.Open(c.ResolvConf)
+	fd, err := unix.Open(c.ResolvConf, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return dns, err
+		return dns, &fs.PathError{Op: "open", Path: c.ResolvConf, Err: err}
 	}
-	defer f.Close()
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		fields := strings.Fields(lines.Text())
+	defer unix.Close(fd)
+	b, err := readFD(fd, maxResolv)
+	if err != nil {
+		return dns, fmt.Errorf("ipam.resolvConf %q: %w", c.ResolvConf, err)
+	}
+	for line := range strings.Lines(string(b)) {
+		fields := strings.Fields(line)
 		if len(fields) < 2 || strings.ContainsAny(fields[0][:1], "#;") {
 			continue
 		}
@@ -225,18 +185,23 @@ func (c *IPAMConfig) dns() (dns types.DNS, err error) {
 			dns.Options = append(dns.Options, fields[1:]...)
 		}
 	}
-	return dns, lines.Err()
+	return dns, nil
 }
 
 // Given returns the addresses that are given of a network, whose directory this is: each has a file. A directory that
 // does not exist has none.
-func Given(dir string) (out []netip.Addr, err error) {
-	entries, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("list addresses: %w", err)
+func Given(path string) (out []netip.Addr, err error) {
+	d, err := openDir(filepath.Dir(path), filepath.Base(path), false)
+	if err != nil || d.f == nil {
+		return nil, err
 	}
-	for _, e := range entries {
-		if a, err := netip.ParseAddr(e.Name()); err == nil && a.Zone() == "" {
+	defer d.close()
+	names, err := d.names()
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		if a, err := netip.ParseAddr(name); err == nil {
 			out = append(out, a.Unmap())
 		}
 	}
@@ -244,22 +209,20 @@ func Given(dir string) (out []netip.Addr, err error) {
 }
 
 // view is the directory of a network, read only.
-type view string
+type view struct{ *dir }
 
 // Reserve reports whether the address is free.
-func (d view) Reserve(_, _ string, ip net.IP, _ string) (bool, error) {
-	_, err := os.Stat(disk.GetEscapedPath(string(d), ip.String()))
-	if os.IsNotExist(err) {
+func (v view) Reserve(_ claim, ip net.IP, _ string) (bool, error) {
+	if v.f == nil {
+		return true, nil
+	}
+	var st unix.Stat_t
+	err := unix.Fstatat(v.fd(), ip.String(), &st, unix.AT_SYMLINK_NOFOLLOW)
+	if errors.Is(err, fs.ErrNotExist) {
 		return true, nil
 	}
 	return false, err
 }
 
-// LastReservedIP is the address behind which the search begins.
-func (d view) LastReservedIP(rangeID string) (net.IP, error) {
-	b, err := os.ReadFile(disk.GetEscapedPath(string(d), "last_reserved_ip."+rangeID))
-	return net.ParseIP(string(b)), err
-}
-
 // GetByID finds no address: a prediction may be for an attachment that exists.
-func (d view) GetByID(string, string) []net.IP { return nil }
+func (view) GetByID(claim) []net.IP { return nil }

@@ -8,16 +8,12 @@ import (
 	"fmt"
 	"io/fs"
 	"net/netip"
-	"os"
-	"path/filepath"
-
-	"github.com/containernetworking/plugins/plugins/ipam/host-local/backend/disk"
 
 	"github.com/fabric-cni/fabric-cni/internal/atomicfile"
 )
 
 // limitFile, in the directory of a network, says which ranges addresses may be given of. Its name is no address, and
-// its content is nobody's: the plugin's own binary looks over it.
+// its content names no attachment: the plugin's own binary looks over it.
 const limitFile = "ranges"
 
 // limit is the content of the file.
@@ -27,41 +23,54 @@ type limit struct {
 
 // Limit says of which ranges addresses of a network may be given from now on; none: of no range. An Add that has read
 // an older configuration, and comes later, fails: when Limit has returned, no address outside of these ranges is given
-// any more, and those that are have their file. A network without a directory is given one only if it has a range.
-func Limit(ctx context.Context, dataDir, network string, to []netip.Prefix) error {
-	dir := filepath.Join(dataDir, network)
+// any more, and those that are have their file. A network that has never had a range is given no directory, and one
+// that is there is left as it is: it is not the caller's.
+func Limit(ctx context.Context, dataDir, network string, to []netip.Prefix) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("limit the addresses of %s: %w", network, err)
+		}
+	}()
 	if len(to) == 0 {
-		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		if !Limited(dataDir, network) {
 			return nil
 		}
 		to = []netip.Prefix{}
 	}
 	want, err := json.Marshal(limit{to})
 	if err != nil {
-		return fmt.Errorf("limit the addresses of %s: %w", network, err)
+		return err
 	}
-	file := filepath.Join(dir, limitFile)
-	if old, err := os.ReadFile(file); err == nil && bytes.Equal(old, want) {
+	if now, err := readLimit(dataDir, network); err == nil && bytes.Equal(now, want) {
 		return nil
 	}
-	s, err := disk.New(network, dataDir)
+	d, err := openLocked(ctx, dataDir, network, true)
 	if err != nil {
-		return fmt.Errorf("limit the addresses of %s: %w", network, err)
+		return err
 	}
-	if err := lock(ctx, s); err != nil {
-		return fmt.Errorf("limit the addresses of %s: %w", network, err)
-	}
-	defer unlock(s)
-	if err := (atomicfile.File{Path: file, Mode: 0o600, DirMode: 0o755}).Write(want); err != nil {
-		return fmt.Errorf("limit the addresses of %s: %w", network, err)
-	}
-	return nil
+	defer d.close()
+	return atomicfile.File{Path: fmt.Sprintf("/proc/self/fd/%d/%s", d.fd(), limitFile), Mode: 0o600}.Write(want)
 }
 
-// checkLimit returns an error if the configuration has ranges that addresses must not be given of. Its caller has the
-// lock. A directory without the file has no limit.
-func (c *IPAMConfig) checkLimit() error {
-	b, err := os.ReadFile(filepath.Join(c.dir(), limitFile))
+// Limited reports whether the directory of a network has a limit: then it is that of whoever has called Limit.
+func Limited(dataDir, network string) bool {
+	_, err := readLimit(dataDir, network)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+func readLimit(dataDir, network string) ([]byte, error) {
+	d, err := openDir(dataDir, network, false)
+	if err != nil {
+		return nil, err
+	}
+	defer d.close()
+	return d.read(limitFile, maxLimit)
+}
+
+// checkLimit returns an error if the configuration has ranges that addresses must not be given of. A directory without
+// the file has no limit.
+func (c *IPAMConfig) checkLimit(d *dir) error {
+	b, err := d.read(limitFile, maxLimit)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -70,7 +79,7 @@ func (c *IPAMConfig) checkLimit() error {
 		err = json.Unmarshal(b, &l)
 	}
 	if err != nil {
-		return fmt.Errorf("read which ranges of network %s are this node's: %w", c.Name, err)
+		return fmt.Errorf("read which ranges of network %s are this node's (file %s): %w", c.Name, limitFile, err)
 	}
 	for _, set := range c.Ranges {
 		for i := range set {

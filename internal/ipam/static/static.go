@@ -118,6 +118,12 @@ func Check(_ context.Context, env netconf.Env, conf []byte) error {
 	return nil
 }
 
+// Valid returns the error that ADD returns for a configuration.
+func Valid(env netconf.Env, conf []byte) error {
+	_, _, err := load(conf, env.Args)
+	return err
+}
+
 // Del does nothing: no address is reserved anywhere.
 func Del(context.Context, netconf.Env, []byte) error { return nil }
 
