@@ -188,6 +188,7 @@ func removeState(dir string, but ...string) error {
 
 // install puts the binary in place, and lets the agents of a node that was uninstalled work again.
 func (o *Options) install() (changed bool, err error) {
+	o.store().Private()
 	if changed, err = o.target().Install(); err == nil {
 		err = remove(presence{o.StateDir}.away())
 	}

@@ -146,3 +146,17 @@ func TestUninstallWaitsForCalls(t *testing.T) {
 		t.Errorf("ADD after an uninstall that was refused: %s", out)
 	}
 }
+
+// kubelet has made the state directory for the agent's pod, for all to read.
+func TestInstallPrivate(t *testing.T) {
+	p := newPlace(t)
+	if err := os.MkdirAll(p.path("run"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.main(t.Context(), "install"); err != nil {
+		t.Fatal(err)
+	}
+	if st, err := os.Stat(p.path("run")); err != nil || st.Mode().Perm() != 0o700 {
+		t.Errorf("%v, %v", st, err)
+	}
+}

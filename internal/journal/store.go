@@ -167,6 +167,14 @@ func (s Store) Damaged() ([]Key, error) {
 	return out, nil
 }
 
+// Private takes the state directory from all but root, who alone needs it: kubelet makes it for the agent's pod with
+// mode 0755, and names of devices and pods are in it.
+func (s Store) Private() {
+	if st, err := os.Stat(s.Dir); err == nil && st.Mode().Perm() != 0o700 {
+		_ = os.Chmod(s.Dir, 0o700) // a file system that has no modes is as it is
+	}
+}
+
 // Writable reports whether entries can be written. Each call has a file of its own, without a name as soon as it is
 // open: calls may run side by side, and be killed.
 func (s Store) Writable() error {

@@ -30,10 +30,39 @@ func (c *call) openLog() {
 			c.closers = append(c.closers, f.Close)
 		}
 	}
-	handler := slog.NewJSONHandler(out, &slog.HandlerOptions{Level: l})
+	handler := slog.NewJSONHandler(out, &slog.HandlerOptions{Level: l, ReplaceAttr: short})
 	c.log = slog.New(handler).With("call", c.env.Command, "of", c.who(), "interface", c.key.IfName)
 	if refused != nil {
 		c.log.Warn("log goes to stderr", "reason", refused)
+	}
+}
+
+// Bounds of a log, whose content is up to the author of a network and of a pod: each call may be repeated without end.
+const (
+	maxLogFile = 10 << 20 // bytes; a file that has more is left to whoever rotates it
+	maxLogText = 2048     // bytes of a message or value
+	maxIgnored = 10       // fields that are named
+)
+
+// short cuts what is too long for a line.
+func short(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() != slog.KindString && a.Value.Kind() != slog.KindAny {
+		return a
+	}
+	if text := a.Value.String(); len(text) > maxLogText {
+		a.Value = slog.StringValue(fmt.Sprintf("%s... (%d bytes)", strings.ToValidUTF8(text[:maxLogText], ""), len(text)))
+	}
+	return a
+}
+
+// logIgnored names the fields of the configuration that mean nothing here.
+func (c *call) logIgnored() {
+	fields := c.cfg.Ignored
+	for _, f := range fields[:min(len(fields), maxIgnored)] {
+		c.log.Info("configuration field has no meaning here and is ignored", "field", f)
+	}
+	if more := len(fields) - maxIgnored; more > 0 {
+		c.log.Info("more configuration fields have no meaning here and are ignored", "more", more)
 	}
 }
 
@@ -63,6 +92,10 @@ func (c *call) openLogFile(file string) (*os.File, error) {
 	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink != 1 {
 		f.Close()
 		return nil, fmt.Errorf("%s is no regular file of this name alone", file)
+	}
+	if st.Size >= maxLogFile {
+		f.Close()
+		return nil, fmt.Errorf("%s has %d bytes, at most %d are written: rotate it", file, st.Size, maxLogFile)
 	}
 	return f, nil
 }

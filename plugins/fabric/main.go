@@ -128,9 +128,7 @@ func (p Plugin) verb(handle func(*call) error) func(*skel.CmdArgs) error {
 		if err := c.enroll(); err != nil {
 			return typed("begin the ADD of "+c.key.IfName+" of "+c.who(), err)
 		}
-		for _, f := range cfg.Ignored {
-			c.log.Info("configuration field has no meaning here and is ignored", "field", f)
-		}
+		c.logIgnored()
 		if p.Nested {
 			return c.nested()
 		}

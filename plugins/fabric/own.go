@@ -27,6 +27,7 @@ func (c *call) hold() error {
 // enroll keeps an uninstall from removing anything until the call ends. An ADD that comes while one is at work, or has
 // waited for it, is refused: there would be no plugin to return its device. Other verbs go on in any case.
 func (c *call) enroll() error {
+	c.store.Private()
 	ctx, cancel := bounded(lockWait)
 	defer cancel()
 	lock, err := c.store.LockCall(ctx)
