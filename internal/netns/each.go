@@ -12,14 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Bounds of Each: a node may have thousands of processes.
-const (
-	mostNamespaces = 1024
-	mostTime       = 2 * time.Second
-)
+// mostTime bounds Each: a node may have thousands of processes, and of namespaces that others have left.
+const mostTime = 2 * time.Second
+
+// ErrTooMany means that there was no time to look at all network namespaces.
+var ErrTooMany = errors.New("too many network namespaces to look at all")
 
 // Each opens, one after the other, the network namespaces that a mount or a process holds, and calls f until that
-// returns true. It gives up after a bounded number and time. Those that nothing but an open file or another mount
+// returns true. It gives up after a bounded time, with ErrTooMany. Those that nothing but an open file or another mount
 // namespace holds are not found. Every one is closed after its call. proc is /proc.
 func Each(proc string, f func(*NS) (stop bool)) error {
 	paths, err := allMounts(proc)
@@ -43,8 +43,8 @@ func Each(proc string, f func(*NS) (stop bool)) error {
 			continue
 		}
 		seen[ID{Dev: st.Dev, Ino: st.Ino}] = true
-		if len(seen) > mostNamespaces || time.Now().After(end) {
-			return errors.New("too many network namespaces to look at all")
+		if time.Now().After(end) {
+			return fmt.Errorf("%w: %d in %s", ErrTooMany, len(seen), mostTime)
 		}
 		n, err := Open(p)
 		if err != nil {

@@ -1,7 +1,14 @@
 package netns_test
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/fabric-cni/fabric-cni/internal/netns"
 	"github.com/fabric-cni/fabric-cni/internal/testkit/sandbox"
@@ -29,5 +36,39 @@ func TestEach(t *testing.T) {
 	}
 	if err := netns.Each("/proc/not-there", func(*netns.NS) bool { return false }); err == nil {
 		t.Error("no error without /proc")
+	}
+}
+
+// A node on which others have left namespaces by the thousand is looked at all the same, or it is said that there was
+// no time.
+func TestEachOfMany(t *testing.T) {
+	const many = 1100
+	dir := t.TempDir()
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine, and its namespace
+		done <- func() error {
+			for i := range many {
+				path := filepath.Join(dir, strconv.Itoa(i))
+				if err := errors.Join(os.WriteFile(path, nil, 0o600), unix.Unshare(unix.CLONE_NEWNET),
+					unix.Mount("/proc/thread-self/ns/net", path, "", unix.MS_BIND, "")); err != nil {
+					return err
+				}
+			}
+			return nil
+		}()
+	}()
+	t.Cleanup(func() {
+		for i := range many {
+			_ = unix.Unmount(filepath.Join(dir, strconv.Itoa(i)), unix.MNT_DETACH)
+		}
+	})
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	err := netns.Each("/proc", func(*netns.NS) bool { seen++; return false })
+	if err != nil && !errors.Is(err, netns.ErrTooMany) || err == nil && seen < many {
+		t.Errorf("%d seen, %v", seen, err)
 	}
 }

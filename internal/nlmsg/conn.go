@@ -81,16 +81,21 @@ func (c *Conn) Get(typ uint16, body []byte) ([]byte, error) {
 	return r[0], nil
 }
 
+// patience is how long a dump is taken again and again. Others may change what is in it without end, but only one
+// change at a time, and between two of them a dump fits in sooner or later.
+const patience = 5 * time.Second
+
 // Dump lists. The kernel reports when the list changed underneath (NLM_F_DUMP_INTR): such a dump is taken again.
 func (c *Conn) Dump(typ uint16, body []byte) ([][]byte, error) {
-	const tries = 16
-	for range tries {
+	for end := time.Now().Add(patience); ; {
 		r, err := c.exchange(typ, unix.NLM_F_REQUEST|unix.NLM_F_DUMP, body)
 		if !errors.Is(err, errInterrupted) && !errors.Is(err, unix.EINTR) {
 			return r, err
 		}
+		if time.Now().After(end) {
+			return nil, fmt.Errorf("netlink dump %d: list kept changing for %s: %w", typ, patience, unix.EAGAIN)
+		}
 	}
-	return nil, fmt.Errorf("netlink dump %d: list kept changing through %d tries: %w", typ, tries, unix.EAGAIN)
 }
 
 var errInterrupted = errors.New("dump interrupted")

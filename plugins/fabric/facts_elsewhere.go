@@ -1,6 +1,7 @@
 package fabric
 
 import (
+	"errors"
 	"os"
 
 	"github.com/fabric-cni/fabric-cni/internal/attach"
@@ -47,6 +48,10 @@ func (g *gatherer) elsewhere() error {
 		here = g.facts.Elsewhere != nil && g.pod != nil && ns.ID == g.pod.NS.ID
 		return g.facts.Elsewhere != nil
 	})
+	if errors.Is(err, netns.ErrTooMany) { // what others have left is no reason to refuse every pod
+		g.log.Warn("the HCA's interface may be in another network namespace", "device", d.Address.String(), "reason", err)
+		err = nil
+	}
 	if d.HCA.Has(device.Ethernet) {
 		g.facts.StrayNetdev = g.host.StrayNetdev(d.HCA)
 		if here { // an earlier plugin of the chain has put it there, and the RDMA device follows: nothing is torn
