@@ -26,7 +26,7 @@ export CGO_ENABLED = 0
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help build quick test gate test-full test-unit test-race test-lab e2e image bench-cluster bench-dra bench-controlplane lint check
-.PHONY: vuln fuzz bench demo cover clean install generate release
+.PHONY: vuln outdated fuzz bench demo cover clean install generate release
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
@@ -55,14 +55,14 @@ gate: export FABRIC_SEED ?= $(shell git -c safe.directory='*' rev-parse HEAD 2>/
 gate: ## everything else that a change can break: lint, race detector, fuzzing, Kubernetes, three kernels; long ones in turn
 	@$(SETUP) lint race
 	@echo "gate: the share of FABRIC_SEED=$(FABRIC_SEED)"
-	@scripts/stages.sh "fetch lint check-binary" "test-race test-slow fuzz-short" "e2e" "test-lab"
+	@scripts/stages.sh "fetch lint check-binary" "test-race test-slow fuzz-short vuln" "e2e" "test-lab"
 
 test-full: export FABRIC_LAB_FULL = 1
 test-full: export LAB_TIMEOUT = 8h
 test-full: export E2E_TIMEOUT = 8h
 test-full: ## for the night: all of test and gate, with every cell on every kernel, no results of earlier runs, long fuzzing
 	@$(SETUP) lint test race
-	@scripts/stages.sh "fetch lint check-binary" "test-unit test-slow" "test-race" "e2e" "test-lab" "fuzz"
+	@scripts/stages.sh "fetch lint check-binary" "test-unit test-slow vuln" "test-race" "e2e" "test-lab" "fuzz"
 
 test-unit: ## tests that need no lab, as root also those in network namespaces of this machine
 	@$(SETUP) test
@@ -150,9 +150,12 @@ test-slow:
 	@$(SETUP) test browser
 	@scripts/test-slow.sh
 
-vuln: ## govulncheck, where its database can be reached
+vuln: build ## the modules in our programs against the list of advisories; govulncheck, where its database can be reached
+	@$(GO) run ./scripts/vuln bin/fabric bin/fabric-agent bin/fabricctl
+
+outdated: ## what is behind its newest release: modules, tools, versions in scripts (asks the module proxy)
 	@$(SETUP)
-	@scripts/vuln.sh
+	@$(GO) run ./scripts/outdated
 
 fuzz: ## every fuzz target for FUZZTIME (executions, or a duration)
 	@$(SETUP)

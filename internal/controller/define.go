@@ -273,7 +273,7 @@ func editors(u *unstructured.Unstructured) (out []string) {
 				Labels      map[string]any `json:"f:labels"`
 			} `json:"f:metadata"`
 		}
-		if m.Manager == fabrics.Manager || m.FieldsV1 == nil || json.Unmarshal(m.FieldsV1.Raw, &f) != nil {
+		if m.Manager == fabrics.Manager || m.FieldsV1 == nil || json.Unmarshal(m.FieldsV1.GetRawBytes(), &f) != nil {
 			continue
 		}
 		ours := f.Spec != nil || f.Metadata.Annotations["f:"+fabrics.ResourceAnnotation] != nil ||

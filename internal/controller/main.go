@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"net/http"
 	"os"
 	"runtime/debug"
 	"sync/atomic"
@@ -17,9 +18,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -29,10 +32,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	reviews "github.com/fabric-cni/fabric-cni/internal/agent/cluster"
+	"github.com/fabric-cni/fabric-cni/internal/agent/server"
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
 
@@ -178,7 +182,7 @@ func Run(ctx context.Context, rc *rest.Config, o *Options, version string, log *
 		LeaseDuration:                       ptr(leaseDuration),
 		RenewDeadline:                       ptr(renewDeadline),
 		RetryPeriod:                         ptr(retryPeriod),
-		Metrics:                             o.metrics(),
+		Metrics:                             o.metrics(log),
 		HealthProbeBindAddress:              o.Health,
 		Cache:                               cache.Options{ByObject: slim()},
 		Controller: config.Controller{
@@ -188,10 +192,15 @@ func Run(ctx context.Context, rc *rest.Config, o *Options, version string, log *
 	if err != nil {
 		return fmt.Errorf("make the controller: %w", err)
 	}
+	events, stop, err := recorder(rc, scheme)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	c := &Controller{
 		Client: m.GetClient(),
 		Ranges: NewRanges(m.GetClient(), m.GetAPIReader(), identity, l.fresh, log),
-		Events: m.GetEventRecorderFor("fabric-controller"),
+		Events: events,
 		Marks:  Marks{Condition: o.NodeCondition, Taint: taint},
 		Labels: o.NodeLabels,
 		Now:    time.Now,
@@ -209,11 +218,30 @@ func Run(ctx context.Context, rc *rest.Config, o *Options, version string, log *
 	return m.Start(ctx)
 }
 
-// metrics is how /metrics is served.
-func (o *Options) metrics() server.Options {
-	out := server.Options{BindAddress: o.Metrics, SecureServing: o.Secure}
-	if o.Secure {
-		out.FilterProvider = filters.WithAuthenticationAndAuthorization
+// recorder writes Events of the core API, as agents do: those of controller-runtime that are not deprecated are of
+// another group, with permissions of its own. stop ends it.
+func recorder(rc *rest.Config, scheme *runtime.Scheme) (r record.EventRecorder, stop func(), err error) {
+	core, err := typedcorev1.NewForConfig(rc)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make API client: %w", err)
+	}
+	b := record.NewBroadcaster()
+	b.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: core.Events("")})
+	return b.NewRecorder(scheme, corev1.EventSource{Component: "fabric-controller"}), b.Shutdown, nil
+}
+
+// metrics are the options of /metrics. Who asks is judged as by the agent: controller-runtime's own filter brings an
+// API server's code and an exporter of traces into the binary.
+func (o *Options) metrics(log *slog.Logger) metricsserver.Options {
+	out := metricsserver.Options{BindAddress: o.Metrics, SecureServing: o.Secure}
+	if !o.Secure {
+		return out
+	}
+	out.FilterProvider = func(rc *rest.Config, _ *http.Client) (metricsserver.Filter, error) {
+		r, err := reviews.NewReviewer(rc)
+		return func(_ logr.Logger, h http.Handler) (http.Handler, error) {
+			return server.Authorized(r.MayReadMetrics, log, h), nil
+		}, err
 	}
 	return out
 }

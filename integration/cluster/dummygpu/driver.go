@@ -145,6 +145,11 @@ func (plugin) UnprepareResourceClaims(_ context.Context, claims []kubeletplugin.
 	return out, nil
 }
 
+// WatchHealthStatus has nothing to tell.
+func (plugin) WatchHealthStatus(context.Context, chan<- kubeletplugin.DeviceHealthReport) error {
+	return kubeletplugin.ErrHealthNotSupported
+}
+
 func (p plugin) HandleError(ctx context.Context, err error, msg string) {
 	if errors.Is(err, kubeletplugin.ErrRecoverable) {
 		klog.FromContext(ctx).Error(err, msg)

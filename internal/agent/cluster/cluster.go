@@ -10,8 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	typedauthenticationv1 "k8s.io/client-go/kubernetes/typed/authentication/v1"
-	typedauthorizationv1 "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	typeddiscoveryv1 "k8s.io/client-go/kubernetes/typed/discovery/v1"
 	"k8s.io/client-go/rest"
@@ -26,10 +24,8 @@ type Client struct {
 	recorder record.EventRecorder
 	stop     func()
 
-	// Each has a rate limit of its own (client-go: 5 in a second): who asks for metrics holds up nothing else.
-	authentication typedauthenticationv1.AuthenticationV1Interface
-	authorization  typedauthorizationv1.AuthorizationV1Interface
-	discovery      typeddiscoveryv1.DiscoveryV1Interface
+	*Reviewer
+	discovery typeddiscoveryv1.DiscoveryV1Interface
 
 	connections *connections
 }
@@ -62,13 +58,9 @@ func New(config *rest.Config, node string) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make API client: %w", err)
 	}
-	authentication, err := typedauthenticationv1.NewForConfig(config)
+	reviewer, err := NewReviewer(config)
 	if err != nil {
-		return nil, fmt.Errorf("make API client: %w", err)
-	}
-	authorization, err := typedauthorizationv1.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("make API client: %w", err)
+		return nil, err
 	}
 	discovery, err := typeddiscoveryv1.NewForConfig(config)
 	if err != nil {
@@ -81,7 +73,7 @@ func New(config *rest.Config, node string) (*Client, error) {
 	b := record.NewBroadcaster()
 	b.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: core.Events("default")})
 	return &Client{node: node, config: config, stop: b.Shutdown,
-		authentication: authentication, authorization: authorization, discovery: discovery,
+		Reviewer: reviewer, discovery: discovery,
 		connections: &connections{},
 		recorder:    b.NewRecorder(scheme, corev1.EventSource{Component: "fabric-agent", Host: node})}, nil
 }

@@ -20,10 +20,8 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
-	health "k8s.io/kubelet/pkg/apis/dra-health/v1alpha1"
 
 	"github.com/fabric-cni/fabric-cni/internal/agent/dra/cdi"
 	"github.com/fabric-cni/fabric-cni/internal/agent/dra/offer"
@@ -87,8 +85,6 @@ type View struct {
 
 // Driver is the DRA driver of a node. It is idle until a View wants it.
 type Driver struct {
-	health.UnimplementedDRAResourceHealthServer // kubeletplugin serves DRAResourceHealth only with it
-
 	Config
 	poke chan struct{}
 
@@ -207,6 +203,13 @@ func (d *Driver) served() error {
 	return nil
 }
 
+// Keys of what the API server knows of a token that is bound to a pod: the constants NodeNameKey and NodeUIDKey of
+// k8s.io/apiserver/pkg/authentication/serviceaccount, a package of an API server.
+const (
+	tokenNodeName = "authentication.kubernetes.io/node-name"
+	tokenNodeUID  = "authentication.kubernetes.io/node-uid"
+)
+
 // nodeUID is the Node that owns the slices, from the agent's own token: it may read no Node. Empty: the token has none,
 // as that of an administrator, and the library asks for the Node.
 func (d *Driver) nodeUID(ctx context.Context) (types.UID, error) {
@@ -218,7 +221,7 @@ func (d *Driver) nodeUID(ctx context.Context) (types.UID, error) {
 		return "", fmt.Errorf("ask which Node the agent's token is of: %w", err)
 	}
 	extra := me.Status.UserInfo.Extra
-	name, uid := extra[serviceaccount.NodeNameKey], extra[serviceaccount.NodeUIDKey]
+	name, uid := extra[tokenNodeName], extra[tokenNodeUID]
 	if len(name) == 1 && len(uid) == 1 && name[0] == d.Node {
 		return types.UID(uid[0]), nil
 	}

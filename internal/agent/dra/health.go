@@ -1,31 +1,30 @@
 package dra
 
 import (
+	"context"
 	"time"
 
-	"google.golang.org/grpc"
-	health "k8s.io/kubelet/pkg/apis/dra-health/v1alpha1"
+	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 
 	"github.com/fabric-cni/fabric-cni/internal/agent/dra/offer"
 )
 
-var _ health.DRAResourceHealthServer = (*Driver)(nil)
-
-// NodeWatchResources implements the DRAResourceHealth service: kubelet is told of the health of all devices at once,
-// and again at each change, and puts it into the status of pods (feature gate ResourceHealthStatus). What it has not
-// heard for 30 s counts as unknown (kubelet 1.34, cm/dra/healthinfo.go), so it is told again before that.
-func (d *Driver) NodeWatchResources(
-	_ *health.NodeWatchResourcesRequest, stream grpc.ServerStreamingServer[health.NodeWatchResourcesResponse],
-) error {
+// WatchHealthStatus tells kubelet of the health of all devices at once, and again at each change, until ctx ends.
+// kubelet puts it into the status of pods (feature gate ResourceHealthStatus). What it has not heard for 30 s counts as
+// unknown (kubelet 1.37, cm/dra/healthinfo.go), so it is told again before that. The library serves both versions of
+// DRAResourceHealth: v1alpha1, which kubelet 1.34 knows, and v1.
+func (d *Driver) WatchHealthStatus(ctx context.Context, reports chan<- kubeletplugin.DeviceHealthReport) error {
 	again := time.NewTicker(retryEvery)
 	defer again.Stop()
 	for {
 		now, changed := d.healthNow()
-		if err := stream.Send(now); err != nil {
-			return err
+		select {
+		case reports <- now:
+		case <-ctx.Done():
+			return nil
 		}
 		select {
-		case <-stream.Context().Done():
+		case <-ctx.Done():
 			return nil
 		case <-changed:
 		case <-again.C:
@@ -33,23 +32,22 @@ func (d *Driver) NodeWatchResources(
 	}
 }
 
-func (d *Driver) healthNow() (*health.NodeWatchResourcesResponse, <-chan struct{}) {
+func (d *Driver) healthNow() (out kubeletplugin.DeviceHealthReport, changed <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	out := &health.NodeWatchResourcesResponse{}
-	at := d.Now().Unix()
+	at := d.Now()
 	for name, n := range d.devices {
-		h := health.HealthStatus_HEALTHY
+		h := kubeletplugin.HealthStatusHealthy
 		if n.Health != "" {
-			h = health.HealthStatus_UNHEALTHY
+			h = kubeletplugin.HealthStatusUnhealthy
 		}
 		names := []string{name}
 		for i := range n.Item.Shares {
 			names = append(names, offer.ShareName(name, i))
 		}
 		for _, s := range names {
-			out.Devices = append(out.Devices, &health.DeviceHealth{
-				Device: &health.DeviceIdentifier{PoolName: d.Node, DeviceName: s}, Health: h, LastUpdatedTime: at,
+			out.Devices = append(out.Devices, kubeletplugin.DeviceHealth{
+				PoolName: d.Node, DeviceName: s, Health: h, LastUpdated: at,
 			})
 		}
 	}

@@ -3,14 +3,14 @@ package dra
 import (
 	"testing"
 
-	health "k8s.io/kubelet/pkg/apis/dra-health/v1alpha1"
+	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 )
 
 // kubelet is told when the health of a device changes, and of a share by each name that it may have.
 func TestHealth(t *testing.T) {
 	n := newNode(t, "0000:3b:00.0")
 	before, changed := n.healthNow()
-	if len(before.Devices) != 1 || before.Devices[0].Health != health.HealthStatus_HEALTHY {
+	if len(before.Devices) != 1 || before.Devices[0].Health != kubeletplugin.HealthStatusHealthy {
 		t.Fatalf("%v", before)
 	}
 	n.see("0000:3b:00.0")
@@ -30,7 +30,7 @@ func TestHealth(t *testing.T) {
 	after, _ := n.healthNow()
 	names := map[string]bool{}
 	for _, d := range after.Devices {
-		names[d.Device.DeviceName] = d.Health == health.HealthStatus_UNHEALTHY && d.Device.PoolName == "n1"
+		names[d.DeviceName] = d.Health == kubeletplugin.HealthStatusUnhealthy && d.PoolName == "n1"
 	}
 	if len(names) != 3 || !names[dev0] || !names[dev0+"-share-0"] || !names[dev0+"-share-1"] {
 		t.Errorf("%v", after)

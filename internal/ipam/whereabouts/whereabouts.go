@@ -37,7 +37,7 @@ type Range struct {
 	Free   *netipx.IPSet
 }
 
-// sliceField came with whereabouts v0.9.0. Older ones, whose types these are, take no notice of it.
+// sliceField came with whereabouts v0.9.0. Older ones take no notice of it.
 const sliceField = "node_slice_size"
 
 // otherFields are what older and newer whereabouts know beside the fields of these types.
