@@ -20,10 +20,13 @@ import (
 // link is a node's agent as far as the API server sees it.
 func (s *skewed) link(node string) (*cluster.Link, func()) {
 	s.t.Helper()
-	n := &v1alpha1.FabricNode{ObjectMeta: metav1.ObjectMeta{Name: node}} // a new one gets its inventory only later
-	if err := s.Client.Create(s.t.Context(), n); client.IgnoreAlreadyExists(err) != nil {
-		s.t.Fatal(err)
-	}
+	until(s.t, func() string { // for a moment, the API server does not list the kinds of a CRD that it serves
+		n := &v1alpha1.FabricNode{ObjectMeta: metav1.ObjectMeta{Name: node}} // a new one gets its inventory only later
+		if err := s.Client.Create(s.t.Context(), n); client.IgnoreAlreadyExists(err) != nil {
+			return err.Error()
+		}
+		return ""
+	})
 	l, err := cluster.NewLink(s.Config, node, slog.New(slog.DiscardHandler))
 	if err != nil {
 		s.t.Fatal(err)
