@@ -33,6 +33,20 @@ type addressReconciler struct {
 	log       *slog.Logger
 	now       func() time.Time
 	found     outcome
+
+	noted policy.NodeAddresses // fabrics and their resources; nil: not known yet
+}
+
+// give notes which devices are in a fabric.
+func (r *addressReconciler) give(ctx context.Context, v *view) {
+	r.noted = policy.NodeAddresses{Fabrics: len(v.fabrics) > 0, Resources: map[string]string{}}
+	for i := range v.fabrics {
+		f := &v.fabrics[i]
+		for j := range v.assigned[f.Name] {
+			r.noted.Resources[v.assigned[f.Name][j].Address.String()] = f.Resource()
+		}
+	}
+	r.reconcile(ctx)
 }
 
 // maxAddresses bounds what is noted, and what is believed of the FabricNode.
@@ -43,16 +57,20 @@ func (r *addressReconciler) reconcile(ctx context.Context) {
 	file := filepath.Join(r.dir, policy.NodeAddressesFile)
 	old, _ := os.ReadFile(file) // one that can't be read is written again
 	addresses, all := r.look(ctx)
-	if !all { // an address that the node had is better than none
-		var was policy.NodeAddresses
-		if json.Unmarshal(old, &was) == nil {
-			addresses = append(addresses, was.Addresses[:min(len(was.Addresses), 2*maxAddresses)]...)
-		}
+	var was policy.NodeAddresses
+	if json.Unmarshal(old, &was) != nil {
+		was = policy.NodeAddresses{}
 	}
-	if addresses = global(addresses); len(addresses) == 0 {
+	if !all { // an address that the node had is better than none
+		addresses = append(addresses, was.Addresses[:min(len(was.Addresses), 2*maxAddresses)]...)
+	}
+	n := r.noted
+	if n.Resources == nil {
+		n = policy.NodeAddresses{Fabrics: was.Fabrics, Resources: was.Resources}
+	}
+	if n.Addresses = global(addresses); len(n.Addresses) == 0 && !n.Fabrics && len(old) == 0 {
 		return
 	}
-	n := policy.NodeAddresses{Addresses: addresses}
 	if r.plugins != kubelet.DefaultDir {
 		n.DevicePluginDir = r.plugins
 	}
@@ -94,9 +112,14 @@ func (r *addressReconciler) look(ctx context.Context) (out []netip.Addr, all boo
 
 // global are the addresses of a list by which others can reach the node, each once.
 func global(list []netip.Addr) []netip.Addr {
-	list = slices.DeleteFunc(list, func(a netip.Addr) bool { return !a.IsGlobalUnicast() })
-	slices.SortFunc(list, netip.Addr.Compare)
-	return slices.Compact(list)
+	out := []netip.Addr{} // in JSON no null
+	for _, a := range list {
+		if a.IsGlobalUnicast() {
+			out = append(out, a)
+		}
+	}
+	slices.SortFunc(out, netip.Addr.Compare)
+	return slices.Compact(out)
 }
 
 // parseAddresses reads addresses with commas between them. Those that can't be read are in the error, beside the rest.

@@ -15,8 +15,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
+	"github.com/fabric-cni/fabric-cni/internal/fabrics"
 	"github.com/fabric-cni/fabric-cni/internal/kubelet"
 	"github.com/fabric-cni/fabric-cni/internal/policy"
+	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
 // What kubelet says of the node's addresses is what the plugin's policy has, whatever happens to the file.
@@ -106,4 +109,39 @@ func keeps(t *testing.T, r *addressReconciler, file string) {
 		}
 	}
 	r.server = nil
+}
+
+// The plugin learns that Fabrics are in force, and which resource a device is of, before kubelet hands it out; what an
+// earlier agent has noted stays until that is known.
+func TestNotedFabrics(t *testing.T) {
+	dir := t.TempDir()
+	r := &addressReconciler{plugins: kubelet.DefaultDir, dir: dir, log: slog.New(slog.DiscardHandler), now: time.Now}
+	load := func(want bool, resource string) {
+		t.Helper()
+		p, err := policy.Load(filepath.Join(dir, "policy.json"), dir)
+		if err != nil || p.Allocated() != want || p.Resource("pci/0000:3b:00.0") != resource {
+			t.Errorf("%+v, %v, want %t, %q", p, err, want, resource)
+		}
+	}
+	address := device.Address{Bus: "pci", Name: "0000:3b:00.0"}
+	v := &view{
+		fabrics:  []fabrics.Fabric{{Name: "ib"}},
+		assigned: map[string][]survey.Device{"ib": {{Address: address}}},
+	}
+	r.reconcile(t.Context())
+	load(false, "")
+	r.give(t.Context(), v)
+	load(true, "fabric.dev/ib")
+	r.noted = policy.NodeAddresses{} // another agent
+	r.reconcile(t.Context())
+	load(true, "fabric.dev/ib")
+	if err := os.WriteFile(filepath.Join(dir, "policy.json"), []byte(`{"requireAllocated":false}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	load(false, "fabric.dev/ib")
+	if err := os.Remove(filepath.Join(dir, "policy.json")); err != nil {
+		t.Fatal(err)
+	}
+	r.give(t.Context(), &view{})
+	load(false, "")
 }

@@ -71,6 +71,7 @@ func (r *reconciler) reconcile(ctx context.Context) {
 	v := &view{
 		fabrics: inForce, assigned: network.Assign(inForce, devices, r.saved.Devices), conditions: conditions,
 	}
+	r.addresses.give(ctx, v) // before kubelet hands them out
 
 	reportUnused(discovered, v)
 	reportUnmatched(devices, v)

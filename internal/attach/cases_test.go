@@ -102,6 +102,14 @@ func promises(device string) []Promise {
 	return []Promise{{Pod: "default/p2", Claim: "default/rails", Device: device}}
 }
 
+// kubelets are what kubelet gives another pod.
+func kubelets(device string) []Promise {
+	return []Promise{{Pod: `of UID "7d2c-9"`, Resource: `"fabric.dev/ib"`, Device: device}}
+}
+
+// allocated makes the node's policy want what kubelet gives, and says what that is.
+func allocated(f *Facts, g Given) { f.Policy.RequireAllocated, f.Given = on(), g }
+
 func on() *bool { return new(true) }
 
 // decisions are what makes each case differ from the facts that nothing is against.
@@ -131,9 +139,37 @@ var decisions = map[string]func(*Facts){
 		f.Promises = promises("pci/0000:3b:00.0")
 		f.Promises[0].Shared = true
 	},
-	"child of a HCA that a claim gives": func(f *Facts) { f.Promises = promises("pci/0000:3b:00.0") },
-	"chain of a claim of another pod":   func(f *Facts) { f.Promises = promises("pci/0000:3b:00.0") },
-	"device that has no face":           func(f *Facts) { f.Device.HCA, f.Device.Netdev = nil, nil },
+	"child of a HCA that a claim gives":     func(f *Facts) { f.Promises = promises("pci/0000:3b:00.0") },
+	"chain of a claim of another pod":       func(f *Facts) { f.Promises = promises("pci/0000:3b:00.0") },
+	"device that kubelet gives another pod": func(f *Facts) { f.Promises = kubelets("pci/0000:3b:00.0") },
+	"child of a HCA that kubelet gives another pod": func(f *Facts) {
+		f.Promises = kubelets("pci/0000:3b:00.0")
+	},
+	"child of a HCA that kubelet shares": func(f *Facts) {
+		f.Promises = kubelets("pci/0000:3b:00.0")
+		f.Promises[0].Shared = true
+	},
+	"device not given":             func(f *Facts) { allocated(f, Given{}) },
+	"device of a Fabric not given": func(f *Facts) { allocated(f, Given{Resource: "fabric.dev/ib"}) },
+	"device given":                 func(f *Facts) { allocated(f, Given{Whole: true}) },
+	"device of no pod":             func(f *Facts) { allocated(f, Given{NoUID: true}) },
+	"device of a plan":             func(f *Facts) { allocated(f, Given{Unjudged: true, NoUID: true}) },
+	"device not known to be given": func(f *Facts) { allocated(f, Given{Unknown: errors.New("read X: damaged")}) },
+	"device given in shares":       func(f *Facts) { allocated(f, Given{Resource: "fabric.dev/ib", Shares: 2}) },
+	"chain not given":              func(f *Facts) { allocated(f, Given{}) },
+	"chain shared and not given":   func(f *Facts) { allocated(f, Given{}); f.NetnsMode = device.NetnsShared },
+	"child of no Fabric":           func(f *Facts) { allocated(f, Given{}) },
+	"child without a share":        func(f *Facts) { allocated(f, Given{Resource: "fabric.dev/ib"}) },
+	"child of no pod":              func(f *Facts) { allocated(f, Given{Resource: "fabric.dev/ib", NoUID: true}) },
+	"child of the last share": func(f *Facts) {
+		allocated(f, Given{Resource: "fabric.dev/ib", Shares: 3, Children: 2})
+	},
+	"child once more than shares": func(f *Facts) {
+		allocated(f, Given{Resource: "fabric.dev/ib", Shares: 2, Children: 2})
+	},
+	"child of a HCA given as a whole": func(f *Facts) { allocated(f, Given{Resource: "fabric.dev/ib", Whole: true}) },
+	"child without a share, allowed":  func(f *Facts) { f.Given = Given{Resource: "fabric.dev/ib"} },
+	"device that has no face":         func(f *Facts) { f.Device.HCA, f.Device.Netdev = nil, nil },
 	"device for userspace": func(f *Facts) {
 		f.Device.HCA, f.Device.Netdev, f.Device.Driver, f.Config.VF.VFIO = nil, nil, "vfio-pci", true
 	},

@@ -106,10 +106,11 @@ func (c *Claims) list() string {
 	return strings.Join(out, ", ")
 }
 
-// Promise is a device that a ResourceClaim gives to another pod than the one that is to be attached. Names are ready
-// for messages.
+// Promise is a device that a ResourceClaim or kubelet gives to another pod than the one that is to be attached. Names
+// are ready for messages.
 type Promise struct {
 	Pod, Claim string // namespace/name
+	Resource   string // kubelet gives it, of this resource, and Pod has the UID; empty: the claim does
 	Device     string // as the journal names it
 	Shared     bool   // the pod gets an IPoIB child of it
 }
@@ -136,8 +137,8 @@ func (d *decider) promised(moves bool) {
 	}
 	d.refuse(&Refusal{
 		Reason:  InUse,
-		Message: fmt.Sprintf("%s is given to pod %s by ResourceClaim %s", what, p.Pod, p.Claim),
-		Hint:    "kubelet gives it back when that pod has ended (NodeUnprepareResources)",
+		Message: fmt.Sprintf("%s is given to pod %s by %s", what, p.Pod, p.by()),
+		Hint:    p.until(),
 		Passing: true,
 	})
 }

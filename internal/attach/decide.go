@@ -226,6 +226,7 @@ func (d *decider) device() {
 	}
 	d.promised(true)
 	d.policy(true)
+	d.given(true)
 	d.softless()
 	d.rdma()
 	d.unused()
@@ -281,6 +282,7 @@ func (d *decider) child() {
 		pkey = parent.IPoIB.PKey
 	}
 	d.partition(pkey)
+	d.given(false)
 	d.duplicates()
 	d.decision.Attachment = newChild(d.Facts, pkey)
 }
@@ -330,6 +332,7 @@ func (d *decider) chained() {
 	}
 	if a.MoveRDMA {
 		d.promised(true)
+		d.given(true)
 		d.unused()
 		d.atHome()
 		d.relatives()

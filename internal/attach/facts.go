@@ -49,8 +49,10 @@ type Facts struct {
 
 	// What is known of Device.
 	Owner *Owner // attachment that the device belongs to, nil: free
-	// Promises are those devices of ResourceClaims of other pods that are this one, its PF or its VFs.
+	// Promises are those devices that ResourceClaims or kubelet give to other pods and that are this one, its PF or its
+	// VFs.
 	Promises []Promise
+	Given    Given      // what the pod has been given of it
 	VF       *device.VF // nil: no virtual function
 	// The new name of the RDMA device, if the configuration asks for one.
 	RDMANamesPerNetns bool     // names are unique per network namespace, not in the whole system

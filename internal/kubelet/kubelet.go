@@ -1,5 +1,6 @@
-// Package kubelet reads which devices kubelet has given to a pod, from the file in which kubelet itself remembers it.
-// The plugin reads it at ADD, to learn which devices the pod has beside the one that Multus names.
+// Package kubelet reads which devices kubelet has given to pods, from the file in which kubelet itself remembers it.
+// The plugin reads it at ADD, to learn which devices the pod has beside the one that Multus names, and which others
+// have.
 package kubelet
 
 import (

@@ -20,6 +20,10 @@ const maxAddressesFile = 64 << 10
 // NodeAddresses is the file's content. Fields that this version does not know are left alone: the agent may be newer.
 type NodeAddresses struct {
 	Addresses []netip.Addr `json:"addresses"`
+	// Fabrics says that Fabrics are in force here: pods get what kubelet gives them. Resources are those of the devices
+	// that are in one, by their names in the journal.
+	Fabrics   bool              `json:"fabrics,omitempty"`
+	Resources map[string]string `json:"resources,omitempty"`
 	// DevicePluginDir is kubelet's, if it is another one than usual.
 	DevicePluginDir string `json:"devicePluginDir,omitempty"`
 }

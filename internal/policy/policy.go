@@ -48,8 +48,19 @@ type Policy struct {
 	// IPAMConfDirs are directories below which an IPAM plugin may read files beside /etc
 	IPAMConfDirs []string `json:"ipamConfDirs"`
 
-	stateDir string // of Load
+	// RequireAllocated lets a pod have only devices that kubelet or a ResourceClaim has given to it, and of shared ones
+	// as many children as it has shares. Nil in the file: where Fabrics are in force
+	RequireAllocated *bool `json:"requireAllocated"`
+
+	stateDir  string            // of Load
+	resources map[string]string // of Load: what kubelet knows a device's Fabric by
 }
+
+// Allocated reports whether a pod may have only what it was given.
+func (p *Policy) Allocated() bool { return p.RequireAllocated != nil && *p.RequireAllocated }
+
+// Resource is what kubelet knows the devices of a device's Fabric by; empty: it is in none that the agent knows of.
+func (p *Policy) Resource(claim string) string { return p.resources[claim] }
 
 // Patterns are a list of patterns. In JSON true is all devices, false is none.
 type Patterns []string
@@ -86,6 +97,9 @@ func Load(file, stateDir string) (*Policy, error) {
 	}
 	p.stateDir = stateDir
 	p.NodeAddresses = append(p.NodeAddresses, found.Addresses...)
+	if p.resources = found.Resources; p.RequireAllocated == nil {
+		p.RequireAllocated = &found.Fabrics
+	}
 	p.DevicePluginDir = cmp.Or(p.DevicePluginDir, found.DevicePluginDir, kubelet.DefaultDir)
 	return p, nil
 }

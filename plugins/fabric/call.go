@@ -45,6 +45,7 @@ type call struct {
 	given   *journal.Given // the device of a ResourceClaim that the configuration names by now; nil: it is of none
 	rails   *rails         // the devices that kubelet has given to the pod; nil: the configuration names its own
 	instead *instead       // of the device that Multus has named; nil: it is that
+	planned bool           // nothing is to be done: it is a plan
 	doing   string         // completes "could not ..." in an error
 	host    *apply.Side
 	pod     *apply.Side

@@ -13,11 +13,11 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 )
 
-// turn takes the lock of the pod, if the device is one of several that the pod has, by its claims or by kubelet: two
-// ADDs of one pod choose one after the other. It is taken before any device's lock, and held until the journal says
-// which device has been chosen.
+// turn takes the lock of the pod, if the device is one of several that the pod has, by its claims or by kubelet, or a
+// share: two ADDs of one pod choose, or count, one after the other. It is taken before any device's lock, and held
+// until the journal says which device has been chosen.
 func (a *adder) turn() error {
-	if !a.cfg.FromClaim && a.rails == nil || !prepared.IsUID(a.cfg.Pod.UID) {
+	if !a.cfg.FromClaim && a.rails == nil && a.cfg.Mode != netconf.ModeIPoIB || !prepared.IsUID(a.cfg.Pod.UID) {
 		return nil
 	}
 	ctx, cancel := bounded(lockWait)
@@ -184,22 +184,21 @@ func (c *call) masterAt(d *prepared.Device) string {
 	return d.Netdev
 }
 
-// promised reads which devices ResourceClaims of other pods have, as far as they are this one, its PF or its VFs. A
-// file that can't be read says nothing of others' devices: its own pod does not start.
+// promised reads which devices ResourceClaims and kubelet have given to pods, as far as they are this one, its PF or
+// its VFs. A file of a claim that can't be read says nothing of others' devices: its own pod does not start.
 func (g *gatherer) promised() error {
 	claims, err := prepared.In(g.StateDir).All()
 	if err != nil {
 		g.log.Warn("some of what is prepared for pods can't be read", "reason", err)
 	}
-	var related []device.Address
+	related, err := g.sameCard()
+	if err != nil {
+		return err
+	}
+	g.allotted(claims, related)
 	for _, c := range claims {
 		if c.PodUID == g.cfg.Pod.UID {
 			continue
-		}
-		if related == nil {
-			if related, err = g.sameCard(); err != nil {
-				return err
-			}
 		}
 		for _, d := range c.Devices {
 			for _, a := range related {

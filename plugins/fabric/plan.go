@@ -38,6 +38,7 @@ func (p Plugin) Plan(stdin []byte, env netconf.Env) (*Plan, error) {
 	}
 	c := p.withDefaults().newCall(cfg, env)
 	defer c.close()
+	c.planned = true
 	if err := c.openHost(); err != nil {
 		return nil, err
 	}

@@ -174,7 +174,6 @@ func TestAddNotInRailOrder(t *testing.T) {
 	field := func(f string) func(*call) {
 		return func(c *call) { c.conf = strings.Replace(c.conf, `"type"`, f+`,"type"`, 1) }
 	}
-	pod := func(uid string) func(*call) { return func(c *call) { c.env = []string{podArgs(uid)} } }
 	for name, tt := range map[string]struct {
 		prepare func(*railNode)
 		edit    func(*call)
@@ -192,9 +191,6 @@ func TestAddNotInRailOrder(t *testing.T) {
 		"damaged": {func(r *railNode) {
 			r.mustDo(os.WriteFile(r.file(), []byte("{"), 0o600))
 		}, nil, "want it to begin"},
-		"of another pod":    {both, pod("someone"), ""},
-		"no pod":            {both, func(c *call) { c.env = nil }, ""},
-		"hostile UID":       {both, pod(`x","PodUID":"` + podUID), ""},
 		"not by kubelet":    {func(r *railNode) { r.give0([]string{"netdev/v0"}) }, nil, ""},
 		"shares":            {func(r *railNode) { r.give0([]string{"netdev/v1", "netdev/v0!share"}) }, nil, ""},
 		"railOrder false":   {both, field(`"railOrder":false`), ""},

@@ -12,6 +12,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
 	"github.com/fabric-cni/fabric-cni/internal/fabrics"
 	"github.com/fabric-cni/fabric-cni/internal/health"
+	"github.com/fabric-cni/fabric-cni/internal/kubelet"
 	"github.com/fabric-cni/fabric-cni/internal/quote"
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
@@ -32,7 +33,7 @@ func Units(f *fabrics.Fabric, devices []survey.Device) (out []deviceplugin.Unit)
 		}
 		for i := range f.Shares {
 			s := u
-			s.ID = u.ID + "-share-" + strconv.Itoa(i)
+			s.ID = u.ID + kubelet.Share + strconv.Itoa(i)
 			out = append(out, s)
 		}
 	}
