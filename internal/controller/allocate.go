@@ -20,6 +20,15 @@ type holding struct {
 	held   map[string][]netip.Prefix         // by fabric
 	rid    func(v1alpha1.AssignedRange) bool // whether the node is done with a former range; nil: with none
 	gone   time.Time                         // since when there is no such Node; zero: there is
+	paused time.Duration                     // that does not count of the time since then
+}
+
+// missed is since when there is no such Node, for how long that counts.
+func (h *holding) missed() time.Time {
+	if h.gone.IsZero() {
+		return h.gone
+	}
+	return h.gone.Add(h.paused)
 }
 
 // change gives a node other ranges.
@@ -129,8 +138,8 @@ func formerOf(h *holding, has []v1alpha1.AssignedRange) (out []v1alpha1.Assigned
 
 // ownerOf is a node as the pool of a fabric sees it.
 func ownerOf(h *holding, f *fabrics.Fabric, now time.Time) noderange.Owner {
-	o := noderange.Owner{Node: h.node, Own: ownRanges(h.ranges, f.Name), Gone: h.gone}
-	if !h.gone.IsZero() && now.Sub(h.gone) >= f.NodeRanges.Reclaim {
+	o := noderange.Owner{Node: h.node, Own: ownRanges(h.ranges, f.Name), Gone: h.missed()}
+	if !h.gone.IsZero() && now.Sub(h.missed()) >= f.NodeRanges.Reclaim {
 		return o
 	}
 	o.Former, o.Held = ownRanges(h.former, f.Name), h.held[f.Name]

@@ -25,7 +25,7 @@ type verdict struct {
 	note   string // the condition is True, but people should know this
 }
 
-// condition sets a condition as the verdict says. What is new and not as it should be is an Event.
+// condition sets a condition as the verdict says. What is new and not as it should be becomes an Event.
 func (c *Controller) condition(o *v1alpha1.Fabric, kind string, v verdict) {
 	cond := metav1.Condition{
 		Type: kind, Status: metav1.ConditionTrue, Reason: v.reason, Message: v.note, ObservedGeneration: o.Generation,
@@ -41,10 +41,17 @@ func (c *Controller) condition(o *v1alpha1.Fabric, kind string, v verdict) {
 	if same {
 		return
 	}
-	c.Log.Info("condition", "fabric", o.Name, "type", kind, "status", cond.Status, "reason", cond.Reason,
-		"message", cond.Message)
-	if c.Events != nil && (v.err != nil || v.note != "") {
-		c.Events.Event(o, corev1.EventTypeWarning, cond.Reason, cond.Message)
+	c.news = append(c.news, cond)
+}
+
+// tell logs the conditions that are new, once they are written, and makes Events of those that people should know of.
+func (c *Controller) tell(o *v1alpha1.Fabric) {
+	for _, cond := range c.news {
+		c.Log.Info("condition", "fabric", o.Name, "type", cond.Type, "status", cond.Status, "reason", cond.Reason,
+			"message", cond.Message)
+		if c.Events != nil && (cond.Status == metav1.ConditionFalse || cond.Message != "") {
+			c.Events.Event(o, corev1.EventTypeWarning, cond.Reason, cond.Message)
+		}
 	}
 }
 
@@ -57,24 +64,28 @@ func short(s string) string {
 	return strings.ToValidUTF8(s, "?")
 }
 
-// report writes the status: at once if a condition has another status or reason, and otherwise when it is time for
-// counts and messages.
+// report writes the status: at once after what people do, else when it is time for counts and messages. A condition
+// that has another status or reason waits for urgentEvery: an agent may say something else each second, and all agents
+// are told of each write.
 func (c *Controller) report(ctx context.Context, j *judged, s *sum, w *world, p *published) error {
 	old := j.object.DeepCopy()
 	st := &j.object.Status
 	st.ObservedGeneration = old.Generation
 	a := c.addresses(ctx, j, s, w)
+	c.news = nil
 	c.conditions(j, s, p, a)
-	urgent := !slices.EqualFunc(old.Status.Conditions, st.Conditions, sameState) ||
+	age := c.Now().Sub(c.counted[old.Name])
+	urgent := j.accept || age >= urgentEvery && !slices.EqualFunc(old.Status.Conditions, st.Conditions, sameState) ||
 		old.Status.ObservedGeneration != st.ObservedGeneration || !slices.Equal(old.Status.Published, p.namespaces)
 	st.LinkLayer, st.Rate, st.Nodes, st.Devices = s.layer(), s.rate(), s.nodes, s.devices
 	st.Published, st.Addresses = p.namespaces, a.counts
-	if equality.Semantic.DeepEqual(old.Status, *st) || !urgent && c.Now().Sub(c.counted[old.Name]) < w.every {
+	if equality.Semantic.DeepEqual(old.Status, *st) || !urgent && age < w.every {
 		return nil
 	}
 	if err := c.Client.Status().Patch(ctx, j.object, client.MergeFrom(old)); err != nil {
 		return fmt.Errorf("write the status of Fabric %s: %w", old.Name, err)
 	}
+	c.tell(j.object)
 	if c.counted == nil {
 		c.counted = map[string]time.Time{}
 	}

@@ -47,7 +47,7 @@ func (r *Ranges) forget(
 		if n.Status.Held != nil && len(n.Status.Held.Fabrics) > 0 {
 			keep = max(keep, fabrics.DefaultReclaim)
 		}
-		if r.Now().Sub(n.Spec.Gone.Time) < keep {
+		if r.Now().Sub(n.Spec.Gone.Add(r.pausedSince(n.Spec.Gone.Time))) < keep {
 			continue
 		}
 		if err := r.forgetOne(ctx, n); err != nil {

@@ -30,7 +30,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	runtimecontroller "sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -93,8 +92,22 @@ type lease struct {
 
 	renewed atomic.Int64 // of time since start, which no clock sets back
 	start   time.Time
-	first   atomic.Bool // nobody had it before
+	first   atomic.Bool  // nobody had it before
+	others  atomic.Int64 // when another one last renewed it, by that one's clock, in ns since 1970; 0: never
+	paused  atomic.Int64 // time between that and this leader's first renewal
 }
+
+// Get notes when another one has renewed it.
+func (l *lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	r, raw, err := l.Interface.Get(ctx)
+	if err == nil && r.HolderIdentity != l.Identity() && !r.RenewTime.IsZero() {
+		l.others.Store(r.RenewTime.UnixNano())
+	}
+	return r, raw, err
+}
+
+// now is the time by a clock that nobody sets while this process runs.
+func (l *lease) now() time.Time { return l.start.Add(time.Since(l.start)) }
 
 // Create is called by the leader election, as Update is.
 func (l *lease) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
@@ -117,6 +130,9 @@ func (l *lease) note(
 	began := time.Since(l.start)
 	err := f(ctx, r)
 	if err == nil && r.HolderIdentity == l.Identity() {
+		if last := l.others.Load(); last != 0 && l.renewed.Load() == 0 {
+			l.paused.Store(max(0, l.now().UnixNano()-last))
+		}
 		l.renewed.Store(int64(began))
 	}
 	return err
@@ -183,7 +199,7 @@ func Run(ctx context.Context, rc *rest.Config, o *Options, version string, log *
 		RenewDeadline:                       ptr(renewDeadline),
 		RetryPeriod:                         ptr(retryPeriod),
 		Metrics:                             o.metrics(log),
-		HealthProbeBindAddress:              o.Health,
+		HealthProbeBindAddress:              "0", // serveHealth has limits
 		Cache:                               cache.Options{ByObject: slim()},
 		Controller: config.Controller{
 			MaxConcurrentReconciles: 1, SkipNameValidation: ptr(true),
@@ -203,11 +219,13 @@ func Run(ctx context.Context, rc *rest.Config, o *Options, version string, log *
 		Events: events,
 		Marks:  Marks{Condition: o.NodeCondition, Taint: taint},
 		Labels: o.NodeLabels,
-		Now:    time.Now,
+		Now:    l.now,
 		Log:    log,
 	}
+	c.Ranges.Now = l.now
+	c.Ranges.Paused = func() time.Duration { return time.Duration(l.paused.Load()) }
 	c.Ranges.First, c.Ranges.Agents = l.first.Load, AgentsOf(m.GetAPIReader(), o.Namespace, o.Agents)
-	err = errors.Join(c.setup(m), m.AddHealthzCheck("ping", healthz.Ping), m.AddReadyzCheck("ping", healthz.Ping))
+	err = errors.Join(c.setup(m), o.serveHealth(ctx, m, log))
 	if err != nil {
 		return fmt.Errorf("make the controller: %w", err)
 	}
@@ -217,6 +235,30 @@ func Run(ctx context.Context, rc *rest.Config, o *Options, version string, log *
 	log.Info("running", "version", version, "identity", identity)
 	return m.Start(ctx)
 }
+
+// serveHealth answers probes, also while another replica has the lease. Each pod of the cluster can reach the port.
+func (o *Options) serveHealth(ctx context.Context, m ctrl.Manager, log *slog.Logger) error {
+	if o.Health == "" || o.Health == "0" {
+		return nil
+	}
+	e, err := server.Listen(ctx, server.Config{
+		Name: "probes", Addresses: []string{o.Health}, Limits: server.Default, Log: log,
+		Handler: server.Health(func() bool { return true }),
+	})
+	if err != nil {
+		return err
+	}
+	return m.Add(always(e.Serve))
+}
+
+// always is what runs in each controller, whether it leads or not.
+type always func(context.Context) error
+
+// Start is called by the manager.
+func (f always) Start(ctx context.Context) error { return f(ctx) }
+
+// NeedLeaderElection is asked by the manager.
+func (f always) NeedLeaderElection() bool { return false }
 
 // recorder writes Events of the core API, as agents do: those of controller-runtime that are not deprecated are of
 // another group, with permissions of its own. stop ends it.

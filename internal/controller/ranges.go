@@ -22,6 +22,9 @@ type Ranges struct {
 	Live   client.Reader // and not here
 	Now    func() time.Time
 	Log    *slog.Logger
+	// Paused is how long nobody has led before this term, by this machine's clock, which may be ahead: Nodes that were
+	// gone then get this time too. Nil: not at all.
+	Paused func() time.Duration
 	First  func() bool     // whether nobody has led before; nil: somebody may have
 	Unread map[string]bool // fabrics in force that this version can't read: their ranges stay as they are
 	Agents Agents          // nil: nobody is waited for
@@ -46,10 +49,11 @@ func NewRanges(c client.Client, live client.Reader, term string, leading func() 
 // cluster's Nodes. It returns how much is given, by fabric.
 func (r *Ranges) Round(ctx context.Context, list []fabrics.Fabric, present map[string]bool) (map[string]Usage, error) {
 	if !r.begun {
+		r.heard = newHeard(r.Now())
 		if err := r.begin(ctx, list, present); err != nil {
 			return nil, fmt.Errorf("begin a term: %w", err)
 		}
-		r.begun, r.heard = true, newHeard(r.Now())
+		r.begun = true
 	}
 	nodes := &v1alpha1.FabricNodeList{}
 	if err := r.Cached.List(ctx, nodes); err != nil {
@@ -110,6 +114,7 @@ func (r *Ranges) holdings(nodes []v1alpha1.FabricNode, present map[string]bool) 
 			if h.gone.IsZero() {
 				h.gone = r.Now()
 			}
+			h.paused = r.pausedSince(h.gone)
 		}
 		for j := range n.Status.Fabrics {
 			if f := &n.Status.Fabrics[j]; len(f.Devices) > 0 {
@@ -119,6 +124,14 @@ func (r *Ranges) holdings(nodes []v1alpha1.FabricNode, present map[string]bool) 
 		out = append(out, h)
 	}
 	return out
+}
+
+// pausedSince is how much of the time since a Node is gone does not count.
+func (r *Ranges) pausedSince(gone time.Time) time.Duration {
+	if r.Paused == nil || !gone.Before(r.heard.began) {
+		return 0
+	}
+	return r.Paused()
 }
 
 func (r *Ranges) round(

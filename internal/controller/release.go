@@ -13,6 +13,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,7 +35,8 @@ type ReleaseOptions struct {
 	Namespace  string
 	Deployment string
 	DaemonSet  string
-	Nodes      bool // they are left as they were before the installation
+	Binding    string // ClusterRoleBinding that is deleted at the end
+	Nodes      bool   // they are left as they were before the installation
 	Force      bool
 	Timeout    time.Duration
 }
@@ -45,6 +47,8 @@ func (o *ReleaseOptions) Flags(f *flag.FlagSet) {
 	f.StringVar(&o.Namespace, "namespace", "fabric-system", "`namespace` of the controller")
 	f.StringVar(&o.Deployment, "deployment", "fabric-controller", "`name` of the controller's Deployment")
 	f.StringVar(&o.DaemonSet, "daemonset", "fabric-agent", "`name` of the agents' DaemonSet")
+	f.StringVar(&o.Binding, "binding", "",
+		"`name` of the ClusterRoleBinding by which this may do so: it is deleted at the end; empty: it stays")
 	f.BoolVar(&o.Nodes, "nodes", true, "uninstall everything from all nodes; refused while pods have devices. false: "+
 		"the plugin stays there, and pods keep what they have")
 	f.BoolVar(&o.Force, "force", false, "uninstall although pods have devices: nothing returns these to their nodes")
@@ -88,7 +92,29 @@ func ReleaseAt(ctx context.Context, rc *rest.Config, o *ReleaseOptions, log *slo
 		return fmt.Errorf("make API client: %w", err)
 	}
 	r := &releaser{client: c, o: o, log: log}
-	if o.Nodes {
+	if err = r.release(ctx); err == nil || errors.Is(err, ErrRefused) {
+		err = errors.Join(err, r.revoke(ctx))
+	}
+	return err
+}
+
+// revoke takes the rights in the whole cluster away, which outlive the Job. It can't be tried again.
+func (r *releaser) revoke(ctx context.Context) error {
+	if r.o.Binding == "" {
+		return nil
+	}
+	b := &metav1.PartialObjectMetadata{}
+	b.SetGroupVersionKind(rbacv1.SchemeGroupVersion.WithKind("ClusterRoleBinding"))
+	b.Name = r.o.Binding
+	if err := r.client.Delete(ctx, b); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete ClusterRoleBinding %s: %w", b.Name, err)
+	}
+	r.log.Info("deleted the rights of this Job", "clusterrolebinding", b.Name)
+	return nil
+}
+
+func (r *releaser) release(ctx context.Context) error {
+	if r.o.Nodes {
 		if err := r.leaveNodes(ctx); err != nil {
 			return err
 		}
@@ -96,9 +122,9 @@ func ReleaseAt(ctx context.Context, rc *rest.Config, o *ReleaseOptions, log *slo
 	if err := r.stop(ctx); err != nil {
 		return err
 	}
-	err = errors.Join(r.finalizers(ctx), r.withdraw(ctx, fabrics.Definitions), r.withdraw(ctx, fabrics.Classes),
+	err := errors.Join(r.finalizers(ctx), r.withdraw(ctx, fabrics.Definitions), r.withdraw(ctx, fabrics.Classes),
 		r.unlabel(ctx))
-	if o.Nodes {
+	if r.o.Nodes {
 		err = errors.Join(err, r.forgetNodes(ctx))
 	}
 	return err

@@ -32,6 +32,8 @@ const Finalizer = "fabric.dev/in-use"
 const (
 	countsEvery   = 10 * time.Second
 	nodesPerCount = 50 // nodes for another second
+	// urgentEvery is how often a condition changes a status at most.
+	urgentEvery = 10 * time.Second
 )
 
 // unheardEvery is when the next round is due while fresh ranges wait for nodes.
@@ -47,7 +49,8 @@ type Controller struct {
 	Now    func() time.Time
 	Log    *slog.Logger
 
-	counted map[string]time.Time // Fabric -> when its counts were last written
+	counted map[string]time.Time // Fabric -> when its status was last written
+	news    []metav1.Condition   // of the Fabric that is looked at, not written yet
 	defined definitions
 	classes classes
 	pools   pools
@@ -175,6 +178,7 @@ func (c *Controller) enforce(ctx context.Context, j *judged) error {
 	old := j.object.DeepCopy()
 	j.object.Status.InForce = &v1alpha1.FabricInForce{Generation: old.Generation, Spec: old.Spec}
 	j.object.Status.ObservedGeneration = old.Generation
+	c.news = nil
 	c.condition(j.object, v1alpha1.FabricAccepted, verdict{reason: "Accepted"})
 	c.Log.Info("a spec is in force", "fabric", old.Name, "generation", old.Generation)
 	patch := client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{})
@@ -183,6 +187,7 @@ func (c *Controller) enforce(ctx context.Context, j *judged) error {
 		j.object, j.force, j.accept, j.unwritten = old, j.before, false, true
 		return fmt.Errorf("write what is in force of Fabric %s: %w", old.Name, err)
 	}
+	c.tell(j.object)
 	return nil
 }
 
