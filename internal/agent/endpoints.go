@@ -2,8 +2,6 @@ package agent
 
 import (
 	"context"
-	"crypto/tls"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -21,58 +19,66 @@ import (
 // gatherTime bounds one answer to Prometheus, whose own limit is 10 s by default.
 const gatherTime = 10 * time.Second
 
-// endpoints listens for the probes and for Prometheus. They are apart: kubelet asks without a token, at the node's
-// loopback, and gets no more than yes or no.
+// portAgain is the time between two tries to listen at a port.
+const portAgain = 2 * time.Second
+
+// port is an endpoint that is served as soon as its addresses are free.
+type port struct {
+	server.Config
+
+	happened func(reason, message string)
+}
+
+// endpoints are the probes and Prometheus's. They are apart: kubelet asks without a token, at the node's loopback, and
+// gets no more than yes or no.
 func (o *Options) endpoints(
-	ctx context.Context, registry *prometheus.Registry, reporter *condition.Reporter, client *cluster.Client,
-	log *slog.Logger,
-) (out []*server.Endpoint, err error) {
-	defer func() {
-		if err != nil {
-			for _, e := range out {
-				e.Close()
-			}
-		}
-	}()
+	registry *prometheus.Registry, reporter *condition.Reporter, client *cluster.Client, log *slog.Logger,
+) ([]*port, error) {
 	ready := server.Health(func() bool { return len(reporter.NotReady()) == 0 })
-	health, err := listen(ctx, "probes", o.Health, ready, nil, log)
+	health, err := newPort("probes", o.Health, ready, reporter, log)
 	if err != nil {
 		return nil, err
 	}
-	out = append(out, health)
-	h := metricsHandler(registry)
-	var config *tls.Config
-	if o.MetricsSecure {
-		addresses, err := server.Addresses(o.Metrics)
-		if err != nil {
-			return out, fmt.Errorf("%w: %w", ErrUsage, err)
-		}
-		if config, err = server.TLS(o.MetricsCertDir, addresses, log); err != nil {
-			return out, err
-		}
-		h = server.Authorized(client.MayReadMetrics, log, h)
-	}
-	m, err := listen(ctx, "Prometheus", o.Metrics, h, config, log)
+	m, err := newPort("Prometheus", o.Metrics, metricsHandler(registry), reporter, log)
 	if err != nil {
-		return out, err
+		return nil, err
 	}
-	return append(out, m), nil
+	if o.MetricsSecure {
+		if m.TLS, err = server.TLS(o.MetricsCertDir, m.Addresses, log); err != nil {
+			return nil, err
+		}
+		m.Handler = server.Authorized(client.MayReadMetrics, log, m.Handler)
+	}
+	return []*port{health, m}, nil
 }
 
-func listen(
-	ctx context.Context, name, list string, h http.Handler, config *tls.Config, log *slog.Logger,
-) (*server.Endpoint, error) {
+func newPort(name, list string, h http.Handler, reporter *condition.Reporter, log *slog.Logger) (*port, error) {
 	addresses, err := server.Addresses(list)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUsage, err)
 	}
-	e, err := server.Listen(ctx, server.Config{
-		Name: name, Addresses: addresses, Handler: h, TLS: config, Limits: server.Default, Log: log,
-	})
-	if err == nil {
-		log.Info("listening", "for", name, "addresses", e.Addresses(), "tls", config != nil)
+	return &port{server.Config{
+		Name: name, Addresses: addresses, Handler: h, Limits: server.Default, Log: log,
+	}, reporter.Happened}, nil
+}
+
+// serve serves it until ctx ends. Any process of the node may have the port: that is no reason for the agent not to
+// work.
+func (p *port) serve(ctx context.Context) {
+	for said := false; ctx.Err() == nil; pause(ctx, portAgain) {
+		e, err := server.Listen(ctx, p.Config)
+		if err == nil {
+			p.Log.Info("listening", "for", p.Name, "addresses", e.Addresses(), "tls", p.TLS != nil)
+			said, err = false, e.Serve(ctx)
+		}
+		if err != nil && !said {
+			said = true
+			text := fmt.Sprintf("%v: another process of this node has the port: end it, or give the agent "+
+				"another one; tried again each %s", err, portAgain)
+			p.Log.Error(text)
+			p.happened("PortTaken", text)
+		}
 	}
-	return e, err
 }
 
 // metricsHandler bounds how many look at the node at once, also those whose caller has gone or was told that it took
@@ -86,21 +92,11 @@ func metricsHandler(registry *prometheus.Registry) http.Handler {
 	return server.Limited(server.AtOnce, mux)
 }
 
-// serve runs the loops and the endpoints side by side until ctx ends, or an endpoint fails.
-func serve(ctx context.Context, endpoints []*server.Endpoint, loops ...func(context.Context)) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+// serve runs loops side by side until ctx ends.
+func serve(ctx context.Context, loops ...func(context.Context)) {
 	var running sync.WaitGroup
 	for _, loop := range loops {
 		running.Go(func() { loop(ctx) })
 	}
-	errs := make([]error, len(endpoints))
-	for i, e := range endpoints {
-		running.Go(func() {
-			errs[i] = e.Serve(ctx)
-			cancel()
-		})
-	}
 	running.Wait()
-	return errors.Join(errs...)
 }

@@ -79,6 +79,36 @@ func TestListenAddresses(t *testing.T) {
 	}
 }
 
+// A port that another process has is no reason not to work: the agent says so, and listens as soon as it is free.
+func TestPortTaken(t *testing.T) {
+	var taken []net.Listener
+	for _, a := range []string{"127.0.0.1:9467", "127.0.0.1:9468"} {
+		l, err := net.Listen("tcp", a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		taken = append(taken, l)
+	}
+	p := newPlace(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- p.main(ctx, "run", "--no-cluster", "--interval", "20ms") }()
+	sandbox.Until(t, "it says so and works", func() bool {
+		log := p.logs.String()
+		return strings.Contains(log, "listen for Prometheus: listen tcp 127.0.0.1:9467") &&
+			strings.Contains(log, "listen for probes: listen tcp 127.0.0.1:9468") &&
+			strings.Contains(log, `"running"`)
+	})
+	for _, l := range taken {
+		l.Close()
+	}
+	sandbox.Until(t, "it listens", func() bool { return listens("127.0.0.1:9467") && listens("127.0.0.1:9468") })
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
 // reviewer is an API server that knows two tokens, and nothing else.
 func reviewer(t *testing.T) *httptest.Server {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -45,6 +45,7 @@ type reconciler struct {
 	devices   deviceReconciler
 	claims    claimReconciler
 	readiness readiness
+	confined  confinedReconciler
 	status    statusReconciler
 
 	now               func() time.Time
@@ -86,6 +87,7 @@ func (r *reconciler) reconcile(ctx context.Context) {
 	r.claims.reconcile(v)
 	r.counted.note(r.log, r.now(), r.metrics.CountCalls(r.stateDir))
 	r.readiness.reconcile(v)
+	r.confined.reconcile(ctx, v.conditions)
 	r.reporter.Report(v.conditions)
 	r.status.reconcile(ctx, v)
 }

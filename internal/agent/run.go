@@ -63,12 +63,17 @@ func Run(ctx context.Context, o *Options, version string, log *slog.Logger) erro
 	if err != nil {
 		return err
 	}
-	endpoints, err := o.endpoints(ctx, registry, w.reporter, w.client, log)
+	endpoints, err := o.endpoints(registry, w.reporter, w.client, log)
 	if err != nil {
 		return err
 	}
 	log.Info("running", "version", version, "node", o.Node)
-	return serve(ctx, endpoints, w.link.Run, func(ctx context.Context) { w.run(ctx, first) })
+	loops := []func(context.Context){w.link.Run, func(ctx context.Context) { w.run(ctx, first) }}
+	for _, e := range endpoints {
+		loops = append(loops, e.serve)
+	}
+	serve(ctx, loops...)
+	return nil
 }
 
 // every calls f at once, then each interval and when something has changed, until ctx ends.
@@ -104,7 +109,9 @@ func newReconciler(
 		}
 	}
 	var told func() ([]*v1alpha1.Fabric, bool)
+	confined := confinedReconciler{log: log, now: time.Now}
 	if link != nil {
+		confined.mayWriteOthers = link.MayWriteOthers
 		told = func() ([]*v1alpha1.Fabric, bool) { return link.Fabrics(), link.Synced() }
 	}
 	r := &reconciler{
@@ -128,6 +135,7 @@ func newReconciler(
 		},
 		devices:   deviceReconciler{plugins: plugins, metrics: m, saved: saved, log: log},
 		readiness: readiness{plugin: target, store: o.store()},
+		confined:  confined,
 		status: statusReconciler{
 			link: link, node: o.Node, plugin: target, store: o.store(), ipamDir: ipamDir, log: log,
 			now: time.Now, reported: outcome{what: "report what the node has"},

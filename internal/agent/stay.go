@@ -21,8 +21,8 @@ const reportTime = 15 * time.Second
 // are ready once nothing is left. It takes the flags of run.
 func (o *Options) stay(ctx context.Context, version string, log *slog.Logger) error {
 	reporter := &condition.Reporter{Log: log}
-	health, err := listen(ctx, "probes", o.Health,
-		server.Health(func() bool { return len(reporter.NotReady()) == 0 }), nil, log)
+	ready := server.Health(func() bool { return len(reporter.NotReady()) == 0 })
+	health, err := newPort("probes", o.Health, ready, reporter, log)
 	if err != nil {
 		return err
 	}
@@ -30,17 +30,16 @@ func (o *Options) stay(ctx context.Context, version string, log *slog.Logger) er
 	if !o.NoCluster && o.Node != "" {
 		client, l, err := cluster.Dial(o.Kubeconfig, o.Node, log)
 		if err != nil {
-			health.Close()
 			return err
 		}
 		defer client.Close()
 		link, reporter.Event = l, client.Event
 	}
-	return serve(ctx, []*server.Endpoint{health}, func(ctx context.Context) {
+	serve(ctx, health.serve, func(ctx context.Context) {
 		o.untilUninstalled(ctx, link, version, reporter, log)
 		reporter.Report(&condition.Set{})
-		<-ctx.Done()
 	})
+	return nil
 }
 
 // untilUninstalled uninstalls, and says in the FabricNode why it can't. It has no link to the cluster when it ends: the

@@ -26,6 +26,7 @@ var nodeReasons = map[string]string{
 		">/etc/modprobe.d/ib_core.conf (1 for shared); update-initramfs -u; reboot",
 	"PluginMissing":    "delete the pod of fabric-agent on that node: it installs the plugin again",
 	"StateNotWritable": "df -h /run on that node",
+	"WritesUnconfined": "kubectl apply -k deployments/base, or helm upgrade: the admission policies of this version",
 	"FabricUnreadable": "update fabric-agent: kubectl -n fabric-system rollout status daemonset fabric-agent",
 	"NoRange":          "see cluster-node-ranges",
 	"NoConfiguration": "the message says what is missing: modprobe ib_ipoib; or df -h /etc/cni/multus/net.d on that " +

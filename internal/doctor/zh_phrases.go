@@ -160,6 +160,8 @@ var zhOtherPhrases = []phrase{
 		"delete the pod of fabric-agent on that node: it installs the plugin again",
 		"删除该节点上 fabric-agent 的 pod：它会重新安装插件",
 	},
+	{"kubectl apply -k deployments/base, or helm upgrade: the admission policies of this version",
+		"kubectl apply -k deployments/base，或 helm upgrade：应用此版本的准入策略"},
 	{"df -h /run on that node", "在该节点上 df -h /run"},
 	{
 		"update fabric-agent: kubectl -n fabric-system rollout status daemonset fabric-agent",

@@ -87,7 +87,12 @@ func (l *Link) watch(resource string, selector fields.Selector, kind runtime.Obj
 		ListerWatcher: cache.NewListWatchFromClient(l.client, resource, metav1.NamespaceAll, selector),
 		ObjectType:    kind,
 		Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc: func(any) { poke() }, UpdateFunc: func(any, any) { poke() }, DeleteFunc: func(any) { poke() },
+			AddFunc: func(any) { poke() }, DeleteFunc: func(any) { poke() },
+			UpdateFunc: func(old, is any) {
+				if concerns(old, is) {
+					poke()
+				}
+			},
 		},
 		Transform: func(o any) (any, error) {
 			if m, ok := o.(metav1.Object); ok {
@@ -99,6 +104,14 @@ func (l *Link) watch(resource string, selector fields.Selector, kind runtime.Obj
 	l.synced = append(l.synced, controller.HasSynced)
 	l.run = append(l.run, func(ctx context.Context) { controller.RunWithContext(ctx) })
 	return store
+}
+
+// concerns reports whether a change is one for agents. Of a Fabric they look at what is in force: what its nodes say of
+// it, and so what one agent makes the controller write, wakes no other.
+func concerns(old, is any) bool {
+	a, was := old.(*v1alpha1.Fabric)
+	b, now := is.(*v1alpha1.Fabric)
+	return !was || !now || !equality.Semantic.DeepEqual(a.Status.InForce, b.Status.InForce)
 }
 
 // Run keeps the link until ctx ends. Without a link there is nothing to do.
@@ -220,6 +233,27 @@ func (l *Link) create(ctx context.Context) error {
 		return fmt.Errorf("make FabricNode %s: %w", l.node, err)
 	}
 	return nil
+}
+
+// otherNode is no node's name.
+const otherNode = "other-node.fabric.dev"
+
+// MayWriteOthers asks whether this agent may make the FabricNode of another node, which is not made. An error is no
+// answer.
+func (l *Link) MayWriteOthers(ctx context.Context) (bool, error) {
+	n := &v1alpha1.FabricNode{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "FabricNode"},
+		ObjectMeta: metav1.ObjectMeta{Name: otherNode},
+	}
+	err := l.client.Post().Resource(v1alpha1.FabricNodes.Resource).Param("dryRun", metav1.DryRunAll).Body(n).Do(ctx).
+		Error()
+	switch {
+	case err == nil:
+		return true, nil
+	case apierrors.IsForbidden(err), apierrors.IsInvalid(err): // by RBAC, by the policy
+		return false, nil
+	}
+	return false, fmt.Errorf("ask whether FabricNode %s could be made: %w", otherNode, err)
 }
 
 // mergePatch is what turns one status into the other (RFC 7386); nil: nothing.

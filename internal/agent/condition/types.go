@@ -63,6 +63,8 @@ var (
 	UninstallPossible = Type{
 		Name: v1alpha1.FabricNodeUninstallPossible, Reason: "UninstallRefused", Event: true, Gate: true,
 	}
+	// WritesConfined says that the API server refuses what this agent would write about other nodes.
+	WritesConfined = Type{Name: "WritesConfined", Reason: "WritesUnconfined", Event: true}
 	// PluginInstalled says that the installed CNI binary is the agent's.
 	PluginInstalled = Type{Name: "PluginInstalled", Reason: "PluginMissing", Gate: true}
 	// StateWritable says that the plugin can write its journal.
