@@ -39,7 +39,10 @@ func TestKustomize(t *testing.T) {
 	left()
 	wait()
 	do(t, "kubectl", "-n", "fabric-system", "wait", "--for=condition=complete", "--timeout=10m", "job/fabric-release")
-	do(t, "kubectl", "delete", "-k", manifests+"release")
+	if out, err := try(t, "", "kubectl", "get", "clusterrolebinding", "fabric-release"); err == nil {
+		t.Errorf("the Job has ended, and has its rights: %s", out)
+	}
+	do(t, "kubectl", "delete", "-k", manifests+"release", "--ignore-not-found")
 	// Nobody here ends a namespace, and no kubelet its pods.
 	do(t, "kubectl", "delete", "-k", overlay, "--ignore-not-found", "--wait=false")
 	if names := ran(); !slices.Equal(names, []string{"fabric-release"}) {

@@ -21,7 +21,7 @@ import (
 // all that the cluster has before fabric-cni is installed, and its own.
 var everything = []string{
 	"../../deployments/crds/fabric.dev_*.yaml", "../../deployments/base/namespace.yaml",
-	"../../deployments/base/controller.yaml",
+	"../../deployments/base/controller.yaml", "../../deployments/base/admission.yaml",
 }
 
 // use has a pod on the device of a node.

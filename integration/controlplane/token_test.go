@@ -21,6 +21,12 @@ import (
 // agentOf is what the agent of a node reaches the API server with: the token that kubelet asks for.
 func agentOf(t *testing.T, node string) *rest.Config {
 	t.Helper()
+	return agentAs(t, node, "fabric-system", "fabric-agent")
+}
+
+// agentAs is agentOf with a service account.
+func agentAs(t *testing.T, node, namespace, account string) *rest.Config {
+	t.Helper()
 	client, err := kubernetes.NewForConfig(server.Config)
 	if err != nil {
 		t.Fatal(err)
@@ -28,13 +34,13 @@ func agentOf(t *testing.T, node string) *rest.Config {
 	c := whole(t)
 	create(t, c, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}})
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "agent-" + node, Namespace: "fabric-system"},
+		ObjectMeta: metav1.ObjectMeta{Name: "agent-" + node, Namespace: namespace},
 		Spec: corev1.PodSpec{
-			NodeName: node, ServiceAccountName: "fabric-agent", Containers: []corev1.Container{{Name: "c", Image: "c"}},
+			NodeName: node, ServiceAccountName: account, Containers: []corev1.Container{{Name: "c", Image: "c"}},
 		},
 	}
 	create(t, c, pod)
-	token, err := client.CoreV1().ServiceAccounts("fabric-system").CreateToken(t.Context(), "fabric-agent",
+	token, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), account,
 		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 			BoundObjectRef: &authenticationv1.BoundObjectReference{
 				Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID,
@@ -133,7 +139,21 @@ func TestAgentToken(t *testing.T) {
 			t.Errorf("%s %s: %v", a.verb, a.path, err)
 		}
 	}
-	const nads = "/apis/k8s.cni.cncf.io/v1/namespaces/default/network-attachment-definitions"
+	create(t, c, &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Name: "theirs", Namespace: "default"},
+		InvolvedObject: corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: "other"},
+	})
+	unborn := agentOf(t, "unborn")
+	for what, rest := range map[string]string{
+		"finalizers":      `"finalizers":["x/y"]`,
+		"ownerReferences": `"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"x","uid":"x"}]`,
+	} {
+		body := `{"apiVersion":"fabric.dev/v1alpha1","kind":"FabricNode","metadata":{"name":"unborn",` + rest + `}}`
+		err := (call{"POST", v1alpha + "fabricnodes", body}).do(t, unborn)
+		if err == nil || !strings.Contains(err.Error(), "an agent may set no "+what) {
+			t.Errorf("a FabricNode with %s: %v", what, err)
+		}
+	}
 	for _, f := range []struct {
 		call
 
@@ -144,6 +164,12 @@ func TestAgentToken(t *testing.T) {
 		{call{"POST", v1alpha + "fabricnodes", object("fabric.dev/v1alpha1", "FabricNode", "third", "")},
 			"the agent of node mine may write its own FabricNode only"},
 		{call{"POST", "/api/v1/namespaces/default/events", event("other", "e2")},
+			"the agent of node mine may make Events on its own Node only"},
+		{call{"PATCH", "/api/v1/namespaces/default/events/theirs", `{"involvedObject":{"name":"mine"}}`},
+			"the agent of node mine may make Events on its own Node only"},
+		{call{"POST", "/api/v1/namespaces/kube-system/events", strings.NewReplacer(
+			`"namespace":"default"`, `"namespace":"kube-system"`, `"kind":"Node"`,
+			`"kind":"Node","namespace":"kube-system"`).Replace(event("mine", "e3"))},
 			"the agent of node mine may make Events on its own Node only"},
 		{call{"PATCH", v1alpha + "fabricnodes/mine", `{"spec":{"allocator":"me"}}`}, "forbidden"},
 		{call{"PUT", v1alpha + "fabricnodes/mine", object("fabric.dev/v1alpha1", "FabricNode", "mine", "")},

@@ -79,7 +79,7 @@ func TestListenAddresses(t *testing.T) {
 	}
 }
 
-// A port that another process has is no reason not to work: the agent says so, and listens as soon as it is free.
+// A port that another process has is no reason not to work: the agent logs it, and listens as soon as it is free.
 func TestPortTaken(t *testing.T) {
 	var taken []net.Listener
 	for _, a := range []string{"127.0.0.1:9467", "127.0.0.1:9468"} {
@@ -93,7 +93,7 @@ func TestPortTaken(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- p.main(ctx, "run", "--no-cluster", "--interval", "20ms") }()
-	sandbox.Until(t, "it says so and works", func() bool {
+	sandbox.Until(t, "it logs both and works", func() bool {
 		log := p.logs.String()
 		return strings.Contains(log, "listen for Prometheus: listen tcp 127.0.0.1:9467") &&
 			strings.Contains(log, "listen for probes: listen tcp 127.0.0.1:9468") &&

@@ -47,7 +47,7 @@ const (
 type slot struct {
 	wants  string    // what it should be, with the namespace's UID
 	seen   string    // resource version with which it was so
-	theirs time.Time // the look at all definitions after which it was found to be somebody else's
+	theirs time.Time // the look at all definitions after which it was found to be foreign
 	done   bool      // it was so
 	next   time.Time // not to be written before
 	failed int       // how often the API server has refused it in a row
@@ -172,7 +172,7 @@ func (s *slot) isHere(is *unstructured.Unstructured) {
 	s.done, s.failed, s.err, s.seen = true, 0, nil, is.GetResourceVersion()
 }
 
-// unlessForeign reads a definition, unless it is somebody else's: nobody else's is read whole. nil: there is none.
+// unlessForeign reads a definition, unless it is foreign: of that only metadata is read. nil: there is none.
 func (c *Controller) unlessForeign(
 	ctx context.Context, j *judged, listed *metav1.PartialObjectMetadata, should *unstructured.Unstructured,
 ) (is *unstructured.Unstructured, theirs bool, err error) {
