@@ -192,7 +192,7 @@ func TestAgentWithoutPolicy(t *testing.T) {
 	becomes := func(want string) {
 		t.Helper()
 		until(t, func() string {
-			if got := ofNode(t, c, node); got != want {
+			if got := ofNode(t, whole(t), node); got != want {
 				return fmt.Sprintf("FabricNode: %s, want %s", got, want)
 			}
 			return ""
