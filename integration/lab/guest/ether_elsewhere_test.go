@@ -20,7 +20,7 @@ func TestEtherAdversaryInterfaceElsewhere(t *testing.T) {
 			other.sh(t, up)
 			for _, mode := range []string{"device", "rdma"} {
 				fields := config{"mode": mode, "rdmaDevice": "mlx5_0", "allowDown": true}
-				a := interfaceOf(NewPod(t, "pod"), "net1", network(fields))
+				a := interfaceOf(NewPod(t, name+"-"+mode), "net1", network(fields))
 				wantError(t, a.call("ADD").Exec(t), 101, "mlx5_0", "net9", other.Path)
 				a.del(t)
 			}
