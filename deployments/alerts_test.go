@@ -31,7 +31,7 @@ func exported(t *testing.T) map[string]bool {
 // descriptions are those metrics, as the client of Prometheus prints them.
 func descriptions(t *testing.T) (out []string) {
 	t.Helper()
-	m, err := metrics.New(prometheus.NewRegistry(), survey.Node{}, slog.New(slog.DiscardHandler))
+	m, err := metrics.New(prometheus.NewRegistry(), survey.Node{}, 0, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -55,8 +55,8 @@ func (r *raced) run(command string, more ...string) error {
 func (r *raced) add() <-chan string {
 	r.t.Helper()
 	cmd := exec.Command(r.path("bin/fabric"))
-	cmd.Stdin = strings.NewReader(`{"cniVersion":"1.0.0","name":"rail","type":"fabric","device":"rail0","rdma":"none",` +
-		`"ipam":{"type":"static","addresses":[{"address":"192.0.2.9/24"}]}}`)
+	cmd.Stdin = strings.NewReader(`{"cniVersion":"1.0.0","name":"rail","type":"fabric","device":"rail0",` +
+		`"rdma":"none","ipam":{"type":"static","addresses":[{"address":"192.0.2.9/24"}]}}`)
 	cmd.Env = []string{"CNI_COMMAND=ADD", "CNI_CONTAINERID=c1", "CNI_IFNAME=net1", "CNI_NETNS=/run/netns/pod-u",
 		"CNI_PATH=/nowhere"}
 	out := make(chan string, 1)
@@ -131,7 +131,8 @@ func TestUninstallWaitsForCalls(t *testing.T) {
 	if !strings.Contains(<-r.add(), "being uninstalled") {
 		t.Error("an ADD has begun")
 	}
-	e := &journal.Entry{Key: journal.Key{ContainerID: "c9", IfName: "net1"}, Kind: journal.KindDevice, Claim: "netdev/x"}
+	key := journal.Key{ContainerID: "c9", IfName: "net1"}
+	e := &journal.Entry{Key: key, Kind: journal.KindDevice, Claim: "netdev/x"}
 	if err := r.store.Save(e); err != nil {
 		t.Fatal(err)
 	}

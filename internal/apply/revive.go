@@ -13,8 +13,8 @@ import (
 // revive makes the kernel recreate an IPoIB netdev that is nowhere although its RDMA device is home, or its queue pair
 // 1. Either is left by a call that was killed inside the move of the RDMA device: the kernel completes the move, but a
 // new netdev, and the users of queue pair 1, need a workqueue with a thread, which a task with SIGKILL pending can't
-// create (kernel/kthread.c, __kthread_create_on_node: EINTR), and ib_ipoib or ib_mad gives up on the port. Another move,
-// through a namespace made for it, lets it try again. See kernel fact 46 in docs/kernel.md.
+// create (kernel/kthread.c, __kthread_create_on_node: EINTR), and ib_ipoib or ib_mad gives up on the port. Another
+// move, through a namespace made for it, lets it try again. See kernel fact 46 in docs/kernel.md.
 func (r *Runner) revive(ctx context.Context, h *device.HCA) error {
 	ns, err := netns.New()
 	if err != nil {

@@ -3,6 +3,7 @@ package apply
 import (
 	"slices"
 
+	"github.com/fabric-cni/fabric-cni/internal/link"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 	"github.com/fabric-cni/fabric-cni/pkg/plan"
 )
@@ -73,3 +74,7 @@ func (j *journey) leftInPod(n *device.Netdev) ([]device.Netdev, error) {
 			u.ParentIn == nil || *u.ParentIn != host
 	}), err
 }
+
+// DeleteStray removes a netdev that a pod has made on its own and moved into the network namespace of l. It succeeds if
+// it is gone.
+func DeleteStray(l *link.Conn, index int) error { return ignoreMissing(l.Delete(index)) }

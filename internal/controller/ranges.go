@@ -22,8 +22,8 @@ type Ranges struct {
 	Live   client.Reader // and not here
 	Now    func() time.Time
 	Log    *slog.Logger
-	// Paused is how long there was no leader before this term, by this machine's clock, which may be ahead: Nodes that were
-	// gone then get this time too. Nil: not at all.
+	// Paused is how long there was no leader before this term, by this machine's clock, which may be ahead: Nodes that
+	// were gone then get this time too. Nil: not at all.
 	Paused func() time.Duration
 	First  func() bool     // whether nobody has led before; nil: somebody may have
 	Unread map[string]bool // fabrics in force that this version can't read: their ranges stay as they are

@@ -28,7 +28,8 @@ func own(t *testing.T) string {
 	lock.Unlock()
 	for _, err := range []error{
 		s.Save(e), s.Claim("netdev/v0", k), s.AddChild("pci/0000:3b:00.0", k), s.Owe("pci/0000:3b:00.1", "mlx5_1"),
-		prepared.In(dir).Save(&prepared.Claim{UID: "c", PodUID: "p"}), os.MkdirAll(filepath.Join(dir, "ipam/ib"), 0o700),
+		prepared.In(dir).Save(&prepared.Claim{UID: "c", PodUID: "p"}),
+		os.MkdirAll(filepath.Join(dir, "ipam/ib"), 0o700),
 		os.WriteFile(filepath.Join(dir, "ipam/ib/10.0.0.1"), nil, 0o600),
 	} {
 		if err != nil {
@@ -64,8 +65,8 @@ func TestIn(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := foreign.In(dir)
-	for _, want := range append(files, "attachments/d@net1", "attachments/p@net1", "locks/d is a directory, want a file",
-		"claims/netdev+w0/owner", "prepared/p/d", "ipam/ib/d") {
+	for _, want := range append(files, "attachments/d@net1", "attachments/p@net1",
+		"locks/d is a directory, want a file", "claims/netdev+w0/owner", "prepared/p/d", "ipam/ib/d") {
 		n := 0
 		for _, g := range got {
 			if strings.Contains(g, filepath.Join(dir, want)) {

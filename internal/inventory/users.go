@@ -39,6 +39,7 @@ func (r *Reader) Users(h *device.HCA, proc string) ([]string, error) {
 	}
 	var modules map[uint32]string
 	hidden := false
+	seen := map[int]bool{}
 	var out []string
 	for _, q := range qps {
 		switch {
@@ -51,7 +52,10 @@ func (r *Reader) Users(h *device.HCA, proc string) ([]string, error) {
 			}
 			out = append(out, "kernel module "+cmp.Or(modules[q.Number], q.Module))
 		case q.PID != 0:
-			out = append(out, process(proc, q.PID))
+			if !seen[q.PID] { // a process has hundreds of queue pairs
+				out = append(out, process(proc, q.PID))
+			}
+			seen[q.PID] = true
 		default:
 			hidden = true
 		}

@@ -171,7 +171,7 @@ func (s Store) Damaged() ([]Key, error) {
 // mode 0755, and names of devices and pods are in it.
 func (s Store) Private() {
 	if st, err := os.Stat(s.Dir); err == nil && st.Mode().Perm() != 0o700 {
-		_ = os.Chmod(s.Dir, 0o700) // a file system that has no modes is as it is
+		_ = os.Chmod(s.Dir, 0o700) //nolint:filemode // a directory; a file system without modes stays as it is
 	}
 }
 

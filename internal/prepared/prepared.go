@@ -18,8 +18,6 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/fabric-cni/fabric-cni/internal/atomicfile"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
@@ -112,7 +110,8 @@ func (s Store) Save(c *Claim) error {
 	if err == nil {
 		err = file.Write(b)
 	}
-	if pod := filepath.Dir(path); errors.Is(err, unix.ENOTDIR) { // what has the pod's name there is foreign
+	pod := filepath.Dir(path)
+	if st, e := os.Lstat(pod); err != nil && e == nil && !st.IsDir() { // what has the pod's name there is foreign
 		if err = os.Remove(pod); err == nil {
 			err = file.Write(b)
 		}

@@ -49,7 +49,8 @@ func (g *gatherer) elsewhere() error {
 		return g.facts.Elsewhere != nil
 	})
 	if errors.Is(err, netns.ErrTooMany) { // what others have left is no reason to refuse every pod
-		g.log.Warn("the HCA's interface may be in another network namespace", "device", d.Address.String(), "reason", err)
+		g.log.Warn("the HCA's interface may be in another network namespace", "device", d.Address.String(),
+			"reason", err)
 		err = nil
 	}
 	if d.HCA.Has(device.Ethernet) {

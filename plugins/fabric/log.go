@@ -50,7 +50,8 @@ func short(_ []string, a slog.Attr) slog.Attr {
 		return a
 	}
 	if text := a.Value.String(); len(text) > maxLogText {
-		a.Value = slog.StringValue(fmt.Sprintf("%s... (%d bytes)", strings.ToValidUTF8(text[:maxLogText], ""), len(text)))
+		start := strings.ToValidUTF8(text[:maxLogText], "")
+		a.Value = slog.StringValue(fmt.Sprintf("%s... (%d bytes)", start, len(text)))
 	}
 	return a
 }

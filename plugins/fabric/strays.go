@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 
+	"github.com/fabric-cni/fabric-cni/internal/apply"
 	"github.com/fabric-cni/fabric-cni/internal/attach"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/link"
@@ -42,10 +43,7 @@ func (c returner) removeStrays(e *journal.Entry) error {
 	return c.eachStray(n.Index, func(ns *netns.NS, l *link.Conn, u *device.Netdev) error {
 		c.log.Warn("removed what the pod had made on the device, and moved", "interface", u.Name, "kind", u.Kind,
 			"netns", ns.Path)
-		if err := l.Delete(u.Index); !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		return nil
+		return apply.DeleteStray(l, u.Index)
 	})
 }
 
@@ -78,7 +76,7 @@ func (c *call) eachStray(index int, f func(*netns.NS, *link.Conn, *device.Netdev
 func straysIn(l *link.Conn, host, index int, f func(*device.Netdev) error) error {
 	all, err := l.List("")
 	if err != nil {
-		return nil //nolint:nilerror // it ends just now
+		return nil //nolint:nilerr // the namespace ends just now
 	}
 	id := -1
 	var errs []error
@@ -89,7 +87,7 @@ func straysIn(l *link.Conn, host, index int, f func(*device.Netdev) error) error
 		}
 		if id < 0 {
 			if id, err = l.NSID(host); err != nil {
-				return nil //nolint:nilerror // it ends just now
+				return nil //nolint:nilerr // the namespace ends just now
 			}
 		}
 		if *u.ParentIn == id {

@@ -200,7 +200,7 @@ func ask(ctx context.Context, into any, args ...string) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	c := exec.CommandContext(ctx, "go", args...)
 	c.Dir, c.Env = dir, append(os.Environ(), "GOWORK=off", "GOFLAGS=")
 	var problem bytes.Buffer

@@ -22,7 +22,7 @@ type advisory struct {
 	Source string     // where this is known from
 }
 
-// versions are those from From, which may be 0, up to but without Fixed. Without Fixed there is no release that mends it.
+// versions are those from From, which may be 0, up to but without Fixed. Without Fixed no release mends it.
 type versions struct{ From, Fixed string }
 
 // exception is a line of the list of those that don't reach our code: ID MODULE REASON.

@@ -58,7 +58,7 @@ func compare(list, except string, binaries []string) error {
 		fmt.Printf("%s: %s %s affects no binary: remove the line\n", except, e.ID, e.Module)
 	}
 	if n := len(hits) + len(unused); n > 0 {
-		return fmt.Errorf("%d findings: update the module, or add a line to %s that says why it does not reach our code",
+		return fmt.Errorf("%d findings: update the module, or add a line to %s: why it does not reach our code",
 			n, except)
 	}
 	fmt.Printf("vuln: %d binaries, %d advisories: none applies\n", len(binaries), len(advisories))

@@ -94,14 +94,16 @@ func TestOldModule(t *testing.T) {
 			t.Fatal(err)
 		}
 		one := filepath.Join(t.TempDir(), "list")
-		if err := os.WriteFile(one, []byte("CVE-2026-33186 google.golang.org/grpc 0..1.79.3 here\n"), 0o644); err != nil {
+		text := "CVE-2026-33186 google.golang.org/grpc 0..1.79.3 here\n"
+		if err := os.WriteFile(one, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		if err := compare(one, none, []string{bad}); (err != nil) != fails {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
-	if err := os.WriteFile(none, []byte("CVE-2026-33186 google.golang.org/grpc no authorization by path\n"), 0o644); err != nil {
+	text := "CVE-2026-33186 google.golang.org/grpc no authorization by path\n"
+	if err := os.WriteFile(none, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if err := compare("advisories.txt", none, []string{good}); err == nil {
@@ -148,7 +150,8 @@ func TestUpdate(t *testing.T) {
 		"/index/modules.json": `[{"path": "example.com/other", "vulns": [{"id": "GO-2026-9"}]},
 			{"path": "golang.org/x/net", "vulns": [{"id": "GO-2026-1"}, {"id": "GO-2026-2"}]}]`,
 		"/ID/GO-2026-1.json": `{"id": "GO-2026-1", "affected": [{"package": {"name": "stdlib"}, "ranges": [{"events": [
-			{"introduced": "0"}, {"fixed": "1.25.10"}]}]}, {"package": {"name": "golang.org/x/net"}, "ranges": [{"events": [
+			{"introduced": "0"}, {"fixed": "1.25.10"}]}]},
+			{"package": {"name": "golang.org/x/net"}, "ranges": [{"events": [
 			{"introduced": "0"}, {"fixed": "0.53.0"}, {"introduced": "0.60.0"}]}]}]}`,
 		"/ID/GO-2026-2.json": `{"id": "GO-2026-2", "withdrawn": "2026-05-01T00:00:00Z", "affected": [
 			{"package": {"name": "golang.org/x/net"}, "ranges": [{"events": [{"introduced": "0"}]}]}]}`,
@@ -162,7 +165,8 @@ func TestUpdate(t *testing.T) {
 	defer db.Close()
 	dir := t.TempDir()
 	list, sum := filepath.Join(dir, "list"), filepath.Join(dir, "go.sum")
-	before := "# comment\nCVE-1 golang.org/x/net 0..0.1.0 review\nGO-2026-1 golang.org/x/net 0..0.2.0 another project\n" +
+	before := "# comment\nCVE-1 golang.org/x/net 0..0.1.0 review\n" +
+		"GO-2026-1 golang.org/x/net 0..0.2.0 another project\n" +
 		"GO-2025-1 golang.org/x/net 0..0.3.0 https://pkg.go.dev/vuln/GO-2025-1\n"
 	for name, text := range map[string]string{list: before, sum: "golang.org/x/net v0.62.0 h1:=\n"} {
 		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
