@@ -29,6 +29,8 @@ func (r *Runner) do(ctx context.Context, s plan.Step) error {
 		return r.moveRDMA(ctx, s)
 	case plan.RenameRDMA:
 		return r.renameRDMA(ctx, s)
+	case plan.SetDIM:
+		return r.Host.RDMA.SetDIM(s.HCA.Index, s.On)
 	case plan.AwaitNetdev:
 		return r.awaitNetdev(ctx)
 	case plan.Revive:

@@ -34,6 +34,7 @@ const (
 	attrNetnsMode   = 66
 	attrProtocol    = 67
 	attrNetnsFD     = 68
+	attrDIM         = 84 // RDMA_NLDEV_ATTR_DEV_DIM
 )
 
 // ErrNoRDMA says that the kernel has no RDMA subsystem, or that its module is not loaded.
@@ -129,6 +130,20 @@ func (c *Conn) Rename(index uint32, name string) error {
 	return nil
 }
 
+// SetDIM switches the adaptive moderation of an HCA's completion interrupts (RDMA_NLDEV_ATTR_DEV_DIM) on or off. Who
+// has the HCA in a network namespace can change it.
+func (c *Conn) SetDIM(index uint32, on bool) error {
+	v := uint8(0)
+	if on {
+		v = 1
+	}
+	m := nlmsg.Body(nil).Uint32(attrDevIndex, index).Uint8(attrDIM, v)
+	if _, err := c.nl.Do(client|cmdSet, 0, m.Bytes()); err != nil {
+		return notFound(fmt.Errorf("set adaptive moderation of RDMA device with index %d: %w", index, err))
+	}
+	return nil
+}
+
 // Move puts the HCA into the namespace behind fd. The calling thread must be in the namespace the HCA is in now, else
 // ENODEV; EOPNOTSUPP means a shared system or a driver that can't be moved. EEXIST means that the name is taken there,
 // since Linux 7.3.
@@ -184,6 +199,8 @@ func decodeHCA(b []byte) *device.HCA {
 			h.NodeGUID = device.GUID(a.Uint64())
 		case attrProtocol:
 			layer = layerOf(a.String())
+		case attrDIM:
+			h.DIM = new(a.Uint8() != 0)
 		}
 	}
 	for i := range min(ports, 255) {

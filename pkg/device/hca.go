@@ -25,6 +25,7 @@ type HCA struct {
 	NodeGUID GUID    `json:"nodeGUID"`
 	Address  Address `json:"address,omitzero"`
 	Ports    []Port  `json:"ports,omitempty"`
+	DIM      *bool   `json:"dim,omitempty"` // adaptive moderation of interrupts; nil: the kernel (before 5.2) has none
 }
 
 // Has says whether a port of the HCA has this link layer.

@@ -51,6 +51,9 @@ func (w *Where) after(s Step) {
 	case RenameRDMA:
 		w.HCA = new(s.HCA)
 		w.HCA.Name = s.To
+	case SetDIM:
+		w.HCA = new(*w.HCA)
+		w.HCA.DIM = new(s.On)
 	case MoveNetdev:
 		w.Uppers = nil
 		w.Netdev, w.NetdevSide = movedNetdev(w.Netdev, s), s.To

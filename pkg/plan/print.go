@@ -45,6 +45,14 @@ func (s RenameRDMA) String() string {
 	return in(s.In, "rdma dev set "+quote.Shell(s.From)+" name "+quote.Shell(s.To))
 }
 
+func (s SetDIM) String() string {
+	on := "off"
+	if s.On {
+		on = "on"
+	}
+	return in(Host, "rdma dev set "+quote.Shell(s.HCA.Name)+" adaptive-moderation "+on)
+}
+
 func (s AwaitNetdev) String() string {
 	return "# wait for the netdev of " + quote.Comment(s.Netdev.Address.String()) + " to be recreated, here or in $POD"
 }

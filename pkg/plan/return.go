@@ -297,6 +297,15 @@ func name(w Where, h Home) ([]Step, bool) {
 	return []Step{RenameRDMA{In: w.HCASide, HCA: *w.HCA, From: w.HCA.Name, To: h.HCA.Name}}, false
 }
 
+// moderation gives an RDMA device that is on the host back what the pod may have changed of it.
+func moderation(w Where, h Home) []Step {
+	if h.HCA == nil || h.HCA.DIM == nil || w.HCA == nil || w.HCASide != Host || w.HCA.DIM == nil ||
+		*w.HCA.DIM == *h.HCA.DIM {
+		return nil
+	}
+	return []Step{SetDIM{HCA: *w.HCA, On: *h.HCA.DIM}}
+}
+
 // putNetdev moves a netdev to its side under the name it had. Its altnames have to go before: the kernel takes the
 // netdev's own altnames for taken names, and refuses the move when one of them, which the pod may have chosen, is taken
 // on the other side (net/core/dev.c, __dev_change_net_namespace and dev_change_name). Restore puts the right ones back.
@@ -326,6 +335,7 @@ func restore(w Where, h Home) ([]Step, bool) {
 		done := func(a device.VFAttr) bool { return h.VF.Rebind && a.IsGUID() }
 		steps = RestoreVF(h.VF.VF, slices.DeleteFunc(slices.Clone(h.VF.Set), done), &w.VF.VFAttrs)
 	}
+	steps = append(steps, moderation(w, h)...)
 	look := slices.ContainsFunc(steps, func(s Step) bool { return s.Kind() == SetVF{Attr: device.VFMAC}.Kind() })
 	if h.Netdev != nil && w.Netdev != nil {
 		steps = append(steps, Restore(h.Side, h.Netdev, w.Netdev, h.Elapsed)...)

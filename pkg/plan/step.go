@@ -58,6 +58,12 @@ type RenameRDMA struct {
 	From, To string
 }
 
+// SetDIM switches the adaptive moderation of the RDMA device on the host on or off.
+type SetDIM struct {
+	HCA device.HCA
+	On  bool
+}
+
 // AwaitNetdev waits until the netdev that an RDMA move has destroyed is there again, on whichever side the kernel
 // recreates it (the host up to 6.16, the RDMA device's own namespace since 6.17, upstream f1208b05574f).
 type AwaitNetdev struct{ Netdev device.Netdev }
@@ -182,6 +188,7 @@ type Rebind struct {
 // The kinds of steps.
 func (MoveRDMA) Kind() string    { return "move-rdma" }
 func (RenameRDMA) Kind() string  { return "rename-rdma" }
+func (SetDIM) Kind() string      { return "set-dim" }
 func (AwaitNetdev) Kind() string { return "await-netdev" }
 func (Revive) Kind() string      { return "revive-netdev" }
 func (MoveNetdev) Kind() string  { return "move-netdev" }

@@ -39,6 +39,7 @@ var anyNetdev = []podChange{
 
 var anyHCA = []podChange{
 	{what: "RDMA device renamed", do: "rdma dev set rail name mine"},
+	{what: "adaptive moderation", do: "rdma dev set rail adaptive-moderation on"},
 	{what: "both renamed", do: "rdma dev set rail name mine; ip link set net1 down; ip link set net1 name mine"},
 }
 

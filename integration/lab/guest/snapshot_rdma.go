@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/vishvananda/netlink"
+
+	"github.com/fabric-cni/fabric-cni/internal/rdma"
 )
 
 // RDMADevice is the state of an RDMA device.
@@ -18,6 +20,7 @@ type RDMADevice struct {
 	NodeGUID string
 	Ports    map[string]string // port number -> state
 	Chars    []string          // its character devices: uverbs0, umad0, issm0
+	DIM      string            // its adaptive moderation; "" if the kernel does not tell
 	Device   string            // path in sysfs of the device below it; "" for one without, or not visible in sysfs
 }
 
@@ -31,6 +34,9 @@ func takeRDMA() (map[string]RDMADevice, error) {
 	devices := make(map[string]RDMADevice)
 	for _, l := range links {
 		devices[l.Attrs.Name] = RDMADevice{Index: l.Attrs.Index, NodeGUID: l.Attrs.NodeGuid}
+	}
+	if err := takeDIM(devices); err != nil {
+		return nil, err
 	}
 	dirs, err := filepath.Glob("/sys/class/infiniband/*")
 	if err != nil {
@@ -69,6 +75,29 @@ func takeRDMA() (map[string]RDMADevice, error) {
 		devices[name] = d
 	}
 	return devices, nil
+}
+
+// takeDIM adds the adaptive moderation, which the netlink library does not know.
+func takeDIM(devices map[string]RDMADevice) error {
+	c, err := rdma.Dial()
+	if errors.Is(err, rdma.ErrNoRDMA) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	list, err := c.List()
+	if err != nil && !errors.Is(err, rdma.ErrNoRDMA) {
+		return err
+	}
+	for i := range list {
+		if d, ok := devices[list[i].Name]; ok && list[i].DIM != nil {
+			d.DIM = fmt.Sprint(*list[i].DIM)
+			devices[list[i].Name] = d
+		}
+	}
+	return nil
 }
 
 // StateDirs hold files that must be gone when everything has been given back: attachments, claims, addresses.
