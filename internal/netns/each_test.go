@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"testing"
 
@@ -44,27 +43,22 @@ func TestEach(t *testing.T) {
 func TestEachOfMany(t *testing.T) {
 	const many = 1100
 	dir := t.TempDir()
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine, and its namespace
-		done <- func() error {
-			for i := range many {
-				path := filepath.Join(dir, strconv.Itoa(i))
-				if err := errors.Join(os.WriteFile(path, nil, 0o600), unix.Unshare(unix.CLONE_NEWNET),
-					unix.Mount("/proc/thread-self/ns/net", path, "", unix.MS_BIND, "")); err != nil {
-					return err
-				}
-			}
-			return nil
-		}()
-	}()
 	t.Cleanup(func() {
 		for i := range many {
 			_ = unix.Unmount(filepath.Join(dir, strconv.Itoa(i)), unix.MNT_DETACH)
 		}
 	})
-	if err := <-done; err != nil {
-		t.Fatal(err)
+	for i := range many {
+		n, err := netns.New()
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, strconv.Itoa(i))
+		err = errors.Join(os.WriteFile(path, nil, 0o600),
+			unix.Mount("/proc/self/fd/"+strconv.Itoa(n.FD()), path, "", unix.MS_BIND, ""), n.Close())
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	seen := 0
 	err := netns.Each("/proc", func(*netns.NS) bool { seen++; return false })

@@ -69,22 +69,20 @@ func Open(path string) (*NS, error) {
 
 // New makes a namespace that lives as long as it is open.
 func New() (*NS, error) {
-	type made struct {
-		ns  *NS
-		err error
+	here, err := Current()
+	if err != nil {
+		return nil, err
 	}
-	done := make(chan made, 1)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+	defer here.Close()
+	var made *NS
+	err = here.Do(func() (err error) { // the thread comes back: it may be the main one, which is the process for others
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			done <- made{err: fmt.Errorf("create network namespace: %w", err)}
-			return
+			return fmt.Errorf("create network namespace: %w", err)
 		}
-		ns, err := Current()
-		done <- made{ns, err}
-	}()
-	m := <-done
-	return m.ns, m.err
+		made, err = Current()
+		return err
+	})
+	return made, err
 }
 
 // Current opens the calling thread's namespace.
