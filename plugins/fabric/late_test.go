@@ -117,7 +117,7 @@ func TestLateAddOfTwo(t *testing.T) {
 	}
 }
 
-// An ADD that fails while its IPAM plugin hangs holds nobody up: its DEL returns the device at once.
+// An ADD that fails while its IPAM plugin hangs holds no others up: its DEL returns the device at once.
 func TestFailedAddHoldsNobodyUp(t *testing.T) {
 	t.Parallel()
 	n, g := newNode(t, "link add link v0 m0 type macvlan", "addr add 10.5.0.1/24 dev m0"), newGate(t, "gate")
@@ -168,7 +168,7 @@ func TestDelEndsIPAMOfKilledAdd(t *testing.T) {
 	}
 	g.shut(t, "ADD", "c1")
 	add := n.start(t, g.call(n, "ADD", "c1"))
-	g.began(t, "ADD c1")
+	g.began(t, "child")
 	add.kill(t)
 	n.must(t, g.call(n, "DEL", "c1")) // in which no one opens the gate
 	n.same(t, "after DEL")
@@ -192,7 +192,7 @@ func TestDelGivesUpOnEndlessIPAM(t *testing.T) {
 	}
 	g.shut(t, "ADD", "c1")
 	add := n.start(t, g.call(n, "ADD", "c1"))
-	g.began(t, "ADD c1")
+	g.began(t, "child")
 	add.kill(t)
 	for range 2 {
 		a := n.run(t, g.call(n, "DEL", "c1"))

@@ -32,9 +32,9 @@ work() {
 	esac
 }
 if [ -s child ]; then
-	env -i sh -c "read -r x <$CNI_COMMAND.$CNI_CONTAINERID; : >address.$CNI_CONTAINERID" & wait
+	env -i sh -c "echo child >>calls; read -r x <$CNI_COMMAND.$CNI_CONTAINERID; : >address.$CNI_CONTAINERID" & wait
 elif [ -e child ]; then
-	(work) & wait
+	(echo child >>calls; work) & wait
 else
 	work
 fi
