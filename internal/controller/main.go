@@ -92,7 +92,7 @@ type lease struct {
 
 	renewed atomic.Int64 // of time since start, which no clock sets back
 	start   time.Time
-	first   atomic.Bool  // nobody had it before
+	first   atomic.Bool  // no replica had it before
 	others  atomic.Int64 // when another one last renewed it, by that one's clock, in ns since 1970; 0: never
 	paused  atomic.Int64 // time between that and this leader's first renewal
 }
@@ -106,7 +106,7 @@ func (l *lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []
 	return r, raw, err
 }
 
-// now is the time by a clock that nobody sets while this process runs.
+// now is the time by a clock that is not set while this process runs.
 func (l *lease) now() time.Time { return l.start.Add(time.Since(l.start)) }
 
 // Create is called by the leader election, as Update is.

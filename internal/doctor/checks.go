@@ -209,7 +209,7 @@ var hostChecks = []Check{
 	{
 		"host-foreign",
 		"The plugin's state directory has the plugin's files only",
-		"another program, or somebody as root, has put it into /run/fabric-cni, or has damaged a file of the plugin: " +
+		"another program, or a person as root, has put it into /run/fabric-cni, or has damaged a file of the plugin: " +
 			"it holds nothing up but its own attachment or claim",
 		"delete the pod if the file is of one; then look at it and remove it: rm -r PATH",
 	},

@@ -19,7 +19,7 @@ func (s Store) claimDir(claim string) string {
 }
 
 // Owner returns the key of the attachment that owns the device, and false when nobody does. A claim whose entry is gone
-// is what a kill left between the two: nobody's. What is no symbolic link is foreign, and nobody's either.
+// is what a kill left between the two: it has no owner. What is no symbolic link is foreign, and has none either.
 func (s Store) Owner(claim string) (Key, bool, error) {
 	target, err := os.Readlink(filepath.Join(s.claimDir(claim), "owner"))
 	if errors.Is(err, fs.ErrNotExist) || isForeign(err) {

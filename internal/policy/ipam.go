@@ -186,7 +186,7 @@ func (p *Policy) confFile(field, file string) error {
 	}
 	dirs := append(slices.Clone(confDirs), p.IPAMConfDirs...)
 	target, err := filepath.EvalSymlinks(file)
-	if err != nil { // it is not there: the plugin says so, or there is nothing to read
+	if err != nil { // it is not there: the plugin reports that, or there is nothing to read
 		target = file
 	}
 	for _, f := range []string{file, target} {

@@ -68,7 +68,7 @@ func TestSetVF(t *testing.T) {
 	}
 }
 
-// A VLAN that nobody can have, and a range that is none, is an error: the policy is not understood.
+// A VLAN that does not exist, and a text that is not a range, are errors: the policy is not understood.
 func TestVLANRanges(t *testing.T) {
 	for _, bad := range []string{
 		`-1`, `4095`, `"a"`, `""`, `null`, `"9-3"`, `"1-4095"`, `"1-"`, `"-5"`, `1.5`, `{}`, `"1-2-3"`,

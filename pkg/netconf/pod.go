@@ -7,7 +7,7 @@ import (
 
 // podMay reports whether the network lets pods choose what a capability is for, and refuses the pod's choice if it does
 // not. Multus passes what a pod's annotation asks for whatever the network says: in args.cni, and as MAC and IP in
-// CNI_ARGS. A subnet manager gives partitions by GUID, so that whoever may create pods would have those of other
+// CNI_ARGS. A subnet manager gives partitions by GUID, so that all who may create pods would have those of other
 // tenants. In runtimeConfig a runtime puts only what the network has the capability for.
 func (p *parser) podMay(capability string, asked *Error) bool {
 	declared := p.find(p.object(p.get("capabilities")), capability)

@@ -39,7 +39,7 @@ func (c *call) openLog() {
 
 // Bounds of a log, whose content is up to the author of a network and of a pod: each call may be repeated without end.
 const (
-	maxLogFile = 10 << 20 // bytes; a file that has more is left to whoever rotates it
+	maxLogFile = 10 << 20 // bytes; a file that has more is left to what rotates it
 	maxLogText = 2048     // bytes of a message or value
 	maxIgnored = 10       // fields that are named
 )

@@ -15,7 +15,8 @@ import (
 )
 
 // strays reads what of other network namespaces sits on a netdev of the host that is to be moved: it would go on taking
-// the frames of whoever has the netdev. An IPoIB netdev is left out: with its RDMA device all that sits on it ends.
+// the frames of the pod that has the netdev. An IPoIB netdev is left out: with its RDMA device all that sits on it
+// ends.
 func (g *gatherer) strays() error {
 	n := g.dev.Netdev
 	if n == nil || n.IsIPoIB() || g.cfg.Mode != netconf.ModeDevice || g.facts.Chained.Side != plan.Host {

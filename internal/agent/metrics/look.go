@@ -36,7 +36,7 @@ func (l *look) last() ([]*deviceState, time.Time) {
 	return l.states, l.at
 }
 
-// states are the devices now, or as they were when somebody has looked last.
+// states are the devices now, or as they were at the last look.
 func (m *Metrics) states() []*deviceState {
 	l := &m.look
 	select {
@@ -64,5 +64,5 @@ func (m *Metrics) states() []*deviceState {
 }
 
 // counts says whether the counters of a device are exported: of a VF only while a pod has it, as each counter is a
-// question to the firmware, and a card has hundreds of VFs that nobody uses.
+// question to the firmware, and a card has hundreds of VFs that are not in use.
 func counts(d *survey.Device) bool { return d.Holder != nil || d.PCI == "" || d.Slot == d.PCI }
