@@ -13,8 +13,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-
-	"golang.org/x/sys/unix"
 )
 
 // IPAMDir is the directory in the state directory in which host-local keeps the addresses of the node's own ranges.
@@ -170,7 +168,10 @@ func ofRuntime(key string) bool {
 }
 
 func readPublished(file string) ([]byte, error) {
-	f, err := os.OpenFile(file, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if st, err := os.Lstat(file); err != nil || !st.Mode().IsRegular() { // only root writes there
+		return nil, cmp.Or(err, fs.ErrInvalid)
+	}
+	f, err := os.Open(file)
 	if err != nil {
 		return nil, err
 	}
