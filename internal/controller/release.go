@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -270,7 +271,12 @@ func (r *releaser) withdraw(ctx context.Context, kind schema.GroupVersionKind) e
 			continue
 		}
 		uid := u.GetUID()
-		if err := r.client.Delete(ctx, u, client.Preconditions{UID: &uid}); err == nil {
+		// Not as metadata: client-go fails at the whole object that the API server answers for a DeviceClass.
+		del := &unstructured.Unstructured{}
+		del.SetGroupVersionKind(kind)
+		del.SetNamespace(u.GetNamespace())
+		del.SetName(u.GetName())
+		if err := r.client.Delete(ctx, del, client.Preconditions{UID: &uid}); err == nil {
 			r.log.Info("withdrew "+kind.Kind, "namespace", u.GetNamespace(), "name", u.GetName())
 		} else if !absent(err) && !apierrors.IsConflict(err) {
 			errs = append(errs, fmt.Errorf("delete %s %s: %w", kind.Kind, client.ObjectKeyFromObject(u), err))
