@@ -42,7 +42,9 @@ func (d Delegate) choose(command string) (b *builtin, path string, err error) {
 	if rules == nil {
 		rules = &policy.Policy{}
 	}
-	err = rules.IPAM(policy.IPAMCall{Type: d.Type, Command: command, Conf: d.Conf, Executed: b == nil})
+	err = rules.IPAM(policy.IPAMCall{
+		Type: d.Type, Command: command, Conf: d.Conf, Asked: d.Asked, Executed: b == nil,
+	})
 	if err != nil {
 		return nil, "", d.wrap(command, err)
 	}

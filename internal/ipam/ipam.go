@@ -48,6 +48,7 @@ const undoTimeout = 10 * time.Second
 type Delegate struct {
 	Type   string      // name of the plugin, which is that of its file
 	Conf   []byte      // the network configuration, as received on stdin
+	Asked  []byte      // the same before the device of a claim was put into it; nil: Conf
 	Env    netconf.Env // as received; Command is ignored
 	Hold   *os.File    // inherited by an executable and by what that starts; nil: nothing is
 	Stderr io.Writer   // gets what an executable writes to its stderr; nil: os.Stderr

@@ -69,6 +69,7 @@ type IPAMCall struct {
 	Type     string // of the plugin
 	Command  string // CNI_COMMAND
 	Conf     []byte // the network configuration
+	Asked    []byte // the same before the plugin has put the device of a claim into it; nil: Conf
 	Executed bool   // by a plugin that is not built in
 }
 
@@ -113,7 +114,7 @@ func (p *Policy) dataDir(c IPAMCall, network, dir string) error {
 		if c.Command != "ADD" { // others see what the attachment itself has, and create nothing
 			return nil
 		}
-		return p.published(network, dir, c.Conf)
+		return p.published(network, dir, c)
 	}
 	dirs := append([]string{networksDir}, p.IPAMDirs...)
 	if slices.ContainsFunc(dirs, func(d string) bool { return path.Clean(d) == path.Clean(dir) }) {
@@ -124,7 +125,7 @@ func (p *Policy) dataDir(c IPAMCall, network, dir string) error {
 
 // published refuses a configuration that is not the one that the agent has written for this network and node, except
 // for what a runtime adds. What it says of itself proves nothing.
-func (p *Policy) published(network, dir string, conf []byte) error {
+func (p *Policy) published(network, dir string, c IPAMCall) error {
 	refuse := func(why string) error {
 		return fmt.Errorf("%w: ipam.dataDir %q is for the addresses.nodeRanges of Fabrics, and %s", ErrRefused, dir,
 			why)
@@ -139,9 +140,17 @@ func (p *Policy) published(network, dir string, conf []byte) error {
 	if err != nil {
 		return fmt.Errorf("the configuration of network %q that fabric-agent has published: %w", network, err)
 	}
-	var want, got map[string]any
-	if err := errors.Join(json.Unmarshal(b, &want), json.Unmarshal(conf, &got)); err != nil {
+	asked := c.Asked
+	if asked == nil {
+		asked = c.Conf
+	}
+	var want, got, used map[string]any
+	err = errors.Join(json.Unmarshal(b, &want), json.Unmarshal(asked, &got), json.Unmarshal(c.Conf, &used))
+	if err != nil {
 		return fmt.Errorf("the configuration of network %q that fabric-agent has published: %w", network, err)
+	}
+	if got != nil {
+		got["ipam"] = used["ipam"] // a claim has settings of the device, and none of addresses
 	}
 	if rc, ok := got["runtimeConfig"].(map[string]any); ok && rc["ipRanges"] != nil {
 		return refuse("runtimeConfig.ipRanges may not add to them")

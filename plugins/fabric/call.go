@@ -42,6 +42,7 @@ type call struct {
 
 	held    *journal.Lock  // of the attachment, for ADD and DEL
 	claims  *attach.Claims // why the pod's ResourceClaims have no device for this call; nil: there is nothing to say
+	asked   []byte         // the configuration as the runtime has given it
 	given   *journal.Given // the device of a ResourceClaim that the configuration names by now; nil: it is of none
 	rails   *rails         // the devices that kubelet has given to the pod; nil: the configuration names its own
 	instead *instead       // of the device that Multus has named; nil: it is that
@@ -56,6 +57,7 @@ type call struct {
 func (p Plugin) newCall(cfg *netconf.Config, env netconf.Env) *call {
 	return &call{
 		Plugin: p, cfg: cfg, env: env,
+		asked: cfg.Raw,
 		key:   journal.Key{ContainerID: env.ContainerID, IfName: env.IfName},
 		store: journal.Store{Dir: p.StateDir},
 		log:   slog.New(slog.DiscardHandler),
@@ -185,7 +187,8 @@ func (c *call) policy() (*policy.Policy, error) {
 // delegate is the IPAM plugin for this call's attachment.
 func (c *call) delegate() ipam.Delegate {
 	return ipam.Delegate{
-		Type: c.cfg.IPAM.Type, Conf: c.cfg.Raw, Env: c.env, Stderr: c.Stderr, Policy: c.policyOrDefault(),
+		Type: c.cfg.IPAM.Type, Conf: c.cfg.Raw, Asked: c.asked, Env: c.env, Stderr: c.Stderr,
+		Policy: c.policyOrDefault(),
 	}
 }
 
