@@ -81,7 +81,8 @@ func (r *raced) waits() bool {
 		r.t.Fatal(err)
 	}
 	for line := range strings.Lines(string(b)) {
-		if strings.Contains(line, "->") && strings.Contains(line, fmt.Sprintf(":%d ", st.Ino)) {
+		file := fmt.Sprintf(" %02x:%02x:%d ", unix.Major(st.Dev), unix.Minor(st.Dev), st.Ino)
+		if strings.Contains(line, "->") && strings.Contains(line, file) {
 			return true
 		}
 	}
