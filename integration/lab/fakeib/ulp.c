@@ -47,6 +47,22 @@ free_pd:
 	return r;
 }
 
+/* Held until ib_device_put(). The core's own search, ib_device_get_by_name(), is gone in 7.3. */
+static struct ib_device *ulp_find(void)
+{
+	struct ib_device *found = NULL;
+	struct fib_dev *d;
+
+	mutex_lock(&fib_lock);
+	list_for_each_entry(d, &fib_devs, list)
+		if (!strcmp(dev_name(&d->ib.dev), ulp_hca) && ib_device_try_get(&d->ib)) {
+			found = &d->ib;
+			break;
+		}
+	mutex_unlock(&fib_lock);
+	return found;
+}
+
 static int ulp_set(const char *val, const struct kernel_param *kp)
 {
 	struct ib_device *dev;
@@ -55,7 +71,7 @@ static int ulp_set(const char *val, const struct kernel_param *kp)
 	mutex_lock(&ulp_lock);
 	ulp_drop();
 	if (sscanf(val, "%63s %31s", ulp_hca, ulp_module) == 2) {
-		dev = ib_device_get_by_name(ulp_hca, RDMA_DRIVER_UNKNOWN);
+		dev = ulp_find();
 		r = dev ? ulp_make(dev) : -ENODEV;
 		if (dev)
 			ib_device_put(dev);
