@@ -2,7 +2,9 @@ package netns_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"testing"
@@ -65,4 +67,95 @@ func TestEachOfMany(t *testing.T) {
 	if err != nil && !errors.Is(err, netns.ErrTooMany) || err == nil && seen < many {
 		t.Errorf("%d seen, %v", seen, err)
 	}
+}
+
+// A namespace that no process is in and no mount names, but something that a process has: a thread of its own, an open
+// file, a socket made in it, a mount in a mount namespace of its own.
+func TestSearch(t *testing.T) {
+	for name, hold := range map[string]func(*testing.T, *netns.NS) (release func()){
+		"a file":                   holdFile,
+		"a socket":                 holdSocket,
+		"a thread":                 holdThread,
+		"another mount namespace":  holdMount,
+		"nothing: it is not found": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			sandbox.Run(t, "ip", "netns", "add", "held") // sandbox.New keeps it open
+			ns, err := netns.Open("/run/netns/held")
+			if err != nil {
+				t.Fatal(err)
+			}
+			id := ns.ID
+			if hold != nil {
+				defer hold(t, ns)()
+			}
+			sandbox.Run(t, "ip", "netns", "delete", "held")
+			if err := ns.Close(); err != nil {
+				t.Fatal(err)
+			}
+			found := 0
+			if err := netns.Search("/proc", func(n *netns.NS) bool {
+				if n.ID == id {
+					found++
+				}
+				return false
+			}); err != nil {
+				t.Error(err)
+			}
+			if want := map[bool]int{true: 1}[hold != nil]; found != want {
+				t.Errorf("found %d times, want %d", found, want)
+			}
+		})
+	}
+}
+
+func holdFile(t *testing.T, ns *netns.NS) func() {
+	fd, err := unix.Dup(ns.FD())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() { unix.Close(fd) }
+}
+
+func holdSocket(t *testing.T, ns *netns.NS) func() {
+	var fd int
+	if err := ns.Do(func() (err error) {
+		fd, err = unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return func() { unix.Close(fd) }
+}
+
+func holdThread(_ *testing.T, ns *netns.NS) func() {
+	in, out := make(chan struct{}), make(chan struct{})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = ns.Do(func() error { close(in); <-out; return nil })
+	}()
+	<-in
+	return func() { close(out); <-done }
+}
+
+func holdMount(t *testing.T, ns *netns.NS) func() {
+	file := filepath.Join(t.TempDir(), "ns")
+	cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "--propagation", "private", "sh", "-ec",
+		fmt.Sprintf("touch %[1]s; mount --bind /proc/%[2]d/fd/%[3]d %[1]s; echo; read end", file, os.Getpid(), ns.FD()))
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	return func() { in.Close(); _ = cmd.Wait() }
 }

@@ -33,6 +33,11 @@ func Open(path string) (*NS, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open network namespace %s: %w", path, err)
 	}
+	return identified(path, h)
+}
+
+// identified finds out what was opened, and closes it if that is no network namespace.
+func identified(path string, h vns.NsHandle) (_ *NS, err error) {
 	n := &NS{Path: path, handle: h}
 	var fst unix.Statfs_t
 	if err := unix.Fstatfs(int(h), &fst); err != nil {
