@@ -21,6 +21,27 @@ import (
 
 func TestMain(m *testing.M) { sandbox.Main(m, nil) }
 
+// The main thread is what /proc/PID/ns/net is of: it is where it was, also if it has made namespaces.
+func TestNewLeavesTheProcess(t *testing.T) {
+	before, err := netns.IDOf("/proc/self/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 200 {
+		n, err := netns.New()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n.ID == before {
+			t.Errorf("%v is not new", n.ID)
+		}
+		n.Close()
+		if now, err := netns.IDOf("/proc/self/ns/net"); err != nil || now != before {
+			t.Fatalf("the process is in %v, %v; it was in %v", now, err, before)
+		}
+	}
+}
+
 func TestOpen(t *testing.T) {
 	n := sandbox.New(t)
 	ns, err := netns.Open(n.Path)
