@@ -45,6 +45,8 @@ func (r *Runner) do(ctx context.Context, s plan.Step) error {
 		return r.deleteUpper(s)
 	case plan.SetLink:
 		return r.setLink(ctx, s)
+	case plan.Aside:
+		return r.stepAside(s)
 	case plan.AltNames:
 		return r.altNames(s)
 	case plan.AddRule:
@@ -302,6 +304,9 @@ func (r *Runner) addRule(s plan.AddRule) error {
 // writeIPv6Conf goes through /proc: rtnetlink can't set these. The calling thread's namespace decides which
 // /proc/sys/net it sees.
 func writeIPv6Conf(side *Side, name string, conf map[string]int32) error {
+	if err := ofOne(name); err != nil {
+		return err
+	}
 	return side.NS.Do(func() error {
 		var errs []error
 		for _, k := range slices.Sorted(maps.Keys(conf)) {

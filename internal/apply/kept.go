@@ -110,6 +110,9 @@ func setQueues(side *Side, n *device.Netdev, files map[string]string) error {
 // setSysctls does the same below /proc/sys, of which the calling thread's namespace decides what is there. A value is
 // not part of the error: one of them is a secret.
 func setSysctls(side *Side, n *device.Netdev, files map[string]string) error {
+	if err := ofOne(n.Name); err != nil {
+		return err
+	}
 	return side.NS.Do(func() error {
 		var errs []error
 		for _, f := range slices.Sorted(maps.Keys(files)) {
@@ -119,6 +122,14 @@ func setSysctls(side *Side, n *device.Netdev, files map[string]string) error {
 		}
 		return errors.Join(errs...)
 	})
+}
+
+// ofOne refuses names under which sysctls are not those of one interface.
+func ofOne(name string) error {
+	if inventory.OfAll(name) {
+		return fmt.Errorf("set sysctls of the interface %q: it stands for other interfaces: %w", name, unix.EPERM)
+	}
+	return nil
 }
 
 // addQdisc says once what it could not put back with the qdisc: filters and classes have forms of their own, and some

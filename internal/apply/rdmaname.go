@@ -2,7 +2,6 @@ package apply
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -68,21 +67,7 @@ func moveHome(c *rdma.Conn, index uint32, fd int) error {
 	if !errors.Is(err, unix.EEXIST) {
 		return err
 	}
-	return temporarily(index, func(name string) error { return moveAs(c, index, name, fd) })
-}
-
-// temporarily gives an RDMA device a name that is nobody's own. A pod may have taken such a name to be in the way: then
-// it gets one that nobody can guess.
-func temporarily(index uint32, set func(name string) error) error {
-	name := temporary(int(index))
-	err := set(name)
-	for range 3 {
-		if !errors.Is(err, unix.EEXIST) {
-			break
-		}
-		err = set(name + "-" + rand.Text()[:10])
-	}
-	return err
+	return temporarily(int(index), func(name string) error { return moveAs(c, index, name, fd) })
 }
 
 func (r *Runner) renameRDMA(ctx context.Context, s plan.RenameRDMA) error {
@@ -111,7 +96,7 @@ func (r *Runner) nameRDMA(ctx context.Context, index uint32, name string) error 
 		}
 		if !aside {
 			aside = true
-			err := temporarily(index, func(n string) error { return r.Host.RDMA.Rename(index, n) })
+			err := temporarily(int(index), func(n string) error { return r.Host.RDMA.Rename(index, n) })
 			if err != nil {
 				return false, err
 			}
@@ -148,19 +133,19 @@ func (r *Runner) evictRDMA(index uint32, name string) (who string, yields bool, 
 		if r.EvictRDMA == nil {
 			return who, false, nil
 		}
-		yields, err = r.EvictRDMA(h, s, func() error { return stepAside(side.RDMA, h) })
+		yields, err = r.EvictRDMA(h, s, func() error { return asideRDMA(side.RDMA, h) })
 		return who, yields, err
 	}
 	return "an RDMA device in another network namespace", false, nil
 }
 
-// stepAside renames a device out of the way, unless it has another name by now.
-func stepAside(c *rdma.Conn, h *device.HCA) error {
+// asideRDMA renames a device out of the way, unless it has another name by now.
+func asideRDMA(c *rdma.Conn, h *device.HCA) error {
 	now, err := c.ByIndex(h.Index)
 	if err != nil || now.Name != h.Name {
 		return ignoreMissing(err)
 	}
-	if err := temporarily(h.Index, func(n string) error { return c.Rename(h.Index, n) }); err != nil {
+	if err := temporarily(int(h.Index), func(n string) error { return c.Rename(h.Index, n) }); err != nil {
 		return fmt.Errorf("move RDMA device %s out of the way: %w", h.Name, err)
 	}
 	return nil

@@ -2,10 +2,12 @@ package apply
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fabric-cni/fabric-cni/internal/link"
+	"github.com/fabric-cni/fabric-cni/internal/quote"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 	"github.com/fabric-cni/fabric-cni/pkg/plan"
 )
@@ -66,15 +69,12 @@ func (r *Runner) setLink(ctx context.Context, s plan.SetLink) error {
 // rename insists on a name that was taken a moment ago. flags are set along with it.
 //
 // On the host several devices may be on their way home at once, each under the name of another. So each steps aside, to
-// a temporary name, as soon as its own is taken: whoever waits for the one it had gets it. Only a device that nobody is
-// at work on has to be made to (see EvictName).
+// a temporary name, as soon as its own is taken: the call that waits for the one it had gets it. It keeps that name if
+// it can't get its own: the one it had before may be a pod's choice. Only a device that no call works on has to be made
+// to step aside (see EvictName).
 func (r *Runner) rename(ctx context.Context, in plan.Side, name string, flags uint32) error {
 	r.index = 0
 	side, index, err := r.on(in)
-	if err != nil {
-		return err
-	}
-	was, err := side.Link.ByIndex(index)
 	if err != nil {
 		return err
 	}
@@ -95,26 +95,24 @@ func (r *Runner) rename(ctx context.Context, in plan.Side, name string, flags ui
 		case holder.Index == index: // our own altname
 			return false, side.Link.DelAltNames(index, []string{name})
 		}
-		taken = fmt.Errorf("rename to %s: %w by %s (device %s)", name, ErrNameTaken, holder.Name, holder.Address)
+		taken = fmt.Errorf("rename to %s: %w by %s (device %s)", name, ErrNameTaken, quote.Terminal(holder.Name),
+			holder.Address)
 		if !aside {
 			aside = true
-			if err := side.Link.Set(index, link.Change{Name: temporary(index)}); err != nil {
+			if err := side.nameTemporarily(index); err != nil {
 				return false, err
 			}
 		}
-		yields, err := r.evictName(in, holder)
+		yields, err := r.evictName(in, holder, name)
 		if err == nil && !yields && time.Now().After(patience) {
 			err = taken
 		}
 		return false, err
 	})
-	if taken == nil || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, ErrNameTaken) {
-		return err
+	if taken != nil && errors.Is(err, context.DeadlineExceeded) {
+		return taken
 	}
-	if back := side.Link.Set(index, link.Change{Name: was.Name}); back != nil {
-		return errors.Join(taken, fmt.Errorf("it is %s now: %w", temporary(index), back))
-	}
-	return taken
+	return err
 }
 
 // temporary is a name that no other device is given.
@@ -125,27 +123,87 @@ const temporaryPrefix = "fabric"
 // IsTemporary says whether a name may be one that a device got to step aside.
 func IsTemporary(name string) bool { return strings.HasPrefix(name, temporaryPrefix) }
 
-// evictName gives the holder of a name that is not its own a temporary one: two devices that came home with each
-// other's names can be put right only this way. The holder gets its own name when it is returned itself. The result
-// says whether the holder's name will be free, now or when the call that works on the holder has finished.
-func (r *Runner) evictName(in plan.Side, holder *device.Netdev) (bool, error) {
+// temporarily gives a device a name that is no device's own, through set. A pod may have taken such a name, or made it
+// an altname, to be in the way: then the device gets one that can't be guessed.
+func temporarily(index int, set func(name string) error) error {
+	err := set(temporary(index))
+	for range 3 {
+		if !errors.Is(err, unix.EEXIST) {
+			break
+		}
+		err = set(temporaryPrefix + "-" + rand.Text()[:8]) // the 15 bytes that a netdev's name may have
+	}
+	return err
+}
+
+// nameTemporarily is temporarily for a netdev of this side, unless it has such a name.
+func (s *Side) nameTemporarily(index int) error {
+	now, err := s.Link.ByIndex(index)
+	if err != nil || IsTemporary(now.Name) {
+		return err
+	}
+	return temporarily(index, func(name string) error { return s.Link.Set(index, link.Change{Name: name}) })
+}
+
+// stepAside takes a name and altnames that are not its own off the netdev.
+func (r *Runner) stepAside(s plan.Aside) error {
+	side, index, err := r.on(s.In)
+	if err != nil {
+		return err
+	}
+	if len(s.Del) > 0 {
+		if err := side.Link.DelAltNames(index, s.Del); err != nil {
+			return err
+		}
+	}
+	if s.Name == "" {
+		return nil
+	}
+	if err := side.Link.Set(index, link.Change{Name: s.Name}); !errors.Is(err, unix.EEXIST) {
+		return err
+	}
+	return side.nameTemporarily(index) // plan.Restore insists on the own one
+}
+
+// Disown takes from a netdev on the host whatever names it has that are not its own, which own has: it gets a temporary
+// one. It is for a device that is in a pod as far as anybody knows, and was met here. It says whether there was
+// something to do.
+func (r *Runner) Disown(n, own *device.Netdev) (bool, error) {
+	now, err := r.Host.Link.ByIndex(n.Index)
+	if err != nil || now.Address != n.Address {
+		return false, ignoreMissing(err)
+	}
+	foreign := slices.DeleteFunc(slices.Clone(now.AltNames), own.Named)
+	if len(foreign) > 0 {
+		if err := r.Host.Link.DelAltNames(now.Index, foreign); err != nil {
+			return false, err
+		}
+	}
+	if own.Named(now.Name) || IsTemporary(now.Name) {
+		return len(foreign) > 0, nil
+	}
+	if now.Up() {
+		if err := r.Host.Link.Set(now.Index, link.Change{Mask: device.FlagUp}); err != nil {
+			return false, err
+		}
+	}
+	if err := r.Host.nameTemporarily(now.Index); err != nil {
+		return false, fmt.Errorf("move %s out of the way: %w", quote.Terminal(now.Name), err)
+	}
+	return true, nil
+}
+
+// evictName takes a name from its holder, if it is not the holder's own: two devices that came home with each other's
+// names can be put right only this way, and one whose pod has given it the name of another. The holder gets its own
+// name when it is returned itself. The result says whether the holder's name will be free, now or when the call that
+// works on the holder has finished.
+func (r *Runner) evictName(in plan.Side, holder *device.Netdev, name string) (bool, error) {
 	if in != plan.Host || r.EvictName == nil || holder.Address == r.netdev.Address {
 		return false, nil
 	}
-	return r.EvictName(holder, func() error {
-		now, err := r.Host.Link.ByIndex(holder.Index)
-		if err != nil || now.Name != holder.Name {
-			return ignoreMissing(err)
-		}
-		if now.Up() {
-			if err := r.Host.Link.Set(now.Index, link.Change{Mask: device.FlagUp}); err != nil {
-				return err
-			}
-		}
-		if err := r.Host.Link.Set(now.Index, link.Change{Name: temporary(now.Index)}); err != nil {
-			return fmt.Errorf("move %s out of the way: %w", now.Name, err)
-		}
-		return nil
+	return r.EvictName(holder, name, func(own *device.Netdev) error {
+		_, err := r.Disown(holder, own)
+		return err
 	})
 }
 
@@ -171,8 +229,11 @@ func moveDroppingAltNames(side *Side, index int, ch link.Change) error {
 	if _, err := side.Link.ByIndex(index); errors.Is(err, fs.ErrNotExist) {
 		return unix.EEXIST
 	}
-	ch.Name, ch.Flags, ch.Mask = temporary(index), 0, 0
-	if err := side.Link.Set(index, ch); err != nil {
+	ch.Flags, ch.Mask = 0, 0
+	if err := temporarily(index, func(name string) error {
+		ch.Name = name
+		return side.Link.Set(index, ch)
+	}); err != nil {
 		return err
 	}
 	return unix.EEXIST

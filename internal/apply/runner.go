@@ -30,10 +30,10 @@ type Runner struct {
 	Pod  *Side // nil when the pod's namespace is gone
 	Undo undo.Stack
 
-	// EvictName calls act, which gives a netdev on the host another name, if that netdev is another attachment's on its
-	// way home, has a name that is not its own, and no call works on it. The result says whether the netdev is such an
+	// EvictName calls act, which takes names off a netdev on the host, if that netdev is another attachment's, the name
+	// is not one of its own, which act gets, and no call works on it. The result says whether the netdev is such an
 	// attachment's: then the name will be free sooner or later. Nil: never.
-	EvictName func(holder *device.Netdev, act func() error) (bool, error)
+	EvictName func(holder *device.Netdev, name string, act func(own *device.Netdev) error) (bool, error)
 
 	// EvictRDMA does the same for the holder of an RDMA device's name, on the host or in the pod of this attachment.
 	EvictRDMA func(holder *device.HCA, in plan.Side, act func() error) (bool, error)

@@ -104,12 +104,7 @@ func (r *Reader) readNetdevs(dir string) (out []device.Netdev, changed bool, err
 		return nil, false, fmt.Errorf("list netdevs of %s: %w", dir, err)
 	}
 	for _, e := range entries {
-		index, err := strconv.Atoi(r.text(path.Join(dir, "net", e.Name(), "ifindex")))
-		if err != nil {
-			changed = true
-			continue
-		}
-		n, err := r.byIndex(index)
+		n, err := r.netdevIn(dir, e.Name())
 		if errors.Is(err, fs.ErrNotExist) {
 			changed = true
 			continue
@@ -123,6 +118,24 @@ func (r *Reader) readNetdevs(dir string) (out []device.Netdev, changed bool, err
 		}
 	}
 	return out, changed, nil
+}
+
+// netdevIn returns a netdev that a device's directory lists. The name, which a pod may have chosen, decides nothing: it
+// is looked up in that directory only, and what is there is this device's. Below a name that is no text io/fs opens
+// nothing (fs.ValidPath): such a one is asked for by netlink, and is the device's if its bus address is.
+func (r *Reader) netdevIn(dir, name string) (*device.Netdev, error) {
+	if fs.ValidPath(name) {
+		index, err := strconv.Atoi(r.text(path.Join(dir, "net", name, "ifindex")))
+		if err != nil {
+			return nil, fs.ErrNotExist
+		}
+		return r.byIndex(index)
+	}
+	n, err := r.Link.ByName(name)
+	if err == nil && n.Address.Name != path.Base(dir) { // an altname of another device is spelled so
+		return nil, fs.ErrNotExist
+	}
+	return n, err
 }
 
 // representor tells a netdev that stands for another function of an embedded switch: its physical port name is

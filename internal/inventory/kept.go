@@ -45,7 +45,7 @@ func (r *Reader) readKept(n *device.Netdev) error {
 	if k.Sysctls, err = r.Link.NeighbourConf(n.Index); err != nil {
 		return err
 	}
-	if n.NeedsStableSecret() {
+	if n.NeedsStableSecret() && !OfAll(n.Name) {
 		if b, err := os.ReadFile(SysctlFile(device.StableSecret, n.Name)); err == nil { // EIO: there is none
 			k.Sysctls[device.StableSecret] = strings.TrimSpace(string(b))
 		}
@@ -128,6 +128,11 @@ func (r *Reader) queues(name string) map[string]string {
 	}
 	return out
 }
+
+// OfAll says whether the sysctls under a name are those of all interfaces, or of those to come. The kernel lets a pod
+// give its interface such a name while that has no IPv6 settings (net/ipv4/devinet.c,
+// sysctl_dev_name_is_allowed).
+func OfAll(name string) bool { return name == "all" || name == "default" }
 
 // SysctlFile is the file that a sysctl in device.Kept stands for.
 func SysctlFile(sysctl, name string) string {

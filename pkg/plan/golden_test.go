@@ -289,7 +289,7 @@ func TestKinds(t *testing.T) {
 			kinds[s.Kind()] = reflect.TypeOf(s)
 		}
 	}
-	if len(kinds) != 24 { // each VF setting is a kind of its own
-		t.Errorf("the plans use %d kinds of steps, want all 19 and five settings of VFs", len(kinds))
+	if len(kinds) != 25 { // each VF setting is a kind of its own
+		t.Errorf("the plans use %d kinds of steps, want all 20 and five settings of VFs", len(kinds))
 	}
 }

@@ -128,6 +128,10 @@ func lowered(n *device.Netdev) *device.Netdev {
 	return &out
 }
 
+func less(names, del []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return slices.Contains(del, n) })
+}
+
 // afterStep predicts what a step that changes settings leaves.
 func afterStep(n *device.Netdev, s Step) {
 	switch s := s.(type) {
@@ -135,9 +139,13 @@ func afterStep(n *device.Netdev, s Step) {
 		n.Name = s.Netdev.Name // unless another device has it
 	case SetLink:
 		s.on(n)
+	case Aside:
+		if s.Name != "" {
+			n.Name = s.Name // unless another device has it
+		}
+		n.AltNames = less(n.AltNames, s.Del)
 	case AltNames:
-		left := slices.DeleteFunc(slices.Clone(n.AltNames), func(a string) bool { return slices.Contains(s.Del, a) })
-		n.AltNames = append(left, s.Add...)
+		n.AltNames = append(less(n.AltNames, s.Del), s.Add...)
 	case AddAddr:
 		n.Addrs = append(slices.Clone(n.Addrs), s.Addr)
 	case DelAddr:

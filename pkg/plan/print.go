@@ -175,6 +175,17 @@ func (s SetLink) String() string {
 	return strings.Join(lines, "\n")
 }
 
+func (s Aside) String() string {
+	var lines []string
+	if len(s.Del) > 0 {
+		lines = append(lines, AltNames{In: s.In, Del: s.Del}.String())
+	}
+	if s.Name != "" {
+		lines = append(lines, in(s.In, "ip link set dev $DEV name "+quote.Shell(s.Name)))
+	}
+	return strings.Join(lines, "\n")
+}
+
 func (s AltNames) String() string {
 	var lines []string
 	for _, n := range s.Del {

@@ -93,11 +93,15 @@ const (
 	StageMove
 	// StagePlace moves a netdev that the kernel has recreated on the other side.
 	StagePlace
+	// StageAside takes a name and altnames that the pod chose off a netdev on the host: they are in others' way, and
+	// under some names the kernel gives a netdev no settings.
+	StageAside
 	// StageName gives the RDMA device its name. One that somebody else has does not keep the device from home.
 	StageName
 	// StageOrphans removes what of the pod still sits on a netdev that is on the host.
 	StageOrphans
-	// StageMTU restores an MTU below which the kernel keeps no IPv6 settings.
+	// StageMTU restores an MTU below which the kernel keeps no IPv6 settings, or makes it give settings back to a
+	// netdev that has none.
 	StageMTU
 	// StageRestore gives back what the snapshot holds.
 	StageRestore
@@ -160,6 +164,7 @@ var stages = [StageHome]func(Where, Home) (steps []Step, look bool){
 	StageIdentity: identity,
 	StageMove:     move,
 	StagePlace:    place,
+	StageAside:    aside,
 	StageName:     name,
 	StageOrphans:  orphans,
 	StageMTU:      restoreMinMTU,
@@ -304,6 +309,23 @@ func moderation(w Where, h Home) []Step {
 		return nil
 	}
 	return []Step{SetDIM{HCA: *w.HCA, On: *h.HCA.DIM}}
+}
+
+// aside is for a netdev that the kernel has put on the host, when the pod's namespace ended or another one that the pod
+// had moved it to. One that is up was on its way home before: plan.Restore renames it.
+func aside(w Where, h Home) ([]Step, bool) {
+	n := w.Netdev
+	if h.Netdev == nil || h.Child || n == nil || h.Side != Host || w.NetdevSide != Host {
+		return nil, false
+	}
+	s := Aside{In: Host, Del: extraNames(h.Netdev, n)}
+	if n.Name != h.Netdev.Name && !n.Up() {
+		s.Name = h.Netdev.Name
+	}
+	if s.Name == "" && len(s.Del) == 0 {
+		return nil, false
+	}
+	return []Step{s}, true
 }
 
 // putNetdev moves a netdev to its side under the name it had. Its altnames have to go before: the kernel takes the

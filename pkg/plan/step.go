@@ -103,6 +103,14 @@ type DeleteUpper struct {
 	Netdev device.Netdev
 }
 
+// Aside gives a netdev on the host, which has come there under a name that the pod chose, its own name, or one that is
+// in nobody's way if another netdev has that, and removes altnames that are not its own.
+type Aside struct {
+	In   Side
+	Name string   // its own; empty: it has it
+	Del  []string // altnames
+}
+
 // SetLink changes attributes of the netdev.
 type SetLink struct {
 	In Side
@@ -196,6 +204,7 @@ func (CreateChild) Kind() string { return "create-child" }
 func (DeleteChild) Kind() string { return "delete-child" }
 func (DeleteUpper) Kind() string { return "delete-upper" }
 func (SetLink) Kind() string     { return "set-link" }
+func (Aside) Kind() string       { return "step-aside" }
 func (AltNames) Kind() string    { return "altnames" }
 func (Probe) Kind() string       { return "probe-addresses" }
 func (AddAddr) Kind() string     { return "add-address" }

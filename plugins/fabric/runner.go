@@ -36,14 +36,14 @@ func (c *call) renumbering(ctx context.Context) (func(), error) {
 
 // evictName is apply.Runner's EvictName. The holder's lock is not waited for: the call that has it frees the name by
 // itself, and may be waiting for ours.
-func (c *call) evictName(holder *device.Netdev, act func() error) (bool, error) {
+func (c *call) evictName(holder *device.Netdev, name string, act func(own *device.Netdev) error) (bool, error) {
 	claim := holder.Address.String()
 	owner, ok, err := c.store.Owner(claim)
 	if err != nil || !ok {
 		return false, nil
 	}
 	e, err := c.store.Load(owner)
-	if err != nil || e.Netdev == nil || e.Netdev.Name == holder.Name {
+	if err != nil || e.Netdev == nil || e.Netdev.Named(name) {
 		return false, nil
 	}
 	lock, err := c.tryLock(claim)
@@ -54,7 +54,7 @@ func (c *call) evictName(holder *device.Netdev, act func() error) (bool, error) 
 		return false, err
 	}
 	defer lock.Unlock()
-	return true, act()
+	return true, act(e.Netdev)
 }
 
 // forget removes every trace of an attachment. The claim goes first: an entry without a claim touches no device.
