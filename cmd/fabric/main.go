@@ -23,8 +23,13 @@ func main() {
 		Version: version, Command: os.Getenv("CNI_COMMAND"), Nested: os.Getenv(ipam.DepthVariable) != "",
 		Stdout: os.Stdout, Stderr: os.Stderr,
 	}
-	if len(os.Args) > 1 && os.Args[1] == fabric.HookCommand { // a CNI call has no arguments
-		os.Exit(p.Hook(os.Args[2:], os.Stdin))
+	if len(os.Args) > 1 { // a CNI call has no arguments
+		switch os.Args[1] {
+		case fabric.HookCommand:
+			os.Exit(p.Hook(os.Args[2:], os.Stdin))
+		case fabric.NamesCommand:
+			os.Exit(p.OwnNames())
+		}
 	}
 	os.Exit(p.Main())
 }

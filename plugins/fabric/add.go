@@ -154,7 +154,10 @@ func (a *adder) look(ctx context.Context) (*attach.Decision, error) {
 		if err == nil && (g.dev == nil || g.dev.Claim() != claim) { // another one, when names were swapped
 			continue
 		}
-		if err == nil && a.settled(claim, g.dev.HCA) {
+		if err == nil && a.disowned(claim, g.dev.Netdev) {
+			continue
+		}
+		if err == nil && a.settled(claim, g.dev) {
 			err = g.find()
 		}
 		if err == nil && a.cfg.Mode == netconf.ModeDevice && a.cfg.VF.GUID != nil {

@@ -182,9 +182,7 @@ func (c returner) bringHome(e *journal.Entry, release func()) error {
 	home := homeOf(e)
 	home.Keep = c.keptChildren(e)
 	err = r.Return(ctx, home, apply.Events{Released: release, Gone: gone, Removed: c.removedUppers})
-	if e.MoveRDMA {
-		defer c.settleNames(e.Claim)
-	}
+	defer c.settleNames(e.Claim)
 	if errors.Is(err, apply.ErrGone) {
 		c.log.Warn("device can't be returned", "device", e.Claim, "reason", err)
 		return nil

@@ -55,12 +55,12 @@ func (g *gatherer) nameHolder(name string) error {
 			return nil
 		}
 	}
-	debtors, err := g.store.Debtors()
+	debtors, err := g.store.Debtors(journal.RDMA)
 	if err != nil {
 		return err
 	}
 	for _, d := range debtors {
-		owed, err := g.store.Owed(d)
+		owed, err := g.store.Owed(journal.RDMA, d)
 		if err != nil {
 			return err
 		}

@@ -13,6 +13,19 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 )
 
+// ownNames has the plugin take names that pods chose off devices that came to the host while their pods live.
+func (l *Loop) ownNames(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, l.CallTimeout)
+	defer cancel()
+	return inHost(l.HostProc, func() error {
+		out, err := exec.CommandContext(ctx, l.Plugin, "own-names").CombinedOutput() // fabric.NamesCommand
+		if err != nil {
+			return fmt.Errorf("%s own-names: %w %s", l.Plugin, err, bytes.TrimSpace(out))
+		}
+		return nil
+	})
+}
+
 // Del calls the plugin at this path with the DEL that an attachment did not get, as the runtime would have done: with
 // the configuration, the arguments and the CNI_PATH of its ADD. CNI_NETNS is empty: the namespace is gone, and its
 // path may be another pod's. The error is the plugin's own message, if it has one.

@@ -73,6 +73,9 @@ func (l *Loop) Once(ctx context.Context) (reclaimed []*journal.Entry) {
 	l.tell(foreign.In(l.Store.Dir))
 	ready := map[string]bool{}
 	if len(entries) > 0 {
+		if err := l.ownNames(ctx); err != nil {
+			l.Log.Error("cannot look for devices on the host that pods have", "error", err)
+		}
 		ready = l.sandboxes(ctx)
 	}
 	dead := map[string]time.Time{}

@@ -173,6 +173,17 @@ func (n *node) repaired(want int) {
 	}
 }
 
+// The agent calls the plugin by an argument that the plugin knows.
+func TestOwnNames(t *testing.T) {
+	n := newNode(t)
+	for argument, want := range map[string]bool{"own-names": true, "other-names": false} {
+		out, err := exec.Command(n.loop.Plugin, argument).CombinedOutput()
+		if got := err == nil && len(out) == 0; got != want {
+			t.Errorf("%s: %v %s", argument, err, out)
+		}
+	}
+}
+
 func TestDeadPod(t *testing.T) {
 	n := newNode(t)
 	kill := n.pod("pod-a")
