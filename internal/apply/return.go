@@ -28,7 +28,8 @@ func (e *RestoreError) Unwrap() error { return e.Err }
 
 // Events are what a caller of Return wants to know or knows better.
 type Events struct {
-	// Released is called once, as soon as the pod can't use the addresses any more. Nil: nobody waits for it.
+	// Released is called once, as soon as the pod can't use the addresses any more. It is not called for a device that
+	// was not found: it may be in use. Nil: no call waits for it.
 	Released func()
 	// Removed is called with the virtual netdevs of the pod that sat on the device and were removed. Nil: not called.
 	Removed func([]device.Netdev)
@@ -39,8 +40,8 @@ type Events struct {
 
 // Return brings a device home and restores everything its snapshot holds: it looks, lets plan.Return decide, carries
 // that out, and looks again, until nothing is left. When the pod's namespace is gone it waits until the kernel has
-// brought the devices back. It returns ErrGone when they can't come, the context's error when they did not, and a
-// RestoreError when they are home with something missing.
+// brought the devices back. It returns ErrGone when they can't come, ErrMissing with the context's error when they did
+// not, and a RestoreError when they are home with something missing.
 func (r *Runner) Return(ctx context.Context, h plan.Home, on Events) error {
 	return r.journey(h, on).run(ctx)
 }
@@ -54,7 +55,8 @@ func (r *Runner) Where(h plan.Home) (plan.Where, error) {
 
 func (r *Runner) journey(h plan.Home, on Events) *journey {
 	back := &Runner{
-		Host: r.Host, Pod: r.Pod, EvictName: r.EvictName, EvictRDMA: r.EvictRDMA, Renumbering: r.Renumbering,
+		Host: r.Host, Pod: r.Pod, Proc: r.Proc,
+		EvictName: r.EvictName, EvictRDMA: r.EvictRDMA, Renumbering: r.Renumbering,
 	}
 	back.inPod = h.PodIndex
 	back.Track(h.HCA, h.Netdev)
@@ -74,15 +76,16 @@ type journey struct {
 	alone   time.Time // since when the RDMA device is on the host without its IPoIB netdev
 	strip   []error   // what could not be taken out of the pod
 	missing []error   // what could not be given back
+	search  search    // for what is neither on the host nor in the pod
 }
 
-func (j *journey) run(ctx context.Context) error {
+func (j *journey) run(ctx context.Context) (err error) {
 	if j.on.Released == nil {
 		j.on.Released = func() {}
 	}
 	released := false
 	defer func() {
-		if !released {
+		if !released && !errors.Is(err, ErrMissing) {
 			j.on.Released()
 		}
 	}()
@@ -99,6 +102,12 @@ func (j *journey) run(ctx context.Context) error {
 		case way.Stage == plan.StageHome:
 			return j.end(nil)
 		case way.Await != "" && way.Lost:
+			if found, err := j.virtualElsewhere(ctx); found || err != nil {
+				if err != nil {
+					return j.end(err)
+				}
+				continue
+			}
 			return j.lost()
 		case way.Await != "":
 			if err := j.await(ctx, way.Await); err != nil {
@@ -153,12 +162,31 @@ func (j *journey) await(ctx context.Context, face string) error {
 			return false, err
 		}
 		way := plan.Return(j.where, j.home)
-		return way.Await == "" || way.Lost, nil
+		if way.Await == "" || way.Lost {
+			return true, nil
+		}
+		j.search.look(ctx, j)
+		return false, nil
 	})
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("%w: %w", ErrMissing, err)
+	}
 	if err != nil {
 		return fmt.Errorf("%s has not come back from the pod's network namespace: %w", face, err)
 	}
 	return nil
+}
+
+// virtualElsewhere looks everywhere for a virtual netdev before it counts as deleted.
+func (j *journey) virtualElsewhere(ctx context.Context) (bool, error) {
+	if j.netdev == nil || !j.netdev.Address.IsZero() || j.search.tried {
+		return false, nil
+	}
+	j.search.tried = true
+	if !j.fetch(ctx) {
+		return false, nil
+	}
+	return true, j.look()
 }
 
 // lost ends a way back of a device that is not there any more. One whose driver could not be bound again is not gone

@@ -30,6 +30,10 @@ type Runner struct {
 	Pod  *Side // nil when the pod's namespace is gone
 	Undo undo.Stack
 
+	// Proc is the /proc that shows all processes: what is neither on the host nor in the pod is looked for in the
+	// network namespaces that it leads to.
+	Proc string
+
 	// EvictName calls act, which takes names off a netdev on the host, if that netdev is another attachment's, the name
 	// is not one of its own, which act gets, and no call works on it. The result says whether the netdev is such an
 	// attachment's: then the name will be free sooner or later. Nil: never.

@@ -91,6 +91,10 @@ type Entry struct {
 	DeviceInfo string `json:"deviceInfo,omitempty"`
 	Tries      int    `json:"tries,omitempty"` // DELs that could not end for a cause that may stay
 
+	// Missing says that DEL has given up looking for what the attachment has: it is in no network namespace that can be
+	// looked into, and keeps its addresses until it is found or proved gone.
+	Missing bool `json:"missing,omitempty"`
+
 	unknown *extra // what a newer version has written beside all this
 }
 

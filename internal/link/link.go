@@ -48,6 +48,25 @@ func (c *Conn) ByIndex(index int) (*device.Netdev, error) {
 	return decode(b)
 }
 
+// At is ByIndex in the namespace that this one calls nsid, as in device.Netdev's ParentIn; nil: in this one. Namespaces
+// in the answer have the numbers by which this one calls them. It returns fs.ErrNotExist when there is none, also when
+// that namespace has ended.
+func (c *Conn) At(nsid *int, index int) (*device.Netdev, error) {
+	if nsid == nil {
+		return c.ByIndex(index)
+	}
+	m := nlmsg.Body(ifinfomsg(index, 0, 0)).Uint32(unix.IFLA_EXT_MASK, extMask).
+		Uint32(unix.IFLA_TARGET_NETNSID, uint32(*nsid))
+	b, err := c.nl.Get(unix.RTM_GETLINK, m.Bytes())
+	if nlErrno(err) == unix.EINVAL {
+		return nil, missing{err}
+	}
+	if err != nil {
+		return nil, notFound(fmt.Errorf("get netdev with index %d in namespace %d: %w", index, *nsid, err))
+	}
+	return decode(b)
+}
+
 // ByName returns the netdev with this name or altname. It returns fs.ErrNotExist when there is none.
 func (c *Conn) ByName(name string) (*device.Netdev, error) {
 	m := nlmsg.Body(ifinfomsg(0, 0, 0)).Uint32(unix.IFLA_EXT_MASK, extMask)

@@ -29,9 +29,9 @@ type Netdev struct {
 	Flags    uint32 `json:"flags"` // IFF_*
 	Carrier  bool   `json:"carrier,omitempty"`
 	Group    uint32 `json:"group,omitempty"`
-	Master   int    `json:"master,omitempty"` // ifindex of the bond, bridge or VRF it is enslaved to
-	Parent   int    `json:"parent,omitempty"` // IFLA_LINK: ifindex of an IPoIB child's parent, in its namespace
-	ParentIn *int   `json:"-"`                // IFLA_LINK_NETNSID when the parent is in another namespace
+	Master   int    `json:"master,omitempty"`   // ifindex of the bond, bridge or VRF it is enslaved to
+	Parent   int    `json:"parent,omitempty"`   // IFLA_LINK: ifindex of an IPoIB child's parent, in its namespace
+	ParentIn *int   `json:"parentIn,omitempty"` // IFLA_LINK_NETNSID when the parent is in another namespace
 
 	Address Address `json:"address,omitzero"` // the bus address of the hardware behind it
 	IPoIB   *IPoIB  `json:"ipoib,omitempty"`

@@ -13,6 +13,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/failpoint"
 	"github.com/fabric-cni/fabric-cni/internal/ipam"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/pkg/device"
 	"github.com/fabric-cni/fabric-cni/pkg/plan"
 )
 
@@ -40,7 +41,16 @@ func del(c *call) error {
 	if d.Type == "" || e.Kind == journal.KindRDMA { // the configuration may have changed since ADD
 		d = c.delegateOf(e)
 	}
-	return returner{c}.giveBack(e, d)
+	return ended(returner{c}.giveBack(e, d))
+}
+
+// ended is the result of a DEL: one that has kept something does not keep the pod.
+func ended(err error) error {
+	var kept *keptError
+	if errors.As(err, &kept) {
+		return nil
+	}
+	return err
 }
 
 // returner returns what attachments have, as their journal entries say: for DEL, for GC, and for an ADD that needs what
@@ -120,22 +130,29 @@ func (c returner) giveBackOfDead(at context.Context, e *journal.Entry) error {
 // device's lock.
 func (c returner) takeHome(e *journal.Entry, free func() error) (released <-chan error, err error) {
 	result := make(chan error, 1)
+	var once sync.Once
 	ours, err := c.owns(e)
 	if err != nil {
 		result <- nil
 		return result, err
 	}
-	release := sync.OnceFunc(func() {
-		err := failpoint.Hit("before/ipam-del") // no device is on its way: see kernel fact 46
-		go func() {
-			if err == nil {
-				err = free()
-			}
-			result <- err
-		}()
-	})
+	release := func() {
+		once.Do(func() {
+			err := failpoint.Hit("before/ipam-del") // no device is on its way: see kernel fact 46
+			go func() {
+				if err == nil {
+					err = free()
+				}
+				result <- err
+			}()
+		})
+	}
 	if ours {
 		err = c.bringHome(e, release)
+	}
+	if errors.Is(err, apply.ErrMissing) { // it may be in use, with its addresses
+		once.Do(func() { result <- nil })
+		return result, err
 	}
 	release()
 	if err == nil && ours {
@@ -176,6 +193,9 @@ func (c returner) bringHome(e *journal.Entry, release func()) error {
 	if e.VF != nil && e.VF.Rebind {
 		wait = kernelMax // others may be rebinding theirs
 	}
+	if e.Missing {
+		wait = unsureWait
+	}
 	ctx, cancel := bounded(wait)
 	defer cancel()
 	gone := func() bool { return c.gone(e, pod == nil) }
@@ -187,12 +207,39 @@ func (c returner) bringHome(e *journal.Entry, release func()) error {
 		c.log.Warn("device can't be returned", "device", e.Claim, "reason", err)
 		return nil
 	}
+	if errors.Is(err, apply.ErrMissing) {
+		return c.missing(e, err)
+	}
 	var partly *apply.RestoreError
 	if errors.As(err, &partly) {
 		return c.tryAgain(e, partly)
 	}
 	return err
 }
+
+// missing is for what an attachment has and DEL did not find. It keeps its addresses, its claim and its entry, which
+// notes it, until it is found or proved gone: it may be in use, in a network namespace that the pod has made. The third
+// DEL ends, so that the pod does. The next DEL, GC or repair looks again, and an ADD that wants the device.
+func (c returner) missing(e *journal.Entry, err error) error {
+	last := e.Missing || e.Tries+1 >= maxTries
+	if last && !e.Missing {
+		e.Missing = true
+		if err := c.store.Save(e); err != nil {
+			c.log.Error("can't note that a device is missing", "device", e.Claim, "reason", err)
+		}
+	}
+	if last {
+		c.log.Error("giving up after repeated tries: what the pod had stays reserved", "device", e.Claim, "reason", err)
+		return &keptError{err}
+	}
+	return errors.Join(err, c.store.Try(e))
+}
+
+// keptError says that an attachment can't be returned, and its DEL is not to wait for that.
+type keptError struct{ err error }
+
+func (e *keptError) Error() string { return e.err.Error() }
+func (e *keptError) Unwrap() error { return e.err }
 
 // gone says that a device which is nowhere to be found does not come back: its hardware has left, or it is a virtual
 // one, which the kernel deletes with the namespace it is in (net/core/dev.c, default_device_exit_batch).
@@ -201,9 +248,18 @@ func (c returner) gone(e *journal.Entry, pod bool) bool {
 		// In a pod that is alive, it is known by its ifindex: the pod has deleted it. After an ADD that was killed it
 		// has its own name and address, or the one that ADD gave it, because no container of the pod has run: it is
 		// deleted too.
-		return (pod || e.PodIndex != 0 || !e.Attached) && e.Netdev != nil && e.Netdev.Kind != ""
+		return (pod || e.PodIndex != 0 || !e.Attached) && e.Netdev != nil && e.Netdev.Kind != "" && !c.hasPeer(e.Netdev)
 	}
 	return !c.host.Present(e.Address)
+}
+
+// hasPeer says whether the other end of a veth exists: then it does so itself, wherever it is.
+func (c returner) hasPeer(was *device.Netdev) bool {
+	if was.Kind != "veth" || was.Parent == 0 {
+		return false
+	}
+	peer, err := c.host.Link.At(was.ParentIn, was.Parent)
+	return err == nil && peer.Kind == "veth" && peer.ParentIn != nil // its other end is not on the host
 }
 
 // maxTries is how often DEL reports what may never end: a device that is home but could not be restored in full, an

@@ -101,5 +101,5 @@ func (c *call) collect(stale *journal.Entry) (err error) {
 		return nil
 	}
 	c.log.Info("returning a stale attachment", "owner", e.Who(), "its", e.IfName, "device", e.Claim)
-	return returner{c}.giveBack(e, c.delegateOf(e))
+	return ended(returner{c}.giveBack(e, c.delegateOf(e)))
 }

@@ -13,7 +13,8 @@ import (
 // runner carries steps out between the host and a pod, which is nil when it is gone.
 func (c *call) runner(pod *apply.Side) apply.Runner {
 	return apply.Runner{
-		Host: c.host, Pod: pod, EvictName: c.evictName, EvictRDMA: c.evictRDMA, Renumbering: c.renumbering,
+		Host: c.host, Pod: pod, Proc: c.Proc,
+		EvictName: c.evictName, EvictRDMA: c.evictRDMA, Renumbering: c.renumbering,
 	}
 }
 

@@ -55,6 +55,8 @@ const (
 var nodeMetrics = []nodeMetric{
 	{description("fabric_attachments", "Interfaces that pods have, by network and kind.",
 		"network", "kind"), attachments},
+	{description("fabric_missing", "1 for what a pod had and DEL has not found: it may be in use, in a network "+
+		"namespace that the pod has made, and keeps its addresses.", "network", "device"), missing},
 	{description("fabric_journal_unreadable", "1 if the journal has entries that cannot be read."),
 		func(j journalState) []sample { return []sample{{number(j.err != nil), nil}} }},
 }
@@ -91,6 +93,17 @@ func attachments(j journalState) (out []sample) {
 	}
 	for g, n := range count {
 		out = append(out, sample{float64(n), []string{g.network, g.kind}})
+	}
+	return out
+}
+
+func missing(j journalState) (out []sample) {
+	seen := map[[2]string]bool{} // one parent may have several
+	for _, e := range j.entries {
+		if l := [2]string{e.Network, e.Claim}; e.Missing && !seen[l] {
+			seen[l] = true
+			out = append(out, sample{1, l[:]})
+		}
 	}
 	return out
 }

@@ -13,6 +13,17 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 )
 
+// errMissing is the outcome of a DEL that has ended and left the attachment.
+var errMissing = errors.New("what it has is in no network namespace that can be looked into, and keeps its addresses")
+
+// Kept returns an error if the DEL of an attachment has ended and has left it, as what it has was not found.
+func Kept(s journal.Store, e *journal.Entry) error {
+	if left, err := s.Load(e.Key); err == nil && left.Missing && left.Nonce == e.Nonce {
+		return errMissing
+	}
+	return nil
+}
+
 // ownNames has the plugin take names that pods chose off devices that came to the host while their pods live.
 func (l *Loop) ownNames(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, l.CallTimeout)

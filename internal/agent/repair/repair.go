@@ -121,6 +121,9 @@ func (l *Loop) reclaim(ctx context.Context, e *journal.Entry) bool {
 	ctx, cancel := context.WithTimeout(ctx, l.CallTimeout)
 	defer cancel()
 	err := inHost(l.HostProc, func() error { return Del(ctx, l.Plugin, e) })
+	if err == nil {
+		err = Kept(l.Store, e)
+	}
 	if l.Done != nil {
 		l.Done(e, err)
 	}

@@ -83,6 +83,11 @@ func (a *app) host() (*doctor.Host, error) {
 		if l.State == stateAttached || l.State == stateBegun { // or the pod could not be looked at
 			h.StrandedErr = cmp.Or(h.StrandedErr, l.unclear())
 		}
+		if l.Missing {
+			h.Stranded = append(h.Stranded, fmt.Sprintf("%s of %s: DEL has found its interface on %s in no network "+
+				"namespace; it may be in use, and keeps its addresses", l.IfName, l.who(), l.Device))
+			continue
+		}
 		if l.State == stateDead || l.State == stateBefore {
 			h.Stranded = append(h.Stranded,
 				fmt.Sprintf("%s of %s: device %s, state %s", l.IfName, l.who(), l.Device, l.State))

@@ -20,6 +20,7 @@ type attached struct {
 	State     string    `json:"state"`
 	Netns     string    `json:"netns"`
 	Created   time.Time `json:"created"`
+	Missing   bool      `json:"missing,omitempty"` // DEL has not found what it has, which may be in use
 
 	entry   *entry
 	witness witness

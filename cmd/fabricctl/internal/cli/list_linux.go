@@ -32,6 +32,7 @@ func (a *app) attachments() ([]attached, error) {
 			Device:    e.Claim,
 			Netns:     e.NetnsPath,
 			Created:   e.Created,
+			Missing:   e.Missing,
 			State:     stateOf(e, looks),
 			entry:     e,
 			witness:   looks,

@@ -25,7 +25,7 @@ func (*app) foreign() []string                            { return nil }
 func damaged(error) bool                                  { return false }
 func (*app) planAdd([]byte, netconf.Env) (planned, error) { return planned{}, errNotLinux }
 func (*app) planDel(string, string) ([]planned, error)    { return nil, errNotLinux }
-func del(context.Context, string, *entry) error           { return errNotLinux }
+func (*app) del(context.Context, string, *entry) error    { return errNotLinux }
 func (*watcher) lookHere(*watchLook) error                { return errNotLinux }
 func (*app) liveCounters(*node.Node) *counters.Live       { return nil }
 func (*podRef) ofThis() (*doctor.Pod, error)              { return nil, errNotLinux }

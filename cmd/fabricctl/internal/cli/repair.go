@@ -97,7 +97,7 @@ func (a *app) returned(ctx context.Context, l *attached, plugin string, dry, say
 	said := "would give back"
 	if !dry {
 		said, out.Result = "gave back", resultReturned
-		if err := del(ctx, plugin, l.entry); err != nil {
+		if err := a.del(ctx, plugin, l.entry); err != nil {
 			out.Result, out.Error = resultFailed, err.Error()
 			a.stderr.Printf("could not give back %s: %v\n", what, err)
 			return out

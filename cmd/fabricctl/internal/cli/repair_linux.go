@@ -12,12 +12,15 @@ import (
 )
 
 // del calls the plugin, which it has to find first, as the agent would.
-func del(ctx context.Context, plugin string, e *entry) error {
+func (a *app) del(ctx context.Context, plugin string, e *entry) error {
 	path, err := findPlugin(plugin, e.Path)
 	if err != nil {
 		return err
 	}
-	return repair.Del(ctx, path, e)
+	if err := repair.Del(ctx, path, e); err != nil {
+		return err
+	}
+	return repair.Kept(a.store(), e)
 }
 
 func findPlugin(plugin, cniPath string) (string, error) {
