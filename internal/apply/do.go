@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fabric-cni/fabric-cni/internal/announce"
+	"github.com/fabric-cni/fabric-cni/internal/inventory"
 	"github.com/fabric-cni/fabric-cni/internal/link"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 	"github.com/fabric-cni/fabric-cni/pkg/plan"
@@ -206,7 +207,7 @@ func (r *Runner) createChild(ctx context.Context, s plan.CreateChild) error {
 		return err
 	}
 	r.Undo.Push("creation of IPoIB child "+s.Name, func() error {
-		n, err := pod.Child(s.PKey, s.Group, "")
+		n, err := pod.Child(inventory.Child{PKey: s.PKey, Group: s.Group})
 		if err != nil {
 			return ignoreMissing(err)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"slices"
 
 	"github.com/fabric-cni/fabric-cni/pkg/device"
@@ -115,25 +116,50 @@ func Likeness(was, n *device.Netdev) int {
 	return score
 }
 
-// Child finds an IPoIB child by its hardware address or by the mark it was created with: the address is not known from
-// the first moment, the mark can be changed by the pod.
-func (r *Reader) Child(pkey device.PKey, group uint32, hwaddr string) (*device.Netdev, error) {
+// Child is what an IPoIB child that ADD has made is known by.
+type Child struct {
+	Parent device.Address // of the HCA
+	PKey   device.PKey
+	Group  uint32           // that it was made with: its only mark from its first moment. The pod can change it
+	HWAddr net.HardwareAddr // empty: not known yet
+	Index  int              // in the pod; 0: not known
+	OnHost bool             // it is looked for on the host, where there are children of others
+}
+
+// Child finds an IPoIB child. It has the number of its queue pair, which no one can change, but the kernel may give the
+// number to another child once this one is gone: one of the host's own is told by its group, by being up, and by an
+// ifindex that it would not have kept.
+func (r *Reader) Child(c Child) (*device.Netdev, error) {
 	list, err := r.Link.List("ipoib")
 	if err != nil {
 		return nil, err
 	}
 	for i := range list {
-		n := &list[i]
-		// That it has a parent is not always shown: the kernel omits a parent whose ifindex on the host is the
-		// child's own in the pod (net/core/rtnetlink.c, nla_put_iflink).
-		if n.IPoIB == nil || n.IPoIB.PKey|device.FullMember != pkey|device.FullMember {
-			continue
-		}
-		if n.Group == group || hwaddr != "" && n.HWAddr.String() == hwaddr {
+		if n := &list[i]; c.is(n) && (!c.OnHost || n.Group == c.Group || !n.Up() && c.keptIndex(n, list)) {
 			return n, nil
 		}
 	}
-	return nil, fmt.Errorf("find IPoIB child with PKey %s: %w", pkey, fs.ErrNotExist)
+	return nil, fmt.Errorf("find IPoIB child with PKey %s: %w", c.PKey, fs.ErrNotExist)
+}
+
+// is compares what holds in every namespace. That a child has a parent is not always shown: the kernel omits a parent
+// whose ifindex on the host is the child's own in the pod (net/core/rtnetlink.c, nla_put_iflink).
+func (c *Child) is(n *device.Netdev) bool {
+	if n.IPoIB == nil || n.IPoIB.PKey|device.FullMember != c.PKey|device.FullMember || c.OnHost && n.Parent == 0 ||
+		!n.Address.IsZero() && !c.Parent.IsZero() && n.Address != c.Parent {
+		return false
+	}
+	if qpn, ok := device.QPNOf(c.HWAddr); ok {
+		now, ok := device.QPNOf(n.HWAddr)
+		return ok && now == qpn
+	}
+	return n.Group == c.Group
+}
+
+// keptIndex says whether a netdev has the ifindex that it had in the pod, or had to take another one.
+func (c *Child) keptIndex(n *device.Netdev, others []device.Netdev) bool {
+	return c.Index == 0 || n.Index == c.Index ||
+		slices.ContainsFunc(others, func(o device.Netdev) bool { return o.Index == c.Index })
 }
 
 // Snapshot adds to a netdev what is not among its own attributes: with it the netdev holds all that a move loses, and

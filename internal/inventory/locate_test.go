@@ -61,7 +61,7 @@ func TestNetdev(t *testing.T) {
 	if got, err := pod.Netdev(v0); err != nil || got.Name != "net1" {
 		t.Errorf("by altname: %v, %v", got, err)
 	}
-	if _, err := pod.Child(0x8001, 5, ""); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := pod.Child(Child{PKey: 0x8001, Group: 5}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("child: %v", err)
 	}
 	if list, err := pod.ChildrenOf(v0); err != nil || len(list) != 0 {

@@ -168,6 +168,12 @@ type Child struct {
 	// Group is the interface group that it is created with: the only mark that it bears from its first moment.
 	Group  uint32 `json:"group"`
 	HWAddr string `json:"hwAddr,omitempty"` // known after creation
+	// Listed says that nldev's table had its queue pair after creation: if it has none of that number any more, the
+	// child is gone. The table lacks those of mlx5 (kernel fact 49).
+	Listed bool `json:"listed,omitempty"`
+	// HCA is the number that nldev had for the RDMA device: one that is registered again gets another, and no child
+	// lives through that. nil: an older version wrote the entry.
+	HCA *uint32 `json:"hca,omitempty"`
 }
 
 // Decode reads an entry of any version. It fails when b is not an entry at all.

@@ -73,6 +73,15 @@ func GUIDOf(hwaddr []byte) (GUID, bool) {
 	return g, true
 }
 
+// QPNOf returns the number of the queue pair in a 20-byte IPoIB hardware address (RFC 4391, section 9.1.1: the three
+// bytes behind the flags), and false for an address of another length.
+func QPNOf(hwaddr []byte) (uint32, bool) {
+	if len(hwaddr) != 20 {
+		return 0, false
+	}
+	return uint32(hwaddr[1])<<16 | uint32(hwaddr[2])<<8 | uint32(hwaddr[3]), true
+}
+
 // PKey is a partition key (IBTA 1.4, section 10.9). Bit 15 is full membership.
 type PKey uint16
 

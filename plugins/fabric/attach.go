@@ -194,6 +194,7 @@ func (a *attachment) child(ctx context.Context) (*result.Result, error) {
 		return nil, err
 	}
 	a.entry.Child.HWAddr = have.HWAddr.String()
+	a.noteQP(have.HWAddr)
 	return a.configure(ctx)
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"sync"
 	"time"
 
@@ -286,59 +285,4 @@ func releaseOrphans(ctx context.Context, r *apply.Runner) error {
 		return err
 	}
 	return r.Run(ctx, plan.ReleaseOrphans(there, rules))
-}
-
-// unsureWait bounds the wait for a child that may never have been made: its creator was killed at an unknown point.
-const unsureWait = 3 * time.Second
-
-// removeChild deletes the child wherever it is. When the pod's namespace is gone the kernel has put it on the host, or
-// is about to.
-func (c returner) removeChild(r *apply.Runner, e *journal.Entry) error {
-	users, err := c.store.Children(e.Claim)
-	if err != nil {
-		return err
-	}
-	wait := homeWait
-	switch {
-	case !slices.Contains(users, e.Key): // an earlier call has removed it
-		wait = 0
-	case e.Child.HWAddr == "":
-		wait = unsureWait
-	}
-	ctx, cancel := bounded(kernelMax)
-	defer cancel()
-	enough := time.After(wait)
-	for {
-		for side, s := range map[plan.Side]*apply.Side{plan.Pod: r.Pod, plan.Host: r.Host} {
-			if s == nil {
-				continue
-			}
-			n, err := s.Child(e.Child.PKey, e.Child.Group, e.Child.HWAddr)
-			if errors.Is(err, fs.ErrNotExist) {
-				continue
-			}
-			if err != nil {
-				return err
-			}
-			r.Track(nil, n)
-			w := plan.Where{Netdev: n, NetdevSide: side, PodGone: r.Pod == nil}
-			if side == plan.Pod {
-				if w.Rules, err = s.Link.Rules(); err != nil {
-					return err
-				}
-			}
-			return r.Run(ctx, plan.Preview(w, plan.Home{Child: true}))
-		}
-		if r.Pod != nil { // not in the pod, not on the host: the pod has deleted it, or it never was
-			return releaseOrphans(ctx, r)
-		}
-		if !c.host.Present(e.Child.Parent) {
-			return nil
-		}
-		select {
-		case <-enough:
-			return nil // gone with its parent, whose RDMA device has moved or left
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
 }

@@ -157,7 +157,7 @@ func (p Plugin) PlanDel(e *journal.Entry) (*Plan, error) {
 		if pod == nil {
 			in, at = plan.Host, c.host
 		}
-		n, err := at.Child(e.Child.PKey, e.Child.Group, e.Child.HWAddr)
+		n, err := at.Child(childOf(e, pod == nil))
 		if errors.Is(err, fs.ErrNotExist) {
 			return out, nil
 		}
