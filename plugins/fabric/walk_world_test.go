@@ -41,6 +41,7 @@ var walkDevices = []walkDevice{
 type walkWorld struct {
 	*node
 	t      *testing.T
+	third  sandbox.Netns // no pod's
 	pods   []string
 	held   []*exec.Cmd
 	made   int // namespaces so far
@@ -59,7 +60,8 @@ func newWalkWorld(t *testing.T) *walkWorld {
 	}
 	n.policy(t, allowIPAM("/run/fabric-cni/addresses"))
 	w := &walkWorld{
-		node: n, t: t, pods: make([]string, 2), points: map[string][]string{}, results: map[walk.Attachment]string{},
+		node: n, t: t, third: sandbox.New(t), pods: make([]string, 2),
+		points: map[string][]string{}, results: map[walk.Attachment]string{},
 	}
 	for i := range w.pods {
 		if err := w.newPod(i); err != nil {
@@ -247,7 +249,7 @@ func (w *walkWorld) release() {
 
 // places are the namespaces in which a device may be.
 func (w *walkWorld) places() []string {
-	list := []string{w.host.Path}
+	list := []string{w.host.Path, w.third.Path}
 	for _, p := range w.pods {
 		list = append(list, "/run/netns/"+p)
 	}
@@ -355,7 +357,8 @@ func (w *walkWorld) Mischief(pod, device int, what string) error {
 	}
 	cmd := exec.Command("ip", "netns", "exec", w.pods[pod], "sh", "-c", script)
 	cmd.Env = append(os.Environ(), "D="+name, fmt.Sprint("I=", device),
-		"OTHER="+walkDevices[(device+1)%len(walkDevices)].name)
+		"OTHER="+walkDevices[(device+1)%len(walkDevices)].name,
+		"THIRD="+w.third.Name, "SECOND="+w.pods[(pod+1)%len(w.pods)])
 	_ = cmd.Run() // what the kernel refuses has not happened
 	return nil
 }

@@ -28,6 +28,7 @@ type walkWorld struct {
 	devices []walkDevice
 	setUp   func() State
 	pods    []*Pod
+	third   *Pod // a network namespace that is no pod's
 	held    []*exec.Cmd
 	points  map[string][]string
 	left    bool // hardware has left in this round
@@ -41,6 +42,7 @@ func newWalkWorld(t *testing.T, devices []walkDevice, setUp func() State) *walkW
 	t.Helper()
 	w := &walkWorld{
 		t: t, devices: devices, setUp: setUp, pods: []*Pod{NewPod(t, "walk0"), NewPod(t, "walk1")},
+		third:  NewPod(t, "walk-third"),
 		points: map[string][]string{}, results: map[walk.Attachment]json.RawMessage{}, start: setUp(),
 	}
 	t.Cleanup(w.release)
@@ -116,7 +118,7 @@ set -- $(ls $SYSFS/infiniband); R=$1
 	return w.pods[pod].DoSysfs(func() error {
 		cmd := exec.Command("sh", "-c", find+script)
 		cmd.Env = append(os.Environ(), "SYSFS="+d.sysfs, fmt.Sprint("I=", device), "OTHER="+other.netdev,
-			"OTHERRDMA="+other.hca)
+			"OTHERRDMA="+other.hca, "THIRD="+w.third.Name, "SECOND="+w.pods[(pod+1)%len(w.pods)].Name)
 		_ = cmd.Run() // what the kernel refuses has not happened
 		return nil
 	})

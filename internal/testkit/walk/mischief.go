@@ -1,10 +1,14 @@
 package walk
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // trick is something that a pod does to a device: a shell script in its network namespace, with a /sys of its own. $D
 // is the interface, $I the number of the device, $R the RDMA device if it is in the namespace, $OTHER the name that
-// another device has on the host, $OTHERRDMA that of an RDMA device. What the kernel refuses is no failure.
+// another device has on the host, $OTHERRDMA that of an RDMA device, $THIRD a network namespace that is no pod's and
+// $SECOND that of another pod, by their names in /run/netns. What the kernel refuses is no failure.
 type trick struct {
 	name   string
 	script string
@@ -58,6 +62,18 @@ ip link set $D addrgenmode stable_secret`},
 	{name: "ipoib-child", script: `ip link add link $D name kid$I type ipoib pkey 0x8002 &&
 ip link set kid$I up`, on: "ib"},
 	{name: "xdp", act: dropAll, on: "ether"},
+	{name: "name-all", script: `ip link set $D down mtu 1279; ip link set $D name all`},
+	{name: "name-bytes", script: `ip link set $D down; ip link set $D name "$(printf '\377')"`, on: "ib"},
+	{name: "altname-temporary",
+		script: `for n in 2 3 4 5 6 7 8 9; do ip link property add dev $D altname fabric$n; done`},
+	{name: "third", script: `ip link set $D netns $THIRD`},
+	{name: "third-up", script: `ip link set $D netns $THIRD && ip -n $THIRD link set $D name mine$I &&
+ip -n $THIRD link set mine$I up`},
+	{name: "third-ends", script: `ip link property add dev $D altname $OTHER; ip link set $D netns $THIRD
+ip netns del $THIRD; ip netns add $THIRD`, on: "ib"},
+	{name: "third-rdma", script: `rdma dev set $R netns $THIRD`, on: "rdma"},
+	{name: "second-pod", script: `ip link set $D netns $SECOND`},
+	{name: "second-pod-renamed", script: `ip link set $D down; ip link set $D netns $SECOND name mine$I`},
 	{name: "rdma-rename", script: `rdma dev set $R name mine$I`, on: "rdma"},
 	{name: "rdma-as-host", script: `rdma dev set $R name $OTHERRDMA`, on: "rdma"},
 }
@@ -71,6 +87,11 @@ func Tricks(kinds []string, but ...string) []string {
 		}
 	}
 	return names
+}
+
+// moves says whether a trick takes the device to where it may end without its pod.
+func moves(trick string) bool {
+	return strings.HasPrefix(trick, "third") || strings.HasPrefix(trick, "second-pod")
 }
 
 // Trick returns what a trick is: a script, or a function for a thread that is in the pod's network namespace.

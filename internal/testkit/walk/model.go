@@ -32,11 +32,12 @@ func newModel(w Walk) *model {
 func (s *state) doubt() { s.sure, s.clean = false, false }
 
 // spoil says that something was done in a pod: to one of its devices, or to all over their names.
-func (m *model) spoil(pod int) {
+func (m *model) spoil(pod int, trick string) {
 	m.spoiled[pod] = true
 	for _, d := range m.devices {
 		if !d.sure || d.holder != nil && d.holder.Pod == pod {
 			d.clean = false
+			d.absent = d.absent || m.dies && moves(trick)
 		}
 	}
 }

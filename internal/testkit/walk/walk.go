@@ -229,7 +229,7 @@ func (m *model) doOther(world World, o Op) (log []string, problem string, err er
 		if h := m.devices[o.Device].holder; h != nil { // else the pod would mostly not have the device
 			pod = h.Pod
 		}
-		m.spoil(pod)
+		m.spoil(pod, o.What)
 		err = world.Mischief(pod, o.Device, o.What)
 	default:
 		err = errors.New("no such operation")
