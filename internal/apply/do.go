@@ -176,6 +176,9 @@ func (r *Runner) moveNetdev(ctx context.Context, s plan.MoveNetdev) error {
 	}
 	moved := r.at != s.To
 	if moved {
+		if err := side.unreserve(index); err != nil {
+			return err
+		}
 		ch.Move, ch.NetNS = true, target.NS.FD()
 	}
 	r.index = 0

@@ -159,6 +159,14 @@ func (r *Runner) stepAside(s plan.Aside) error {
 	if s.Name == "" {
 		return nil
 	}
+	if anew, err := side.registerAnew(index); err != nil {
+		return err
+	} else if anew {
+		r.index = 0
+		if side, index, err = r.on(s.In); err != nil {
+			return err
+		}
+	}
 	if err := side.Link.Set(index, link.Change{Name: s.Name}); !errors.Is(err, unix.EEXIST) {
 		return err
 	}
@@ -187,6 +195,9 @@ func (r *Runner) Disown(n, own *device.Netdev) (bool, error) {
 			return false, err
 		}
 	}
+	if anew, err := r.Host.registerAnew(now.Index); anew || err != nil {
+		return anew, err
+	}
 	if err := r.Host.nameTemporarily(now.Index); err != nil {
 		return false, fmt.Errorf("move %s out of the way: %w", quote.Terminal(now.Name), err)
 	}
@@ -211,6 +222,9 @@ func (r *Runner) evictName(in plan.Side, holder *device.Netdev, name string) (bo
 // stay behind: those in the snapshot are put back later. Under a temporary name the device is at least where it
 // belongs.
 func moveDroppingAltNames(side *Side, index int, ch link.Change) error {
+	if err := side.unreserve(index); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	n, err := side.Link.ByIndex(index)
 	if errors.Is(err, fs.ErrNotExist) {
 		return unix.EEXIST // it did move, under the name it had, and only then failed over the new one

@@ -9,24 +9,15 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
-// RestoreMinMTU returns the steps that have to come before a netdev is compared with its snapshot: below 1280 bytes,
-// the least that IPv6 works with, the kernel removes all IPv6 settings and rejects new ones (net/ipv6/addrconf.c,
+// RestoreMinMTU returns the step that has to come before a netdev is compared with its snapshot: below 1280 bytes, the
+// least that IPv6 works with, the kernel removes all IPv6 settings and rejects new ones (net/ipv6/addrconf.c,
 // addrconf_notify and inet6_validate_link_af).
-//
-// A netdev that came to the host under the name "all" or "default" has no settings at all, not of IPv4 either: the
-// kernel makes them when it registers a netdev under a name that is allowed, and else only when the MTU changes
-// (net/ipv4/devinet.c, inetdev_event).
 func RestoreMinMTU(side Side, was, have *device.Netdev) []Step {
 	const least = 1280
-	bare := len(was.IPv4Conf) > 0 && len(have.IPv4Conf) == 0 || len(was.IPv6Conf) > 0 && len(have.IPv6Conf) == 0
-	if !bare && (have.MTU >= least || was.MTU < least) {
+	if have.MTU >= least || was.MTU < least {
 		return nil
 	}
-	steps := []Step{SetLink{In: side, Attrs: Attrs{MTU: was.MTU}}}
-	if have.MTU == was.MTU {
-		steps = append([]Step{SetLink{In: side, Attrs: Attrs{MTU: was.MTU - 1}}}, steps...)
-	}
-	return steps
+	return []Step{SetLink{In: side, Attrs: Attrs{MTU: was.MTU}}}
 }
 
 // Restore returns the steps that give a netdev (have) back everything that its snapshot (was) holds. elapsed is how

@@ -100,8 +100,7 @@ const (
 	StageName
 	// StageOrphans removes what of the pod still sits on a netdev that is on the host.
 	StageOrphans
-	// StageMTU restores an MTU below which the kernel keeps no IPv6 settings, or makes it give settings back to a
-	// netdev that has none.
+	// StageMTU restores an MTU below which the kernel keeps no IPv6 settings.
 	StageMTU
 	// StageRestore gives back what the snapshot holds.
 	StageRestore

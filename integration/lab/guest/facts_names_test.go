@@ -184,3 +184,29 @@ func TestFactProbeOfMoveAndRename(t *testing.T) {
 	}
 	Same(t, before)
 }
+
+// Fact 50: a netdev that arrives as "all" has no IPv4 settings, and its RoCE HCA has no netdev; a move under another
+// name gives it both.
+func TestEtherFactNameAll(t *testing.T) {
+	nic := nics(t, "e1000e")[0].Attrs()
+	Fabric{RoCE: []string{nic.Name}}.Load(t)
+	before := Unchanged(t)
+	pod, ports := NewPod(t, "pod"), before.RDMA["mlx5_0"].Ports["1"]
+	if err := MoveLink(nic.Index, pod.Path, "net9"); err != nil {
+		t.Fatal(err)
+	}
+	pod.sh(t, "ip link set net9 name all; ip link set all netns 1")
+	now := Snapshot(t)
+	if l := now.Links["all"]; len(l.IPv4) > 0 {
+		t.Errorf("it has settings: %v", l.IPv4)
+	}
+	if got := now.RDMA["mlx5_0"].Ports["1"]; got == ports {
+		t.Errorf("the port is %s", got)
+	}
+	shell(t, "ip link set all name "+nic.Name)
+	if got := Snapshot(t).RDMA["mlx5_0"].Ports["1"]; got == ports {
+		t.Errorf("with its name the port is %s", got)
+	}
+	shell(t, "ip link set "+nic.Name+" netns "+pod.Name)
+	pod.sh(t, "ip link set "+nic.Name+" netns 1")
+}

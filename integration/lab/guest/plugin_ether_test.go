@@ -46,7 +46,8 @@ echo 1 >/proc/sys/net/ipv4/conf/%[1]s/arp_ignore`,
 			t,
 			fmt.Sprintf(
 				"ip link property del dev %[1]s altname card%[2]d; ip link set %[1]s alias ''; ip address flush dev "+
-					"%[1]s; ip link set %[1]s down mtu 1500",
+					"%[1]s; ip link set %[1]s down mtu 1500 txqueuelen 1000; "+
+					"echo 0 >/proc/sys/net/ipv4/conf/%[1]s/arp_ignore",
 				name,
 				i,
 			),
