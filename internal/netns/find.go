@@ -124,7 +124,7 @@ func writeSys(file string, b []byte) error {
 // with the processes that f has started if it is to stay for them.
 func (n *NS) inSys(readOnly, stay bool, f func(dir string) error) error {
 	done := make(chan error, 1)
-	onThread(func() { // its mount namespace is private
+	OnThread(func() { // its mount namespace is private
 		done <- func() error {
 			if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
 				return fmt.Errorf("unshare mounts: %w", err)
@@ -158,9 +158,9 @@ func (n *NS) inSys(readOnly, stay bool, f func(dir string) error) error {
 	return <-done
 }
 
-// onThread runs f on a thread that ends with it. That is not the main thread, which can't end: its namespaces are those
-// of the process for all who look into /proc.
-func onThread(f func()) {
+// OnThread starts f on a thread that ends with it. That is not the main thread, which can't end: its namespaces are
+// those of the process for all who look into /proc.
+func OnThread(f func()) {
 	go func() {
 		runtime.LockOSThread()
 		if unix.Gettid() != unix.Getpid() {

@@ -3,9 +3,10 @@ package repair
 import (
 	"fmt"
 	"path/filepath"
-	"runtime"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fabric-cni/fabric-cni/internal/netns"
 )
 
 // inHost runs f in the host's mount namespace, which it finds through a mounted /proc of the host. There the plugin
@@ -17,8 +18,7 @@ func inHost(proc string, f func() error) error {
 		return f()
 	}
 	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+	netns.OnThread(func() {
 		done <- func() error {
 			path := filepath.Join(proc, "1", "ns", "mnt")
 			fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -36,6 +36,6 @@ func inHost(proc string, f func() error) error {
 			}
 			return f() // a child process inherits the namespaces of the thread that starts it
 		}()
-	}()
+	})
 	return <-done
 }
