@@ -2,15 +2,12 @@ package agent_test
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/testkit/sandbox"
@@ -72,21 +69,7 @@ func (r *raced) add() <-chan string {
 // waits says whether a process waits for the lock of rail0.
 func (r *raced) waits() bool {
 	r.t.Helper()
-	b, err := os.ReadFile("/proc/locks")
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	var st unix.Stat_t
-	if err := unix.Stat(filepath.Join(journal.DefaultDir, "locks/netdev+rail0"), &st); err != nil {
-		r.t.Fatal(err)
-	}
-	for line := range strings.Lines(string(b)) {
-		file := fmt.Sprintf(" %02x:%02x:%d ", unix.Major(st.Dev), unix.Minor(st.Dev), st.Ino)
-		if strings.Contains(line, "->") && strings.Contains(line, file) {
-			return true
-		}
-	}
-	return false
+	return sandbox.Waits(r.t, filepath.Join(journal.DefaultDir, "locks/netdev+rail0"))
 }
 
 // An uninstall and an ADD that waits for its device: one of them gives way, and no pod has a device that nothing brings

@@ -144,25 +144,10 @@ func (n *node) waiting(t *testing.T, lock string) {
 // waits says whether a call waits for a lock, which is one of the plugin's or any file.
 func (n *node) waits(t *testing.T, lock string) bool {
 	t.Helper()
-	b, err := os.ReadFile("/proc/locks")
-	if err != nil {
-		t.Fatal(err)
-	}
 	if !filepath.IsAbs(lock) {
 		lock = filepath.Join(n.state, "locks", lock)
 	}
-	var st unix.Stat_t
-	if unix.Stat(lock, &st) != nil {
-		return false
-	}
-	// With the device: files of other tests, on a tmpfs of theirs, have the same few inode numbers.
-	file := fmt.Sprintf(" %02x:%02x:%d ", unix.Major(st.Dev), unix.Minor(st.Dev), st.Ino)
-	for line := range strings.Lines(string(b)) {
-		if strings.Contains(line, "->") && strings.Contains(line, file) {
-			return true
-		}
-	}
-	return false
+	return sandbox.Waits(t, lock)
 }
 
 // lockDevice holds the lock of v0, as another call does that works on it.
