@@ -195,7 +195,7 @@ func TestEtherFactNameAll(t *testing.T) {
 	if err := MoveLink(nic.Index, pod.Path, "net9"); err != nil {
 		t.Fatal(err)
 	}
-	pod.sh(t, "ip link set net9 name all; ip link set all netns 1")
+	pod.sh(t, "ip link set net9 mtu 1279; ip link set net9 name all; ip link set all netns 1")
 	now := Snapshot(t)
 	if l := now.Links["all"]; len(l.IPv4) > 0 {
 		t.Errorf("it has settings: %v", l.IPv4)
@@ -209,4 +209,5 @@ func TestEtherFactNameAll(t *testing.T) {
 	}
 	shell(t, "ip link set "+nic.Name+" netns "+pod.Name)
 	pod.sh(t, "ip link set "+nic.Name+" netns 1")
+	shell(t, "ip link set "+nic.Name+" mtu 1500")
 }
