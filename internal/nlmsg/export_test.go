@@ -1,0 +1,4 @@
+package nlmsg
+
+// Exchanges is how many requests have been sent.
+func (c *Conn) Exchanges() uint32 { return c.seq }
