@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -45,6 +46,11 @@ func (r *Runner) setLink(ctx context.Context, s plan.SetLink) error {
 	if a.Mode != nil {
 		if err := r.setMode(ctx, side, index, *a.Mode); err != nil {
 			return err
+		}
+	}
+	if a.HWAddr != nil { // a driver may refuse even the one that it has
+		if n, err := side.Link.ByIndex(index); err == nil && bytes.Equal(n.HWAddr, a.HWAddr) {
+			a.HWAddr = nil
 		}
 	}
 	err = side.Link.Set(index, link.Change{

@@ -308,7 +308,10 @@ func (j *journey) lookIntoPod(w *plan.Where) (err error) {
 func (j *journey) lookAtVF(w *plan.Where) {
 	v := j.home.VF
 	rebind := v.Rebind && w.Done < plan.StageRebind
-	now, err := j.vfNow(v.VF)
+	now, err := &device.VFAttrs{}, error(nil)
+	if len(v.Set) > 0 {
+		now, err = j.vfNow(v.VF)
+	}
 	if err == nil {
 		w.VF = &plan.VFNow{VFAttrs: *now}
 		if rebind {

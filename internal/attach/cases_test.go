@@ -311,8 +311,19 @@ var decisions = map[string]func(*Facts){
 		f.Config.VF.LinkState = "enable"
 		f.Device.HCA.Ports[0].State = device.PortDown
 	},
-	"vf vlan":             func(f *Facts) { f.Config.VF.VLAN = new(7) },
-	"vf of a PF in a pod": func(f *Facts) { f.VF.PFName, f.Config.VF.LinkState = "", "enable" },
+	"vf vlan":              func(f *Facts) { f.Config.VF.VLAN = new(7) },
+	"vf of another tenant": func(f *Facts) { f.OtherTenant = true },
+	"vf of another tenant with a GUID": func(f *Facts) {
+		f.OtherTenant, f.Config.VF.GUID = true, guid("001122334455660a")
+	},
+	"vf of another tenant with its port down": func(f *Facts) { // it is left alone
+		f.OtherTenant, f.Device.HCA.Ports[0].State = true, device.PortDown
+	},
+	"vf of another tenant whose PF has no interface": func(f *Facts) {
+		f.OtherTenant, f.VF.PFName, f.Device.HCA.NodeGUID = true, "", 0
+	},
+	"ethernet of another tenant": func(f *Facts) { f.OtherTenant = true },
+	"vf of a PF in a pod":        func(f *Facts) { f.VF.PFName, f.Config.VF.LinkState = "", "enable" },
 	"ethernet": func(f *Facts) {
 		f.Config.VF.VLAN, f.Config.VF.MAC, f.Config.VF.Trust = new(7), mac("02:00:00:00:00:99"), on()
 		f.Policy.VF = policy.VF{TrustOn: policy.Patterns{"*"}, VLANs: []policy.VLANRange{{First: 5, Last: 7}}}

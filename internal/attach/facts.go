@@ -54,6 +54,8 @@ type Facts struct {
 	Promises []Promise
 	Given    Given      // what the pod has been given of it
 	VF       *device.VF // nil: no virtual function
+	// OtherTenant says that a pod of another namespace had this VF last, and that its driver is to be bound again.
+	OtherTenant bool
 	// The new name of the RDMA device, if the configuration asks for one.
 	RDMANamesPerNetns bool     // names are unique per network namespace, not in the whole system
 	RDMANamesInPod    []string // if so, and if a free one is to be chosen

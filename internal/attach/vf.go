@@ -39,7 +39,8 @@ func (d *decider) vf() {
 		return
 	}
 	if vf.PFName == "" {
-		if asked := askedVF(want); len(asked) > 0 {
+		asked := askedVF(want)
+		if len(asked) > 0 {
 			d.refuse(&Refusal{
 				Reason: NoDevice,
 				Message: fmt.Sprintf("field %q: PF %s of %s has no netdev on the host, through which its VFs are "+
@@ -47,15 +48,19 @@ func (d *decider) vf() {
 				Hint: "return the PF to the host, load its driver (ib_ipoib for InfiniBand), or remove the field",
 			})
 		}
-		return
+		if len(asked) > 0 || !d.OtherTenant {
+			return
+		}
 	}
 	a := d.decision.Attachment
-	a.VF, a.Change = vf, plan.AttachVF(want, vf, dev.HCA, dev.Netdev)
+	a.VF, a.Change = vf, plan.AttachVF(want, vf, dev.HCA, dev.Netdev, d.OtherTenant)
 	if d.Policy != nil {
 		d.refuse(byPolicy(d.Policy.SetVF(d.policyDevice(), &vf.VFAttrs, &a.Change.To, a.Change.Set)))
 	}
-	a.AwaitPort = a.Change.Rebind || slices.Contains(a.Change.Set, device.VFLinkState)
-	d.guid()
+	a.AwaitPort = a.Change.Rebind && !a.Change.Anew || slices.Contains(a.Change.Set, device.VFLinkState)
+	if vf.PFName != "" {
+		d.guid()
+	}
 }
 
 // noVF refuses what only a VF has. A netdev that is none can have another hardware address all the same.

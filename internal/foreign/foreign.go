@@ -33,7 +33,7 @@ func In(stateDir string) []string {
 	}{
 		{"claims/*", fs.ModeDir}, {"claims/*/owner", fs.ModeSymlink}, {"claims/*/children", fs.ModeDir},
 		{"claims/*/children/*", fs.ModeSymlink}, {"names/*", fs.ModeSymlink}, {"netdevs/*", fs.ModeSymlink},
-		{"locks/*", 0}, {"ipam/*", fs.ModeDir}, {"ipam/*/*", 0},
+		{"tenants/*", fs.ModeSymlink}, {"locks/*", 0}, {"ipam/*", fs.ModeDir}, {"ipam/*/*", 0},
 	} {
 		paths, err := filepath.Glob(filepath.Join(stateDir, p.pattern))
 		out = append(out, lines(err)...)

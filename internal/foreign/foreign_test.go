@@ -29,6 +29,7 @@ func own(t *testing.T) string {
 	for _, err := range []error{
 		s.Save(e), s.Claim("netdev/v0", k), s.AddChild("pci/0000:3b:00.0", k),
 		s.Owe(journal.RDMA, "pci/0000:3b:00.1", "mlx5_1"), s.Owe(journal.Netdev, "pci/0000:3b:00.1", "ib1"),
+		s.NoteTenant("pci/0000:3b:00.2", "team-a"),
 		prepared.In(dir).Save(&prepared.Claim{UID: "c", PodUID: "p"}),
 		os.MkdirAll(filepath.Join(dir, "ipam/ib"), 0o700),
 		os.WriteFile(filepath.Join(dir, "ipam/ib/10.0.0.1"), nil, 0o600),
@@ -55,7 +56,7 @@ func TestIn(t *testing.T) {
 	}
 	files := []string{
 		"attachments/lock", "attachments/f@net1", "claims/f", "claims/netdev+v0/children", "names/f", "netdevs/f",
-		"prepared/lock", "prepared/p/f", "ipam/f",
+		"tenants/f", "prepared/lock", "prepared/p/f", "ipam/f",
 	}
 	for _, f := range files {
 		if err := os.WriteFile(filepath.Join(dir, f), []byte("{"), 0o600); err != nil {

@@ -155,7 +155,7 @@ func (e *Entry) Who() string {
 type VF struct {
 	Was    device.VF       `json:"was"`              // before
 	Set    []device.VFAttr `json:"set,omitempty"`    // what it changes
-	Rebind bool            `json:"rebind,omitempty"` // the driver is bound again, for the GUIDs
+	Rebind bool            `json:"rebind,omitempty"` // the driver is bound again: for the GUIDs, or another tenant
 	GUID   device.GUID     `json:"guid,omitzero"`    // the one it has in the pod
 	HCA    *device.HCA     `json:"hca,omitempty"`    // RDMA device made by that, which goes into the pod
 }

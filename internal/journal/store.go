@@ -20,6 +20,7 @@ const DefaultDir = "/run/fabric-cni"
 //	attachments/<containerID>@<ifname>        one entry each
 //	claims/<device>/owner                     symlink to the entry that owns the device
 //	claims/<device>/children/<entry>          symlinks to the entries whose IPoIB child sits on the device
+//	tenants/<device>                          symlink to the namespace of the pod that had this VF last
 //	locks/<device>                            flock, held while a device is claimed and moved
 //	locks/attachments, locks/ipam             a byte each of which is locked for an attachment
 //	locks/pods                                likewise for a pod

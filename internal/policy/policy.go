@@ -52,12 +52,18 @@ type Policy struct {
 	// as many children as it has shares. Nil in the file: where Fabrics are in force
 	RequireAllocated *bool `json:"requireAllocated"`
 
+	// RebindBetweenTenants has the driver of a VF bound again before a pod of another namespace gets it. Nil: true
+	RebindBetweenTenants *bool `json:"rebindBetweenTenants"`
+
 	stateDir  string            // of Load
 	resources map[string]string // of Load: what kubelet knows a device's Fabric by
 }
 
 // Allocated reports whether a pod may have only what it was given.
 func (p *Policy) Allocated() bool { return p.RequireAllocated != nil && *p.RequireAllocated }
+
+// Rebinds reports whether the driver of a VF is bound again before a pod of another namespace gets it.
+func (p *Policy) Rebinds() bool { return p.RebindBetweenTenants == nil || *p.RebindBetweenTenants }
 
 // Resource is what kubelet knows the devices of a device's Fabric by; empty: it is in none that the agent knows of.
 func (p *Policy) Resource(claim string) string { return p.resources[claim] }

@@ -177,6 +177,7 @@ func TestParseFailsClosed(t *testing.T) {
 		"bad pattern":       `{"devices":["[ens"]}`,
 		"bad pattern later": `{"devices":["ens1f0"],"allowEnslaved":["a","\\"]}`,
 		"bad address":       `{"nodeAddresses":["10.1.0"]}`,
+		"rebind, a list":    `{"rebindBetweenTenants":["0000:*"]}`,
 		"list":              `[]`,
 		"relative path":     `{"devicePluginDir":"kubelet/device-plugins"}`,
 		"cut off":           `{"devices":["ens1f0"]`,
@@ -211,6 +212,20 @@ func TestLoad(t *testing.T) {
 	}
 	if err := p.Move(netdev(nil)); !errors.Is(err, ErrRefused) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A VF is bound again between tenants unless the owner says that it is not.
+func TestRebinds(t *testing.T) {
+	for in, want := range map[string]bool{
+		`{}`: true, `{"rebindBetweenTenants":true}`: true, `{"rebindBetweenTenants":false}`: false,
+	} {
+		if p, err := parse("policy.json", []byte(in)); err != nil || p.Rebinds() != want {
+			t.Errorf("%s: %v, want %t", in, err, want)
+		}
+	}
+	if !Default("").Rebinds() {
+		t.Error("without a file it is not bound")
 	}
 }
 

@@ -122,6 +122,7 @@ func returns() map[string][]Step {
 		VF: ib, Set: []device.VFAttr{device.VFLinkState, device.VFNodeGUID, device.VFPortGUID},
 		Rebind: true, HCA: ibHCA, Netdev: true,
 	}
+	tenant := &VFHome{VF: ib, Rebind: true, HCA: ibHCA, Netdev: true}
 	attached := *ibHCA
 	attached.NodeGUID = newGUID
 	rules := RailRules(dualStack(), Table(inPod.Index))
@@ -142,6 +143,13 @@ func returns() map[string][]Step {
 				VF: &VFNow{VFAttrs: ibNow, Faces: true, Driver: "mlx5_core"},
 			},
 			Home{HCA: ibHCA, Attached: &attached, Netdev: pf, VF: guids}),
+		"return-vf-tenant": Preview(
+			Where{
+				HCA: ibHCA, HCASide: Pod, Netdev: inPod, NetdevSide: Pod, VF: &VFNow{Faces: true, Driver: "mlx5_core"},
+			},
+			Home{HCA: ibHCA, Attached: ibHCA, Netdev: pf, VF: tenant}),
+		"return-vf-tenant-unbound": Preview(
+			Where{VF: &VFNow{Faces: true}, Lost: true}, Home{HCA: ibHCA, Netdev: pf, VF: tenant}),
 		"return-revive": Preview(
 			Where{HCA: pfHCA, Missing: reviveAfter},
 			Home{HCA: pfHCA, Netdev: pf}),

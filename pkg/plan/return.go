@@ -30,7 +30,7 @@ type Home struct {
 type VFHome struct {
 	VF     *device.VF
 	Set    []device.VFAttr // what ADD has changed; the rest is not ours to restore
-	Rebind bool            // ADD has rebound the driver for other GUIDs, or was about to
+	Rebind bool            // ADD has rebound the driver, or was about to: for other GUIDs if they are in Set
 	HCA    *device.HCA     // its RDMA device, moved or not; nil: none
 	Netdev bool            // it had a netdev
 }
@@ -231,6 +231,9 @@ func rebind(w Where, h Home) ([]Step, bool) {
 		return nil, false
 	}
 	guids := slices.DeleteFunc(slices.Clone(h.VF.Set), func(a device.VFAttr) bool { return !a.IsGUID() })
+	if len(guids) == 0 && w.VF.Driver != "" { // ADD had it bound again for another tenant, and that is over
+		return nil, false
+	}
 	steps := RestoreVF(h.VF.VF, guids, &w.VF.VFAttrs)
 	step := RebindVF(h.VF.VF, h.VF.HCA, h.Netdev)
 	step.Netdev = h.VF.Netdev

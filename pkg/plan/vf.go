@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"bytes"
 	"slices"
 
 	"github.com/fabric-cni/fabric-cni/pkg/device"
@@ -12,7 +13,8 @@ type VFChange struct {
 	Steps  []Step
 	Set    []device.VFAttr // what the steps set
 	To     device.VFAttrs  // the settings as they will be
-	Rebind bool            // the driver has to be bound again for the GUIDs to count
+	Rebind bool            // the driver is bound again: the GUIDs count only then, or it is Anew
+	Anew   bool            // ... for another tenant, before anything else
 }
 
 // AttachVF returns the steps that give a VF what the configuration asks for. They come before the VF moves: the
@@ -20,12 +22,16 @@ type VFChange struct {
 // the host.
 //
 // hca and netdev are the VF's faces, nil for one that has none (vfio-pci). The driver is rebound only when a GUID
-// really changes: that takes seconds on real hardware and renames what it touches.
-func AttachVF(cfg *netconf.VF, vf *device.VF, hca *device.HCA, netdev *device.Netdev) VFChange {
+// really changes, or if another tenant had the VF last (anew): that takes seconds on real hardware and renames what it
+// touches.
+func AttachVF(cfg *netconf.VF, vf *device.VF, hca *device.HCA, netdev *device.Netdev, anew bool) VFChange {
 	var c VFChange
 	to, asked := wantedVF(cfg, &vf.VFAttrs)
 	c.To = to
 	guid := cfg.GUID != nil && !hasGUIDs(*cfg.GUID, vf, hca, netdev)
+	if anew && !guid && (hca != nil || netdev != nil) {
+		netdev = c.anew(vf, hca, netdev)
+	}
 	for _, attr := range asked {
 		if attr.IsGUID() && !guid || !attr.IsGUID() && to.Same(attr, &vf.VFAttrs) {
 			continue
@@ -49,6 +55,27 @@ func AttachVF(cfg *netconf.VF, vf *device.VF, hca *device.HCA, netdev *device.Ne
 		c.Steps = append(c.Steps, r)
 	}
 	return c
+}
+
+// anew has the driver of a VF bound again, and returns the netdev as it is then. It gets the hardware address back that
+// it had: a driver whose PF has set none may choose one at random, and some show a VF's own as if the PF had set it
+// (drivers/net/ethernet/intel/igb/igb_main.c, igb_ndo_get_vf_config, Linux 6.12). If the PF has another one, the driver
+// takes that.
+func (c *VFChange) anew(vf *device.VF, hca *device.HCA, netdev *device.Netdev) *device.Netdev {
+	r := RebindVF(vf, hca, netdev)
+	r.ForPod = true
+	c.Rebind, c.Anew, c.Steps = true, true, []Step{r}
+	if netdev == nil || netdev.ARPType != ethernet {
+		return netdev
+	}
+	out := *netdev
+	out.Flags &^= device.FlagUp
+	if !isZero(vf.MAC) && !bytes.Equal(vf.MAC, netdev.HWAddr) {
+		out.HWAddr = vf.MAC
+		return &out
+	}
+	c.Steps = append(c.Steps, newMAC(Host, netdev.HWAddr, false, false)...)
+	return &out
 }
 
 // noMAC takes the address away that a PF has for a VF. A driver may refuse.

@@ -99,8 +99,7 @@ func TestAttachVF(t *testing.T) {
 				"ip link set ibp59s0 vf 0 state enable",
 				"ip link set ibp59s0 vf 0 node_guid 00:11:22:33:44:55:66:77",
 				"ip link set ibp59s0 vf 0 port_guid 00:11:22:33:44:55:66:77",
-				"echo 0000:3b:00.2 > /sys/bus/pci/drivers/mlx5_core/unbind; echo 0000:3b:00.2 > " +
-					"/sys/bus/pci/drivers/mlx5_core/bind",
+				rebound("0000:3b:00.2"),
 			},
 		},
 		"GUID that it has": {cfg: netconf.VF{GUID: &owner}, vf: ibVF(), hca: &ownHCA, netdev: ib},
@@ -114,7 +113,7 @@ func TestAttachVF(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			c := AttachVF(&tt.cfg, tt.vf, tt.hca, tt.netdev)
+			c := AttachVF(&tt.cfg, tt.vf, tt.hca, tt.netdev, false)
 			if diff := cmp.Diff(strings.Join(tt.want, "\n"), strings.TrimSpace(Print(c.Steps))); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
@@ -124,6 +123,12 @@ func TestAttachVF(t *testing.T) {
 			givesBack(t, tt.vf, &tt.cfg, c.Set)
 		})
 	}
+}
+
+// rebound is how a plan shows that a VF's driver is bound again.
+func rebound(pci string) string {
+	const dir = " > /sys/bus/pci/drivers/mlx5_core/"
+	return "echo " + pci + dir + "unbind; echo " + pci + dir + "bind"
 }
 
 // givesBack: what was set goes back, in the opposite order; what was not is left alone.

@@ -3,13 +3,9 @@ package fabric
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io/fs"
-	"time"
 
 	"github.com/fabric-cni/fabric-cni/internal/apply"
 	"github.com/fabric-cni/fabric-cni/internal/attach"
-	"github.com/fabric-cni/fabric-cni/internal/inventory"
 	"github.com/fabric-cni/fabric-cni/internal/ipam"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/result"
@@ -17,9 +13,6 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 	"github.com/fabric-cni/fabric-cni/pkg/plan"
 )
-
-// portWait bounds the wait for the subnet manager to see a new GUID.
-const portWait = 5 * time.Second
 
 // attachment is one ADD between its first write and its result: it carries a decision out.
 type attachment struct {
@@ -121,65 +114,6 @@ func (a *attachment) device(ctx context.Context) (*result.Result, error) {
 		iface = result.Interface{Name: a.key.IfName, MAC: a.cfg.VF.MAC.String(), PCIID: e.PCI}
 	}
 	return a.result(iface, ips)
-}
-
-// prepare changes the settings of a VF. When that has made new faces, they are what goes into the pod; the journal has
-// them before they move.
-func (a *attachment) prepare(ctx context.Context) error {
-	e := a.entry
-	if len(a.Prepare()) == 0 {
-		return nil
-	}
-	if err := a.runner.Run(ctx, a.Prepare()); err != nil {
-		return err
-	}
-	var dev *inventory.Device
-	if a.Change.Rebind {
-		var err error
-		if dev, err = a.host.At(e.Address); err != nil {
-			return fmt.Errorf("find the device after its driver was bound again: %w", err)
-		}
-		e.VF.HCA = dev.HCA
-		if err := a.store.Save(e); err != nil {
-			return err
-		}
-	}
-	return a.portUp(ctx, dev)
-}
-
-// portUp waits for a port whose GUID or link state was still to be set when ADD decided. dev is the device if it has
-// just been looked up, else nil.
-func (a *attachment) portUp(ctx context.Context, dev *inventory.Device) error {
-	if !a.AwaitPort || a.entry.HCA == nil || !attach.NeedsPorts(a.cfg) {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, portWait)
-	defer cancel()
-	for pause := time.Millisecond; ; pause = min(2*pause, 10*time.Millisecond) {
-		var err error
-		if dev == nil {
-			dev, err = a.host.At(a.entry.Address)
-		}
-		if err == nil && dev.HCA != nil {
-			err = a.host.RDMA.Ports(dev.HCA)
-		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		if err == nil {
-			down := attach.JudgePort(a.cfg, dev.HCA, dev.Netdev)
-			if down == nil {
-				return nil
-			}
-			err = refused(down)
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(pause):
-			dev = nil
-		}
-	}
 }
 
 // child creates an IPoIB child in the pod. The master stays on the host; its lock is held until the child is recorded
@@ -369,9 +303,9 @@ func homeOf(e *journal.Entry) plan.Home {
 	return h
 }
 
-// vfHome is what a virtual function had before ADD; nil if nothing of it was to be changed.
+// vfHome is what a virtual function had before ADD; nil if nothing of it was to be changed, nor its driver bound.
 func vfHome(e *journal.Entry) *plan.VFHome {
-	if e.VF == nil || len(e.VF.Set) == 0 {
+	if e.VF == nil || len(e.VF.Set) == 0 && !e.VF.Rebind {
 		return nil
 	}
 	return &plan.VFHome{VF: &e.VF.Was, Set: e.VF.Set, Rebind: e.VF.Rebind, HCA: e.HCA, Netdev: e.Netdev != nil}

@@ -26,6 +26,13 @@ func (g *gatherer) virtualFunction() error {
 		vf.IB = g.dev.Netdev.IsIPoIB()
 	}
 	g.facts.VF = vf
+	if g.pod != nil && g.facts.Policy != nil && g.facts.Policy.Rebinds() {
+		tenant, noted, err := g.store.Tenant(g.dev.Claim())
+		if err != nil {
+			return err
+		}
+		g.facts.OtherTenant = noted && tenant != g.cfg.Pod.Namespace
+	}
 	guid := g.cfg.VF.GUID
 	if guid == nil || vf.PFName == "" {
 		return nil

@@ -20,6 +20,7 @@ const (
 func igbVFs(t testing.TB, n int, roce bool) []SRIOVFunction {
 	t.Helper()
 	freshHost(t)
+	forgetTenants(t)
 	Unload(t)
 	Modprobe(t, "igb")
 	var pf string
@@ -206,6 +207,36 @@ func TestIGBPolicy(t *testing.T) {
 	a := interfaceOf(pod, "net1", network(own))
 	a.add(t)
 	a.del(t)
+}
+
+// What a pod has put on its VF, and left in a network namespace that only a descriptor on its way holds, no search
+// finds: as a macvlan in passthru mode it takes all frames. The next pod of the same namespace has it on the VF still,
+// the first one of another does not.
+func TestIGBTenant(t *testing.T) {
+	vfs := igbVFs(t, 1, false)
+	before := Unchanged(t)
+	add := func(name, namespace string) *attachment {
+		a := interfaceOf(NewPod(t, name), "net1", network(config{"deviceID": vfs[0].PCI}))
+		a.args = "K8S_POD_NAMESPACE=" + namespace
+		a.add(t)
+		return a
+	}
+	a := add("first", "team-a")
+	x := newThird(t, "third", "in flight")
+	a.pod.sh(t, "ip link add link net1 name stray type macvlan mode passthru; ip link set stray netns third")
+	x.sh(t, "ip link set stray up")
+	x.hide(t, "in flight")
+	a.del(t)
+	for i, namespace := range []string{"team-a", "team-b"} {
+		a := add(namespace, namespace)
+		out := a.pod.sh(t, "ip -d link show net1")
+		if want := fmt.Sprint("promiscuity ", 1-i); !containsAll(out, want, "mtu 1400", "02:00:00:00:10:00") {
+			t.Errorf("the pod in %s, want %s: %s", namespace, want, out)
+		}
+		a.del(t)
+	}
+	x.end()
+	Same(t, before)
 }
 
 var igbDevice = mode{

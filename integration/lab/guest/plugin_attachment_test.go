@@ -62,6 +62,7 @@ type attachment struct {
 	ifname string
 	conf   config
 	path   string          // CNI_PATH; "": BinDir
+	args   string          // CNI_ARGS
 	prev   json.RawMessage // result of ADD
 }
 
@@ -77,7 +78,7 @@ func (a *attachment) call(command string) Call {
 		version >= "0.4.0" {
 		conf["prevResult"] = a.prev
 	}
-	c := Call{Command: command, ContainerID: a.id, Netns: a.pod.Path, IfName: a.ifname, Config: conf}
+	c := Call{Command: command, ContainerID: a.id, Netns: a.pod.Path, IfName: a.ifname, Args: a.args, Config: conf}
 	if a.path != "" {
 		c.Env = []string{"CNI_PATH=" + a.path}
 	}

@@ -104,7 +104,8 @@ func takeDIM(devices map[string]RDMADevice) error {
 var StateDirs = []string{"/run/fabric-cni", "/var/lib/cni", "/var/run/k8s.cni.cncf.io"}
 
 // takeFiles lists the character devices, and the files below StateDirs without those that stay for good: locks,
-// host-local's memory of the last address, the plugin's notes for the agent, and the agent's for the next one.
+// host-local's memory of the last address, the plugin's notes for the agent and of the tenants of VFs, and the agent's
+// for the next one.
 func takeFiles() (nodes []string, files map[string]string, err error) {
 	entries, err := os.ReadDir("/dev/infiniband")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -139,7 +140,8 @@ func stays(path string) bool {
 	case "/run/fabric-cni/calls", "/run/fabric-cni/calls.taken", "/run/fabric-cni/agent.json":
 		return true
 	}
-	return strings.Contains(path, "/locks/") || base == "lock" || strings.HasSuffix(base, ".lock") ||
+	return strings.Contains(path, "/locks/") || strings.HasPrefix(path, "/run/fabric-cni/tenants/") ||
+		base == "lock" || strings.HasSuffix(base, ".lock") ||
 		strings.HasPrefix(base, "last_reserved_ip.") || strings.HasPrefix(path, "/run/fabric-cni/networks/")
 }
 

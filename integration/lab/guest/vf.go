@@ -99,10 +99,19 @@ func VFs(t testing.TB, n int) []SRIOVFunction {
 	return out
 }
 
+// forgetTenants has the plugin take VFs for ones that no pod has had.
+func forgetTenants(t testing.TB) {
+	t.Helper()
+	if err := os.RemoveAll("/run/fabric-cni/tenants"); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // VFHost is a host with a PF, ibpf, and n VFs, ibv0 and on, of which the first has something to lose.
 func VFHost(t testing.TB, n int, f Fabric) []SRIOVFunction {
 	t.Helper()
 	forgetS1()
+	forgetTenants(t)
 	f.SRIOV = true
 	f.Load(t)
 	pf, err := filepath.Glob("/sys/bus/pci/drivers/fakeib/*/net/*")

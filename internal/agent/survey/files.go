@@ -88,5 +88,5 @@ func (n Node) rebinds(k journal.Key) bool {
 	if err != nil {
 		return !errors.Is(err, fs.ErrNotExist)
 	}
-	return e.VF != nil && e.VF.Rebind
+	return e.VF != nil && e.VF.Rebind && slices.ContainsFunc(e.VF.Set, device.VFAttr.IsGUID)
 }

@@ -3,7 +3,6 @@ package survey
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"slices"
 	"sync"
@@ -109,8 +108,12 @@ func TestGiven(t *testing.T) {
 // the next ADD does, will bind its driver again.
 func TestFilesOfADeadPod(t *testing.T) {
 	a, pf := device.Address{Bus: "pci", Name: "0000:3b:00.4"}, device.Address{Bus: "pci", Name: "0000:3b:00.0"}
-	for _, rebind := range []bool{false, true} {
-		t.Run(fmt.Sprint(rebind), func(t *testing.T) {
+	for name, vf := range map[string]journal.VF{
+		"as it was":          {},
+		"for another tenant": {Rebind: true}, // in its ADD, and that is over
+		"with a GUID":        {Rebind: true, Set: []device.VFAttr{device.VFNodeGUID, device.VFPortGUID}},
+	} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel() // each waits for the time to be up
 			sys := &changing{}
 			sys.set("infiniband/mlx5_4/x", "infiniband_verbs/uverbs3/dev")
@@ -119,11 +122,12 @@ func TestFilesOfADeadPod(t *testing.T) {
 			e := &journal.Entry{Key: k, Kind: journal.KindDevice, Claim: a.String(), Address: a}
 			e.BootID, e.Created = "b", time.Now()
 			e.NetnsPath, e.Netns = "/run/netns/c1", netns.ID{Dev: 1, Ino: 2}
-			e.VF = &journal.VF{Was: device.VF{PF: pf}, Rebind: rebind}
+			vf.Was.PF = pf
+			e.VF = &vf
 			if err := errors.Join(n.Store.Save(e), n.Store.Claim(a.String(), k)); err != nil {
 				t.Fatal(err)
 			}
-			if files, err := n.FilesNow(t.Context(), a, true, nil); (err != nil) != rebind {
+			if files, err := n.FilesNow(t.Context(), a, true, nil); (err != nil) != (len(vf.Set) > 0) {
 				t.Errorf("got %v, %v", files, err)
 			}
 		})

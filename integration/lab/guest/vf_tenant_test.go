@@ -1,0 +1,134 @@
+//go:build labguest
+
+package guest
+
+import (
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// number is the kernel's of the VF's RDMA device, which is on the host. It gets a new one whenever its driver is bound.
+func (f SRIOVFunction) number(t *testing.T) string {
+	t.Helper()
+	out, err := exec.Command("rdma", "dev", "show", f.HCA()).Output()
+	n, _, ok := strings.Cut(string(out), ":")
+	if err != nil || !ok {
+		t.Fatalf("rdma dev show: %v, %q", err, out)
+	}
+	return n
+}
+
+// of is an attachment of a pod in a namespace. The pod has the namespace's name and a number.
+func (f SRIOVFunction) of(t *testing.T, namespace string, number int, guid string) *attachment {
+	t.Helper()
+	a := interfaceOf(NewPod(t, fmt.Sprint("pod", number)), "net1", vfConf(f, guid, nil))
+	if namespace != "" {
+		a.args = "IgnoreUnknown=1;K8S_POD_NAMESPACE=" + namespace
+	}
+	return a
+}
+
+// A VF whose last pod was of another namespace is bound to its driver anew, and has what the host has set. It is not
+// for the first pod, nor for the next one of the same namespace, nor where the node policy says so.
+func TestVFTenant(t *testing.T) {
+	vfs := VFHost(t, 2, Fabric{})
+	before := Unchanged(t)
+	for i, c := range []struct {
+		namespace string
+		off, anew bool
+	}{
+		{namespace: ""},
+		{namespace: ""},
+		{namespace: "team-a", anew: true},
+		{namespace: "team-a"},
+		{namespace: "team-b", anew: true},
+		{namespace: "team-a", off: true},
+		{namespace: "team-a"},
+		{namespace: "", anew: true},
+	} {
+		policyFile(t, fmt.Sprintf(`{"rebindBetweenTenants": %t}`, !c.off))
+		was := vfs[0].number(t)
+		a := vfs[0].of(t, c.namespace, i, "")
+		a.add(t)
+		if mtu := a.pod.link(t, "net1").Attrs().MTU; mtu != 2000 {
+			t.Errorf("%d: MTU %d", i, mtu)
+		}
+		a.call("CHECK").Must(t)
+		a.del(t)
+		if anew := vfs[0].number(t) != was; anew != c.anew {
+			t.Errorf("pod %d of namespace %q: bound anew %t, want %t", i, c.namespace, anew, c.anew)
+		}
+		Same(t, before)
+	}
+}
+
+// With a GUID of the pod's the driver is bound once, not twice.
+func TestVFTenantGUID(t *testing.T) {
+	vfs := VFHost(t, 2, Fabric{})
+	before := Unchanged(t)
+	for i, namespace := range []string{"team-a", "team-b"} {
+		a := vfs[0].of(t, namespace, i, guidA)
+		points, out := Points(t, a.call("ADD"))
+		if out.Failed() {
+			t.Fatal(out)
+		}
+		hasGUID(t, a.pod, "net1", guidA)
+		if !slices.Contains(points, "within/rebind-driver") {
+			t.Errorf("%s: passed %v", namespace, points)
+		}
+		a.del(t)
+		Same(t, before)
+	}
+}
+
+// An ADD that dies, or fails, around the new binding: its DEL, or the ADD of the next pod, binds the driver, and the
+// tenant's next ADD does so once more.
+func TestVFTenantKilled(t *testing.T) {
+	for _, point := range []string{"before/rebind-driver", "within/rebind-driver", "after/rebind-driver"} {
+		for _, end := range []string{"DEL", "next ADD", "error", "DEL without the PF"} {
+			t.Run(point+" "+end, func(t *testing.T) {
+				vfs := VFHost(t, 2, Fabric{})
+				first := vfs[0].of(t, "team-a", 0, "")
+				first.add(t)
+				first.del(t)
+				if end == "DEL without the PF" {
+					elsewhere := NewPod(t, "elsewhere")
+					shell(t, "ip link set ibpf netns "+elsewhere.Name)
+				}
+				before := Unchanged(t)
+				a := vfs[0].of(t, "team-b", 1, "")
+				fault := FaultKill
+				if end == "error" {
+					fault = FaultError
+				}
+				out := RunWithFault(t, a.call("ADD"), point, fault)
+				switch end {
+				case "error":
+					wantError(t, out, 105, vfs[0].PCI, "another namespace", "rebindBetweenTenants")
+				case "next ADD":
+					a.pod.Delete(t)
+					next := vfs[0].of(t, "team-a", 2, "")
+					next.add(t)
+					next.del(t)
+				default:
+					if driver := vfs[0].Driver(); (driver == "") != strings.HasPrefix(point, "within") {
+						t.Errorf("driver %q", driver)
+					}
+				}
+				a.del(t)
+				Same(t, before)
+				was := vfs[0].number(t)
+				again := vfs[0].of(t, "team-b", 3, "")
+				again.add(t)
+				again.del(t)
+				if vfs[0].number(t) == was {
+					t.Error("the next ADD has not bound the driver anew")
+				}
+				Same(t, before)
+			})
+		}
+	}
+}
