@@ -1,6 +1,7 @@
 package fabric_test
 
 import (
+	"errors"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -23,7 +24,8 @@ var isUp = regexp.MustCompile(`[<,]UP[,>]`)
 
 var peerIndex = regexp.MustCompile(`@if\d+`)
 
-// everything is the host with all that a pod or a plugin can have changed, and what is on file. The order of links is
+// everything is the host with all that a pod or a plugin can have changed, what is in the third namespace, and what is
+// on file. The order of links is
 // no part of it: one that has been away may be listed behind the others.
 func (w *walkWorld) everything() string {
 	var blocks []string
@@ -41,9 +43,11 @@ func (w *walkWorld) everything() string {
 	}
 	slices.Sort(blocks)
 	out, err := exec.Command("ip", "netns", "exec", w.host.Name, "sh", "-c", hostState).Output()
-	if err != nil {
+	third, terr := exec.Command("ip", "-n", w.third.Name, "-br", "link").Output()
+	if err := errors.Join(err, terr); err != nil {
 		w.t.Error(err)
 	}
+	blocks = append(blocks, "third: "+string(third))
 	rest := slices.Collect(strings.Lines(string(out)))
 	slices.Sort(rest)
 	files := slices.DeleteFunc(w.files(w.t), func(f string) bool {

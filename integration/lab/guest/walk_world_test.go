@@ -47,8 +47,9 @@ func newWalkWorld(t *testing.T, devices []walkDevice, setUp func() State) *walkW
 	}
 	t.Cleanup(w.release)
 	for i := range devices {
-		for _, verb := range []string{"ADD", "DEL"} {
-			c := w.callOf(walk.Call{Verb: verb, Of: walk.Attachment{Device: i}, Netns: true})
+		// The pods are of two namespaces: the driver of a VF is bound anew for the second one.
+		for n, verb := range []string{"ADD", "DEL", "ADD", "DEL"} {
+			c := w.callOf(walk.Call{Verb: verb, Of: walk.Attachment{Device: i, Pod: n / 2}, Netns: true})
 			points, out := Points(t, c)
 			if out.Failed() {
 				t.Fatalf("%s of %s: %s", verb, devices[i].netdev, out)
@@ -62,7 +63,10 @@ func newWalkWorld(t *testing.T, devices []walkDevice, setUp func() State) *walkW
 }
 
 func (w *walkWorld) callOf(c walk.Call) Call {
-	out := Call{Command: c.Verb, ContainerID: c.Of.ID(), IfName: c.Of.IfName()}
+	out := Call{
+		Command: c.Verb, ContainerID: c.Of.ID(), IfName: c.Of.IfName(),
+		Args: fmt.Sprint("IgnoreUnknown=1;K8S_POD_NAMESPACE=team-", c.Of.Pod),
+	}
 	conf := maps.Clone(w.devices[c.Of.Device].conf)
 	if c.Netns {
 		out.Netns = w.pods[c.Of.Pod].Path

@@ -57,6 +57,8 @@ ipv4/neigh/$D/ucast_solicit; do echo 7 >/proc/sys/net/$f; done`},
 	{name: "addrgenmode-secret", script: `echo 66::66 >/proc/sys/net/ipv6/conf/$D/stable_secret
 ip link set $D addrgenmode stable_secret`},
 	{name: "macvlan", script: `ip link add kid$I link $D type macvlan && ip link set kid$I up`, on: "ether"},
+	{name: "macvlan-third", script: `ip link add stray$I link $D type macvlan mode passthru &&
+ip link set stray$I netns $THIRD`, on: "ether"},
 	{name: "vlan", script: `ip link add link $D name kidv$I type vlan id 66 && ip link set kidv$I up`, on: "ether"},
 	{name: "bridge", script: `ip link add kidb$I type bridge; ip link set $D master kidb$I`, on: "ether"},
 	{name: "ipoib-child", script: `ip link add link $D name kid$I type ipoib pkey 0x8002 &&
