@@ -60,7 +60,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		&o.groups,
 		"groups",
 		".*",
-		"regular `expression`: which of version ipoib netdev child journal rails vf guid guids shared",
+		"regular `expression`: which of version ipoib netdev child journal rails namespaces vf guid guids tenant "+
+			"shared",
 	)
 	flags.StringVar(&o.plugin, "plugin", "", "`build` of the plugin to measure instead of one made here")
 	flags.StringVar(&o.previous, "previous", "", "another `build` of the plugin to measure beside this one")
@@ -100,8 +101,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		append  []string
 		devices []string
 	}{
-		{"version|ipoib|netdev|child|journal|rails", []string{"ib_core.netns_mode=0"}, lab.VirtioNet(1)}, // exclusive
-		{"vf|guid|guids", []string{"ib_core.netns_mode=0"}, append(lab.VirtioNet(1), lab.SRIOV(8)...)},
+		{ // exclusive
+			"version|ipoib|netdev|child|journal|rails|namespaces", []string{"ib_core.netns_mode=0"}, lab.VirtioNet(1),
+		},
+		{"vf|guid|guids|tenant", []string{"ib_core.netns_mode=0"}, append(lab.VirtioNet(1), lab.SRIOV(8)...)},
 		{"shared", nil, lab.VirtioNet(1)},
 	} {
 		if err := boot(

@@ -50,6 +50,12 @@ var targets = append(slices.Concat(
 	both("PKey child", "child/fabric", once, 1.20, 1.20, "child/floor-once"),
 	both("PKey child", "child/fabric", "ipoib-cni (stand-in)", 1.00, 1.00, "child/ipoib-cni"),
 ), target{"VERSION", "version/fabric/add", "version/trivial/add", "trivial plugin", 1.10},
+	target{"ADD, IB VF of another namespace's pod", "tenant/other/add", "tenant/same/add", "of the same one's", 1.50},
+	target{"DEL, IB VF of another namespace's pod", "tenant/other/del", "tenant/same/del", "of the same one's", 1.05},
+	target{"ADD, 100 other network namespaces", "namespaces/100/add", "namespaces/1/add", "1", 1.50},
+	target{"DEL, 100 other network namespaces", "namespaces/100/del", "namespaces/1/del", "1", 1.50},
+	target{"ADD, 500 other network namespaces", "namespaces/500/add", "namespaces/1/add", "1", 3.00},
+	target{"DEL, 500 other network namespaces", "namespaces/500/del", "namespaces/1/del", "1", 3.00},
 	target{"ADD, 512 others in the journal", "journal/512/add", "journal/none/add", "none", 1.05},
 	target{"DEL, 512 others in the journal", "journal/512/del", "journal/none/del", "none", 1.05})
 
@@ -142,7 +148,8 @@ func reportTargets(w io.Writer, set *sample.Set) error {
 			x.most,
 			verdict(ratio <= x.most),
 		)
-		if p, ok := set.Series[strings.Replace(x.of, "/fabric", "/previous", 1)]; ok {
+		previous := strings.Replace(x.of, "/fabric", "/previous", 1)
+		if p, ok := set.Series[previous]; ok && previous != x.of {
 			fmt.Fprintf(t, "  the same\tthe previous build\t%.3f\t%.3f\t%.3f\t\t\n", sample.Median(a)/sample.Median(p),
 				sample.Median(sample.Ratios(a, p)), slices.Min(a)/slices.Min(p))
 		}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/fabric-cni/fabric-cni/integration/lab/bench/bare"
+	"github.com/fabric-cni/fabric-cni/internal/journal"
 )
 
 // groups are all measurements. "previous" takes part where the driver was given another build of the plugin.
@@ -29,6 +30,8 @@ func (b *bench) groups() []group {
 		{"vf", b.function(), b.reset},
 		{"guid", b.functionWithGUID(), b.reset},
 		{"guids", b.functionsAtOnce(), b.reset},
+		{"tenant", b.tenants(), b.reset},
+		{"namespaces", b.crowded(netdev), b.reset},
 		{"shared", b.beside(first, shared(first), conf(first), b.hostDevice(first)), b.reset},
 	}
 }
@@ -46,6 +49,21 @@ func (b *bench) functionWithGUID() []contestant {
 		out = append(out, b.attachment(p, p, "bench-guid-"+p, b.vf(0).Pod, guidConf(b.vf(0), 0)))
 	}
 	return append(out, b.ibSRIOV(0, true))
+}
+
+// tenants measures a VF whose last pod was of the same Kubernetes namespace, and of another one: its driver is bound
+// again in ADD.
+func (b *bench) tenants() []contestant {
+	var out []contestant
+	j := b.vf(0)
+	for _, last := range []struct{ name, namespace string }{{"same", ""}, {"other", "team-a"}} {
+		c := b.attachment(last.name, "fabric", "bench-"+last.name, j.Pod, conf(j))
+		c.before = func() error {
+			return journal.Store{Dir: journal.DefaultDir}.NoteTenant("pci/"+j.Bus, last.namespace)
+		}
+		out = append(out, c)
+	}
+	return out
 }
 
 // functionsAtOnce measures all VFs of a PF together, each with a GUID.
