@@ -38,7 +38,9 @@ func Run(ctx context.Context, o *Options, version string, log *slog.Logger) erro
 	}
 	w := &worker{
 		o: o, version: version, log: log,
-		node: survey.Node{Sys: os.DirFS("/sys"), Store: o.store(), Policy: o.Policy, Proc: o.HostProc},
+		node: survey.Node{
+			Sys: os.DirFS("/sys"), Store: o.store(), Policy: o.Policy, Proc: o.HostProc, Seen: &survey.Seen{},
+		},
 	}
 	w.files = filesThen
 	if o.Survey == nil {

@@ -120,6 +120,13 @@ func (r *Reader) byRDMA(name string) (*Device, error) {
 // HCAAddress returns the bus address of an RDMA device. It returns fs.ErrNotExist when there is none of that name, and
 // a SoftError, which matches it, when it has no hardware.
 func (r *Reader) HCAAddress(name string) (device.Address, error) {
+	if r.lists == nil {
+		return r.hcaAddress(name)
+	}
+	return remembered(&r.lists.addresses, name, func() (device.Address, error) { return r.hcaAddress(name) })
+}
+
+func (r *Reader) hcaAddress(name string) (device.Address, error) {
 	a, ok := r.addressOf(path.Join("class/infiniband", name, "device"))
 	if !ok {
 		if r.Sys != nil && r.soft(name) {
@@ -192,10 +199,17 @@ func (r *Reader) HasPKey(hca string, port uint32, p device.PKey) (ok bool, held 
 	return false, held, nil
 }
 
+// text is a short attribute of sysfs, which one read returns whole (fs/kernfs/file.c).
 func (r *Reader) text(file string) string {
-	b, err := fs.ReadFile(r.Sys, file)
+	f, err := r.Sys.Open(file)
 	if err != nil {
 		return ""
 	}
-	return strings.TrimSpace(string(b))
+	defer f.Close()
+	b := make([]byte, 64) // a GID has 40
+	n, err := f.Read(b)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b[:n]))
 }

@@ -44,16 +44,29 @@ func sysDevice(a device.Address) string { return path.Join("bus", a.Bus, "device
 
 // At returns the device at a bus address. It returns fs.ErrNotExist when the bus has none there.
 func (r *Reader) At(a device.Address) (*Device, error) {
-	dir := sysDevice(a)
-	if _, err := fs.Stat(r.Sys, dir); err != nil {
-		return nil, fmt.Errorf("find device %s: %w", a, err)
+	if r.lists == nil {
+		return r.at(a)
 	}
-	dir = r.virtio(dir)
-	d := &Device{Address: a, PCI: r.pciOf(dir, a)}
+	d, err := remembered(&r.lists.devices, a, func() (*Device, error) { return r.at(a) })
+	return d.clone(), err
+}
+
+func (r *Reader) at(a device.Address) (*Device, error) {
+	dir := sysDevice(a)
 	nets, err := r.netdevsIn(dir)
+	if err == nil && len(nets) == 0 { // what has a netdev is there, and carries it itself: that costs no look
+		if _, err := fs.Stat(r.Sys, dir); err != nil {
+			return nil, fmt.Errorf("find device %s: %w", a, err)
+		}
+		if on := r.virtio(dir); on != dir {
+			dir = on
+			nets, err = r.netdevsIn(dir)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
+	d := &Device{Address: a, PCI: r.pciOf(dir, a)}
 	if len(nets) > 1 {
 		return nil, fmt.Errorf(
 			"%w: device %s has the netdevs %s; select one by name (device) or hardware address (hwaddr)",

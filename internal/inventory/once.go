@@ -19,16 +19,31 @@ type lists struct {
 	routes  map[int][]device.Route // wide ones, by ifindex; nil: they have to be asked for by interface
 	lookups []device.Lookup
 	sources []netip.Addr
+
+	found // for the looks of a Memory
 }
 
 // Once returns a Reader for one look at all devices of the namespace. What it tells of them is as it was when Once was
-// called; what has come since is looked for again.
-func (r *Reader) Once() (*Reader, error) {
-	l := &lists{hcas: map[string]device.HCA{}, netdevs: map[int]device.Netdev{}, sources: r.sources()}
+// called; what has come since is looked for again. With a memory that proves that nothing has changed since its last
+// look it tells what that one has found, and same is true; m may be nil.
+func (r *Reader) Once(m *Memory) (once *Reader, same bool, err error) {
+	quiet := m.quiet() // before anything is read
 	hcas, err := r.hcas()
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
+	once = new(*r)
+	if same = quiet && m.has(hcas); same {
+		once.lists = m.lists
+		return once, true, nil
+	}
+	once.lists, err = r.list(hcas)
+	m.keep(once.lists, hcas)
+	return once, false, err
+}
+
+func (r *Reader) list(hcas []device.HCA) (*lists, error) {
+	l := &lists{hcas: map[string]device.HCA{}, netdevs: map[int]device.Netdev{}, sources: r.sources()}
 	for _, h := range hcas {
 		l.hcas[h.Name] = h
 	}
@@ -51,9 +66,7 @@ func (r *Reader) Once() (*Reader, error) {
 	if l.lookups, err = r.Link.Lookups(); err != nil {
 		return nil, err
 	}
-	once := *r
-	once.lists = l
-	return &once, nil
+	return l, nil
 }
 
 // hcas lists the RDMA devices; without RDMA there are none.

@@ -17,6 +17,13 @@ import (
 // namespace (net/core/dev.c, netdev_adjacent_sysfs_add), but to no IPoIB child (see ChildrenOf), and a veth's peer
 // is none.
 func (r *Reader) Uppers(n *device.Netdev) ([]device.Upper, error) {
+	if r.lists == nil {
+		return r.uppers(n)
+	}
+	return remembered(&r.lists.uppers, n.Index, func() ([]device.Upper, error) { return r.uppers(n) })
+}
+
+func (r *Reader) uppers(n *device.Netdev) ([]device.Upper, error) {
 	var out []device.Upper
 	seen := map[int]bool{n.Index: true}
 	for below := []device.Netdev{*n}; len(below) > 0; below = below[1:] {

@@ -104,6 +104,7 @@ type Node struct {
 	Store  journal.Store // which attachment has which device
 	Policy string        // path of the node policy
 	Proc   string        // a /proc that shows the host's processes; empty: /proc
+	Seen   *Seen         // what earlier looks have read; nil: each reads everything
 }
 
 // ErrNoRDMA is returned when the node's kernel has no RDMA at all.
@@ -138,9 +139,11 @@ func (n Node) Read() ([]Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	if reader, err = reader.Once(); err != nil {
+	once, seen, err := n.Seen.begin(reader)
+	if err != nil {
 		return nil, err
 	}
+	defer n.Seen.end()
 	entries, err := n.Store.List()
 	errs := []error{err}
 	var out []Device
@@ -149,7 +152,7 @@ func (n Node) Read() ([]Device, error) {
 		return nil, fmt.Errorf("list RDMA devices: %w", err)
 	}
 	for _, e := range names {
-		d, err := n.onHost(reader, rules, e.Name(), mode)
+		d, err := n.onHost(once, seen, rules, e.Name(), mode)
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // it has just moved: the journal has it
 		case err != nil:
@@ -181,7 +184,7 @@ func (n Node) dial() (*inventory.Reader, func(), error) {
 }
 
 func (n Node) onHost(
-	r *inventory.Reader, rules *policy.Policy, name string, mode device.NetnsMode,
+	r *inventory.Reader, seen map[string]Device, rules *policy.Policy, name string, mode device.NetnsMode,
 ) (*Device, error) {
 	address, err := r.HCAAddress(name)
 	if err != nil {
@@ -226,8 +229,16 @@ func (n Node) onHost(
 			return nil, err
 		}
 	}
+	if was, ok := seen[name]; ok && slices.Equal(was.HCA.Ports, d.HCA.Ports) {
+		d.hardware(&was)
+		return d, nil
+	}
 	d.place(n.Sys)
-	return d, n.complete(d, r, found.PCI)
+	if err := n.complete(d, r, found.PCI); err != nil {
+		return nil, err
+	}
+	seen[name] = *d
+	return d, nil
 }
 
 // complete fills in what sysfs has of the hardware, wherever its RDMA device is.

@@ -1,0 +1,48 @@
+package survey
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/fabric-cni/fabric-cni/internal/inventory"
+)
+
+// Seen is what the last look has read of the devices on the host, for the next one: see inventory.Memory. States of
+// ports and users of a device are asked for at each look. The zero Seen is empty; looks that share one take turns.
+type Seen struct {
+	mu      sync.Mutex
+	memory  inventory.Memory
+	devices map[string]Device // by the name of the RDMA device; what sysfs tells counts while its ports are as here
+}
+
+// begin is what a look starts with: a reader of lists, and what the last look has seen. It ends with end, unless there
+// is an error.
+func (s *Seen) begin(r *inventory.Reader) (*inventory.Reader, map[string]Device, error) {
+	if s == nil {
+		once, _, err := r.Once(nil)
+		return once, map[string]Device{}, err
+	}
+	s.mu.Lock()
+	once, same, err := r.Once(&s.memory)
+	if err != nil {
+		s.mu.Unlock()
+		return nil, nil, err
+	}
+	if !same {
+		s.devices = map[string]Device{}
+	}
+	return once, s.devices, nil
+}
+
+func (s *Seen) end() {
+	if s != nil {
+		s.mu.Unlock()
+	}
+}
+
+// hardware takes what complete and place have read from a device whose ports are the same.
+func (d *Device) hardware(was *Device) {
+	d.ID, d.PCI, d.NUMA, d.Slot = was.ID, was.PCI, was.NUMA, was.Slot
+	d.Path, d.Files = slices.Clone(was.Path), slices.Clone(was.Files)
+	d.Firmware, d.Prefix, d.RateGb = was.Firmware, was.Prefix, was.RateGb
+}
