@@ -119,8 +119,16 @@ func TestClockAhead(t *testing.T) {
 	}
 }
 
-// Any pod can reach the controller's port: one more connection than 64 is closed, and a header has 32 KiB.
+// Any pod can reach the controller's ports: one more connection than 64 is closed, and a header has 32 KiB.
 func TestControllerPort(t *testing.T) {
+	for path, o := range map[string]*controller.Options{
+		"/readyz": {Metrics: "0"}, "/metrics": {Health: "0"},
+	} {
+		t.Run(path[1:], func(t *testing.T) { controllerPort(t, path, o) })
+	}
+}
+
+func controllerPort(t *testing.T, path string, o *controller.Options) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -129,9 +137,14 @@ func TestControllerPort(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
+	o.Namespace = "fabric-system"
+	if o.Health == "" {
+		o.Health = address
+	} else {
+		o.Metrics = address
+	}
 	ended := make(chan error)
 	go func() {
-		o := &controller.Options{Namespace: "fabric-system", Metrics: "0", Health: address}
 		ended <- controller.Run(t.Context(), server.Config, o, "test", slog.New(slog.DiscardHandler))
 	}()
 	t.Cleanup(func() {
@@ -145,7 +158,7 @@ func TestControllerPort(t *testing.T) {
 			return "", err
 		}
 		t.Cleanup(func() { _ = conn.Close() })
-		if _, err := fmt.Fprintf(conn, "GET /readyz HTTP/1.1\r\nHost: x\r\nX: %s\r\n\r\n", header); err != nil {
+		if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\nX: %s\r\n\r\n", path, header); err != nil {
 			return "", err
 		}
 		answer, err := http.ReadResponse(bufio.NewReader(conn), nil)

@@ -66,7 +66,8 @@ func (p *place) main(ctx context.Context, command string, more ...string) error 
 		[]string{command, "--source", p.path("image/fabric"), "--bin-dir", p.path("bin"), "--state-dir", p.path("run"),
 			"--policy", p.path("policy.json"), "--conf-dir", p.path("net.d"),
 			"--device-plugin-dir", p.path("dp"), "--device-info-dir", p.path("info"),
-			"--kubelet-plugins-dir", p.path("plugins"), "--cdi-dir", p.path("cdi")},
+			"--kubelet-plugins-dir", p.path("plugins"), "--cdi-dir", p.path("cdi"),
+			"--health-address", "127.0.0.1:9468"},
 		more...)
 	return agent.Main(ctx, "v1", args, io.Discard, &p.logs)
 }

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/sys/unix"
 
 	"github.com/fabric-cni/fabric-cni/internal/agent/cluster"
 	"github.com/fabric-cni/fabric-cni/internal/agent/condition"
@@ -29,8 +31,8 @@ type port struct {
 	happened func(reason, message string)
 }
 
-// endpoints are the probes and Prometheus's. They are apart: kubelet asks without a token, at the node's loopback, and
-// gets no more than yes or no.
+// endpoints are the probes and Prometheus's. They are apart: kubelet runs a command in the agent's container, which asks
+// without a token at a socket there, and gets no more than yes or no.
 func (o *Options) endpoints(
 	registry *prometheus.Registry, reporter *condition.Reporter, client *cluster.Client, log *slog.Logger,
 ) ([]*port, error) {
@@ -73,8 +75,10 @@ func (p *port) serve(ctx context.Context) {
 		}
 		if err != nil && !said {
 			said = true
-			text := fmt.Sprintf("%v: another process of this node has the port: end it, or give the agent "+
-				"another one; tried again each %s", err, portAgain)
+			text := fmt.Sprintf("%v; tried again each %s", err, portAgain)
+			if errors.Is(err, unix.EADDRINUSE) {
+				text = "another process of this node has the port, end it, or give the agent another one: " + text
+			}
 			p.Log.Error(text)
 			p.happened("PortTaken", text)
 		}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -106,6 +107,54 @@ func TestPortTaken(t *testing.T) {
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+}
+
+// Probes are answered at a socket that only this user reaches. No port is open for them; a socket that an agent before
+// has left is no obstacle, and in a directory that others can enter there is none.
+func TestSocket(t *testing.T) {
+	p := newPlace(t)
+	address := "unix:" + p.path("own/health.sock")
+	ask := func(command string) error {
+		return agent.Main(t.Context(), "v1", []string{command, "--health-address", address}, io.Discard, io.Discard)
+	}
+	p.write("own/health.sock", "what was left")
+	chmod := func(mode os.FileMode) {
+		if err := os.Chmod(p.path("own"), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	chmod(0o711)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- p.main(ctx, "run", "--no-cluster", "--interval", "20ms", "--health-address", address) }()
+	sandbox.Until(t, "it refuses the directory", func() bool {
+		return strings.Contains(p.logs.String(), "no directory that only this user can enter")
+	})
+	if err := ask("health"); err == nil {
+		t.Error("it answers in a directory of everybody")
+	}
+	chmod(0o700)
+	sandbox.Until(t, "it is ready", func() bool { return ask("ready") == nil })
+	if err := ask("health"); err != nil {
+		t.Error(err)
+	}
+	if listens("127.0.0.1:9468") {
+		t.Error("a port is open for probes")
+	}
+	sandbox.Until(t, "a file is in the state directory's place", func() bool {
+		return os.RemoveAll(p.path("run")) == nil && os.WriteFile(p.path("run"), []byte("a file"), 0o600) == nil
+	})
+	sandbox.Until(t, "it is not ready", func() bool {
+		err := ask("ready")
+		return err != nil && strings.Contains(err.Error(), "503") && ask("health") == nil
+	})
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if err := ask("health"); err == nil {
+		t.Error("it has ended, and answers")
 	}
 }
 

@@ -11,10 +11,12 @@ import (
 	"log/slog"
 	"net/netip"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/fabric-cni/fabric-cni/internal/agent/install"
 	"github.com/fabric-cni/fabric-cni/internal/agent/podresources"
+	"github.com/fabric-cni/fabric-cni/internal/agent/server"
 	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/logs"
@@ -41,7 +43,7 @@ type Options struct {
 	NodeIPs    string
 	Kubeconfig string
 	NoCluster  bool
-	Health     string // host:port,...; empty: no probes
+	Health     string // unix:PATH or host:port,...; empty: no probes
 	Interval   time.Duration
 	Grace      time.Duration
 	LogLevel   slog.Level
@@ -71,6 +73,8 @@ const usage = `usage: fabric-agent COMMAND [flag...]
   controller  once in the cluster: publish networks, give nodes their ranges, sum up; until SIGTERM
   crds        once before an upgrade: bring the CRDs in line with this version
   release     once before it is uninstalled: have all nodes uninstall it, withdraw networks, drop finalizers
+  health      exit with 0 while the agent answers at the first --health-address: for kubelet, in the same container
+  ready       the same while it is ready
   uninstall   remove all of it from this node; refused while pods have devices, unless --force is given
   version     print the version
 
@@ -108,6 +112,9 @@ func Main(ctx context.Context, version string, args []string, stdout, stderr io.
 		return o.uninstall(ctx, log)
 	case "run":
 		return Run(ctx, o, version, log)
+	case "health", "ready":
+		address, _, _ := strings.Cut(o.Health, ",")
+		return server.Ask(ctx, address, map[string]string{"health": "/healthz", "ready": "/readyz"}[args[0]])
 	case "version":
 		fmt.Fprintln(stdout, version)
 		return nil
@@ -178,8 +185,8 @@ func (o *Options) flags(f *flag.FlagSet) {
 	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig `file`; empty: the pod's service account")
 	f.BoolVar(&o.NoCluster, "no-cluster", false,
 		"do not connect to an API server: the last fabrics that it told of stay in force")
-	f.StringVar(&o.Health, "health-address", "127.0.0.1:9468",
-		"`host:port`, or several with commas, of /healthz and /readyz; empty: none")
+	f.StringVar(&o.Health, "health-address", "unix:/run/fabric-agent/own/health.sock",
+		"unix:`path` of a socket, or host:port, or several with commas, of /healthz and /readyz; empty: none")
 	f.StringVar(&o.Metrics, "metrics-address", "127.0.0.1:9467",
 		"`host:port`, or several with commas, of /metrics; empty: none")
 	f.BoolVar(&o.MetricsSecure, "metrics-secure", false,

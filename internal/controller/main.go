@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -198,8 +199,8 @@ func Run(ctx context.Context, rc *rest.Config, o *Options, version string, log *
 		LeaseDuration:                       ptr(leaseDuration),
 		RenewDeadline:                       ptr(renewDeadline),
 		RetryPeriod:                         ptr(retryPeriod),
-		Metrics:                             o.metrics(log),
-		HealthProbeBindAddress:              "0", // serveHealth has limits
+		Metrics:                             metricsserver.Options{BindAddress: "0"}, // serveMetrics has limits
+		HealthProbeBindAddress:              "0",                                     // and so has serveHealth
 		Cache:                               cache.Options{ByObject: slim()},
 		Controller: config.Controller{
 			MaxConcurrentReconciles: 1, SkipNameValidation: ptr(true),
@@ -225,7 +226,7 @@ func Run(ctx context.Context, rc *rest.Config, o *Options, version string, log *
 	c.Ranges.Now = l.now
 	c.Ranges.Paused = func() time.Duration { return time.Duration(l.paused.Load()) }
 	c.Ranges.First, c.Ranges.Agents = l.first.Load, AgentsOf(m.GetAPIReader(), o.Namespace, o.Agents)
-	err = errors.Join(c.setup(m), o.serveHealth(ctx, m, log))
+	err = errors.Join(c.setup(m), o.serveHealth(ctx, m, log), o.serveMetrics(ctx, m, log))
 	if err != nil {
 		return fmt.Errorf("make the controller: %w", err)
 	}
@@ -272,20 +273,33 @@ func recorder(rc *rest.Config, scheme *runtime.Scheme) (r record.EventRecorder, 
 	return b.NewRecorder(scheme, corev1.EventSource{Component: "fabric-controller"}), b.Shutdown, nil
 }
 
-// metrics are the options of /metrics. Who asks is judged as by the agent: controller-runtime's own filter brings an
-// API server's code and an exporter of traces into the binary.
-func (o *Options) metrics(log *slog.Logger) metricsserver.Options {
-	out := metricsserver.Options{BindAddress: o.Metrics, SecureServing: o.Secure}
-	if !o.Secure {
-		return out
+// serveMetrics answers Prometheus as the agent does, with the same limits. controller-runtime's server has none, and
+// its filter brings an API server's code and an exporter of traces into the binary.
+func (o *Options) serveMetrics(ctx context.Context, m ctrl.Manager, log *slog.Logger) error {
+	if o.Metrics == "" || o.Metrics == "0" {
+		return nil
 	}
-	out.FilterProvider = func(rc *rest.Config, _ *http.Client) (metricsserver.Filter, error) {
-		r, err := reviews.NewReviewer(rc)
-		return func(_ logr.Logger, h http.Handler) (http.Handler, error) {
-			return server.Authorized(r.MayReadMetrics, log, h), nil
-		}, err
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{}))
+	c := server.Config{
+		Name: "Prometheus", Addresses: []string{o.Metrics}, Limits: server.Default, Log: log,
+		Handler: server.Limited(server.AtOnce, mux),
 	}
-	return out
+	if o.Secure {
+		r, err := reviews.NewReviewer(m.GetConfig())
+		if err != nil {
+			return err
+		}
+		if c.TLS, err = server.TLS("", c.Addresses, log); err != nil {
+			return err
+		}
+		c.Handler = server.Authorized(r.MayReadMetrics, log, c.Handler)
+	}
+	e, err := server.Listen(ctx, c)
+	if err != nil {
+		return err
+	}
+	return m.Add(always(e.Serve))
 }
 
 func ptr[T any](v T) *T { return &v }

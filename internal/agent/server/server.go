@@ -7,13 +7,18 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Limits bound what callers of an endpoint can use.
@@ -36,7 +41,7 @@ var Default = Limits{
 // Config is what an Endpoint serves, and where.
 type Config struct {
 	Name      string   // for errors
-	Addresses []string // host:port
+	Addresses []string // host:port, or unix:PATH
 	Handler   http.Handler
 	TLS       *tls.Config // nil: none
 	Limits    Limits      // over all addresses together
@@ -64,7 +69,7 @@ func Listen(ctx context.Context, c Config) (*Endpoint, error) {
 		ErrorLog: slog.NewLogLogger(c.Log.Handler(), slog.LevelDebug),
 	}}
 	for _, a := range c.Addresses {
-		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", a)
+		l, err := listen(ctx, a)
 		if err != nil {
 			e.Close()
 			return nil, fmt.Errorf("listen for %s: %w", c.Name, err)
@@ -183,13 +188,72 @@ func Health(ready func() bool) http.Handler {
 	return mux
 }
 
-// Addresses parses a list of host:port, separated by commas. Empty: none.
+// unixPrefix begins an address that is the path of a socket.
+const unixPrefix = "unix:"
+
+// listen makes the directory of a socket, for this user alone, and refuses one that others may enter: they could put a
+// socket of their own there. What an agent before has left is removed.
+func listen(ctx context.Context, address string) (net.Listener, error) {
+	var c net.ListenConfig
+	file, ok := strings.CutPrefix(address, unixPrefix)
+	if !ok {
+		return c.Listen(ctx, "tcp", address)
+	}
+	dir := filepath.Dir(file)
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	var s unix.Stat_t
+	if err := unix.Lstat(dir, &s); err != nil {
+		return nil, fmt.Errorf("look at %s: %w", dir, err)
+	}
+	if s.Mode&(unix.S_IFMT|0o077) != unix.S_IFDIR || int(s.Uid) != os.Geteuid() {
+		return nil, fmt.Errorf("%s is no directory that only this user can enter: %w", dir, fs.ErrPermission)
+	}
+	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	return c.Listen(ctx, "unix", file)
+}
+
+// Ask asks an endpoint at an address, without TLS, and returns an error unless the answer is 200.
+func Ask(ctx context.Context, address, path string) error {
+	network := "tcp"
+	if file, ok := strings.CutPrefix(address, unixPrefix); ok {
+		network, address = "unix", file
+	}
+	t := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, address)
+	}}
+	defer t.CloseIdleConnections()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent"+path, nil)
+	if err != nil {
+		return err
+	}
+	answer, err := t.RoundTrip(r)
+	if err != nil {
+		return fmt.Errorf("ask for %s: %w", path, err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s of %s: %s", path, address, answer.Status)
+	}
+	return nil
+}
+
+// Addresses parses a list of host:port, or unix:PATH, separated by commas. Empty: none.
 func Addresses(list string) ([]string, error) {
 	if list == "" {
 		return nil, nil
 	}
 	out := strings.Split(list, ",")
 	for _, a := range out {
+		if file, ok := strings.CutPrefix(a, unixPrefix); ok {
+			if !filepath.IsAbs(file) {
+				return nil, fmt.Errorf("address %q is no absolute path", a)
+			}
+			continue
+		}
 		host, port, err := net.SplitHostPort(a)
 		if err != nil || port == "" {
 			return nil, fmt.Errorf("address %q is not HOST:PORT", a)
