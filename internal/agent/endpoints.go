@@ -31,8 +31,8 @@ type port struct {
 	happened func(reason, message string)
 }
 
-// endpoints are the probes and Prometheus's. They are apart: kubelet runs a command in the agent's container, which asks
-// without a token at a socket there, and gets no more than yes or no.
+// endpoints are the probes and Prometheus's. They are apart: kubelet runs a command in the agent's container, which
+// asks without a token at a socket there, and gets no more than yes or no.
 func (o *Options) endpoints(
 	registry *prometheus.Registry, reporter *condition.Reporter, client *cluster.Client, log *slog.Logger,
 ) ([]*port, error) {
