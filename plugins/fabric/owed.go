@@ -202,7 +202,7 @@ func (p Plugin) OwnNames() int {
 }
 
 func (p Plugin) disownAll() error {
-	c := p.withDefaults().newCall(nil, netconf.Env{})
+	c := p.withDefaults().newCall(&netconf.Config{}, netconf.Env{})
 	defer c.close()
 	if err := c.openHost(); err != nil {
 		return err
