@@ -15,10 +15,11 @@
 #   dranet/   the driver of that name: only for FABRIC_BENCH_DRA=1
 # Each part is made under a temporary name and renamed when complete, and is made again only when its go.mod or its
 # sources have changed, or the function below that makes it. A warm run uses no network. The first one compiles
-# Kubernetes (366 s of CPU), containerd (86), Helm (41), Multus and whereabouts (9).
+# Kubernetes (366 s of CPU), containerd (67), Helm (38), Multus and whereabouts (25).
 #
-# What the modules have in common has one version in all of them, that of the project's own go.mod: it is compiled once
-# for all, which is half of everything. Where a module asks for a newer one its go.mod has a replace line.
+# What these modules have in common with the project has the version of its go.mod, so that it is compiled once; not in
+# Kubernetes 1.34, which has its own versions. Where one asks for a newer Go module and much depends on that, its go.mod
+# has a replace line.
 set -euo pipefail
 
 here=$(dirname "$(readlink -f "$0")")

@@ -11,5 +11,5 @@ import (
 )
 
 func main() {
-	shim.Run(context.Background(), manager.NewShimManager("io.containerd.runc.v2"))
+	shim.RunShim(context.Background(), manager.NewShimManager("io.containerd.runc.v2"))
 }
