@@ -115,7 +115,7 @@ func networkData(t *testing.T, pod string, faces []face) {
 // Pods that are wrong never run, and say what to do. Others beside them do: one with two claims, of which a second
 // container shares one, and one that knows nothing of claims.
 //
-// One starts after the other: Multus waits for the API server for 2.5 s (multus-cni v4.2.3, shortPollTimeout), of which
+// One starts after the other: Multus waits for the API server for 2.5 s (multus-cni v4.2.4, shortPollTimeout), of which
 // the emulated CPU needs most for one pod, and several that try again and again get nowhere.
 func mistakes(t *testing.T, n *LabNode, name string) {
 	t.Helper()
