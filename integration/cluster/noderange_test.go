@@ -101,7 +101,8 @@ func refused(t *testing.T, s *simulated) {
 	condition(t, "fabric/ib", "Accepted", "True", "Accepted", "")
 }
 
-// configured is the node's configuration as the rig can use it, which has no device with a PCI address.
+// configured is the node's configuration as the rig can use it, which has no device with a PCI address, and whose own
+// agent has published nothing: addresses are kept where those of any network are.
 func (s *simulated) configured(node, device string) string {
 	s.t.Helper()
 	s.own(node)
@@ -114,6 +115,7 @@ func (s *simulated) configured(node, device string) string {
 		s.t.Fatal(err)
 	}
 	conf["device"] = device
+	delete(conf["ipam"].(map[string]any), "dataDir")
 	if b, err = json.Marshal(conf); err != nil {
 		s.t.Fatal(err)
 	}
