@@ -115,7 +115,8 @@ func (s *simulated) configured(node, device string) string {
 		s.t.Fatal(err)
 	}
 	conf["device"] = device
-	delete(conf["ipam"].(map[string]any), "dataDir")
+	ipam, _ := conf["ipam"].(map[string]any)
+	delete(ipam, "dataDir")
 	if b, err = json.Marshal(conf); err != nil {
 		s.t.Fatal(err)
 	}

@@ -56,8 +56,11 @@ func TestMemoryOfQuietNode(t *testing.T) {
 	if !same {
 		t.Fatal("everything was read again")
 	}
-	got[0].(*Device).HCA.Ports[0].Number = 7 // what a caller does with its devices is no other's affair
-	got[0].(*Device).Netdev.Name = "mine"
+	d, ok := got[0].(*Device)
+	if !ok {
+		t.Fatalf("got %T", got[0])
+	}
+	d.HCA.Ports[0].Number, d.Netdev.Name = 7, "mine" // what a caller does with its devices is no other's affair
 	_, got = look()
 	r.Sys = sys
 	for range wholeLook {
