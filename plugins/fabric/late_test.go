@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/testkit/sandbox"
 )
 
@@ -79,6 +80,10 @@ func TestLateAddAfterKilledDel(t *testing.T) {
 	del := n.start(t, g.call(n, "DEL", "c1"))
 	n.home(t)
 	n.waiting(t, "ipam")
+	sandbox.Until(t, "the DEL has given the claim up", func() bool {
+		claims, err := journal.Store{Dir: n.state}.ClaimsOf(journal.Key{ContainerID: "c1", IfName: "net1"})
+		return err == nil && len(claims) == 0
+	})
 	del.kill(t)
 	g.open(t, "ADD", "c1")
 	if a := <-add.done; a.ok || a.Code != 3 {
