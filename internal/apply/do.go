@@ -176,7 +176,11 @@ func (r *Runner) moveNetdev(ctx context.Context, s plan.MoveNetdev) error {
 	}
 	moved := r.at != s.To
 	if moved {
-		if err := side.unreserve(index); err != nil {
+		n, err := side.Link.ByIndex(index)
+		if err == nil {
+			err = side.unreserve(n)
+		}
+		if err != nil {
 			return err
 		}
 		ch.Move, ch.NetNS = true, target.NS.FD()

@@ -151,6 +151,16 @@ func (s *Side) nameTemporarily(index int) error {
 	return temporarily(index, func(name string) error { return s.Link.Set(index, link.Change{Name: name}) })
 }
 
+// nameDown is nameTemporarily for a netdev that may be up, which can't be renamed before 6.2.
+func (s *Side) nameDown(n *device.Netdev) error {
+	if n.Up() {
+		if err := s.Link.Set(n.Index, link.Change{Mask: device.FlagUp}); err != nil {
+			return err
+		}
+	}
+	return s.nameTemporarily(n.Index)
+}
+
 // stepAside takes a name and altnames that are not its own off the netdev.
 func (r *Runner) stepAside(s plan.Aside) error {
 	side, index, err := r.on(s.In)
@@ -196,15 +206,10 @@ func (r *Runner) Disown(n, own *device.Netdev) (bool, error) {
 	if own.Named(now.Name) || IsTemporary(now.Name) {
 		return len(foreign) > 0, nil
 	}
-	if now.Up() {
-		if err := r.Host.Link.Set(now.Index, link.Change{Mask: device.FlagUp}); err != nil {
-			return false, err
-		}
-	}
 	if anew, err := r.Host.registerAnew(now.Index); anew || err != nil {
 		return anew, err
 	}
-	if err := r.Host.nameTemporarily(now.Index); err != nil {
+	if err := r.Host.nameDown(now); err != nil {
 		return false, fmt.Errorf("move %s out of the way: %w", quote.Terminal(now.Name), err)
 	}
 	return true, nil
@@ -228,14 +233,14 @@ func (r *Runner) evictName(in plan.Side, holder *device.Netdev, name string) (bo
 // stay behind: those in the snapshot are put back later. Under a temporary name the device is at least where it
 // belongs.
 func moveDroppingAltNames(side *Side, index int, ch link.Change) error {
-	if err := side.unreserve(index); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
 	n, err := side.Link.ByIndex(index)
 	if errors.Is(err, fs.ErrNotExist) {
 		return unix.EEXIST // it did move, under the name it had, and only then failed over the new one
 	}
 	if err != nil {
+		return err
+	}
+	if err := side.unreserve(n); err != nil {
 		return err
 	}
 	if len(n.AltNames) > 0 {

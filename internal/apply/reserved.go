@@ -15,17 +15,11 @@ import (
 
 // unreserve gives a netdev that a pod has named "all" or "default" another name before it moves: the kernel does not
 // finish the registration of a netdev that arrives under one of these. See kernel fact 50.
-func (s *Side) unreserve(index int) error {
-	now, err := s.Link.ByIndex(index)
-	if err != nil || !inventory.OfAll(now.Name) {
-		return err
+func (s *Side) unreserve(n *device.Netdev) error {
+	if !inventory.OfAll(n.Name) {
+		return nil
 	}
-	if now.Up() { // it can't be renamed before 6.2, and the move takes it down anyway
-		if err := s.Link.Set(index, link.Change{Mask: device.FlagUp}); err != nil {
-			return err
-		}
-	}
-	return s.nameTemporarily(index)
+	return s.nameDown(n)
 }
 
 // registerAnew finishes the registration of a netdev that has arrived on this side as "all" or "default": it goes to a
