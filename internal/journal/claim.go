@@ -13,9 +13,11 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/failpoint"
 )
 
-// A device's directory has its claim's name with the slash replaced: bus names have no '+'.
+// fileOf is the name of a file or directory for a claim. Bus names have no '+'.
+func fileOf(claim string) string { return strings.ReplaceAll(claim, "/", "+") }
+
 func (s Store) claimDir(claim string) string {
-	return filepath.Join(s.Dir, "claims", strings.ReplaceAll(claim, "/", "+"))
+	return filepath.Join(s.Dir, "claims", fileOf(claim))
 }
 
 // Owner returns the key of the attachment that owns the device, and false when nobody does. A claim whose entry is gone

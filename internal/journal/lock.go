@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -59,7 +58,7 @@ func (s Store) Away() bool {
 
 // flock takes a lock of flock on a whole file.
 func (s Store) flock(ctx context.Context, name string, how int) (*Lock, error) {
-	f, err := s.lockFile(strings.ReplaceAll(name, "/", "+"))
+	f, err := s.lockFile(fileOf(name))
 	if err != nil {
 		return nil, fmt.Errorf("open lock of %s: %w", name, err)
 	}

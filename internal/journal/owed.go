@@ -22,7 +22,7 @@ const (
 // returned for the last time, another device had its name. The note is a symbolic link in a directory that is there
 // only while there are such devices: names/<bus>+<address> to the name.
 func (s Store) owedPath(f Face, claim string) string {
-	return filepath.Join(s.Dir, string(f), strings.ReplaceAll(claim, "/", "+"))
+	return filepath.Join(s.Dir, string(f), fileOf(claim))
 }
 
 // Owe notes that a face of the device of claim is owed a name. The caller holds the device's lock.

@@ -12,7 +12,7 @@ import (
 // The last tenant of a VF is the namespace of the pod that had it last, empty where the runtime names none. The note is
 // a symbolic link: tenants/<bus>+<address> to namespace=<name>. There is one for each VF that a pod has had since boot.
 func (s Store) tenantPath(claim string) string {
-	return filepath.Join(s.Dir, "tenants", strings.ReplaceAll(claim, "/", "+"))
+	return filepath.Join(s.Dir, "tenants", fileOf(claim))
 }
 
 const tenantIs = "namespace="
