@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"testing"
@@ -141,21 +140,7 @@ func holdThread(_ *testing.T, ns *netns.NS) func() {
 
 func holdMount(t *testing.T, ns *netns.NS) func() {
 	file := filepath.Join(t.TempDir(), "ns")
-	cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "--propagation", "private", "sh", "-ec",
-		fmt.Sprintf("touch %[1]s; mount --bind /proc/%[2]d/fd/%[3]d %[1]s; echo; read end", file, os.Getpid(), ns.FD()))
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := out.Read(make([]byte, 1)); err != nil {
-		t.Fatal(err)
-	}
-	return func() { in.Close(); _ = cmd.Wait() }
+	_, end := sandbox.Hold(t, fmt.Sprintf("touch %[1]s; mount --bind /proc/%[2]d/fd/%[3]d %[1]s", file, os.Getpid(),
+		ns.FD()), "unshare", "--mount", "--propagation", "private")
+	return end
 }

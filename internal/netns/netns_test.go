@@ -150,32 +150,12 @@ func TestFind(t *testing.T) {
 	t.Run("a process", func(t *testing.T) {
 		n := sandbox.New(t)
 		id := idOf(t, n.Path)
-		cmd := exec.Command("ip", "netns", "exec", n.Name, "cat")
-		in, err := cmd.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := in.Write([]byte("x")); err != nil { // answered by cat: it is in the namespace
-			t.Fatal(err)
-		}
-		if _, err := out.Read(make([]byte, 1)); err != nil {
-			t.Fatal(err)
-		}
+		_, end := sandbox.Hold(t, "", "ip", "netns", "exec", n.Name)
 		if err := unix.Unmount(n.Path, unix.MNT_DETACH); err != nil {
 			t.Fatal(err)
 		}
 		find(t, id, true)
-		in.Close()
-		if err := cmd.Wait(); err != nil {
-			t.Error(err)
-		}
+		end()
 		find(t, id, false)
 	})
 	t.Run("nobody", func(t *testing.T) { find(t, netns.ID{Dev: 4, Ino: 1}, false) })

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -38,23 +37,8 @@ func newThird(t *testing.T, how string) third {
 // ofUser is a namespace that belongs to a user namespace.
 func ofUser(t *testing.T) third {
 	t.Helper()
-	cmd := exec.Command("unshare", "-Urn", "sh", "-c", "echo; read end")
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { in.Close(); _ = cmd.Wait() })
-	if _, err := out.Read(make([]byte, 1)); err != nil {
-		t.Fatal(err)
-	}
-	ns, err := netns.Open(fmt.Sprintf("/proc/%d/ns/net", cmd.Process.Pid))
+	pid, _ := sandbox.Hold(t, "", "unshare", "-Urn")
+	ns, err := netns.Open(fmt.Sprintf("/proc/%d/ns/net", pid))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,23 +59,8 @@ func (x third) hold(t *testing.T, how string) (release func()) {
 	case "user namespace": // its process has it
 		return func() {}
 	case "process":
-		cmd := exec.Command("nsenter", fmt.Sprintf("--net=/proc/%d/fd/%d", os.Getpid(), x.ns.FD()),
-			"sh", "-c", "echo; read end")
-		in, err := cmd.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := out.Read(make([]byte, 1)); err != nil {
-			t.Fatal(err)
-		}
-		return func() { in.Close(); _ = cmd.Wait() }
+		_, end := sandbox.Hold(t, "", "nsenter", fmt.Sprintf("--net=/proc/%d/fd/%d", os.Getpid(), x.ns.FD()))
+		return end
 	case "file":
 		fd, err := unix.Dup(x.ns.FD())
 		if err != nil {

@@ -63,6 +63,24 @@ func (x *third) send(t *testing.T) {
 	t.Cleanup(x.end)
 }
 
+// childIn is an IPoIB child for a pod, with an address.
+func childIn(pod *Pod) *attachment {
+	return interfaceOf(pod, "net1", network(config{"mode": "ipoib", "master": "ib0", "ipam": hostLocal("10.0.0.0/24")}))
+}
+
+// keepsAddress checks that two DELs fail, that the next ones give up, and that the address is held all the same.
+func keepsAddress(t *testing.T, a *attachment) {
+	t.Helper()
+	for try := 1; try <= 4; try++ {
+		if out := a.call("DEL").Exec(t); out.Failed() != (try < 3) {
+			t.Errorf("DEL %d: %s", try, out)
+		}
+	}
+	if held := heldAddresses(t); len(held) != 1 {
+		t.Errorf("addresses held: %v", held)
+	}
+}
+
 // The child of shared mode escapes. It is deleted where it is, before its address is given to another pod.
 func TestSharedAdversaryChild(t *testing.T) {
 	RequireMode(t, "shared")
@@ -72,9 +90,7 @@ func TestSharedAdversaryChild(t *testing.T) {
 		for _, gone := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, pod gone %t", how, gone), func(t *testing.T) {
 				pod := NewPod(t, fmt.Sprintf("pod%d%t", i, gone))
-				a := interfaceOf(pod, "net1", network(config{
-					"mode": "ipoib", "master": "ib0", "ipam": hostLocal("10.0.0.0/24"),
-				}))
+				a := childIn(pod)
 				a.add(t)
 				x := newThird(t, fmt.Sprintf("third%d%t", i, gone), how)
 				pod.sh(t, "ip link set net1 netns "+x.Name)
@@ -102,20 +118,13 @@ func TestSharedAdversaryChildInFlight(t *testing.T) {
 	Fabric{Num: 1}.Load(t)
 	before := Unchanged(t)
 	pod := NewPod(t, "pod")
-	a := interfaceOf(pod, "net1", network(config{"mode": "ipoib", "master": "ib0", "ipam": hostLocal("10.0.0.0/24")}))
+	a := childIn(pod)
 	a.add(t)
 	x := newThird(t, "third", "in flight")
 	pod.sh(t, "ip link set net1 netns third")
 	x.sh(t, "ip link set net1 group 7 up; ip address add 10.0.0.2/24 dev net1")
 	x.hide(t, "in flight")
-	for try := 1; try <= 4; try++ {
-		if out := a.call("DEL").Exec(t); out.Failed() != (try < 3) {
-			t.Errorf("DEL %d: %s", try, out)
-		}
-	}
-	if held := heldAddresses(t); len(held) != 1 {
-		t.Errorf("addresses held: %v", held)
-	}
+	keepsAddress(t, a)
 	if got := onFile(t); !strings.Contains(got, "pod@net1") {
 		t.Errorf("on file: %s", got)
 	}
@@ -131,9 +140,7 @@ func TestSharedAdversaryChildDeleted(t *testing.T) {
 	before := Unchanged(t)
 	for _, gone := range []bool{false, true} {
 		pod := NewPod(t, fmt.Sprintf("pod%t", gone))
-		a := interfaceOf(pod, "net1", network(config{
-			"mode": "ipoib", "master": "ib0", "ipam": hostLocal("10.0.0.0/24"),
-		}))
+		a := childIn(pod)
 		a.add(t)
 		pod.sh(t, "ip link del net1")
 		if gone {
@@ -157,9 +164,7 @@ func TestSharedAdversaryChildUnlisted(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			pod := NewPod(t, "pod"+what[:1])
-			a := interfaceOf(pod, "net1", network(config{
-				"mode": "ipoib", "master": "ib0", "ipam": hostLocal("10.0.0.0/24"),
-			}))
+			a := childIn(pod)
 			a.add(t)
 			edit := func(with func(string) string) {
 				t.Helper()
@@ -178,14 +183,7 @@ func TestSharedAdversaryChildUnlisted(t *testing.T) {
 			}
 			edit(func(s string) string { return strings.Replace(s, `"listed":true`, `"listed":false`, 1) })
 			pod.sh(t, "ip link del net1")
-			for try := 1; try <= 4; try++ {
-				if out := a.call("DEL").Exec(t); out.Failed() != (try < 3) {
-					t.Errorf("DEL %d: %s", try, out)
-				}
-			}
-			if held := heldAddresses(t); len(held) != 1 {
-				t.Errorf("addresses held: %v", held)
-			}
+			keepsAddress(t, a)
 			edit(proof)
 			a.del(t)
 			Same(t, before)
