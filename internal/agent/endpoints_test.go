@@ -110,8 +110,8 @@ func TestPortTaken(t *testing.T) {
 	}
 }
 
-// Probes are answered at a socket that only this user reaches. No port is open for them; a socket that an agent before
-// has left is no obstacle, and in a directory that others can enter there is none.
+// The agent answers probes on a Unix socket that only its own user can reach, and opens no TCP port. It replaces a
+// stale socket, and refuses a directory that other users can enter.
 func TestSocket(t *testing.T) {
 	p := newPlace(t)
 	address := "unix:" + p.path("own/health.sock")

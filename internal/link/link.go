@@ -48,9 +48,9 @@ func (c *Conn) ByIndex(index int) (*device.Netdev, error) {
 	return decode(b)
 }
 
-// At is ByIndex in the namespace that this one calls nsid, as in device.Netdev's ParentIn; nil: in this one. Namespaces
-// in the answer have the numbers by which this one calls them. It returns fs.ErrNotExist when there is none, also when
-// that namespace has ended.
+// At is ByIndex in the namespace that has the ID nsid in this one, as in device.Netdev's ParentIn; nil: in this one.
+// IDs in the result are also those of this namespace. It returns fs.ErrNotExist if there is no such netdev, or if that
+// namespace has ended.
 func (c *Conn) At(nsid *int, index int) (*device.Netdev, error) {
 	if nsid == nil {
 		return c.ByIndex(index)

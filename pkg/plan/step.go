@@ -103,8 +103,8 @@ type DeleteUpper struct {
 	Netdev device.Netdev
 }
 
-// Aside gives a netdev on the host, which has come there under a name that the pod chose, its own name, or one that is
-// in nobody's way if another netdev has that, and removes altnames that are not its own.
+// Aside renames a netdev that has come to the host under a name that the pod chose: to its own name, or to a temporary
+// one if another netdev has that. It also removes altnames that are not its own.
 type Aside struct {
 	In   Side
 	Name string   // its own; empty: it has it

@@ -31,8 +31,8 @@ func (f SRIOVFunction) of(t *testing.T, namespace string, number int, guid strin
 	return a
 }
 
-// A VF whose last pod was of another namespace is bound to its driver anew, and has what the host has set. It is not
-// for the first pod, nor for the next one of the same namespace, nor where the node policy says so.
+// ADD binds a VF's driver again if the VF's last pod was in another namespace, and the VF keeps the host's settings. It
+// does not for the first pod, for the next pod in the same namespace, or if the node policy turns it off.
 func TestVFTenant(t *testing.T) {
 	vfs := VFHost(t, 2, Fabric{})
 	before := Unchanged(t)

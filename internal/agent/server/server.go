@@ -1,5 +1,5 @@
-// Package server answers the agent's probes and Prometheus. Whoever reaches the port may be anybody: what one caller,
-// or all of them, can make the agent do is bounded.
+// Package server answers the agent's probes and Prometheus. Any process may reach the port, so what one caller, or
+// all of them, can make the agent do is bounded.
 package server
 
 import (
