@@ -168,7 +168,30 @@ func (r *Runner) find() (best *device.Netdev, at plan.Side, err error) {
 			best, at = n, s
 		}
 	}
+	if best == nil && r.netdev.Kind == "veth" && r.Pod != nil {
+		// ADD was killed before it noted the ifindex in the pod, which has changed the hardware address since.
+		if n, err := r.byPeer(r.Pod); !errors.Is(err, fs.ErrNotExist) {
+			return n, plan.Pod, err
+		}
+	}
 	return best, at, nil
+}
+
+// byPeer finds a veth in a namespace by its peer, which knows where it is.
+func (r *Runner) byPeer(s *Side) (*device.Netdev, error) {
+	none := fmt.Errorf("find netdev %s by its peer: %w", r.netdev.Name, fs.ErrNotExist)
+	if r.netdev.Parent == 0 {
+		return nil, none
+	}
+	peer, err := r.Host.Link.At(r.netdev.ParentIn, r.netdev.Parent)
+	if err != nil || peer.Kind != "veth" || peer.ParentIn == nil {
+		return nil, none
+	}
+	id, err := r.Host.Link.NSID(s.NS.FD())
+	if err != nil || id != *peer.ParentIn {
+		return nil, none
+	}
+	return s.Link.ByIndex(peer.Parent)
 }
 
 // locate returns the side and ifindex of the netdev, looked up again if the last step may have changed them.

@@ -167,15 +167,7 @@ func (j *journey) strayVirtual(s *Side, none error) (*device.Netdev, error) {
 		return nil, none
 	}
 	if was.Kind == "veth" && was.Parent != 0 {
-		peer, err := j.Host.Link.At(was.ParentIn, was.Parent)
-		if err != nil || peer.Kind != "veth" || peer.ParentIn == nil {
-			return nil, none
-		}
-		id, err := j.Host.Link.NSID(s.NS.FD())
-		if err != nil || id != *peer.ParentIn {
-			return nil, none
-		}
-		return s.Link.ByIndex(peer.Parent)
+		return j.byPeer(s)
 	}
 	list, err := s.Link.List(was.Kind)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 func TestWalkAgain(t *testing.T) {
 	for name, text := range map[string]string{
 		"an interface without a carrier can't be raised at first": "add 0 2\ndel 0 2 error 628\n",
+		"a pod changes the MAC before its ifindex is noted":       "add 1 3 kill 601\nmischief 1 3 mac\n",
 		"the first address can't be added, then none removed":     "add 1 0\ndel 1 0 error 520\ndel 1 0 error 12\n",
 	} {
 		t.Run(name, func(t *testing.T) {
