@@ -32,6 +32,8 @@ func (r *Runner) do(ctx context.Context, s plan.Step) error {
 		return r.renameRDMA(ctx, s)
 	case plan.SetDIM:
 		return r.Host.RDMA.SetDIM(s.HCA.Index, s.On)
+	case plan.SetAutoCounters:
+		return r.Host.RDMA.SetAutoCounters(s.HCA.Index, s.Port, s.Mask)
 	case plan.AwaitNetdev:
 		return r.awaitNetdev(ctx)
 	case plan.Revive:

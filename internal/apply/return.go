@@ -235,6 +235,9 @@ func (j *journey) look() error {
 			return err
 		}
 	}
+	if w.HCA != nil && w.HCASide == plan.Host && j.home.HCA != nil {
+		j.Host.RDMA.AutoCounters(w.HCA)
+	}
 	if w.HCA != nil && w.HCASide == plan.Host && j.home.HCA != nil && !w.Revived {
 		if w.LacksGSI, err = j.Host.RDMA.LacksGSI(w.HCA.Index); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err

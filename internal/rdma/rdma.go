@@ -21,6 +21,8 @@ const (
 	cmdSet     = 2
 	cmdPortGet = 5
 	cmdSysGet  = 6
+	cmdStatSet = 16
+	cmdStatGet = 17
 
 	attrDevIndex    = 1
 	attrDevName     = 2
@@ -34,6 +36,9 @@ const (
 	attrNetnsMode   = 66
 	attrProtocol    = 67
 	attrNetnsFD     = 68
+	attrStatMode    = 74
+	attrStatRes     = 75
+	attrStatMask    = 76 // RDMA_NLDEV_ATTR_STAT_AUTO_MODE_MASK
 	attrDIM         = 84 // RDMA_NLDEV_ATTR_DEV_DIM
 )
 
@@ -142,6 +147,47 @@ func (c *Conn) SetDIM(index uint32, on bool) error {
 		return notFound(fmt.Errorf("set adaptive moderation of RDMA device with index %d: %w", index, err))
 	}
 	return nil
+}
+
+// The counters of queue pairs, and the mode that a mask of properties belongs to.
+const (
+	statOfQPs = 19 // RDMA_NLDEV_ATTR_RES_QP
+	statAuto  = 1  // RDMA_COUNTER_MODE_AUTO
+)
+
+// AutoCounters reads by which properties the kernel counts queue pairs into the AutoCounters of h's ports: nil where it
+// does not tell. They stay with a device that changes namespace.
+func (c *Conn) AutoCounters(h *device.HCA) {
+	for i := range h.Ports {
+		p := &h.Ports[i]
+		b, err := c.nl.Get(client|cmdStatGet, statBody(h.Index, p.Number).Bytes())
+		if err != nil {
+			p.AutoCounters = nil
+			continue
+		}
+		p.AutoCounters = new(uint32)
+		for a := range nlmsg.Attrs(b) {
+			if a.Type == attrStatMask {
+				*p.AutoCounters = a.Uint32()
+			}
+		}
+	}
+}
+
+// SetAutoCounters has the kernel count queue pairs by the properties in mask; 0: not at all. Who has the HCA in a
+// network namespace can change it. It returns unix.EBUSY while queue pairs have counters of their own.
+func (c *Conn) SetAutoCounters(index, port, mask uint32) error {
+	_, err := c.nl.Do(client|cmdStatSet, 0, statBody(index, port).Uint32(attrStatMask, mask).Bytes())
+	if err != nil {
+		err = fmt.Errorf("set automatic counters of port %d of RDMA device with index %d: %w", port, index, err)
+		return notFound(err)
+	}
+	return nil
+}
+
+func statBody(index, port uint32) *nlmsg.Builder {
+	return nlmsg.Body(nil).Uint32(attrDevIndex, index).Uint32(attrPortIndex, port).
+		Uint32(attrStatMode, statAuto).Uint32(attrStatRes, statOfQPs)
 }
 
 // Move puts the HCA into the namespace behind fd. The calling thread must be in the namespace the HCA is in now, else

@@ -51,6 +51,10 @@ type Port struct {
 	SMLID     uint16    `json:"smLID,omitempty"` // 0: no subnet manager is known
 	LinkLayer LinkLayer `json:"linkLayer,omitempty"`
 	Netdev    uint32    `json:"netdev,omitempty"` // ifindex of a RoCE port's netdev, where the kernel reports it
+
+	// AutoCounters are the properties by which the kernel gives queue pairs counters of their own (enum
+	// rdma_nl_counter_mask: 1 type, 2 pid); 0: it does not. nil: not read, or a kernel before 5.3.
+	AutoCounters *uint32 `json:"autoCounters,omitempty"`
 }
 
 // PortState is the logical state of a port (IBTA 1.4, section 14.2.5.6, PortInfo:PortState).

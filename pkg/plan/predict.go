@@ -54,6 +54,14 @@ func (w *Where) after(s Step) {
 	case SetDIM:
 		w.HCA = new(*w.HCA)
 		w.HCA.DIM = new(s.On)
+	case SetAutoCounters:
+		w.HCA = new(*w.HCA)
+		w.HCA.Ports = slices.Clone(w.HCA.Ports)
+		for i := range w.HCA.Ports {
+			if p := &w.HCA.Ports[i]; p.Number == s.Port {
+				p.AutoCounters = new(s.Mask)
+			}
+		}
 	case MoveNetdev:
 		w.Uppers = nil
 		w.Netdev, w.NetdevSide = movedNetdev(w.Netdev, s), s.To

@@ -53,6 +53,12 @@ func (s SetDIM) String() string {
 	return in(Host, "rdma dev set "+quote.Shell(s.HCA.Name)+" adaptive-moderation "+on)
 }
 
+func (s SetAutoCounters) String() string {
+	by := []string{"off", "type on", "pid on", "type,pid on"}
+	port := fmt.Sprintf("%s/%d", quote.Shell(s.HCA.Name), s.Port)
+	return in(Host, "rdma statistic qp set link "+port+" auto "+by[s.Mask&3])
+}
+
 func (s AwaitNetdev) String() string {
 	return "# wait for the netdev of " + quote.Comment(s.Netdev.Address.String()) + " to be recreated, here or in $POD"
 }

@@ -304,13 +304,20 @@ func name(w Where, h Home) ([]Step, bool) {
 	return []Step{RenameRDMA{In: w.HCASide, HCA: *w.HCA, From: w.HCA.Name, To: h.HCA.Name}}, false
 }
 
-// moderation gives an RDMA device that is on the host back what the pod may have changed of it.
-func moderation(w Where, h Home) []Step {
-	if h.HCA == nil || h.HCA.DIM == nil || w.HCA == nil || w.HCASide != Host || w.HCA.DIM == nil ||
-		*w.HCA.DIM == *h.HCA.DIM {
+// ofHCA gives an RDMA device that is on the host back what the pod may have changed of it.
+func ofHCA(w Where, h Home) (steps []Step) {
+	if h.HCA == nil || w.HCA == nil || w.HCASide != Host {
 		return nil
 	}
-	return []Step{SetDIM{HCA: *w.HCA, On: *h.HCA.DIM}}
+	if was, now := h.HCA.DIM, w.HCA.DIM; was != nil && now != nil && *was != *now {
+		steps = append(steps, SetDIM{HCA: *w.HCA, On: *was})
+	}
+	for i, p := range w.HCA.Ports[:min(len(w.HCA.Ports), len(h.HCA.Ports))] {
+		if was, now := h.HCA.Ports[i].AutoCounters, p.AutoCounters; was != nil && now != nil && *was != *now {
+			steps = append(steps, SetAutoCounters{HCA: *w.HCA, Port: p.Number, Mask: *was})
+		}
+	}
+	return steps
 }
 
 // aside is for a netdev that the kernel has put on the host, when the pod's namespace ended or another one that the pod
@@ -359,7 +366,7 @@ func restore(w Where, h Home) ([]Step, bool) {
 		done := func(a device.VFAttr) bool { return h.VF.Rebind && a.IsGUID() }
 		steps = RestoreVF(h.VF.VF, slices.DeleteFunc(slices.Clone(h.VF.Set), done), &w.VF.VFAttrs)
 	}
-	steps = append(steps, moderation(w, h)...)
+	steps = append(steps, ofHCA(w, h)...)
 	look := slices.ContainsFunc(steps, func(s Step) bool { return s.Kind() == SetVF{Attr: device.VFMAC}.Kind() })
 	if h.Netdev != nil && w.Netdev != nil {
 		steps = append(steps, Restore(h.Side, h.Netdev, w.Netdev, h.Elapsed)...)

@@ -64,6 +64,12 @@ type SetDIM struct {
 	On  bool
 }
 
+// SetAutoCounters has the kernel count the queue pairs of a port of the RDMA device on the host by these properties.
+type SetAutoCounters struct {
+	HCA        device.HCA
+	Port, Mask uint32
+}
+
 // AwaitNetdev waits until the netdev that an RDMA move has destroyed is there again, on whichever side the kernel
 // recreates it (the host up to 6.16, the RDMA device's own namespace since 6.17, upstream f1208b05574f).
 type AwaitNetdev struct{ Netdev device.Netdev }
@@ -194,28 +200,29 @@ type Rebind struct {
 }
 
 // The kinds of steps.
-func (MoveRDMA) Kind() string    { return "move-rdma" }
-func (RenameRDMA) Kind() string  { return "rename-rdma" }
-func (SetDIM) Kind() string      { return "set-dim" }
-func (AwaitNetdev) Kind() string { return "await-netdev" }
-func (Revive) Kind() string      { return "revive-netdev" }
-func (MoveNetdev) Kind() string  { return "move-netdev" }
-func (CreateChild) Kind() string { return "create-child" }
-func (DeleteChild) Kind() string { return "delete-child" }
-func (DeleteUpper) Kind() string { return "delete-upper" }
-func (SetLink) Kind() string     { return "set-link" }
-func (Aside) Kind() string       { return "step-aside" }
-func (AltNames) Kind() string    { return "altnames" }
-func (Probe) Kind() string       { return "probe-addresses" }
-func (AddAddr) Kind() string     { return "add-address" }
-func (DelAddr) Kind() string     { return "remove-address" }
-func (AddRoute) Kind() string    { return "add-route" }
-func (DelRoute) Kind() string    { return "remove-route" }
-func (AddRule) Kind() string     { return "add-rule" }
-func (DelRule) Kind() string     { return "remove-rule" }
-func (Announce) Kind() string    { return "announce" }
-func (s SetVF) Kind() string     { return "set-vf-" + string(s.Attr) }
-func (Rebind) Kind() string      { return "rebind-driver" }
+func (MoveRDMA) Kind() string        { return "move-rdma" }
+func (RenameRDMA) Kind() string      { return "rename-rdma" }
+func (SetDIM) Kind() string          { return "set-dim" }
+func (SetAutoCounters) Kind() string { return "set-auto-counters" }
+func (AwaitNetdev) Kind() string     { return "await-netdev" }
+func (Revive) Kind() string          { return "revive-netdev" }
+func (MoveNetdev) Kind() string      { return "move-netdev" }
+func (CreateChild) Kind() string     { return "create-child" }
+func (DeleteChild) Kind() string     { return "delete-child" }
+func (DeleteUpper) Kind() string     { return "delete-upper" }
+func (SetLink) Kind() string         { return "set-link" }
+func (Aside) Kind() string           { return "step-aside" }
+func (AltNames) Kind() string        { return "altnames" }
+func (Probe) Kind() string           { return "probe-addresses" }
+func (AddAddr) Kind() string         { return "add-address" }
+func (DelAddr) Kind() string         { return "remove-address" }
+func (AddRoute) Kind() string        { return "add-route" }
+func (DelRoute) Kind() string        { return "remove-route" }
+func (AddRule) Kind() string         { return "add-rule" }
+func (DelRule) Kind() string         { return "remove-rule" }
+func (Announce) Kind() string        { return "announce" }
+func (s SetVF) Kind() string         { return "set-vf-" + string(s.Attr) }
+func (Rebind) Kind() string          { return "rebind-driver" }
 
 // Print writes steps one per line.
 func Print(steps []Step) string {

@@ -218,9 +218,13 @@ func (g *gatherer) inspect() error {
 	return nil
 }
 
-// ports reads the ports' states.
+// ports reads the ports' states, and what a pod can change of them.
 func (g *gatherer) ports() error {
-	if g.dev.HCA == nil || !attach.NeedsPorts(g.cfg) {
+	if g.dev.HCA == nil {
+		return nil
+	}
+	g.host.RDMA.AutoCounters(g.dev.HCA)
+	if !attach.NeedsPorts(g.cfg) {
 		return nil
 	}
 	return g.host.RDMA.Ports(g.dev.HCA)

@@ -40,6 +40,7 @@ var anyNetdev = []podChange{
 var anyHCA = []podChange{
 	{what: "RDMA device renamed", do: "rdma dev set rail name mine"},
 	{what: "adaptive moderation", do: "rdma dev set rail adaptive-moderation on"},
+	{what: "automatic counters", do: "rdma statistic qp set link rail/1 auto type on"},
 	{what: "both renamed", do: "rdma dev set rail name mine; ip link set net1 down; ip link set net1 name mine"},
 }
 

@@ -21,6 +21,7 @@ type RDMADevice struct {
 	Ports    map[string]string // port number -> state
 	Chars    []string          // its character devices: uverbs0, umad0, issm0
 	DIM      string            // its adaptive moderation; "" if the kernel does not tell
+	Counters string            // by what each port counts its queue pairs; "" likewise
 	Device   string            // path in sysfs of the device below it; "" for one without, or not visible in sysfs
 }
 
@@ -77,7 +78,7 @@ func takeRDMA() (map[string]RDMADevice, error) {
 	return devices, nil
 }
 
-// takeDIM adds the adaptive moderation, which the netlink library does not know.
+// takeDIM adds the adaptive moderation and the mode of the counters, which the netlink library does not know.
 func takeDIM(devices map[string]RDMADevice) error {
 	c, err := rdma.Dial()
 	if errors.Is(err, rdma.ErrNoRDMA) {
@@ -92,10 +93,20 @@ func takeDIM(devices map[string]RDMADevice) error {
 		return err
 	}
 	for i := range list {
-		if d, ok := devices[list[i].Name]; ok && list[i].DIM != nil {
-			d.DIM = fmt.Sprint(*list[i].DIM)
-			devices[list[i].Name] = d
+		d, ok := devices[list[i].Name]
+		if !ok {
+			continue
 		}
+		if list[i].DIM != nil {
+			d.DIM = fmt.Sprint(*list[i].DIM)
+		}
+		c.AutoCounters(&list[i])
+		for _, p := range list[i].Ports {
+			if p.AutoCounters != nil {
+				d.Counters += fmt.Sprintf("%d:%d ", p.Number, *p.AutoCounters)
+			}
+		}
+		devices[list[i].Name] = d
 	}
 	return nil
 }

@@ -1,0 +1,71 @@
+package plan
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/fabric-cni/fabric-cni/pkg/device"
+)
+
+// The ports of an RDMA device count as they did before, where both the snapshot and the kernel have the mode.
+func TestAutoCounters(t *testing.T) {
+	hca := func(masks ...*uint32) *device.HCA {
+		h := &device.HCA{Index: 3, Name: "mlx5_0"}
+		for i, m := range masks {
+			h.Ports = append(h.Ports, device.Port{Number: uint32(i + 1), AutoCounters: m})
+		}
+		return h
+	}
+	off, byType, both := new(uint32(0)), new(uint32(1)), new(uint32(3))
+	for _, tt := range []struct {
+		was, now *device.HCA
+		want     []string
+	}{
+		{hca(off), hca(byType), []string{"rdma statistic qp set link mlx5_0/1 auto off"}},
+		{hca(off, both), hca(off, off), []string{"rdma statistic qp set link mlx5_0/2 auto type,pid on"}},
+		{hca(byType), hca(byType), nil}, {hca(nil), hca(byType), nil}, {hca(off), hca(nil), nil},
+		{hca(), hca(byType), nil},
+	} {
+		w := Where{HCA: tt.now, HCASide: Host, Done: StageMTU}
+		r := Return(w, Home{HCA: tt.was})
+		var got []string
+		for _, s := range r.Steps {
+			got = append(got, s.String())
+			w = After(w, []Step{s})
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%v -> %v: %q", tt.was, tt.now, got)
+		}
+		if again := Return(w, Home{HCA: tt.was}).Steps; len(again) > 0 {
+			t.Errorf("%v -> %v, then again: %q", tt.was, tt.now, again)
+		}
+	}
+}
+
+// An RDMA device gets its adaptive moderation back when it is back on the host, where both the snapshot and the kernel
+// have it.
+func TestModeration(t *testing.T) {
+	hca := func(dim *bool) *device.HCA { return &device.HCA{Index: 3, Name: "mlx5_0", DIM: dim} }
+	on, off := new(true), new(false)
+	for _, tt := range []struct {
+		was, now *bool
+		want     []string
+	}{
+		{on, off, []string{"rdma dev set mlx5_0 adaptive-moderation on"}},
+		{off, on, []string{"rdma dev set mlx5_0 adaptive-moderation off"}},
+		{on, on, nil}, {nil, on, nil}, {on, nil, nil},
+	} {
+		w := Where{HCA: hca(tt.now), HCASide: Host, Done: StageMTU}
+		var got []string
+		for _, s := range Return(w, Home{HCA: hca(tt.was)}).Steps {
+			got = append(got, s.String())
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%v -> %v: %q", tt.was, tt.now, got)
+		}
+		w.HCASide = Pod
+		for _, s := range Return(w, Home{HCA: hca(tt.was), Side: Pod}).Steps {
+			t.Errorf("in a pod that goes on: %s", s)
+		}
+	}
+}
