@@ -104,16 +104,15 @@ generate: ## what is written from the Go types of the objects: deep copies, Cust
 	@$(SETUP)
 	@scripts/generate.sh
 
-AGENTS   ?= 5000
-BEFORE_N ?= 50,200,500
-STEADY   ?= 10m
+AGENTS ?= 5000
+STEADY ?= 10m
 
-bench-controlplane: build ## the API server's work for so many nodes, now, before, and with pools (AGENTS, BEFORE_N, STEADY)
+bench-controlplane: build ## the API server's work for so many nodes (AGENTS, STEADY)
 	@$(SETUP)
 	@scripts/cluster-setup.sh
 	@mkdir -p build
 	$(GO) build -o build/bench-controlplane ./integration/controlplane/bench
-	build/bench-controlplane -agents $(AGENTS) -steady $(STEADY) -before '$(BEFORE_N)' -pools '$(BEFORE_N)'
+	build/bench-controlplane -agents $(AGENTS) -steady $(STEADY)
 
 lint: check ## the linters (scripts/tools/lint) with and without build tags, and the checks
 	@scripts/lint.sh
