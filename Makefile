@@ -25,7 +25,7 @@ export CGO_ENABLED = 0
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build quick test gate test-full test-unit test-race test-lab e2e image bench-cluster bench-dra bench-controlplane lint check
+.PHONY: help build quick test gate test-full test-unit test-race test-lab e2e image bench-cluster bench-controlplane lint check
 .PHONY: vuln outdated fuzz bench demo cover clean install generate release
 
 help: ## list the targets
@@ -92,13 +92,6 @@ e2e: ## a real Kubernetes: pods get their rails through kubelet, Multus and wher
 bench-cluster: ## pods with four rails each, attached and detached at once, beside host-device (root; FABRIC_E2E_PODS)
 	@$(SETUP)
 	$(GO) test -timeout 60m -run '^$$' -bench Pods -benchtime 1x ./integration/cluster
-
-# containerd's NRI is on as it is by default: the driver that ours is compared with needs it.
-bench-dra: export FABRIC_BENCH_DRA = 1
-bench-dra: export FABRIC_CLUSTER_NRI = 1
-bench-dra: ## drivers stopped, killed, slowed while pods start, beside dranet (root; FABRIC_DRA_PODS, _BATCH, _CELLS)
-	@$(SETUP)
-	$(GO) test -v -timeout 8h -run '^$$' -bench 'DRA$$' -benchtime 1x ./integration/cluster
 
 generate: ## what is written from the Go types of the objects: deep copies, CustomResourceDefinitions, docs/reference/api.md
 	@$(SETUP)
