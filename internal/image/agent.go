@@ -1,5 +1,5 @@
-// Package image says what is in the agent's container image. Both ways to build it come from here: the OCI archive of
-// make image (internal/image/build), and the Dockerfile, which a test compares with Dockerfile.
+// Package image lists what is in the agent's container image. The OCI archive of make image (internal/image/build) is
+// made from it; a test compares the Dockerfile with it.
 package image
 
 import (
