@@ -2,7 +2,7 @@
 # The agent's image for those who build with Docker, Podman or Buildah:
 # docker build -t registry.example.com/fabric-agent:v1 .
 # make image makes the same without any of them, and the same bytes each time.
-# TestDockerfile in internal/image compares the two.
+# TestDockerfile in scripts/image compares the two.
 FROM --platform=$BUILDPLATFORM golang:1.26.8 AS build
 ARG TARGETOS=linux
 ARG TARGETARCH

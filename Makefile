@@ -78,7 +78,7 @@ test-lab: ## tests on real kernels with simulated HCAs (KERNELS, LAB_RUN=regexp)
 
 image: ## the agent's container image for amd64 and arm64, an OCI archive in build/ (IMAGE, VERSION)
 	@$(SETUP)
-	@$(GO) run ./internal/image/build -name '$(IMAGE)' -version '$(VERSION)'
+	@$(GO) run ./scripts/image/build -name '$(IMAGE)' -version '$(VERSION)'
 
 release: ## everything that a release has, checked, in build/release (VERSION=v1.2.3): docs/releasing.md
 	@$(SETUP)

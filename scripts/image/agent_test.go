@@ -4,8 +4,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/fabric-cni/fabric-cni/internal/image"
-	"github.com/fabric-cni/fabric-cni/internal/image/oci"
+	"github.com/fabric-cni/fabric-cni/scripts/image"
+	"github.com/fabric-cni/fabric-cni/scripts/image/oci"
 )
 
 // The image has all three programs, and fabricctl under the name that kubectl looks for.

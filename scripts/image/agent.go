@@ -1,4 +1,4 @@
-// Package image lists what is in the agent's container image. The OCI archive of make image (internal/image/build) is
+// Package image lists what is in the agent's container image. The OCI archive of make image (scripts/image/build) is
 // made from it; a test compares the Dockerfile with it.
 package image
 
@@ -6,7 +6,7 @@ import (
 	"path"
 	"path/filepath"
 
-	"github.com/fabric-cni/fabric-cni/internal/image/oci"
+	"github.com/fabric-cni/fabric-cni/scripts/image/oci"
 )
 
 // Program is a static binary of the image. Its package is cmd/NAME, its file /usr/bin/NAME.

@@ -17,9 +17,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fabric-cni/fabric-cni/internal/image"
-	"github.com/fabric-cni/fabric-cni/internal/image/oci"
-	"github.com/fabric-cni/fabric-cni/internal/sbom"
+	"github.com/fabric-cni/fabric-cni/scripts/image"
+	"github.com/fabric-cni/fabric-cni/scripts/image/oci"
+	"github.com/fabric-cni/fabric-cni/scripts/sbom"
 )
 
 func main() {

@@ -44,7 +44,7 @@ func (d Document) Write(w io.Writer) error {
 		DocumentName:      d.Name,
 		DocumentNamespace: d.Namespace,
 		CreationInfo: &spdx.CreationInfo{
-			Creators: []common.Creator{{CreatorType: "Tool", Creator: "fabric-cni/internal/sbom"}},
+			Creators: []common.Creator{{CreatorType: "Tool", Creator: "fabric-cni/sbom"}},
 			Created:  d.Created.UTC().Format(time.RFC3339),
 		},
 	}

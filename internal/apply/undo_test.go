@@ -1,4 +1,4 @@
-package undo
+package apply
 
 import (
 	"errors"
@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestRun(t *testing.T) {
+func TestUndoRun(t *testing.T) {
 	first, last := errors.New("first failed"), errors.New("last failed")
 	tests := map[string]struct {
 		results []error // of the actions, in the order they are pushed
@@ -21,17 +21,17 @@ func TestRun(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			var s Stack
+			var u Undo
 			var order, want []string
 			for i, err := range tt.results {
 				what := string(rune('a' + i))
 				want = append([]string{what}, want...)
-				s.Push(what, func() error {
+				u.Push(what, func() error {
 					order = append(order, what)
 					return err
 				})
 			}
-			err := s.Run()
+			err := u.Run()
 			if got := message(err); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
@@ -43,7 +43,7 @@ func TestRun(t *testing.T) {
 			if diff := cmp.Diff(want, order); diff != "" {
 				t.Errorf("order: -want +got:\n%s", diff)
 			}
-			if err := s.Run(); err != nil || len(order) != len(want) {
+			if err := u.Run(); err != nil || len(order) != len(want) {
 				t.Errorf("a second run does something: %v, %v", order, err)
 			}
 		})
@@ -57,26 +57,26 @@ func message(err error) string {
 	return err.Error()
 }
 
-func TestRelease(t *testing.T) {
-	var s Stack
-	s.Push("never", func() error { t.Error("ran"); return nil })
-	s.Release()
-	if err := s.Run(); err != nil {
+func TestUndoRelease(t *testing.T) {
+	var u Undo
+	u.Push("never", func() error { t.Error("ran"); return nil })
+	u.Release()
+	if err := u.Run(); err != nil {
 		t.Error(err)
 	}
 }
 
 // An action may push another one, as when the way back turns out to have steps of its own.
-func TestPushWhileRunning(t *testing.T) {
-	var s Stack
+func TestUndoPushWhileRunning(t *testing.T) {
+	var u Undo
 	var order []string
-	s.Push("a", func() error { order = append(order, "a"); return nil })
-	s.Push("b", func() error {
+	u.Push("a", func() error { order = append(order, "a"); return nil })
+	u.Push("b", func() error {
 		order = append(order, "b")
-		s.Push("c", func() error { order = append(order, "c"); return nil })
+		u.Push("c", func() error { order = append(order, "c"); return nil })
 		return nil
 	})
-	if err := s.Run(); err != nil {
+	if err := u.Run(); err != nil {
 		t.Error(err)
 	}
 	if diff := cmp.Diff([]string{"b", "c", "a"}, order); diff != "" {

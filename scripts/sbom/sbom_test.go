@@ -11,7 +11,7 @@ import (
 
 	spdxjson "github.com/spdx/tools-golang/json"
 
-	"github.com/fabric-cni/fabric-cni/internal/sbom"
+	"github.com/fabric-cni/fabric-cni/scripts/sbom"
 )
 
 func TestWrite(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabric-cni/fabric-cni/internal/image/oci"
+	"github.com/fabric-cni/fabric-cni/scripts/image/oci"
 )
 
 // of returns an image with every kind of file.

@@ -1,13 +1,12 @@
-// Package undo is a stack of actions that take back what was done.
-package undo
+package apply
 
 import (
 	"errors"
 	"fmt"
 )
 
-// Stack holds the way back. The zero value is empty.
-type Stack struct{ back []action }
+// Undo is a stack of actions that take back what was done. The zero value is empty.
+type Undo struct{ back []action }
 
 type action struct {
 	what string
@@ -15,15 +14,15 @@ type action struct {
 }
 
 // Push adds an action; what names it in errors.
-func (s *Stack) Push(what string, run func() error) { s.back = append(s.back, action{what, run}) }
+func (u *Undo) Push(what string, run func() error) { u.back = append(u.back, action{what, run}) }
 
 // Run takes everything back, latest first. An action that fails does not stop the others: all errors are joined. The
 // stack is empty afterwards.
-func (s *Stack) Run() error {
+func (u *Undo) Run() error {
 	var errs []error
-	for len(s.back) > 0 {
-		a := s.back[len(s.back)-1]
-		s.back = s.back[:len(s.back)-1]
+	for len(u.back) > 0 {
+		a := u.back[len(u.back)-1]
+		u.back = u.back[:len(u.back)-1]
 		if err := a.run(); err != nil {
 			errs = append(errs, fmt.Errorf("undo %s: %w", a.what, err))
 		}
@@ -32,4 +31,4 @@ func (s *Stack) Run() error {
 }
 
 // Release forgets everything: what was done stays done.
-func (s *Stack) Release() { s.back = nil }
+func (u *Undo) Release() { u.back = nil }
