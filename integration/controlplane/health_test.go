@@ -109,7 +109,7 @@ func ofNode(t *testing.T, c client.Client, name string) string {
 		problem)
 }
 
-// untilNode waits until that is so.
+// untilNode waits until ofNode returns what is wanted.
 func untilNode(t *testing.T, c client.Client, name, want string) {
 	t.Helper()
 	until(t, func() string {
@@ -120,7 +120,7 @@ func untilNode(t *testing.T, c client.Client, name, want string) {
 	})
 }
 
-// wholeWithAgents has the rules of agents and a controller. What is made is removed after the test.
+// wholeWithAgents adds the rules for agents and a controller to whole, and removes Fabrics and Nodes after the test.
 func wholeWithAgents(t *testing.T) client.Client {
 	t.Helper()
 	c := whole(t)
