@@ -25,7 +25,7 @@ export CGO_ENABLED = 0
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build quick test gate test-full test-unit test-race test-lab e2e image bench-cluster bench-dra bench-controlplane lint check
+.PHONY: help build quick test gate test-full test-unit test-race test-lab e2e image bench-cluster bench-controlplane lint check
 .PHONY: vuln outdated fuzz bench demo cover clean install generate release
 
 help: ## list the targets
@@ -78,7 +78,7 @@ test-lab: ## tests on real kernels with simulated HCAs (KERNELS, LAB_RUN=regexp)
 
 image: ## the agent's container image for amd64 and arm64, an OCI archive in build/ (IMAGE, VERSION)
 	@$(SETUP)
-	@$(GO) run ./internal/image/build -name '$(IMAGE)' -version '$(VERSION)'
+	@$(GO) run ./scripts/image/build -name '$(IMAGE)' -version '$(VERSION)'
 
 release: ## everything that a release has, checked, in build/release (VERSION=v1.2.3): docs/releasing.md
 	@$(SETUP)
@@ -93,27 +93,19 @@ bench-cluster: ## pods with four rails each, attached and detached at once, besi
 	@$(SETUP)
 	$(GO) test -timeout 60m -run '^$$' -bench Pods -benchtime 1x ./integration/cluster
 
-# containerd's NRI is on as it is by default: the driver that ours is compared with needs it.
-bench-dra: export FABRIC_BENCH_DRA = 1
-bench-dra: export FABRIC_CLUSTER_NRI = 1
-bench-dra: ## drivers stopped, killed, slowed while pods start, beside dranet (root; FABRIC_DRA_PODS, _BATCH, _CELLS)
-	@$(SETUP)
-	$(GO) test -v -timeout 8h -run '^$$' -bench 'DRA$$' -benchtime 1x ./integration/cluster
-
 generate: ## what is written from the Go types of the objects: deep copies, CustomResourceDefinitions, docs/reference/api.md
 	@$(SETUP)
 	@scripts/generate.sh
 
-AGENTS   ?= 5000
-BEFORE_N ?= 50,200,500
-STEADY   ?= 10m
+AGENTS ?= 5000
+STEADY ?= 10m
 
-bench-controlplane: build ## the API server's work for so many nodes, now, before, and with pools (AGENTS, BEFORE_N, STEADY)
+bench-controlplane: build ## the API server's work for so many nodes (AGENTS, STEADY)
 	@$(SETUP)
 	@scripts/cluster-setup.sh
 	@mkdir -p build
 	$(GO) build -o build/bench-controlplane ./integration/controlplane/bench
-	build/bench-controlplane -agents $(AGENTS) -steady $(STEADY) -before '$(BEFORE_N)' -pools '$(BEFORE_N)'
+	build/bench-controlplane -agents $(AGENTS) -steady $(STEADY)
 
 lint: check ## the linters (scripts/tools/lint) with and without build tags, and the checks
 	@scripts/lint.sh

@@ -12,7 +12,6 @@
 #   containerd/ containerd, ctr and its shim; Debian's is older than CDI
 #   debroot/  runc and busybox, unpacked and not installed
 #   kube137/  what bin/ has, of another version: only for FABRIC_KUBERNETES=1.37
-#   dranet/   the driver of that name: only for FABRIC_BENCH_DRA=1
 # Each part is made under a temporary name and renamed when complete, and is made again only when its go.mod or its
 # sources have changed, or the function below that makes it. A warm run uses no network. The first one compiles
 # Kubernetes (366 s of CPU), containerd (67), Helm (38), Multus and whereabouts (25).
@@ -81,14 +80,6 @@ build_kube137() {
   for component in etcd kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl; do
     ln -s kubeall "$1/$component"
   done
-}
-
-# The driver that make bench-dra compares with, as its project releases it.
-# shellcheck disable=SC2317
-build_dranet() {
-  cd "$1"
-  cd "$("$go" mod download -json sigs.k8s.io/dranet@v1.4.0 | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')"
-  "$go" build -mod=readonly -ldflags '-s -w' -o "$1/dranet" ./cmd/dranet
 }
 
 # shellcheck disable=SC2317
@@ -173,4 +164,3 @@ part helm "$src/helm/go.mod" "$src/helm/go.sum"
 part containerd "$src"/containerd/{go.mod,go.sum,main.go,shim/main.go}
 part bin "$src/kube/go.mod" "$src/kube/go.sum" "$src/kube/main.go"
 [ "${FABRIC_KUBERNETES:-}" != 1.37 ] || part kube137 "$src"/kube137/{go.mod,go.sum} "$src/kube/main.go"
-[ -z "${FABRIC_BENCH_DRA:-}" ] || part dranet /dev/null

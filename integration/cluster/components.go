@@ -95,6 +95,14 @@ func (c *Cluster) start() error {
 	return nil
 }
 
+// kubernetesDir is where the binaries are. FABRIC_KUBERNETES selects a version other than the gate's: 1.37.
+func kubernetesDir(cache string) string {
+	if v := os.Getenv("FABRIC_KUBERNETES"); v != "" {
+		return filepath.Join(cache, "kube"+strings.ReplaceAll(v, ".", ""))
+	}
+	return filepath.Join(cache, "bin")
+}
+
 // kubeconfig writes a file for a token of tokens.csv, or for any other token.
 func (c *Cluster) kubeconfig(file, token string) error {
 	return c.kubeconfigAt(file, "https://127.0.0.1:6443", token)
@@ -281,7 +289,7 @@ nodeStatusUpdateFrequency: 1s # devices that come and go are counted at once
 
 // node starts containerd and kubelet, with the images that pods use.
 func (c *Cluster) node() error {
-	for file, text := range map[string]string{"containerd.toml": runtimeConfig(), "kubelet.yaml": kubeletConfig} {
+	for file, text := range map[string]string{"containerd.toml": containerdConfig, "kubelet.yaml": kubeletConfig} {
 		text = strings.ReplaceAll(text, "RUN", c.run)
 		if err := os.WriteFile(filepath.Join(c.run, "conf", file), []byte(text), 0o600); err != nil {
 			return err

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabric-cni/fabric-cni/internal/image/oci"
+	"github.com/fabric-cni/fabric-cni/scripts/image/oci"
 )
 
 // tools is an image with what measuring needs: the node's own ip and ping, and perftest as recorded on two 200 Gb/s

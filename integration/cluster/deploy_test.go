@@ -16,10 +16,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabric-cni/fabric-cni/internal/image"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/policy"
 	testfabrics "github.com/fabric-cni/fabric-cni/internal/testkit/fabrics"
+	"github.com/fabric-cni/fabric-cni/scripts/image"
 )
 
 // deploy installs the project as its users do: its image, its kustomization.

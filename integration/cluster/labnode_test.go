@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/fabric-cni/fabric-cni/integration/lab/guest"
-	"github.com/fabric-cni/fabric-cni/internal/image"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/scripts/image"
 )
 
 // images are the archives that nodes of the lab get.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fabric-cni/fabric-cni/internal/image/oci"
+	"github.com/fabric-cni/fabric-cni/scripts/image/oci"
 )
 
 // box writes the image that pods, and their pauses, are made of: a busybox, which sleeps.

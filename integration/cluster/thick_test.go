@@ -8,7 +8,7 @@ import (
 	"regexp"
 	"testing"
 
-	"github.com/fabric-cni/fabric-cni/internal/image/oci"
+	"github.com/fabric-cni/fabric-cni/scripts/image/oci"
 )
 
 // Multus as a daemon, by its own manifest: the runtime calls a shim, and the daemon calls plugins from its container,

@@ -12,9 +12,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/fabric-cni/fabric-cni/internal/image"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/testkit/page"
+	"github.com/fabric-cni/fabric-cni/scripts/image"
 )
 
 // Images that docs/kubernetes.md names, and what they are here. A walk has no registry.

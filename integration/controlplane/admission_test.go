@@ -184,21 +184,8 @@ func TestAgentWithoutPolicy(t *testing.T) {
 		return errorOf((call{"POST", "/apis/fabric.dev/v1alpha1/fabricnodes",
 			object("fabric.dev/v1alpha1", "FabricNode", "other", "")}).do(t, config))
 	})
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "image"), []byte("the plugin"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	runAgent(t, dir, node, kubeconfig(t, config.BearerToken), &port{})
-	becomes := func(want string) {
-		t.Helper()
-		until(t, func() string {
-			if got := ofNode(t, whole(t), node); got != want {
-				return fmt.Sprintf("FabricNode: %s, want %s", got, want)
-			}
-			return ""
-		})
-	}
-	becomes(`0/0 False WritesUnconfined ""`)
+	runAgent(t, t.TempDir(), node, kubeconfig(t, config.BearerToken), &port{})
+	untilNode(t, whole(t), node, `0/0 False WritesUnconfined ""`)
 	until(t, func() string {
 		list := &corev1.EventList{}
 		if err := c.List(t.Context(), list, client.InNamespace("default")); err != nil {
@@ -213,5 +200,5 @@ func TestAgentWithoutPolicy(t *testing.T) {
 	})
 	binding.ResourceVersion, binding.UID = "", ""
 	create(t, c, binding)
-	becomes(`0/0 True Ready ""`)
+	untilNode(t, whole(t), node, `0/0 True Ready ""`)
 }

@@ -57,10 +57,14 @@ func (p *port) survey() ([]survey.Device, error) {
 // runAgent runs the agent of a node with the token that kubelet would give it, until stop is called.
 func runAgent(t *testing.T, dir, node, kubeconfig string, p *port) (stop func()) {
 	t.Helper()
-	return runAgentWith(t, agentOptions(dir, node, kubeconfig, p))
+	return runAgentWith(t, agentOptions(t, dir, node, kubeconfig, p))
 }
 
-func agentOptions(dir, node, kubeconfig string, p *port) *agent.Options {
+func agentOptions(t *testing.T, dir, node, kubeconfig string, p *port) *agent.Options {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, "image"), []byte("the plugin"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	return &agent.Options{
 		Source: filepath.Join(dir, "image"), BinDir: filepath.Join(dir, "bin"), StateDir: filepath.Join(dir, "state"),
 		Policy: filepath.Join(dir, "policy.json"), Node: node, Kubeconfig: kubeconfig,
@@ -105,9 +109,20 @@ func ofNode(t *testing.T, c client.Client, name string) string {
 		problem)
 }
 
-// A port that flaps is in the FabricNode, in the Fabric and in one Event; that it is over, likewise. The agent is
-// restarted meanwhile, and says nothing again.
-func TestHealth(t *testing.T) {
+// untilNode waits until ofNode returns what is wanted.
+func untilNode(t *testing.T, c client.Client, name, want string) {
+	t.Helper()
+	until(t, func() string {
+		if got := ofNode(t, c, name); got != want {
+			return fmt.Sprintf("FabricNode %s: %s, want %s", name, got, want)
+		}
+		return ""
+	})
+}
+
+// wholeWithAgents adds the rules for agents and a controller to whole, and removes Fabrics and Nodes after the test.
+func wholeWithAgents(t *testing.T) client.Client {
+	t.Helper()
 	c := whole(t)
 	agentRules(t)
 	control(t)
@@ -115,25 +130,24 @@ func TestHealth(t *testing.T) {
 		removeFabrics(t, c)
 		removeNodes(t, c)
 	})
+	return c
+}
+
+// A port that flaps is in the FabricNode, in the Fabric and in one Event; that it is over, likewise. The agent is
+// restarted meanwhile, and says nothing again.
+func TestHealth(t *testing.T) {
+	c := wholeWithAgents(t)
 	const node = "gpu-flaps"
 	config := agentOf(t, node)
 	apply(t, `{apiVersion: fabric.dev/v1alpha1, kind: Fabric, metadata: {name: flaps}, spec: {
 		match: {linkLayer: InfiniBand, rateGb: 200}, health: {recovery: 5s, action: Withhold}}}`)
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "image"), []byte("the plugin"), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	p := &port{}
 	file := kubeconfig(t, config.BearerToken)
 	stop := runAgent(t, dir, node, file, p)
 	becomes := func(want string) {
 		t.Helper()
-		until(t, func() string {
-			if got := ofNode(t, c, node); got != want {
-				return fmt.Sprintf("FabricNode: %s, want %s", got, want)
-			}
-			return ""
-		})
+		untilNode(t, c, node, want)
 	}
 	becomes(`1/1 True Ready ""`)
 	p.flapping.Store(true)

@@ -60,12 +60,7 @@ func (o *offered) told(fabric, want string) {
 // becomes waits for what kubectl get fabricnodes prints, and for text in the conditions of the FabricNode.
 func (o *offered) becomes(want string, parts ...string) {
 	o.t.Helper()
-	until(o.t, func() string {
-		if got := ofNode(o.t, o.c, o.node); got != want {
-			return fmt.Sprintf("FabricNode: %s, want %s", got, want)
-		}
-		return ""
-	})
+	untilNode(o.t, o.c, o.node, want)
 	n := &v1alpha1.FabricNode{}
 	if err := o.c.Get(o.t.Context(), client.ObjectKey{Name: o.node}, n); err != nil {
 		o.t.Fatal(err)
@@ -116,13 +111,7 @@ func (o *offered) remove(name string) {
 // that a pod of a former Fabric has, one that a tenant's network named, a shared Fabric on an exclusive node, an IPAM
 // plugin that is misspelt. It is offered when the cause is gone.
 func TestOffered(t *testing.T) {
-	c := whole(t)
-	agentRules(t)
-	control(t)
-	t.Cleanup(func() {
-		removeFabrics(t, c)
-		removeNodes(t, c)
-	})
+	c := wholeWithAgents(t)
 	dir, err := os.MkdirTemp("", "offer") // the path of a socket has 107 bytes at most
 	if err != nil {
 		t.Fatal(err)
@@ -132,14 +121,12 @@ func TestOffered(t *testing.T) {
 	o := &offered{
 		t: t, c: c, node: "gpu-offers", port: &port{}, store: journal.Store{Dir: filepath.Join(dir, "state")}, dir: dir,
 	}
-	for file, mode := range map[string]os.FileMode{"image": 0o600, "bin/whereabouts": 0o700} {
-		if err := errors.Join(os.MkdirAll(filepath.Join(dir, "bin"), 0o755),
-			os.WriteFile(filepath.Join(dir, file), []byte("a plugin"), mode)); err != nil {
-			t.Fatal(err)
-		}
+	if err := errors.Join(os.MkdirAll(filepath.Join(dir, "bin"), 0o755),
+		os.WriteFile(filepath.Join(dir, "bin/whereabouts"), []byte("a plugin"), 0o700)); err != nil {
+		t.Fatal(err)
 	}
 	const match = `match: {linkLayer: InfiniBand}`
-	options := agentOptions(dir, o.node, kubeconfig(t, agentOf(t, o.node).BearerToken), o.port)
+	options := agentOptions(t, dir, o.node, kubeconfig(t, agentOf(t, o.node).BearerToken), o.port)
 	options.DeviceDir = dir
 	runAgentWith(t, options)
 

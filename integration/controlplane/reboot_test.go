@@ -47,13 +47,7 @@ func listen(t *testing.T, dir string) *registrations {
 // A node boots, and has nothing of an earlier agent, while the newest generation of its Fabric is refused: kubelet has
 // the devices of the generation that is in force.
 func TestRebootWithRefusedFabric(t *testing.T) {
-	c := whole(t)
-	agentRules(t)
-	control(t)
-	t.Cleanup(func() {
-		removeFabrics(t, c)
-		removeNodes(t, c)
-	})
+	c := wholeWithAgents(t)
 	const node = "gpu-boots"
 	config := agentOf(t, node)
 	apply(t, testfabrics.Object("boots", `{match: {linkLayer: InfiniBand}}`))
@@ -67,11 +61,8 @@ func TestRebootWithRefusedFabric(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	if err := os.WriteFile(filepath.Join(dir, "image"), []byte("the plugin"), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	kubelet := listen(t, dir)
-	o := agentOptions(dir, node, kubeconfig(t, config.BearerToken), &port{})
+	o := agentOptions(t, dir, node, kubeconfig(t, config.BearerToken), &port{})
 	o.DeviceDir = dir
 	runAgentWith(t, o)
 	var r *pluginapi.RegisterRequest
@@ -101,10 +92,5 @@ func TestRebootWithRefusedFabric(t *testing.T) {
 		list[0].GetHealth() != pluginapi.Healthy {
 		t.Errorf("%v", list)
 	}
-	until(t, func() string {
-		if got := ofNode(t, c, node); got != `1/1 True Ready ""` {
-			return got
-		}
-		return ""
-	})
+	untilNode(t, c, node, `1/1 True Ready ""`)
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/failpoint"
 	"github.com/fabric-cni/fabric-cni/internal/inventory"
 	"github.com/fabric-cni/fabric-cni/internal/netns"
-	"github.com/fabric-cni/fabric-cni/internal/undo"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 	"github.com/fabric-cni/fabric-cni/pkg/plan"
 )
@@ -28,7 +27,7 @@ type Side struct {
 type Runner struct {
 	Host *Side
 	Pod  *Side // nil when the pod's namespace is gone
-	Undo undo.Stack
+	Undo Undo
 
 	// Proc is the /proc that shows all processes: what is neither on the host nor in the pod is looked for in the
 	// network namespaces that it leads to.

@@ -38,7 +38,7 @@ func TestBehind(t *testing.T) {
 			f.NetnsMode, f.Config.RDMA = device.NetnsShared, netconf.RDMAExclusive
 		}, []string{"the system's RDMA network namespace mode is shared"}},
 	} {
-		f := factsOf("chain")
+		f := chainFacts()
 		f.Earlier, f.Before = live(), &c.before
 		f.ContainerID = f.Earlier.ContainerID
 		c.edit(f)
@@ -59,7 +59,7 @@ func TestBehind(t *testing.T) {
 			}
 		}
 	}
-	f := factsOf("chain") // a killed one is cleared first, as ever
+	f := chainFacts() // a killed one is cleared first, as ever
 	f.Earlier, f.Before = dead(), &done
 	f.Earlier.Self = true
 	if d := Decide(f); d.Done || len(d.Reclaims) != 1 {
@@ -80,7 +80,7 @@ func TestInUseByItself(t *testing.T) {
 			"":             "name another device in this network: each attachment needs one of its own",
 			"0000:3b:00.0": "the pod names more networks than it has devices, or network rails names its device itself",
 		} {
-			f := factsOf("device")
+			f := deviceFacts()
 			edit(f)
 			f.IfName, f.ContainerID, f.Config.Injected = "net2", "c0ffee", injected
 			got := shown(Decide(f))
@@ -91,7 +91,7 @@ func TestInUseByItself(t *testing.T) {
 			}
 		}
 	}
-	f := factsOf("vf")
+	f := vfFacts()
 	f.PFOwner, f.PF, f.ContainerID = live(), &device.Address{Bus: "pci", Name: "0000:3b:00.9"}, "c0ffee"
 	if got := shown(Decide(f)); !strings.Contains(got, "is in use by this very container as net1") {
 		t.Errorf("PF and VF: %s", got)

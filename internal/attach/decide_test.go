@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -44,48 +43,36 @@ func shown(d *Decision) string {
 }
 
 func TestDecide(t *testing.T) {
-	for name, edit := range decisions {
-		t.Run(name, func(t *testing.T) {
-			f := factsOf(name)
-			edit(f)
-			got := shown(Decide(f))
-			file := filepath.Join("testdata", strings.ReplaceAll(name, " ", "-")+".golden")
-			golden.Check(t, file, got)
+	for _, d := range decisions {
+		t.Run(d.kind, func(t *testing.T) {
+			var got strings.Builder // as a txtar archive
+			for _, name := range slices.Sorted(maps.Keys(d.cases)) {
+				f := d.usual()
+				d.cases[name](f)
+				fmt.Fprintf(&got, "-- %s --\n%s", name, shown(Decide(f)))
+			}
+			golden.Check(t, "testdata/"+d.kind+".txtar", got.String())
 		})
-	}
-}
-
-// Each golden file belongs to a case.
-func TestGoldenFilesAreUsed(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.golden")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var want []string
-	for name := range maps.Keys(decisions) {
-		want = append(want, "testdata/"+strings.ReplaceAll(name, " ", "-")+".golden")
-	}
-	slices.Sort(want)
-	if diff := cmp.Diff(want, files); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 
 // The same facts give the same decision, and are not changed by it.
 func TestDecideIsPure(t *testing.T) {
-	for name, edit := range decisions {
-		f := factsOf(name)
-		edit(f)
-		first := shown(Decide(f))
-		if diff := cmp.Diff(first, shown(Decide(f))); diff != "" {
-			t.Errorf("%s: -first +second:\n%s", name, diff)
+	for _, d := range decisions {
+		for name, edit := range d.cases {
+			f := d.usual()
+			edit(f)
+			first := shown(Decide(f))
+			if diff := cmp.Diff(first, shown(Decide(f))); diff != "" {
+				t.Errorf("%s: %s: -first +second:\n%s", d.kind, name, diff)
+			}
 		}
 	}
 }
 
 // A DEL after the ADD undoes everything, as it would print it.
 func TestReturn(t *testing.T) {
-	f := factsOf("device")
+	f := deviceFacts()
 	d := Decide(f)
 	steps := d.Steps(nil, false)
 	home := plan.Home{HCA: d.HCA(), Netdev: d.Netdev()}
@@ -97,7 +84,7 @@ func TestReturn(t *testing.T) {
 			t.Errorf("%q is not in:\n%s", want, got)
 		}
 	}
-	f = factsOf("child")
+	f = childFacts()
 	d = Decide(f)
 	got = plan.Print(d.Return(d.Steps(nil, false), plan.Home{Child: true}))
 	if !strings.Contains(got, "ip link del") {
@@ -107,12 +94,12 @@ func TestReturn(t *testing.T) {
 
 // Without a pod, what depends on one is not judged.
 func TestWithoutPod(t *testing.T) {
-	f := factsOf("chain")
+	f := chainFacts()
 	f.Pod, f.Device.Side = false, plan.Host
 	if d := Decide(f); len(d.Refusals) > 0 {
 		t.Errorf("refused: %+v", d.Refusals[0])
 	}
-	f = factsOf("device")
+	f = deviceFacts()
 	f.Pod, f.Unselected, f.Device = false, true, nil
 	if d := Decide(f); len(d.Refusals) > 0 {
 		t.Errorf("refused: %+v", d.Refusals[0])

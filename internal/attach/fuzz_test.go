@@ -23,8 +23,8 @@ func FuzzDecide(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		for _, kind := range []string{"port", "child", "chain", "vf", "ethernet"} {
-			f.Add(b, "MAC=02:00:00:00:00:01;IP=10.0.0.1", kind)
+		for _, d := range decisions {
+			f.Add(b, "MAC=02:00:00:00:00:01;IP=10.0.0.1", d.kind)
 		}
 	}
 	f.Fuzz(func(t *testing.T, stdin []byte, args, kind string) {
@@ -36,7 +36,12 @@ func FuzzDecide(f *testing.F) {
 		if c.PrevResult != nil { // an error of its own, later
 			_, _ = result.Parse(c.PrevResult, c.CNIVersion)
 		}
-		facts := factsOf(kind)
+		facts := deviceFacts()
+		for _, d := range decisions {
+			if d.kind == kind {
+				facts = d.usual()
+			}
+		}
 		facts.Config = c
 		facts.Unselected = c.Selector.Kind == netconf.ByNothing && c.Master == ""
 		d := Decide(facts)

@@ -25,9 +25,7 @@ func TestDelHangingIPAM(t *testing.T) {
 	c2.command = "DEL"
 	n.must(t, c2)
 	g.open(t, "DEL", "c1")
-	if a := <-del.done; !a.ok {
-		t.Errorf("DEL: %d %s", a.Code, a.Msg)
-	}
+	del.succeeds(t, "DEL")
 	n.same(t, "after both")
 }
 

@@ -110,6 +110,14 @@ func (g *gate) has(id string) bool {
 	return err == nil
 }
 
+// hasNot asserts that a container has no address.
+func (g *gate) hasNot(t *testing.T, id string) {
+	t.Helper()
+	if g.has(id) {
+		t.Errorf("the address of %s is given", id)
+	}
+}
+
 // running is a call that has not ended.
 type running struct {
 	cmd  *exec.Cmd
@@ -124,6 +132,14 @@ func (n *node) start(t *testing.T, c call) *running {
 	go func() { r.done <- n.run(t, c) }()
 	<-started
 	return r
+}
+
+// succeeds waits for the end of the call.
+func (r *running) succeeds(t *testing.T, what string) {
+	t.Helper()
+	if a := <-r.done; !a.ok {
+		t.Errorf("%s: %d %s", what, a.Code, a.Msg)
+	}
 }
 
 // kill ends the plugin itself, and waits until it is gone.
@@ -181,15 +197,9 @@ func TestDelWaitsForAdd(t *testing.T) {
 		return strings.Contains(g.calls(t), "DEL c1") || n.waits(t, "attachments")
 	})
 	unlock()
-	if a := <-add.done; !a.ok {
-		t.Errorf("ADD: %d %s", a.Code, a.Msg)
-	}
+	add.succeeds(t, "ADD")
 	g.open(t, "DEL", "c1")
-	if a := <-del.done; !a.ok {
-		t.Errorf("DEL: %d %s", a.Code, a.Msg)
-	}
+	del.succeeds(t, "DEL")
 	n.same(t, "after ADD and DEL side by side")
-	if g.has("c1") {
-		t.Error("the address is still given")
-	}
+	g.hasNot(t, "c1")
 }

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fabric-cni/fabric-cni/internal/image"
-	"github.com/fabric-cni/fabric-cni/internal/sbom"
+	"github.com/fabric-cni/fabric-cni/scripts/image"
+	"github.com/fabric-cni/fabric-cni/scripts/sbom"
 )
 
 const repository = "https://github.com/fabric-cni/fabric-cni"
@@ -174,7 +174,7 @@ func (r *release) output(ctx context.Context, name string, args ...string) ([]by
 // programs builds the programs and the image, which has the same ones, into the directory work, and returns the digest
 // of the image.
 func (r *release) programs(ctx context.Context, work string) (digest string, err error) {
-	args := []string{"run", "./internal/image/build", "-name", r.image + ":" + r.version, "-version", r.version,
+	args := []string{"run", "./scripts/image/build", "-name", r.image + ":" + r.version, "-version", r.version,
 		"-o", filepath.Join(work, "image.oci.tar")}
 	out, err := r.output(ctx, "go", append(args, r.architectures...)...)
 	if err != nil {
@@ -182,7 +182,7 @@ func (r *release) programs(ctx context.Context, work string) (digest string, err
 	}
 	fields := strings.Fields(string(out))
 	if len(fields) == 0 || !strings.HasPrefix(fields[len(fields)-1], "sha256:") {
-		return "", fmt.Errorf("internal/image/build prints no digest: %q", out)
+		return "", fmt.Errorf("scripts/image/build prints no digest: %q", out)
 	}
 	return fields[len(fields)-1], nil
 }

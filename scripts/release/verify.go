@@ -20,7 +20,7 @@ import (
 	spdxjson "github.com/spdx/tools-golang/json"
 	"sigs.k8s.io/yaml"
 
-	"github.com/fabric-cni/fabric-cni/internal/sbom"
+	"github.com/fabric-cni/fabric-cni/scripts/sbom"
 )
 
 // checker reads a release as those who download it do.

@@ -43,7 +43,7 @@ type meter struct{ server *controlplane.Server }
 
 // resources are those that this is about. What the API server does for itself is not.
 var resources = []string{
-	"configmaps", "events", "fabricnodes", "fabrics", "ippools", "namespaces", "network-attachment-definitions",
+	"configmaps", "events", "fabricnodes", "fabrics", "namespaces", "network-attachment-definitions",
 	"nodes", "pods", "leases",
 }
 
