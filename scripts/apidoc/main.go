@@ -54,5 +54,5 @@ var head = strings.ReplaceAll(`# API reference
 Written by 'make generate' from the Go types in 'pkg/api/v1alpha1'; do not edit. 'kubectl explain' prints the same.
 Where a table names a default, the API server or the controller fills it in. "Refused" is what 'kubectl apply' says
 to a wrong object. What only the controller can see, such as ranges that overlap, is a condition of the Fabric instead.
-How the objects work together: [architecture.md](../architecture.md#the-control-plane).
+How the objects work together: [control-plane.md](control-plane.md).
 `, "'", "`")

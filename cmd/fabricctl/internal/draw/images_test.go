@@ -68,7 +68,7 @@ func measured() *perftest.Report {
 }
 
 // The pictures of README and manual: go test ./cmd/fabricctl/internal/draw -run TestImages -update makes them. Another
-// Chromium has other fonts, so what is compared is that they are pictures of that size, and that README shows both.
+// Chromium has other fonts, so what is compared is that they are pictures of that size, and that a page shows each.
 func TestImages(t *testing.T) {
 	n, err := node.Open(machines.H20().FS, journal.Store{})
 	if err != nil {
@@ -82,22 +82,19 @@ func TestImages(t *testing.T) {
 		t.Fatal(err)
 	}
 	const root = "../../../../"
-	readme, err := os.ReadFile(root + "README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	for name, c := range map[string]struct {
-		page   string
+		html   string
 		window string
 		height int
+		page   string
 	}{
-		"discover-h20.png":  {picture.String(), "1240,700", 700},
-		"verify-report.png": {report.String(), "1240,640", 640},
+		"discover-h20.png":  {picture.String(), "1240,700", 700, "README.md"},
+		"verify-report.png": {report.String(), "1240,640", 640, "docs/verify.md"},
 	} {
 		file := filepath.Join(root, "docs/images", name)
 		if *update {
 			browser(t)
-			_, shot := viewIn(t, c.page, c.window)
+			_, shot := viewIn(t, c.html, c.window)
 			if err := os.WriteFile(file, shot, 0o644); err != nil {
 				t.Fatal(err)
 			}
@@ -110,8 +107,9 @@ func TestImages(t *testing.T) {
 		if err != nil || size.Width != 1240 || size.Height != c.height || len(b) > 150<<10 {
 			t.Errorf("%s: %v, %d x %d, %d bytes", name, err, size.Width, size.Height, len(b))
 		}
-		if !strings.Contains(string(readme), "docs/images/"+name) {
-			t.Errorf("README.md does not show %s", name)
+		page, err := os.ReadFile(root + c.page)
+		if err != nil || !strings.Contains(string(page), "images/"+name+")") {
+			t.Errorf("%s does not show %s: %v", c.page, name, err)
 		}
 	}
 }
