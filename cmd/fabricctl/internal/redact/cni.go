@@ -78,5 +78,6 @@ func set(fields []string, words string) map[string]bool {
 	for _, w := range append(fields, strings.Fields(words)...) {
 		m[strings.ToLower(w)] = true
 	}
+	delete(m, "kubeconfig") // it leads to credentials
 	return m
 }

@@ -78,8 +78,8 @@ func clean(v any, keys map[string]bool) any {
 	return v
 }
 
-// kept reports whether a field is one that is known, in upper or lower case, as peers of the plugin write theirs. Numbers
-// are those of a pool's addresses. A configuration that is not JSON can't be reduced.
+// kept reports whether a field is one that is known, in upper or lower case, as peers of the plugin write theirs.
+// Numbers are those of a pool's addresses. A configuration that is not JSON can't be reduced.
 func kept(k string, v any, keys map[string]bool) bool {
 	if text, ok := v.(string); ok && k == "config" && keys != nil {
 		_, isJSON := document([]byte(text))
