@@ -1,10 +1,12 @@
 package fabrics
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"net/netip"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -66,8 +68,22 @@ func Configuration(name string, settings map[string]any, chain ...any) ([]byte, 
 	if len(chain) > 0 {
 		c = map[string]any{"plugins": append([]any{c}, chain...)}
 	}
-	c["cniVersion"], c["name"] = "1.0.0", name // runtimes call CHECK from 0.4.0
-	return json.MarshalIndent(c, "", "  ")
+	head, err := json.Marshal(struct {
+		Version string `json:"cniVersion"` // runtimes call CHECK from 0.4.0
+		Name    string `json:"name"`
+		Type    any    `json:"type,omitempty"`
+	}{"1.0.0", name, c["type"]})
+	if err != nil {
+		return nil, err
+	}
+	delete(c, "type")
+	rest, err := json.Marshal(c)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	err = json.Indent(&b, slices.Concat(head[:len(head)-1], []byte(","), rest[1:]), "", "  ")
+	return b.Bytes(), err
 }
 
 func takesDevice(c map[string]any) bool {

@@ -81,7 +81,7 @@ func ForCluster(kind string, c *Fleet, o Options) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return d.render(d.file(kind))
+	return text(d.objects())
 }
 
 // choose are the Fabrics of one pod: the one asked for, or those that together have the most bandwidth.
