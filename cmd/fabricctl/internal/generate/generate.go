@@ -47,7 +47,8 @@ type Options struct {
 	MinRate  int    // of a claim's rails in Gb/s; 0: any
 	GPUClass string // DeviceClass of the GPUs that a claim has beside its rails; empty: none
 
-	Plugin *DaemonSet // the device plugin that runs in the cluster; nil: not known
+	Plugin *DaemonSet   // the device plugin that runs in the cluster; nil: not known
+	Warn   func(string) // is told what is left out, which stands in a comment too; nil: nobody is
 }
 
 // Network is one NetworkAttachmentDefinition, and the resource that counts its devices.
@@ -72,14 +73,12 @@ var errNothing = errors.New("no usable RDMA port on any node: nothing to generat
 
 // Generate writes one kind for the nodes. What is wrong with an option alone is a FlagError.
 func Generate(kind string, nodes []*node.Node, o Options) (string, error) {
-	var ports []topology.Port
 	for _, n := range nodes {
 		if err := Valid(n); err != nil {
 			return "", err
 		}
-		ports = append(ports, n.Ports()...)
 	}
-	all := topology.Group(ports)
+	all, doubts := discovered(nodes, o.Fabric)
 	if len(all.Fabrics) == 0 {
 		return "", errNothing
 	}
@@ -99,7 +98,7 @@ func Generate(kind string, nodes []*node.Node, o Options) (string, error) {
 		}
 	}
 	const most = 20 // of thousands of nodes nobody reads more
-	d := data{Options: o, kind: kind, Networks: list, Left: all.Left[:min(len(all.Left), most)],
+	d := data{Options: o, kind: kind, doubts: doubts, Networks: list, Left: all.Left[:min(len(all.Left), most)],
 		More: max(len(all.Left)-most, 0)}
 	var docs []doc
 	switch kind {
@@ -125,7 +124,7 @@ func Generate(kind string, nodes []*node.Node, o Options) (string, error) {
 		return "", err
 	}
 	docs[0].head = append(d.leftOut(), docs[0].head...)
-	return text(docs)
+	return d.text(docs)
 }
 
 // leftOut names the ports that are in no network.
@@ -253,7 +252,8 @@ type data struct {
 	Note        string // of all documents
 
 	kind      string
-	askedGPUs int // -1: those that there are
+	doubts    []string // what was left out, and somebody may miss
+	askedGPUs int      // -1: those that there are
 }
 
 // workload are the networks of one fabric: the one asked for, or the one with the most bandwidth.

@@ -38,6 +38,19 @@ func (o *Options) named(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, Namespace: o.Namespace}
 }
 
+// text writes the objects below what was left out, which the caller is told too.
+func (d *data) text(docs []doc) (string, error) {
+	const most = 20
+	if n := len(d.doubts); n > most {
+		d.doubts = append(d.doubts[:most], fmt.Sprintf("%d more ports have trained down", n-most))
+	}
+	for i := 0; d.Warn != nil && i < len(d.doubts); i++ {
+		d.Warn(d.doubts[i])
+	}
+	docs[0].head = append(warnings(d.doubts), docs[0].head...)
+	return text(docs)
+}
+
 // text writes objects as YAML, one behind another. The values in them make no line, no key and no document.
 func text(docs []doc) (string, error) {
 	var out []string
