@@ -1,10 +1,12 @@
 package fabrics
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"net/netip"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -27,13 +29,11 @@ func (f *Fabric) OfNode() bool { return f.Mode == v1alpha1.Shared || f.NodeRange
 
 // Config is the fabric's network configuration.
 func (f *Fabric) Config(h Here) ([]byte, error) {
-	c := map[string]any{"cniVersion": "1.0.0", "type": "fabric"}
-	if f.Mode == v1alpha1.Exclusive { // Multus names a device of the pod, and the plugin says which one it is
-		c["capabilities"] = map[string]any{"deviceID": true, "CNIDeviceInfoFile": true}
-	} else {
-		c["mode"], c["master"] = "ipoib", h.Master
-		if h.Master == "" && f.Allocation == v1alpha1.DRA { // it is that of the device that the pod was given
-			delete(c, "master")
+	c := map[string]any{}
+	if f.Mode == v1alpha1.Shared {
+		c["mode"] = string(netconf.ModeIPoIB)
+		if h.Master != "" || f.Allocation != v1alpha1.DRA { // with DRA it is that of the device that the pod was given
+			c["master"] = h.Master
 		}
 	}
 	maps.Copy(c, f.Network)
@@ -51,8 +51,43 @@ func (f *Fabric) Config(h Here) ([]byte, error) {
 		}
 		c["ipam"] = map[string]any{"type": "host-local", "dataDir": h.IPAMDir, "ranges": sets}
 	}
-	c["name"] = f.Name
-	return json.MarshalIndent(c, "", "  ")
+	return Configuration(f.Name, c)
+}
+
+// Configuration writes the network configuration that consists of these settings of the plugin and, in a chain, of the
+// plugins behind it. Every configuration that this project writes comes from here.
+func Configuration(name string, settings map[string]any, chain ...any) ([]byte, error) {
+	c := map[string]any{"type": "fabric"}
+	maps.Copy(c, settings)
+	if takesDevice(c) { // Multus names a device of the pod, and the plugin says which one it is
+		all := map[string]any{"deviceID": true, "CNIDeviceInfoFile": true}
+		own, _ := c["capabilities"].(map[string]any)
+		maps.Copy(all, own)
+		c["capabilities"] = all
+	}
+	if len(chain) > 0 {
+		c = map[string]any{"plugins": append([]any{c}, chain...)}
+	}
+	head, err := json.Marshal(struct {
+		Version string `json:"cniVersion"` // runtimes call CHECK from 0.4.0
+		Name    string `json:"name"`
+		Type    any    `json:"type,omitempty"`
+	}{"1.0.0", name, c["type"]})
+	if err != nil {
+		return nil, err
+	}
+	delete(c, "type")
+	rest, err := json.Marshal(c)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	err = json.Indent(&b, slices.Concat(head[:len(head)-1], []byte(","), rest[1:]), "", "  ")
+	return b.Bytes(), err
+}
+
+func takesDevice(c map[string]any) bool {
+	return c["type"] == "fabric" && c["mode"] != string(netconf.ModeIPoIB)
 }
 
 func hostLocal(r *noderange.Range, own netip.Prefix) map[string]string {
@@ -75,17 +110,25 @@ func (f *Fabric) Netconf() (*netconf.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("network: %w", err)
 	}
-	if f.Mode == v1alpha1.Exclusive { // Multus adds it to the configuration of a pod
-		b = append([]byte(`{"pciBusID":"0000:00:00.0",`), b[1:]...)
-	}
-	env := netconf.Env{
-		Command: "ADD", ContainerID: "check", IfName: "net1", Netns: "/run/netns/check", Path: "/opt/cni/bin",
-	}
-	c, err := netconf.Parse(b, env)
+	c, err := Judge(b)
 	if err != nil {
 		return nil, fmt.Errorf("network: %w", err)
 	}
 	return c, nil
+}
+
+// Judge has the plugin's own parser read what Configuration has written, with the device that Multus adds for a pod.
+func Judge(conf []byte) (*netconf.Config, error) {
+	var fields map[string]any
+	if err := json.Unmarshal(conf, &fields); err != nil {
+		return nil, err
+	}
+	if takesDevice(fields) {
+		conf = append([]byte(`{"pciBusID":"0000:00:00.0",`), conf[1:]...)
+	}
+	return netconf.Parse(conf, netconf.Env{
+		Command: "ADD", ContainerID: "check", IfName: "net1", Netns: "/run/netns/check", Path: "/opt/cni/bin",
+	})
 }
 
 // Definitions are Multus's objects.

@@ -141,7 +141,7 @@ var badValues = []struct{ extra, field, value, allowed string }{
 	{`"mode":"rdma","device":"d","mtu":1500`, "mtu", "1500", `mode "rdma"`},
 	{`"mode":"rdma","device":"d","rdma":"none"`, "rdma", `"none"`, "does nothing else"},
 	{`"mode":"rdma","device":"d","ipam":{"type":"static"}`, "ipam", "static", "gives the addresses"},
-	{`"mode":"rdma","device":"d","routing":{"sourceBased":true}`, "routing", "true", "no interface"},
+	{`"mode":"rdma","device":"d","routing":{"sourceBased":true}`, "routing", "true", `no "routing" in mode "rdma"`},
 	{`"mode":"rdma"`, "deviceID", "missing", "a prevResult to derive it from"},
 	{
 		``,

@@ -76,6 +76,16 @@ var otherFields = []field{
 	{"RdmaNetState", ignored},
 }
 
+// Fields lists the top-level fields that a configuration may have, and those within "routing".
+func Fields() (names []string) {
+	for _, f := range fields {
+		names = append(names, f.name)
+	}
+	return append(names, routingFields...)
+}
+
+var routingFields = []string{"sourceBased"}
+
 // lookup returns our spelling of a top-level field, and false for one that nobody here knows.
 func lookup(written string) (string, kind, bool) {
 	for _, f := range fields {

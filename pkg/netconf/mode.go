@@ -11,6 +11,7 @@ func (p *parser) device() {
 	s := p.selectors()
 	p.mode(s)
 	p.claim(s)
+	p.addressing()
 	switch p.cfg.Mode {
 	case ModeIPoIB:
 		p.ipoib(s)
@@ -29,15 +30,6 @@ func (p *parser) device() {
 			)
 			// A lenient parse keeps it: the mode may be newer than the attachment, and DEL always reaches IPAM.
 		}
-		if p.cfg.SourceBased {
-			p.fail(notAllowed(p.get("routing"), `no "routing" in mode "rdma", which has no interface`))
-			p.cfg.SourceBased = false
-		}
-		if p.cfg.DetectConflicts {
-			const allowed = `no "detectConflicts" in mode "rdma": the plugin before it in the chain gives the addresses`
-			p.fail(notAllowed(p.get("detectConflicts"), allowed))
-			p.cfg.DetectConflicts = false
-		}
 	case ModeDevice:
 		p.podAttributes() // before the selector: the pod's GUID goes before "guid"
 		p.selector(s)
@@ -52,6 +44,28 @@ func (p *parser) device() {
 			}
 		}
 	}
+}
+
+// addressing reads what is done with the addresses of an interface.
+func (p *parser) addressing() {
+	routing := p.object(p.get("routing"))
+	for _, m := range routing.members {
+		if !slices.Contains(routingFields, m.key) {
+			p.fail(unknown(routing.at(m), routingFields))
+		}
+	}
+	p.interfaceOnly("routing", p.find(routing, "sourceBased"), &p.cfg.SourceBased)
+	p.interfaceOnly("detectConflicts", p.get("detectConflicts"), &p.cfg.DetectConflicts)
+}
+
+// interfaceOnly reads true or false, and refuses true in the mode that has no interface.
+func (p *parser) interfaceOnly(field string, v value, to *bool) {
+	on := p.boolean(v)
+	if on != nil && *on && p.cfg.Mode == ModeRDMA {
+		p.notIn("rdma", field)
+		return
+	}
+	*to = on != nil && *on
 }
 
 // mode takes the mode as written, or tells it from the other fields, so that a peer's file needs no new one.

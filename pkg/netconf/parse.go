@@ -171,18 +171,6 @@ func (p *parser) plainFields() {
 	if down := p.boolean(p.get("allowDown")); down != nil {
 		c.AllowDown = *down
 	}
-	if detect := p.boolean(p.get("detectConflicts")); detect != nil {
-		c.DetectConflicts = *detect
-	}
-	routing := p.object(p.get("routing"))
-	for _, m := range routing.members {
-		if m.key != "sourceBased" {
-			p.fail(unknown(routing.at(m), []string{"sourceBased"}))
-		}
-	}
-	if based := p.boolean(p.find(routing, "sourceBased")); based != nil {
-		c.SourceBased = *based
-	}
 }
 
 // attachments reads the list of GC. Here nothing is dropped: an attachment missed in the list would be taken from a pod

@@ -55,6 +55,7 @@ why.`,
 			if err := g.plugin(cmd.Context(), args[0], cmd.Flags()); err != nil {
 				return fmt.Errorf("generate %s: %w", args[0], err)
 			}
+			g.Warn = func(s string) { a.stderr.Println("warning:", s) }
 			text, err := g.from.generate(cmd.Context(), "generate "+args[0], args[0], g.Options)
 			if err != nil {
 				g.from.warn(&a.console) // what was left out may be the cause

@@ -16,7 +16,7 @@ import (
 // DeviceRequestsMaxSize, DeviceConstraintsMaxSize, AllocationResultsMaxSize).
 const MaxDevices = 32
 
-// Claim is what a ResourceClaimTemplate asks for, as the template writes it.
+// Claim is what a ResourceClaimTemplate asks for.
 type Claim struct {
 	Requests []Request
 	Together [][]string // requests whose devices share a PCIe root

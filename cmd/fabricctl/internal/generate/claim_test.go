@@ -128,12 +128,13 @@ func TestClaimForCluster(t *testing.T) {
 		change     func(o *Options)
 		want       []string
 	}{
-		{"what most nodes have", "claim", v1alpha1.DRA, func(*Options) {}, []string{"name: ib # any", "count: 3"}},
+		{"what most nodes have", "claim", v1alpha1.DRA, func(*Options) {},
+			[]string{"any of them: the scheduler chooses", "count: 3"}},
 		{"these rails", "claim", v1alpha1.DRA, func(o *Options) { o.PerRail = true },
 			[]string{".rail == 0\n", ".rail == 2\n", ".rail == 3\n"}},
 		{"with GPUs", "pod", v1alpha1.DRA, func(o *Options) { o.GPUClass = gpuClass },
 			[]string{"gpus2", "count: 2", "networks: ib, ib, ib\n", "resourceClaimTemplateName: train"}},
-		{"a resource", "pod", v1alpha1.DevicePlugin, func(*Options) {}, []string{"fabric.dev/ib: 3 #"}},
+		{"a resource", "pod", v1alpha1.DevicePlugin, func(*Options) {}, []string{"fabric.dev/ib: 3"}},
 		{"no claim", "claim", "", func(*Options) {}, []string{"the Fabric ib has allocation DevicePlugin: want DRA"}},
 		{"no GPUs", "pod", "", func(o *Options) { o.GPUClass = gpuClass },
 			[]string{"--gpu-class is for ResourceClaims: the Fabric ib has allocation DevicePlugin, want DRA"}},

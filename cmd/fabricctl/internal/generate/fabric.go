@@ -6,15 +6,18 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/fabric-cni/fabric-cni/internal/ipam/pool"
 	"github.com/fabric-cni/fabric-cni/internal/node"
+	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
 // defaultShares is how many pods share a device where RDMA devices are shared: the default of a Fabric.
 const defaultShares = 8
 
-// Object is a Fabric, as the template writes it.
+// Object is what a Fabric is made of.
 type Object struct {
 	Network
 	Match
@@ -49,6 +52,73 @@ func objects(list []Network, nodes []*node.Node, o *Options) (out []Object, err 
 		out = append(out, x)
 	}
 	return out, nil
+}
+
+// fabricDocs are the Fabrics of the networks.
+func (d *data) fabricDocs(nodes []*node.Node) (docs []doc, err error) {
+	list, err := objects(d.Networks, nodes, &d.Options)
+	if err != nil {
+		return nil, err
+	}
+	for i := range list {
+		docs = append(docs, list[i].doc(&d.Options))
+	}
+	return docs, nil
+}
+
+const sharedSubnet = "The rails of a pod share the subnet; without a table per rail all traffic would leave through " +
+	"one of them."
+
+// doc is the Fabric, with its comments.
+func (x *Object) doc(o *Options) doc {
+	spec := v1alpha1.FabricSpec{
+		Match: v1alpha1.Match{LinkLayer: string(x.LinkLayer), SubnetPrefix: x.Prefix, Devices: x.Devices},
+		Mode:  v1alpha1.Mode(x.Mode),
+		Network: v1alpha1.Network{
+			RDMA: x.RDMA, Routing: v1alpha1.Routing{SourceBased: x.Source},
+		},
+		Namespaces: v1alpha1.Namespaces{Names: []string{o.Namespace}},
+		Addresses:  &v1alpha1.Addresses{NodeRanges: &v1alpha1.NodeRanges{}},
+	}
+	notes := map[string]string{
+		"mode":       "A device to a pod.",
+		"rail":       "Counted from 0 in the order of PCI addresses, on each node.",
+		"rdma":       "The mode of the nodes; one in another mode is refused, with the reason.",
+		"routing":    sharedSubnet,
+		"namespaces": "Where pods can ask for it.",
+		"shares":     "Pods on one device.",
+		"allocation": fmt.Sprintf("Pods have ResourceClaims of the DeviceClass %s; Kubernetes "+
+			"1.34.", class(&x.Network)),
+		"nodeRanges": fmt.Sprintf("A range of %d addresses for each node, which needs %d; there is room for %d nodes.",
+			x.PerHost, x.Need, x.Room),
+	}
+	if x.RateGb != 0 {
+		spec.Match.RateGb = new(int32(x.RateGb))
+	}
+	if x.Rail >= 0 {
+		spec.Match.Rail = new(int32(x.Rail))
+	}
+	if x.Shares > 0 {
+		spec.Shares = new(int32(x.Shares))
+		notes["mode"] = "The nodes are in RDMA mode shared: each pod has an IPoIB interface of its own on a device, " +
+			"and sees the\nRDMA devices of all pods."
+	}
+	if o.DRA {
+		spec.Allocation = v1alpha1.DRA
+	}
+	r := v1alpha1.NodeRange{Range: x.Range.String(), PerNode: int32(x.PerNode)}
+	for _, e := range x.Exclude {
+		r.Exclude = append(r.Exclude, e.String())
+	}
+	spec.Addresses.NodeRanges.Ranges = []v1alpha1.NodeRange{r}
+	return doc{
+		object: object{
+			TypeMeta: kind(v1alpha1.GroupVersion.String(), "Fabric"),
+			Metadata: metav1.ObjectMeta{Name: x.Name}, Spec: spec,
+		},
+		head:  append([]string{x.Name + ": " + x.Reason + "."}, warnings(x.Fabric.Warnings, x.Warn)...),
+		notes: notes,
+	}
 }
 
 // Warnings say what addresses the pods of a routed fabric need.

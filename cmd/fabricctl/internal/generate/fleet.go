@@ -55,6 +55,7 @@ func ForCluster(kind string, c *Fleet, o Options) (string, error) {
 		return "", err
 	}
 	d := data{Options: o, kind: kind, cluster: true}
+	_, d.doubts = trained(c.pictures())
 	for _, s := range chosen {
 		if !slices.Contains(s.fabric.Status.Published, o.Namespace) {
 			return "", fmt.Errorf("the Fabric %s is not published in the namespace %s: add it to spec.namespaces of "+
@@ -81,7 +82,7 @@ func ForCluster(kind string, c *Fleet, o Options) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return d.render(d.file(kind))
+	return d.text(d.objects())
 }
 
 // choose are the Fabrics of one pod: the one asked for, or those that together have the most bandwidth.

@@ -4,20 +4,15 @@ package generate
 
 import (
 	"cmp"
-	"embed"
 	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
-	"text/template"
 
 	"github.com/fabric-cni/fabric-cni/internal/node"
 	"github.com/fabric-cni/fabric-cni/internal/topology"
 )
-
-//go:embed templates/*.yaml
-var files embed.FS
 
 // Kinds are what can be generated.
 var Kinds = []string{"fabric", "nad", "device-plugin", "deployment", "pod", "pytorchjob", "mpijob", "volcano",
@@ -52,7 +47,8 @@ type Options struct {
 	MinRate  int    // of a claim's rails in Gb/s; 0: any
 	GPUClass string // DeviceClass of the GPUs that a claim has beside its rails; empty: none
 
-	Plugin *DaemonSet // the device plugin that runs in the cluster; nil: not known
+	Plugin *DaemonSet   // the device plugin that runs in the cluster; nil: not known
+	Warn   func(string) // is told what is left out, which stands in a comment too; nil: nobody is
 }
 
 // Network is one NetworkAttachmentDefinition, and the resource that counts its devices.
@@ -77,16 +73,12 @@ var errNothing = errors.New("no usable RDMA port on any node: nothing to generat
 
 // Generate writes one kind for the nodes. What is wrong with an option alone is a FlagError.
 func Generate(kind string, nodes []*node.Node, o Options) (string, error) {
-	var ports []topology.Port
-	mode := ""
 	for _, n := range nodes {
 		if err := Valid(n); err != nil {
 			return "", err
 		}
-		ports = append(ports, n.Ports()...)
-		mode = cmp.Or(mode, n.RDMAMode)
 	}
-	all := topology.Group(ports)
+	all, doubts := discovered(nodes, o.Fabric)
 	if len(all.Fabrics) == 0 {
 		return "", errNothing
 	}
@@ -106,24 +98,48 @@ func Generate(kind string, nodes []*node.Node, o Options) (string, error) {
 		}
 	}
 	const most = 20 // of thousands of nodes nobody reads more
-	d := data{Options: o, kind: kind, Networks: list, Left: all.Left[:min(len(all.Left), most)],
-		More: max(len(all.Left)-most, 0),
-		Mode: cmp.Or(mode, "shared"), Several: len(nodes) > 1}
+	d := data{Options: o, kind: kind, doubts: doubts, Networks: list, Left: all.Left[:min(len(all.Left), most)],
+		More: max(len(all.Left)-most, 0)}
+	var docs []doc
 	switch kind {
 	case "fabric":
-		d.Objects, err = objects(list, nodes, &o)
+		docs, err = d.fabricDocs(nodes)
 	case "nad":
-		err = d.networks(nodes)
+		if err = d.networks(nodes); err == nil {
+			docs, err = d.networkDocs()
+		}
 	case "device-plugin":
 		d.Groups = groups(nodes, list, &o)
 		d.exclusive(nodes)
+		docs, err = d.pluginDocs()
 	default:
-		err = d.pods(kind, all, nodes)
+		if err = d.pods(kind, all, nodes); err == nil {
+			docs = d.objects()
+		}
+	}
+	if err == nil && len(docs) == 0 {
+		err = errNothing
 	}
 	if err != nil {
 		return "", err
 	}
-	return d.render(d.file(kind))
+	docs[0].head = append(d.leftOut(), docs[0].head...)
+	return d.text(docs)
+}
+
+// leftOut names the ports that are in no network.
+func (d *data) leftOut() (lines []string) {
+	what := map[string]string{"fabric": "Fabric", "nad": "network", "device-plugin": "resource"}[d.kind]
+	if what == "" {
+		return nil
+	}
+	for _, l := range d.Left {
+		lines = append(lines, fmt.Sprintf("Not in any %s: %s %s: %s.", what, l.Port.Node, l.Port.Name(), l.Reason))
+	}
+	if d.More > 0 {
+		lines = append(lines, fmt.Sprintf("Nor are %d others: fabricctl discover says why.", d.More))
+	}
+	return lines
 }
 
 // networks are those of the nad kind, with their addresses.
@@ -163,19 +179,6 @@ func (d *data) pods(kind string, all topology.Fabrics, nodes []*node.Node) (err 
 		return err
 	}
 	return d.limit()
-}
-
-// file is the template of a kind.
-func (d *data) file(kind string) string {
-	switch {
-	case d.Shared && kind == "device-plugin":
-		return "rdma-shared.yaml"
-	case d.Pod && kind == "claim":
-		return "pod.yaml"
-	case d.For != "":
-		return d.For + ".yaml"
-	}
-	return kind + ".yaml"
 }
 
 // networks makes one network per fabric, or one per rail where rails are planes: an address, and a device, of one plane
@@ -233,19 +236,15 @@ func networks(all topology.Fabrics, o *Options, pictures []*node.Node) (out []Ne
 	return out, nil
 }
 
-// data is what the templates see.
+// data is what is written.
 type data struct {
 	Options
 	Networks []Network
 	Workload []Network // those of the workload's fabric
-	Objects  []Object
 	Groups   []Group
 	Left     []topology.Left
-	More     int // that are not in Left
-	Mode     string
-	Several  bool
+	More     int    // that are not in Left
 	Claim    *Claim // nil: pods ask for resources
-	Verify   VerifyJob
 
 	cluster     bool // from Fabrics
 	gpusInClaim bool
@@ -253,7 +252,8 @@ type data struct {
 	Note        string // of all documents
 
 	kind      string
-	askedGPUs int // -1: those that there are
+	doubts    []string // what was left out, and somebody may miss
+	askedGPUs int      // -1: those that there are
 }
 
 // workload are the networks of one fabric: the one asked for, or the one with the most bandwidth.
@@ -298,8 +298,8 @@ func (d *data) Annotation() string {
 	return strings.Join(names, ", ")
 }
 
-// Slots is how many processes a pod has: one per GPU, and one without any.
-func (d *data) Slots() int { return max(1, d.GPUs) }
+// slots is how many processes a pod has: one per GPU, and one without any.
+func (d *data) slots() int { return max(1, d.GPUs) }
 
 // Sides are the endings of the names of n test pods: a, b, ... z, aa, ab, ...
 func Sides(n int) (out []string) {
@@ -313,31 +313,11 @@ func Sides(n int) (out []string) {
 	return out
 }
 
-// PluginGPUs is how many GPUs a pod asks the GPUs' device plugin for.
-func (d *data) PluginGPUs() int {
-	if d.gpusInClaim {
-		return 0
-	}
-	return d.GPUs
-}
-
 // Planes tells whether the workload's rails are planes.
 func (d *data) Planes() bool {
 	return len(d.Workload) > 0 && d.Workload[0].Fabric.Planes || d.SharedRoCE() &&
 		d.RailCount() > 1 // ranges of their own
 }
-
-// Shm is how large /dev/shm may become: doctor wants 1 GiB at the least, and the workers of data loaders take more.
-// It is a limit, and no memory is reserved for it.
-func (d *data) Shm() string {
-	if d.kind == "perftest-pods" {
-		return "1Gi"
-	}
-	return "16Gi"
-}
-
-// SSH tells whether processes are started over ssh, which hands on no variable of the container.
-func (d *data) SSH() bool { return d.kind == "mpijob" }
 
 // ConfigMap is the name of a device plugin's configuration.
 func (d *data) ConfigMap(g Group) string {
@@ -360,36 +340,4 @@ func (d *data) RailCount() (n int) {
 		n += len(w.Rails)
 	}
 	return n
-}
-
-func (d *data) render(name string) (string, error) {
-	var b strings.Builder
-	var values slots
-	t := template.New("")
-	t.Funcs(template.FuncMap{
-		"put":   values.put,
-		"names": func(list []string) string { return strings.Join(list, ", ") },
-		"last":  func(i, n int) bool { return i == n-1 },
-		"roles": func() []string { return []string{"Master", "Worker"} },
-		"sides": func() []string { return Sides(d.Workers) },
-		"add":   func(a, b int) int { return a + b },
-		"include": func(name string, by int) (included, error) {
-			var s strings.Builder
-			err := t.ExecuteTemplate(&s, name, d)
-			pad := strings.Repeat(" ", by)
-			return included(strings.TrimRight(strings.ReplaceAll(pad+s.String(), "\n", "\n"+pad), " \n")), err
-		},
-	})
-	if _, err := t.ParseFS(files, "templates/*.yaml"); err != nil {
-		return "", fmt.Errorf("parse templates: %w", err)
-	}
-	guard(t)
-	if err := t.ExecuteTemplate(&b, name, d); err != nil {
-		return "", fmt.Errorf("write %s: %w", name, err)
-	}
-	text, err := values.encoded(b.String())
-	if err != nil {
-		return "", fmt.Errorf("write %s: %w", name, err)
-	}
-	return text, nil
 }

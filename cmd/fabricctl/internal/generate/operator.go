@@ -13,6 +13,9 @@ const NetworkOperator = "network-operator"
 // operator makes the configuration of the device plugin that the operator runs. There is one for all nodes.
 func (d *data) operator(nodes []*node.Node) error {
 	d.Groups = groups(nodes, d.Networks, &d.Options)
+	if len(d.Groups) == 0 {
+		return errNothing
+	}
 	if len(d.Groups) < 2 || d.VFs {
 		return nil
 	}

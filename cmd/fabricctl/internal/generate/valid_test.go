@@ -8,17 +8,17 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/node"
 )
 
-const object = "x\n---\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\n#"
+const injected = "x\n---\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\n#"
 
-// Whoever writes an inventory writes no object of the cluster.
+// Whoever writes an inventory writes no injected of the cluster.
 func TestHostileInventory(t *testing.T) {
 	for name, change := range map[string]func(*node.Node){
-		"node":     func(n *node.Node) { n.Name = object },
+		"node":     func(n *node.Node) { n.Name = injected },
 		"colon":    func(n *node.Node) { n.Name = "a: b" },
-		"mode":     func(n *node.Node) { n.RDMAMode = object },
-		"hca":      func(n *node.Node) { n.HCAs[0].Name = object },
+		"mode":     func(n *node.Node) { n.RDMAMode = injected },
+		"hca":      func(n *node.Node) { n.HCAs[0].Name = injected },
 		"netdev":   func(n *node.Node) { n.HCAs[0].Ports[0].Netdev = `a", "b` },
-		"address":  func(n *node.Node) { n.HCAs[0].PCI = object },
+		"address":  func(n *node.Node) { n.HCAs[0].PCI = injected },
 		"id":       func(n *node.Node) { n.HCAs[0].ID = "15b3:\r1021" },
 		"bond":     func(n *node.Node) { n.HCAs[0].Bond = "a\u2028kind: x" },
 		"interval": func(n *node.Node) { n.HCAs[0].Model = strings.Repeat("x", maxText+1) },

@@ -20,9 +20,9 @@ func TestVerifyJob(t *testing.T) {
 		has, not []string
 	}{
 		{VerifyJob{Namespace: "ml", Name: "v", Image: "x:1", Args: []string{"verify", "--rate", "1: [*"}},
-			&batchv1.Job{}, []string{"kind: Job"}, []string{"[nodes]", "mpijobs", "CronJob"}},
+			&batchv1.Job{}, []string{"kind: Job"}, []string{"- nodes\n", "mpijobs", "CronJob"}},
 		{VerifyJob{Namespace: "ml", Name: "v", Image: "x:1", Schedule: "*/5 * * * *", Labels: true, NCCL: true},
-			&batchv1.CronJob{}, []string{"concurrencyPolicy: Forbid", "[nodes]", "mpijobs"}, nil},
+			&batchv1.CronJob{}, []string{"concurrencyPolicy: Forbid", "- nodes\n", "mpijobs"}, nil},
 	} {
 		text, err := Verify(c.job)
 		if err != nil {

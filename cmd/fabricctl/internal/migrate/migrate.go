@@ -1,14 +1,10 @@
 package migrate
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-
-	yamlv3 "go.yaml.in/yaml/v3"
 
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/encode"
 	"github.com/fabric-cni/fabric-cni/internal/node"
@@ -211,62 +207,18 @@ func Text(list []Output, head []string) (string, error) {
 			loose = append(loose, lines...)
 			continue
 		}
-		doc, err := document(o.Object, append(loose, lines...))
+		doc, err := encode.Manifest(o.Object, append(loose, lines...), nil)
 		if err != nil {
 			return "", fmt.Errorf("%s: %w", o.From, err)
 		}
 		docs, loose = append(docs, doc), nil
 	}
 	if len(loose) > 0 {
-		doc, err := encode.Nodes(comment(loose))
+		doc, err := encode.Comments(loose)
 		if err != nil {
 			return "", err
 		}
-		docs = append(docs, string(doc))
+		docs = append(docs, doc)
 	}
 	return strings.Join(docs, "---\n"), nil
-}
-
-// comment is a document of comments only.
-func comment(lines []string) *yamlv3.Node {
-	return &yamlv3.Node{
-		Kind: yamlv3.DocumentNode, HeadComment: head(lines),
-		Content: []*yamlv3.Node{{Kind: yamlv3.ScalarNode, Tag: "!!null", Value: ""}},
-	}
-}
-
-// document is an object as YAML below its comments.
-func document(v any, lines []string) (string, error) {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return "", err
-	}
-	var doc yamlv3.Node
-	if err := yamlv3.Unmarshal(b, &doc); err != nil {
-		return "", err
-	}
-	block(&doc)
-	doc.Content[0].HeadComment = head(lines)
-	b, err = encode.Nodes(&doc)
-	return string(bytes.TrimPrefix(b, []byte("---\n"))), err
-}
-
-// head makes comments of lines. What the objects say stays on its line.
-func head(lines []string) string {
-	var b strings.Builder
-	for _, l := range lines {
-		b.WriteString("# " + strings.Join(strings.Fields(l), " ") + "\n")
-	}
-	return strings.TrimSuffix(b.String(), "\n")
-}
-
-// block makes a document that was read as JSON look like any other.
-func block(n *yamlv3.Node) {
-	n.Style = 0
-	if n.Kind == yamlv3.ScalarNode && strings.Contains(n.Value, "\n") {
-		n.Style = yamlv3.LiteralStyle
-	}
-	for _, c := range n.Content {
-		block(c)
-	}
 }

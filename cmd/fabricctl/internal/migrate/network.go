@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/fabric-cni/fabric-cni/internal/fabrics"
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 )
 
@@ -24,9 +25,6 @@ type metadata struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// cniVersion is that of the networks that the operators make.
-const cniVersion = "0.3.1"
-
 // toNetwork makes the NetworkAttachmentDefinition that takes the place of the one that the operator has made of an
 // object: same name, namespace and resource, so that no pod changes.
 func (c *conversion) toNetwork(o *Object) (*Output, error) {
@@ -35,7 +33,7 @@ func (c *conversion) toNetwork(o *Object) (*Output, error) {
 	if err != nil {
 		return nil, err
 	}
-	conf := map[string]any{"cniVersion": cniVersion, "name": o.Name, "type": "fabric"}
+	conf := map[string]any{}
 	switch o.Kind {
 	case ipoib:
 		err = s.ipoib(conf)
@@ -53,17 +51,14 @@ func (c *conversion) toNetwork(o *Object) (*Output, error) {
 		return nil, err
 	}
 	s.rest()
-	if err := checkConf(o, conf); err != nil {
-		return nil, err
-	}
-	var written any = conf
-	if len(chain) > 0 {
-		delete(conf, "cniVersion")
-		delete(conf, "name")
-		written = map[string]any{"cniVersion": cniVersion, "name": o.Name, "plugins": append([]any{conf}, chain...)}
-	}
-	text, err := json.MarshalIndent(written, "", "  ")
+	text, err := fabrics.Configuration(o.Name, conf)
 	if err != nil {
+		return nil, fmt.Errorf("%s: %w", o, err)
+	}
+	if _, err := fabrics.Judge(text); err != nil {
+		return nil, fmt.Errorf("%s: fabric would refuse the network: %w", o, err)
+	}
+	if text, err = fabrics.Configuration(o.Name, conf, chain...); err != nil {
 		return nil, fmt.Errorf("%s: %w", o, err)
 	}
 	n := &network{
@@ -113,7 +108,7 @@ func (s *spec) ipoib(conf map[string]any) error {
 	if err != nil {
 		return err
 	}
-	conf["mode"], conf["master"] = "ipoib", master
+	conf["mode"], conf["master"] = string(netconf.ModeIPoIB), master
 	if pkey != "" {
 		conf["pkey"] = pkey
 	}
@@ -232,24 +227,4 @@ func (s *spec) chain() (out []any, err error) {
 		out = append(out, p)
 	}
 	return out, nil
-}
-
-// checkConf asks the plugin itself whether it takes the configuration.
-func checkConf(o *Object, conf map[string]any) error {
-	probe := map[string]any{}
-	for k, v := range conf {
-		probe[k] = v
-	}
-	if conf["mode"] != "ipoib" { // as Multus adds it
-		probe["runtimeConfig"] = map[string]any{"deviceID": "0000:00:00.0"}
-	}
-	b, err := json.Marshal(probe)
-	if err != nil {
-		return fmt.Errorf("%s: %w", o, err)
-	}
-	_, err = netconf.Parse(b, netconf.Env{Command: "ADD", ContainerID: "c", Netns: "/run/netns/c", IfName: "net1"})
-	if err != nil {
-		return fmt.Errorf("%s: fabric would refuse the network: %w", o, err)
-	}
-	return nil
 }

@@ -1,6 +1,12 @@
 package redact
 
-import "strings"
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/fabric-cni/fabric-cni/pkg/netconf"
+)
 
 // CNI reduces the configuration of CNI plugins to the fields that are known: those of this plugin, of Multus, of the
 // reference plugins and of the IPAM plugins that internal/ipam knows.
@@ -43,50 +49,35 @@ func Journal(b []byte) []byte {
 	return encode(list, "  ")
 }
 
+// The fields of this plugin are those of pkg/netconf.
 var (
-	cniKeys = set(`cniVersion cniVersions name type plugins delegates capabilities ipam dns args cni
-		device deviceID hwaddr kernelpath pciBusID rdmaDevice mode rdma allowDown mtu rdmaName detectConflicts logFile
-		logLevel logLevelVerbose guid infinibandGUID master pkey ipoibMode umcast linkState link_state mac vlan
-		vlanProto vlanQoS minTxRate maxTxRate min_tx_rate max_tx_rate spoofchk trust ibKubernetesEnabled vfioPciMode
-		rdmaIsolation
-		disableCheck disableGC runtimeConfig resourceName bridge isGateway isDefaultGateway ipMasq hairpinMode
-		promiscMode range ranges subnet rangeStart rangeEnd range_start range_end gateway exclude routes dst gw
-		addresses address
-		ipRanges enable_overlapping_ranges network_name node_slice_size dataDir nameservers domain search options
-		portMappings bandwidth snat sandbox containerID interfaces ips interface version ifname prevResult
-		binDir confDir cniDir clusterNetwork defaultNetworks systemNamespaces namespaceIsolation readinessindicatorfile
-		datastore_type nodename policy assign_ipv4 assign_ipv6`)
-	objectKeys = union(cniKeys, set(`apiVersion match linkLayer subnetPrefix rateGb rail devices shares allocation
-		namespaces names selector matchLabels nodeRanges perNode static node reclaim health counters counter perMinute
-		flaps recovery action precedence poolName poolType network routing sourceBased status observedGeneration inForce
-		nodes total healthy attached published conditions reason message lastTransitionTime
-		finalizers deletionTimestamp kind items metadata namespace creationTimestamp generation uid
-		templates resourceClaims requests request exactly firstAvailable deviceClassName allocationMode count selectors
-		cel expression constraints matchAttribute tolerations taints key value effect operator timeAdded allocation
-		results driver pool generation resourceSliceCount nodeName allNodes fabric state rdmaDevice netdev
-		numaNode firmware plane resource.kubernetes.io/pcieRoot
-		resource.kubernetes.io/pciBusID k8s.cni.cncf.io/deviceID k8s.cni.cncf.io/resourceName string int bool
-		attributes capacity
-		allowMultipleAllocations reservedFor resource ownerReferences nodeSelector nodeSelectorTerms matchFields
-		matchExpressions values allocationTimestamp networkData interfaceName hardwareAddress shareID
-		extendedResourceName opaque parameters
-		resourceVersion labels annotations k8s.v1.cni.cncf.io/resourceName spec config allocations podref id`))
+	cniKeys = set(netconf.Fields(), `
+		cniVersions plugins delegates cni logLevelVerbose infinibandGUID CNIDeviceInfoFile bridge isGateway
+		isDefaultGateway hairpinMode promiscMode range ranges subnet rangeStart rangeEnd range_start range_end gateway
+		exclude routes dst gw addresses address ipRanges enable_overlapping_ranges network_name node_slice_size
+		dataDir nameservers domain search options portMappings bandwidth snat sandbox containerID interfaces ips
+		interface version ifname binDir confDir cniDir clusterNetwork defaultNetworks systemNamespaces
+		namespaceIsolation readinessindicatorfile datastore_type nodename policy assign_ipv4 assign_ipv6`)
+	objectKeys = set(slices.Collect(maps.Keys(cniKeys)), `
+		apiVersion match linkLayer subnetPrefix rateGb rail devices shares namespaces names selector matchLabels
+		nodeRanges perNode static node reclaim health counters counter perMinute flaps recovery action precedence
+		poolName poolType network status observedGeneration inForce nodes total healthy attached published conditions
+		reason message lastTransitionTime finalizers deletionTimestamp kind items metadata namespace creationTimestamp
+		generation uid templates resourceClaims requests request exactly firstAvailable deviceClassName allocationMode
+		count selectors cel expression constraints matchAttribute tolerations taints key value effect operator
+		timeAdded results driver pool resourceSliceCount nodeName allNodes fabric state netdev numaNode firmware plane
+		resource.kubernetes.io/pcieRoot resource.kubernetes.io/pciBusID k8s.cni.cncf.io/deviceID
+		k8s.cni.cncf.io/resourceName string int bool attributes capacity allowMultipleAllocations reservedFor resource
+		ownerReferences nodeSelector nodeSelectorTerms matchFields matchExpressions values allocationTimestamp
+		networkData interfaceName hardwareAddress shareID extendedResourceName opaque parameters resourceVersion
+		labels annotations k8s.v1.cni.cncf.io/resourceName spec config allocations podref id`)
 )
 
-func set(words string) map[string]bool {
+func set(fields []string, words string) map[string]bool {
 	m := map[string]bool{}
-	for _, w := range strings.Fields(words) {
-		m[w] = true
+	for _, w := range append(fields, strings.Fields(words)...) {
+		m[strings.ToLower(w)] = true
 	}
-	return m
-}
-
-func union(sets ...map[string]bool) map[string]bool {
-	m := map[string]bool{}
-	for _, s := range sets {
-		for k := range s {
-			m[k] = true
-		}
-	}
+	delete(m, "kubeconfig") // it leads to credentials
 	return m
 }

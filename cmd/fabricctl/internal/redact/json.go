@@ -78,15 +78,15 @@ func clean(v any, keys map[string]bool) any {
 	return v
 }
 
-// kept reports whether a field is one that is known; numbers are those of a pool's addresses. A configuration that is
-// no JSON can't be reduced.
+// kept reports whether a field is one that is known, in upper or lower case, as peers of the plugin write theirs.
+// Numbers are those of a pool's addresses. A configuration that is not JSON can't be reduced.
 func kept(k string, v any, keys map[string]bool) bool {
 	if text, ok := v.(string); ok && k == "config" && keys != nil {
 		_, isJSON := document([]byte(text))
 		return isJSON
 	}
 	_, err := strconv.Atoi(k)
-	return keys == nil || keys[k] || err == nil
+	return keys == nil || keys[strings.ToLower(k)] || err == nil
 }
 
 func isOption(v any) bool {

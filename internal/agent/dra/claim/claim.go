@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -136,8 +137,7 @@ func add(merged map[string]json.RawMessage, raw []byte) error {
 			v1alpha1.GroupVersion, kind)
 	}
 	if len(strict) > 0 {
-		return fmt.Errorf("%s: %s; allowed are mtu, rdmaName, routing, detectConflicts, pkey, ipoibMode and umcast",
-			kind, quote.Terminal(strict[0].Error()))
+		return fmt.Errorf("%s: %s; allowed are %s", kind, quote.Terminal(strict[0].Error()), allowed())
 	}
 	var settings map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &settings); err != nil {
@@ -150,6 +150,18 @@ func add(merged map[string]json.RawMessage, raw []byte) error {
 		merged[k] = v
 	}
 	return nil
+}
+
+// allowed lists the settings of an InterfaceConfig.
+func allowed() string {
+	var names []string
+	t := reflect.TypeFor[v1alpha1.InterfaceConfig]()
+	for i := range t.NumField() {
+		if name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ","); name != "" {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 // short bounds a value in a message that quotes it.
