@@ -65,7 +65,7 @@ func (r *reconciler) reconcile(ctx context.Context) {
 	discovered := network.Discover(devices, r.discovered)
 	r.discovered = map[string]string{}
 	for _, d := range devices {
-		r.discovered[d.ID] = d.Fabric
+		r.discovered[d.ID()] = d.Fabric
 	}
 	conditions := &condition.Set{}
 	inForce := r.fabrics.reconcile(conditions)
@@ -98,10 +98,10 @@ func (r *reconciler) whileMoving(devices []survey.Device) {
 	known := map[string]survey.Device{}
 	for i := range devices {
 		d := &devices[i]
-		if was, ok := r.known[d.ID]; ok && d.Moving() && d.RateGb == 0 {
+		if was, ok := r.known[d.ID()]; ok && d.Moving() && d.RateGb == 0 {
 			d.Prefix, d.RateGb = was.Prefix, was.RateGb
 		}
-		known[d.ID] = *d
+		known[d.ID()] = *d
 	}
 	r.known = known
 }

@@ -116,7 +116,7 @@ func (r *statusReconciler) status(v *view) *v1alpha1.FabricNodeStatus {
 
 func deviceOf(d *survey.Device, pods map[string][]string) v1alpha1.FabricDevice {
 	return v1alpha1.FabricDevice{
-		ID: d.ID, HCA: quote.Terminal(d.HCA.Name), LinkLayer: string(d.LinkLayer()), RateGb: int32(d.RateGb),
+		ID: d.ID(), HCA: quote.Terminal(d.HCA.Name), LinkLayer: string(d.LinkLayer()), RateGb: int32(d.RateGb),
 		Problem: cmp.Or(d.Unserved, string(d.Problem)), Pods: pods[d.Address.String()],
 	}
 }

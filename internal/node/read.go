@@ -52,17 +52,27 @@ func Read(root fs.FS, live *Live) (*Node, error) {
 		h.GPUs = nearest(h.Place(), n.GPUs)
 	}
 	slices.SortFunc(n.HCAs, func(a, b HCA) int {
-		return cmp.Or(
-			cmp.Compare(a.slot(), b.slot()),
-			cmp.Compare(a.Kind, b.Kind),
-			cmp.Compare(a.PCI, b.PCI),
-			cmp.Compare(a.Name, b.Name),
-		)
+		return cmp.Or(a.slot().Compare(b.slot()), cmp.Compare(a.Kind, b.Kind), a.Location().Compare(b.Location()),
+			cmp.Compare(a.Name, b.Name))
 	})
 	return n, nil
 }
 
-func (h *HCA) slot() string { return cmp.Or(h.Parent, h.PCI, h.Address.String()) }
+// Location is where the HCA is. A compact picture has a PCI address once.
+func (h *HCA) Location() device.Location {
+	if h.Address.IsZero() {
+		return device.LocationOnPCI(h.PCI)
+	}
+	return device.Location{Address: h.Address, PCI: h.PCI}
+}
+
+// slot is where its PF is, or the HCA itself without one.
+func (h *HCA) slot() device.Location {
+	if pf := cmp.Or(h.Parent, h.PCI); pf != "" {
+		return device.LocationOnPCI(pf)
+	}
+	return device.Location{Address: h.Address}
+}
 
 // hca reads one RDMA device; dir is its real directory.
 func (t tree) hca(name, dir string) HCA {

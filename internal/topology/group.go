@@ -78,20 +78,45 @@ func Group(ports []Port) Fabrics {
 	return out
 }
 
-// order is that of the hardware: node, PF, kind (PF before VF and SF), function, port.
+// order is that of the hardware: node, PF, port, kind (PF before SF and VF), rail order of the functions.
 func order(a, b Port) int {
-	return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.slot(), b.slot()), cmp.Compare(a.Kind, b.Kind),
-		cmp.Compare(a.PCI, b.PCI), natural(a.HCA, b.HCA), cmp.Compare(a.Port, b.Port))
+	return cmp.Or(cmp.Compare(a.Node, b.Node), a.slot().Compare(b.slot()), cmp.Compare(a.Kind, b.Kind),
+		device.Location{Address: a.Address, PCI: a.PCI}.Compare(device.Location{Address: b.Address, PCI: b.PCI}),
+		natural(a.HCA, b.HCA), cmp.Compare(a.Port, b.Port))
 }
 
-// slot is the place of the port's hardware in its node.
-func (p *Port) slot() string {
-	s := cmp.Or(p.Slot, p.PCI)
-	if s == "" {
-		return p.HCA + "/" + utoa(p.Port)
-	}
-	return s + "/" + utoa(p.Port)
+// slot is the place of a port's hardware in its node: functions of one slot share the port.
+type slot struct {
+	at   device.Location
+	port uint32
 }
+
+func (p *Port) slot() slot {
+	at := device.Location{PCI: cmp.Or(p.Slot, p.PCI)}
+	switch {
+	case p.PCI == "" && !p.Address.IsZero():
+		at = device.Location{Address: p.Address}
+	case at.PCI == "":
+		at.Address.Name = p.HCA
+	}
+	return slot{at, p.Port}
+}
+
+// Compare orders slots as rails are, the ports of one by their numbers.
+func (s slot) Compare(t slot) int { return cmp.Or(s.at.Compare(t.at), cmp.Compare(s.port, t.port)) }
+
+// String names the port of the slot, unless it is the first.
+func (s slot) String() string {
+	if s.port == 1 {
+		return s.where()
+	}
+	return s.where() + "/" + utoa(s.port)
+}
+
+// where is the slot without its port, for people.
+func (s slot) where() string { return cmp.Or(s.at.PCI, s.at.ID(), s.at.Address.Name) }
+
+func slotsOf(set map[slot]bool) []slot { return slices.SortedFunc(maps.Keys(set), slot.Compare) }
 
 // unusable tells why a port is in no fabric; empty: it is in one.
 func unusable(p *Port) string {

@@ -19,6 +19,7 @@ type Port struct {
 	HCA       string           `json:"hca"`  // name of the RDMA device: mlx5_0
 	Port      uint32           `json:"port"` // from 1
 	Netdev    string           `json:"netdev,omitempty"`
+	Address   device.Address   `json:"-"`
 	PCI       string           `json:"pci,omitempty"`    // of the function, or of the one an SF sits on
 	Slot      string           `json:"slot,omitempty"`   // PCI address of the PF: the same for its VFs and SFs
 	Kind      string           `json:"kind,omitempty"`   // PF, VF, SF or Soft

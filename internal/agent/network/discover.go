@@ -21,11 +21,7 @@ func Discover(devices []survey.Device, before map[string]string) []topology.Fabr
 			continue
 		}
 		byName[d.HCA.Name] = d
-		d.Fabric = before[d.ID]
-		pci := ""
-		if d.Address.Bus == "pci" {
-			pci = d.Address.Name
-		}
+		d.Fabric = before[d.ID()]
 		for _, p := range d.HCA.Ports {
 			state := p.State
 			switch {
@@ -35,7 +31,8 @@ func Discover(devices []survey.Device, before map[string]string) []topology.Fabr
 				state = device.PortActive
 			}
 			ports = append(ports, topology.Port{
-				Node: "node", HCA: d.HCA.Name, Port: p.Number, Netdev: d.Netdev, PCI: pci, LinkLayer: p.LinkLayer,
+				Node: "node", HCA: d.HCA.Name, Port: p.Number, Netdev: d.Netdev, Address: d.Address, PCI: d.PCI,
+				Slot: d.Slot, Kind: d.Kind(), LinkLayer: p.LinkLayer,
 				State: state, Phys: p.Phys, RateGb: d.RateGb, Prefix: d.Prefix, LID: p.LID, SMLID: p.SMLID,
 			})
 		}

@@ -22,14 +22,12 @@ import (
 
 // Device is one HCA of the node, wherever it is now.
 type Device struct {
-	ID       string // what kubelet and Multus know it by: the PCI address, or bus/name without one
-	Address  device.Address
+	device.Location
 	HCA      device.HCA // its name is that on the host; port states of a device in a pod are read in its namespace
 	Here     string     // name of the RDMA device where it is now: a pod may have given it another one
 	Netdev   string     // name on the host; empty without a netdev
 	AltNames []string
 	AdminUp  bool                // its netdev is up, wherever it is
-	PCI      string              // the PCI function that it is or sits on; empty without one
 	NUMA     int                 // NUMA node; -1 if the firmware does not report one
 	Path     []string            // the way down the PCI tree to it, from its host bridge; empty if it is on no PCI bus
 	Slot     string              // PCI address of the physical function, which is the same for all functions of a port
@@ -49,6 +47,19 @@ type Device struct {
 
 // InPod reports whether the RDMA device is in a pod's namespace.
 func (d *Device) InPod() bool { return d.Holder != nil && d.Holder.MoveRDMA }
+
+// Kind is PF, VF or SF; empty if the device is on no PCI bus.
+func (d *Device) Kind() string {
+	switch {
+	case d.PCI == "":
+		return ""
+	case d.Address.PCI() == "":
+		return "SF"
+	case d.Slot != d.PCI:
+		return "VF"
+	}
+	return "PF"
+}
 
 // Place is where the device is in its node.
 func (d *Device) Place() node.Place { return node.Place{Path: d.Path, NUMA: d.NUMA} }
@@ -91,7 +102,7 @@ func (d *Device) LinkLayer() device.LinkLayer {
 
 // Names are all the names a pattern of a configuration may match.
 func (d *Device) Names() []string {
-	out := []string{d.ID, d.Address.String(), d.HCA.Name}
+	out := []string{d.ID(), d.Address.String(), d.HCA.Name}
 	if d.Netdev != "" {
 		out = append(append(out, d.Netdev), d.AltNames...)
 	}
@@ -120,7 +131,7 @@ func Mode() (device.NetnsMode, error) {
 	return c.NetnsMode()
 }
 
-// Read returns the node's HCAs in the order of their ids: those on the host, and those that the journal knows in pods.
+// Read returns the node's HCAs in rail order: those on the host, and those that the journal knows in pods.
 // A device that can't be read is in the joined error, beside the others. Without RDMA there are none.
 func (n Node) Read() ([]Device, error) {
 	reader, done, err := n.dial()
@@ -166,7 +177,7 @@ func (n Node) Read() ([]Device, error) {
 			errs = append(errs, err)
 		}
 	}
-	slices.SortFunc(out, func(a, b Device) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(out, func(a, b Device) int { return a.Compare(b.Location) })
 	return out, errors.Join(errs...)
 }
 
@@ -205,7 +216,9 @@ func (n Node) onHost(
 		return nil, err
 	}
 	found.Address = found.HCA.Address
-	d := &Device{Address: found.Address, HCA: *found.HCA, Here: found.HCA.Name}
+	d := &Device{
+		Location: device.Location{Address: found.Address, PCI: found.PCI}, HCA: *found.HCA, Here: found.HCA.Name,
+	}
 	asked := policy.Device{
 		Address: found.Address, PCI: found.PCI, Netdev: found.Netdev, HCA: found.HCA,
 		Shared: mode == device.NetnsShared,
@@ -234,7 +247,7 @@ func (n Node) onHost(
 		return d, nil
 	}
 	d.place(n.Sys)
-	if err := n.complete(d, r, found.PCI); err != nil {
+	if err := n.complete(d, r); err != nil {
 		return nil, err
 	}
 	seen[name] = *d
@@ -242,13 +255,9 @@ func (n Node) onHost(
 }
 
 // complete fills in what sysfs has of the hardware, wherever its RDMA device is.
-func (n Node) complete(d *Device, r *inventory.Reader, pci string) (err error) {
-	d.ID = d.Address.String()
-	if d.Address.Bus == "pci" {
-		d.ID = d.Address.Name
-	}
-	at := node.PlaceOf(n.Sys, d.Address, pci)
-	d.PCI, d.NUMA, d.Path, d.Slot = pci, at.NUMA, at.Path, node.Slot(n.Sys, pci)
+func (n Node) complete(d *Device, r *inventory.Reader) (err error) {
+	at := node.PlaceOf(n.Sys, d.Address, d.PCI)
+	d.NUMA, d.Path, d.Slot = at.NUMA, at.Path, node.Slot(n.Sys, d.PCI)
 	d.Files, err = n.files(r, d.Address)
 	return err
 }

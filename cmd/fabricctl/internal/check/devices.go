@@ -159,7 +159,7 @@ func contested(list []fabrics.Fabric, devices []fabrics.Candidate, assigned map[
 			}
 			var names []string
 			for _, d := range alone {
-				if slices.ContainsFunc(assigned[o.Name], func(a fabrics.Candidate) bool { return a.ID == d.ID }) {
+				if slices.ContainsFunc(assigned[o.Name], func(a fabrics.Candidate) bool { return a.Location == d.Location }) {
 					names = append(names, d.HCA)
 				}
 			}
@@ -173,15 +173,15 @@ func contested(list []fabrics.Fabric, devices []fabrics.Candidate, assigned map[
 
 // left names the devices that carry traffic and are in no Fabric.
 func left(devices []fabrics.Candidate, assigned map[string][]fabrics.Candidate) string {
-	taken := map[string]bool{}
+	taken := map[device.Location]bool{}
 	for _, list := range assigned {
 		for _, d := range list {
-			taken[d.ID] = true
+			taken[d.Location] = true
 		}
 	}
 	var names []string
 	for _, d := range devices {
-		if !taken[d.ID] && d.Refused == nil && d.Active {
+		if !taken[d.Location] && d.Refused == nil && d.Active {
 			names = append(names, d.HCA)
 		}
 	}
@@ -238,20 +238,13 @@ func candidates(n *node.Node) (out []fabrics.Candidate) {
 	}
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
-		address := h.Address
-		if address.Name == "" { // a FabricNode has it once, see node.Compact
-			address = device.Address{Bus: "pci", Name: h.PCI}
-		}
-		if address.Name == "" { // made by software: the agent offers none
+		at := h.Location()
+		if at.Address.IsZero() { // made by software: the agent offers none
 			continue
 		}
 		d := fabrics.Candidate{
-			ID: address.String(), HCA: h.Name, Names: []string{address.String(), h.Name}, InPod: h.InPod != "",
+			Location: at, HCA: h.Name, Names: []string{at.ID(), at.Address.String(), h.Name}, InPod: h.InPod != "",
 			Discovered: discovered[h.Name], State: "no port",
-		}
-		if address.Bus == "pci" {
-			d.ID = address.Name
-			d.Names = append(d.Names, d.ID)
 		}
 		ports(&d, n, h)
 		out = append(out, d)
