@@ -55,7 +55,7 @@ func (r *statusReconciler) reconcile(ctx context.Context, v *view) {
 		return
 	}
 	if r.read.IsZero() || r.now().Sub(r.read) >= inventoryEvery {
-		r.look()
+		r.look(v.kept)
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -64,11 +64,11 @@ func (r *statusReconciler) reconcile(ctx context.Context, v *view) {
 }
 
 // look reads the inventory: what fabricctl discover prints on this node, without what other fields tell.
-func (r *statusReconciler) look() {
+func (r *statusReconciler) look(kept map[string]string) {
 	r.read = r.now()
 	n, err := node.Open(os.DirFS("/"), r.store)
 	if err == nil {
-		n.Name = r.node
+		n.Name, n.Kept = r.node, kept
 		var b []byte
 		if b, err = n.Compact(node.MaxCompact); err == nil {
 			r.inventory, r.mode = &runtime.RawExtension{Raw: b}, n.RDMAMode

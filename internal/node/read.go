@@ -7,6 +7,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/fabric-cni/fabric-cni/internal/topology"
@@ -22,6 +23,7 @@ func Read(root fs.FS, live *Live) (*Node, error) {
 		RDMAMode: live.RDMAMode,
 		HCAs:     []HCA{},
 		Users:    live.Users,
+		Kept:     live.Kept,
 		Problems: slices.Clone(live.Problems),
 	}
 	t := tree{root, &n.Problems}
@@ -164,6 +166,7 @@ func (t tree) netdevs(live *Live) (out []Netdev) {
 				dir,
 				"address",
 			),
+			Down:   t.down(dir),
 			Port:   t.number(0, dir, "dev_port"),
 			Master: t.target(path.Join(dir, "master")),
 			Parent: t.text(dir, "parent"),
@@ -191,6 +194,12 @@ func (t tree) netdevs(live *Live) (out []Netdev) {
 		out = append(out, d)
 	}
 	return out
+}
+
+// down tells whether the administrator has an interface down; false if sysfs does not tell.
+func (t tree) down(dir string) bool {
+	flags, err := strconv.ParseUint(strings.TrimPrefix(t.text(dir, "flags"), "0x"), 16, 32)
+	return err == nil && uint32(flags)&device.FlagUp == 0
 }
 
 // gpus finds accelerators by their PCI class: 3D and VGA controllers of NVIDIA and AMD, and processing accelerators.

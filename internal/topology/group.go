@@ -35,7 +35,7 @@ func Group(ports []Port) Fabrics {
 	out := Fabrics{Fabrics: []Fabric{}}
 	var usable []Port
 	for _, p := range ports {
-		if why := unusable(&p); why != "" {
+		if why := unusable(&p, p.Idle); why != "" {
 			out.Left = append(out.Left, Left{p, why})
 			continue
 		}
@@ -119,16 +119,24 @@ func (s slot) where() string { return cmp.Or(s.at.PCI, s.at.ID(), s.at.Address.N
 func slotsOf(set map[slot]bool) []slot { return slices.SortedFunc(maps.Keys(set), slot.Compare) }
 
 // unusable tells why a port is in no fabric; empty: it is in one.
-func unusable(p *Port) string {
+func unusable(p *Port, idle bool) string {
+	carries := device.Port{State: p.State, LinkLayer: p.LinkLayer}.CarriesTraffic(idle)
 	switch {
 	case p.Kind == Soft:
 		return softReason(p)
+	case carries:
+		return kept(p)
 	case p.State == device.PortDown || p.State == device.PortNop:
 		return "Down (physical state " + p.Phys.String() + "): " + downCause(p)
 	case p.State == device.PortInit:
 		return "Init: the link is up, but no subnet manager has configured the port"
-	case p.State != device.PortActive:
-		return p.State.String() + ": carries no traffic yet"
+	}
+	return p.State.String() + ": carries no traffic yet"
+}
+
+// kept tells why a port that carries traffic is in no fabric.
+func kept(p *Port) string {
+	switch {
 	case p.Bond != "":
 		return "part of bond " + p.Bond + ": it carries the node's own traffic (storage, bootstrap); no rail of its own"
 	case p.Primary:
@@ -136,7 +144,23 @@ func unusable(p *Port) string {
 	case p.LinkLayer != device.InfiniBand && p.LinkLayer != device.Ethernet:
 		return "its link layer is unknown"
 	}
-	return ""
+	return p.Kept
+}
+
+// Inactive are the ports that are not Active now, with the reason: also idle ones of fabrics.
+func (f *Fabrics) Inactive() []Left {
+	out := slices.DeleteFunc(slices.Clone(f.Left), func(l Left) bool { return l.Port.State == device.PortActive })
+	for i := range f.Fabrics {
+		for _, r := range f.Fabrics[i].Rails {
+			for _, p := range r.Ports {
+				if p.State != device.PortActive {
+					out = append(out, Left{p, unusable(&p, false)})
+				}
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b Left) int { return order(a.Port, b.Port) })
+	return out
 }
 
 func softReason(p *Port) string {

@@ -69,15 +69,12 @@ func (d *Device) Moving() bool {
 	return d.Stale || d.Holder != nil && (!d.Holder.Attached || d.Holder.MoveRDMA != d.Away)
 }
 
-// Active reports whether a port carries traffic. A RoCE port is Down as long as its netdev is down, as that of an idle
-// VF is, and as whoever has it in a pod can make it.
+// Idle reports whether its netdev is down, as that of an idle VF is, and as a pod that has it can make it.
+func (d *Device) Idle() bool { return (d.Netdev != "" || d.Away) && !d.AdminUp }
+
+// Active reports whether a port carries traffic.
 func (d *Device) Active() bool {
-	for _, p := range d.HCA.Ports {
-		if p.State == device.PortActive || p.LinkLayer == device.Ethernet && (d.Netdev != "" || d.Away) && !d.AdminUp {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(d.HCA.Ports, func(p device.Port) bool { return p.CarriesTraffic(d.Idle()) })
 }
 
 // State is the first port's state, for people: "Down (Polling)".
@@ -197,47 +194,21 @@ func (n Node) dial() (*inventory.Reader, func(), error) {
 func (n Node) onHost(
 	r *inventory.Reader, seen map[string]Device, rules *policy.Policy, name string, mode device.NetnsMode,
 ) (*Device, error) {
-	address, err := r.HCAAddress(name)
+	found, err := node.OnHost(r, name, mode)
 	if err != nil {
-		return nil, err
-	}
-	found, err := r.At(address)
-	if err != nil { // also two netdevs on one HCA, one function with two ports: the plugin refuses it, too
 		return nil, fmt.Errorf("RDMA device %s: %w", name, err)
-	}
-	// it is on the function that carries the device with the netdev, like the RDMA device of a bond
-	if found.HCA == nil {
-		if found.HCA, err = r.HCANamed(name); err != nil {
-			return nil, err
-		}
-		found.HCA.Address = address
 	}
 	if err := r.RDMA.Ports(found.HCA); err != nil {
 		return nil, err
 	}
-	found.Address = found.HCA.Address
 	d := &Device{
 		Location: device.Location{Address: found.Address, PCI: found.PCI}, HCA: *found.HCA, Here: found.HCA.Name,
 	}
-	asked := policy.Device{
-		Address: found.Address, PCI: found.PCI, Netdev: found.Netdev, HCA: found.HCA,
-		Shared: mode == device.NetnsShared,
-	}
 	if nd := found.Netdev; nd != nil {
 		d.Netdev, d.AltNames, d.AdminUp = nd.Name, nd.AltNames, nd.Up()
-		if nd.Addrs, err = r.Addrs(nd.Index); err != nil {
-			return nil, err
-		}
-		uppers, err := r.Uppers(nd)
-		if err != nil {
-			return nil, err
-		}
-		if asked.Uplink, err = r.Uplink(nd, uppers); err != nil {
-			return nil, err
-		}
 	}
-	d.Refused = rules.Move(asked)
-	if !asked.Shared && !rules.HostUse(asked) {
+	d.Refused = rules.Move(found)
+	if !found.Shared && !rules.HostUse(found) {
 		if d.Users, err = r.Users(&d.HCA, cmp.Or(n.Proc, "/proc")); err != nil {
 			return nil, err
 		}

@@ -2,7 +2,6 @@ package check
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -225,9 +224,6 @@ func (c *checker) addresses() error {
 	return nil
 }
 
-// errUplink is why a node keeps a device that carries its own traffic.
-var errUplink = errors.New("it carries the node's own traffic")
-
 // candidates are the devices of a node as its agent sees them.
 func candidates(n *node.Node) (out []fabrics.Candidate) {
 	discovered := map[string]string{}
@@ -244,7 +240,7 @@ func candidates(n *node.Node) (out []fabrics.Candidate) {
 		}
 		d := fabrics.Candidate{
 			Location: at, HCA: h.Name, Names: []string{at.ID(), at.Address.String(), h.Name}, InPod: h.InPod != "",
-			Discovered: discovered[h.Name], State: "no port",
+			Discovered: discovered[h.Name], State: "no port", Refused: n.KeptOnHost(h),
 		}
 		ports(&d, n, h)
 		out = append(out, d)
@@ -263,14 +259,9 @@ func ports(d *fabrics.Candidate, n *node.Node, h *node.HCA) {
 				d.State += " (" + p.Phys + ")"
 			}
 		}
-		d.Active = d.Active || p.State == device.PortActive.String()
-		netdev := n.Netdev(p.Netdev)
-		if netdev == nil {
-			continue
-		}
-		d.Names = append(append(d.Names, netdev.Name), netdev.AltNames...)
-		if netdev.Default || h.Bond != "" || netdev.Master != "" {
-			d.Refused = errUplink
+		d.Active = d.Active || n.CarriesTraffic(p)
+		if netdev := n.Netdev(p.Netdev); netdev != nil {
+			d.Names = append(append(d.Names, netdev.Name), netdev.AltNames...)
 		}
 	}
 }
