@@ -82,8 +82,8 @@ func (r *claimReconciler) unserved(v *view) {
 
 func (r *claimReconciler) device(f *fabrics.Fabric, d *survey.Device, conf []byte, err error) dra.Device {
 	it := offer.Item{
-		Fabric: f.Name, Resource: f.Resource(), Location: d.Location, LinkLayer: string(d.LinkLayer()), RateGb: d.RateGb,
-		RDMADevice: d.HCA.Name, Netdev: d.Netdev, Firmware: d.Firmware, NUMA: d.NUMA,
+		Fabric: f.Name, Resource: f.Resource(), Location: d.Location, LinkLayer: string(d.LinkLayer()),
+		RateGb: d.RateGb, RDMADevice: d.HCA.Name, Netdev: d.Netdev, Firmware: d.Firmware, NUMA: d.NUMA,
 		Problem: cmp.Or(d.Unserved, string(network.Problem(f, d))),
 	}
 	if f.Mode == v1alpha1.Shared {

@@ -75,7 +75,7 @@ func reportUnmatched(devices []survey.Device, v *view) {
 // filesNow looks up the device files of a unit that kubelet is about to hand out: those that its fabric allows.
 func filesNow(n survey.Node) func(context.Context, deviceplugin.Unit) ([]string, error) {
 	return func(ctx context.Context, u deviceplugin.Unit) ([]string, error) {
-		files, err := n.FilesNow(ctx, u.Location.Address, u.Alone, u.Files)
+		files, err := n.FilesNow(ctx, u.Address, u.Alone, u.Files)
 		return survey.Given(files, u.Extra), err
 	}
 }

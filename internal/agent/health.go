@@ -59,7 +59,8 @@ func (r *healthReconciler) reconcile(v *view) {
 				v.conditions.Fail(t, condition.Device(d.ID()), "fabric %s: %s", f.Name, explain(f, d, &verdict))
 			}
 			judged = append(judged, metrics.Health{
-				Device: d.ID(), HCA: d.HCA.Name, Fabric: f.Name, Problem: string(d.Problem), Flaps: r.judge.Flaps(d.ID()),
+				Device: d.ID(), HCA: d.HCA.Name, Fabric: f.Name, Problem: string(d.Problem),
+				Flaps: r.judge.Flaps(d.ID()),
 			})
 		}
 	}

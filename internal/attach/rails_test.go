@@ -21,7 +21,8 @@ func railsOf(t *testing.T, ids ...string) *Rails {
 			t.Fatal(err)
 		}
 		at := device.Location{Address: a, PCI: cmp.Or(pci, a.PCI())}
-		r.Devices = append(r.Devices, Rail{Location: at, ID: id, Named: strings.Contains(s, "*"), Taken: strings.Contains(s, "+"), Lacking: strings.HasSuffix(s, "-")})
+		r.Devices = append(r.Devices, Rail{Location: at, ID: id, Named: strings.Contains(s, "*"),
+			Taken: strings.Contains(s, "+"), Lacking: strings.HasSuffix(s, "-")})
 	}
 	return r
 }

@@ -52,7 +52,8 @@ func TestRailOrder(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	for a, id := range map[Address]string{
-		OnPCI("0000:3b:00.0"): "0000:3b:00.0", {"auxiliary", "mlx5_core.sf.9"}: "auxiliary/mlx5_core.sf.9", OnPCI(""): "",
+		OnPCI("0000:3b:00.0"): "0000:3b:00.0", {"auxiliary", "mlx5_core.sf.9"}: "auxiliary/mlx5_core.sf.9",
+		OnPCI(""): "",
 	} {
 		if got := a.ID(); got != id {
 			t.Errorf("ID of %v: %q, want %q", a, got, id)

@@ -54,7 +54,7 @@ type Port struct {
 }
 
 // CarriesTraffic reports whether a pod that has the port has traffic. A RoCE port is Down as long as its netdev is: one
-// that is idle comes up with its netdev. Whether a port is usable where it is now is another question: that is its state.
+// that is idle comes up with its netdev. Whether a port works where it is now is another question: that is its state.
 func (p Port) CarriesTraffic(idle bool) bool {
 	return p.State == PortActive || idle && p.LinkLayer == Ethernet
 }

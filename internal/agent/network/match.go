@@ -35,8 +35,8 @@ func candidates(devices []survey.Device) []fabrics.Candidate {
 	for i := range devices {
 		d := &devices[i]
 		out[i] = fabrics.Candidate{
-			Location: d.Location, HCA: d.HCA.Name, LinkLayer: d.LinkLayer(), Prefix: d.Prefix, RateGb: d.RateGb, Names: d.Names(),
-			Active: d.Active(), State: d.State(), InPod: d.InPod(), Discovered: d.Fabric, Refused: d.Refused,
+			Location: d.Location, HCA: d.HCA.Name, LinkLayer: d.LinkLayer(), Prefix: d.Prefix, RateGb: d.RateGb,
+			Names: d.Names(), Active: d.Active(), State: d.State(), InPod: d.InPod(), Discovered: d.Fabric, Refused: d.Refused,
 		}
 	}
 	return out

@@ -158,7 +158,8 @@ func contested(list []fabrics.Fabric, devices []fabrics.Candidate, assigned map[
 			}
 			var names []string
 			for _, d := range alone {
-				if slices.ContainsFunc(assigned[o.Name], func(a fabrics.Candidate) bool { return a.Location == d.Location }) {
+				same := func(a fabrics.Candidate) bool { return a.Location == d.Location }
+				if slices.ContainsFunc(assigned[o.Name], same) {
 					names = append(names, d.HCA)
 				}
 			}

@@ -47,8 +47,8 @@ func surveyed(t *testing.T, m *machines.Machine, n *node.Node) (out []survey.Dev
 			t.Fatal(err)
 		}
 		p := &h.Ports[0]
-		d := survey.Device{Location: device.Location{Address: a, PCI: r.PCIOf(a)}, AdminUp: true, Refused: n.KeptOnHost(h)}
-		d.Slot = node.Slot(sys, d.PCI)
+		d := survey.Device{Location: device.Location{Address: a, PCI: r.PCIOf(a)}, AdminUp: true}
+		d.Refused, d.Slot = n.KeptOnHost(h), node.Slot(sys, d.PCI)
 		d.RateGb, d.Prefix = node.PortRate(sys, h.Name, 1), node.PortPrefix(sys, h.Name, 1)
 		d.HCA = device.HCA{Name: h.Name, Ports: []device.Port{{
 			Number: 1, State: states[h.Name].State, Phys: states[h.Name].Phys, LinkLayer: p.LinkLayer, LID: p.LID,
