@@ -102,8 +102,8 @@ func recorded(t *testing.T, name string) map[string]string {
 	for i := range n.HCAs {
 		if h := &n.HCAs[i]; h.Ports[0].LinkLayer == device.InfiniBand && h.Ports[0].RateGb == 400 {
 			items = append(items, offer.Item{
-				Fabric: "ib-400g", Resource: "fabric.dev/ib-400g", ID: h.PCI, LinkLayer: "InfiniBand", RateGb: 400,
-				State: h.Ports[0].State, RDMADevice: h.Name, Netdev: h.Ports[0].Netdev, NUMA: h.NUMA, PCI: h.PCI,
+				Fabric: "ib-400g", Resource: "fabric.dev/ib-400g", Location: h.Location(), LinkLayer: "InfiniBand",
+				RateGb: 400, State: h.Ports[0].State, RDMADevice: h.Name, Netdev: h.Ports[0].Netdev, NUMA: h.NUMA,
 				PCIeRoot: h.Path[0],
 			})
 		}

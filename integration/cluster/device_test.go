@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/fabric-cni/fabric-cni/internal/agent/deviceplugin"
+	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
 // The device plugin in front of the real kubelet, with a device that the machine has: /dev/null. The network's device
@@ -15,19 +16,19 @@ import (
 func TestDevicePlugin(t *testing.T) {
 	const resource = "fabric.dev/rig"
 	unit := deviceplugin.Unit{
-		ID:      "0000:3b:00.0",
-		Healthy: true,
-		NUMA:    0,
-		PCI:     "0000:3b:00.0",
-		RDMA:    "mlx5_0",
-		Files:   []string{"/dev/null"},
+		ID:       "0000:3b:00.0",
+		Healthy:  true,
+		NUMA:     0,
+		Location: device.LocationOnPCI("0000:3b:00.0"),
+		RDMA:     "mlx5_0",
+		Files:    []string{"/dev/null"},
 	}
 	down := deviceplugin.Unit{
-		ID:    "0000:5e:00.0",
-		NUMA:  -1,
-		PCI:   "0000:5e:00.0",
-		RDMA:  "mlx5_1",
-		Files: []string{"/dev/zero"},
+		ID:       "0000:5e:00.0",
+		NUMA:     -1,
+		Location: device.LocationOnPCI("0000:5e:00.0"),
+		RDMA:     "mlx5_1",
+		Files:    []string{"/dev/zero"},
 	}
 	set := &deviceplugin.Set{
 		Dir:     "/var/lib/kubelet/device-plugins",

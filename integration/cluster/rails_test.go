@@ -11,6 +11,7 @@ import (
 
 	"github.com/fabric-cni/fabric-cni/internal/agent/deviceplugin"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
 // inRailOrder starts two pods at once, each with three of the six devices that kubelet has. kubelet and Multus hand
@@ -26,7 +27,8 @@ func inRailOrder(t *testing.T) {
 	for i := range 6 {
 		name := fmt.Sprint("order", i)
 		rail(t, name)
-		units = append(units, deviceplugin.Unit{ID: "netdev/" + name, Healthy: true, NUMA: -1})
+		at := device.Location{Address: device.Address{Bus: device.Virtual, Name: name}}
+		units = append(units, deviceplugin.Unit{ID: at.ID(), Location: at, Healthy: true, NUMA: -1})
 	}
 	if err := set.Update(context.WithoutCancel(t.Context()),
 		map[string][]deviceplugin.Unit{resource: units}); err != nil {

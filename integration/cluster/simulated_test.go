@@ -72,12 +72,11 @@ func (s *simulated) start(name string) {
 	for i := range 4 {
 		pci := fmt.Sprintf("0000:%d0:00.0", i+1)
 		devices = append(devices, survey.Device{
-			ID:      pci,
-			Address: device.Address{Bus: "pci", Name: pci},
-			Netdev:  fmt.Sprint("ibs", i),
-			AdminUp: true,
-			NUMA:    -1,
-			RateGb:  200,
+			Location: device.LocationOnPCI(pci),
+			Netdev:   fmt.Sprint("ibs", i),
+			AdminUp:  true,
+			NUMA:     -1,
+			RateGb:   200,
 			HCA: device.HCA{
 				Name:  fmt.Sprint("mlx5_", i),
 				Ports: []device.Port{{Number: 1, State: device.PortActive, LinkLayer: device.InfiniBand}},

@@ -77,8 +77,9 @@ func draDevices() dra.View {
 	for i := range 3 {
 		id := fmt.Sprintf("0000:%d0:00.0", i+3)
 		it := offer.Item{
-			Fabric: "ib", Resource: "fabric.dev/ib", ID: id, LinkLayer: "InfiniBand", RateGb: 200, State: "Active",
-			RDMADevice: fmt.Sprintf("mlx5_%d", i), Netdev: "\x1b[31mib0", NUMA: i, PCI: id, PCIeRoot: "pci0000:30",
+			Fabric: "ib", Resource: "fabric.dev/ib", Location: device.LocationOnPCI(id), LinkLayer: "InfiniBand",
+			RateGb: 200, State: "Active",
+			RDMADevice: fmt.Sprintf("mlx5_%d", i), Netdev: "\x1b[31mib0", NUMA: i, PCIeRoot: "pci0000:30",
 		}
 		switch i {
 		case 1:
@@ -87,7 +88,7 @@ func draDevices() dra.View {
 			it.Shares = 2
 		}
 		v.Devices = append(v.Devices, dra.Device{
-			Item: it, Address: device.Address{Bus: "pci", Name: id}, Files: []string{"/dev/null"}, Conf: []byte(`{}`),
+			Item: it, Files: []string{"/dev/null"}, Conf: []byte(`{}`),
 		})
 	}
 	return v
@@ -141,7 +142,9 @@ func TestDRAOffer(t *testing.T) {
 	v.Devices[1].Item.Problem = ""
 	n.Update(v)
 	n.offered(t, "pci-0000-30-00-0", "pci-0000-40-00-0", "pci-0000-50-00-0-share-0", "pci-0000-50-00-0-share-1")
-	n.Update(dra.View{Fabrics: map[string]bool{"ib": true}, Elsewhere: map[string]bool{"0000:50:00.0": true}})
+	n.Update(dra.View{Fabrics: map[string]bool{"ib": true}, Elsewhere: map[device.Location]bool{
+		device.LocationOnPCI("0000:50:00.0"): true,
+	}})
 	n.offered(t, "pci-0000-30-00-0", "pci-0000-40-00-0") // what is missing once may be on its way
 	n.Update(dra.View{Known: true})
 	n.offered(t)

@@ -46,7 +46,7 @@ func (p *port) survey() ([]survey.Device, error) {
 	}
 	const pci = "0000:3b:00.0"
 	return []survey.Device{{
-		ID: pci, Address: device.Address{Bus: "pci", Name: pci}, Netdev: "ibs1", AdminUp: true, NUMA: -1, RateGb: 200,
+		Location: device.LocationOnPCI(pci), Netdev: "ibs1", AdminUp: true, NUMA: -1, RateGb: 200,
 		HCA: device.HCA{
 			Name:  "mlx5_0",
 			Ports: []device.Port{{Number: 1, State: state, Phys: device.PhysPolling, LinkLayer: device.InfiniBand}},

@@ -126,7 +126,7 @@ func TestNotedFabrics(t *testing.T) {
 	address := device.Address{Bus: "pci", Name: "0000:3b:00.0"}
 	v := &view{
 		fabrics:  []fabrics.Fabric{{Name: "ib"}},
-		assigned: map[string][]survey.Device{"ib": {{Address: address}}},
+		assigned: map[string][]survey.Device{"ib": {{Location: device.Location{Address: address}}}},
 	}
 	r.reconcile(t.Context())
 	load(false, "")

@@ -40,14 +40,14 @@ func (r *claimReconciler) reconcile(v *view) {
 		return
 	}
 	out := dra.View{
-		Known: r.known(), Fabrics: map[string]bool{}, Elsewhere: map[string]bool{}, Rails: map[string]int{},
+		Known: r.known(), Fabrics: map[string]bool{}, Elsewhere: map[device.Location]bool{}, Rails: map[string]int{},
 	}
 	for i := range v.fabrics {
 		f := &v.fabrics[i]
 		devices := v.assigned[f.Name]
 		if f.Allocation != v1alpha1.DRA {
 			for j := range devices {
-				out.Elsewhere[devices[j].ID] = true
+				out.Elsewhere[devices[j].Location] = true
 			}
 			continue
 		}
@@ -82,8 +82,8 @@ func (r *claimReconciler) unserved(v *view) {
 
 func (r *claimReconciler) device(f *fabrics.Fabric, d *survey.Device, conf []byte, err error) dra.Device {
 	it := offer.Item{
-		Fabric: f.Name, Resource: f.Resource(), ID: d.ID, LinkLayer: string(d.LinkLayer()), RateGb: d.RateGb,
-		RDMADevice: d.HCA.Name, Netdev: d.Netdev, Firmware: d.Firmware, NUMA: d.NUMA, PCI: d.PCI,
+		Fabric: f.Name, Resource: f.Resource(), Location: d.Location, LinkLayer: string(d.LinkLayer()),
+		RateGb: d.RateGb, RDMADevice: d.HCA.Name, Netdev: d.Netdev, Firmware: d.Firmware, NUMA: d.NUMA,
 		Problem: cmp.Or(d.Unserved, string(network.Problem(f, d))),
 	}
 	if f.Mode == v1alpha1.Shared {
@@ -99,7 +99,7 @@ func (r *claimReconciler) device(f *fabrics.Fabric, d *survey.Device, conf []byt
 		it.PCIeRoot = r.pcieRoot(d.PCI)
 	}
 	return dra.Device{
-		Item: it, Address: d.Address, Files: d.Files, Extra: f.Files, Moving: d.Moving(), InPod: d.Holder != nil,
+		Item: it, Files: d.Files, Extra: f.Files, Moving: d.Moving(), InPod: d.Holder != nil,
 		Conf: conf, ConfErr: err, Health: string(d.Problem),
 	}
 }

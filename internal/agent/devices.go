@@ -11,7 +11,6 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
 	"github.com/fabric-cni/fabric-cni/internal/topology"
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
-	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
 // deviceReconciler reports the devices of each fabric to kubelet and to Prometheus.
@@ -29,7 +28,7 @@ func (r *deviceReconciler) reconcile(ctx context.Context, v *view) {
 		f := &v.fabrics[i]
 		devices := v.assigned[f.Name]
 		for j := range devices {
-			fabrics[devices[j].ID] = f.Name
+			fabrics[devices[j].ID()] = f.Name
 		}
 		if f.Allocation == v1alpha1.DRA {
 			continue // never both: claims get them
@@ -76,11 +75,7 @@ func reportUnmatched(devices []survey.Device, v *view) {
 // filesNow looks up the device files of a unit that kubelet is about to hand out: those that its fabric allows.
 func filesNow(n survey.Node) func(context.Context, deviceplugin.Unit) ([]string, error) {
 	return func(ctx context.Context, u deviceplugin.Unit) ([]string, error) {
-		a, err := device.ParseAddress(u.Address)
-		if err != nil {
-			return nil, err
-		}
-		files, err := n.FilesNow(ctx, a, u.Alone, u.Files)
+		files, err := n.FilesNow(ctx, u.Address, u.Alone, u.Files)
 		return survey.Given(files, u.Extra), err
 	}
 }

@@ -18,7 +18,7 @@ func TestDeviceFiles(t *testing.T) {
 	all := []string{
 		"/dev/infiniband/issm0", "/dev/infiniband/rdma_cm", "/dev/infiniband/umad0", "/dev/infiniband/uverbs0",
 	}
-	d := survey.Device{ID: "0000:3b:00.0", Address: device.Address{Bus: "pci", Name: "0000:3b:00.0"}, Files: all}
+	d := survey.Device{Location: device.LocationOnPCI("0000:3b:00.0"), Files: all}
 	for _, mode := range []v1alpha1.Mode{v1alpha1.Exclusive, v1alpha1.Shared} {
 		for _, kinds := range [][]v1alpha1.DeviceFile{nil, {v1alpha1.UMAD}, {v1alpha1.UMAD, v1alpha1.ISSM}} {
 			o := &v1alpha1.Fabric{Spec: v1alpha1.FabricSpec{Mode: mode, DeviceFiles: kinds}}
@@ -49,10 +49,10 @@ func TestReportUnmatched(t *testing.T) {
 			{Name: "fast", Match: fabrics.Match{RateGb: 200}},
 			{Name: "slow", Match: fabrics.Match{RateGb: 100}},
 		},
-		assigned:   map[string][]survey.Device{"slow": {{ID: "a", RateGb: 100}}},
+		assigned:   map[string][]survey.Device{"slow": {{RateGb: 100}}},
 		conditions: &condition.Set{},
 	}
-	reportUnmatched([]survey.Device{{ID: "a", RateGb: 100}}, v)
+	reportUnmatched([]survey.Device{{RateGb: 100}}, v)
 	got, ok := v.conditions.Get(condition.FabricMatched, condition.Fabric("fast"))
 	if want := "its rate is 100 Gb/s, not 200"; !ok || !strings.Contains(got.Message, want) {
 		t.Errorf("%+v, want %q", got, want)

@@ -3,7 +3,6 @@ package agent
 import (
 	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/fabric-cni/fabric-cni/internal/agent/condition"
@@ -54,13 +53,14 @@ func (r *healthReconciler) reconcile(v *view) {
 		devices := v.assigned[f.Name]
 		for j := range devices {
 			d := &devices[j]
-			verdict := r.judge.Look(now, d.ID, r.sample(d, &f.Health), &f.Health)
+			verdict := r.judge.Look(now, d.ID(), r.sample(d, &f.Health), &f.Health)
 			d.Problem = verdict.Problem
 			if t, ok := problems[d.Problem]; ok {
-				v.conditions.Fail(t, condition.Device(d.ID), "fabric %s: %s", f.Name, explain(f, d, &verdict))
+				v.conditions.Fail(t, condition.Device(d.ID()), "fabric %s: %s", f.Name, explain(f, d, &verdict))
 			}
 			judged = append(judged, metrics.Health{
-				Device: d.ID, HCA: d.HCA.Name, Fabric: f.Name, Problem: string(d.Problem), Flaps: r.judge.Flaps(d.ID),
+				Device: d.ID(), HCA: d.HCA.Name, Fabric: f.Name, Problem: string(d.Problem),
+				Flaps: r.judge.Flaps(d.ID()),
 			})
 		}
 	}
@@ -107,7 +107,7 @@ func place(d *survey.Device) string {
 func explain(f *fabrics.Fabric, d *survey.Device, v *health.Verdict) string {
 	text := network.Reason(d)
 	if what := v.String(); what != "" {
-		text = fmt.Sprintf("%s (%s): %s", quote.Terminal(d.HCA.Name), strings.TrimPrefix(d.ID, "pci/"), what)
+		text = fmt.Sprintf("%s (%s): %s", quote.Terminal(d.HCA.Name), d.ID(), what)
 	}
 	if d.Holder != nil {
 		text += "; it is in " + podOf(d.Holder)

@@ -150,7 +150,7 @@ func (h *holders) stranger(f *fabrics.Fabric, d *survey.Device) (u *use, sure bo
 }
 
 func (h *holders) knows(f *fabrics.Fabric, d *survey.Device) bool {
-	_, given := h.to(f, d.ID)
+	_, given := h.to(f, d.ID())
 	return given
 }
 
@@ -166,6 +166,6 @@ func (h *holders) own(f *fabrics.Fabric, d *survey.Device, u *use) bool {
 	if h.given == nil {
 		return u.network == f.Name
 	}
-	pod, given := h.to(f, d.ID)
+	pod, given := h.to(f, d.ID())
 	return given && (pod == u.pod || u.pod == "")
 }

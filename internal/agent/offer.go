@@ -80,7 +80,7 @@ func (r *offerReconciler) reconcile(ctx context.Context, v *view) {
 		for j := range devices {
 			if d := &devices[j]; d.Unserved != "" {
 				unserved = append(unserved, metrics.Health{
-					Device: d.ID, HCA: d.HCA.Name, Fabric: f.Name, Problem: d.Unserved,
+					Device: d.ID(), HCA: d.HCA.Name, Fabric: f.Name, Problem: d.Unserved,
 				})
 			}
 		}
@@ -127,7 +127,7 @@ func (r *offerReconciler) units(f *fabrics.Fabric, v *view, h *holders, stranger
 			switch _, given := h.to(f, u.ID); {
 			case why != "":
 			case f.Mode == v1alpha1.Exclusive:
-				if one.held = given || len(h.whole[u.Address]) > 0; !one.held {
+				if one.held = given || len(h.whole[d.Address.String()]) > 0; !one.held {
 					one.reason = byHost(f, d, v)
 				}
 			case h.given != nil:
@@ -150,13 +150,13 @@ func (r *offerReconciler) stranger(
 	if u == nil {
 		return ""
 	}
-	strangers[d.ID] = u.id
-	if !sure && r.strangers[d.ID] != u.id {
+	strangers[d.ID()] = u.id
+	if !sure && r.strangers[d.ID()] != u.id {
 		return ""
 	}
-	v.conditions.Fail(condition.DeviceFree, condition.Device(d.ID), "fabric %s: %s (%s) is not free, and no pod of "+
+	v.conditions.Fail(condition.DeviceFree, condition.Device(d.ID()), "fabric %s: %s (%s) is not free, and no pod of "+
 		"the fabric can have it: %s; it is on offer again when that pod has ended", f.Name,
-		quote.Terminal(d.HCA.Name), strings.TrimPrefix(d.ID, "pci/"), u)
+		quote.Terminal(d.HCA.Name), d.ID(), u)
 	return condition.DeviceFree.Reason
 }
 
@@ -166,9 +166,9 @@ func byHost(f *fabrics.Fabric, d *survey.Device, v *view) string {
 	if len(d.Users) == 0 {
 		return ""
 	}
-	v.conditions.Fail(condition.HostIdle, condition.Device(d.ID), "fabric %s: RDMA device %s (%s) is in use by the "+
+	v.conditions.Fail(condition.HostIdle, condition.Device(d.ID()), "fabric %s: RDMA device %s (%s) is in use by the "+
 		"host, and no pod can have it: %s; it is on offer again when that has ended, or when allowHostUse in the node "+
-		"policy has it", f.Name, quote.Terminal(d.HCA.Name), strings.TrimPrefix(d.ID, "pci/"),
+		"policy has it", f.Name, quote.Terminal(d.HCA.Name), d.ID(),
 		strings.Join(d.Users, ", "))
 	return condition.HostIdle.Reason
 }

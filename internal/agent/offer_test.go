@@ -122,7 +122,7 @@ func (o *offers) look() string {
 	v := &view{fabrics: []fabrics.Fabric{o.fabric}, assigned: map[string][]survey.Device{}}
 	v.conditions = &condition.Set{}
 	for i := range o.devices {
-		d := survey.Device{ID: address(i).Name, Address: address(i), Netdev: fmt.Sprint("ib", i), RateGb: 200}
+		d := survey.Device{Location: device.LocationOnPCI(address(i).Name), Netdev: fmt.Sprint("ib", i), RateGb: 200}
 		d.HCA = device.HCA{Name: fmt.Sprint("mlx5_", i),
 			Ports: []device.Port{{Number: 1, State: device.PortActive, LinkLayer: device.InfiniBand}}}
 		d.Users = o.users[i]

@@ -10,6 +10,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/agent/network"
 	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
 	"github.com/fabric-cni/fabric-cni/internal/fabrics"
+	"github.com/fabric-cni/fabric-cni/internal/node"
 )
 
 // callTimeout bounds one call of the API server.
@@ -22,6 +23,7 @@ type view struct {
 	given      map[string]int64             // by fabric, addresses of the node's own range that interfaces have
 	generation int64                        // of the FabricNode's spec that the node works with; 0: it has none
 	withheld   map[string]map[string]string // by fabric and unit id: why no new pod can be served with it
+	kept       map[string]string            // by RDMA device: why the node policy keeps it on the host
 	conditions *condition.Set
 }
 
@@ -65,12 +67,18 @@ func (r *reconciler) reconcile(ctx context.Context) {
 	discovered := network.Discover(devices, r.discovered)
 	r.discovered = map[string]string{}
 	for _, d := range devices {
-		r.discovered[d.ID] = d.Fabric
+		r.discovered[d.ID()] = d.Fabric
 	}
 	conditions := &condition.Set{}
 	inForce := r.fabrics.reconcile(conditions)
 	v := &view{
 		fabrics: inForce, assigned: network.Assign(inForce, devices, r.saved.Devices), conditions: conditions,
+		kept: map[string]string{},
+	}
+	for i := range devices {
+		if d := &devices[i]; d.Refused != nil {
+			node.Keep(v.kept, d.HCA.Name, d.Refused)
+		}
 	}
 	r.addresses.give(ctx, v) // before kubelet hands them out
 
@@ -98,10 +106,10 @@ func (r *reconciler) whileMoving(devices []survey.Device) {
 	known := map[string]survey.Device{}
 	for i := range devices {
 		d := &devices[i]
-		if was, ok := r.known[d.ID]; ok && d.Moving() && d.RateGb == 0 {
+		if was, ok := r.known[d.ID()]; ok && d.Moving() && d.RateGb == 0 {
 			d.Prefix, d.RateGb = was.Prefix, was.RateGb
 		}
-		known[d.ID] = *d
+		known[d.ID()] = *d
 	}
 	r.known = known
 }

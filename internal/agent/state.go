@@ -74,7 +74,7 @@ func (s *savedState) setDevices(assigned map[string][]survey.Device) error {
 	for fabric, devices := range assigned {
 		for i := range devices {
 			if devices[i].Active() {
-				s.Devices[devices[i].ID] = fabric
+				s.Devices[devices[i].ID()] = fabric
 			}
 		}
 	}

@@ -170,7 +170,7 @@ fabric_pool_allocated{fabric="a",range="10.0.4.0/26"} 3
 
 func rails(state device.PortState, n int) (out []survey.Device) {
 	for i := range n {
-		out = append(out, survey.Device{ID: string(rune('a' + i)), RateGb: 200,
+		out = append(out, survey.Device{Location: device.LocationOnPCI(string(rune('a' + i))), RateGb: 200,
 			HCA: device.HCA{Ports: []device.Port{{Number: 1, State: state, LinkLayer: device.InfiniBand}}}})
 	}
 	return out

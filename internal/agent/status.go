@@ -55,7 +55,7 @@ func (r *statusReconciler) reconcile(ctx context.Context, v *view) {
 		return
 	}
 	if r.read.IsZero() || r.now().Sub(r.read) >= inventoryEvery {
-		r.look()
+		r.look(v.kept)
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -64,11 +64,11 @@ func (r *statusReconciler) reconcile(ctx context.Context, v *view) {
 }
 
 // look reads the inventory: what fabricctl discover prints on this node, without what other fields tell.
-func (r *statusReconciler) look() {
+func (r *statusReconciler) look(kept map[string]string) {
 	r.read = r.now()
 	n, err := node.Open(os.DirFS("/"), r.store)
 	if err == nil {
-		n.Name = r.node
+		n.Name, n.Kept = r.node, kept
 		var b []byte
 		if b, err = n.Compact(node.MaxCompact); err == nil {
 			r.inventory, r.mode = &runtime.RawExtension{Raw: b}, n.RDMAMode
@@ -116,7 +116,7 @@ func (r *statusReconciler) status(v *view) *v1alpha1.FabricNodeStatus {
 
 func deviceOf(d *survey.Device, pods map[string][]string) v1alpha1.FabricDevice {
 	return v1alpha1.FabricDevice{
-		ID: d.ID, HCA: quote.Terminal(d.HCA.Name), LinkLayer: string(d.LinkLayer()), RateGb: int32(d.RateGb),
+		ID: d.ID(), HCA: quote.Terminal(d.HCA.Name), LinkLayer: string(d.LinkLayer()), RateGb: int32(d.RateGb),
 		Problem: cmp.Or(d.Unserved, string(d.Problem)), Pods: pods[d.Address.String()],
 	}
 }

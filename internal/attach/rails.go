@@ -17,24 +17,16 @@ type Rails struct {
 
 // Rail is one of these devices.
 type Rail struct {
+	device.Location
 	ID      string // as kubelet calls it
-	Address device.Address
-	PCI     string // PCI address of the device or of the function below it; empty without one
 	Named   bool   // by Multus, for this network
 	Taken   bool   // another interface of the container has it
 	Lacking bool   // it lacks an interface or an RDMA device that the named one has: another plugin has moved it
 }
 
-// Sort puts devices into rail order: that of their PCI addresses, which is the same on nodes of one make, whatever the
-// devices are called. Devices of one function are in the order of their own addresses.
+// Sort puts devices into rail order.
 func (r *Rails) Sort() {
-	slices.SortFunc(r.Devices, func(a, b Rail) int {
-		pci := func(r Rail) device.Address { return device.Address{Bus: "pci", Name: r.PCI} }
-		if c := pci(a).Compare(pci(b)); c != 0 {
-			return c
-		}
-		return a.Address.Compare(b.Address)
-	})
+	slices.SortFunc(r.Devices, func(a, b Rail) int { return a.Compare(b.Location) })
 }
 
 // Choose returns which of the devices this interface gets: the first one in rail order that no other interface of the

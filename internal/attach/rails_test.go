@@ -1,6 +1,7 @@
 package attach
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -19,10 +20,8 @@ func railsOf(t *testing.T, ids ...string) *Rails {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if a.Bus == "pci" {
-			pci = a.Name
-		}
-		r.Devices = append(r.Devices, Rail{ID: id, Address: a, PCI: pci, Named: strings.Contains(s, "*"),
+		at := device.Location{Address: a, PCI: cmp.Or(pci, a.PCI())}
+		r.Devices = append(r.Devices, Rail{Location: at, ID: id, Named: strings.Contains(s, "*"),
 			Taken: strings.Contains(s, "+"), Lacking: strings.HasSuffix(s, "-")})
 	}
 	return r

@@ -75,8 +75,7 @@ func JudgeMode(want netconf.RDMAPolicy, mode device.NetnsMode, present bool, hca
 	return nil
 }
 
-// JudgePort refuses a device whose port carries no traffic: the pod would fall back to TCP without notice. The port of
-// a RoCE device is down while its netdev is; it comes up with it in the pod.
+// JudgePort refuses a device whose port carries no traffic: the pod would fall back to TCP without notice.
 func JudgePort(c *netconf.Config, h *device.HCA, n *device.Netdev) *Refusal {
 	if h == nil || !NeedsPorts(c) || c.AllowDown {
 		return nil
@@ -84,7 +83,7 @@ func JudgePort(c *netconf.Config, h *device.HCA, n *device.Netdev) *Refusal {
 	var down *device.Port
 	for i := range h.Ports {
 		p := &h.Ports[i]
-		if p.State == device.PortActive || p.LinkLayer == device.Ethernet && n != nil && !n.Up() {
+		if p.CarriesTraffic(n != nil && !n.Up()) {
 			return nil
 		}
 		down = p

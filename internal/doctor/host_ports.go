@@ -31,9 +31,8 @@ func (h *Host) up(netdev string) (up, known bool) {
 }
 
 func hostPorts(h *Host, f topology.Fabrics) (out []Finding) {
-	for i := range f.Left {
-		l := &f.Left[i]
-		if l.Port.State == device.PortActive || l.Port.Kind == topology.Soft {
+	for _, l := range f.Inactive() {
+		if l.Port.Kind == topology.Soft {
 			continue
 		}
 		s := Warn

@@ -17,7 +17,7 @@ import (
 
 // Candidate is a device of a node, as a match sees it.
 type Candidate struct {
-	ID         string              // what kubelet knows it by
+	device.Location
 	HCA        string              // name of the RDMA device on the host
 	LinkLayer  device.LinkLayer    // of the first port; empty: not known
 	Prefix     device.SubnetPrefix // of port 1; zero: none, or not known
@@ -33,19 +33,17 @@ type Candidate struct {
 // Assign gives each device to the first fabric that it fits, and returns the devices by fabric name. A device that the
 // node policy keeps on the host is in none. before maps a device id to the device's fabric at an earlier look: a port
 // that is down reports neither its rate nor its prefix, so its device stays in its fabric, as an unhealthy one. The
-// rail of a device is its place among those that fit everything else of a match, in the order of their addresses.
+// rail of a device is its place among those that fit everything else of a match, in rail order (device.Location).
 func Assign(list []Fabric, devices []Candidate, before map[string]string) map[string][]Candidate {
 	out := map[string][]Candidate{}
-	devices = slices.SortedFunc(slices.Values(devices), func(a, b Candidate) int {
-		return strings.Compare(a.ID, b.ID)
-	})
+	devices = slices.SortedFunc(slices.Values(devices), func(a, b Candidate) int { return a.Compare(b.Location) })
 	rails := rails(list, devices, before)
 	for _, d := range devices {
 		if d.Refused != nil {
 			continue
 		}
 		was := func(f Fabric) bool {
-			return !d.Active && f.Name == before[d.ID] && named(&f.Match, &d) && rails.fits(&f, &d)
+			return !d.Active && f.Name == before[d.ID()] && named(&f.Match, &d) && rails.fits(&f, &d)
 		}
 		i := slices.IndexFunc(list, was)
 		if i < 0 {
@@ -73,8 +71,8 @@ func rails(list []Fabric, devices []Candidate, before map[string]string) railsOf
 		out[f.Name] = map[string]int{}
 		for j := range devices {
 			d := &devices[j]
-			if d.Refused == nil && (len(misfits(&f.Match, d)) == 0 || !d.Active && mayBe(list, f, d, before[d.ID])) {
-				out[f.Name][d.ID] = len(out[f.Name])
+			if d.Refused == nil && (len(misfits(&f.Match, d)) == 0 || !d.Active && mayBe(list, f, d, before[d.ID()])) {
+				out[f.Name][d.ID()] = len(out[f.Name])
 			}
 		}
 	}
@@ -100,7 +98,7 @@ func (r railsOf) fits(f *Fabric, d *Candidate) bool {
 	if f.Match.Rail == nil {
 		return true
 	}
-	rail, ok := r[f.Name][d.ID]
+	rail, ok := r[f.Name][d.ID()]
 	return ok && rail == *f.Match.Rail
 }
 
@@ -181,7 +179,7 @@ func Unmatched(f *Fabric, devices []Candidate, assigned map[string][]Candidate) 
 		)
 	})
 	return fmt.Sprintf("matches no device of this node: the nearest one is %s (%s), but %s",
-		quote.Terminal(d.HCA), d.ID, strings.Join(obstacles(f, &d, assigned), ", and "))
+		quote.Terminal(d.HCA), d.ID(), strings.Join(obstacles(f, &d, assigned), ", and "))
 }
 
 // obstacles is why a device is not the fabric's.
@@ -194,7 +192,7 @@ func obstacles(f *Fabric, d *Candidate, assigned map[string][]Candidate) []strin
 		out = append(out, "the node policy keeps it on the host: "+d.Refused.Error())
 	}
 	for _, name := range slices.Sorted(maps.Keys(assigned)) {
-		if slices.ContainsFunc(assigned[name], func(a Candidate) bool { return a.ID == d.ID }) {
+		if slices.ContainsFunc(assigned[name], func(a Candidate) bool { return a.Location == d.Location }) {
 			out = append(out, "fabric "+name+" takes precedence")
 		}
 	}

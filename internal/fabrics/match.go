@@ -91,8 +91,8 @@ func checkPattern(p string) error {
 		return fmt.Errorf("no device has such a name; the nearest pattern is %q", near)
 	}
 	a, err := device.ParseAddress(p)
-	if err == nil && a.Bus == "pci" && a.Name != p && "pci/"+a.Name != p {
-		return fmt.Errorf("no device has such an address; the nearest one is %q", a.Name)
+	if err == nil && a.PCI() != "" && a.ID() != p && a.String() != p {
+		return fmt.Errorf("no device has such an address; the nearest one is %q", a.ID())
 	}
 	domain, rest, ok := strings.Cut(p, ":")
 	if !ok || strings.Trim(domain, "0123456789abcdefABCDEF") != "" {

@@ -27,7 +27,7 @@ func (r *Reader) VF(d *Device) (*device.VF, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the PF of %s: %w", d.PCI, err)
 	}
-	v := &device.VF{PF: device.Address{Bus: "pci", Name: path.Base(target)}, Driver: r.Driver(d.Address)}
+	v := &device.VF{PF: device.OnPCI(path.Base(target)), Driver: r.Driver(d.Address)}
 	if v.Index, err = r.vfIndex(v.PF, d.PCI); err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func (r *Reader) virtfns(pf device.Address) (map[string]device.Address, error) {
 			continue
 		}
 		if target, err := fs.ReadLink(r.Sys, path.Join(sysDevice(pf), e.Name())); err == nil {
-			out[i] = device.Address{Bus: "pci", Name: path.Base(target)}
+			out[i] = device.OnPCI(path.Base(target))
 		}
 	}
 	return out, nil

@@ -3,6 +3,7 @@ package node
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -13,7 +14,7 @@ import (
 // 1.5 MB at most.
 const MaxCompact = 256 << 10
 
-// maxProblem bounds one line of Problems in a compact picture, in bytes, and maxProblems the number of lines.
+// maxProblem bounds one line of Problems and Kept in a compact picture, in bytes, and maxProblems the number of lines.
 const (
 	maxProblem  = 256
 	maxProblems = 32
@@ -48,6 +49,7 @@ func (n *Node) cut(all *Node, divisor int) {
 		return length / divisor
 	}
 	n.HCAs = all.HCAs[:part(len(all.HCAs))]
+	maps.DeleteFunc(n.Kept, func(name, _ string) bool { return n.HCA(name) == nil })
 	n.Netdevs = all.Netdevs[:part(len(all.Netdevs))]
 	n.GPUs = all.GPUs[:min(len(all.GPUs), max(part(len(all.GPUs)), maxGPUs*min(divisor, 1)))]
 	n.Problems = append(slices.Clone(all.Problems[:part(len(all.Problems))]), fmt.Sprintf(
@@ -77,18 +79,27 @@ func (n *Node) compact() *Node {
 		g := &c.GPUs[i]
 		g.Path, g.CPUs = root(g.Path), ""
 	}
+	c.Kept = maps.Clone(n.Kept)
+	for name, why := range c.Kept {
+		c.Kept[name] = bounded(why)
+	}
 	c.Problems = nil
 	for i, p := range n.Problems {
 		if i == maxProblems {
 			c.Problems = append(c.Problems, fmt.Sprintf("and %d more", len(n.Problems)-i))
 			break
 		}
-		if len(p) > maxProblem {
-			p = p[:maxProblem] + "..."
-		}
-		c.Problems = append(c.Problems, strings.ToValidUTF8(p, "?"))
+		c.Problems = append(c.Problems, bounded(p))
 	}
 	return &c
+}
+
+// bounded is a line for people in a compact picture.
+func bounded(line string) string {
+	if len(line) > maxProblem {
+		line = line[:maxProblem] + "..."
+	}
+	return strings.ToValidUTF8(line, "?")
 }
 
 var defaultPKeys = []string{"0xffff"}

@@ -49,7 +49,7 @@ func (n *Node) Given(told Told) *Given {
 	g := &Given{All: n, Node: n}
 	facts := n.facts(told)
 	out := *n
-	out.HCAs = []HCA{}
+	out.HCAs, out.Kept = []HCA{}, nil // the policy is about the host, and here others are marked as bonds below
 	for _, h := range n.HCAs {
 		all := h.Ports
 		h.Ports = nil

@@ -26,9 +26,11 @@ type Live struct {
 	// namespace only: a port without one, and every InfiniBand port, is there with "". nil: not asked.
 	RDMANetdevs map[string]string `json:"rdmaNetdevs,omitempty"`
 	// Users are what on the host uses an RDMA device, in words, by its name; exclusive mode only.
-	Users       map[string][]string `json:"users,omitempty"`
-	Attachments []Attachment        `json:"attachments,omitempty"`
-	Problems    []string            `json:"problems,omitempty"`
+	Users map[string][]string `json:"users,omitempty"`
+	// Kept is Node.Kept.
+	Kept        map[string]string `json:"kept,omitzero"`
+	Attachments []Attachment      `json:"attachments,omitempty"`
+	Problems    []string          `json:"problems,omitempty"`
 }
 
 // LiveNetdev is what rtnetlink adds to an interface.

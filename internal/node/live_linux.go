@@ -14,6 +14,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/inventory"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/link"
+	"github.com/fabric-cni/fabric-cni/internal/policy"
 	"github.com/fabric-cni/fabric-cni/internal/rdma"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
@@ -41,7 +42,7 @@ func ReadLive(store Store) *Live {
 	if err := l.links(); err != nil {
 		l.Problems = append(l.Problems, fmt.Sprintf("addresses and altnames: %v", err))
 	}
-	if err := l.mode(); err != nil {
+	if err := l.mode(store); err != nil {
 		l.Problems = append(l.Problems, fmt.Sprintf("RDMA network namespace mode: %v", err))
 	}
 	entries, err := store.List()
@@ -130,7 +131,7 @@ func dcb(c *link.Conn, name string) *DCB {
 	return out
 }
 
-func (l *Live) mode() error {
+func (l *Live) mode(store Store) error {
 	c, err := rdma.Dial()
 	if errors.Is(err, rdma.ErrNoRDMA) {
 		return nil
@@ -147,12 +148,13 @@ func (l *Live) mode() error {
 		return err
 	}
 	l.RDMAMode = m.String()
-	return l.rdmaNetdevs(c)
+	return l.devices(c, m, store)
 }
 
-// rdmaNetdevs asks nldev which interface each port has. The kernel does not answer for one in another network namespace
-// (drivers/infiniband/core/nldev.c, fill_port_info), while sysfs shows the name that it has there.
-func (l *Live) rdmaNetdevs(c *rdma.Conn) error {
+// devices asks for each RDMA device whether the node policy keeps it, who uses it, and nldev which interface each port
+// has. The kernel does not answer for one in another network namespace (drivers/infiniband/core/nldev.c,
+// fill_port_info), while sysfs shows the name that it has there.
+func (l *Live) devices(c *rdma.Conn, mode device.NetnsMode, store Store) error {
 	links, err := link.Dial()
 	if err != nil {
 		return err
@@ -163,10 +165,22 @@ func (l *Live) rdmaNetdevs(c *rdma.Conn) error {
 		return err
 	}
 	found := map[string]string{}
-	reader := inventory.Reader{Sys: os.DirFS("/sys"), RDMA: c}
+	reader, _, err := (&inventory.Reader{Sys: os.DirFS("/sys"), RDMA: c, Link: links}).Once(nil)
+	if err != nil {
+		return err
+	}
+	rules, err := policy.Load(policy.DefaultPath, store.Dir)
+	if err == nil { // else nothing is known: doctor host names what is wrong with the policy
+		l.Kept = map[string]string{}
+	}
 	for i := range list {
 		h := &list[i]
-		if l.RDMAMode == device.NetnsExclusive.String() {
+		if asked, err := OnHost(reader, h.Name, mode); err == nil && l.Kept != nil {
+			if why := rules.Move(asked); why != nil {
+				Keep(l.Kept, h.Name, why)
+			}
+		}
+		if mode == device.NetnsExclusive {
 			users, err := reader.Users(h, "/proc")
 			if err != nil {
 				return err

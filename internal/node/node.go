@@ -20,8 +20,10 @@ type Node struct {
 	Netdevs  []Netdev `json:"netdevs,omitempty"` // of hardware, and bonds
 	GPUs     []GPU    `json:"gpus,omitempty"`
 	// Users are what on the host uses an RDMA device, in words, by its name; exclusive mode only.
-	Users    map[string][]string `json:"-"`
-	Problems []string            `json:"problems,omitempty"` // what could not be read, and what that leaves out
+	Users map[string][]string `json:"-"`
+	// Kept are the RDMA devices that the node policy keeps on the host, by name, and why; nil: nobody has judged.
+	Kept     map[string]string `json:"kept,omitzero"`
+	Problems []string          `json:"problems,omitempty"` // what could not be read, and what that leaves out
 }
 
 // HCA is one RDMA device.
@@ -100,6 +102,7 @@ type Netdev struct {
 	Type     int            `json:"type"` // ARPHRD_*: 1 Ethernet, 32 InfiniBand
 	MTU      int            `json:"mtu"`  // bytes
 	State    string         `json:"state,omitempty"`
+	Down     bool           `json:"down,omitempty"` // the administrator has it down
 	HWAddr   string         `json:"hwAddr,omitempty"`
 	Address  device.Address `json:"address,omitzero"` // of the hardware it is a face of
 	PCI      string         `json:"pci,omitempty"`
@@ -151,6 +154,16 @@ type Near struct {
 	Distance string `json:"distance"` // PIX, PXB, PHB, NODE, SYS
 }
 
+// CarriesTraffic reports whether a pod that has the port has traffic.
+func (n *Node) CarriesTraffic(p *Port) bool {
+	return device.Port{State: p.state(), LinkLayer: p.LinkLayer}.CarriesTraffic(n.idle(p))
+}
+
+func (n *Node) idle(p *Port) bool {
+	d := n.Netdev(p.Netdev)
+	return d != nil && d.Down
+}
+
 // Netdev returns the interface of a name or altname, or nil.
 func (n *Node) Netdev(name string) *Netdev {
 	for i := range n.Netdevs {
@@ -197,5 +210,5 @@ func (p *Port) phys() device.PhysState {
 	return device.PhysNop
 }
 
-// Active reports whether the port carries traffic.
+// Active reports whether the port carries traffic now. What a pod would have of it is Node.CarriesTraffic.
 func (p *Port) Active() bool { return p.State == device.PortActive.String() }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/fabric-cni/fabric-cni/internal/topology"
@@ -22,6 +23,7 @@ func Read(root fs.FS, live *Live) (*Node, error) {
 		RDMAMode: live.RDMAMode,
 		HCAs:     []HCA{},
 		Users:    live.Users,
+		Kept:     live.Kept,
 		Problems: slices.Clone(live.Problems),
 	}
 	t := tree{root, &n.Problems}
@@ -52,17 +54,27 @@ func Read(root fs.FS, live *Live) (*Node, error) {
 		h.GPUs = nearest(h.Place(), n.GPUs)
 	}
 	slices.SortFunc(n.HCAs, func(a, b HCA) int {
-		return cmp.Or(
-			cmp.Compare(a.slot(), b.slot()),
-			cmp.Compare(a.Kind, b.Kind),
-			cmp.Compare(a.PCI, b.PCI),
-			cmp.Compare(a.Name, b.Name),
-		)
+		return cmp.Or(a.slot().Compare(b.slot()), cmp.Compare(a.Kind, b.Kind), a.Location().Compare(b.Location()),
+			cmp.Compare(a.Name, b.Name))
 	})
 	return n, nil
 }
 
-func (h *HCA) slot() string { return cmp.Or(h.Parent, h.PCI, h.Address.String()) }
+// Location is where the HCA is. A compact picture has a PCI address once.
+func (h *HCA) Location() device.Location {
+	if h.Address.IsZero() {
+		return device.LocationOnPCI(h.PCI)
+	}
+	return device.Location{Address: h.Address, PCI: h.PCI}
+}
+
+// slot is where its PF is, or the HCA itself without one.
+func (h *HCA) slot() device.Location {
+	if pf := cmp.Or(h.Parent, h.PCI); pf != "" {
+		return device.LocationOnPCI(pf)
+	}
+	return device.Location{Address: h.Address}
+}
 
 // hca reads one RDMA device; dir is its real directory.
 func (t tree) hca(name, dir string) HCA {
@@ -154,6 +166,7 @@ func (t tree) netdevs(live *Live) (out []Netdev) {
 				dir,
 				"address",
 			),
+			Down:   t.down(dir),
 			Port:   t.number(0, dir, "dev_port"),
 			Master: t.target(path.Join(dir, "master")),
 			Parent: t.text(dir, "parent"),
@@ -181,6 +194,12 @@ func (t tree) netdevs(live *Live) (out []Netdev) {
 		out = append(out, d)
 	}
 	return out
+}
+
+// down tells whether the administrator has an interface down; false if sysfs does not tell.
+func (t tree) down(dir string) bool {
+	flags, err := strconv.ParseUint(strings.TrimPrefix(t.text(dir, "flags"), "0x"), 16, 32)
+	return err == nil && uint32(flags)&device.FlagUp == 0
 }
 
 // gpus finds accelerators by their PCI class: 3D and VGA controllers of NVIDIA and AMD, and processing accelerators.

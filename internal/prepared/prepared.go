@@ -280,7 +280,7 @@ func OfFabric(claims []*Claim, fabric string) []Given {
 		}
 	}
 	slices.SortStableFunc(out, func(a, b Given) int {
-		return cmp.Or(cmp.Compare(a.Rail, b.Rail), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Name, b.Name),
+		return cmp.Or(cmp.Compare(a.Rail, b.Rail), a.Address.Compare(b.Address), cmp.Compare(a.Name, b.Name),
 			cmp.Compare(a.ShareID, b.ShareID), cmp.Compare(a.Claim.UID, b.Claim.UID), cmp.Compare(a.Request, b.Request))
 	})
 	return out

@@ -35,7 +35,7 @@ func Group(ports []Port) Fabrics {
 	out := Fabrics{Fabrics: []Fabric{}}
 	var usable []Port
 	for _, p := range ports {
-		if why := unusable(&p); why != "" {
+		if why := unusable(&p, p.Idle); why != "" {
 			out.Left = append(out.Left, Left{p, why})
 			continue
 		}
@@ -78,32 +78,65 @@ func Group(ports []Port) Fabrics {
 	return out
 }
 
-// order is that of the hardware: node, PF, kind (PF before VF and SF), function, port.
+// order is that of the hardware: node, PF, port, kind (PF before SF and VF), rail order of the functions.
 func order(a, b Port) int {
-	return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.slot(), b.slot()), cmp.Compare(a.Kind, b.Kind),
-		cmp.Compare(a.PCI, b.PCI), natural(a.HCA, b.HCA), cmp.Compare(a.Port, b.Port))
+	return cmp.Or(cmp.Compare(a.Node, b.Node), a.slot().Compare(b.slot()), cmp.Compare(a.Kind, b.Kind),
+		device.Location{Address: a.Address, PCI: a.PCI}.Compare(device.Location{Address: b.Address, PCI: b.PCI}),
+		natural(a.HCA, b.HCA), cmp.Compare(a.Port, b.Port))
 }
 
-// slot is the place of the port's hardware in its node.
-func (p *Port) slot() string {
-	s := cmp.Or(p.Slot, p.PCI)
-	if s == "" {
-		return p.HCA + "/" + utoa(p.Port)
-	}
-	return s + "/" + utoa(p.Port)
+// slot is the place of a port's hardware in its node: functions of one slot share the port.
+type slot struct {
+	at   device.Location
+	port uint32
 }
+
+func (p *Port) slot() slot {
+	at := device.Location{PCI: cmp.Or(p.Slot, p.PCI)}
+	switch {
+	case p.PCI == "" && !p.Address.IsZero():
+		at = device.Location{Address: p.Address}
+	case at.PCI == "":
+		at.Address.Name = p.HCA
+	}
+	return slot{at, p.Port}
+}
+
+// Compare orders slots as rails are, the ports of one by their numbers.
+func (s slot) Compare(t slot) int { return cmp.Or(s.at.Compare(t.at), cmp.Compare(s.port, t.port)) }
+
+// String names the port of the slot, unless it is the first.
+func (s slot) String() string {
+	if s.port == 1 {
+		return s.where()
+	}
+	return s.where() + "/" + utoa(s.port)
+}
+
+// where is the slot without its port, for people.
+func (s slot) where() string { return cmp.Or(s.at.PCI, s.at.ID(), s.at.Address.Name) }
+
+func slotsOf(set map[slot]bool) []slot { return slices.SortedFunc(maps.Keys(set), slot.Compare) }
 
 // unusable tells why a port is in no fabric; empty: it is in one.
-func unusable(p *Port) string {
+func unusable(p *Port, idle bool) string {
+	carries := device.Port{State: p.State, LinkLayer: p.LinkLayer}.CarriesTraffic(idle)
 	switch {
 	case p.Kind == Soft:
 		return softReason(p)
+	case carries:
+		return kept(p)
 	case p.State == device.PortDown || p.State == device.PortNop:
 		return "Down (physical state " + p.Phys.String() + "): " + downCause(p)
 	case p.State == device.PortInit:
 		return "Init: the link is up, but no subnet manager has configured the port"
-	case p.State != device.PortActive:
-		return p.State.String() + ": carries no traffic yet"
+	}
+	return p.State.String() + ": carries no traffic yet"
+}
+
+// kept tells why a port that carries traffic is in no fabric.
+func kept(p *Port) string {
+	switch {
 	case p.Bond != "":
 		return "part of bond " + p.Bond + ": it carries the node's own traffic (storage, bootstrap); no rail of its own"
 	case p.Primary:
@@ -111,7 +144,23 @@ func unusable(p *Port) string {
 	case p.LinkLayer != device.InfiniBand && p.LinkLayer != device.Ethernet:
 		return "its link layer is unknown"
 	}
-	return ""
+	return p.Kept
+}
+
+// Inactive are the ports that are not Active now, with the reason: also idle ones of fabrics.
+func (f *Fabrics) Inactive() []Left {
+	out := slices.DeleteFunc(slices.Clone(f.Left), func(l Left) bool { return l.Port.State == device.PortActive })
+	for i := range f.Fabrics {
+		for _, r := range f.Fabrics[i].Rails {
+			for _, p := range r.Ports {
+				if p.State != device.PortActive {
+					out = append(out, Left{p, unusable(&p, false)})
+				}
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b Left) int { return order(a.Port, b.Port) })
+	return out
 }
 
 func softReason(p *Port) string {

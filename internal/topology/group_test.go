@@ -165,12 +165,12 @@ func TestUnusable(t *testing.T) {
 	p := ib("n", "mlx5_0", "0000:01:00.0", 100, 1, 1)
 	for s := device.PortNop; s <= device.PortActiveDefer; s++ {
 		p.State = s
-		if got := unusable(&p); (got == "") != (s == device.PortActive) {
+		if got := unusable(&p, false); (got == "") != (s == device.PortActive) {
 			t.Errorf("%s: %q", s, got)
 		}
 	}
 	p.State, p.Primary = device.PortActive, true
-	if got := unusable(&p); !strings.Contains(got, "default route") {
+	if got := unusable(&p, false); !strings.Contains(got, "default route") {
 		t.Errorf("primary: %q", got)
 	}
 }

@@ -93,7 +93,7 @@ func (f *Fabric) bySubnet(nets map[netip.Prefix][]Port) (how, mixed string) {
 		return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
 	})
 	onNode := map[string]map[netip.Prefix]bool{}
-	at, in := map[string]map[netip.Prefix]bool{}, map[netip.Prefix]map[string]bool{}
+	at, in := map[slot]map[netip.Prefix]bool{}, map[netip.Prefix]map[slot]bool{}
 	for _, s := range subnets {
 		nodes := map[string]bool{}
 		for _, p := range nets[s] {
@@ -114,20 +114,22 @@ func (f *Fabric) bySubnet(nets map[netip.Prefix][]Port) (how, mixed string) {
 	if first, other, apart := strangers(onNode, nets); apart {
 		return fmt.Sprintf("%s and %s have no subnet in common: %s", first, other, across), ""
 	}
-	for _, place := range slices.Sorted(maps.Keys(at)) {
+	for _, place := range slices.SortedFunc(maps.Keys(at), slot.Compare) {
 		if list := at[place]; len(list) > 1 {
 			return "", fmt.Sprintf("no node has all %d subnets, so rails go by the place of the hardware, and at "+
-				"one, %s, "+
-				"there are several: %s; an address or a cable is wrong, or they are routed",
-				len(subnets), strings.TrimSuffix(place, "/1"), few(texts(list)))
+				"one, %s, there are several: %s; an address or a cable is wrong, or they are routed", len(subnets),
+				place, few(texts(list)))
 		}
 	}
 	for _, s := range subnets {
 		if list := in[s]; len(list) > 1 {
+			var places []string
+			for _, place := range slotsOf(list) {
+				places = append(places, place.String())
+			}
 			return "", fmt.Sprintf("no node has all %d subnets, so rails go by the place of the hardware, and %s "+
-				"is at "+
-				"several: %s; an address or a cable is wrong, or the nodes are of different make",
-				len(subnets), s, few(sorted(list)))
+				"is at several: %s; an address or a cable is wrong, or the nodes are of different make", len(subnets),
+				s, few(places))
 		}
 	}
 	return "", ""
@@ -220,34 +222,30 @@ func sharedSubnets(nets map[netip.Prefix][]Port) (warnings []string) {
 // node does not shift the rails behind it. Otherwise (nodes of different make, or one port of two is cabled and not the
 // same one everywhere) the n-th port of a node is rail n.
 func bySlot(ports []Port) []Rail {
-	all, perNode := map[string]bool{}, map[string]map[string]bool{}
+	all, perNode := map[slot]bool{}, map[string]map[slot]bool{}
+	most := 0
 	for _, p := range ports {
 		all[p.slot()] = true
-		if perNode[p.Node] == nil {
-			perNode[p.Node] = map[string]bool{}
-		}
-		perNode[p.Node][p.slot()] = true
+		put(perNode, p.Node, p.slot(), true)
+		most = max(most, len(perNode[p.Node]))
 	}
-	most := 0
-	for _, slots := range perNode {
-		most = max(most, len(slots))
+	places := map[string][]slot{}
+	for node, slots := range perNode {
+		places[node] = slotsOf(slots)
 	}
 	index := func(p *Port) (int, string) {
-		i, _ := slices.BinarySearch(sorted(perNode[p.Node]), p.slot())
-		return i, "port " + utoa(
-			uint32(i+1),
-		) + " of each node, in PCI order, that is Active in this fabric" // the nodes differ
+		i, _ := slices.BinarySearchFunc(places[p.Node], p.slot(), slot.Compare)
+		return i, fmt.Sprintf("port %d of each node, in PCI order, that is Active in this fabric", i+1) // nodes differ
 	}
 	if most == len(all) {
-		places := sorted(all)
+		places := slotsOf(all)
 		where := "in PCI order: "
 		if len(perNode) > 1 {
 			where = "the same place in every node: "
 		}
 		index = func(p *Port) (int, string) {
-			i, _ := slices.BinarySearch(places, p.slot())
-			place, port, _ := strings.Cut(places[i], "/")
-			return i, where + place + " port " + port
+			i, _ := slices.BinarySearchFunc(places, p.slot(), slot.Compare)
+			return i, fmt.Sprintf("%s%s port %d", where, places[i].where(), places[i].port)
 		}
 	}
 	rails := make([]Rail, most)

@@ -93,7 +93,10 @@ func (s *subnetting) join(seen map[seenSM]bool, apart map[[2]seenSM]bool) {
 
 // proofs are the pairs of managers of which something proves that they are of different subnets, both ways round.
 func proofs(ports []Port) map[[2]seenSM]bool {
-	type place struct{ node, slot string }
+	type place struct {
+		node string
+		slot slot
+	}
 	type lid struct {
 		prefix device.SubnetPrefix
 		lid    uint16

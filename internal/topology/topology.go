@@ -19,6 +19,7 @@ type Port struct {
 	HCA       string           `json:"hca"`  // name of the RDMA device: mlx5_0
 	Port      uint32           `json:"port"` // from 1
 	Netdev    string           `json:"netdev,omitempty"`
+	Address   device.Address   `json:"-"`
 	PCI       string           `json:"pci,omitempty"`    // of the function, or of the one an SF sits on
 	Slot      string           `json:"slot,omitempty"`   // PCI address of the PF: the same for its VFs and SFs
 	Kind      string           `json:"kind,omitempty"`   // PF, VF, SF or Soft
@@ -26,6 +27,7 @@ type Port struct {
 	LinkLayer device.LinkLayer `json:"linkLayer,omitempty"`
 	State     device.PortState `json:"-"`
 	Phys      device.PhysState `json:"-"`
+	Idle      bool             `json:"-"` // its netdev is down: see device.Port.CarriesTraffic
 	// RateGb is in Gb/s. That of a port that is down is the kernel's guess, and is not used.
 	RateGb  float64             `json:"rateGb,omitempty"`
 	Prefix  device.SubnetPrefix `json:"subnetPrefix,omitzero"` // upper 8 bytes of GID 0; InfiniBand only
@@ -35,6 +37,7 @@ type Port struct {
 	Addrs   []netip.Prefix      `json:"addrs,omitempty"`   // of the netdev; link-local ones are not looked at
 	Bond    string              `json:"bond,omitempty"`    // the bond the netdev is, or is part of
 	Primary bool                `json:"primary,omitempty"` // carries the node's default route
+	Kept    string              `json:"-"`                 // why else the node policy keeps it on the host
 	InPod   string              `json:"inPod,omitempty"`   // where it is now, if not on the host
 }
 

@@ -24,19 +24,66 @@ func (a Address) String() string {
 	return a.Bus + "/" + a.Name
 }
 
-// Compare orders addresses on one bus as people count: mlx5_core.sf.9 comes before mlx5_core.sf.10. PCI addresses are
-// in the order of their numbers, which is that of their texts.
-func (a Address) Compare(b Address) int {
-	if c := cmp.Compare(a.Bus, b.Bus); c != 0 {
-		return c
+// ID is what kubelet, Multus and a FabricNode know the device by: the PCI address, or bus/name on another bus.
+func (a Address) ID() string {
+	if pci := a.PCI(); pci != "" {
+		return pci
 	}
-	if a.Bus == "pci" {
+	return a.String()
+}
+
+// PCI is the PCI address; empty on another bus.
+func (a Address) PCI() string {
+	if a.Bus == busPCI {
+		return a.Name
+	}
+	return ""
+}
+
+const busPCI = "pci"
+
+// OnPCI is the address of a PCI function; zero for an empty name.
+func OnPCI(name string) Address {
+	if name == "" {
+		return Address{}
+	}
+	return Address{busPCI, name}
+}
+
+// Compare orders addresses on one bus by their numbers: mlx5_core.sf.9 comes before mlx5_core.sf.10. PCI functions come
+// first.
+func (a Address) Compare(b Address) int {
+	switch {
+	case a.Bus == busPCI && b.Bus == busPCI:
 		return cmp.Or(cmp.Compare(len(a.Name), len(b.Name)), cmp.Compare(a.Name, b.Name))
+	case a.Bus == busPCI:
+		return -1
+	case b.Bus == busPCI:
+		return 1
 	}
 	head := func(s string) string { return strings.TrimRight(s, "0123456789") }
 	x, y := head(a.Name), head(b.Name)
 	m, n := strings.TrimLeft(a.Name[len(x):], "0"), strings.TrimLeft(b.Name[len(y):], "0")
-	return cmp.Or(cmp.Compare(x, y), cmp.Compare(len(m), len(n)), cmp.Compare(m, n), cmp.Compare(a.Name, b.Name))
+	return cmp.Or(cmp.Compare(a.Bus, b.Bus), cmp.Compare(x, y), cmp.Compare(len(m), len(n)), cmp.Compare(m, n),
+		cmp.Compare(a.Name, b.Name))
+}
+
+// Location is where a device is on its node.
+type Location struct {
+	Address Address
+	PCI     string // the PCI function that it is or sits on; empty: none
+}
+
+// LocationOnPCI is that of a PCI function; zero for an empty name.
+func LocationOnPCI(name string) Location { return Location{OnPCI(name), name} }
+
+// ID is that of the address.
+func (l Location) ID() string { return l.Address.ID() }
+
+// Compare is the order of rails: that of the PCI functions, which nodes of one make share whatever the devices are
+// called. A function comes before the subfunctions on it, and these are in the order of their numbers.
+func (l Location) Compare(m Location) int {
+	return cmp.Or(Address{busPCI, l.PCI}.Compare(Address{busPCI, m.PCI}), l.Address.Compare(m.Address))
 }
 
 // Virtual is the bus of netdevs that are on none, such as a veth.

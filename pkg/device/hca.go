@@ -57,10 +57,16 @@ type Port struct {
 	AutoCounters *uint32 `json:"autoCounters,omitempty"`
 }
 
+// CarriesTraffic reports whether a pod that has the port has traffic. A RoCE port is Down as long as its netdev is: one
+// that is idle comes up with its netdev. Whether a port works where it is now is another question: that is its state.
+func (p Port) CarriesTraffic(idle bool) bool {
+	return p.State == PortActive || idle && p.LinkLayer == Ethernet
+}
+
 // PortState is the logical state of a port (IBTA 1.4, section 14.2.5.6, PortInfo:PortState).
 type PortState uint8
 
-// The states a port can be in; only PortActive carries traffic.
+// The states a port can be in; in only PortActive it carries traffic.
 const (
 	PortNop PortState = iota
 	PortDown

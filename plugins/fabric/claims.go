@@ -120,7 +120,7 @@ func (c *call) effective(of *netconf.Config, d *prepared.Device) (*netconf.Confi
 		}
 		maps.Copy(by, settings)
 	}
-	field, value := "deviceID", selector(d.Address)
+	field, value := "deviceID", d.Address.ID()
 	switch {
 	case of.Mode == netconf.ModeIPoIB:
 		if field, value = "master", c.masterAt(d); value == "" {
@@ -164,14 +164,6 @@ func (c *call) asGiven(e *journal.Entry) error {
 		c.cfg = cfg
 	}
 	return err
-}
-
-// selector is an address as people write it.
-func selector(a device.Address) string {
-	if b, err := device.ParseAddress(a.Name); err == nil && b == a {
-		return a.Name
-	}
-	return a.String()
 }
 
 // masterAt is the IPoIB interface of an HCA under the name that it has now. If there is none, the one that it had when

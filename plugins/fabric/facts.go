@@ -318,7 +318,7 @@ func selects(s netconf.Selector, master string, e *journal.Entry) bool {
 	switch s.Kind {
 	case netconf.ByAddress:
 		return s.Address == e.Address || s.Address.String() == e.Claim ||
-			e.PCI != "" && s.Address == device.Address{Bus: "pci", Name: e.PCI}
+			e.PCI != "" && s.Address == device.OnPCI(e.PCI)
 	case netconf.ByName:
 		return n != nil && n.Named(s.Value)
 	case netconf.ByRDMADevice:

@@ -109,10 +109,10 @@ func (g *gatherer) idsOf(card []device.Address) map[string]device.Address {
 		out[g.dev.PCI] = g.address()
 	}
 	for _, a := range card {
-		if a.Bus != "pci" { // that is the one bus whose name no device plugin writes
-			out[a.String()] = a
+		out[a.ID()] = a
+		if a.Bus == "auxiliary" { // other device plugins leave the bus out
+			out[a.Name] = a
 		}
-		out[selector(a)] = a
 	}
 	return out
 }

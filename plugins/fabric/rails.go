@@ -54,7 +54,7 @@ func (c *call) readRails() {
 			return
 		}
 		r.Devices = append(r.Devices, attach.Rail{
-			ID: id, Address: a, PCI: c.host.PCIOf(a), Named: id == c.cfg.Injected,
+			Location: device.Location{Address: a, PCI: c.host.PCIOf(a)}, ID: id, Named: id == c.cfg.Injected,
 		})
 	}
 	r.Sort()
@@ -151,6 +151,6 @@ func (c *call) findLacking() error {
 func (c *call) isGiven(a device.Address, pci string) bool {
 	c.readRails()
 	return c.rails != nil && slices.ContainsFunc(c.rails.Devices, func(d attach.Rail) bool {
-		return d.Address == a || pci != "" && d.Address == device.Address{Bus: "pci", Name: pci}
+		return d.Address == a || pci != "" && d.Address == device.OnPCI(pci)
 	})
 }

@@ -20,10 +20,11 @@ const infoSuffix = "-device.json"
 
 // addInfo adds the file of a unit that is a PCI device. The specification has no other kind of hardware.
 func addInfo(files map[string][]byte, resource string, u Unit) error {
-	if u.PCI == "" {
+	pci := u.Address.PCI()
+	if pci == "" {
 		return nil
 	}
-	b, err := devinfo.Encode(devinfo.PCI{Address: u.PCI, RDMA: u.RDMA}, writer)
+	b, err := devinfo.Encode(devinfo.PCI{Address: pci, RDMA: u.RDMA}, writer)
 	if err != nil {
 		return fmt.Errorf("encode device info of %s: %w", u.ID, err)
 	}

@@ -18,21 +18,22 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
 // Unit is one thing that kubelet hands out: a device, or a share of one.
 type Unit struct {
-	ID      string
+	ID string
+	device.Location
 	Healthy bool
 	NUMA    int      // -1: unknown
 	Files   []string // its device files, as the last update has them
 	Extra   []string // kinds of device files that a container gets beside what it needs, for Set.Files
-	Address string   // of the hardware, for Set.Files
 	Alone   bool     // it is a whole device, which goes into a pod
 	Slot    string   // of the card: units of one slot share its port
 	Path    []string // the way down the PCI tree to it
-	PCI     string   // for its device-info file; empty without one
-	RDMA    string   // RDMA device, for the same file
+	RDMA    string   // RDMA device, for its device-info file
 }
 
 // server is the device plugin of one resource, with a socket of its own.
@@ -74,8 +75,8 @@ func (s *server) update(units []Unit) {
 }
 
 func equal(a, b Unit) bool {
-	return a.ID == b.ID && a.Healthy == b.Healthy && a.NUMA == b.NUMA && a.PCI == b.PCI && a.RDMA == b.RDMA &&
-		a.Address == b.Address && a.Alone == b.Alone && a.Slot == b.Slot && slices.Equal(a.Files, b.Files) &&
+	return a.ID == b.ID && a.Healthy == b.Healthy && a.NUMA == b.NUMA && a.RDMA == b.RDMA &&
+		a.Location == b.Location && a.Alone == b.Alone && a.Slot == b.Slot && slices.Equal(a.Files, b.Files) &&
 		slices.Equal(a.Path, b.Path) && slices.Equal(a.Extra, b.Extra)
 }
 

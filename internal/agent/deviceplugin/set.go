@@ -1,6 +1,7 @@
 package deviceplugin
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -77,7 +78,9 @@ func (r *running) keep(units []Unit) []Unit {
 		out = append(out, u)
 	}
 	r.missing = missing
-	slices.SortFunc(out, func(a, b Unit) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(out, func(a, b Unit) int { // shares of a device by their numbers
+		return cmp.Or(a.Compare(b.Location), cmp.Compare(len(a.ID), len(b.ID)), cmp.Compare(a.ID, b.ID))
+	})
 	return out
 }
 

@@ -30,9 +30,10 @@ func rails(t testing.TB) (*node, *resourceapi.ResourceClaim) {
 		name := fmt.Sprintf("v%d", i)
 		host.Veth(t, name, far, name)
 		v.Devices = append(v.Devices, Device{
-			Item:    offer.Item{Fabric: "ib", Resource: "fabric.dev/ib", ID: "netdev/" + name, NUMA: -1},
-			Address: device.Address{Bus: prepared.Virtual, Name: name}, Files: []string{"/dev/null"},
-			Conf: []byte(`{"cniVersion":"1.0.0","type":"fabric","name":"ib","allocation":"DRA"}`),
+			Item: offer.Item{Fabric: "ib", Resource: "fabric.dev/ib", NUMA: -1,
+				Location: device.Location{Address: device.Address{Bus: prepared.Virtual, Name: name}}},
+			Files: []string{"/dev/null"},
+			Conf:  []byte(`{"cniVersion":"1.0.0","type":"fabric","name":"ib","allocation":"DRA"}`),
 		})
 		names = append(names, "netdev-"+name)
 	}

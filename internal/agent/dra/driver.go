@@ -64,7 +64,6 @@ type Wish struct {
 // Device is a device of a fabric with allocation DRA.
 type Device struct {
 	Item    offer.Item
-	Address device.Address
 	Files   []string
 	Extra   []string // kinds of device files that its Fabric allows beside what verbs need
 	Moving  bool     // on its way into a pod or back: what it says of itself is not to be relied on
@@ -76,11 +75,11 @@ type Device struct {
 
 // View is what a look at the node has found.
 type View struct {
-	Known     bool            // the API server has said which Fabrics there are
-	Fabrics   map[string]bool // those with allocation DRA
-	Devices   []Device        // of these fabrics
-	Elsewhere map[string]bool // ids of the devices of other fabrics, which kubelet's device plugin has
-	Rails     map[string]int  // by fabric: the rail that all its devices are on
+	Known     bool                     // the API server has said which Fabrics there are
+	Fabrics   map[string]bool          // those with allocation DRA
+	Devices   []Device                 // of these fabrics
+	Elsewhere map[device.Location]bool // the devices of other fabrics, which kubelet's device plugin has
+	Rails     map[string]int           // by fabric: the rail that all its devices are on
 }
 
 // Driver is the DRA driver of a node. It is idle until a View wants it.
@@ -90,8 +89,8 @@ type Driver struct {
 
 	mu        sync.Mutex
 	view      View
-	devices   map[string]*Device // by name in the slice
-	missing   map[string]bool    // devices that the last look did not find
+	devices   map[string]*Device       // by name in the slice
+	missing   map[device.Location]bool // devices that the last look did not find
 	form      offer.Form
 	refused   []offer.Refused
 	problem   string            // why there is no allocation

@@ -27,7 +27,7 @@ func (d *Driver) offered(ctx context.Context) ([]offer.Item, error) {
 	var out []offer.Item
 	for i := range d.view.Devices {
 		n := &d.view.Devices[i]
-		if !others[n.Address.String()] && !given[Unit{n.Item.Resource, n.Item.ID}] {
+		if !others[n.Item.Address.String()] && !given[Unit{n.Item.Resource, n.Item.ID()}] {
 			out = append(out, n.Item)
 		}
 	}

@@ -18,7 +18,7 @@ func (n *node) offers(t *testing.T) (out []string) {
 		t.Fatal(err)
 	}
 	for i := range items {
-		out = append(out, items[i].ID)
+		out = append(out, items[i].ID())
 	}
 	return out
 }
@@ -59,7 +59,9 @@ func TestKeep(t *testing.T) {
 	if diff := cmp.Diff([]string{"0000:5e:00.0"}, n.offers(t)); diff != "" {
 		t.Errorf("missing twice: %s", diff)
 	}
-	n.Update(View{Fabrics: map[string]bool{"ib": true}, Elsewhere: map[string]bool{"0000:5e:00.0": true}})
+	n.Update(View{Fabrics: map[string]bool{"ib": true}, Elsewhere: map[device.Location]bool{
+		device.LocationOnPCI("0000:5e:00.0"): true,
+	}})
 	if got := n.offers(t); len(got) != 0 {
 		t.Errorf("of another fabric: %v", got)
 	}

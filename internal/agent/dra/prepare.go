@@ -170,7 +170,7 @@ func (d *Driver) resolve(p *prepared.Claim, given []claim.Device) ([]Device, err
 		}
 		p.Devices = append(p.Devices, prepared.Device{
 			Request: g.Request, Name: g.Name, ShareID: g.ShareID, Fabric: n.Item.Fabric, Rail: n.Item.Rail,
-			ID: n.Item.ID + share, Address: n.Address, Netdev: n.Item.Netdev, Network: g.Network,
+			ID: n.Item.ID() + share, Address: n.Item.Address, Netdev: n.Item.Netdev, Network: g.Network,
 			Shared: n.Item.Shares > 0,
 		})
 		out = append(out, n)
@@ -226,7 +226,7 @@ func (d *Driver) filesOf(ctx context.Context, p *prepared.Claim, devices []Devic
 	for i := range devices {
 		wg.Go(func() {
 			alone := devices[i].Item.Shares == 0
-			files[i], errs[i] = d.Files(ctx, devices[i].Address, alone, devices[i].Files)
+			files[i], errs[i] = d.Files(ctx, devices[i].Item.Address, alone, devices[i].Files)
 			files[i] = survey.Given(files[i], devices[i].Extra)
 			if errs[i] != nil {
 				errs[i] = because(InUse, "device %s of fabric %s: %w", p.Devices[i].Name, p.Devices[i].Fabric, errs[i])

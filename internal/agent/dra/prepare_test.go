@@ -76,8 +76,8 @@ func (n *node) see(ids ...string) {
 	v := View{Fabrics: map[string]bool{"ib": true}}
 	for i, id := range ids {
 		v.Devices = append(v.Devices, Device{
-			Item:    offer.Item{Fabric: "ib", Resource: "fabric.dev/ib", ID: id, NUMA: -1},
-			Address: device.Address{Bus: "pci", Name: id}, Conf: []byte(`{"name":"ib"}`),
+			Item: offer.Item{Fabric: "ib", Resource: "fabric.dev/ib", NUMA: -1, Location: device.LocationOnPCI(id)},
+			Conf: []byte(`{"name":"ib"}`),
 			Files: []string{
 				fmt.Sprintf("/dev/infiniband/uverbs%d", i), "/dev/infiniband/rdma_cm",
 				fmt.Sprintf("/dev/infiniband/umad%d", i), fmt.Sprintf("/dev/infiniband/issm%d", i),

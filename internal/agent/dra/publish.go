@@ -15,6 +15,7 @@ import (
 
 	"github.com/fabric-cni/fabric-cni/internal/agent/dra/offer"
 	"github.com/fabric-cni/fabric-cni/internal/fabrics"
+	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
 // publisher is what publish remembers.
@@ -79,7 +80,7 @@ func (d *Driver) setForm(f offer.Form) {
 func (d *Driver) ask(ctx context.Context) (offer.Form, error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	item := offer.Item{ID: "0000:00:00.0", Shares: 1, Problem: "Asked", NUMA: -1}
+	item := offer.Item{Location: device.LocationOnPCI("0000:00:00.0"), Shares: 1, Problem: "Asked", NUMA: -1}
 	devices, _ := offer.Devices([]offer.Item{item}, offer.Form{Taints: true, Capacity: true})
 	slice := &resourceapi.ResourceSlice{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: d.Node + "-ask-"},

@@ -1,11 +1,11 @@
 package dra
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 
 	"github.com/fabric-cni/fabric-cni/internal/agent/dra/offer"
+	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
 // Update tells the driver of a look at the node. It does not wait for anything.
@@ -17,16 +17,16 @@ func (d *Driver) Update(v View) {
 		items = append(items, v.Devices[i].Item)
 	}
 	offer.Rails(items, v.Rails)
-	rails := map[string]int{}
+	rails := map[device.Location]int{}
 	for _, it := range items {
-		rails[it.ID] = it.Rail
+		rails[it.Location] = it.Rail
 	}
 	devices := map[string]*Device{}
 	changed := len(v.Devices) != len(d.view.Devices)
 	for i := range v.Devices {
 		n := &v.Devices[i]
-		n.Item.Rail = rails[n.Item.ID]
-		name, err := offer.DeviceName(n.Item.ID)
+		n.Item.Rail = rails[n.Item.Location]
+		name, err := offer.DeviceName(n.Item.ID())
 		if err != nil || devices[name] != nil {
 			continue // which is refused, and a condition
 		}
@@ -50,17 +50,17 @@ func (d *Driver) Update(v View) {
 // then moves to another namespace is found in neither. One on its way stays as it was, and one in a pod, whose names
 // and states may be its pod's doing, apart from what is wrong with it.
 func (d *Driver) keep(v *View) []Device {
-	was := map[string]*Device{}
+	was := map[device.Location]*Device{}
 	for i := range d.view.Devices {
-		was[d.view.Devices[i].Item.ID] = &d.view.Devices[i]
+		was[d.view.Devices[i].Item.Location] = &d.view.Devices[i]
 	}
 	out := slices.Clone(v.Devices)
-	missing := map[string]bool{}
-	there := map[string]bool{}
+	missing := map[device.Location]bool{}
+	there := map[device.Location]bool{}
 	for i := range out {
 		n := &out[i]
-		there[n.Item.ID] = true
-		old := was[n.Item.ID]
+		there[n.Item.Location] = true
+		old := was[n.Item.Location]
 		if old == nil || old.Item.Fabric != n.Item.Fabric || !n.Moving && !n.InPod {
 			continue
 		}
@@ -72,15 +72,15 @@ func (d *Driver) keep(v *View) []Device {
 		n.Item = old.Item
 		n.Item.Problem, n.Item.Shares = problem, shares
 	}
-	for id, old := range was {
+	for at, old := range was {
 		// A fabric that has gone, or switched to the device plugin, leaves at once with all its devices.
-		if !there[id] && !d.missing[id] && v.Fabrics[old.Item.Fabric] && !v.Elsewhere[id] {
-			missing[id] = true
+		if !there[at] && !d.missing[at] && v.Fabrics[old.Item.Fabric] && !v.Elsewhere[at] {
+			missing[at] = true
 			out = append(out, *old)
 		}
 	}
 	d.missing = missing
-	slices.SortFunc(out, func(a, b Device) int { return cmp.Compare(a.Item.ID, b.Item.ID) })
+	slices.SortFunc(out, func(a, b Device) int { return a.Item.Compare(b.Item.Location) })
 	return out
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
 // However many scrapes come at once, the node is read once, and within the time that a look is good not again. Of VFs
@@ -27,14 +28,14 @@ func TestOneLook(t *testing.T) {
 		close(begun)
 		<-release
 		return []survey.Device{
-			{ID: "pf", PCI: "0000:3b:00.0", Slot: "0000:3b:00.0"},
-			{ID: "free", PCI: "0000:3b:00.1", Slot: "0000:3b:00.0"},
-			{ID: "given", PCI: "0000:3b:00.2", Slot: "0000:3b:00.0", Holder: &journal.Entry{}},
-			{ID: "elsewhere"},
+			{Location: device.LocationOnPCI("0000:3b:00.0"), Slot: "0000:3b:00.0"},
+			{Location: device.LocationOnPCI("0000:3b:00.1"), Slot: "0000:3b:00.0"},
+			{Location: device.LocationOnPCI("0000:3b:00.2"), Slot: "0000:3b:00.0", Holder: &journal.Entry{}},
+			{Location: device.Location{Address: device.Address{Bus: "platform", Name: "fakeib.0"}}},
 		}, nil
 	}
 	m.look.counters = func(d *survey.Device) ([]survey.Counter, error) {
-		counted[d.ID]++
+		counted[d.ID()]++
 		return []survey.Counter{{Port: 1, Name: "port_xmit_data"}}, nil
 	}
 	var scrapes sync.WaitGroup
@@ -56,7 +57,8 @@ func TestOneLook(t *testing.T) {
 	if n := reads.Load(); n != 1 {
 		t.Errorf("the node was read %d times", n)
 	}
-	if counted["free"] != 0 || counted["pf"] != 1 || counted["given"] != 1 || counted["elsewhere"] != 1 {
+	pf, free, given, elsewhere := "0000:3b:00.0", "0000:3b:00.1", "0000:3b:00.2", "platform/fakeib.0"
+	if counted[free] != 0 || counted[pf] != 1 || counted[given] != 1 || counted[elsewhere] != 1 {
 		t.Errorf("counters read: %v", counted)
 	}
 	m.look.fresh, begun = 0, make(chan struct{})
@@ -72,7 +74,7 @@ func TestHangingLook(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.look.busy <- struct{}{}
-	m.look.states = []*deviceState{{Device: &survey.Device{ID: "a"}}}
+	m.look.states = []*deviceState{{Device: &survey.Device{}}}
 	if got := m.states(); len(got) != 1 {
 		t.Errorf("got %v", got)
 	}

@@ -110,19 +110,19 @@ func missing(j journalState) (out []sample) {
 
 func portStates(d *deviceState) (out []sample) {
 	for _, p := range d.HCA.Ports {
-		labels := []string{d.ID, d.name, portNumber(p.Number), d.fabric, d.pod[0], d.pod[1]}
+		labels := []string{d.ID(), d.name, portNumber(p.Number), d.fabric, d.pod[0], d.pod[1]}
 		out = append(out, sample{float64(p.State), labels})
 	}
 	return out
 }
 
 func refused(d *deviceState) []sample {
-	return []sample{{number(d.Refused != nil), []string{d.ID, d.name}}}
+	return []sample{{number(d.Refused != nil), []string{d.ID(), d.name}}}
 }
 
 func counters(d *deviceState) (out []sample) {
 	for _, c := range d.counters {
-		labels := []string{d.ID, d.name, portNumber(c.Port), c.Group, c.Name, d.fabric, d.pod[0], d.pod[1]}
+		labels := []string{d.ID(), d.name, portNumber(c.Port), c.Group, c.Name, d.fabric, d.pod[0], d.pod[1]}
 		out = append(out, sample{float64(c.Value), labels})
 	}
 	return out
@@ -167,7 +167,7 @@ func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 }
 
 func (m *Metrics) state(d *survey.Device) *deviceState {
-	s := &deviceState{Device: d, name: quote.Terminal(d.HCA.Name), fabric: m.fabric(d.ID)}
+	s := &deviceState{Device: d, name: quote.Terminal(d.HCA.Name), fabric: m.fabric(d.ID())}
 	if d.Holder != nil {
 		s.pod = podOf(d.Holder)
 	}
@@ -176,7 +176,7 @@ func (m *Metrics) state(d *survey.Device) *deviceState {
 	}
 	var err error
 	if s.counters, err = m.look.counters(d); err != nil {
-		m.log.Warn("cannot read the counters of a device", "device", d.ID, "error", err)
+		m.log.Warn("cannot read the counters of a device", "device", d.ID(), "error", err)
 	}
 	return s
 }

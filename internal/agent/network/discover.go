@@ -21,22 +21,16 @@ func Discover(devices []survey.Device, before map[string]string) []topology.Fabr
 			continue
 		}
 		byName[d.HCA.Name] = d
-		d.Fabric = before[d.ID]
-		pci := ""
-		if d.Address.Bus == "pci" {
-			pci = d.Address.Name
-		}
+		d.Fabric = before[d.ID()]
 		for _, p := range d.HCA.Ports {
 			state := p.State
-			switch {
-			case d.Moving(): // neither namespace may have it now: then nothing of it is known
+			if d.Moving() { // neither namespace may have it now: then nothing of it is known
 				state = device.PortDown
-			case d.Active(): // an idle RoCE port
-				state = device.PortActive
 			}
 			ports = append(ports, topology.Port{
-				Node: "node", HCA: d.HCA.Name, Port: p.Number, Netdev: d.Netdev, PCI: pci, LinkLayer: p.LinkLayer,
-				State: state, Phys: p.Phys, RateGb: d.RateGb, Prefix: d.Prefix, LID: p.LID, SMLID: p.SMLID,
+				Node: "node", HCA: d.HCA.Name, Port: p.Number, Netdev: d.Netdev, Address: d.Address, PCI: d.PCI,
+				Slot: d.Slot, Kind: d.Kind(), LinkLayer: p.LinkLayer, State: state,
+				Idle: d.Idle() && !d.Moving(), Phys: p.Phys, RateGb: d.RateGb, Prefix: d.Prefix, LID: p.LID, SMLID: p.SMLID,
 			})
 		}
 	}

@@ -3,18 +3,19 @@ package network
 import (
 	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
 	"github.com/fabric-cni/fabric-cni/internal/fabrics"
+	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
 // Assign gives each device to the first fabric that it fits, and returns the devices by fabric name: fabrics.Assign.
 func Assign(list []fabrics.Fabric, devices []survey.Device, before map[string]string) map[string][]survey.Device {
-	byID := map[string]survey.Device{}
+	at := map[device.Location]survey.Device{}
 	for _, d := range devices {
-		byID[d.ID] = d
+		at[d.Location] = d
 	}
 	out := map[string][]survey.Device{}
 	for name, of := range fabrics.Assign(list, candidates(devices), before) {
 		for _, c := range of {
-			out[name] = append(out[name], byID[c.ID])
+			out[name] = append(out[name], at[c.Location])
 		}
 	}
 	return out
@@ -34,8 +35,8 @@ func candidates(devices []survey.Device) []fabrics.Candidate {
 	for i := range devices {
 		d := &devices[i]
 		out[i] = fabrics.Candidate{
-			ID: d.ID, HCA: d.HCA.Name, LinkLayer: d.LinkLayer(), Prefix: d.Prefix, RateGb: d.RateGb, Names: d.Names(),
-			Active: d.Active(), State: d.State(), InPod: d.InPod(), Discovered: d.Fabric, Refused: d.Refused,
+			Location: d.Location, HCA: d.HCA.Name, LinkLayer: d.LinkLayer(), Prefix: d.Prefix, RateGb: d.RateGb,
+			Names: d.Names(), Active: d.Active(), State: d.State(), InPod: d.InPod(), Discovered: d.Fabric, Refused: d.Refused,
 		}
 	}
 	return out

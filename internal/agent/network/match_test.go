@@ -57,7 +57,7 @@ func TestUnmatched(t *testing.T) {
 		t.Errorf("a node without devices: %q", got)
 	}
 	zero := fabrics.Fabric{Name: "ib-400g"}
-	got := network.Unmatched(&zero, []survey.Device{{ID: "a"}}, nil)
+	got := network.Unmatched(&zero, []survey.Device{{}}, nil)
 	if !strings.Contains(got, "none is discovered here") {
 		t.Errorf("nothing discovered: %q", got)
 	}

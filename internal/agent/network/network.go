@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/fabric-cni/fabric-cni/internal/agent/deviceplugin"
 	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
@@ -20,12 +19,10 @@ import (
 // Units are what kubelet may hand out of a fabric: the devices, or the shares of each.
 func Units(f *fabrics.Fabric, devices []survey.Device) (out []deviceplugin.Unit) {
 	for _, d := range devices {
-		u := deviceplugin.Unit{ID: d.ID, Healthy: usable(f, &d), NUMA: d.NUMA, Files: d.Files, RDMA: d.HCA.Name}
-		u.Extra = f.Files
-		u.Address, u.Alone = d.Address.String(), f.Mode == v1alpha1.Exclusive
-		u.Slot, u.Path = cmp.Or(d.Slot, u.Address), d.Path
-		if d.Address.Bus == "pci" {
-			u.PCI = d.Address.Name
+		u := deviceplugin.Unit{
+			ID: d.ID(), Location: d.Location, Healthy: Problem(f, &d) == health.None, NUMA: d.NUMA, Files: d.Files,
+			Extra: f.Files, RDMA: d.HCA.Name, Alone: f.Mode == v1alpha1.Exclusive, Slot: cmp.Or(d.Slot, d.ID()),
+			Path: d.Path,
 		}
 		if f.Mode == v1alpha1.Exclusive {
 			out = append(out, u)
@@ -39,8 +36,6 @@ func Units(f *fabrics.Fabric, devices []survey.Device) (out []deviceplugin.Unit)
 	}
 	return out
 }
-
-func usable(f *fabrics.Fabric, d *survey.Device) bool { return Problem(f, d) == health.None }
 
 // Problem is why no pod should get a device: whatever has been judged, one whose port is Down carries nothing.
 func Problem(f *fabrics.Fabric, d *survey.Device) health.Problem {
@@ -81,5 +76,5 @@ func Master(devices []survey.Device) string {
 
 // Reason describes the state of a device: "mlx5_0 (0000:3b:00.0) port is Down (Polling)".
 func Reason(d *survey.Device) string {
-	return fmt.Sprintf("%s (%s) port is %s", quote.Terminal(d.HCA.Name), strings.TrimPrefix(d.ID, "pci/"), d.State())
+	return fmt.Sprintf("%s (%s) port is %s", quote.Terminal(d.HCA.Name), d.ID(), d.State())
 }

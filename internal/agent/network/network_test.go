@@ -18,14 +18,13 @@ import (
 
 func hca(pci, name, netdev string, state device.PortState) survey.Device {
 	return survey.Device{
-		ID:      pci,
-		Address: device.Address{Bus: "pci", Name: pci},
-		Netdev:  netdev,
-		AdminUp: true,
-		NUMA:    1,
-		RateGb:  200,
-		Prefix:  device.DefaultSubnetPrefix,
-		Files:   []string{"/dev/infiniband/uverbs0"},
+		Location: device.LocationOnPCI(pci),
+		Netdev:   netdev,
+		AdminUp:  true,
+		NUMA:     1,
+		RateGb:   200,
+		Prefix:   device.DefaultSubnetPrefix,
+		Files:    []string{"/dev/infiniband/uverbs0"},
 		HCA: device.HCA{
 			Name:  name,
 			Ports: []device.Port{{Number: 1, State: state, Phys: device.PhysPolling, LinkLayer: device.InfiniBand}},
@@ -114,7 +113,7 @@ func TestAssignDown(t *testing.T) {
 		if got := network.Assign(
 			list,
 			[]survey.Device{d},
-			map[string]string{d.ID: tt.before},
+			map[string]string{d.ID(): tt.before},
 		); len(got) != 1 ||
 			len(got[tt.want]) != 1 {
 			t.Errorf("%s: %v, want %s", name, got, tt.want)
@@ -122,7 +121,7 @@ func TestAssignDown(t *testing.T) {
 	}
 	eth := hca("0000:3b:00.0", "mlx5_0", "ens1", device.PortDown)
 	eth.HCA.Ports[0].LinkLayer, eth.RateGb = device.Ethernet, 40
-	if got := network.Assign(list, []survey.Device{eth}, map[string]string{eth.ID: "fast"}); len(got) != 0 {
+	if got := network.Assign(list, []survey.Device{eth}, map[string]string{eth.ID(): "fast"}); len(got) != 0 {
 		t.Errorf("its card was replaced: %v", got)
 	}
 }
@@ -191,7 +190,7 @@ func TestRails(t *testing.T) {
 	down := 0.0
 	for _, rate := range []float64{200, down} { // of mlx5_3, whose port is down
 		devices[2].RateGb = rate
-		got := network.Assign(list, devices, map[string]string{devices[2].ID: "r1"})
+		got := network.Assign(list, devices, map[string]string{devices[2].ID(): "r1"})
 		for fabric, want := range map[string]string{"slow": "mlx5_4", "r0": "mlx5_0", "r1": "mlx5_3", "r2": "mlx5_9"} {
 			if len(got[fabric]) != 1 || got[fabric][0].HCA.Name != want {
 				t.Errorf("%s: %+v, want %s", fabric, got[fabric], want)
@@ -258,7 +257,7 @@ func TestDiscover(t *testing.T) {
 			t.Errorf("%s: %q", found[i].Name, got)
 		}
 	}
-	before := map[string]string{devices[0].ID: "ib-200g"}
+	before := map[string]string{devices[0].ID(): "ib-200g"}
 	devices = node()
 	devices[0].HCA.Ports[0].State = device.PortDown
 	network.Discover(devices, before)

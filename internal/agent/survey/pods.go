@@ -35,12 +35,15 @@ func (n Node) hold(list []Device, e *journal.Entry, r *inventory.Reader) ([]Devi
 	if !r.Present(address) { // pulled out while the pod had it
 		return list, nil
 	}
-	d := Device{Address: address, HCA: *e.HCA, Here: e.HCA.Name, Holder: e, Away: true, Stale: true}
+	d := Device{
+		Location: device.Location{Address: address, PCI: e.PCI}, HCA: *e.HCA, Here: e.HCA.Name, Holder: e, Away: true,
+		Stale: true,
+	}
 	d.HCA.Ports = slices.Clone(e.HCA.Ports)
 	if e.Netdev != nil && e.Kind == journal.KindDevice {
 		d.Netdev, d.AltNames = e.Netdev.Name, e.Netdev.AltNames
 	}
-	if err := n.complete(&d, r, e.PCI); err != nil {
+	if err := n.complete(&d, r); err != nil {
 		return list, err
 	}
 	if ns, err := e.OpenNetns(); err == nil { // else as it was when it left, and the pod will soon be gone

@@ -42,7 +42,7 @@ func (s *Seen) end() {
 
 // hardware takes what complete and place have read from a device whose ports are the same.
 func (d *Device) hardware(was *Device) {
-	d.ID, d.PCI, d.NUMA, d.Slot = was.ID, was.PCI, was.NUMA, was.Slot
+	d.NUMA, d.Slot = was.NUMA, was.Slot
 	d.Path, d.Files = slices.Clone(was.Path), slices.Clone(was.Files)
 	d.Firmware, d.Prefix, d.RateGb = was.Firmware, was.Prefix, was.RateGb
 }

@@ -22,14 +22,12 @@ import (
 
 // Device is one HCA of the node, wherever it is now.
 type Device struct {
-	ID       string // what kubelet and Multus know it by: the PCI address, or bus/name without one
-	Address  device.Address
+	device.Location
 	HCA      device.HCA // its name is that on the host; port states of a device in a pod are read in its namespace
 	Here     string     // name of the RDMA device where it is now: a pod may have given it another one
 	Netdev   string     // name on the host; empty without a netdev
 	AltNames []string
 	AdminUp  bool                // its netdev is up, wherever it is
-	PCI      string              // the PCI function that it is or sits on; empty without one
 	NUMA     int                 // NUMA node; -1 if the firmware does not report one
 	Path     []string            // the way down the PCI tree to it, from its host bridge; empty if it is on no PCI bus
 	Slot     string              // PCI address of the physical function, which is the same for all functions of a port
@@ -50,6 +48,19 @@ type Device struct {
 // InPod reports whether the RDMA device is in a pod's namespace.
 func (d *Device) InPod() bool { return d.Holder != nil && d.Holder.MoveRDMA }
 
+// Kind is PF, VF or SF; empty if the device is on no PCI bus.
+func (d *Device) Kind() string {
+	switch {
+	case d.PCI == "":
+		return ""
+	case d.Address.PCI() == "":
+		return "SF"
+	case d.Slot != d.PCI:
+		return "VF"
+	}
+	return "PF"
+}
+
 // Place is where the device is in its node.
 func (d *Device) Place() node.Place { return node.Place{Path: d.Path, NUMA: d.NUMA} }
 
@@ -58,15 +69,12 @@ func (d *Device) Moving() bool {
 	return d.Stale || d.Holder != nil && (!d.Holder.Attached || d.Holder.MoveRDMA != d.Away)
 }
 
-// Active reports whether a port carries traffic. A RoCE port is Down as long as its netdev is down, as that of an idle
-// VF is, and as whoever has it in a pod can make it.
+// Idle reports whether its netdev is down, as that of an idle VF is, and as a pod that has it can make it.
+func (d *Device) Idle() bool { return (d.Netdev != "" || d.Away) && !d.AdminUp }
+
+// Active reports whether a port carries traffic.
 func (d *Device) Active() bool {
-	for _, p := range d.HCA.Ports {
-		if p.State == device.PortActive || p.LinkLayer == device.Ethernet && (d.Netdev != "" || d.Away) && !d.AdminUp {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(d.HCA.Ports, func(p device.Port) bool { return p.CarriesTraffic(d.Idle()) })
 }
 
 // State is the first port's state, for people: "Down (Polling)".
@@ -91,7 +99,7 @@ func (d *Device) LinkLayer() device.LinkLayer {
 
 // Names are all the names a pattern of a configuration may match.
 func (d *Device) Names() []string {
-	out := []string{d.ID, d.Address.String(), d.HCA.Name}
+	out := []string{d.ID(), d.Address.String(), d.HCA.Name}
 	if d.Netdev != "" {
 		out = append(append(out, d.Netdev), d.AltNames...)
 	}
@@ -120,7 +128,7 @@ func Mode() (device.NetnsMode, error) {
 	return c.NetnsMode()
 }
 
-// Read returns the node's HCAs in the order of their ids: those on the host, and those that the journal knows in pods.
+// Read returns the node's HCAs in rail order: those on the host, and those that the journal knows in pods.
 // A device that can't be read is in the joined error, beside the others. Without RDMA there are none.
 func (n Node) Read() ([]Device, error) {
 	reader, done, err := n.dial()
@@ -166,7 +174,7 @@ func (n Node) Read() ([]Device, error) {
 			errs = append(errs, err)
 		}
 	}
-	slices.SortFunc(out, func(a, b Device) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(out, func(a, b Device) int { return a.Compare(b.Location) })
 	return out, errors.Join(errs...)
 }
 
@@ -186,45 +194,21 @@ func (n Node) dial() (*inventory.Reader, func(), error) {
 func (n Node) onHost(
 	r *inventory.Reader, seen map[string]Device, rules *policy.Policy, name string, mode device.NetnsMode,
 ) (*Device, error) {
-	address, err := r.HCAAddress(name)
+	found, err := node.OnHost(r, name, mode)
 	if err != nil {
-		return nil, err
-	}
-	found, err := r.At(address)
-	if err != nil { // also two netdevs on one HCA, one function with two ports: the plugin refuses it, too
 		return nil, fmt.Errorf("RDMA device %s: %w", name, err)
-	}
-	// it is on the function that carries the device with the netdev, like the RDMA device of a bond
-	if found.HCA == nil {
-		if found.HCA, err = r.HCANamed(name); err != nil {
-			return nil, err
-		}
-		found.HCA.Address = address
 	}
 	if err := r.RDMA.Ports(found.HCA); err != nil {
 		return nil, err
 	}
-	found.Address = found.HCA.Address
-	d := &Device{Address: found.Address, HCA: *found.HCA, Here: found.HCA.Name}
-	asked := policy.Device{
-		Address: found.Address, PCI: found.PCI, Netdev: found.Netdev, HCA: found.HCA,
-		Shared: mode == device.NetnsShared,
+	d := &Device{
+		Location: device.Location{Address: found.Address, PCI: found.PCI}, HCA: *found.HCA, Here: found.HCA.Name,
 	}
 	if nd := found.Netdev; nd != nil {
 		d.Netdev, d.AltNames, d.AdminUp = nd.Name, nd.AltNames, nd.Up()
-		if nd.Addrs, err = r.Addrs(nd.Index); err != nil {
-			return nil, err
-		}
-		uppers, err := r.Uppers(nd)
-		if err != nil {
-			return nil, err
-		}
-		if asked.Uplink, err = r.Uplink(nd, uppers); err != nil {
-			return nil, err
-		}
 	}
-	d.Refused = rules.Move(asked)
-	if !asked.Shared && !rules.HostUse(asked) {
+	d.Refused = rules.Move(found)
+	if !found.Shared && !rules.HostUse(found) {
 		if d.Users, err = r.Users(&d.HCA, cmp.Or(n.Proc, "/proc")); err != nil {
 			return nil, err
 		}
@@ -234,7 +218,7 @@ func (n Node) onHost(
 		return d, nil
 	}
 	d.place(n.Sys)
-	if err := n.complete(d, r, found.PCI); err != nil {
+	if err := n.complete(d, r); err != nil {
 		return nil, err
 	}
 	seen[name] = *d
@@ -242,13 +226,9 @@ func (n Node) onHost(
 }
 
 // complete fills in what sysfs has of the hardware, wherever its RDMA device is.
-func (n Node) complete(d *Device, r *inventory.Reader, pci string) (err error) {
-	d.ID = d.Address.String()
-	if d.Address.Bus == "pci" {
-		d.ID = d.Address.Name
-	}
-	at := node.PlaceOf(n.Sys, d.Address, pci)
-	d.PCI, d.NUMA, d.Path, d.Slot = pci, at.NUMA, at.Path, node.Slot(n.Sys, pci)
+func (n Node) complete(d *Device, r *inventory.Reader) (err error) {
+	at := node.PlaceOf(n.Sys, d.Address, d.PCI)
+	d.NUMA, d.Path, d.Slot = at.NUMA, at.Path, node.Slot(n.Sys, d.PCI)
 	d.Files, err = n.files(r, d.Address)
 	return err
 }

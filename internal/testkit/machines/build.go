@@ -96,6 +96,7 @@ func (m *Machine) gpu(way, id string, numa int) { m.pci(way, "0x030200", id, num
 // hca is one RDMA device with its only port.
 type hca struct {
 	name, way, id, fw string
+	sf                string // of a subfunction on the PCI function at the end of the way: mlx5_core.sf.9
 	numa              int
 	serial            int // makes GUIDs, LIDs and addresses differ
 	layer             string
@@ -113,7 +114,13 @@ const (
 
 func (m *Machine) hca(h hca) {
 	m.hcas[h.name], m.order = h, append(m.order, h.name)
-	dir := m.pci(h.way, "0x020700", h.id, h.numa)
+	dir := "sys/devices/" + path.Join(h.way, h.sf)
+	if h.sf == "" {
+		m.pci(h.way, "0x020700", h.id, h.numa)
+	} else {
+		m.Link("sys/bus/auxiliary/devices/"+h.sf, dir)
+		m.Link(dir+"/subsystem", "sys/bus/auxiliary")
+	}
 	m.Link(dir+"/driver", "sys/bus/pci/drivers/mlx5_core")
 	m.File(dir+"/sriov_numvfs", "0")
 	m.File(dir+"/sriov_totalvfs", "16")
@@ -128,7 +135,7 @@ func (m *Machine) hca(h hca) {
 	m.File(ib+"/node_guid", guid)
 	m.File(ib+"/fw_ver", h.fw)
 	m.File(ib+"/board_id", "MT_0000000223")
-	m.Link(ib+"/device", dir)
+	m.FS[ib+"/device"] = &fstest.MapFile{Data: []byte("../../../" + path.Base(dir)), Mode: fs.ModeSymlink | 0o777}
 	m.Link("sys/class/infiniband/"+h.name, ib)
 	port := ib + "/ports/1"
 	m.File(port+"/link_layer", h.layer)

@@ -31,3 +31,25 @@ func VFs() *Machine {
 	}
 	return m.Done()
 }
+
+// SFs has two RoCE cards with a subfunction each, whose numbers are in the other order than the places of the cards as
+// texts. The interface of the second one is down, as that of an idle function is.
+func SFs() *Machine {
+	m := newMachine("sfs")
+	for card, sf := range []string{"mlx5_core.sf.9", "mlx5_core.sf.10"} {
+		bus := []int{0x3b, 0x5e}[card]
+		h := hca{
+			name: fmt.Sprintf("mlx5_%d", card), way: fmt.Sprintf("pci0000:%02x/0000:%02x:01.0/0000:%02x:00.0", bus-1,
+				bus-1, bus), id: "15b3:a2dc", fw: "32.39.1002", numa: card, serial: 0xa0 + card, layer: "Ethernet",
+			state: active, phys: linkUp, rate: "200 Gb/sec (2X NDR)", netdev: fmt.Sprintf("p%d", card),
+		}
+		m.hca(h)
+		h.sf, h.name, h.netdev, h.serial = sf, fmt.Sprintf("mlx5_%d", 3-card), fmt.Sprintf("sf%d", card), 0xb0+card
+		if card == 1 {
+			h.state, h.phys = down, "3: Disabled"
+		}
+		m.hca(h)
+		m.NetFile(h.netdev, "flags", map[string]string{active: "0x1003", down: "0x1002"}[h.state])
+	}
+	return m.Done()
+}

@@ -9,7 +9,7 @@ func All() []*Machine {
 
 // makers make each machine by its name: to make all for one of them takes most of a test's time.
 var makers = map[string]func() *Machine{
-	"h20": H20, "v100": V100, "roce": RoCE, "gb200": GB200, "plain": Plain, "vfs": VFs,
+	"h20": H20, "v100": V100, "roce": RoCE, "gb200": GB200, "plain": Plain, "vfs": VFs, "sfs": SFs,
 	"a100":   func() *Machine { return A100("a100", 0) },
 	"a100-2": func() *Machine { return A100("a100-2", 1) },
 	"rack1":  func() *Machine { return Rack("rack1", 1) }, "rack2": func() *Machine { return Rack("rack2", 2) },
@@ -25,7 +25,7 @@ func made(names ...string) (out []*Machine) {
 	return out
 }
 
-// Named returns one of All or Sites, or VFs, by its name, or nil.
+// Named returns one of All or Sites, VFs or SFs, by its name, or nil.
 func Named(name string) *Machine {
 	if maker := makers[name]; maker != nil {
 		return maker()

@@ -204,8 +204,7 @@ func TestDevices(t *testing.T) {
 			"h20: network.rdma " +
 				"is shared, and the node's RDMA mode is exclusive"},
 		"what the node needs": {[]string{object("x", `{match: {devices: ["mlx5_bond_0"]}}`)},
-			"the node policy keeps it on " +
-				"the host: it carries the node's own traffic"},
+			"keeps it on the host: refused by node policy: ens31f0np0 carries"},
 	} {
 		if got := said(t, w, c.documents...); !strings.Contains(got, c.want) {
 			t.Errorf("%s: %s, want %s", name, got, c.want)

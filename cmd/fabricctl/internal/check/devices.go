@@ -2,7 +2,6 @@ package check
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -159,7 +158,8 @@ func contested(list []fabrics.Fabric, devices []fabrics.Candidate, assigned map[
 			}
 			var names []string
 			for _, d := range alone {
-				if slices.ContainsFunc(assigned[o.Name], func(a fabrics.Candidate) bool { return a.ID == d.ID }) {
+				same := func(a fabrics.Candidate) bool { return a.Location == d.Location }
+				if slices.ContainsFunc(assigned[o.Name], same) {
 					names = append(names, d.HCA)
 				}
 			}
@@ -173,15 +173,15 @@ func contested(list []fabrics.Fabric, devices []fabrics.Candidate, assigned map[
 
 // left names the devices that carry traffic and are in no Fabric.
 func left(devices []fabrics.Candidate, assigned map[string][]fabrics.Candidate) string {
-	taken := map[string]bool{}
+	taken := map[device.Location]bool{}
 	for _, list := range assigned {
 		for _, d := range list {
-			taken[d.ID] = true
+			taken[d.Location] = true
 		}
 	}
 	var names []string
 	for _, d := range devices {
-		if !taken[d.ID] && d.Refused == nil && d.Active {
+		if !taken[d.Location] && d.Refused == nil && d.Active {
 			names = append(names, d.HCA)
 		}
 	}
@@ -225,9 +225,6 @@ func (c *checker) addresses() error {
 	return nil
 }
 
-// errUplink is why a node keeps a device that carries its own traffic.
-var errUplink = errors.New("it carries the node's own traffic")
-
 // candidates are the devices of a node as its agent sees them.
 func candidates(n *node.Node) (out []fabrics.Candidate) {
 	discovered := map[string]string{}
@@ -238,20 +235,13 @@ func candidates(n *node.Node) (out []fabrics.Candidate) {
 	}
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
-		address := h.Address
-		if address.Name == "" { // a FabricNode has it once, see node.Compact
-			address = device.Address{Bus: "pci", Name: h.PCI}
-		}
-		if address.Name == "" { // made by software: the agent offers none
+		at := h.Location()
+		if at.Address.IsZero() { // made by software: the agent offers none
 			continue
 		}
 		d := fabrics.Candidate{
-			ID: address.String(), HCA: h.Name, Names: []string{address.String(), h.Name}, InPod: h.InPod != "",
-			Discovered: discovered[h.Name], State: "no port",
-		}
-		if address.Bus == "pci" {
-			d.ID = address.Name
-			d.Names = append(d.Names, d.ID)
+			Location: at, HCA: h.Name, Names: []string{at.ID(), at.Address.String(), h.Name}, InPod: h.InPod != "",
+			Discovered: discovered[h.Name], State: "no port", Refused: n.KeptOnHost(h),
 		}
 		ports(&d, n, h)
 		out = append(out, d)
@@ -270,14 +260,9 @@ func ports(d *fabrics.Candidate, n *node.Node, h *node.HCA) {
 				d.State += " (" + p.Phys + ")"
 			}
 		}
-		d.Active = d.Active || p.State == device.PortActive.String()
-		netdev := n.Netdev(p.Netdev)
-		if netdev == nil {
-			continue
-		}
-		d.Names = append(append(d.Names, netdev.Name), netdev.AltNames...)
-		if netdev.Default || h.Bond != "" || netdev.Master != "" {
-			d.Refused = errUplink
+		d.Active = d.Active || n.CarriesTraffic(p)
+		if netdev := n.Netdev(p.Netdev); netdev != nil {
+			d.Names = append(append(d.Names, netdev.Name), netdev.AltNames...)
 		}
 	}
 }

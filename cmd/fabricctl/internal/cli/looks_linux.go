@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 
 	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
 	"github.com/fabric-cni/fabric-cni/internal/counters"
@@ -84,7 +83,7 @@ func (l *watchLook) add(d *survey.Device, list []counters.Counter) {
 	for _, c := range list {
 		by[c.Port] = append(by[c.Port], c)
 	}
-	place := fmt.Sprintf("%s away %t", d.ID, d.Away)
+	place := fmt.Sprintf("%s away %t", d.ID(), d.Away)
 	pod := ""
 	if d.Holder != nil {
 		place += " " + d.Holder.String() + " " + d.Holder.Nonce
@@ -94,7 +93,7 @@ func (l *watchLook) add(d *survey.Device, list []counters.Counter) {
 		p := &d.HCA.Ports[i]
 		l.ports = append(l.ports, watchedPort{
 			Port:   counters.Port{HCA: d.HCA.Name, Number: p.Number, Place: place, Values: counters.Sum(by[p.Number])},
-			device: strings.TrimPrefix(d.ID, "pci/"), netdev: d.Netdev, pod: pod, state: p.State.String(),
+			device: d.ID(), netdev: d.Netdev, pod: pod, state: p.State.String(),
 			rateGb: d.RateGb,
 			moving: d.Moving(),
 		})

@@ -5,20 +5,20 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"unicode/utf8"
 
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/fabric-cni/fabric-cni/internal/quote"
+	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
 // Item is a device of a fabric that allocates by ResourceClaims. What is not known is empty.
 type Item struct {
-	Fabric     string
-	Resource   string // fabric.dev/NAME
-	ID         string // by which kubelet, Multus and the plugin know the device
+	Fabric   string
+	Resource string // fabric.dev/NAME
+	device.Location
 	Rail       int
 	Shares     int // of a fabric of mode shared: claims that may have the device; 0: it is one pod's
 	LinkLayer  string
@@ -29,7 +29,6 @@ type Item struct {
 	GUID       string
 	Firmware   string
 	NUMA       int    // -1: unknown
-	PCI        string // the function that it is or sits on
 	PCIeRoot   string // pci0000:3a
 	Problem    string // why new pods should not get it; empty: nothing
 }
@@ -46,38 +45,37 @@ type Refused struct {
 	Reason string
 }
 
-// Devices are what the node's slices say: in the order of their names, which are unique. A device with a problem has a
+// Devices are what the node's slices say: in rail order, with unique names. A device with a problem has a
 // taint, or is left out where the server keeps none. A device with shares may have several claims, or is several
 // devices where the server knows no such thing.
 func Devices(items []Item, form Form) (out []resourceapi.Device, refused []Refused) {
-	items = slices.SortedFunc(slices.Values(items), func(a, b Item) int { return strings.Compare(a.ID, b.ID) })
+	items = slices.SortedFunc(slices.Values(items), func(a, b Item) int { return a.Compare(b.Location) })
 	by := map[string]string{} // name -> id
 	for i := range items {
 		it := &items[i]
-		name, err := DeviceName(it.ID)
+		name, err := DeviceName(it.ID())
 		if last := ShareName(name, max(it.Shares-1, 0)); err == nil && it.Shares > 0 && len(last) > maxName {
-			err = fmt.Errorf("device %q has no name in a ResourceSlice: %s is longer than %d characters", it.ID, last,
+			err = fmt.Errorf("device %q has no name in a ResourceSlice: %s is longer than %d characters", it.ID(), last,
 				maxName)
 		}
 		if other, taken := by[name]; err == nil && taken {
-			err = fmt.Errorf("device %q has the name of device %q in a ResourceSlice: %s", it.ID, other, name)
+			err = fmt.Errorf("device %q has the name of device %q in a ResourceSlice: %s", it.ID(), other, name)
 		}
 		if err != nil {
-			refused = append(refused, Refused{it.ID, err.Error()})
+			refused = append(refused, Refused{it.ID(), err.Error()})
 			continue
 		}
-		by[name] = it.ID
+		by[name] = it.ID()
 		if it.Problem != "" && !form.Taints {
 			continue
 		}
 		out = append(out, it.devices(name, form)...)
 	}
-	slices.SortFunc(out, func(a, b resourceapi.Device) int { return strings.Compare(a.Name, b.Name) })
 	return out, refused
 }
 
 func (it *Item) devices(name string, form Form) []resourceapi.Device {
-	d := resourceapi.Device{Name: name, Attributes: it.attributes(it.ID)}
+	d := resourceapi.Device{Name: name, Attributes: it.attributes(it.ID())}
 	if it.Problem != "" {
 		d.Taints = []resourceapi.DeviceTaint{{
 			Key: TaintUnhealthy, Value: it.Problem, Effect: resourceapi.DeviceTaintEffectNoSchedule,
@@ -101,7 +99,7 @@ func (it *Item) devices(name string, form Form) []resourceapi.Device {
 	for i := range it.Shares {
 		s := d.DeepCopy()
 		s.Name = ShareName(name, i)
-		s.Attributes = it.attributes(ShareName(it.ID, i))
+		s.Attributes = it.attributes(ShareName(it.ID(), i))
 		out = append(out, *s)
 	}
 	return out
@@ -148,10 +146,10 @@ func Chunks(devices []resourceapi.Device) [][]resourceapi.Device {
 // (64): a pool of more than these needs one slice more at most.
 const maxDevices = resourceapi.ResourceSliceMaxDevices / 2
 
-// Rails numbers the items of each fabric in the order of their ids. An item whose fabric names its rail keeps that.
+// Rails numbers the items of each fabric in rail order. An item whose fabric names its rail keeps that.
 func Rails(items []Item, named map[string]int) {
 	slices.SortFunc(items, func(a, b Item) int {
-		return cmp.Or(cmp.Compare(a.Fabric, b.Fabric), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(a.Fabric, b.Fabric), a.Compare(b.Location))
 	})
 	rail := 0
 	for i := range items {

@@ -7,13 +7,20 @@ import (
 	"github.com/google/go-cmp/cmp"
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
-func item(id string) Item {
+func item(t *testing.T, id string) Item {
+	t.Helper()
+	a, err := device.ParseAddress(id)
+	if err != nil {
+		t.Fatal(err)
+	}
 	return Item{
-		Fabric: "ib-200g", Resource: "fabric.dev/ib-200g", ID: id, LinkLayer: "InfiniBand", RateGb: 200,
+		Fabric: "ib-200g", Resource: "fabric.dev/ib-200g", LinkLayer: "InfiniBand", RateGb: 200,
 		State: "Active", RDMADevice: "mlx5_0", Netdev: "ib0", GUID: "0002:c903:0000:0001",
-		Firmware: "28.43.1014", NUMA: 1, PCI: id, PCIeRoot: "pci0000:3a",
+		Firmware: "28.43.1014", NUMA: 1, Location: device.Location{Address: a, PCI: a.PCI()}, PCIeRoot: "pci0000:3a",
 	}
 }
 
@@ -54,9 +61,9 @@ func TestShare(t *testing.T) {
 }
 
 func TestDevices(t *testing.T) {
-	down := item("0000:5e:00.0")
+	down := item(t, "0000:5e:00.0")
 	down.Problem = "PortDown"
-	out, refused := Devices([]Item{down, item("0000:3b:00.0")}, Form{Taints: true})
+	out, refused := Devices([]Item{down, item(t, "0000:3b:00.0")}, Form{Taints: true})
 	if len(out) != 2 || len(refused) != 0 {
 		t.Fatalf("%v, refused %v", out, refused)
 	}
@@ -83,14 +90,14 @@ func TestDevices(t *testing.T) {
 	if diff := cmp.Diff([]resourceapi.DeviceTaint{taint}, out[1].Taints); diff != "" || len(out[0].Taints) != 0 {
 		t.Errorf("taints: %s, %v", diff, out[0].Taints)
 	}
-	out, _ = Devices([]Item{down, item("0000:3b:00.0")}, Form{})
+	out, _ = Devices([]Item{down, item(t, "0000:3b:00.0")}, Form{})
 	if len(out) != 1 || out[0].Name != "pci-0000-3b-00-0" {
 		t.Errorf("without taints: %v", out)
 	}
 }
 
 func TestShares(t *testing.T) {
-	shared := item("0000:3b:00.0")
+	shared := item(t, "0000:3b:00.0")
 	shared.Shares = 3
 	out, _ := Devices([]Item{shared}, Form{Capacity: true})
 	if len(out) != 1 || !*out[0].AllowMultipleAllocations || shares(&out[0]) != 3 {
@@ -105,9 +112,9 @@ func TestShares(t *testing.T) {
 
 // Two ids may make one name, and kernel names may have any byte.
 func TestHostile(t *testing.T) {
-	a, b := item("platform/x.y"), item("platform/x-y")
-	long := item("platform/" + longest(80))
-	evil := item("0000:3b:00.0")
+	a, b := item(t, "platform/x.y"), item(t, "platform/x-y")
+	long := item(t, "platform/"+longest(60))
+	evil := item(t, "0000:3b:00.0")
 	evil.Netdev, evil.RDMADevice, evil.Firmware = "\xff\xfe\x1b[2J", longest(65), strings.Repeat("\u202e", 30)
 	evil.RateGb, evil.NUMA = 1e300, -1
 	out, refused := Devices([]Item{a, b, long, evil}, Form{Taints: true, Capacity: true})
@@ -137,13 +144,13 @@ func TestHostile(t *testing.T) {
 }
 
 func TestRails(t *testing.T) {
-	eth := item("0000:20:00.0")
+	eth := item(t, "0000:20:00.0")
 	eth.Fabric = "eth"
-	items := []Item{item("0000:86:00.0"), eth, item("0000:3b:00.0"), item("0000:5e:00.0")}
+	items := []Item{item(t, "0000:86:00.0"), eth, item(t, "0000:3b:00.0"), item(t, "0000:5e:00.0")}
 	Rails(items, map[string]int{"eth": 5})
 	got := map[string]int{}
 	for _, it := range items {
-		got[it.ID] = it.Rail
+		got[it.ID()] = it.Rail
 	}
 	want := map[string]int{"0000:20:00.0": 5, "0000:3b:00.0": 0, "0000:5e:00.0": 1, "0000:86:00.0": 2}
 	if diff := cmp.Diff(want, got); diff != "" {
