@@ -198,7 +198,7 @@ func TestContext(t *testing.T) {
 	}
 }
 
-// No pattern is without a literal that the automaton can look for, and none is as short as to be in every log.
+// No pattern is without a literal to look for.
 func TestLiterals(t *testing.T) {
 	for _, w := range catalogue().weak {
 		t.Errorf("no literal in %s", w)
