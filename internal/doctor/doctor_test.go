@@ -87,9 +87,8 @@ func TestCheckHost(t *testing.T) {
 		{"trained down", machines.TrainedDown(), nil,
 			"WARN host-port-state mlx5_5:1 (0000:a1:00.0) is Down (physical state Polling)\n" +
 				"WARN host-port-state mlx5_6:1 (0000:a1:00.1) is Down (physical state Polling)\n" +
-				"WARN host-rate mlx5_4:1 (0000:7e:00.0) runs at 200 Gb/sec (2X NDR), mlx5_0:1, mlx5_3:1, " +
-				"mlx5_7:1 of the " +
-				"same card model at 400 Gb/sec (4X NDR)\n"},
+				"WARN host-rate mlx5_4:1 (0000:7e:00.0) at 200 Gb/sec (2X NDR); mlx5_0:1, mlx5_3:1, " +
+				"mlx5_7:1 of the same card model at 400 Gb/s\n"},
 		{"plain", machines.Plain(), nil, "FAIL host-devices no RDMA device in /sys/class/infiniband, none in the " +
 			"journal\n"},
 		{"everything", machines.RoCE(), func(_ *machines.Machine, h *Host) {
