@@ -70,9 +70,9 @@ var bondName = regexp.MustCompile(`IB device (\S*bond\S*) not found`)
 // refine adds what the line itself gives away.
 func (e *Explanation) refine(line string) {
 	if m := bondName.FindStringSubmatch(line); m != nil {
-		e.Cause = m[1] + " is the RDMA face of an Ethernet bond (RoCE), not an InfiniBand device. " + e.Cause
+		e.Cause = m[1] + " is the RDMA face of an Ethernet bond (RoCE), not an InfiniBand device; " + e.Cause
 	}
 	if e.ID == "log-qp-modify" && strings.Contains(line, "link-local") {
-		e.Cause = "the GID is link-local: the two ends are not in one layer 2 network. " + e.Cause
+		e.Cause = "the GID is link-local: the two ends are not in one layer 2 network; " + e.Cause
 	}
 }

@@ -176,6 +176,50 @@ const manifest = `{"kind":"Pod","metadata":{"name":"train-0","annotations":{%s}}
 const nads = `{"items":[{"metadata":{"name":"ib-pf","namespace":"default","annotations":{"k8s.v1.cni.cncf.io/` +
 	`resourceName":"nvidia.com/ib_pf"}}},{"metadata":{"name":"other","namespace":"kube-system"}}]}`
 
+// Only a pod that runs without its networks is the fault of Multus's place.
+func TestMultus(t *testing.T) {
+	for _, c := range []struct{ phase, node, status, want string }{
+		{"", "", "", ""},
+		{"Pending", "", "", ""},
+		{"Pending", "gpu-1", "", "WARN"},
+		{"Pending", "gpu-1", "[]", "OK"},
+		{"Running", "gpu-1", "", "FAIL"},
+		{"Failed", "gpu-1", "", "FAIL"},
+		{"Running", "gpu-1", "[]", "OK"},
+	} {
+		m := Manifest{Kind: "Pod"}
+		m.Metadata.Annotations = map[string]string{networksAnnotation: "ib", statusAnnotation: c.status}
+		m.Spec.Node, m.Status.Phase = c.node, c.phase
+		list, err := CheckManifest(&m, nil)
+		if got := found(list, "pod-multus"); got != c.want || err != nil {
+			t.Errorf("%+v: %q, %v", c, got, err)
+		}
+	}
+}
+
+// The annotation that a pod lacks names networks that there are, one for each device.
+func TestMissingAnnotation(t *testing.T) {
+	known := decode[NADs](t, nads)
+	for _, c := range []struct {
+		resource, n string
+		nads        *NADs
+		want        string
+	}{
+		{"nvidia.com/ib_pf", "2", &known, `"ib-pf, ib-pf"`},
+		{"nvidia.com/ib_pf", "1", nil, "nvidia.com/ib_pf"},
+		{"nvidia.com/ib_pf", "20", &known, "nvidia.com/ib_pf"},
+		{"fabric.dev/ib-100g", "3", nil, `"ib-100g, ib-100g, ib-100g"`},
+	} {
+		m := decode[Manifest](t, strings.Replace(strings.Replace(manifest, "%s", "", 1), "%s",
+			`"`+c.resource+`":`+c.n, 1))
+		list, err := CheckManifest(&m, c.nads)
+		if err != nil || list[0].ID != "pod-annotation" || list[0].Status != Fail ||
+			!strings.Contains(list[0].Cure, c.want) {
+			t.Errorf("%s: %+v, %v", c.resource, list[0], err)
+		}
+	}
+}
+
 func TestCheckManifest(t *testing.T) {
 	const four = `"k8s.v1.cni.cncf.io/networks":"ib-pf, ib-pf, default/ib-pf@ib0, ib-pf"`
 	const ran = `,"k8s.v1.cni.cncf.io/network-status":"[]"`
@@ -198,6 +242,7 @@ func TestCheckManifest(t *testing.T) {
 		if err := json.Unmarshal([]byte(body), &m); err != nil {
 			t.Fatal(c.name, err)
 		}
+		m.Status.Phase = "Running"
 		if err := json.Unmarshal([]byte(nads), &n); err != nil {
 			t.Fatal(err)
 		}

@@ -25,6 +25,7 @@ type findings struct {
 	*console
 	format string
 	all    bool
+	strict bool
 }
 
 var findingColours = map[doctor.Status]string{doctor.OK: good, doctor.Warn: warn, doctor.Fail: bad}
@@ -32,6 +33,7 @@ var findingColours = map[doctor.Status]string{doctor.OK: good, doctor.Warn: warn
 func (f *findings) flags(c *cobra.Command) {
 	c.Flags().StringVarP(&f.format, "output", "o", "text", "text, table, wide, json or yaml")
 	c.Flags().BoolVar(&f.all, "all", false, "also what is in order")
+	c.Flags().BoolVar(&f.strict, "strict", false, "exit status 3 for a WARN, too")
 }
 
 // check checks the flags. The format text is for reading, table and wide are for grep and awk.
@@ -52,7 +54,13 @@ func (f *findings) print(list []doctor.Finding) error {
 			return err
 		}
 	}
-	if doctor.Worst(list) == doctor.Fail {
+	return f.verdict(list)
+}
+
+// verdict makes the exit status.
+func (f *findings) verdict(list []doctor.Finding) error {
+	worst := doctor.Worst(list)
+	if worst == doctor.Fail || f.strict && worst == doctor.Warn {
 		return errFinding
 	}
 	return nil
