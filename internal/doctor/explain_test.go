@@ -48,6 +48,17 @@ func TestRecognised(t *testing.T) {
 			"  42%|####2     | 42/100 [00:10]\rCouldn't allocate MR",
 			"\xff\xfeCouldn't allocate MR\xc3",
 		},
+		"log-tcp": {
+			"train-0:42:42 [0] NCCL INFO Failed to open libibverbs.so[.1]",
+			"NCCL INFO NCCL_IB_DISABLE set by environment to 1",
+		},
+		"log-shm": {
+			"RuntimeError: DataLoader worker (pid 123) is killed by signal: Bus error. It is possible that dataloader's " +
+				"workers are out of shared memory. Please try to raise your shared memory limit.",
+		},
+		"log-openib": {
+			"No OpenFabrics connection schemes reported that they were able to be used on a specific port.",
+		},
 		"log-perftest-setup": {
 			" Couldn't create IB resources",
 			" Couldn't get context for the device",
@@ -57,6 +68,7 @@ func TestRecognised(t *testing.T) {
 			"ethernet_read_keys: Couldn't read remote address",
 		},
 		"log-peer-closed": {
+			"RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.2]:29500",
 			"socketProgress: Connection closed by remote peer",
 		},
 		"log-nccl-system": {
@@ -75,6 +87,7 @@ func TestRecognised(t *testing.T) {
 			"Unable to open device",
 		},
 		"log-port-error": {
+			"mlx5_core 0000:3b:00.0: Port module event: module 0, Cable unplugged",
 			"Got async event : port error",
 			"NCCL WARN NET/IB : mlx5_0:1 Got async event : port error",
 		},
@@ -83,12 +96,16 @@ func TestRecognised(t *testing.T) {
 			"Could not find any socket interface",
 		},
 		"log-qp-timeout": {
+			"[1795335759.339802] [train-0:42:0] ib_iface.c:1 UCX  ERROR ibv_create_ah(dlid=0 sl=0) failed: " +
+				"Network is unreachable",
 			`NCCL WARN Call to ibv\_modify\_qp failed with error Connection timed out`,
 		},
 		"log-qp-modify": {
 			`ibv\_modify\_qp failed with 22 Invalid argument`,
+			"Failed to modify QP 123 to RTR",
 		},
 		"log-wc-retry": {
+			" Did not get Message for 120 Seconds, exiting..",
 			"NCCL WARN NET/IB : Got completion from peer 10.0.0.1<4> with status=IBV_WC_RETRY_EXC_ERR(12) opcode=0",
 		},
 		"log-segfault": {
@@ -109,6 +126,14 @@ func TestRecognised(t *testing.T) {
 				t.Errorf("%q is %v, want %s", line, got, want)
 			}
 		}
+	}
+}
+
+// What is a whole line of perftest is found in a log of any length.
+func TestWholeLine(t *testing.T) {
+	log := strings.Repeat("step loss 1.2\n", 20)
+	if got := ids(scanned(t, strings.NewReader(log+" Failed to create MR\n"+log))); !slices.Equal(got, []string{"log-mr"}) {
+		t.Error(got)
 	}
 }
 
