@@ -292,7 +292,8 @@ var podChecks = []Check{
 		"Ports of one kind run at one rate",
 		"the link has trained down: a cable, a transceiver or a switch port is dirty, damaged or set to a lower " +
 			"speed. " +
-			"A collective runs at the pace of its slowest port: fabricctl nccl-env leaves the port out where the others " +
+			"A collective runs at the pace of its slowest port: fabricctl nccl-env leaves the port out where the " +
+			"others " +
 			"carry more without it",
 		"on the node: mlxlink -d ADDRESS -m -c shows width, speed and errors; clean or change cable and transceiver; " +
 			"see " +
@@ -352,7 +353,8 @@ var podChecks = []Check{
 	{
 		"pod-env-cross-nic",
 		"NCCL_CROSS_NIC fits the rails",
-		"the rails are planes, which do not reach each other: with another value than 0 NCCL pairs different rails, and " +
+		"the rails are planes, which do not reach each other: with another value than 0 NCCL pairs different " +
+			"rails, and " +
 			"the connection ends in a timeout",
 		"NCCL_CROSS_NIC=0; all variables: fabricctl nccl-env",
 	},

@@ -64,7 +64,8 @@ func (c *Cluster) withoutDevices(kinds map[string][]ClusterNode) (out []Finding)
 	}
 	for _, r := range slices.Sorted(maps.Keys(none)) {
 		if some[r] > 0 {
-			out = append(out, finding("cluster-nodes", Warn, fmt.Sprintf("none of %s on %s, which other nodes offer (%d)",
+			out = append(out, finding("cluster-nodes", Warn, fmt.Sprintf("none of %s on %s, which other nodes "+
+				"offer (%d)",
 				r, few(none[r]), some[r])))
 		}
 	}

@@ -159,7 +159,8 @@ func trainedDown(id string, list []nccl.Slow) (out []Finding) {
 			}
 			names = append(names, name+" at "+cmp.Or(o.Rate, fmt.Sprintf("%g Gb/s", o.RateGb)))
 		}
-		f := finding(id, Warn, fmt.Sprintf("%s; %s of the same card model at %g Gb/s", few(names), few(s.Peers), s.Best))
+		f := finding(id, Warn, fmt.Sprintf("%s; %s of the same card model at %g "+
+			"Gb/s", few(names), few(s.Peers), s.Best))
 		if s.HCA.Driver != "mlx5_core" && s.Netdev != "" && s.HCA.PCI != "" {
 			dev := quote.Shell(s.Netdev)
 			f.Cure = "ethtool " + dev + ", ethtool -m " + dev + " show the speed and the module; " + f.Cure

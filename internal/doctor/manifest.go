@@ -196,7 +196,8 @@ func CheckManifest(m *Manifest, nads *NADs) ([]Finding, error) {
 	var out []Finding
 	switch {
 	case m.Spec.HostNetwork:
-		f := finding("pod-annotation", Warn, "hostNetwork: true: the pod uses the host's interfaces, and Multus adds none")
+		f := finding("pod-annotation", Warn, "hostNetwork: true: the pod uses the host's interfaces, and Multus "+
+			"adds none")
 		f.Cause = "the pod is in the host's network namespace"
 		f.Cure = "nothing, if that is meant; otherwise no hostNetwork, and networks in the annotation"
 		out = append(out, f)
@@ -234,7 +235,8 @@ func (m *Manifest) multus() []Finding {
 		return nil
 	case m.Status.Phase == "Pending":
 		name := m.Metadata.Namespace + "/" + m.Metadata.Name
-		f := finding("pod-multus", Warn, "the pod is starting on "+m.Spec.Node+", and its networks are not attached yet")
+		f := finding("pod-multus", Warn, "the pod is starting on "+m.Spec.Node+", and its networks are not "+
+			"attached yet")
 		f.Cause = "it has only begun, or attaching a network fails again and again: the Events of the pod say which"
 		f.Cure = "fabricctl doctor pod --pod " + name + " explains the Events; or kubectl -n " + m.Metadata.Namespace +
 			" describe pod " + m.Metadata.Name

@@ -52,7 +52,8 @@ func podInterface(p *Pod) []Finding {
 		f.Cure = addRoCEFace
 		return one(f)
 	case p.Node.RDMAMode == device.NetnsExclusive.String() && len(ib) > 0:
-		f := finding("pod-interface", Warn, "InfiniBand ("+few(ib)+") without an interface in the pod: NCCL's NET/IB and "+
+		f := finding("pod-interface", Warn, "InfiniBand ("+few(ib)+") without an interface in the pod: NCCL's "+
+			"NET/IB and "+
 			"UCX work; IPoIB, and rdma_cm by IP address, do not")
 		f.Cause = "the HCA was moved into the pod and its interface was not: a network is missing in the annotation"
 		return one(f)

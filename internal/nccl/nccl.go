@@ -39,7 +39,8 @@ func (c *Choice) Env() (vars []Var, notes []string) {
 		"names are exact, without it mlx5_1 is mlx5_10 too" + c.leftOut()})
 	notes = append(notes, c.loud()...)
 	for _, s := range c.Slow {
-		notes = append(notes, s.Port+" "+s.String()+". All ports of the list together carry more than the others alone, "+
+		notes = append(notes, s.Port+" "+s.String()+". All ports of the list together carry more than the others "+
+			"alone, "+
 			"each at its pace")
 	}
 	sock, note := c.sockets()
@@ -127,7 +128,8 @@ func (c *Choice) others() (notes []string) {
 			"to it: other pods may be told to use the same ones")
 	}
 	if names := c.withoutFace(); len(names) > 0 {
-		notes = append(notes, "without an interface in the pod: "+few(names)+". NCCL and UCX work, IPoIB and rdma_cm by "+
+		notes = append(notes, "without an interface in the pod: "+few(names)+". NCCL and UCX work, IPoIB and "+
+			"rdma_cm by "+
 			"IP address do not")
 	}
 	return notes
@@ -135,9 +137,12 @@ func (c *Choice) others() (notes []string) {
 
 // withoutFace are InfiniBand ports in exclusive mode whose interface is not in the pod: a network is missing.
 func (c *Choice) withoutFace() (names []string) {
+	if c.given.Node.RDMAMode != device.NetnsExclusive.String() {
+		return nil
+	}
 	for i := range c.Ports {
 		p := &c.Ports[i]
-		if c.given.Node.RDMAMode == device.NetnsExclusive.String() && p.LinkLayer == device.InfiniBand && p.Netdev == "" {
+		if p.LinkLayer == device.InfiniBand && p.Netdev == "" {
 			names = append(names, p.Name())
 		}
 	}

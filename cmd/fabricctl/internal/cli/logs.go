@@ -64,7 +64,8 @@ func (e *explainer) readLog(scan *doctor.Scan, name string) error {
 	var log io.Reader = in
 	magic, _ := in.Peek(6) // fewer bytes: a short log
 	if program := packer(magic); program != "" {
-		return fmt.Errorf("read %s: packed with %s; unpack it first: %s -dc %s | fabricctl doctor explain", name, program,
+		return fmt.Errorf("read %s: packed with %s; unpack it first: %s -dc %s | fabricctl doctor "+
+			"explain", name, program,
 			program, quote.Shell(name))
 	}
 	if bytes.HasPrefix(magic, []byte("\x1f\x8b")) {
