@@ -130,3 +130,15 @@ func TestSettings(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// NCCL_IB_PKEY is an index of the port's table, in which empty entries count.
+func TestPKeyIndex(t *testing.T) {
+	p := machines.PodNamed("h20-exclusive-one")
+	for name, key := range map[string]string{"0": "0x7fff", "1": "0x0000", "2": "0x8001"} {
+		p.PortFile(p.Rails[0], "pkeys/"+name, key)
+	}
+	vars, _ := nccl.Choose(seen(t, p).Given()).Env()
+	if !slices.Contains(environ(vars), "NCCL_IB_PKEY=2") {
+		t.Error(environ(vars))
+	}
+}
