@@ -62,7 +62,8 @@ var hostChecks = []Check{
 		"it has trained with fewer lanes, or at a lower speed, than others of its model in its fabric: a lane " +
 			"of the cable or of the transceiver is broken, one of the two is of a slower kind, or the port of the " +
 			"switch is set so",
-		"mlxlink -d ADDRESS -m -c; clean and seat both ends; another cable or transceiver",
+		"mlxlink -d ADDRESS -m -c shows width, speed and errors of each lane, and the module; clean and seat both " +
+			"ends, then swap cable or transceiver with a sound port's and see what the rate follows",
 	},
 	{
 		"host-counters",
@@ -238,7 +239,8 @@ var podChecks = []Check{
 			"has " +
 			"no HCA then, and NCCL falls back to eth0 without an error; in shared mode InfiniBand works without " +
 			"(NCCL's NET/IB), and RoCE needs an address in the pod for its GID",
-		"metadata: {annotations: {k8s.v1.cni.cncf.io/networks: \"ib-pf, ib-pf, ib-pf, ib-pf\"}}, one per rail",
+		"k8s.v1.cni.cncf.io/networks with one network for each device that the pod asks for: kubectl get " +
+			"network-attachment-definitions -A lists them with their resourceName; fabricctl generate pod writes both",
 	},
 	{
 		"pod-nad",
@@ -250,7 +252,7 @@ var podChecks = []Check{
 	{
 		"pod-multus",
 		"Multus has run",
-		"the pod has networks in its annotation and no network-status: the runtime did not call Multus",
+		"the pod runs, has networks in its annotation and no network-status: the runtime did not call Multus",
 		"ls /etc/cni/net.d on the node: 00-multus.conf has to be the first (host-cni-order); kubectl -n kube-system " +
 			"get pods -l app=multus -o wide",
 	},
@@ -290,7 +292,9 @@ var podChecks = []Check{
 		"Ports of one kind run at one rate",
 		"the link has trained down: a cable, a transceiver or a switch port is dirty, damaged or set to a lower " +
 			"speed. " +
-			"fabricctl nccl-env leaves the port out, because a collective runs at the pace of its slowest port",
+			"A collective runs at the pace of its slowest port: fabricctl nccl-env leaves the port out where the " +
+			"others " +
+			"carry more without it",
 		"on the node: mlxlink -d ADDRESS -m -c shows width, speed and errors; clean or change cable and transceiver; " +
 			"see " +
 			"the speed that the switch port is set to",
@@ -345,6 +349,21 @@ var podChecks = []Check{
 			"down: " +
 			"what it names is not there, can't work, is not the pod's, or is a part of its rails only",
 		"fabricctl nccl-env",
+	},
+	{
+		"pod-env-cross-nic",
+		"NCCL_CROSS_NIC fits the rails",
+		"the rails are planes, which do not reach each other: with another value than 0 NCCL pairs different " +
+			"rails, and " +
+			"the connection ends in a timeout",
+		"NCCL_CROSS_NIC=0; all variables: fabricctl nccl-env",
+	},
+	{
+		"pod-pkey",
+		"The pod's ports are full members of a partition",
+		"a limited member reaches full members only, and an entry of the table that is empty reaches nobody",
+		"full membership in the subnet manager's partitions (opensm: partitions.conf, =full); the index of the full " +
+			"membership: fabricctl nccl-env",
 	},
 	{
 		"pod-env-socket",

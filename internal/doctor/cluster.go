@@ -108,18 +108,19 @@ func (c *Cluster) agent() bool {
 		slices.ContainsFunc(c.CRDs, func(n string) bool { return strings.HasSuffix(n, ".fabric.dev") })
 }
 
-func clusterCRDs(c *Cluster) (out []Finding) {
+const whereaboutsCRD = "ippools.whereabouts.cni.cncf.io"
+
+func clusterCRDs(c *Cluster) []Finding {
 	want := []string{"network-attachment-definitions.k8s.cni.cncf.io"}
 	if c.agent() {
 		want = append(want, "fabrics.fabric.dev", "fabricnodes.fabric.dev")
 	}
 	if slices.ContainsFunc(c.NADs.Items, func(n NAD) bool { return n.ipam().Type == "whereabouts" }) {
-		want = append(want, "ippools.whereabouts.cni.cncf.io", "overlappingrangeipreservations.whereabouts.cni.cncf.io")
+		want = append(want, whereaboutsCRD, "overlappingrangeipreservations.whereabouts.cni.cncf.io")
 	}
-	for _, w := range want {
-		if !slices.Contains(c.CRDs, w) {
-			out = append(out, finding("cluster-crds", Fail, "no CustomResourceDefinition "+w))
-		}
+	missing := slices.DeleteFunc(slices.Clone(want), func(w string) bool { return slices.Contains(c.CRDs, w) })
+	if len(missing) > 0 {
+		return one(finding("cluster-crds", Fail, "no CustomResourceDefinition "+strings.Join(missing, ", ")))
 	}
-	return pass(out, "cluster-crds", strings.Join(want, ", "))
+	return one(finding("cluster-crds", OK, strings.Join(want, ", ")))
 }

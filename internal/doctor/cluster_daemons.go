@@ -96,7 +96,8 @@ func clusterDaemons(c *Cluster) (out []Finding) {
 	if !has("multus") {
 		out = append(out, finding("cluster-daemons", Fail, "no DaemonSet of Multus"))
 	}
-	if users := c.ipamUsers("whereabouts"); len(users) > 0 && !has("whereabouts") {
+	if users := c.ipamUsers("whereabouts"); len(users) > 0 && !has("whereabouts") &&
+		slices.Contains(c.CRDs, whereaboutsCRD) { // without them clusterCRDs says that it is not installed
 		f := finding("cluster-daemons", Warn, "no DaemonSet of whereabouts, and it is the IPAM of "+few(users))
 		f.Cause = "whereabouts is not installed: a node without /opt/cni/bin/whereabouts starts no pod with " +
 			"these networks, " +

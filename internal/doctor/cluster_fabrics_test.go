@@ -24,7 +24,7 @@ func TestCheckFabrics(t *testing.T) {
 	}
 	spoil(t, []change{
 		{"no CRDs", func(c *Cluster) { c.CRDs = c.CRDs[:3] }, "FAIL cluster-crds no CustomResourceDefinition " +
-			"fabrics.fabric.dev\nFAIL cluster-crds no CustomResourceDefinition fabricnodes.fabric.dev\n"},
+			"fabrics.fabric.dev, fabricnodes.fabric.dev\n"},
 		{"no controller", func(c *Cluster) { c.Controller.Found, c.Controller.Leader = false, "" }, "FAIL " +
 			"cluster-controller no Deployment of the controller in the namespace fabric-system\nFAIL " +
 			"cluster-controller nobody leads: the Lease fabric-system/fabric-controller has no holder\n"},

@@ -34,10 +34,42 @@ func clusterNodes(c *Cluster) (out []Finding) {
 			odd(kind, "Active ports", nodes,
 				func(n *ClusterNode) int { return activePorts(inventories[n.Metadata.Name]) })...)
 	}
+	out = append(out, c.withoutDevices(kinds)...)
 	if len(kinds) == 0 {
-		return nil
+		return out
 	}
 	return pass(out, "cluster-nodes", fmt.Sprintf("%d kinds of GPU nodes, each alike", len(kinds)))
+}
+
+// withoutDevices finds nodes whose device plugin has registered a resource and offers none of it, which others offer.
+// Those with GPUs of a known kind are compared already.
+func (c *Cluster) withoutDevices(kinds map[string][]ClusterNode) (out []Finding) {
+	compared := map[string]bool{}
+	for _, nodes := range kinds {
+		for _, n := range nodes {
+			compared[n.Metadata.Name] = len(nodes) > 1
+		}
+	}
+	none, some := map[string][]string{}, map[string]int{}
+	for _, n := range c.Nodes.Items {
+		for r := range n.Status.Allocatable {
+			switch {
+			case !extended(r):
+			case n.count(r) > 0:
+				some[r]++
+			case !compared[n.Metadata.Name]:
+				none[r] = append(none[r], n.Metadata.Name)
+			}
+		}
+	}
+	for _, r := range slices.Sorted(maps.Keys(none)) {
+		if some[r] > 0 {
+			out = append(out, finding("cluster-nodes", Warn, fmt.Sprintf("none of %s on %s, which other nodes "+
+				"offer (%d)",
+				r, few(none[r]), some[r])))
+		}
+	}
+	return out
 }
 
 // odd reports nodes with another count than most of their kind. A negative count is not known, and left out.

@@ -81,8 +81,17 @@ func TestCheckCluster(t *testing.T) {
 			"WARN cluster-access kubectl get crd: forbidden\nFAIL cluster-crds no CustomResourceDefinition " +
 				"network-attachment-definitions.k8s.cni.cncf.io\nFAIL cluster-daemons no DaemonSet of Multus\n"},
 		{"without whereabouts", func(c *Cluster) { c.CRDs = c.CRDs[:1] }, "FAIL cluster-crds no " +
-			"CustomResourceDefinition ippools.whereabouts.cni.cncf.io\n" +
-			"FAIL cluster-crds no CustomResourceDefinition overlappingrangeipreservations.whereabouts.cni.cncf.io\n"},
+			"CustomResourceDefinition ippools.whereabouts.cni.cncf.io, " +
+			"overlappingrangeipreservations.whereabouts.cni.cncf.io\n"},
+		{"whereabouts gone", func(c *Cluster) { c.CRDs, c.DaemonSets.Items = c.CRDs[:1], c.DaemonSets.Items[:1] },
+			"FAIL cluster-crds no CustomResourceDefinition ippools.whereabouts.cni.cncf.io, " +
+				"overlappingrangeipreservations.whereabouts.cni.cncf.io\n"},
+		{"a node without devices, of GPUs of no known kind", func(c *Cluster) {
+			for i, n := range []string{"1", "0", "1"} {
+				c.Nodes.Items[i].Metadata.Labels = nil
+				c.Nodes.Items[i].Status.Allocatable["rdma/rdma_a100"] = n
+			}
+		}, "WARN cluster-nodes none of rdma/rdma_a100 on g2, which other nodes offer (2)\n"},
 		{"daemons", func(c *Cluster) { c.DaemonSets.Items[0].Status.Ready = 2 }, "FAIL cluster-daemons " +
 			"kube-system/kube-multus-ds is ready on 2 of 3 nodes\n"},
 		{"nobody to free addresses", func(c *Cluster) { c.DaemonSets.Items = c.DaemonSets.Items[:1] },

@@ -20,7 +20,7 @@ const (
 // Finding is the outcome of one check for one thing.
 type Finding struct {
 	ID       string `json:"id"`
-	Title    string `json:"title,omitempty"` // what is in order if it finds nothing; Lang.Findings sets it
+	Title    string `json:"title,omitempty"` // what is in order if it finds nothing
 	Status   Status `json:"status"`
 	Evidence string `json:"evidence"`        // what was seen, with the device named
 	Cause    string `json:"cause,omitempty"` // empty when all is well
@@ -39,8 +39,11 @@ type Check struct {
 // finding fills in what the id says by itself.
 func finding(id string, s Status, evidence string) Finding {
 	f := Finding{ID: id, Status: s, Evidence: evidence, Docs: page(id)}
-	if i := slices.IndexFunc(Checks, func(c Check) bool { return c.ID == id }); i >= 0 && s != OK {
-		f.Cause, f.Cure = Checks[i].Cause, Checks[i].Cure
+	if i := slices.IndexFunc(Checks, func(c Check) bool { return c.ID == id }); i >= 0 {
+		f.Title = Checks[i].Title
+		if s != OK {
+			f.Cause, f.Cure = Checks[i].Cause, Checks[i].Cure
+		}
 	}
 	return f
 }

@@ -285,8 +285,9 @@ func (d *DRA) podEvents(m *Manifest, known bool) (out []Finding) {
 				continue
 			}
 			seen[x.ID] = true
-			out = append(out, Finding{ID: "pod-event", Status: Fail, Evidence: e.Reason + ": " + x.Line, Cause: x.Cause,
-				Cure: x.Cure, Docs: x.Docs})
+			f := finding("pod-event", Fail, e.Reason+": "+x.Line)
+			f.Cause, f.Cure, f.Docs = x.Cause, x.Cure, x.Docs
+			out = append(out, f)
 		}
 	}
 	return out

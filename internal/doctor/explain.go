@@ -49,16 +49,20 @@ func IDs() []string {
 	return out
 }
 
-// ID is what is known of an id.
-func (l Lang) ID(id string) Explanation {
-	c := l.text(id)
-	e := Explanation{ID: id, Title: c.Title, Cause: c.Cause, Cure: c.Cure, Docs: l.Page(id)}
-	for i := range Messages {
-		if m := &Messages[i]; m.ID == id {
-			e.Examples, e.Harmless = m.Examples, m.Harmless
+// ExplainID is what is known of the id of a check or a message.
+func ExplainID(id string) Explanation {
+	for _, c := range Checks {
+		if c.ID == id {
+			return Explanation{ID: id, Title: c.Title, Cause: c.Cause, Cure: c.Cure, Docs: page(id)}
 		}
 	}
-	return e
+	for i := range Messages {
+		if m := &Messages[i]; m.ID == id {
+			return Explanation{ID: id, Title: m.Title, Cause: m.Cause, Cure: m.Cure, Docs: page(id),
+				Examples: m.Examples, Harmless: m.Harmless}
+		}
+	}
+	return Explanation{ID: id}
 }
 
 var bondName = regexp.MustCompile(`IB device (\S*bond\S*) not found`)
@@ -66,23 +70,9 @@ var bondName = regexp.MustCompile(`IB device (\S*bond\S*) not found`)
 // refine adds what the line itself gives away.
 func (e *Explanation) refine(line string) {
 	if m := bondName.FindStringSubmatch(line); m != nil {
-		e.Cause = m[1] + " is the RDMA face of an Ethernet bond (RoCE), not an InfiniBand device. " + e.Cause
+		e.Cause = m[1] + " is the RDMA face of an Ethernet bond (RoCE), not an InfiniBand device; " + e.Cause
 	}
 	if e.ID == "log-qp-modify" && strings.Contains(line, "link-local") {
-		e.Cause = "the GID is link-local: the two ends are not in one layer 2 network. " + e.Cause
+		e.Cause = "the GID is link-local: the two ends are not in one layer 2 network; " + e.Cause
 	}
-}
-
-// Explanations are the same explanations in a language.
-func (l Lang) Explanations(list []Explanation) []Explanation {
-	if l != Chinese {
-		return list
-	}
-	out := append([]Explanation{}, list...)
-	for i := range out {
-		e := &out[i]
-		e.Title, e.Docs = l.text(e.ID).Title, l.Page(e.ID)
-		e.Cause, e.Cure = l.translate(e.ID, e.Cause), l.translate(e.ID, e.Cure)
-	}
-	return out
 }

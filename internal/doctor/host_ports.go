@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
+	"github.com/fabric-cni/fabric-cni/internal/nccl"
 	"github.com/fabric-cni/fabric-cni/internal/node"
 	"github.com/fabric-cni/fabric-cni/internal/quote"
 	"github.com/fabric-cni/fabric-cni/internal/topology"
@@ -47,6 +47,12 @@ func hostPorts(h *Host, f topology.Fabrics) (out []Finding) {
 	}
 	if len(h.Node.HCAs) == 0 {
 		return nil
+	}
+	if len(f.Fabrics) == 0 && len(out) > 0 {
+		for i := range out {
+			out[i].Status = Fail
+		}
+		out[0].Evidence += "; no port can carry traffic: NCCL goes over TCP without an error"
 	}
 	return pass(out, "host-port-state", "all ports are Active")
 }
@@ -125,105 +131,43 @@ func (h *Host) pfOf(p *topology.Port) *node.Port {
 	return nil
 }
 
-// alike is what ports have in common that should have one rate: the same card, for the same fabric.
-type alike struct {
-	layer  device.LinkLayer
-	id     string
-	board  string
-	prefix device.SubnetPrefix
-	sm     uint16
-}
-
-// merged puts the ports of a card model together where each rail is a subnet of its own.
-func merged(groups map[alike][]ratedPort, order []alike) (all map[alike][]ratedPort, cards []alike) {
-	all = map[alike][]ratedPort{}
-	for _, k := range order {
-		card := alike{layer: k.layer, id: k.id, board: k.board}
-		if all[card] == nil {
-			cards = append(cards, card)
-		}
-		all[card] = append(all[card], groups[k]...)
-	}
-	return all, cards
-}
-
-// ratedPort is a port with its rate, as the kernel spells it.
-type ratedPort struct {
-	name, pci, text string
-	netdev, driver  string
-	gb              float64
-}
-
-// hostRates finds ports that have trained down: of one card model, in one fabric, and slower than at least as many
-// others. Where most are slow, they are meant to be.
-func hostRates(h *Host, f topology.Fabrics) (out []Finding) {
-	groups, order := map[alike][]ratedPort{}, []alike{}
-	active := map[string]bool{} // in a fabric: neither down nor in a bond
-	for i := range f.Fabrics {
-		for _, p := range f.Fabrics[i].On(h.Node.Name) {
-			active[p.Name()] = true
-		}
-	}
-	for i := range h.Node.HCAs {
-		d := &h.Node.HCAs[i]
-		for _, p := range d.Ports {
-			name := d.Name + ":" + strconv.FormatUint(uint64(p.Number), 10)
-			if d.Kind != "PF" || d.ID == "" || !active[name] || p.RateGb == 0 {
-				continue
-			}
-			k := alike{layer: p.LinkLayer, id: d.ID, board: d.Board}
-			if p.LinkLayer == device.InfiniBand {
-				k.prefix, k.sm = p.Prefix, p.SMLID
-			}
-			if groups[k] == nil {
-				order = append(order, k)
-			}
-			groups[k] = append(groups[k], ratedPort{name, d.PCI, p.Rate, p.Netdev, d.Driver, p.RateGb})
-		}
-	}
-	if !slices.ContainsFunc(order, func(k alike) bool { return len(groups[k]) > 1 }) {
-		groups, order = merged(groups, order)
-	}
-	for _, k := range order {
-		out = append(out, slow(groups[k], k.layer)...)
-	}
-	if len(groups) == 0 {
-		return nil
+// hostRates finds ports that have trained down: nccl-env and doctor pod judge by the same rule.
+func hostRates(h *Host, f topology.Fabrics) []Finding {
+	out := trainedDown("host-rate", slices.DeleteFunc(nccl.SlowPorts(h.Node), func(s nccl.Slow) bool {
+		return s.HCA.Kind != "PF"
+	}))
+	if len(f.Fabrics) == 0 {
+		return out
 	}
 	return pass(out, "host-rate", "ports of one card model in one fabric have one rate")
 }
 
-func slow(ports []ratedPort, layer device.LinkLayer) (out []Finding) {
-	fast := slices.MaxFunc(ports, func(a, b ratedPort) int { return cmp.Compare(a.gb, b.gb) })
-	var peers []string
-	for _, p := range ports {
-		if p.gb == fast.gb {
-			peers = append(peers, p.name)
+// trainedDown is a finding for the ports of each kind that have trained down.
+func trainedDown(id string, list []nccl.Slow) (out []Finding) {
+	for len(list) > 0 {
+		s := list[0]
+		same := func(o nccl.Slow) bool { return slices.Equal(o.Peers, s.Peers) }
+		var names []string
+		for _, o := range list {
+			if !same(o) {
+				continue
+			}
+			name := o.Port
+			if o.HCA.PCI != "" {
+				name += " (" + o.HCA.PCI + ")"
+			}
+			names = append(names, name+" at "+cmp.Or(o.Rate, fmt.Sprintf("%g Gb/s", o.RateGb)))
 		}
-	}
-	if len(ports)-len(peers) > len(peers) {
-		return nil
-	}
-	for _, p := range ports {
-		if p.gb == fast.gb {
-			continue
+		f := finding(id, Warn, fmt.Sprintf("%s; %s of the same card model at %g "+
+			"Gb/s", few(names), few(s.Peers), s.Best))
+		if s.HCA.Driver != "mlx5_core" && s.Netdev != "" && s.HCA.PCI != "" {
+			dev := quote.Shell(s.Netdev)
+			f.Cure = "ethtool " + dev + ", ethtool -m " + dev + " show the speed and the module; " + f.Cure
+		} else if len(names) == 1 && s.HCA.PCI != "" {
+			f.Cure = strings.ReplaceAll(f.Cure, "ADDRESS", quote.Shell(s.HCA.PCI))
 		}
-		f := finding("host-rate", Warn, fmt.Sprintf("%s (%s) runs at %s, %s of the same card model at %s",
-			p.name, p.pci, spelled(p), few(peers), spelled(fast)))
-		f.Cure = "mlxlink -d " + quote.Shell(p.pci) + " -m -c shows width, speed and errors of each lane, and the " +
-			"module"
-		if p.driver != "mlx5_core" && p.netdev != "" && layer == device.Ethernet {
-			dev := quote.Shell(p.netdev)
-			f.Cure = "ethtool " + dev + ", ethtool -m " + dev + " show the speed and the module"
-		}
-		f.Cure += "; clean and seat both ends, then swap cable or transceiver with a sound port's and see what the " +
-			"rate follows; nccl-env leaves this port out as long"
 		out = append(out, f)
+		list = slices.DeleteFunc(list, same)
 	}
 	return out
-}
-
-// spelled is a rate as the kernel spells it, with width and speed: 200 Gb/sec (2X NDR).
-func spelled(p ratedPort) string {
-	return cmp.Or(p.text, strconv.FormatFloat(p.gb, 'f', -1, 64)+" Gb/s")
 }

@@ -211,9 +211,10 @@ func (p *Plan) railCount(m *Manifest) (n int, known bool) {
 	if len(want) > 0 || len(m.Spec.Claims) > 0 {
 		return len(want), len(want) > 0
 	}
+	m.nads = p.NADs
 	n, names := m.rails(p.NADs)
 	for _, r := range names {
-		if strings.HasPrefix(r, "rdma/") { // of the shared device plugin: one is all
+		if m.shared(r) { // of the shared device plugin: one is all
 			return 0, false
 		}
 	}

@@ -372,8 +372,9 @@ func jobWarnings(list []Worker) (out []Finding) {
 			i, ok := seen[x.ID]
 			if !ok {
 				seen[x.ID] = len(out)
-				out = append(out, Finding{ID: "job-messages", Status: Fail, Evidence: w.at() + ": " + x.Line,
-					Cause: x.Cause, Cure: x.Cure, Docs: x.Docs})
+				f := finding("job-messages", Fail, w.at()+": "+x.Line)
+				f.Cause, f.Cure, f.Docs = x.Cause, x.Cure, x.Docs
+				out = append(out, f)
 			} else if !strings.HasSuffix(out[i].Evidence, " and others") {
 				out[i].Evidence += "; and others"
 			}

@@ -43,6 +43,7 @@ type Manifest struct {
 	} `json:"status"`
 
 	fabrics []v1alpha1.Fabric // of the cluster; nil: not known
+	nads    *NADs             // nil: not known
 	node    *node.Node        // the one it is on; nil: not known
 }
 
@@ -191,17 +192,15 @@ func CheckManifest(m *Manifest, nads *NADs) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
+	m.nads = nads
 	var out []Finding
 	switch {
 	case m.Spec.HostNetwork:
-		out = append(
-			out,
-			finding(
-				"pod-annotation",
-				Warn,
-				"hostNetwork: true: the pod uses the host's interfaces, and Multus adds none",
-			),
-		)
+		f := finding("pod-annotation", Warn, "hostNetwork: true: the pod uses the host's interfaces, and Multus "+
+			"adds none")
+		f.Cause = "the pod is in the host's network namespace"
+		f.Cure = "nothing, if that is meant; otherwise no hostNetwork, and networks in the annotation"
+		out = append(out, f)
 	case m.planned && m.label() != "":
 		out = append(out, finding("pod-annotation", OK, "the label "+m.label()+": the policies of fabricctl generate "+
 			"policy add networks, devices and IPC_LOCK"))
@@ -213,14 +212,7 @@ func CheckManifest(m *Manifest, nads *NADs) ([]Finding, error) {
 			names = append(names, n.String())
 		}
 		out = append(out, finding("pod-annotation", OK, strings.Join(names, ", ")))
-		switch {
-		case m.planned:
-		case m.Status.Phase == "Pending" && m.Spec.Node == "": // it has no node yet, and no Multus
-		case m.Metadata.Annotations[statusAnnotation] == "":
-			out = append(out, finding("pod-multus", Fail, "no annotation "+statusAnnotation))
-		default:
-			out = append(out, finding("pod-multus", OK, "network-status is there"))
-		}
+		out = append(out, m.multus()...)
 	}
 	if nads != nil {
 		out = append(out, nads.missing(want)...)
@@ -231,6 +223,26 @@ func CheckManifest(m *Manifest, nads *NADs) ([]Finding, error) {
 		}
 	}
 	return append(out, m.lock()...), nil
+}
+
+// multus tells whether Multus has run. Before a pod has a node it can't have; after that its annotation comes when all
+// networks are attached, so that a pod that starts, or fails to, has none.
+func (m *Manifest) multus() []Finding {
+	switch {
+	case m.Metadata.Annotations[statusAnnotation] != "":
+		return one(finding("pod-multus", OK, "network-status is there"))
+	case m.planned, m.Status.Phase == "", m.Status.Phase == "Pending" && m.Spec.Node == "":
+		return nil
+	case m.Status.Phase == "Pending":
+		name := m.Metadata.Namespace + "/" + m.Metadata.Name
+		f := finding("pod-multus", Warn, "the pod is starting on "+m.Spec.Node+", and its networks are not "+
+			"attached yet")
+		f.Cause = "it has only begun, or attaching a network fails again and again: the Events of the pod say which"
+		f.Cure = "fabricctl doctor pod --pod " + name + " explains the Events; or kubectl -n " + m.Metadata.Namespace +
+			" describe pod " + m.Metadata.Name
+		return one(f)
+	}
+	return one(finding("pod-multus", Fail, "no annotation "+statusAnnotation))
 }
 
 func (n *NADs) find(w network) *NAD {
@@ -310,11 +322,14 @@ func (n *NADs) counts(m *Manifest, want []network) (out []Finding) {
 // counts without the networks' resources is a guess: one resource that looks like RDMA, fewer than networks.
 func counts(m *Manifest, want []network) []Finding {
 	asked := m.resources()
-	total := 0
+	total, status := 0, Fail
 	var names []string
 	for _, r := range slices.Sorted(maps.Keys(asked)) {
 		if strings.HasPrefix(r, sharedPrefix) {
 			return nil // one of it is good for any number of networks
+		}
+		if m.shared(r) { // as far as its name tells
+			status = Warn
 		}
 		if strings.Contains(r, "/") && !isGPU(r) {
 			total += asked[r]
@@ -322,18 +337,8 @@ func counts(m *Manifest, want []network) []Finding {
 		}
 	}
 	if len(want) > 0 && total < len(want) {
-		return one(
-			finding(
-				"pod-count",
-				Fail,
-				fmt.Sprintf(
-					"%d networks, and device resources for %d (%s)",
-					len(want),
-					total,
-					strings.Join(names, ", "),
-				),
-			),
-		)
+		return one(finding("pod-count", status, fmt.Sprintf("%d networks, and device resources for %d (%s)", len(want),
+			total, strings.Join(names, ", "))))
 	}
 	return nil
 }

@@ -51,10 +51,27 @@ func (m *Manifest) meaning(resource string) (meant, device.LinkLayer) {
 		}
 		return forNetworks, ""
 	}
-	if name, ok := strings.CutPrefix(resource, sharedPrefix); ok {
+	if m.shared(resource) {
+		_, name, _ := strings.Cut(resource, "/")
 		return forVerbs, m.layer(name)
 	}
 	return forNetworks, ""
+}
+
+// shared reports whether a resource is one of the RDMA shared device plugin: by its prefix, or by its name, if it is no
+// network's and has no prefix that is usual for SR-IOV.
+func (m *Manifest) shared(resource string) bool {
+	prefix, name, _ := strings.Cut(strings.ToLower(resource), "/")
+	switch {
+	case prefix+"/" == sharedPrefix:
+		return true
+	case m.nads.named(resource), prefix+"/" == fabricPrefix:
+		return false
+	case strings.Contains(name, "shared"):
+		return strings.Contains(name, "rdma") || strings.Contains(name, "hca")
+	}
+	return !slices.Contains([]string{"nvidia.com", "mellanox.com", "intel.com", "openshift.io"}, prefix) &&
+		(strings.Contains(name, "rdma") || strings.Contains(name, "hca"))
 }
 
 // layer is the link layer of the node's ports if all of those that are up have the same, or what a name says.
@@ -100,7 +117,9 @@ func (m *Manifest) withoutNetworks() Finding {
 		}
 		what, layer := m.meaning(r)
 		if what == forNetworks {
-			return finding("pod-annotation", Fail, none)
+			f := finding("pod-annotation", Fail, none)
+			f.Cure = m.networksFor(r, asked[r])
+			return f
 		}
 		verbs, layers = append(verbs, fmt.Sprintf("%s: %d", r, asked[r])), append(layers, layer)
 	}
@@ -125,9 +144,34 @@ func (m *Manifest) withoutNetworks() Finding {
 	case !slices.Contains(layers, ""):
 		return finding("pod-annotation", OK, evidence+". InfiniBand: "+verbsDo)
 	}
-	return finding("pod-annotation", Warn, evidence+". On InfiniBand that is all it needs: "+verbsDo+". On RoCE it "+
+	f := finding("pod-annotation", Warn, evidence+". On InfiniBand that is all it needs: "+verbsDo+". On RoCE it "+
 		"is not: "+
 		roceGID)
+	f.Cause = "the RDMA shared device plugin gives character devices and no interfaces"
+	f.Cure = "InfiniBand: nothing. RoCE: " + addRoCEFace
+	return f
+}
+
+// networksFor says what annotation a pod with some devices of a resource needs.
+func (m *Manifest) networksFor(resource string, n int) string {
+	name, _ := strings.CutPrefix(resource, fabricPrefix)
+	if name == resource {
+		name = ""
+	}
+	if i := m.nads.of(resource); i >= 0 {
+		d := &m.nads.Items[i].Metadata
+		if name = d.Name; d.Namespace != m.Metadata.Namespace {
+			name = d.Namespace + "/" + d.Name
+		}
+	}
+	const most = 16 // devices in a pod
+	if name == "" || n > most {
+		return fmt.Sprintf("%s: as many networks of the resource %s as devices, which are %d here: kubectl get "+
+			"network-attachment-definitions -A lists them with their resourceName; fabricctl generate nad writes one",
+			networksAnnotation, resource, n)
+	}
+	return "metadata: {annotations: {" + networksAnnotation + ": \"" +
+		strings.Join(slices.Repeat([]string{name}, n), ", ") + "\"}}"
 }
 
 // privileged is the name of a container that is.

@@ -26,14 +26,23 @@ func (n *NADs) rail(resource string) bool {
 	if strings.HasPrefix(resource, Resource) {
 		return true
 	}
-	if n != nil && slices.ContainsFunc(n.Items, func(d NAD) bool {
-		return d.Metadata.Annotations[resourceAnnotation] == resource
-	}) {
+	if n.named(resource) {
 		return true
 	}
 	_, name, _ := strings.Cut(strings.ToLower(resource), "/")
 	return strings.HasPrefix(resource, "rdma/") || name == "ib" ||
 		slices.ContainsFunc(railWords, func(w string) bool { return strings.Contains(name, w) })
+}
+
+// named reports whether a network takes its devices from a resource.
+func (n *NADs) named(resource string) bool { return n.of(resource) >= 0 }
+
+// of is the index of the first network of a resource; -1: there is none, or it is not known.
+func (n *NADs) of(resource string) int {
+	if n == nil {
+		return -1
+	}
+	return slices.IndexFunc(n.Items, func(d NAD) bool { return d.Metadata.Annotations[resourceAnnotation] == resource })
 }
 
 // whole reports whether a quantity is a count.

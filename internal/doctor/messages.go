@@ -13,6 +13,7 @@ var Messages = []Message{
 			`ibv_create_(?:qp|cq|srq)\w*\b.*(?:Cannot allocate memory|ENOMEM)`,
 			`Unable to create QP\b`,
 			`mlx5\w*.*(?:create|reg)_mr\b.*ENOMEM`,
+			`^Failed to create MR$`,
 		),
 		Near: said(
 			`(?i)^failed to create mr\b.{0,20}$`,
@@ -92,6 +93,7 @@ var Messages = []Message{
 			`ibv_modify_qp failed with (?:error )?(?:\d+ )?(?:Connection timed out|No route to host|`+
 				`Network is unreachable)`,
 			`Failed to modify QP\b.*(?:timed out|No route|unreachable)`,
+			`\bibv_create_ah\b.*(?:Network is unreachable|No route to host|Connection timed out)`,
 		),
 		Examples: []string{
 			"Failed to modify QP to RTR: Connection timed out",
@@ -111,7 +113,7 @@ var Messages = []Message{
 		Title: "A queue pair was given a GID that is not there",
 		Pattern: said(
 			`ibv_modify_qp failed with (?:error )?(?:\d+ )?(?:Invalid argument|No such device|No data available)`,
-			`Failed to modify QP(?: 0x\w+)? to RTR`,
+			`Failed to modify QP(?: (?:0x)?\w+)? to RTR`,
 			`[Ii]nvalid GID index`,
 			`ibv_query_gid\b.*failed`,
 			`(?:UCX|NCCL|mlx[45]_|ibv_|rdma).*Failed to query GID`,
@@ -135,6 +137,7 @@ var Messages = []Message{
 			`(?i)transport retry count(?:er)? exceeded`,
 			`Failed status 12: wr_id`,
 			`(?i)vendor[_ ]err(?:or)?[ :=]*(?:129|0x81)\b`,
+			`Did not get Message for \d+ Seconds`,
 		),
 		Near: said(
 			`Completion with error at (?:client|server)`,
@@ -160,10 +163,13 @@ var Messages = []Message{
 			`NCCL INFO Using network Socket\b`,
 			`NCCL INFO Assigned NET plugin Socket\b`,
 			`via NET/Socket/`,
+			`NCCL INFO Failed to open libibverbs\.so`,
+			`NCCL_IB_DISABLE set by environment to 1\b`,
 		),
 		Examples: []string{"train-0:42:42 [0] NCCL INFO NET/IB : No device found.", "NCCL INFO Using network Socket"},
 		Cause: "NCCL found no usable RDMA device and fell back to eth0 without an error: no device in the pod, " +
-			"its port is not Active, no character device, or NCCL_IB_HCA or NCCL_IB_DISABLE excludes it",
+			"its port is not Active, no character device, the image lacks libibverbs.so, or NCCL_IB_HCA or " +
+			"NCCL_IB_DISABLE excludes it",
 		Cure: "fabricctl doctor pod in the container; NCCL_NET=IB turns the fallback into an error",
 	},
 	{
@@ -236,6 +242,7 @@ var Messages = []Message{
 			`error initializing an OpenFabrics device`,
 			`No preset parameters were found for the device`,
 			`OpenFabrics \(openib\) BTL failed`,
+			`No OpenFabrics connection schemes`,
 			`allocate some locked memory`,
 		),
 		Examples: []string{
@@ -295,6 +302,7 @@ var Messages = []Message{
 			`/dev/shm/(?:nccl|torch_|cuda)\S*.*No space left on device`,
 			`No space left on device.{0,80}/dev/shm/(?:nccl|torch_|cuda)`,
 			`This might be caused by insufficient shared memory \(shm\)`,
+			`DataLoader worker .*killed by signal: Bus error`,
 		),
 		Examples: []string{"NCCL WARN Error while creating shared memory segment /dev/shm/nccl-a1b2c3 (size 9637888)"},
 		Cause:    "containers get 64 MiB of /dev/shm unless told otherwise",

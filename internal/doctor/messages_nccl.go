@@ -10,6 +10,8 @@ var jobMessages = []Message{
 			`UCX .*IB Async event on \S+: port (?:\d+ )?error`,
 			`\bIBV_EVENT_PORT_ERR\b`,
 		),
+		// Ports that nobody uses have their cables unplugged, too.
+		Near: said(`mlx5_core \S+:? .*Cable unplugged`),
 		Examples: []string{
 			"train-0:42:97 [0] transport/net_ib.cc:92 NCCL WARN NET/IB : mlx5_2:1 Got async event : port error",
 			"NCCL WARN NET/IB : Got async event : port error",
@@ -43,6 +45,7 @@ var jobMessages = []Message{
 			`socketProgress\w*: Connection closed by remote peer`,
 			`NCCL WARN.*Connection closed by remote peer`,
 			`ncclRemoteError: A call failed possibly due to a network error`,
+			`gloo/transport/tcp/\S+.*Connection (?:closed by peer|reset by peer)`,
 			`NCCL WARN.*recv(?:from)? .*failed : Connection reset by peer`,
 		),
 		Examples: []string{
@@ -113,6 +116,62 @@ var jobMessages = []Message{
 			"locked, /dev/shm that is full, a peer that is gone. NCCL prints which only with NCCL_DEBUG=WARN or INFO",
 		Cure: "run again with NCCL_DEBUG=INFO and explain the logs of all ranks; fabricctl doctor pod in the " +
 			"container finds the usual causes at once",
+	},
+	{
+		ID:    "log-wc-flushed",
+		Title: "A transfer was dropped because its queue pair had failed",
+		Pattern: said(
+			`Got completion (?:from peer (?:\S+ )?)?with (?:error |status=)(?:5\b|IBV_WC_WR_FLUSH_ERR)`,
+			`IBV_WC_WR_FLUSH_ERR`,
+		),
+		Follows: true,
+		Examples: []string{
+			"NCCL WARN NET/IB : Got completion with error 5, opcode 0, len 0, vendor err 249",
+		},
+		Cause: "the queue pair was in its error state: an earlier transfer over it had failed, or the port or the " +
+			"peer " +
+			"went down. This line is a consequence",
+		Cure: "the first completion with another status than 5, of any rank, has the cause: explain the logs of " +
+			"all pods",
+	},
+	{
+		ID:    "log-nccl-internal",
+		Title: "NCCL found a state that it does not expect",
+		Pattern: said(
+			`internal error - please report this issue to the NCCL developers`,
+			`ncclInternalError: Internal check failed`,
+		),
+		Follows: true,
+		Examples: []string{
+			"NCCL error: internal error - please report this issue to the NCCL developers",
+		},
+		Cause: "mostly not a bug: ranks with different versions of NCCL, a peer that has ended, or devices that " +
+			"differ " +
+			"between ranks. NCCL prints which with NCCL_DEBUG=WARN or INFO",
+		Cure: "run again with NCCL_DEBUG=INFO and explain the logs of all ranks; one image for all of them",
+	},
+	{
+		ID:    "log-mpirun-root",
+		Title: "mpirun does not run as root",
+		Pattern: said(
+			`mpirun has detected an attempt to run as root`,
+		),
+		Examples: []string{"mpirun has detected an attempt to run as root."},
+		Cause: "Open MPI refuses root unless it is told to accept it; containers of training jobs mostly run " +
+			"as root",
+		Cure: "mpirun --allow-run-as-root, or OMPI_ALLOW_RUN_AS_ROOT=1 with OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+	},
+	{
+		ID:    "log-umad",
+		Title: "The management device of the port can't be opened",
+		Pattern: said(
+			`mad_rpc_open_port: can't open UMAD port`,
+			`ibwarn: .*mad_rpc_open_port`,
+		),
+		Examples: []string{"ibwarn: [42] mad_rpc_open_port: can't open UMAD port ((null):0)"},
+		Cause: "tools of infiniband-diags (ibstat excepted) need /dev/infiniband/umadN, which containers do not get: " +
+			"who has it can act as subnet manager",
+		Cure: "run them on the node, as root; a pod gets the file with deviceFiles in its Fabric",
 	},
 	{
 		ID:    "log-nccl-uds",

@@ -33,7 +33,9 @@ func CheckPod(p *Pod) (out []Finding) {
 			podGIDIndex,
 			podSubnets,
 			podMTU,
+			podPKeys,
 			podEnvHCA,
+			podEnvCrossNIC,
 			podEnvSocket,
 			podEnvOff,
 			podHCOLL,
@@ -53,16 +55,20 @@ func podVerbs(p *Pod) []Finding {
 	return one(finding("pod-verbs", OK, strings.Join(p.Uverbs, ", ")))
 }
 
-func podForeign(p *Pod) (out []Finding) {
+func podForeign(p *Pod) []Finding {
 	if len(p.Verbs) == 0 && len(p.Node.HCAs) > 0 {
 		return nil // sysfs does not tell which is which
 	}
+	var foreign []string
 	for _, name := range p.Uverbs {
 		if p.Verbs[name] == "" {
-			out = append(out, finding("pod-foreign", Warn, "/dev/infiniband/"+name+" belongs to no HCA of the pod"))
+			foreign = append(foreign, "/dev/infiniband/"+name)
 		}
 	}
-	return out
+	if len(foreign) > 0 {
+		return one(finding("pod-foreign", Warn, "of no HCA of the pod: "+few(foreign)))
+	}
+	return nil
 }
 
 // ports calls f for each port of an HCA that is no bond.
@@ -77,22 +83,28 @@ func (p *Pod) ports(f func(h *node.HCA, q *node.Port)) {
 	}
 }
 
-func podPorts(p *Pod) (out []Finding) {
+func podPorts(p *Pod) []Finding {
 	n := 0
+	var down []string
 	p.ports(func(h *node.HCA, q *node.Port) {
-		if p.given.Guessed && !q.Active() && !p.isRail(h) {
+		if p.given.Guessed && !q.Active() && !p.isRail(h) && len(p.choice.Ports) > 0 {
 			return // it may be meant for nobody
 		}
 		n++
 		if !q.Active() {
-			out = append(out, finding("pod-port-state", Warn,
-				fmt.Sprintf("%s:%d is %s (%s)", h.Name, q.Number, q.State, q.Phys)))
+			down = append(down, fmt.Sprintf("%s:%d is %s (%s)", h.Name, q.Number, q.State, q.Phys))
 		}
 	})
-	if n == 0 {
+	switch {
+	case n == 0:
 		return nil
+	case len(down) == 0:
+		return one(finding("pod-port-state", OK, strconv.Itoa(n)+" ports, all Active"))
+	case len(p.choice.Ports) == 0:
+		return one(finding("pod-port-state", Fail, few(down)+". No port that can work: NCCL goes over TCP without an "+
+			"error"))
 	}
-	return pass(out, "pod-port-state", strconv.Itoa(n)+" ports, all Active")
+	return one(finding("pod-port-state", Warn, few(down)))
 }
 
 // isRail reports whether an HCA is of the kind of the pod's rails.
@@ -100,29 +112,75 @@ func (p *Pod) isRail(h *node.HCA) bool {
 	return slices.ContainsFunc(p.choice.Ports, func(q topology.Port) bool { return q.Device == h.ID })
 }
 
+// enoughMemlock is a limit that suffices for many jobs, in bytes.
+const enoughMemlock = 8 << 30
+
 func podMemlock(p *Pod) []Finding {
+	limit := "locked memory is limited to " + bytesText(p.Memlock)
 	switch {
 	case p.Memlock < 0:
 		return one(finding("pod-memlock", OK, "locked memory is not limited"))
 	case p.IPCLock:
-		return one(
-			finding("pod-memlock", OK, fmt.Sprintf("the capability IPC_LOCK lifts the limit of %d bytes", p.Memlock)),
-		)
+		return one(finding("pod-memlock", OK, limit+", which the capability IPC_LOCK lifts"))
 	}
+	f := finding("pod-memlock", Fail, limit+", and the capability IPC_LOCK is missing")
 	if p.IPCLockBound {
-		f := finding("pod-memlock", Fail, fmt.Sprintf("locked memory is limited to %d bytes; the container has the "+
-			"capability IPC_LOCK, but not for this user", p.Memlock))
+		f.Evidence = limit + "; the container has the capability IPC_LOCK, but not for this user"
 		f.Cure = "LimitMEMLOCK=infinity in the unit of the container runtime (containerd) on the nodes, or run as " +
 			"root: Kubernetes gives other users no ambient capabilities"
-		return one(f)
 	}
-	return one(
-		finding(
-			"pod-memlock",
-			Fail,
-			fmt.Sprintf("locked memory is limited to %d bytes, and the capability IPC_LOCK is missing", p.Memlock),
-		),
-	)
+	if p.Memlock >= enoughMemlock {
+		f.Status = Warn
+	}
+	return one(f)
+}
+
+// bytesText is a number of bytes in the largest unit that it is at least one of.
+func bytesText(n int64) string {
+	for _, u := range []struct {
+		size int64
+		name string
+	}{{1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}} {
+		if n >= u.size {
+			return fmt.Sprintf("%.4g %s", float64(n)/float64(u.size), u.name)
+		}
+	}
+	return fmt.Sprintf("%d bytes", n)
+}
+
+// podPKeys finds ports that reach no other member of their partition.
+func podPKeys(p *Pod) (out []Finding) {
+	value, set := p.Env["NCCL_IB_PKEY"]
+	index, err := strconv.Atoi(value)
+	if set && (err != nil || index < 0) {
+		return one(finding("pod-pkey", Fail, "NCCL_IB_PKEY="+value+" is no index"))
+	}
+	var limited, empty []string
+	n := 0
+	for i := range p.choice.Ports {
+		q := &p.choice.Ports[i]
+		table := p.choice.PKeys(q)
+		if len(table) == 0 {
+			continue
+		}
+		n++
+		switch {
+		case set && (index >= len(table) || table[index] == node.EmptyPKey):
+			empty = append(empty, q.Name())
+		case set && !nccl.FullMember(table[index]), !set && !slices.ContainsFunc(table, nccl.FullMember):
+			limited = append(limited, q.Name())
+		}
+	}
+	if len(empty) > 0 {
+		out = append(out, finding("pod-pkey", Fail, "NCCL_IB_PKEY="+value+" is an empty entry of "+few(empty)))
+	}
+	if len(limited) > 0 {
+		out = append(out, finding("pod-pkey", Warn, "limited members, which do not reach each other: "+few(limited)))
+	}
+	if n == 0 {
+		return nil
+	}
+	return pass(out, "pod-pkey", fmt.Sprintf("%d ports are full members", n))
 }
 
 // leastMemory is what NCCL's buffers and a small model need at the least, in bytes; below it registrations fail first.

@@ -50,6 +50,7 @@ func (p *Pod) noHCA() []Finding {
 		return nil
 	}
 	f := finding("pod-env-hca", Warn, l.Var+" is not set here: NCCL takes "+few(ports)+" as well")
+	f.Cause = "without the variable NCCL takes every port that it can open"
 	f.Cure = l.Var + "=" + p.choice.Value(l) + "; all variables: fabricctl nccl-env"
 	return one(f)
 }
@@ -67,16 +68,18 @@ func (p *Pod) opens(hca string) bool {
 func (p *Pod) envHCA(l *nccl.Library, value string) (out []Finding) {
 	v := p.choice.Judge(l, value, p.isInterface)
 	text := l.Var + "=" + value
-	say := func(s Status, what string) {
+	say := func(s Status, cause, what string) {
 		f := finding("pod-env-hca", s, text+": "+what)
+		f.Cause = cause
 		if len(p.choice.Ports) > 0 {
 			f.Cure = l.Var + "=" + p.choice.Value(l) + "; all variables: fabricctl nccl-env"
 		}
 		out = append(out, f)
 	}
 	if len(v.Missing) > 0 {
-		say(Fail, "not in the pod: "+few(v.Missing))
+		say(Fail, "names of another node, of the host or of another pod", "not in the pod: "+few(v.Missing))
 	}
+	const notOurs = "the list has ports that were not given to this pod"
 	for _, w := range []struct {
 		why  node.Why
 		text string
@@ -86,28 +89,35 @@ func (p *Pod) envHCA(l *nccl.Library, value string) (out []Finding) {
 		{node.Unnamed, "given to another pod (" + nccl.WhyOther(node.Unnamed) + "): "},
 	} {
 		if ports := v.Others[w.why]; len(ports) > 0 {
-			say(Warn, w.text+few(ports))
+			say(Warn, notOurs, w.text+few(ports))
 		}
 	}
+	var left []string
 	for i := range v.Left {
-		if i == maxLeft {
-			say(Warn, fmt.Sprintf("%d more ports that should not be used", len(v.Left)-i))
-			break
-		}
-		say(Warn, v.Left[i].Say())
+		left = append(left, v.Left[i].Say())
 	}
+	if len(left) > maxLeft {
+		left = append(left[:maxLeft:maxLeft], fmt.Sprintf("%d more ports that should not be used", len(left)-maxLeft))
+	}
+	if len(left) > 0 {
+		say(Warn, "the list has ports that are no rails, or can't work", strings.Join(left, "; "))
+	}
+	const part = "the list was written for other hardware, or before a port went down"
 	all := v.Used + len(v.Unused)
 	switch last := len(out) - 1; {
 	case v.Dead && last >= 0: // that is why
 		out[last].Status = Fail
 		out[last].Evidence += ". No port that can work: " + l.Without
 	case v.Dead:
-		say(Fail, "no port that can work: "+l.Without)
+		say(Fail, "the list leaves out every port of the pod", "no port that can work: "+l.Without)
+	case v.Host && all > 0: // its GID may not even be the pod's
+		out[last].Status = Fail
+		out[last].Evidence += fmt.Sprintf(". None of %s: %s", countRails(all), few(v.Unused))
 	case v.Other:
 	case v.Used == 0 && all > 0:
-		say(Warn, fmt.Sprintf("none of %s: %s", countRails(all), few(v.Unused)))
+		say(Warn, part, fmt.Sprintf("none of %s: %s", countRails(all), few(v.Unused)))
 	case len(v.Unused) > 0:
-		say(Warn, fmt.Sprintf("%d of %s; not used: %s", v.Used, countRails(all), few(v.Unused)))
+		say(Warn, part, fmt.Sprintf("%d of %s; not used: %s", v.Used, countRails(all), few(v.Unused)))
 	}
 	if len(out) == 0 {
 		return one(finding("pod-env-hca", OK, text))
@@ -163,6 +173,7 @@ func podGIDIndex(p *Pod) (out []Finding) {
 }
 
 func (p *Pod) gidIndex(name string, index int, list *nccl.List) (out []Finding) {
+	var missing, local []string
 	p.ports(func(h *node.HCA, q *node.Port) {
 		if !q.Active() || q.LinkLayer != device.Ethernet || !list.Selects(h.Name, q.Number) {
 			return
@@ -170,14 +181,37 @@ func (p *Pod) gidIndex(name string, index int, list *nccl.List) (out []Finding) 
 		i := slices.IndexFunc(q.GIDs, func(g node.GID) bool { return g.Index == index })
 		switch {
 		case i < 0:
-			out = append(out, finding("pod-gid-index", Fail,
-				fmt.Sprintf("%s=%d, and %s has no such entry", name, index, h.Name)))
+			missing = append(missing, h.Name)
 		case q.GIDs[i].Type != "RoCE v2" || q.GIDs[i].Addr().IsLinkLocalUnicast():
-			out = append(out, finding("pod-gid-index", Warn, fmt.Sprintf("%s=%d is %s of type %s on %s", name, index,
-				q.GIDs[i].GID, q.GIDs[i].Type, h.Name)))
+			local = append(local, fmt.Sprintf("%s: %s of type %s", h.Name, q.GIDs[i].GID, q.GIDs[i].Type))
 		}
 	})
-	return pass(out, "pod-gid-index", name+"="+strconv.Itoa(index))
+	text := name + "=" + strconv.Itoa(index)
+	if len(missing) > 0 {
+		out = append(out, finding("pod-gid-index", Fail, text+" is no entry of "+few(missing)))
+	}
+	if len(local) > 0 {
+		f := finding("pod-gid-index", Warn, text+" is not the RoCE v2 GID of an IP address on "+few(local))
+		f.Cause = "the order of the table is that in which addresses were added: a link-local GID does not reach " +
+			"other " +
+			"subnets, and RoCE v1 is not routed"
+		out = append(out, f)
+	}
+	return pass(out, "pod-gid-index", text)
+}
+
+// podEnvCrossNIC finds a value that pairs rails which do not reach each other.
+func podEnvCrossNIC(p *Pod) []Finding {
+	value, set := p.Env["NCCL_CROSS_NIC"]
+	switch {
+	case !set || len(p.choice.Ports) < 2 || !p.choice.Fabric.Planes:
+		return nil
+	case value == "0":
+		return one(finding("pod-env-cross-nic", OK, "NCCL_CROSS_NIC=0"))
+	case value == "1":
+		return one(finding("pod-env-cross-nic", Fail, "NCCL_CROSS_NIC=1, and the rails are planes"))
+	}
+	return one(finding("pod-env-cross-nic", Warn, "NCCL_CROSS_NIC="+value+", and the rails are planes"))
 }
 
 // podEnvSocket judges the variables that name the interface of the bootstrap: NCCL's as NCCL reads it, Gloo's as a list
@@ -196,6 +230,9 @@ func podEnvSocket(p *Pod) (out []Finding) {
 				"GLOO_SOCKET_IFNAME="+value+": the pod has no interface "+strconv.Quote(name)))
 		}
 	}
+	if value == "lo" {
+		return append(out, loopback("GLOO_SOCKET_IFNAME="+value))
+	}
 	return append(out, finding("pod-env-socket", OK, "GLOO_SOCKET_IFNAME="+value))
 }
 
@@ -210,13 +247,23 @@ func (p *Pod) ncclSocket(value string) []Finding {
 	for name := range strings.SplitSeq(strings.TrimPrefix(value, "="), ",") {
 		name, _, _ = strings.Cut(name, ":")
 		fits := func(d string) bool { return d == name || !exact && name != "" && strings.HasPrefix(d, name) }
+		if name == "lo" {
+			return one(loopback("NCCL_SOCKET_IFNAME=" + value))
+		}
 		if slices.ContainsFunc(names, fits) {
 			return one(finding("pod-env-socket", OK, "NCCL_SOCKET_IFNAME="+value))
 		}
 		// Where not all interfaces are known, the cluster's own is missing.
-		if len(p.Interfaces) == 0 && (strings.HasPrefix(name, "eth") || strings.HasPrefix(name, "lo")) {
+		if len(p.Interfaces) == 0 && strings.HasPrefix(name, "eth") {
 			return nil
 		}
 	}
 	return one(finding("pod-env-socket", Fail, "NCCL_SOCKET_IFNAME="+value+" fits no interface of the pod"))
+}
+
+// loopback is what to say of a bootstrap over lo.
+func loopback(text string) Finding {
+	f := finding("pod-env-socket", Warn, text+": ranks of other pods can't be reached over lo")
+	f.Cause = "each pod has a loopback interface of its own: between nodes the bootstrap connects to itself"
+	return f
 }

@@ -36,7 +36,12 @@ func podInterface(p *Pod) []Finding {
 	case p.Bare:
 		return one(finding("pod-interface", Fail, "no interface of RDMA hardware"))
 	case len(p.Uverbs) == 0:
-		return one(finding("pod-interface", Fail, "neither a verbs device nor an interface of RDMA hardware"))
+		f := finding("pod-interface", Fail, "neither a verbs device nor an interface of RDMA hardware")
+		f.Cause = "the container was given no RDMA device: the pod asks for no resource of RDMA devices and for no " +
+			"networks, or this is another container of the pod"
+		return one(f)
+	case !p.usable() && len(ib) > 0: // podPorts says why
+		return nil
 	case shared && len(ib) > 0:
 		return one(finding("pod-interface", OK, "none, and none is needed: InfiniBand in shared RDMA mode ("+few(ib)+
 			"). NCCL's NET/IB and UCX work; IPoIB, and rdma_cm by IP address (ib_write_bw -R, rping), do not"))
@@ -45,6 +50,12 @@ func podInterface(p *Pod) []Finding {
 			"namespace, and the pod has no interface of these ports")
 		f.Cause = noRoCEFace
 		f.Cure = addRoCEFace
+		return one(f)
+	case p.Node.RDMAMode == device.NetnsExclusive.String() && len(ib) > 0:
+		f := finding("pod-interface", Warn, "InfiniBand ("+few(ib)+") without an interface in the pod: NCCL's "+
+			"NET/IB and "+
+			"UCX work; IPoIB, and rdma_cm by IP address, do not")
+		f.Cause = "the HCA was moved into the pod and its interface was not: a network is missing in the annotation"
 		return one(f)
 	case p.Node.RDMAMode == "" && len(ib) > 0:
 		return one(finding("pod-interface", Warn, "no interface, and the RDMA mode is not known: InfiniBand ("+few(ib)+
@@ -62,6 +73,9 @@ const (
 	addRoCEFace = "a network with an address for each rail in the annotation: fabric, or macvlan on the rail; or " +
 		"hostNetwork: true"
 )
+
+// usable reports whether the pod has a port that can work.
+func (p *Pod) usable() bool { return len(p.choice.Ports) > 0 }
 
 // rdmaFaces are the interfaces of RDMA hardware.
 func (p *Pod) rdmaFaces() (names []string) {
@@ -135,18 +149,12 @@ const deniedCause = "the container's device cgroup does not allow it: the file c
 	"image, and not from a device plugin"
 
 // podRates finds ports that have trained down, among those of one kind of card.
-func podRates(p *Pod) (out []Finding) {
+func podRates(p *Pod) []Finding {
 	ib, roce := p.layers(true)
 	mine := append(ib, roce...)
-	for _, s := range nccl.SlowPorts(p.given.All) {
-		if slices.Contains(mine, s.Port) {
-			where := s.Port
-			if s.HCA.PCI != "" {
-				where += " (" + s.HCA.PCI + ")"
-			}
-			out = append(out, finding("pod-rate", Warn, where+" "+s.String()))
-		}
-	}
+	out := trainedDown("pod-rate", slices.DeleteFunc(nccl.SlowPorts(p.given.All), func(s nccl.Slow) bool {
+		return !slices.Contains(mine, s.Port)
+	}))
 	if len(mine) < 2 {
 		return out
 	}

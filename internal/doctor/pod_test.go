@@ -59,11 +59,11 @@ func TestCheckPod(t *testing.T) {
 		{"HCA that can't be opened", nil, func(p *Pod) { p.Uverbs = p.Uverbs[1:] }, "WARN pod-usable mlx5_2 is " +
 			"visible, /dev/infiniband/uverbs0 is not there\n"},
 		{"character device of another", nil, func(p *Pod) { p.Uverbs = append(p.Uverbs, "uverbs9") },
-			"WARN pod-foreign /dev/infiniband/uverbs9 belongs to no HCA of the pod\n"},
-		{"memlock", nil, func(p *Pod) { p.Memlock = 65536 }, "FAIL pod-memlock locked memory is limited to 65536 " +
-			"bytes, and the capability IPC_LOCK is missing\n"},
+			"WARN pod-foreign of no HCA of the pod: /dev/infiniband/uverbs9\n"},
+		{"memlock", nil, func(p *Pod) { p.Memlock = 65536 }, "FAIL pod-memlock locked memory is limited to 64 KiB, " +
+			"and the capability IPC_LOCK is missing\n"},
 		{"memlock, not for this user", nil, func(p *Pod) { p.Memlock, p.IPCLockBound = 65536, true },
-			"FAIL pod-memlock locked memory is limited to 65536 bytes; the container has the capability IPC_LOCK, " +
+			"FAIL pod-memlock locked memory is limited to 64 KiB; the container has the capability IPC_LOCK, " +
 				"but not for this user\n"},
 		{"memlock lifted", nil, func(p *Pod) { p.Memlock, p.IPCLock = 65536, true }, ""},
 		{"memory and shm", nil, func(p *Pod) { p.Memory, p.Shm = 1<<30, 64<<20 }, "WARN pod-memory the memory limit " +
@@ -72,11 +72,11 @@ func TestCheckPod(t *testing.T) {
 			p.Node.HCA("mlx5_2").Ports[0].GIDs = nil
 			p.Node.HCA("mlx5_3").Ports[0].GIDs = p.Node.HCA("mlx5_3").Ports[0].GIDs[:2]
 		}, "FAIL pod-gids mlx5_2: the GID table is empty\nWARN pod-gids mlx5_3: only link-local GIDs\n" +
-			"FAIL pod-gid-index NCCL_IB_GID_INDEX=3, and mlx5_2 has no such entry\nFAIL pod-gid-index " +
-			"NCCL_IB_GID_INDEX=3, and mlx5_3 has no such entry\n"},
+			"FAIL pod-gid-index NCCL_IB_GID_INDEX=3 is no entry of mlx5_2, mlx5_3\n"},
 		{"GID index of the wrong kind", []string{"NCCL_IB_GID_INDEX=2"},
 			func(p *Pod) { p.Node.HCAs = p.Node.HCAs[1:2] },
-			"WARN pod-gid-index NCCL_IB_GID_INDEX=2 is ::ffff:192.168.10.11 of type IB/RoCE v1 on mlx5_2\n"},
+			"WARN pod-gid-index NCCL_IB_GID_INDEX=2 is not the RoCE v2 GID of an IP address on mlx5_2: " +
+				"::ffff:192.168.10.11 of type IB/RoCE v1\n"},
 		{"variables", []string{"NCCL_IB_HCA==mlx5_7", "UCX_NET_DEVICES=mlx5_2:1,mlx5_8:1", "NCCL_SOCKET_IFNAME=ibs108",
 			"NCCL_IB_DISABLE=1", "NCCL_IB_GID_INDEX=x"},
 			func(p *Pod) { p.HCOLL = true },
@@ -176,6 +176,50 @@ const manifest = `{"kind":"Pod","metadata":{"name":"train-0","annotations":{%s}}
 const nads = `{"items":[{"metadata":{"name":"ib-pf","namespace":"default","annotations":{"k8s.v1.cni.cncf.io/` +
 	`resourceName":"nvidia.com/ib_pf"}}},{"metadata":{"name":"other","namespace":"kube-system"}}]}`
 
+// Only a pod that runs without its networks is the fault of Multus's place.
+func TestMultus(t *testing.T) {
+	for _, c := range []struct{ phase, node, status, want string }{
+		{"", "", "", ""},
+		{"Pending", "", "", ""},
+		{"Pending", "gpu-1", "", "WARN"},
+		{"Pending", "gpu-1", "[]", "OK"},
+		{"Running", "gpu-1", "", "FAIL"},
+		{"Failed", "gpu-1", "", "FAIL"},
+		{"Running", "gpu-1", "[]", "OK"},
+	} {
+		m := Manifest{Kind: "Pod"}
+		m.Metadata.Annotations = map[string]string{networksAnnotation: "ib", statusAnnotation: c.status}
+		m.Spec.Node, m.Status.Phase = c.node, c.phase
+		list, err := CheckManifest(&m, nil)
+		if got := found(list, "pod-multus"); got != c.want || err != nil {
+			t.Errorf("%+v: %q, %v", c, got, err)
+		}
+	}
+}
+
+// The annotation that a pod lacks names networks that there are, one for each device.
+func TestMissingAnnotation(t *testing.T) {
+	known := decode[NADs](t, nads)
+	for _, c := range []struct {
+		resource, n string
+		nads        *NADs
+		want        string
+	}{
+		{"nvidia.com/ib_pf", "2", &known, `"ib-pf, ib-pf"`},
+		{"nvidia.com/ib_pf", "1", nil, "nvidia.com/ib_pf"},
+		{"nvidia.com/ib_pf", "20", &known, "nvidia.com/ib_pf"},
+		{"fabric.dev/ib-100g", "3", nil, `"ib-100g, ib-100g, ib-100g"`},
+	} {
+		m := decode[Manifest](t, strings.Replace(strings.Replace(manifest, "%s", "", 1), "%s",
+			`"`+c.resource+`":`+c.n, 1))
+		list, err := CheckManifest(&m, c.nads)
+		if err != nil || list[0].ID != "pod-annotation" || list[0].Status != Fail ||
+			!strings.Contains(list[0].Cure, c.want) {
+			t.Errorf("%s: %+v, %v", c.resource, list[0], err)
+		}
+	}
+}
+
 func TestCheckManifest(t *testing.T) {
 	const four = `"k8s.v1.cni.cncf.io/networks":"ib-pf, ib-pf, default/ib-pf@ib0, ib-pf"`
 	const ran = `,"k8s.v1.cni.cncf.io/network-status":"[]"`
@@ -198,6 +242,7 @@ func TestCheckManifest(t *testing.T) {
 		if err := json.Unmarshal([]byte(body), &m); err != nil {
 			t.Fatal(c.name, err)
 		}
+		m.Status.Phase = "Running"
 		if err := json.Unmarshal([]byte(nads), &n); err != nil {
 			t.Fatal(err)
 		}

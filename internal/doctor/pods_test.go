@@ -163,13 +163,11 @@ func TestWrongEnv(t *testing.T) {
 			"pace " +
 			"of its slowest port\n"},
 		{"roce-shared-privileged-named", "NCCL_IB_HCA==mlx5_3:1",
-			"WARN given to another pod (not among the devices that PCIDEVICE_... names): mlx5_3:1\n" +
-				"WARN none of 1 rail: mlx5_2:1\n"},
+			"WARN given to another pod (not among the devices that PCIDEVICE_... names): mlx5_3:1\n"},
 		{"a100-exclusive", "NCCL_IB_HCA=mlx5_bond_0", "FAIL not in the pod: mlx5_bond_0. No port that can work: NCCL " +
 			"goes over TCP without an error\n"},
-		{"a100-shared-privileged", "NCCL_IB_HCA==mlx5_bond_0", "WARN mlx5_bond_0:1 is part of bond bond0: it carries " +
-			"the " +
-			"node's own traffic (storage, bootstrap); no rail of its own\nWARN none of 1 rail: mlx5_0:1\n"},
+		{"a100-shared-privileged", "NCCL_IB_HCA==mlx5_bond_0", "FAIL mlx5_bond_0:1 is part of bond bond0: it carries " +
+			"the node's own traffic (storage, bootstrap); no rail of its own. None of 1 rail: mlx5_0:1\n"},
 	} {
 		var b strings.Builder
 		for _, f := range aboutEnv(CheckPod(seen(t, machines.PodNamed(c.pod), c.env))) {
@@ -189,11 +187,12 @@ func TestWrongIndexAndInterface(t *testing.T) {
 		want string
 	}{
 		{"roce-exclusive-no-address", []string{"NCCL_IB_GID_INDEX=3"},
-			"FAIL pod-gid-index NCCL_IB_GID_INDEX=3, and mlx5_5 has no such entry\n"},
+			"FAIL pod-gid-index NCCL_IB_GID_INDEX=3 is no entry of mlx5_5\n"},
 		{"roce-exclusive-no-address", []string{"NCCL_IB_GID_INDEX=3", "NCCL_IB_HCA==mlx5_2,mlx5_3,mlx5_4"}, ""},
 		{"roce-exclusive", []string{"NVSHMEM_IB_GID_INDEX=1", "NVSHMEM_HCA_LIST=mlx5_2:1", "UCX_IB_GID_INDEX=auto"},
 			"WARN pod-env-hca NVSHMEM_HCA_LIST=mlx5_2:1: 1 of 4 rails; not used: mlx5_3:1, mlx5_4:1, mlx5_5:1\n" +
-				"WARN pod-gid-index NVSHMEM_IB_GID_INDEX=1 is fe80::a288:c2ff:fefa:71 of type RoCE v2 on mlx5_2\n"},
+				"WARN pod-gid-index NVSHMEM_IB_GID_INDEX=1 is not the RoCE v2 GID of an IP address on mlx5_2: " +
+				"fe80::a288:c2ff:fefa:71 of type RoCE v2\n"},
 		{"h20-exclusive", []string{"NCCL_SOCKET_IFNAME==eth0", "GLOO_SOCKET_IFNAME=eth0"}, ""},
 		{"h20-exclusive", []string{"NCCL_SOCKET_IFNAME=eth,ib"}, ""},
 		{"h20-exclusive", []string{"NCCL_SOCKET_IFNAME=eth1", "GLOO_SOCKET_IFNAME==eth0"},

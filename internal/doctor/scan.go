@@ -1,61 +1,48 @@
 package doctor
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"io"
-	"slices"
 	"strings"
 )
 
 // Bounds of what is kept of a log, in bytes.
 const (
-	chunk    = 256 << 10 // that is looked at in one go
-	maxLine  = 16 << 10  // of a line around what was found in it
-	maxShown = 2 << 10   // of a line that is shown
-	nearby   = 16 << 10  // how far a message reaches that gives a meaning to those after it
-	fewLines = 10        // a log with no more than these lines was picked out by somebody, who asks what they mean
+	chunk    = 64 << 10 // of a line that is looked at in one go
+	overlap  = 2 << 10  // of two pieces of a line that is longer
+	maxShown = 2 << 10  // of a line that is shown
+	nearby   = 16 << 10 // how far a message reaches that gives a meaning to those after it
+	fewLines = 10       // a log with no more than these lines was picked out by somebody, who asks what they mean
 )
 
-// Scan looks for known messages in logs, in one pass over each: an automaton finds the literals of all patterns, and
-// the patterns themselves are tried on the lines with one only. What it keeps is bounded by the number of messages.
+// Scan looks for known messages in logs, in one pass over each. What it keeps is bounded by the number of messages.
 type Scan struct {
 	Lines int64 // of all logs so far
 	asked bool  // the lines were picked out by somebody
 
 	name   string
 	number int64 // of lines of this log
-	offset int64 // in this log, of the buffer
-	state  uint32
+	offset int64 // in this log, of what is looked at
 	known  int64 // where the last message was that gives a meaning to others; negative: nowhere
 	seen   map[string]*Explanation
 	order  []*Explanation
-	heads  map[string][]byte // the beginning of the last line with the message, in this log
+	last   map[string]last // of this log, by message
 
-	from, to   int // the line in the buffer that is looked at
-	counted    int // up to where the lines of the buffer have been counted
-	candidates []int32
-	may        []int32
-	folded     []byte
+	found  []int
+	folded []byte
 }
 
-// folded adds a line to b as the automaton reads it: in lower case, without what does not count.
-func folded(b, line []byte) []byte {
-	for _, c := range line {
-		switch {
-		case c == '\\' || c == 0:
-			continue
-		case 'A' <= c && c <= 'Z':
-			c += 'a' - 'A'
-		}
-		b = append(b, c)
-	}
-	return b
+// last is the last line with a message.
+type last struct {
+	number int64
+	head   []byte
 }
 
 // NewScan begins with logs.
 func NewScan() *Scan {
-	return &Scan{seen: map[string]*Explanation{}, heads: map[string][]byte{}}
+	return &Scan{seen: map[string]*Explanation{}, last: map[string]last{}}
 }
 
 // Explain recognises the messages in a text that somebody asks about: each once, with the first line it is in, in the
@@ -78,122 +65,80 @@ func (s *Scan) Explanations() []Explanation {
 
 // Read looks at a log to its end, and at what there is of it if it can't be read to its end. The name may be empty.
 func (s *Scan) Read(name string, log io.Reader) error {
-	s.name, s.number, s.offset, s.state, s.known = name, 0, 0, 0, -nearby-1
-	buf, have := make([]byte, chunk), 0
-	first, asked := true, s.asked
+	s.name, s.number, s.offset, s.known = name, 0, 0, -nearby-1
+	in := bufio.NewReaderSize(log, chunk)
+	asked := s.asked
+	if all, err := in.Peek(chunk); err != nil && bytes.Count(all, []byte{'\n'}) <= fewLines {
+		s.asked = true
+	}
+	var long []byte // the end of the last piece of a long line, before the next one
 	for {
-		n, err := io.ReadFull(log, buf[have:])
-		have += n
-		end := err != nil
-		if first && end {
-			s.asked = asked || bytes.Count(buf[:have], []byte{'\n'}) <= fewLines
+		line, err := in.ReadSlice('\n')
+		if len(long) > 0 {
+			long = append(long, line...)
+			s.look(long)
+		} else {
+			s.look(line)
 		}
-		first = false
-		whole := bytes.LastIndexByte(buf[:have], '\n') + 1
+		s.offset += int64(len(line))
 		switch {
-		case end:
-			whole = have
-		case whole == 0: // a line longer than the buffer is looked at in parts
-			whole = have - maxLine
+		case errors.Is(err, bufio.ErrBufferFull):
+			long = append(long[:0], line[len(line)-overlap:]...)
+			continue
+		case err == nil:
+			s.number++
+			long = long[:0]
+			continue
 		}
-		s.look(buf[:whole])
-		s.offset += int64(whole)
-		have = copy(buf, buf[whole:have])
-		if end {
-			s.Lines += s.number
-			if whole > 0 && buf[whole-1] != '\n' {
-				s.Lines++
-			}
-			s.asked = asked
-			s.finish()
-			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-				return nil
-			}
-			return err
+		s.Lines += s.number
+		if len(line)+len(long) > 0 {
+			s.Lines++
 		}
+		s.asked = asked
+		s.finish()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		return err
 	}
 }
 
-// look looks at lines.
-func (s *Scan) look(text []byte) {
-	if bytes.IndexByte(text, 0x1b) >= 0 {
-		text = colours.ReplaceAllLiteral(text, nil)
+// look looks at a line, or a piece of one. A program that draws over its line, such as a progress bar, has several in
+// one.
+func (s *Scan) look(line []byte) {
+	if bytes.IndexByte(line, 0x1b) >= 0 {
+		line = colours.ReplaceAllLiteral(line, nil)
 	}
-	known := catalogue()
-	s.from, s.to, s.counted = 0, 0, 0
-	for at := 0; at < len(text); {
-		next, done, found := known.automaton.step(s.state, text[at:])
-		s.state, at = next, at+done
-		if found == nil {
-			break
-		}
-		if at > s.to {
-			s.line(text)
-			s.from = bytes.LastIndexByte(text[:at], '\n') + 1
-			s.to = len(text)
-			if i := bytes.IndexByte(text[at:], '\n'); i >= 0 {
-				s.to = at + i
-			}
-			s.from, s.to = max(s.from, at-maxLine/2), min(s.to, at+maxLine/2)
-		}
-		for _, f := range found {
-			if !slices.Contains(s.candidates, f) {
-				s.candidates = append(s.candidates, f)
-			}
-		}
-	}
-	s.line(text)
-	s.number += int64(bytes.Count(text[s.counted:], []byte{'\n'}))
-}
-
-// line tries the candidates on a line. A program that draws over its line, such as a progress bar, has several in one.
-func (s *Scan) line(text []byte) {
-	if len(s.candidates) == 0 {
-		return
-	}
-	slices.Sort(s.candidates)
-	s.number += int64(bytes.Count(text[s.counted:s.from], []byte{'\n'}))
-	s.counted = s.from
-	for raw := range bytes.SplitSeq(text[s.from:s.to], []byte{'\r'}) {
-		s.folded = folded(s.folded[:0], raw)
-		may := s.may[:0]
-		for _, i := range s.candidates {
-			if catalogue().patterns[i].may(s.folded) {
-				may = append(may, i)
-			}
-		}
-		if s.may = may; len(may) > 0 {
+	for raw := range bytes.SplitSeq(line, []byte{'\r'}) {
+		if s.found, s.folded = catalogue().candidates(s.found[:0], s.folded[:0], raw); len(s.found) > 0 {
 			s.try(raw)
 		}
 	}
-	s.candidates = s.candidates[:0]
 }
 
 // try looks what a line says.
 func (s *Scan) try(raw []byte) {
-	l, at := cleaned(raw), s.offset+int64(s.from)
-	bare, last := "", int32(-1)
-	for _, i := range s.may {
+	l, bare := cleaned(raw), ""
+	for _, i := range s.found {
 		p := &catalogue().patterns[i]
-		if p.message == last {
-			continue // by another pattern
-		}
 		m := &Messages[p.message]
-		if !p.fits(l.text) {
+		if before, ok := s.last[m.ID]; ok && before.number == s.number {
+			continue // by another pattern, or in another piece of the line
+		}
+		if !p.re.MatchString(l.text) {
 			if bare == "" {
 				bare = l.bare()
 			}
-			if len(bare) == len(l.text) || !p.fits(bare) {
+			if len(bare) == len(l.text) || !p.re.MatchString(bare) {
 				continue
 			}
 		}
-		after := at-s.known <= nearby
+		after := s.offset-s.known <= nearby
 		if m.Except != nil && m.Except.MatchString(l.text) || p.near && !s.asked && !after || m.Follows && after {
 			continue
 		}
-		last = p.message
 		if !m.Follows {
-			s.known = at
+			s.known = s.offset
 		}
 		s.note(m, l, raw)
 	}
@@ -211,20 +156,20 @@ func (s *Scan) note(m *Message, l logLine, raw []byte) {
 		s.order = append(s.order, e)
 	}
 	e.Count++
-	if _, ok := s.heads[m.ID]; !ok {
+	before, ok := s.last[m.ID]
+	if !ok {
 		e.earliest(l.stamp())
 	}
-	s.heads[m.ID] = append(s.heads[m.ID][:0], raw[:min(len(raw), 2*maxHead)]...)
+	s.last[m.ID] = last{s.number, append(before.head[:0], raw[:min(len(raw), 2*maxHead)]...)}
 }
 
 // finish takes the times of the last lines of a log: only those are looked at, because a message may be there a million
 // times.
 func (s *Scan) finish() {
-	s.line(nil)
-	for id, head := range s.heads {
-		s.seen[id].latest(cleaned(head).stamp())
+	for id, l := range s.last {
+		s.seen[id].latest(cleaned(l.head).stamp())
 	}
-	clear(s.heads)
+	clear(s.last)
 }
 
 // earliest and latest keep the first and the last time. Of several logs, times that say their zone are compared; of

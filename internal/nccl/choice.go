@@ -3,9 +3,7 @@ package nccl
 import (
 	"cmp"
 	"fmt"
-	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/fabric-cni/fabric-cni/internal/node"
@@ -19,6 +17,7 @@ type Choice struct {
 	Fabric *topology.Fabric // nil: there is no usable port
 	Ports  []topology.Port  // in rail order
 	Left   []Left           // the pod's other ports
+	Slow   []Slow           // of Ports, those whose link has trained down: all run at their pace
 
 	given *node.Given
 }
@@ -42,6 +41,7 @@ const (
 	Slower              // it has trained down: others of its kind are faster
 	Fabric              // part of another fabric
 	NoGID               // RoCE without the GID of an IP address: a connection over it fails
+	NoFace              // RoCE without an interface in the pod, so its GIDs are of other network namespaces
 	Named               // its name means something else in a list
 	Function            // a function of a port that is in the list
 	Kind                // another kind of card than the rails, in a pod that sees the whole node
@@ -49,7 +49,8 @@ const (
 
 var short = map[Why]string{
 	NotUp: "not Active", Bond: "bond", Primary: "default route", Soft: "soft RDMA device", Slower: "slower",
-	Fabric: "another fabric", NoGID: "no IP address", Named: "its name", Function: "function of a port in the list",
+	Fabric: "another fabric", NoGID: "no IP address", NoFace: "no interface",
+	Kind: "another kind of card", Named: "its name", Function: "function of a port in the list",
 }
 
 func (w Why) String() string { return short[w] }
@@ -57,7 +58,9 @@ func (w Why) String() string { return short[w] }
 // Choose takes the ports of the fabric with the most bandwidth that can work.
 func Choose(g *node.Given) *Choice {
 	c := &Choice{given: g}
-	ports := withAddrs(g.Node)
+	ports := slices.DeleteFunc(g.Node.Ports(), c.noFace)
+	slow := SlowPorts(g.All)
+	pace(ports, slow)
 	f := node.Usable(ports)
 	if len(f.Fabrics) > 0 {
 		if without := c.withoutGID(most(f.Fabrics).On(g.Node.Name)); len(without) > 0 {
@@ -75,15 +78,12 @@ func Choose(g *node.Given) *Choice {
 	}
 	best := most(f.Fabrics)
 	c.Fabric = best
-	slow := map[string]Slow{}
-	for _, s := range SlowPorts(g.All) {
-		slow[s.Port] = s
-	}
 	for i := range f.Fabrics {
 		if o := &f.Fabrics[i]; o != best {
 			for _, p := range o.On(g.Node.Name) {
-				if s, ok := slow[p.Name()]; ok && p.RateGb < best.RateGb {
-					c.leave(p, Slower, s.String()+". A collective runs at the pace of its slowest port")
+				is := slices.IndexFunc(slow, func(s Slow) bool { return s.Port == p.Name() })
+				if is >= 0 && p.RateGb < best.RateGb {
+					c.leave(p, Slower, slow[is].String()+". A collective runs at the pace of its slowest port")
 				} else {
 					c.leave(p, Fabric, "is in fabric "+o.Name+" ("+o.Reason+")"+both(o, best))
 				}
@@ -91,7 +91,23 @@ func Choose(g *node.Given) *Choice {
 		}
 	}
 	c.take(best.On(g.Node.Name))
+	for i := range slow {
+		if slices.Contains(c.Names(), slow[i].Port) {
+			c.Slow = append(c.Slow, slow[i])
+		}
+	}
 	return c
+}
+
+// noFace leaves a RoCE port whose interface is in another network namespace. DOCA-OFED and MLNX_OFED refuse its GIDs
+// (ibv_modify_qp: No such device), and rdma_cm does not find them.
+func (c *Choice) noFace(p topology.Port) bool {
+	is := p.LinkLayer == device.Ethernet && p.Netdev == "" && p.Bond == "" && p.Kind != topology.Soft &&
+		p.State == device.PortActive && len(c.port(&p).GIDs) > 0
+	if is {
+		c.leave(p, NoFace, "has no interface in the pod, and its GIDs are of addresses in other network namespaces")
+	}
+	return is
 }
 
 // both says what to do where two fabrics are planes of one network, which a node does not show.
@@ -239,62 +255,6 @@ func routable(p *node.Port) int {
 	return six
 }
 
-// AwayGIDs are RoCE ports whose interface is in another network namespace: the GIDs that they have are not the pod's.
-func (c *Choice) AwayGIDs() (names []string) {
-	for _, p := range c.Ports {
-		gids := c.port(&p).GIDs
-		if p.LinkLayer == device.Ethernet && p.Netdev == "" && len(gids) > 0 {
-			names = append(names, p.Name())
-		}
-	}
-	return names
-}
-
-// withAddrs are the ports of a node. A RoCE port whose interface is in another network namespace has the addresses of
-// its GIDs. Their subnets are not in there: those of rails have 24 or 64 bits nearly everywhere, and where a longer
-// prefix makes more subnets of one, NCCL is told less.
-func withAddrs(n *node.Node) []topology.Port {
-	ports := n.Ports()
-	for i := range ports {
-		p := &ports[i]
-		if p.LinkLayer != device.Ethernet || p.Netdev != "" || len(p.Addrs) > 0 {
-			continue
-		}
-		c := Choice{given: &node.Given{Node: n}}
-		for _, g := range c.port(p).GIDs {
-			a := g.Addr()
-			if g.Type != "RoCE v2" || !a.IsValid() || a.IsLinkLocalUnicast() {
-				continue
-			}
-			bits := 64
-			if a.Is4() {
-				bits = 24
-			}
-			p.Addrs = append(p.Addrs, netip.PrefixFrom(a, bits))
-		}
-	}
-	return ports
-}
-
-// Slow is a port whose link runs slower than those of the same kind of card.
-type Slow struct {
-	Port   string // mlx5_0:1
-	HCA    *node.HCA
-	RateGb float64 // Gb/s
-	Rate   string  // as the kernel says it: 200 Gb/sec (2X NDR)
-	Best   float64 // Gb/s of the others
-	Peers  []string
-}
-
-func (s *Slow) gb(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
-
-// String says it in a sentence without the port's name.
-func (s Slow) String() string {
-	kind := cmp.Or(s.HCA.Model, s.HCA.ID)
-	return fmt.Sprintf("runs at %s, and %s of the same kind (%s) at %s Gb/s: its link has trained down",
-		cmp.Or(s.Rate, s.gb(s.RateGb)+" Gb/s"), few(s.Peers), kind, s.gb(s.Best))
-}
-
 // few is a list of names that has an end.
 func few(names []string) string {
 	const most = 8
@@ -302,35 +262,6 @@ func few(names []string) string {
 		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", len(names)-most)
 	}
 	return strings.Join(names, ", ")
-}
-
-// SlowPorts finds ports that are Active and slower than others of the same kind of card: same device, same board, same
-// link layer. What a card is made for does not differ between those.
-func SlowPorts(n *node.Node) (out []Slow) {
-	type kind struct {
-		id, board, kind string
-		layer           device.LinkLayer
-	}
-	of := func(h *node.HCA, p *node.Port) (kind, bool) {
-		return kind{h.ID, h.Board, h.Kind, p.LinkLayer}, p.Active() && p.RateGb > 0 && h.ID != "" && h.Bond == ""
-	}
-	best, at := map[kind]float64{}, map[kind][]string{}
-	n.EachPort(func(h *node.HCA, p *node.Port) {
-		k, ok := of(h, p)
-		switch {
-		case !ok || p.RateGb < best[k]:
-		case p.RateGb > best[k]:
-			best[k], at[k] = p.RateGb, []string{h.PortName(p)}
-		default:
-			at[k] = append(at[k], h.PortName(p))
-		}
-	})
-	n.EachPort(func(h *node.HCA, p *node.Port) {
-		if k, ok := of(h, p); ok && p.RateGb < best[k] {
-			out = append(out, Slow{h.PortName(p), h, p.RateGb, p.Rate, best[k], at[k]})
-		}
-	})
-	return out
 }
 
 func portName(hca string, port uint32) string { return (&topology.Port{HCA: hca, Port: port}).Name() }

@@ -31,6 +31,7 @@ type Verdict struct {
 	Unused  []string // ports of the choice that are not selected
 	Used    int      // ports of the choice that are
 	Dead    bool     // it selects nothing that can work
+	Host    bool     // it selects ports of the node's own network only
 	planes  int      // ports of other fabrics of the same link layer and rate
 	Other   bool     // what it selects is another fabric with as much bandwidth
 }
@@ -68,6 +69,8 @@ func (c *Choice) Judge(l *Library, value string, isNetdev func(string) bool) *Ve
 		}
 	})
 	v.Dead = !works
+	v.Host = v.Used == 0 && len(v.Left) > 0 && v.planes == 0 && !tcp && len(v.Others) == 0 &&
+		!slices.ContainsFunc(v.Left, func(l Left) bool { return l.Why != Bond && l.Why != Primary })
 	v.Other = v.Used == 0 && c.Fabric != nil && v.planes >= len(c.Ports)
 	return v
 }
@@ -94,6 +97,8 @@ func (c *Choice) judgeOther(v *Verdict, list *List, h *node.HCA, p *node.Port) (
 			if c.isNamed(list, hca) {
 				v.Left = append(v.Left, *l)
 			}
+			return false
+		case NoFace: // doctor says it of the pod, whatever the variables are
 			return false
 		case NoGID:
 			v.Left = append(v.Left, *l)

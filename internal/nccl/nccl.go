@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/fabric-cni/fabric-cni/internal/node"
+	"github.com/fabric-cni/fabric-cni/internal/topology"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
@@ -37,6 +38,11 @@ func (c *Choice) Env() (vars []Var, notes []string) {
 		"with = " +
 		"names are exact, without it mlx5_1 is mlx5_10 too" + c.leftOut()})
 	notes = append(notes, c.loud()...)
+	for _, s := range c.Slow {
+		notes = append(notes, s.Port+" "+s.String()+". All ports of the list together carry more than the others "+
+			"alone, "+
+			"each at its pace")
+	}
 	sock, note := c.sockets()
 	vars, notes = append(vars, sock...), append(notes, note...)
 	gid, note := c.gidIndex()
@@ -44,11 +50,8 @@ func (c *Choice) Env() (vars []Var, notes []string) {
 	pkey, note := c.pkey()
 	vars, notes = append(vars, pkey...), append(notes, note...)
 	if c.Fabric.Planes && len(c.Ports) > 1 {
-		reason := "the rails are planes: a rank must not use one rail here and another one there"
-		if len(c.AwayGIDs()) > 0 {
-			reason += " (by the addresses of their GIDs, whose prefix length can't be seen from here)"
-		}
-		vars = append(vars, Var{"NCCL_CROSS_NIC", "0", reason})
+		vars = append(vars, Var{"NCCL_CROSS_NIC", "0",
+			"the rails are planes: a rank must not use one rail here and another one there"})
 	}
 	vars = append(vars,
 		Var{"UCX_NET_DEVICES", list, "the same ports for UCX, which would take any other. They are this pod's: not " +
@@ -57,11 +60,7 @@ func (c *Choice) Env() (vars []Var, notes []string) {
 	vars = append(vars, c.nvshmem(gid)...)
 	vars = append(vars, Var{"OMPI_MCA_coll_hcoll_enable", "0",
 		"HCOLL opens RDMA devices by itself and hangs in containers; NCCL's traffic is untouched"})
-	notes = append(notes, c.others()...)
-	if len(c.AwayGIDs()) > 0 {
-		return vars, notes // whose subnets are a guess
-	}
-	return vars, append(notes, c.Fabric.Warnings...)
+	return vars, slices.Concat(notes, c.others(), c.Fabric.Warnings)
 }
 
 // leftOut names the ports that are left, in short.
@@ -128,12 +127,26 @@ func (c *Choice) others() (notes []string) {
 			"given "+
 			"to it: other pods may be told to use the same ones")
 	}
-	if away := c.AwayGIDs(); len(away) > 0 {
-		notes = append(notes, "RoCE without an interface in the pod ("+few(away)+"): their GIDs are of "+
-			"addresses in other network namespaces, which DOCA-OFED and MLNX_OFED refuse (ibv_modify_qp: No such "+
-			"device), and rdma_cm too; give the pod a network with an address on each rail")
+	if names := c.withoutFace(); len(names) > 0 {
+		notes = append(notes, "without an interface in the pod: "+few(names)+". NCCL and UCX work, IPoIB and "+
+			"rdma_cm by "+
+			"IP address do not")
 	}
 	return notes
+}
+
+// withoutFace are InfiniBand ports in exclusive mode whose interface is not in the pod: a network is missing.
+func (c *Choice) withoutFace() (names []string) {
+	if c.given.Node.RDMAMode != device.NetnsExclusive.String() {
+		return nil
+	}
+	for i := range c.Ports {
+		p := &c.Ports[i]
+		if p.LinkLayer == device.InfiniBand && p.Netdev == "" {
+			names = append(names, p.Name())
+		}
+	}
+	return names
 }
 
 // WhyOther says in words in which way a port is another's.
@@ -238,11 +251,11 @@ func (c *Choice) pkey() (vars []Var, notes []string) {
 	reason := ""
 	for i := range c.Ports {
 		p := &c.Ports[i]
-		table := c.port(p).PKeys
-		if p.LinkLayer != device.InfiniBand || len(table) == 0 {
+		table := c.PKeys(p)
+		if len(table) == 0 {
 			continue
 		}
-		at := slices.IndexFunc(table, full)
+		at := slices.IndexFunc(table, FullMember)
 		if at < 0 { // it reaches full members only, which are storage or gateways
 			notes = append(notes, p.Name()+" is a limited member of its partition and does not reach other limited "+
 				"members: the partitions of the subnet manager decide")
@@ -265,7 +278,16 @@ func (c *Choice) pkey() (vars []Var, notes []string) {
 	return nil, notes
 }
 
-func full(k string) bool {
+// PKeys are the partition keys of an InfiniBand port, in hex.
+func (c *Choice) PKeys(p *topology.Port) []string {
+	if p.LinkLayer != device.InfiniBand {
+		return nil
+	}
+	return c.port(p).PKeys
+}
+
+// FullMember reports whether a partition key is that of a full member.
+func FullMember(k string) bool {
 	n, err := strconv.ParseUint(strings.TrimPrefix(k, "0x"), 16, 16)
 	return err == nil && n&uint64(device.FullMember) != 0
 }

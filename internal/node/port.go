@@ -11,6 +11,9 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
+// EmptyPKey is an entry of the partition table that is not used.
+const EmptyPKey = "0x0000"
+
 // port reads one port. Formats: Documentation/ABI/stable/sysfs-class-infiniband of the kernel.
 func (t tree) port(dir, number string) Port {
 	n, _ := strconv.ParseUint(number, 10, 32)
@@ -20,10 +23,16 @@ func (t tree) port(dir, number string) Port {
 	p.Phys = device.PhysState(leading(t.text(dir, "phys_state"))).String()
 	p.LID, p.SMLID = lid(t.text(dir, "lid")), lid(t.text(dir, "sm_lid"))
 	p.gids(t, dir)
-	for _, name := range numeric(t.names(path.Join(dir, "pkeys"))) {
-		if k := t.text(dir, "pkeys", name); k != "" && k != "0x0000" {
-			p.PKeys = append(p.PKeys, k)
+	used := 0
+	for _, name := range numeric(t.names(path.Join(dir, "pkeys"))) { // an index counts empty entries, too
+		p.PKeys = append(p.PKeys, t.text(dir, "pkeys", name))
+		if k := p.PKeys[len(p.PKeys)-1]; k != "" && k != EmptyPKey {
+			used = len(p.PKeys)
 		}
+	}
+	p.PKeys = p.PKeys[:used:used]
+	if used == 0 {
+		p.PKeys = nil
 	}
 	return p
 }

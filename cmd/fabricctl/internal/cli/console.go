@@ -16,9 +16,8 @@ type console struct {
 	stdin    io.Reader
 	stdout   quote.Printer
 	stderr   quote.Printer
-	terminal bool   // stdout is a terminal, and colours are wanted
-	width    int    // columns of the terminal that stdout is; 0: it is none, and lines may be as long as they like
-	lang     string // of causes and cures: a doctor.Lang
+	terminal bool // stdout is a terminal, and colours are wanted
+	width    int  // columns of the terminal that stdout is; 0: it is none, and lines may be as long as they like
 }
 
 // Colours of a terminal, by what they mean.

@@ -30,7 +30,7 @@ not be read to its end, or the output not be written. So the next step of a scri
 		Example: `  fabricctl doctor explain "Couldn't allocate MR"
   kubectl logs train-0 | fabricctl doctor explain
   fabricctl doctor explain -f worker-0.log -f worker-1.log.gz -o json
-  fabricctl doctor explain log-mr --lang zh`,
+  fabricctl doctor explain log-mr`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := e.check(args); err != nil {
 				return err
@@ -55,19 +55,15 @@ not be read to its end, or the output not be written. So the next step of a scri
 // explainer is one run of doctor explain.
 type explainer struct {
 	*console
-	format   string
-	files    []string
-	list     bool
-	language doctor.Lang
+	format string
+	files  []string
+	list   bool
 }
 
 // looksLikeID tells an id from a line of a log.
 var looksLikeID = regexp.MustCompile(`^(log|host|pod|cluster|job)-[a-z0-9-]+$`)
 
-func (e *explainer) check(args []string) (err error) {
-	if e.language, err = e.console.language(); err != nil {
-		return err
-	}
+func (e *explainer) check(args []string) error {
 	if err := oneOf("output", e.format, "text", "json", "yaml"); err != nil {
 		return err
 	}
@@ -107,9 +103,8 @@ func (e *explainer) run(ctx context.Context, args []string) error {
 func (e *explainer) ids(ids []string) error {
 	list := make([]doctor.Explanation, 0, len(ids))
 	for _, id := range ids {
-		list = append(list, e.language.ID(id))
+		list = append(list, doctor.ExplainID(id))
 	}
-	words := labels[e.language]
 	switch {
 	case e.format != "text":
 		return e.structured(e.format, explanationList{list})
@@ -122,22 +117,20 @@ func (e *explainer) ids(ids []string) error {
 	for _, x := range list {
 		e.stdout.Printf("%s: %s\n", x.ID, x.Title)
 		for _, line := range x.Examples {
-			e.stdout.Printf("  %s%s\n", words.example, line)
+			e.stdout.Printf("  as:    %s\n", line)
 		}
-		e.stdout.Printf("  %s%s\n  %s%s\n  %s%s\n", words.cause, x.Cause, words.cure, x.Cure, words.docs, x.Docs)
+		e.stdout.Printf("  cause: %s\n  cure:  %s\n  docs:  %s\n", x.Cause, x.Cure, x.Docs)
 	}
 	return nil
 }
 
 // found prints the messages that were found in a log, or in a line.
 func (e *explainer) found(list []doctor.Explanation, log bool) error {
-	list = e.language.Explanations(list)
 	if e.format != "text" {
 		if err := e.structured(e.format, explanationList{append([]doctor.Explanation{}, list...)}); err != nil {
 			return err
 		}
 	} else {
-		words := labels[e.language]
 		for i := range list {
 			x := &list[i]
 			colour := warn
@@ -146,9 +139,9 @@ func (e *explainer) found(list []doctor.Explanation, log bool) error {
 			}
 			e.stdout.Printf("%s\n  %s (%s)\n", x.Line, e.coloured(colour, x.Title), x.ID)
 			if log {
-				e.stdout.Printf("  %s%s\n", words.seen, seen(x, words))
+				e.stdout.Printf("  seen:  %s\n", seen(x))
 			}
-			e.stdout.Printf("  %s%s\n  %s%s\n  %s%s\n\n", words.cause, x.Cause, words.cure, x.Cure, words.docs, x.Docs)
+			e.stdout.Printf("  cause: %s\n  cure:  %s\n  docs:  %s\n\n", x.Cause, x.Cure, x.Docs)
 		}
 	}
 	if len(list) == 0 {
@@ -159,17 +152,17 @@ func (e *explainer) found(list []doctor.Explanation, log bool) error {
 }
 
 // seen is where and when a message is in a log.
-func seen(x *doctor.Explanation, words label) string {
-	s := fmt.Sprintf(words.line, x.LineNumber)
+func seen(x *doctor.Explanation) string {
+	s := fmt.Sprintf("line %d", x.LineNumber)
 	if x.Log != "" {
 		s = x.Log + ": " + s
 	}
 	if x.Count > 1 {
-		s += fmt.Sprintf(words.lines, x.Count)
+		s += fmt.Sprintf("; %d lines", x.Count)
 	}
 	switch {
 	case x.FirstTime != "" && x.LastTime != "" && x.Count > 1:
-		return s + "; " + x.FirstTime + fmt.Sprintf(words.to, x.LastTime)
+		return s + "; " + x.FirstTime + " to " + x.LastTime
 	case x.FirstTime+x.LastTime != "":
 		return s + "; " + x.FirstTime + x.LastTime[min(len(x.FirstTime), len(x.LastTime)):]
 	}

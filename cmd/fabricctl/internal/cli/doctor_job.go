@@ -176,19 +176,10 @@ func countOf(list []string, s string) (n int) {
 func (j *jobCheck) report(r *jobReport) error {
 	doctor.Sort(r.Findings)
 	if j.format == "json" || j.format == "yaml" {
-		lang, err := j.language()
-		if err != nil {
-			return err
-		}
-		worst := doctor.Worst(r.Findings)
-		r.Findings = lang.Findings(r.Findings)
 		if err := j.structured(j.format, *r); err != nil {
 			return err
 		}
-		if worst == doctor.Fail {
-			return errFinding
-		}
-		return nil
+		return j.verdict(r.Findings)
 	}
 	if j.format == "text" {
 		j.stdout.Printf("%s\n\n", r.Job)

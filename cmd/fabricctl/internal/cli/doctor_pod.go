@@ -175,8 +175,8 @@ func (m *manifestRef) decode(flag, file, command string, take func(list []byte) 
 	return nil
 }
 
-// podByName asks kubectl for a pod, the networks, and if it has to do with claims for these. Without the right to list
-// the networks, the rest is checked.
+// podByName asks kubectl for a pod, its Events, the networks, and if it has to do with claims for these. Without the
+// right to list the networks, the rest is checked.
 func podByName(ctx context.Context, name string) (*world, error) {
 	namespace, pod, ok := strings.Cut(name, "/")
 	if !ok {
@@ -195,13 +195,16 @@ func podByName(ctx context.Context, name string) (*world, error) {
 		nodes, _, _ := fabricNodes(ctx, w.pod.Spec.Node)
 		w.pod.Know(fabrics, nodes)
 	}
-	if !w.pod.Claimed() {
-		return w, nil
+	w.dra = &doctor.DRA{Partial: true}
+	if w.pod.Claimed() {
+		w.dra.Partial = false
+		listDRA(ctx, w.dra, namespace)
+		w.dra.FabricNodes, _, _ = fabricNodes(ctx, "") // they only say more of devices that are down
 	}
-	w.dra = &doctor.DRA{}
-	listDRA(ctx, w.dra, namespace)
-	if w.dra.Partial && len(w.pod.Spec.Claims) == 0 { // its resource is that of a device plugin, as far as is known
-		w.dra = nil
+	if w.dra.Partial && len(w.pod.Spec.Claims) == 0 { // its devices are a device plugin's, as far as is known
+		w.dra = &doctor.DRA{Partial: true}
+	}
+	if w.pod.Status.Phase != "Pending" {
 		return w, nil
 	}
 	err = kubectlEach(ctx, into(w.dra), "-n", namespace, "get", "events", "-o", "json", "--field-selector",
@@ -209,6 +212,5 @@ func podByName(ctx context.Context, name string) (*world, error) {
 	if err != nil {
 		w.dra.Missing = append(w.dra.Missing, err.Error())
 	}
-	w.dra.FabricNodes, _, _ = fabricNodes(ctx, "") // they only say more of devices that are down
 	return w, nil
 }

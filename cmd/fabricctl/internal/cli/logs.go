@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"bytes"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fabric-cni/fabric-cni/internal/doctor"
+	"github.com/fabric-cni/fabric-cni/internal/quote"
 )
 
 // read looks at all logs, at those after one that can't be read, too. When the program is interrupted, as Ctrl-C does
@@ -60,7 +62,13 @@ func (e *explainer) readLog(scan *doctor.Scan, name string) error {
 	defer progress.end()
 	in := bufio.NewReaderSize(progress, 256<<10)
 	var log io.Reader = in
-	if magic, _ := in.Peek(2); len(magic) == 2 && magic[0] == 0x1f && magic[1] == 0x8b {
+	magic, _ := in.Peek(6) // fewer bytes: a short log
+	if program := packer(magic); program != "" {
+		return fmt.Errorf("read %s: packed with %s; unpack it first: %s -dc %s | fabricctl doctor "+
+			"explain", name, program,
+			program, quote.Shell(name))
+	}
+	if bytes.HasPrefix(magic, []byte("\x1f\x8b")) {
 		z, err := gzip.NewReader(in)
 		if err != nil {
 			return fmt.Errorf("read %s: %w", name, err)
@@ -71,6 +79,16 @@ func (e *explainer) readLog(scan *doctor.Scan, name string) error {
 		return fmt.Errorf("read %s: %w", name, err)
 	}
 	return nil
+}
+
+// packer is the program that has packed a log and that unpacks it, for formats that are not read here.
+func packer(magic []byte) string {
+	for program, begins := range map[string]string{"xz": "\xfd7zXZ\x00", "zstd": "(\xb5/\xfd", "bzip2": "BZh"} {
+		if bytes.HasPrefix(magic, []byte(begins)) {
+			return program
+		}
+	}
+	return ""
 }
 
 // progress tells on a terminal how far reading is. Logs may be long, and a pipe may be slow.

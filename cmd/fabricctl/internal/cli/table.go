@@ -181,45 +181,21 @@ func (t *table) line(c *console, r []cell, columns, width []int, text func(colum
 	c.stdout.Printf("\n")
 }
 
-// wrapped breaks a text between words, and between the characters of Chinese. A word that is too long stays as it is:
-// it may be there to be copied.
+// wrapped breaks a text between words. A word that is too long stays as it is: it may be there to be copied.
 func wrapped(s string, width int) (lines []string) {
 	if quote.Width(s) <= width {
 		return []string{s}
 	}
-	line, space := "", ""
-	for _, word := range unbreakable(s) {
+	line := ""
+	for word := range strings.FieldsSeq(s) {
 		switch {
-		case word == " ":
-			space = " "
-			continue
 		case line == "":
 			line = word
-		case quote.Width(line+space+word) <= width:
-			line += space + word
+		case quote.Width(line+" "+word) <= width:
+			line += " " + word
 		default:
 			lines, line = append(lines, line), word
 		}
-		space = ""
 	}
 	return append(lines, line)
-}
-
-// unbreakable are the parts of a text that stay whole: words, spaces and wide characters.
-func unbreakable(s string) (out []string) {
-	begin := 0
-	for i, r := range s {
-		part := string(r)
-		if r != ' ' && quote.Width(part) < 2 {
-			continue
-		}
-		if begin < i {
-			out = append(out, s[begin:i])
-		}
-		out, begin = append(out, part), i+len(part)
-	}
-	if begin < len(s) {
-		out = append(out, s[begin:])
-	}
-	return out
 }

@@ -56,9 +56,8 @@ rdma-ndd gives to HCAs ("gpu-1 mlx5_0"). -o wide lists each port. Exit status 3 
   fabricctl topology -f rail0.txt -f rail1.txt gpu-*.tar.gz -o json | jq .findings`,
 		Args: argsBetween(0, 10000),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			err := oneOf("output", out.format, "table", "wide", "json", "yaml", "svg", "html")
-			if _, lang := out.language(); err != nil || lang != nil {
-				return cmp.Or(err, lang)
+			if err := oneOf("output", out.format, "table", "wide", "json", "yaml", "svg", "html"); err != nil {
+				return err
 			}
 			t, err := s.topology(cmd.Context(), args)
 			if err != nil {
@@ -71,7 +70,6 @@ rdma-ndd gives to HCAs ("gpu-1 mlx5_0"). -o wide lists each port. Exit status 3 
 		},
 	}
 	s.flags(c)
-	a.languageFlag(c)
 	c.Flags().StringVarP(&out.format, "output", "o", "table", "table, wide, json, yaml, svg or html")
 	return c
 }
@@ -174,11 +172,7 @@ func (l *limited) Write(p []byte) (int, error) {
 
 // print prints it. A failure makes the exit status 3.
 func (s *cabling) print(t *subnet.Topology, out *findings) error {
-	lang, err := out.language()
-	if err != nil {
-		return err
-	}
-	t.Findings = lang.Findings(t.Findings)
+	var err error
 	switch out.format {
 	case "json", "yaml":
 		err = s.structured(out.format, *t)
