@@ -10,9 +10,9 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/doctor"
 	"github.com/fabric-cni/fabric-cni/deployments/crds"
 	"github.com/fabric-cni/fabric-cni/internal/admit"
-	"github.com/fabric-cni/fabric-cni/internal/doctor"
 	"github.com/fabric-cni/fabric-cni/internal/fabrics"
 	"github.com/fabric-cni/fabric-cni/internal/node"
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"

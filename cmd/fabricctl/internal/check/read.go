@@ -9,8 +9,8 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/doctor"
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/manifest"
-	"github.com/fabric-cni/fabric-cni/internal/doctor"
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
 

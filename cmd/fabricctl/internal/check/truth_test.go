@@ -11,12 +11,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/doctor"
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/generate"
 	"github.com/fabric-cni/fabric-cni/internal/agent/dra/offer"
 	"github.com/fabric-cni/fabric-cni/internal/agent/network"
 	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
 	"github.com/fabric-cni/fabric-cni/internal/attach"
-	"github.com/fabric-cni/fabric-cni/internal/doctor"
 	"github.com/fabric-cni/fabric-cni/internal/fabrics"
 	"github.com/fabric-cni/fabric-cni/internal/inventory"
 	"github.com/fabric-cni/fabric-cni/internal/journal"

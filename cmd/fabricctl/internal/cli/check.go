@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/check"
-	"github.com/fabric-cni/fabric-cni/internal/doctor"
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/doctor"
 )
 
 // checker is the flags of check.

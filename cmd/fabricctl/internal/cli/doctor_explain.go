@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fabric-cni/fabric-cni/internal/doctor"
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/doctor"
 )
 
 func doctorExplainCommand(a *app) *cobra.Command {

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fabric-cni/fabric-cni/internal/doctor"
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/doctor"
 )
 
 // Bounds of how a job is asked.

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/fabric-cni/fabric-cni/internal/doctor"
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/doctor"
 )
 
 // site is what is known of the place where the job will run: recordings, or the cluster.

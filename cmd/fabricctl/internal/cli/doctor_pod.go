@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/doctor"
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/manifest"
-	"github.com/fabric-cni/fabric-cni/internal/doctor"
 )
 
 func doctorPodCommand(a *app) *cobra.Command {

@@ -3,7 +3,7 @@ package cli
 import (
 	"context"
 
-	"github.com/fabric-cni/fabric-cni/internal/doctor"
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/doctor"
 )
 
 // What there is of Dynamic Resource Allocation: one request for all kinds, as people do it for a file.

@@ -5,10 +5,10 @@ import (
 	"reflect"
 
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/check"
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/doctor"
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/nccl"
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/perftest"
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/subnet"
-	"github.com/fabric-cni/fabric-cni/internal/doctor"
-	"github.com/fabric-cni/fabric-cni/internal/nccl"
 )
 
 // kind is an object that commands print as JSON and YAML.

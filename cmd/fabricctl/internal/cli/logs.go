@@ -11,7 +11,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/fabric-cni/fabric-cni/internal/doctor"
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/doctor"
 	"github.com/fabric-cni/fabric-cni/internal/quote"
 )
 

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fabric-cni/fabric-cni/internal/nccl"
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/nccl"
 	"github.com/fabric-cni/fabric-cni/internal/quote"
 )
 

@@ -18,9 +18,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/doctor"
 	fault "github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/kubectl"
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/redact"
-	"github.com/fabric-cni/fabric-cni/internal/doctor"
 	"github.com/fabric-cni/fabric-cni/internal/node"
 	"github.com/fabric-cni/fabric-cni/internal/policy"
 	"github.com/fabric-cni/fabric-cni/internal/quote"

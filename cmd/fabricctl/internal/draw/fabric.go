@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/doctor"
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/subnet"
-	"github.com/fabric-cni/fabric-cni/internal/doctor"
 )
 
 // Sizes of the picture of a fabric in pixels, and how many of each it shows.

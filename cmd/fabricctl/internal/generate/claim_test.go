@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fabric-cni/fabric-cni/internal/doctor"
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/doctor"
 	"github.com/fabric-cni/fabric-cni/internal/node"
 	"github.com/fabric-cni/fabric-cni/internal/topology"
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/fabric-cni/fabric-cni/internal/doctor"
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/doctor"
 )
 
 // templates are the pods of an object that have devices, wherever they are in it: the launcher of an MPIJob has none.

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/fabric-cni/fabric-cni/internal/doctor"
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/doctor"
 	"github.com/fabric-cni/fabric-cni/internal/topology"
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 	"github.com/fabric-cni/fabric-cni/pkg/device"

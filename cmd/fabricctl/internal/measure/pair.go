@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/doctor"
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/perftest"
-	"github.com/fabric-cni/fabric-cni/internal/doctor"
 )
 
 // railOf is a rail of an end; of one without rails it has the name that the others call it.

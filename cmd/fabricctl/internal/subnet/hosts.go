@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/fabric-cni/fabric-cni/internal/doctor"
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/doctor"
 	"github.com/fabric-cni/fabric-cni/internal/topology"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 )

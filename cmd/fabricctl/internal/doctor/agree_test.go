@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fabric-cni/fabric-cni/internal/nccl"
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/nccl"
 	"github.com/fabric-cni/fabric-cni/internal/node"
 	"github.com/fabric-cni/fabric-cni/internal/testkit/machines"
 )

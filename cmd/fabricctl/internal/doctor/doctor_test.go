@@ -32,7 +32,7 @@ func TestDocs(t *testing.T) {
 		}
 		seen[m.ID] = true
 	}
-	const file = "../../docs/doctor.md"
+	const file = "../../../../docs/doctor.md"
 	want := markdown()
 	if *update {
 		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
@@ -44,7 +44,7 @@ func TestDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff(string(b), want); d != "" {
-		t.Errorf("%s (-is +should be); go test ./internal/doctor -update writes it:\n%s", file, d)
+		t.Errorf("%s (-is +should be); go test ./cmd/fabricctl/internal/doctor -update writes it:\n%s", file, d)
 	}
 }
 

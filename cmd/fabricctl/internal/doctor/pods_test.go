@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/nccl"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
-	"github.com/fabric-cni/fabric-cni/internal/nccl"
 	"github.com/fabric-cni/fabric-cni/internal/node"
 	"github.com/fabric-cni/fabric-cni/internal/testkit/machines"
 )
@@ -81,7 +81,7 @@ func TestPods(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff(string(want), b.String()); d != "" {
-		t.Errorf("%s (-is +should be); go test ./internal/doctor -update writes it:\n%s", file, d)
+		t.Errorf("%s (-is +should be); go test ./cmd/fabricctl/internal/doctor -update writes it:\n%s", file, d)
 	}
 }
 
