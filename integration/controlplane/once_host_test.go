@@ -70,8 +70,8 @@ func (h *host) run() {
 		Interval: 200 * time.Millisecond, Grace: time.Minute,
 		Survey: func() ([]survey.Device, error) {
 			port := device.Port{Number: 1, LinkLayer: device.InfiniBand, State: device.PortActive}
-			return []survey.Device{{Location: device.LocationOnPCI("0000:3b:00.0"), NUMA: -1, RateGb: 400, Netdev: "ibs1",
-				HCA: device.HCA{Name: "mlx5_0", Ports: []device.Port{port}}}}, nil
+			return []survey.Device{{Location: device.LocationOnPCI("0000:3b:00.0"), NUMA: -1, RateGb: 400,
+				Netdev: "ibs1", HCA: device.HCA{Name: "mlx5_0", Ports: []device.Port{port}}}}, nil
 		},
 	}
 	ctx, cancel := context.WithCancel(context.Background())

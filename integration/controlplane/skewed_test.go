@@ -261,8 +261,8 @@ func (s *skewed) runAgent(node string) (stop func()) {
 		ConfDir: dir + "/conf", Kubeconfig: kubeconfig, Node: node, Interval: time.Second, Grace: time.Minute,
 		Survey: func() ([]survey.Device, error) {
 			port := device.Port{Number: 1, LinkLayer: device.InfiniBand, State: device.PortActive}
-			return []survey.Device{{Location: device.LocationOnPCI("0000:3b:00.0"), NUMA: -1, RateGb: 400, Netdev: "ibs1",
-				HCA: device.HCA{Name: "mlx5_0", Ports: []device.Port{port}}}}, nil
+			return []survey.Device{{Location: device.LocationOnPCI("0000:3b:00.0"), NUMA: -1, RateGb: 400,
+				Netdev: "ibs1", HCA: device.HCA{Name: "mlx5_0", Ports: []device.Port{port}}}}, nil
 		},
 	}
 	ctx, cancel := context.WithCancel(context.Background())

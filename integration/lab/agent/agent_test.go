@@ -67,7 +67,7 @@ func TestAgentSurvey(t *testing.T) {
 	}
 	for _, r := range n.Rails {
 		d := before[r.HCA]
-		if d.ID != "platform/"+r.Bus || d.Netdev != r.Netdev || d.Active() != r.Active || d.InPod() ||
+		if d.ID() != "platform/"+r.Bus || d.Netdev != r.Netdev || d.Active() != r.Active || d.InPod() ||
 			d.Refused != nil ||
 			d.LinkLayer() != "InfiniBand" {
 			t.Errorf("%s: %+v", r.HCA, d)

@@ -30,7 +30,8 @@ func Discover(devices []survey.Device, before map[string]string) []topology.Fabr
 			ports = append(ports, topology.Port{
 				Node: "node", HCA: d.HCA.Name, Port: p.Number, Netdev: d.Netdev, Address: d.Address, PCI: d.PCI,
 				Slot: d.Slot, Kind: d.Kind(), LinkLayer: p.LinkLayer, State: state,
-				Idle: d.Idle() && !d.Moving(), Phys: p.Phys, RateGb: d.RateGb, Prefix: d.Prefix, LID: p.LID, SMLID: p.SMLID,
+				Idle: d.Idle() && !d.Moving(), Phys: p.Phys, RateGb: d.RateGb, Prefix: d.Prefix,
+				LID: p.LID, SMLID: p.SMLID,
 			})
 		}
 	}

@@ -76,7 +76,7 @@ func TestPlans(t *testing.T) {
 			t.Fatal(err)
 		}
 		if d := cmp.Diff(string(want), got.String()); d != "" {
-			t.Errorf("%s (-is +should be); go test ./cmd/fabricctl/internal/doctor -run Plans -update writes it:\n%s", golden, d)
+			t.Errorf("%s (-is +should be); go test -run Plans -update writes it:\n%s", golden, d)
 		}
 	}
 }
