@@ -18,13 +18,13 @@ import (
 type attachment struct {
 	*call
 	*attach.Attachment
-	entry  *journal.Entry
-	runner apply.Runner
-	lock   *journal.Lock // of the device
-	guids  *journal.Lock
-	choice *journal.Lock
-	ipam   *pendingIPAM
-	lost   *lost // nil: it is this ADD's still
+	entry      *journal.Entry
+	runner     apply.Runner
+	lock       *journal.Lock // of the device
+	guids      *journal.Lock
+	choice     *journal.Lock
+	ipam       *pendingIPAM
+	superseded *superseded // nil: it is this ADD's still
 }
 
 func newAttachment(a *adder, d *attach.Decision) *attachment {
@@ -255,8 +255,8 @@ func (a *attachment) finish(res *result.Result, err error) (*result.Result, erro
 		held, rerr = a.releaseAddresses(err)
 		errs = append(errs, rerr)
 	}
-	if a.lost != nil {
-		return nil, errors.Join(append(errs, a.lost.clear(a))...)
+	if a.superseded != nil {
+		return nil, errors.Join(append(errs, a.superseded.clear(a))...)
 	}
 	defer a.relock().Unlock()
 	undone := a.runner.Undo.Run()
