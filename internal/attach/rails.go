@@ -6,17 +6,17 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
-// Rails is what kubelet has given to a pod of one resource. It says which devices, and not which network gets which:
+// AllocatedDevices are those of one resource that kubelet has given to a pod. It does not say which network gets which:
 // Multus takes them as kubelet lists them, and that is in no order.
-type Rails struct {
-	Devices []Rail
+type AllocatedDevices struct {
+	Devices []AllocatedDevice
 	// Keep is set where the network has to get the device that Multus names: nobody wants another one, or the pod's
 	// network-status would name the wrong one.
 	Keep bool
 }
 
-// Rail is one of these devices.
-type Rail struct {
+// AllocatedDevice is one of these devices.
+type AllocatedDevice struct {
 	ID      string // as kubelet calls it
 	Address device.Address
 	PCI     string // PCI address of the device or of the function below it; empty without one
@@ -27,9 +27,9 @@ type Rail struct {
 
 // Sort puts devices into rail order: that of their PCI addresses, which is the same on nodes of one make, whatever the
 // devices are called. Devices of one function are in the order of their own addresses.
-func (r *Rails) Sort() {
-	slices.SortFunc(r.Devices, func(a, b Rail) int {
-		pci := func(r Rail) device.Address { return device.Address{Bus: "pci", Name: r.PCI} }
+func (r *AllocatedDevices) Sort() {
+	slices.SortFunc(r.Devices, func(a, b AllocatedDevice) int {
+		pci := func(d AllocatedDevice) device.Address { return device.Address{Bus: "pci", Name: d.PCI} }
 		if c := pci(a).Compare(pci(b)); c != 0 {
 			return c
 		}
@@ -40,9 +40,9 @@ func (r *Rails) Sort() {
 // Choose returns which of the devices this interface gets: the first one in rail order that no other interface of the
 // container has. So each of N networks gets one of N devices, whichever comes first, and one that is attached again
 // gets what the others have left. It returns -1 if they have left nothing.
-func (r *Rails) Choose() int {
-	if i := slices.IndexFunc(r.Devices, func(d Rail) bool { return d.Named && !d.Taken }); i >= 0 && r.Keep {
+func (r *AllocatedDevices) Choose() int {
+	if i := slices.IndexFunc(r.Devices, func(d AllocatedDevice) bool { return d.Named && !d.Taken }); i >= 0 && r.Keep {
 		return i
 	}
-	return slices.IndexFunc(r.Devices, func(d Rail) bool { return !d.Taken && !d.Lacking })
+	return slices.IndexFunc(r.Devices, func(d AllocatedDevice) bool { return !d.Taken && !d.Lacking })
 }

@@ -10,9 +10,9 @@ import (
 )
 
 // railsOf are devices by their ids. A '*' marks the named one, a '+' those that are taken, a '-' what lacks something.
-func railsOf(t *testing.T, ids ...string) *Rails {
+func railsOf(t *testing.T, ids ...string) *AllocatedDevices {
 	t.Helper()
-	r := &Rails{}
+	r := &AllocatedDevices{}
 	for _, s := range ids {
 		id, pci, _ := strings.Cut(strings.Trim(s, "*+-"), "@")
 		a, err := device.ParseAddress(id)
@@ -22,7 +22,7 @@ func railsOf(t *testing.T, ids ...string) *Rails {
 		if a.Bus == "pci" {
 			pci = a.Name
 		}
-		r.Devices = append(r.Devices, Rail{ID: id, Address: a, PCI: pci, Named: strings.Contains(s, "*"),
+		r.Devices = append(r.Devices, AllocatedDevice{ID: id, Address: a, PCI: pci, Named: strings.Contains(s, "*"),
 			Taken: strings.Contains(s, "+"), Lacking: strings.HasSuffix(s, "-")})
 	}
 	return r

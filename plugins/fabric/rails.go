@@ -18,7 +18,7 @@ import (
 
 // rails are the devices that kubelet has given to the pod beside the one that Multus names, and of the same resource.
 type rails struct {
-	attach.Rails
+	attach.AllocatedDevices
 	resource string
 }
 
@@ -53,7 +53,7 @@ func (c *call) readRails() {
 			c.log.Info("devices go to networks in the order of kubelet, not of rails", "reason", err)
 			return
 		}
-		r.Devices = append(r.Devices, attach.Rail{
+		r.Devices = append(r.Devices, attach.AllocatedDevice{
 			ID: id, Address: a, PCI: c.host.PCIOf(a), Named: id == c.cfg.Injected,
 		})
 	}
@@ -71,7 +71,7 @@ func (c *call) byRail() error {
 		return err
 	}
 	i := c.rails.Choose()
-	named := slices.IndexFunc(c.rails.Devices, func(d attach.Rail) bool { return d.Named })
+	named := slices.IndexFunc(c.rails.Devices, func(d attach.AllocatedDevice) bool { return d.Named })
 	if i < 0 || i == named {
 		return nil
 	}
@@ -150,7 +150,7 @@ func (c *call) findLacking() error {
 // configuration can mean it.
 func (c *call) isGiven(a device.Address, pci string) bool {
 	c.readRails()
-	return c.rails != nil && slices.ContainsFunc(c.rails.Devices, func(d attach.Rail) bool {
+	return c.rails != nil && slices.ContainsFunc(c.rails.Devices, func(d attach.AllocatedDevice) bool {
 		return d.Address == a || pci != "" && d.Address == device.Address{Bus: "pci", Name: pci}
 	})
 }
