@@ -22,15 +22,16 @@ type attachment struct {
 	runner     apply.Runner
 	lock       *journal.Lock // of the device
 	guids      *journal.Lock
-	choice     *journal.Lock
+	chosen     choice
+	turn       *journal.Lock
 	ipam       *pendingIPAM
 	superseded *superseded // nil: it is this ADD's still
 }
 
 func newAttachment(a *adder, d *attach.Decision) *attachment {
 	return &attachment{
-		call: a.call, Attachment: d.Attachment, entry: a.newEntry(d), runner: a.runner(a.pod), lock: a.device,
-		guids: a.guids, choice: a.choice,
+		call: a.call, Attachment: d.Attachment, entry: a.newEntry(d, &a.chosen), runner: a.runner(a.pod),
+		lock: a.device, guids: a.guids, chosen: a.chosen, turn: a.turn,
 	}
 }
 
@@ -77,7 +78,7 @@ func (a *attachment) begin() error {
 		err = a.alone()
 	}
 	a.guids.Unlock()
-	a.choice.Unlock() // the next ADD of the pod sees the entry
+	a.turn.Unlock() // the next ADD of the pod sees the entry
 	if err == nil && !ipam.TypeOf(e.IPAM).NeedsInterface {
 		a.ipam = a.startIPAM()
 	}
@@ -244,7 +245,7 @@ func (a *attachment) finish(res *result.Result, err error) (*result.Result, erro
 		a.entry.Attached = true
 		if err = a.store.Save(a.entry); err == nil {
 			a.runner.Undo.Release()
-			a.describe(a.entry)
+			a.describe()
 			return res, nil
 		}
 	}

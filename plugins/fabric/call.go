@@ -12,7 +12,6 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/fabric-cni/fabric-cni/internal/apply"
-	"github.com/fabric-cni/fabric-cni/internal/attach"
 	"github.com/fabric-cni/fabric-cni/internal/inventory"
 	"github.com/fabric-cni/fabric-cni/internal/ipam"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
@@ -40,14 +39,10 @@ type call struct {
 	store journal.Store
 	log   *slog.Logger
 
-	held    *journal.Lock  // of the attachment, for ADD and DEL
-	claims  *attach.Claims // why the pod's ResourceClaims have no device for this call; nil: there is nothing to say
-	asked   []byte         // the configuration as the runtime has given it
-	given   *journal.Given // the device of a ResourceClaim that the configuration names by now; nil: it is of none
-	rails   *rails         // the devices that kubelet has given to the pod; nil: the configuration names its own
-	instead *instead       // of the device that Multus has named; nil: it is that
-	planned bool           // nothing is to be done: it is a plan
-	doing   string         // completes "could not ..." in an error
+	held    *journal.Lock // of the attachment, for ADD and DEL
+	asked   []byte        // the configuration as the runtime has given it
+	planned bool          // nothing is to be done: it is a plan
+	doing   string        // completes "could not ..." in an error
 	host    *apply.Side
 	pod     *apply.Side
 	rules   *policy.Policy
