@@ -141,8 +141,8 @@ func selector(a device.Address) string {
 
 // masterAt is the IPoIB interface of an HCA under the name that it has now. If there is none, the one that it had when
 // the claim was prepared has to do: ADD says what is wrong with it.
-func (c *call) masterAt(d *prepared.Device) string {
-	dev, err := c.host.At(d.Address)
+func (s *session) masterAt(d *prepared.Device) string {
+	dev, err := s.host.At(d.Address)
 	if err == nil && dev.Netdev != nil {
 		return dev.Netdev.Name
 	}

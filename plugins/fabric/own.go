@@ -26,29 +26,29 @@ func (c *call) hold() error {
 
 // enroll keeps an uninstall from removing anything until the call ends. An ADD that comes while one is at work, or has
 // waited for it, is refused: there would be no plugin to return its device. Other verbs go on in any case.
-func (c *call) enroll() error {
-	c.store.Private()
+func (s *session) enroll() error {
+	s.store.Private()
 	ctx, cancel := bounded(lockWait)
 	defer cancel()
-	lock, err := c.store.LockCall(ctx)
+	lock, err := s.store.LockCall(ctx)
 	if err == nil {
-		c.closers = append(c.closers, func() error { lock.Unlock(); return nil })
+		s.closers = append(s.closers, func() error { lock.Unlock(); return nil })
 	}
-	if c.Command != "ADD" {
+	if s.Command != "ADD" {
 		if err != nil {
-			c.log.Warn("an uninstall does not wait for this call", "reason", err)
+			s.log.Warn("an uninstall does not wait for this call", "reason", err)
 		}
 		return nil
 	}
 	if err != nil && !errors.Is(err, journal.ErrBusy) {
 		return err
 	}
-	return c.installed()
+	return s.installed()
 }
 
 // installed refuses an ADD whose plugin is being uninstalled, or has been since the process began.
-func (c *call) installed() error {
-	away := c.store.Away()
+func (s *session) installed() error {
+	away := s.store.Away()
 	exe, _ := os.Readlink("/proc/self/exe")
 	if path, deleted := strings.CutSuffix(exe, " (deleted)"); deleted { // or replaced by another version
 		_, err := os.Lstat(path)

@@ -123,8 +123,8 @@ func predictAddresses(c *call) (*plan.Addressing, error) {
 }
 
 // noIPv6InPod says whether IPv6 is off by default in the pod, as some runtimes have it for pods with IPv4 only.
-func (c *call) noIPv6InPod() (off bool, err error) {
-	err = c.pod.NS.Do(func() error {
+func (s *session) noIPv6InPod() (off bool, err error) {
+	err = s.pod.NS.Do(func() error {
 		b, err := os.ReadFile("/proc/sys/net/ipv6/conf/default/disable_ipv6")
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
