@@ -44,8 +44,8 @@ func (p *parser) claim(s selectors) {
 }
 
 // Select returns the configuration with another device, and with the settings that come with it: the fields of by stand
-// instead of its own, whatever the case of their keys, and one that is null is taken away. The settings may contradict
-// the rest of the configuration, so that they are validated together, for the same call as Parse was.
+// instead of its own, whatever the case of their keys, and one that is null is taken away. Settings may contradict the
+// rest of the configuration: all is validated again, with the env that Parse was given.
 func (c *Config) Select(env Env, by map[string]json.RawMessage) (*Config, error) {
 	raw, err := replace(c.Raw, by)
 	if err != nil {
@@ -54,7 +54,8 @@ func (c *Config) Select(env Env, by map[string]json.RawMessage) (*Config, error)
 	return Parse(raw, env)
 }
 
-// SelectInjected returns the configuration with another device in the place of Injected, of which it has to have one.
+// SelectInjected returns the configuration with another device instead of Injected, which must not be empty. Nothing
+// else depends on which device it is, so that nothing is validated again.
 func (c *Config) SelectInjected(id string, a device.Address) (*Config, error) {
 	text, err := json.Marshal(id)
 	if err != nil {
