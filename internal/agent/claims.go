@@ -146,7 +146,7 @@ func (o *Options) newDriver(
 	observe := func(took time.Duration, r dra.Reason) { m.Prepared(took, string(r)) }
 	return dra.New(dra.Config{
 		Node: o.Node, PluginsDir: o.PluginsDir, Store: o.store(), Prepared: prepared.In(o.StateDir), CDI: specs,
-		Kube: kube, Judge: dra.Plugin(o.StateDir, o.Policy, o.HostProc), Files: files,
+		Kube: kube, Preflight: dra.Preflight(o.StateDir, o.Policy, o.HostProc), Files: files,
 		Interface: survey.InterfaceOf, Observe: observe, Log: log, Given: o.given(),
 	}), nil
 }

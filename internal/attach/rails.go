@@ -6,17 +6,17 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
-// Rails is what kubelet has given to a pod of one resource. It says which devices, and not which network gets which:
+// AllocatedDevices are those of one resource that kubelet has given to a pod. It does not say which network gets which:
 // Multus takes them as kubelet lists them, and that is in no order.
-type Rails struct {
-	Devices []Rail
+type AllocatedDevices struct {
+	Devices []AllocatedDevice
 	// Keep is set where the network has to get the device that Multus names: nobody wants another one, or the pod's
 	// network-status would name the wrong one.
 	Keep bool
 }
 
-// Rail is one of these devices.
-type Rail struct {
+// AllocatedDevice is one of these devices.
+type AllocatedDevice struct {
 	device.Location
 	ID      string // as kubelet calls it
 	Named   bool   // by Multus, for this network
@@ -25,16 +25,16 @@ type Rail struct {
 }
 
 // Sort puts devices into rail order.
-func (r *Rails) Sort() {
-	slices.SortFunc(r.Devices, func(a, b Rail) int { return a.Compare(b.Location) })
+func (r *AllocatedDevices) Sort() {
+	slices.SortFunc(r.Devices, func(a, b AllocatedDevice) int { return a.Compare(b.Location) })
 }
 
 // Choose returns which of the devices this interface gets: the first one in rail order that no other interface of the
 // container has. So each of N networks gets one of N devices, whichever comes first, and one that is attached again
 // gets what the others have left. It returns -1 if they have left nothing.
-func (r *Rails) Choose() int {
-	if i := slices.IndexFunc(r.Devices, func(d Rail) bool { return d.Named && !d.Taken }); i >= 0 && r.Keep {
+func (r *AllocatedDevices) Choose() int {
+	if i := slices.IndexFunc(r.Devices, func(d AllocatedDevice) bool { return d.Named && !d.Taken }); i >= 0 && r.Keep {
 		return i
 	}
-	return slices.IndexFunc(r.Devices, func(d Rail) bool { return !d.Taken && !d.Lacking })
+	return slices.IndexFunc(r.Devices, func(d AllocatedDevice) bool { return !d.Taken && !d.Lacking })
 }

@@ -11,9 +11,9 @@ import (
 )
 
 // railsOf are devices by their ids. A '*' marks the named one, a '+' those that are taken, a '-' what lacks something.
-func railsOf(t *testing.T, ids ...string) *Rails {
+func railsOf(t *testing.T, ids ...string) *AllocatedDevices {
 	t.Helper()
-	r := &Rails{}
+	r := &AllocatedDevices{}
 	for _, s := range ids {
 		id, pci, _ := strings.Cut(strings.Trim(s, "*+-"), "@")
 		a, err := device.ParseAddress(id)
@@ -21,7 +21,7 @@ func railsOf(t *testing.T, ids ...string) *Rails {
 			t.Fatal(err)
 		}
 		at := device.Location{Address: a, PCI: cmp.Or(pci, a.PCI())}
-		r.Devices = append(r.Devices, Rail{Location: at, ID: id, Named: strings.Contains(s, "*"),
+		r.Devices = append(r.Devices, AllocatedDevice{Location: at, ID: id, Named: strings.Contains(s, "*"),
 			Taken: strings.Contains(s, "+"), Lacking: strings.HasSuffix(s, "-")})
 	}
 	return r

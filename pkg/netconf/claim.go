@@ -3,8 +3,10 @@ package netconf
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
+	"maps"
 	"strings"
+
+	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
 // Pod is what CNI_ARGS says of the pod. The runtime has written it, in whatever form: nothing of it has been checked.
@@ -41,73 +43,31 @@ func (p *parser) claim(s selectors) {
 	}
 }
 
-// Override returns a configuration in which the fields of by stand instead of its own, whatever the case of their keys.
-// A field of by that is null is taken away. What the fields mean is Parse's to judge.
-func Override(stdin []byte, by map[string]json.RawMessage) ([]byte, error) {
-	if err := checkJSON(stdin, maxStdin); err != nil {
+// Select returns the configuration with another device, and with the settings that come with it: the fields of by stand
+// instead of its own, whatever the case of their keys, and one that is null is taken away. Settings may contradict the
+// rest of the configuration: all is validated again, with the env that Parse was given.
+func (c *Config) Select(env Env, by map[string]json.RawMessage) (*Config, error) {
+	raw, err := replace(c.Raw, by)
+	if err != nil {
 		return nil, err
 	}
-	values := map[string]json.RawMessage{}
-	for key, raw := range by {
-		if !json.Valid(raw) {
-			return nil, &Error{Code: CodeDecode, Field: shown([]byte(key)), Problem: "is not valid JSON"}
-		}
-		name, _, _ := lookup(key)
-		values[name] = raw
-	}
-	out := []byte{'{'}
-	add := func(key string, raw []byte) error {
-		k, err := json.Marshal(key)
-		if err != nil {
-			return fmt.Errorf("encode field name: %w", err)
-		}
-		if len(out) > 1 {
-			out = append(out, ',')
-		}
-		out = append(append(append(out, k...), ':'), raw...)
-		return nil
-	}
-	for _, m := range split(stdin[skipSpace(stdin, 0):]) {
-		name, _, _ := lookup(m.written)
-		if _, ok := values[name]; ok {
-			continue
-		}
-		if err := add(m.written, m.raw); err != nil {
-			return nil, err
-		}
-	}
-	keys := make([]string, 0, len(values))
-	for key, raw := range values {
-		if !isNull(raw) {
-			keys = append(keys, key)
-		}
-	}
-	slices.Sort(keys)
-	for _, key := range keys {
-		if err := add(key, values[key]); err != nil {
-			return nil, err
-		}
-	}
-	return append(out, '}'), nil
+	return Parse(raw, env)
 }
 
-// WithDevice returns a configuration with another device where Multus has put one.
-func WithDevice(stdin []byte, id string) ([]byte, error) {
-	device, err := json.Marshal(id)
+// SelectInjected returns the configuration with another device instead of Injected, which must not be empty. Nothing
+// else depends on which device it is, so that nothing is validated again.
+func (c *Config) SelectInjected(id string, a device.Address) (*Config, error) {
+	text, err := json.Marshal(id)
 	if err != nil {
 		return nil, fmt.Errorf("encode field %q: %w", "deviceID", err)
 	}
-	by := map[string]json.RawMessage{"deviceID": device, "pciBusID": device}
-	if err := checkJSON(stdin, maxStdin); err != nil {
-		return nil, err
-	}
-	for _, m := range split(stdin[skipSpace(stdin, 0):]) {
+	by := map[string]json.RawMessage{"deviceID": text, "pciBusID": text}
+	for _, m := range split(c.Raw[skipSpace(c.Raw, 0):]) {
 		if name, _, _ := lookup(m.written); name == "runtimeConfig" && m.raw[0] == '{' {
 			runtime := map[string]json.RawMessage{}
 			for _, m := range split(m.raw) {
-				runtime[m.written] = m.raw
-				if strings.EqualFold(m.written, "deviceID") {
-					runtime[m.written] = device
+				if runtime[m.written] = m.raw; strings.EqualFold(m.written, "deviceID") {
+					runtime[m.written] = text
 				}
 			}
 			if by[name], err = json.Marshal(runtime); err != nil {
@@ -115,5 +75,34 @@ func WithDevice(stdin []byte, id string) ([]byte, error) {
 			}
 		}
 	}
-	return Override(stdin, by)
+	out := *c
+	out.Injected, out.Selector.Value, out.Selector.Address = id, id, a
+	if c.FromClaim {
+		out.DeviceID = id
+	}
+	out.Raw, err = replace(c.Raw, by)
+	return &out, err
+}
+
+// replace puts fields into the text of a configuration. An IPAM plugin reads it, and the journal keeps it.
+func replace(raw []byte, by map[string]json.RawMessage) ([]byte, error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &fields); err != nil {
+		return nil, &Error{Code: CodeDecode, Problem: "not valid JSON", Err: err}
+	}
+	for key, text := range by {
+		name, _, _ := lookup(key)
+		maps.DeleteFunc(fields, func(written string, _ json.RawMessage) bool {
+			is, _, _ := lookup(written)
+			return is == name
+		})
+		if !isNull(text) {
+			fields[name] = text
+		}
+	}
+	out, err := json.Marshal(fields)
+	if err != nil {
+		return nil, &Error{Code: CodeDecode, Problem: "not valid JSON", Err: err}
+	}
+	return out, nil
 }

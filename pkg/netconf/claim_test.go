@@ -2,7 +2,14 @@ package netconf
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
 // A network whose devices come from ResourceClaims names none itself. What Multus adds is no selector.
@@ -38,34 +45,49 @@ func TestFromClaim(t *testing.T) {
 	wantError(t, conf(dra+`,"deviceID":"eth0"`), env, CodeConfig, "deviceID", "PCI address")
 }
 
-func TestOverride(t *testing.T) {
+func TestSelect(t *testing.T) {
 	text := func(s string) json.RawMessage { return json.RawMessage(s) }
-	for _, c := range []struct {
-		stdin string
-		by    map[string]json.RawMessage
-		want  string
-	}{
-		{`{}`, nil, `{}`},
-		{` {"a/b" : [1, 2],"MTU":1500} `, map[string]json.RawMessage{"mtu": text("4092")}, `{"a/b":[1, 2],"mtu":4092}`},
-		{
-			`{"mtu":1,"Mtu":2,"name":"n","allocation":"DRA"}`,
-			map[string]json.RawMessage{"allocation": text("null"), "mtu": text("3"), "device": text(`"v0"`)},
-			`{"name":"n","device":"v0","mtu":3}`,
-		},
-		{`{"x\"\n":1}`, nil, `{"x\"\n":1}`},
+	const dra = `"allocation":"DRA","MTU":1500,"runtimeConfig":{"mac":"02:00:00:00:00:01"},"ipam":{"type":"static"}`
+	of := parse(t, dra, envADD)
+	by := map[string]json.RawMessage{
+		"allocation": text("null"), "mtu": text("4092"), "deviceID": text(`"0000:3b:00.0"`), "mode": text(`"device"`),
+	}
+	c, err := of.Select(envADD, by)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.FromClaim || c.MTU != 4092 || c.Selector.Value != "0000:3b:00.0" || c.ModeDerived || c.IPAM != of.IPAM {
+		t.Errorf("%+v", c)
+	}
+	if !of.FromClaim || of.MTU != 1500 || of.Selector.Kind != ByNothing {
+		t.Errorf("the configuration itself has changed: %+v", of)
+	}
+	sameJSON(t, c.Raw, conf(`"mode":"device","deviceID":"0000:3b:00.0","mtu":4092,"ipam":{"type":"static"},`+
+		`"runtimeConfig":{"mac":"02:00:00:00:00:01"}`))
+	again, err := Parse(c.Raw, envADD)
+	if diff := cmp.Diff(c, again); diff != "" || err != nil {
+		t.Errorf("the text is another configuration: %v, %s", err, diff)
+	}
+	for field, bad := range map[string]json.RawMessage{
+		"mtu": text("1"), "mtv": text("1500"), "vlan": text(`"x"`), "": text(`1,"device":"x"`),
 	} {
-		got, err := Override([]byte(c.stdin), c.by)
-		if err != nil || string(got) != c.want {
-			t.Errorf("%s: %s, %v", c.stdin, got, err)
+		by := map[string]json.RawMessage{"device": text(`"v0"`), "allocation": text("null"), field: bad}
+		_, err := of.Select(envADD, by)
+		var e *Error
+		if !errors.As(err, &e) || e.Field != field {
+			t.Errorf("%q %s: %v", field, bad, err)
 		}
 	}
-	for _, bad := range []string{``, `[]`, `{`, `{"a":1}}`} {
-		if got, err := Override([]byte(bad), nil); err == nil {
-			t.Errorf("%q: %s", bad, got)
-		}
+}
+
+func sameJSON(t *testing.T, got []byte, want string) {
+	t.Helper()
+	var a, b any
+	if err := errors.Join(json.Unmarshal(got, &a), json.Unmarshal([]byte(want), &b)); err != nil {
+		t.Fatal(err)
 	}
-	if got, err := Override([]byte(`{}`), map[string]json.RawMessage{"mtu": text(`1,"device":"x"`)}); err == nil {
-		t.Errorf("a value that is none: %s", got)
+	if diff := cmp.Diff(b, a); diff != "" {
+		t.Error(diff)
 	}
 }
 
@@ -102,22 +124,36 @@ func TestInjected(t *testing.T) {
 	wantError(t, conf(both+`,"mode":"rdma","railOrder":true`), envADD, CodeConfig, `no "railOrder"`)
 }
 
-func TestWithDevice(t *testing.T) {
-	for stdin, want := range map[string]string{
-		`{"name":"n","deviceID":"a","pciBusID":"a","mtu":1}`: `{"name":"n","mtu":1,"deviceID":"b","pciBusID":"b"}`,
-		`{"DeviceID":"a","pciBusID":"a","runtimeConfig":{"deviceID":"a","mac":"m"}}`: `{"deviceID":"b","pciBusID":"b",` +
-			`"runtimeConfig":{"deviceID":"b","mac":"m"}}`,
-		`{"deviceID":"a","pciBusID":"a","runtimeConfig":{"mac":"m"}}`: `{"deviceID":"b","pciBusID":"b",` +
-			`"runtimeConfig":{"mac":"m"}}`,
-		`{"deviceID":"a","runtimeConfig":null}`: `{"runtimeConfig":null,"deviceID":"b","pciBusID":"b"}`,
-	} {
-		if got, err := WithDevice([]byte(stdin), "b"); err != nil || string(got) != want {
-			t.Errorf("%s: %s, %v", stdin, got, err)
-		}
+// Another device of the pod makes the configuration that Multus would have written had it named that one.
+func TestSelectInjected(t *testing.T) {
+	const old, id = "0000:3b:00.0", "0000:5e:00.0"
+	a, err := device.ParseAddress(id)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, bad := range []string{``, `[]`, `{`} {
-		if got, err := WithDevice([]byte(bad), "b"); err == nil {
-			t.Errorf("%q: %s", bad, got)
+	for _, form := range []string{
+		`"deviceID":"%[1]s","pciBusID":"%[1]s","mtu":1500`,
+		`"deviceID":"%[1]s","pciBusID":"%[1]s","RuntimeConfig":{"deviceID":"%[1]s","mac":"02:00:00:00:00:01"}`,
+		`"deviceID":"%[1]s","pciBusID":"%[1]s","runtimeConfig":{"mac":"02:00:00:00:00:01"}`,
+		`"deviceID":"%[1]s","pciBusID":"%[1]s","runtimeConfig":null,"ipam":{"type":"static"}`,
+		`"deviceID":"%[1]s","pciBusID":"%[1]s","allocation":"DRA"`,
+	} {
+		before := parse(t, fmt.Sprintf(form, old), envADD)
+		got, err := before.SelectInjected(id, a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sameJSON(t, got.Raw, conf(fmt.Sprintf(strings.Replace(form, "RuntimeConfig", "runtimeConfig", 1), id)))
+		want, err := Parse(got.Raw, envADD)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want.Selector.Field = got.Selector.Field // in the user's spelling
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: %s", form, diff)
+		}
+		if before.Injected != old || before.Selector.Value != old {
+			t.Errorf("the configuration itself has changed: %+v", before)
 		}
 	}
 }

@@ -40,11 +40,8 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(conf(`"allocation":"DRA","guid":"\u0000","deviceID":"x"`)), "ADD", "a", "n", "/n", "K8S_POD_UID=../x")
 	f.Fuzz(func(t *testing.T, stdin []byte, cmd, id, ifName, netns, args string) {
 		before := bytes.Clone(stdin)
-		c, err := Parse(stdin, Env{Command: cmd, ContainerID: id, IfName: ifName, Netns: netns, Args: args})
-		by := map[string]json.RawMessage{"mtu": json.RawMessage("1400"), "deviceID": json.RawMessage("null")}
-		if over, err := Override(stdin, by); err == nil && !json.Valid(over) {
-			t.Fatalf("no JSON: %s", over)
-		}
+		env := Env{Command: cmd, ContainerID: id, IfName: ifName, Netns: netns, Args: args}
+		c, err := Parse(stdin, env)
 		if !bytes.Equal(stdin, before) {
 			t.Fatal("stdin was changed")
 		}
@@ -55,6 +52,10 @@ func FuzzParse(f *testing.F) {
 			if !bytes.Equal(c.Raw, stdin) ||
 				cmd != "GC" && cmd != "STATUS" && (strings.ContainsAny(id+ifName, "/\x00") || id == "") {
 				t.Fatalf("accepted %q %q", id, ifName)
+			}
+			by := map[string]json.RawMessage{"mtu": json.RawMessage("1400"), "deviceID": json.RawMessage("null")}
+			if over, err := c.Select(env, by); err == nil && !json.Valid(over.Raw) {
+				t.Fatalf("no JSON: %s", over.Raw)
 			}
 			return
 		}

@@ -31,16 +31,15 @@ func add(c *call) error {
 	}
 	a := &adder{call: c}
 	defer a.end()
-	a.readRails()
-	if err := a.turn(); err != nil {
+	given := a.allocatedToPod()
+	if err := a.takeTurn(given); err != nil {
 		return err
 	}
-	if err := a.fromClaim(); err != nil {
+	var err error
+	if a.chosen, err = a.choose(given); err != nil {
 		return err
 	}
-	if err := a.byRail(); err != nil {
-		return err
-	}
+	a.cfg = a.chosen.cfg
 	d, err := a.decide()
 	if err != nil {
 		return err
@@ -74,7 +73,8 @@ func (c *call) openPodForAdd() error {
 // adder gets from a configuration to a decision, and to the locks that it holds for.
 type adder struct {
 	*call
-	choice *journal.Lock // of the pod; nil if the configuration says which device it is
+	chosen choice
+	turn   *journal.Lock // of the pod; nil if the configuration says which device it is
 	device *journal.Lock // nil if there is no device to lock
 	guids  *journal.Lock // nil if the configuration sets no GUID
 }
@@ -87,7 +87,7 @@ func (a *adder) unlock() {
 // end gives back what is still held.
 func (a *adder) end() {
 	a.unlock()
-	a.choice.Unlock()
+	a.turn.Unlock()
 }
 
 // decide finds the device, takes its lock and decides. Refusals end the ADD. What dead attachments have left is
@@ -131,7 +131,7 @@ func (a *adder) decide() (*attach.Decision, error) {
 func (a *adder) look(ctx context.Context) (*attach.Decision, error) {
 	for {
 		a.unlock()
-		g, err := a.gather()
+		g, err := a.gather(&a.chosen)
 		if err != nil {
 			return nil, err
 		}
@@ -256,7 +256,7 @@ func (*adder) recoverDevice(ctx context.Context, e *journal.Entry) error {
 }
 
 // newEntry is the journal's entry of what the decision is about to do.
-func (c *call) newEntry(d *attach.Decision) *journal.Entry {
+func (c *call) newEntry(d *attach.Decision, ch *choice) *journal.Entry {
 	e := &journal.Entry{
 		Key: c.key, Network: c.cfg.Name, Created: time.Now().UTC(), BootID: c.bootID(),
 		BootTime: int64(journal.Now()), Nonce: rand.Text(),
@@ -281,7 +281,7 @@ func (c *call) newEntry(d *attach.Decision) *journal.Entry {
 		e.HCA, e.Netdev, e.MoveRDMA, e.RDMAName = dev.HCA, dev.Netdev, d.MoveRDMA, d.Config.RDMAName
 		e.VF, e.VFs = recordVF(d.Attachment), d.VFs
 	}
-	e.Given = c.given
+	e.Given = ch.fromClaim
 	c.ownName(e)
 	e.DeviceInfo = c.deviceInfo(e)
 	if e.Kind != journal.KindRDMA {

@@ -18,19 +18,20 @@ import (
 type attachment struct {
 	*call
 	*attach.Attachment
-	entry  *journal.Entry
-	runner apply.Runner
-	lock   *journal.Lock // of the device
-	guids  *journal.Lock
-	choice *journal.Lock
-	ipam   *pendingIPAM
-	lost   *lost // nil: it is this ADD's still
+	entry      *journal.Entry
+	runner     apply.Runner
+	lock       *journal.Lock // of the device
+	guids      *journal.Lock
+	chosen     choice
+	turn       *journal.Lock
+	ipam       *pendingIPAM
+	superseded *superseded // nil: it is this ADD's still
 }
 
 func newAttachment(a *adder, d *attach.Decision) *attachment {
 	return &attachment{
-		call: a.call, Attachment: d.Attachment, entry: a.newEntry(d), runner: a.runner(a.pod), lock: a.device,
-		guids: a.guids, choice: a.choice,
+		call: a.call, Attachment: d.Attachment, entry: a.newEntry(d, &a.chosen), runner: a.runner(a.pod),
+		lock: a.device, guids: a.guids, chosen: a.chosen, turn: a.turn,
 	}
 }
 
@@ -77,7 +78,7 @@ func (a *attachment) begin() error {
 		err = a.alone()
 	}
 	a.guids.Unlock()
-	a.choice.Unlock() // the next ADD of the pod sees the entry
+	a.turn.Unlock() // the next ADD of the pod sees the entry
 	if err == nil && !ipam.TypeOf(e.IPAM).NeedsInterface {
 		a.ipam = a.startIPAM()
 	}
@@ -244,7 +245,7 @@ func (a *attachment) finish(res *result.Result, err error) (*result.Result, erro
 		a.entry.Attached = true
 		if err = a.store.Save(a.entry); err == nil {
 			a.runner.Undo.Release()
-			a.describe(a.entry)
+			a.describe()
 			return res, nil
 		}
 	}
@@ -255,8 +256,8 @@ func (a *attachment) finish(res *result.Result, err error) (*result.Result, erro
 		held, rerr = a.releaseAddresses(err)
 		errs = append(errs, rerr)
 	}
-	if a.lost != nil {
-		return nil, errors.Join(append(errs, a.lost.clear(a))...)
+	if a.superseded != nil {
+		return nil, errors.Join(append(errs, a.superseded.clear(a))...)
 	}
 	defer a.relock().Unlock()
 	undone := a.runner.Undo.Run()

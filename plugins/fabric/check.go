@@ -35,8 +35,12 @@ func check(c *call) error {
 	if e.Chained && c.cfg.Mode == netconf.ModeRDMA {
 		return nil // the plugin before this one in the chain has it, and its own CHECK
 	}
-	if err := c.asGiven(e); err != nil {
-		return err
+	if e.Given != nil { // the claim may be gone by now
+		cfg, err := c.cfg.Select(c.env, e.Given.Conf)
+		if err != nil {
+			return err
+		}
+		c.cfg = cfg
 	}
 	problems, err := compare(c, e)
 	if err != nil {

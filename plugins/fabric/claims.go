@@ -13,47 +13,33 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 )
 
-// turn takes the lock of the pod, if the device is one of several that the pod has, by its claims or by kubelet, or a
-// share: two ADDs of one pod choose, or count, one after the other. It is taken before any device's lock, and held
-// until the journal says which device has been chosen.
-func (a *adder) turn() error {
-	if !a.cfg.FromClaim && a.rails == nil && a.cfg.Mode != netconf.ModeIPoIB || !prepared.IsUID(a.cfg.Pod.UID) {
-		return nil
-	}
-	ctx, cancel := bounded(lockWait)
-	defer cancel()
-	var err error
-	a.choice, err = a.store.LockPod(ctx, a.cfg.Pod.UID)
-	return err
-}
-
-// fromClaim puts a device of the pod's ResourceClaims into the configuration, if the configuration wants one of them.
-// From there on it is one that names its device, like any other. If there is none, c.claims says so to attach.Decide.
-// Without a pod (STATUS) no device is known.
-func (c *call) fromClaim() error {
-	if !c.cfg.FromClaim || c.pod == nil {
-		return nil
+// fromClaim chooses a device of the pod's ResourceClaims, if the configuration wants one of them. From there on the
+// configuration names its device like any other.
+func (c *call) fromClaim() (choice, error) {
+	ch := choice{cfg: c.cfg}
+	if !c.cfg.FromClaim {
+		return ch, nil
 	}
 	claims, given := c.claimed()
 	i, refusal := claims.Choose()
 	switch {
 	case refusal != nil:
-		c.claims = claims
-		return nil
+		ch.refused = claims
+		return ch, nil
 	case i < 0 && c.cfg.Mode == netconf.ModeIPoIB && c.cfg.Master == "": // the id says nothing of a parent
 		claims.DeviceID = ""
-		c.claims = claims
-		return nil
+		ch.refused = claims
+		return ch, nil
 	case i < 0:
-		return nil
+		return ch, nil
 	}
-	cfg, record, err := c.effective(c.cfg, &given[i].Device)
-	if err != nil {
-		return fmt.Errorf("device %s of ResourceClaim %s: %w", given[i].Address, given[i].Claim.Whose(), err)
+	d := &given[i]
+	var err error
+	if ch.cfg, ch.fromClaim, err = c.selectClaimed(c.cfg, &d.Device); err != nil {
+		return ch, fmt.Errorf("device %s of ResourceClaim %s: %w", d.Address, d.Claim.Whose(), err)
 	}
-	record.ClaimUID, record.Claim = given[i].Claim.UID, given[i].Claim.Whose()
-	c.cfg, c.given = cfg, record
-	return nil
+	ch.fromClaim.ClaimUID, ch.fromClaim.Claim = d.Claim.UID, d.Claim.Whose()
+	return ch, nil
 }
 
 // claimed reads what ResourceClaims give to the pod of the network's devices, and which of it this container has.
@@ -108,10 +94,9 @@ func recordOf(d *prepared.Device) *journal.Given {
 	return &journal.Given{Request: d.Request, Device: d.Name, ShareID: d.ShareID}
 }
 
-// effective is a configuration with the device of a claim and the claim's settings in it. It is parsed as if somebody
-// had written it so: there is one parser. The mode stays what it was: Multus's deviceID, or a master, may suggest
-// another one.
-func (c *call) effective(of *netconf.Config, d *prepared.Device) (*netconf.Config, *journal.Given, error) {
+// selectClaimed selects the device of a claim in a configuration, with the claim's settings. The mode stays what it
+// was: Multus's deviceID, or a master, may suggest another one.
+func (c *call) selectClaimed(of *netconf.Config, d *prepared.Device) (*netconf.Config, *journal.Given, error) {
 	by := map[string]json.RawMessage{"allocation": json.RawMessage("null")}
 	if len(d.Network) > 0 {
 		var settings map[string]json.RawMessage
@@ -137,11 +122,7 @@ func (c *call) effective(of *netconf.Config, d *prepared.Device) (*netconf.Confi
 		}
 		by[key] = b
 	}
-	conf, err := netconf.Override(of.Raw, by)
-	if err != nil {
-		return nil, nil, err
-	}
-	cfg, err := netconf.Parse(conf, c.env)
+	cfg, err := of.Select(c.env, by)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -150,26 +131,10 @@ func (c *call) effective(of *netconf.Config, d *prepared.Device) (*netconf.Confi
 	return cfg, record, nil
 }
 
-// asGiven puts into the configuration what ADD has taken from a claim, which may be gone by now.
-func (c *call) asGiven(e *journal.Entry) error {
-	if e.Given == nil {
-		return nil
-	}
-	conf, err := netconf.Override(c.cfg.Raw, e.Given.Conf)
-	if err != nil {
-		return err
-	}
-	cfg, err := netconf.Parse(conf, c.env)
-	if err == nil {
-		c.cfg = cfg
-	}
-	return err
-}
-
 // masterAt is the IPoIB interface of an HCA under the name that it has now. If there is none, the one that it had when
 // the claim was prepared has to do: ADD says what is wrong with it.
-func (c *call) masterAt(d *prepared.Device) string {
-	dev, err := c.host.At(d.Address)
+func (s *session) masterAt(d *prepared.Device) string {
+	dev, err := s.host.At(d.Address)
 	if err == nil && dev.Netdev != nil {
 		return dev.Netdev.Name
 	}

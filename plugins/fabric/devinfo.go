@@ -6,7 +6,8 @@ import (
 )
 
 // describe writes the device information file that the runtime asks for. The attachment works without.
-func (c *call) describe(e *journal.Entry) {
+func (a *attachment) describe() {
+	e := a.entry
 	if e.DeviceInfo == "" {
 		return
 	}
@@ -21,13 +22,13 @@ func (c *call) describe(e *journal.Entry) {
 		}
 	}
 	var err error
-	if c.instead == nil {
+	if r := a.chosen.replaced; r == nil {
 		err = devinfo.Save(e.DeviceInfo, d, writer(e.Key))
 	} else {
-		err = devinfo.SaveOther(e.DeviceInfo, d, writer(e.Key), c.instead.pci, c.instead.plugin)
+		err = devinfo.SaveOther(e.DeviceInfo, d, writer(e.Key), r.pci, r.plugin)
 	}
 	if err != nil {
-		c.log.Warn("device information was not written", "reason", err)
+		a.log.Warn("device information was not written", "reason", err)
 	}
 }
 

@@ -19,15 +19,16 @@ import (
 // the same facts. The pod is nil for STATUS.
 type gatherer struct {
 	*call
-	facts *attach.Facts
-	dev   *inventory.Device
+	chosen *choice
+	facts  *attach.Facts
+	dev    *inventory.Device
 }
 
 // gather begins with what is known before the device is looked for.
-func (c *call) gather() (*gatherer, error) {
-	g := &gatherer{call: c, facts: &attach.Facts{
+func (c *call) gather(ch *choice) (*gatherer, error) {
+	g := &gatherer{call: c, chosen: ch, facts: &attach.Facts{
 		Config: c.cfg, ContainerID: c.key.ContainerID, IfName: c.key.IfName, ChildGroup: childGroup(c.key),
-		Pod: c.pod != nil, Unselected: c.unselected(), Claims: c.claims,
+		Pod: c.pod != nil, Unselected: ch.refused != nil || c.unselected(), Claims: ch.refused,
 	}}
 	f := g.facts
 	f.Policy, f.PolicyErr = c.policy()
@@ -54,7 +55,7 @@ func (c *call) gather() (*gatherer, error) {
 // unselected says that the configuration names no device: it is derived from the prevResult, or a ResourceClaim gives
 // it to the pod.
 func (c *call) unselected() bool {
-	return c.claims != nil || c.cfg.Selector.Kind == netconf.ByNothing &&
+	return c.cfg.Selector.Kind == netconf.ByNothing &&
 		(c.cfg.Mode != netconf.ModeIPoIB || c.cfg.FromClaim && c.cfg.Master == "")
 }
 

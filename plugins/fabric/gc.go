@@ -56,11 +56,11 @@ const listAge = time.Minute
 
 // lives says that an attachment is not stale, whatever the list of valid ones says: its network namespace is there, and
 // a process is in it, or the attachment is newer than the list.
-func (c *call) lives(e *journal.Entry) bool {
-	if !c.alive(e) {
+func (s *session) lives(e *journal.Entry) bool {
+	if !s.alive(e) {
 		return false
 	}
-	return e.Age().Abs() < listAge || netns.Inhabited(c.Proc, e.Netns)
+	return e.Age().Abs() < listAge || netns.Inhabited(s.Proc, e.Netns)
 }
 
 // remaining are the valid attachments with those that the journal has: they keep their addresses.

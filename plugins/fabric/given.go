@@ -26,7 +26,7 @@ func (g *gatherer) allotted(claims []*prepared.Claim, card []device.Address) {
 	}
 	uid := g.cfg.Pod.UID
 	f.Given = attach.Given{
-		Unjudged: g.planned && uid == "", NoUID: !prepared.IsUID(uid), Whole: g.given != nil,
+		Unjudged: g.planned && uid == "", NoUID: !prepared.IsUID(uid), Whole: g.chosen.fromClaim != nil,
 		Resource: p.Resource(g.dev.Claim()),
 	}
 	_, fabric, _ := strings.Cut(f.Given.Resource, "/")

@@ -54,33 +54,33 @@ func (p *pendingIPAM) ended() bool {
 // callIPAM calls an IPAM plugin for an attachment, when nothing runs any more that an earlier call for it has started:
 // what outlives a killed ADD would have the address after the last DEL, so it is killed. The plugin, and whatever it
 // starts, inherits the lock; it is given back for all of them when the plugin has answered.
-func (c *call) callIPAM(k journal.Key, d ipam.Delegate, f func(ipam.Delegate) error) error {
+func (s *session) callIPAM(k journal.Key, d ipam.Delegate, f func(ipam.Delegate) error) error {
 	now, cancel := bounded(0)
 	defer cancel()
-	err := c.callIPAMWithin(now, k, d, f)
+	err := s.callIPAMWithin(now, k, d, f)
 	if !errors.Is(err, journal.ErrBusy) {
 		return err
 	}
-	switch n, err := c.store.EndIPAM(c.Proc, k, ipam.DepthVariable); {
+	switch n, err := s.store.EndIPAM(s.Proc, k, ipam.DepthVariable); {
 	case n > 0:
-		c.log.Warn("ended what the IPAM plugin of a killed ADD has left behind", "processes", n)
+		s.log.Warn("ended what the IPAM plugin of a killed ADD has left behind", "processes", n)
 	case err != nil && !errors.Is(err, journal.ErrHeldAlive):
-		c.log.Warn("waiting for what an IPAM plugin has left behind", "reason", err)
+		s.log.Warn("waiting for what an IPAM plugin has left behind", "reason", err)
 	}
 	ctx, cancel := bounded(lockWait)
 	defer cancel()
-	return c.callIPAMWithin(ctx, k, d, f)
+	return s.callIPAMWithin(ctx, k, d, f)
 }
 
 // callIPAMWithin is callIPAM with another bound for the wait. The error of one that was too long matches
 // journal.ErrBusy.
-func (c *call) callIPAMWithin(
+func (s *session) callIPAMWithin(
 	ctx context.Context, k journal.Key, d ipam.Delegate, f func(ipam.Delegate) error,
 ) error {
 	if d.Type == "" {
 		return nil
 	}
-	lock, err := c.store.LockIPAM(ctx, k)
+	lock, err := s.store.LockIPAM(ctx, k)
 	if err != nil {
 		return err
 	}
@@ -90,8 +90,8 @@ func (c *call) callIPAMWithin(
 }
 
 // callIPAMDel gives the addresses of an attachment back.
-func (c *call) callIPAMDel(k journal.Key, d ipam.Delegate) error {
-	return c.callIPAM(k, d, func(d ipam.Delegate) error { return d.Del(context.Background()) })
+func (s *session) callIPAMDel(k journal.Key, d ipam.Delegate) error {
+	return s.callIPAM(k, d, func(d ipam.Delegate) error { return d.Del(context.Background()) })
 }
 
 // addressing turns an IPAM result into what plan works with.

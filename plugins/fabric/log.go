@@ -67,8 +67,8 @@ func (c *call) logIgnored() {
 	}
 }
 
-func (c *call) openLogFile(file string) (*os.File, error) {
-	p, err := c.policy()
+func (s *session) openLogFile(file string) (*os.File, error) {
+	p, err := s.policy()
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func (c *call) openLogFile(file string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if strings.HasPrefix(file, c.StateDir+"/") {
+	if strings.HasPrefix(file, s.StateDir+"/") {
 		return nil, fmt.Errorf("%s is in the plugin's own state", file)
 	}
 	if dir == policy.DefaultLogDir {

@@ -157,12 +157,12 @@ func (c *call) nested() error {
 }
 
 // print writes a result without mixing it with anything else.
-func (c *call) print(write func(io.Writer) error) error {
+func (s *session) print(write func(io.Writer) error) error {
 	var b bytes.Buffer
 	if err := write(&b); err != nil {
 		return err
 	}
-	if _, err := c.Stdout.Write(b.Bytes()); err != nil {
+	if _, err := s.Stdout.Write(b.Bytes()); err != nil {
 		return &failure{code: types.ErrIOFailure, err: fmt.Errorf("write the result: %w", err)}
 	}
 	return nil

@@ -21,38 +21,38 @@ import (
 var faces = []journal.Face{journal.RDMA, journal.Netdev}
 
 // owe notes the names of a device that is home under others, when no DEL for it will come any more.
-func (c *call) owe(e *journal.Entry, why error) error {
+func (s *session) owe(e *journal.Entry, why error) error {
 	if !errors.Is(why, apply.ErrNameTaken) {
 		return nil
 	}
-	d, err := c.deviceAt(e.Claim)
+	d, err := s.deviceAt(e.Claim)
 	if err != nil || d == nil {
 		return err
 	}
 	if e.MoveRDMA && d.HCA != nil {
-		err = c.oweName(journal.RDMA, e.Claim, e.HCA.Name, d.HCA.Name)
+		err = s.oweName(journal.RDMA, e.Claim, e.HCA.Name, d.HCA.Name)
 	}
 	if e.Kind == journal.KindDevice && e.Netdev != nil && d.Netdev != nil {
-		err = errors.Join(err, c.oweName(journal.Netdev, e.Claim, e.Netdev.Name, d.Netdev.Name))
+		err = errors.Join(err, s.oweName(journal.Netdev, e.Claim, e.Netdev.Name, d.Netdev.Name))
 	}
 	return err
 }
 
-func (c *call) oweName(f journal.Face, claim, own, now string) error {
+func (s *session) oweName(f journal.Face, claim, own, now string) error {
 	if own == now {
 		return nil
 	}
-	c.log.Warn("the device gets its name when that is free", "device", claim, "name", own, "now", now)
-	return c.store.Owe(f, claim, own)
+	s.log.Warn("the device gets its name when that is free", "device", claim, "name", own, "now", now)
+	return s.store.Owe(f, claim, own)
 }
 
 // deviceAt is the device at a claim, which is a bus address; nil: none on the host.
-func (c *call) deviceAt(claim string) (*inventory.Device, error) {
+func (s *session) deviceAt(claim string) (*inventory.Device, error) {
 	a, err := device.ParseAddress(claim)
 	if err != nil {
 		return nil, nil //nolint:nilerr // a virtual one: it is known by its name, and has no RDMA device
 	}
-	d, err := c.host.At(a)
+	d, err := s.host.At(a)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -62,52 +62,52 @@ func (c *call) deviceAt(claim string) (*inventory.Device, error) {
 // settleNames gives devices that are home under a temporary name their own, if it is free by now. It is called when a
 // device has come home, which is when a name becomes free; held is that device's claim, whose lock the caller has. What
 // can't be settled now is left to the next DEL.
-func (c *call) settleNames(held string) {
+func (s *session) settleNames(held string) {
 	for _, f := range faces {
-		debtors, err := c.store.Debtors(f)
+		debtors, err := s.store.Debtors(f)
 		if err != nil {
-			c.log.Warn("names that devices are owed are not known", "reason", err)
+			s.log.Warn("names that devices are owed are not known", "reason", err)
 		}
 		for _, claim := range debtors {
 			var lock *journal.Lock
 			if claim != held {
-				if lock, err = c.tryLock(claim); errors.Is(err, journal.ErrBusy) {
+				if lock, err = s.tryLock(claim); errors.Is(err, journal.ErrBusy) {
 					continue
 				}
 			}
 			if err == nil {
-				err = c.settleName(f, claim)
+				err = s.settleName(f, claim)
 			}
 			lock.Unlock()
 			if err != nil {
-				c.log.Warn("a device does not have its own name", "device", claim, "reason", err)
+				s.log.Warn("a device does not have its own name", "device", claim, "reason", err)
 			}
 		}
 	}
 }
 
 // settleName is for one device, whose lock is held.
-func (c *call) settleName(f journal.Face, claim string) error {
-	name, err := c.store.Owed(f, claim)
+func (s *session) settleName(f journal.Face, claim string) error {
+	name, err := s.store.Owed(f, claim)
 	if err != nil || name == "" {
 		return err
 	}
-	d, err := c.deviceAt(claim)
+	d, err := s.deviceAt(claim)
 	if err != nil || d == nil {
 		return err
 	}
-	_, taken, err := c.store.Owner(claim)
+	_, taken, err := s.store.Owner(claim)
 	switch {
 	case f == journal.RDMA && d.HCA != nil && d.HCA.Name == name, f == journal.Netdev && d.Netdev != nil &&
 		!apply.IsTemporary(d.Netdev.Name): // an administrator may have given it another one
-		return c.store.Settle(f, claim)
+		return s.store.Settle(f, claim)
 	case err != nil || taken: // its entry has the name, and its DEL gives it back
 		return err
 	case f == journal.RDMA && d.HCA != nil:
-		r := c.runner(nil)
+		r := s.runner(nil)
 		err = r.NameRDMA(d.HCA.Index, name)
 	case f == journal.Netdev && d.Netdev != nil:
-		err = c.nameNetdev(d.Netdev, name)
+		err = s.nameNetdev(d.Netdev, name)
 	default:
 		return nil
 	}
@@ -117,28 +117,28 @@ func (c *call) settleName(f journal.Face, claim string) error {
 	if err != nil {
 		return err
 	}
-	return c.store.Settle(f, claim)
+	return s.store.Settle(f, claim)
 }
 
 // nameNetdev renames a netdev that may be up, which loses addresses and routes before Linux 6.2.
-func (c *call) nameNetdev(n *device.Netdev, name string) error {
-	if holder, err := c.host.Link.ByName(name); err == nil && holder.Index != n.Index {
+func (s *session) nameNetdev(n *device.Netdev, name string) error {
+	if holder, err := s.host.Link.ByName(name); err == nil && holder.Index != n.Index {
 		return unix.EEXIST
 	}
-	if err := c.host.Snapshot(n); err != nil {
+	if err := s.host.Snapshot(n); err != nil {
 		return err
 	}
 	was := *n
 	was.Name = name
 	ctx, cancel := bounded(homeWait)
 	defer cancel()
-	r := c.runner(nil)
+	r := s.runner(nil)
 	return r.Return(ctx, plan.Home{Netdev: &was}, apply.Events{})
 }
 
 // settled gives a device that is about to be attached the names that it is owed, and says whether it has changed. The
 // caller holds the device's lock.
-func (c *call) settled(claim string, d *inventory.Device) bool {
+func (s *session) settled(claim string, d *inventory.Device) bool {
 	owed := map[journal.Face]bool{
 		journal.RDMA:   d.HCA != nil && apply.IsTemporary(d.HCA.Name),
 		journal.Netdev: d.Netdev != nil && apply.IsTemporary(d.Netdev.Name),
@@ -149,40 +149,40 @@ func (c *call) settled(claim string, d *inventory.Device) bool {
 			continue
 		}
 		changed = true
-		if err := c.settleName(f, claim); err != nil {
-			c.log.Warn("a device does not have its own name", "device", claim, "reason", err)
+		if err := s.settleName(f, claim); err != nil {
+			s.log.Warn("a device does not have its own name", "device", claim, "reason", err)
 		}
 	}
 	return changed
 }
 
 // disowned is disown for an ADD that has found the netdev: perhaps under a name that is another device's.
-func (c *call) disowned(claim string, n *device.Netdev) bool {
-	done, err := c.disown(claim, n)
+func (s *session) disowned(claim string, n *device.Netdev) bool {
+	done, err := s.disown(claim, n)
 	if err != nil {
-		c.log.Warn("a device has the name that a pod gave it", "device", claim, "reason", err)
+		s.log.Warn("a device has the name that a pod gave it", "device", claim, "reason", err)
 	}
 	return done
 }
 
 // disown takes from a netdev on the host the names that are not its own, if an attachment has it: its pod had moved it
 // to a network namespace that has ended. The caller holds the device's lock.
-func (c *call) disown(claim string, n *device.Netdev) (bool, error) {
+func (s *session) disown(claim string, n *device.Netdev) (bool, error) {
 	if n == nil || n.Address.IsZero() {
 		return false, nil
 	}
-	owner, ok, err := c.store.Owner(claim)
+	owner, ok, err := s.store.Owner(claim)
 	if err != nil || !ok {
 		return false, err
 	}
-	e, err := c.store.Load(owner)
+	e, err := s.store.Load(owner)
 	if err != nil || e.Netdev == nil || e.Kind != journal.KindDevice {
 		return false, err
 	}
-	r := c.runner(nil)
+	r := s.runner(nil)
 	done, err := r.Disown(n, e.Netdev)
 	if done {
-		c.log.Warn("a device that a pod has is on the host, and has lost the names that the pod gave it",
+		s.log.Warn("a device that a pod has is on the host, and has lost the names that the pod gave it",
 			"device", claim, "owner", e.Who())
 	}
 	return done, err
@@ -246,9 +246,9 @@ func foreign(n, own *device.Netdev) bool {
 
 // ownName notes in an entry which names the device is to have on the host, if those are not the ones that it has
 // now.
-func (c *call) ownName(e *journal.Entry) {
+func (s *session) ownName(e *journal.Entry) {
 	if e.MoveRDMA && e.HCA != nil {
-		if own := c.owedName(journal.RDMA, e.Claim, e.HCA.Name); own != "" {
+		if own := s.owedName(journal.RDMA, e.Claim, e.HCA.Name); own != "" {
 			if e.RDMAName == "" {
 				e.RDMAName = e.HCA.Name
 			}
@@ -258,7 +258,7 @@ func (c *call) ownName(e *journal.Entry) {
 		}
 	}
 	if e.Kind == journal.KindDevice && e.Netdev != nil {
-		if own := c.owedName(journal.Netdev, e.Claim, e.Netdev.Name); own != "" {
+		if own := s.owedName(journal.Netdev, e.Claim, e.Netdev.Name); own != "" {
 			n := *e.Netdev
 			n.Name = own
 			e.Netdev = &n
@@ -267,13 +267,13 @@ func (c *call) ownName(e *journal.Entry) {
 }
 
 // owedName is the name that a face of a device is owed, if it has a temporary one.
-func (c *call) owedName(f journal.Face, claim, now string) string {
+func (s *session) owedName(f journal.Face, claim, now string) string {
 	if !apply.IsTemporary(now) {
 		return ""
 	}
-	own, err := c.store.Owed(f, claim)
+	own, err := s.store.Owed(f, claim)
 	if err != nil {
-		c.log.Warn("the name of a device is not known", "device", claim, "reason", err)
+		s.log.Warn("the name of a device is not known", "device", claim, "reason", err)
 	}
 	return own
 }

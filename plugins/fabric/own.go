@@ -26,29 +26,29 @@ func (c *call) hold() error {
 
 // enroll keeps an uninstall from removing anything until the call ends. An ADD that comes while one is at work, or has
 // waited for it, is refused: there would be no plugin to return its device. Other verbs go on in any case.
-func (c *call) enroll() error {
-	c.store.Private()
+func (s *session) enroll() error {
+	s.store.Private()
 	ctx, cancel := bounded(lockWait)
 	defer cancel()
-	lock, err := c.store.LockCall(ctx)
+	lock, err := s.store.LockCall(ctx)
 	if err == nil {
-		c.closers = append(c.closers, func() error { lock.Unlock(); return nil })
+		s.closers = append(s.closers, func() error { lock.Unlock(); return nil })
 	}
-	if c.Command != "ADD" {
+	if s.Command != "ADD" {
 		if err != nil {
-			c.log.Warn("an uninstall does not wait for this call", "reason", err)
+			s.log.Warn("an uninstall does not wait for this call", "reason", err)
 		}
 		return nil
 	}
 	if err != nil && !errors.Is(err, journal.ErrBusy) {
 		return err
 	}
-	return c.installed()
+	return s.installed()
 }
 
 // installed refuses an ADD whose plugin is being uninstalled, or has been since the process began.
-func (c *call) installed() error {
-	away := c.store.Away()
+func (s *session) installed() error {
+	away := s.store.Away()
 	exe, _ := os.Readlink("/proc/self/exe")
 	if path, deleted := strings.CutSuffix(exe, " (deleted)"); deleted { // or replaced by another version
 		_, err := os.Lstat(path)
@@ -78,44 +78,44 @@ func (a *attachment) addresses() (*result.Result, error) {
 // or another ADD of this container and interface, may have returned the device by then, and the next pod may have it:
 // then nothing of it may be touched.
 func (a *attachment) await() error {
-	if a.lost == nil && !a.ipam.ended() {
+	if a.superseded == nil && !a.ipam.ended() {
 		a.lock.Unlock()
 		a.letGo()
 		a.ipam.wait()
 		var err error
-		if a.lost, err = a.regain(); err != nil {
-			a.lost = &lost{err: err}
+		if a.superseded, err = a.regain(); err != nil {
+			a.superseded = &superseded{err: err}
 		}
 	}
-	if a.lost != nil {
-		return a.lost
+	if a.superseded != nil {
+		return a.superseded
 	}
 	return nil
 }
 
-// lost says that an attachment is not its ADD's any more.
-type lost struct {
+// superseded says that an attachment is not its ADD's any more.
+type superseded struct {
 	err       error
 	addresses bool // what IPAM has given is nobody else's: the ADD has to give it back
 	entry     bool // likewise what is left on disk
 }
 
-func (l *lost) Error() string { return l.err.Error() }
-func (l *lost) Unwrap() error { return l.err }
+func (s *superseded) Error() string { return s.err.Error() }
+func (s *superseded) Unwrap() error { return s.err }
 
 // regain takes the attachment's lock again and looks whether the attachment is this ADD's still.
-func (a *attachment) regain() (*lost, error) {
+func (a *attachment) regain() (*superseded, error) {
 	if err := a.hold(); err != nil {
 		return nil, err // whoever works on it for so long returns it, and calls IPAM's DEL
 	}
 	e, err := a.store.Load(a.key)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return &lost{err: returned("DEL came while ADD waited for its IPAM plugin"), addresses: true}, nil
+		return &superseded{err: returned("DEL came while ADD waited for its IPAM plugin"), addresses: true}, nil
 	case err != nil:
 		return nil, err
 	case e.Nonce != a.entry.Nonce:
-		return &lost{err: &failure{
+		return &superseded{err: &failure{
 			code: codeInUse, err: errors.New("another ADD of this attachment came while this one waited for IPAM"),
 		}}, nil
 	}
@@ -124,7 +124,7 @@ func (a *attachment) regain() (*lost, error) {
 		return nil, err
 	}
 	const what = "its device was returned while ADD waited for its IPAM plugin"
-	return &lost{err: returned(what), addresses: true, entry: true}, nil
+	return &superseded{err: returned(what), addresses: true, entry: true}, nil
 }
 
 // returned is the error of an ADD whose attachment has been ended meanwhile. Nothing is left of it: the specification
@@ -156,7 +156,7 @@ func (a *attachment) releaseAddresses(err error) (held bool, _ error) {
 	switch {
 	case ierr != nil && !errors.Is(err, ierr):
 		errs = append(errs, ierr)
-	case ierr == nil && (a.lost == nil || a.lost.addresses):
+	case ierr == nil && (a.superseded == nil || a.superseded.addresses):
 		derr := a.callIPAMDel(a.key, a.delegate())
 		held = derr != nil
 		errs = append(errs, derr)
@@ -165,8 +165,8 @@ func (a *attachment) releaseAddresses(err error) (held bool, _ error) {
 }
 
 // clear removes what is left on disk of an attachment whose device has been returned.
-func (l *lost) clear(a *attachment) error {
-	if !l.entry {
+func (s *superseded) clear(a *attachment) error {
+	if !s.entry {
 		return nil
 	}
 	return a.erase(a.entry)

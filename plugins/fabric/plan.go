@@ -45,11 +45,12 @@ func (p Plugin) Plan(stdin []byte, env netconf.Env) (*Plan, error) {
 	if err := c.openPodForAdd(); err != nil {
 		return out, out.refuse(err)
 	}
-	c.readRails()
-	if err := errors.Join(c.fromClaim(), c.byRail()); err != nil {
+	chosen, err := c.choose(c.allocatedToPod())
+	if err != nil {
 		return out, out.refuse(err)
 	}
-	d, err := c.decideUnlocked()
+	c.cfg = chosen.cfg
+	d, err := c.decideUnlocked(&chosen)
 	if err != nil {
 		return out, out.refuse(err)
 	}
@@ -62,7 +63,7 @@ func (p Plugin) Plan(stdin []byte, env netconf.Env) (*Plan, error) {
 	if d.Attachment == nil {
 		return out, nil
 	}
-	if err := out.steps(c, d); err != nil {
+	if err := out.steps(c, d, &chosen); err != nil {
 		if len(out.Refused) == 0 {
 			return out, err
 		}
@@ -87,7 +88,7 @@ func (p *Plan) refuse(err error) error {
 }
 
 // steps adds what would be done.
-func (p *Plan) steps(c *call, d *attach.Decision) error {
+func (p *Plan) steps(c *call, d *attach.Decision, ch *choice) error {
 	p.Device = d.Device.Claim
 	var ips *plan.Addressing
 	if c.cfg.Mode != netconf.ModeRDMA { // there the addresses are the earlier plugin's
@@ -107,7 +108,7 @@ func (p *Plan) steps(c *call, d *attach.Decision) error {
 		return err
 	}
 	p.Add = d.Steps(ips, noIPv6)
-	p.Del = d.Return(p.Add, homeOf(c.newEntry(d)))
+	p.Del = d.Return(p.Add, homeOf(c.newEntry(d, ch)))
 	return nil
 }
 
@@ -122,8 +123,8 @@ func predictAddresses(c *call) (*plan.Addressing, error) {
 }
 
 // noIPv6InPod says whether IPv6 is off by default in the pod, as some runtimes have it for pods with IPv4 only.
-func (c *call) noIPv6InPod() (off bool, err error) {
-	err = c.pod.NS.Do(func() error {
+func (s *session) noIPv6InPod() (off bool, err error) {
+	err = s.pod.NS.Do(func() error {
 		b, err := os.ReadFile("/proc/sys/net/ipv6/conf/default/disable_ipv6")
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil

@@ -16,85 +16,71 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 )
 
-// rails are the devices that kubelet has given to the pod beside the one that Multus names, and of the same resource.
-type rails struct {
-	attach.Rails
+// allocated are the devices that kubelet has given to the pod: the one that Multus names, and others of its resource.
+type allocated struct {
+	attach.AllocatedDevices
 	resource string
 }
 
-// instead says that the attachment is of another device than Multus has named.
-type instead struct {
-	pci    string // PCI address of that one
-	plugin []byte // what the device plugin says of this one; nil: nothing
-}
-
-// readRails reads which devices the pod has, if it has several. Without a pod (STATUS), without Multus or without
-// kubelet there are none, and the device is the one that the configuration names.
-func (c *call) readRails() {
+// allocatedToPod reads which devices the pod has, if it has several; else it returns nil. Without a pod, without Multus
+// or without kubelet there are none, and the device is the one that the configuration names.
+func (c *call) allocatedToPod() *allocated {
 	if c.cfg.Injected == "" || c.cfg.Mode != netconf.ModeDevice || c.pod == nil || !prepared.IsUID(c.cfg.Pod.UID) {
-		return
+		return nil
 	}
 	p, err := c.policy()
 	if err != nil {
-		return // attach.Decide says so
+		return nil // attach.Decide says so
 	}
 	given, err := kubelet.Of(p.DevicePluginDir, c.cfg.Pod.UID, c.cfg.Injected)
 	if err != nil {
 		c.log.Warn("devices go to networks in the order of kubelet, not of rails", "reason", err)
-		return
+		return nil
 	}
 	if given == nil || len(given.IDs) < 2 {
-		return
+		return nil
 	}
-	r := &rails{resource: given.Resource}
+	r := &allocated{resource: given.Resource}
 	for _, id := range given.IDs {
 		a, err := device.ParseAddress(id)
 		if err != nil { // these are no whole devices
 			c.log.Info("devices go to networks in the order of kubelet, not of rails", "reason", err)
-			return
+			return nil
 		}
-		r.Devices = append(r.Devices, attach.Rail{
+		r.Devices = append(r.Devices, attach.AllocatedDevice{
 			Location: device.Location{Address: a, PCI: c.host.PCIOf(a)}, ID: id, Named: id == c.cfg.Injected,
 		})
 	}
 	r.Sort()
-	c.rails = r
+	return r
 }
 
-// byRail puts the device into the configuration that this network gets of the pod's. The caller holds the pod's lock
-// until the journal says so.
-func (c *call) byRail() error {
-	if c.rails == nil || c.given != nil {
-		return nil
+// byRail chooses the one of the pod's devices that this network gets.
+func (c *call) byRail(r *allocated) (choice, error) {
+	ch := choice{cfg: c.cfg}
+	if err := c.markUnusable(r); err != nil {
+		return ch, err
 	}
-	if err := c.regardRails(); err != nil {
-		return err
-	}
-	i := c.rails.Choose()
-	named := slices.IndexFunc(c.rails.Devices, func(d attach.Rail) bool { return d.Named })
+	i := r.Choose()
+	named := slices.IndexFunc(r.Devices, func(d attach.AllocatedDevice) bool { return d.Named })
 	if i < 0 || i == named {
-		return nil
+		return ch, nil
 	}
-	d := c.rails.Devices[i]
-	conf, err := netconf.WithDevice(c.cfg.Raw, d.ID)
-	if err != nil {
-		return err
-	}
-	cfg, err := netconf.Parse(conf, c.env)
-	if err != nil {
-		return fmt.Errorf("device %s, which is next in the order of rails: %w", d.ID, err)
+	d := r.Devices[i]
+	var err error
+	if ch.cfg, err = c.cfg.SelectInjected(d.ID, d.Address); err != nil {
+		return ch, fmt.Errorf("device %s, which is next in the order of rails: %w", d.ID, err)
 	}
 	c.log.Info("device in the order of rails", "device", d.ID, "named", c.cfg.Injected)
-	c.cfg, c.instead = cfg, &instead{pci: c.rails.Devices[named].PCI}
-	if c.instead.plugin, err = devinfo.OfPlugin(c.rails.resource, d.ID); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	ch.replaced = &replaced{pci: r.Devices[named].PCI}
+	if ch.replaced.plugin, err = devinfo.OfPlugin(r.resource, d.ID); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		c.log.Warn("device information of the device plugin can't be read", "reason", err)
 	}
-	return nil
+	return ch, nil
 }
 
-// regardRails gathers what speaks against devices of the pod for this network.
-func (c *call) regardRails() error {
-	r := c.rails
+// markUnusable gathers what speaks against devices of the pod for this network.
+func (c *call) markUnusable(r *allocated) error {
 	have := c.store.Of(c.key.ContainerID)
 	for i := range r.Devices {
 		d := &r.Devices[i]
@@ -111,15 +97,15 @@ func (c *call) regardRails() error {
 				"CNIDeviceInfoFile")
 		}
 	}
-	return c.findLacking()
+	return c.findLacking(r)
 }
 
 // findLacking looks for devices that come before the named one and that a plugin of another type has put into the pod
 // already: the journal does not know of that. Those that are a dead pod's come home before they are attached.
-func (c *call) findLacking() error {
+func (c *call) findLacking(r *allocated) error {
 	var named *inventory.Device
-	for i := range c.rails.Devices {
-		d := &c.rails.Devices[i]
+	for i := range r.Devices {
+		d := &r.Devices[i]
 		if d.Named && !d.Taken {
 			return nil
 		}
@@ -149,8 +135,8 @@ func (c *call) findLacking() error {
 // isGiven says whether kubelet has given the pod the device at an address beside the one that Multus names: then the
 // configuration can mean it.
 func (c *call) isGiven(a device.Address, pci string) bool {
-	c.readRails()
-	return c.rails != nil && slices.ContainsFunc(c.rails.Devices, func(d attach.Rail) bool {
+	r := c.allocatedToPod()
+	return r != nil && slices.ContainsFunc(r.Devices, func(d attach.AllocatedDevice) bool {
 		return d.Address == a || pci != "" && d.Address == device.OnPCI(pci)
 	})
 }

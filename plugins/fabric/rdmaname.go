@@ -11,24 +11,24 @@ import (
 
 // evictRDMA is apply.Runner's EvictRDMA. A device on the host is known by its bus address, one in the pod by the
 // journal's entries: this is not the usual path, and each of them is read.
-func (c *call) evictRDMA(holder *device.HCA, in plan.Side, act func() error) (bool, error) {
+func (s *session) evictRDMA(holder *device.HCA, in plan.Side, act func() error) (bool, error) {
 	claim, own := "", ""
 	if in == plan.Host {
-		a, err := c.host.HCAAddress(holder.Name)
+		a, err := s.host.HCAAddress(holder.Name)
 		if err != nil {
 			return false, nil
 		}
 		claim = a.String()
-		if own, err = c.ownRDMAName(claim); err != nil {
+		if own, err = s.ownRDMAName(claim); err != nil {
 			return false, err
 		}
-	} else if e := c.attachmentOf(holder); e != nil && holder.Name != e.RDMAName {
+	} else if e := s.attachmentOf(holder); e != nil && holder.Name != e.RDMAName {
 		claim, own = e.Claim, e.HCA.Name
 	}
 	if own == "" || own == holder.Name {
 		return false, nil
 	}
-	lock, err := c.tryLock(claim)
+	lock, err := s.tryLock(claim)
 	if errors.Is(err, journal.ErrBusy) { // whoever works on it gives it its own name
 		return true, nil
 	}
@@ -40,31 +40,31 @@ func (c *call) evictRDMA(holder *device.HCA, in plan.Side, act func() error) (bo
 }
 
 // tryLock takes a device's lock only if nobody has it: the call that has it may be waiting for ours.
-func (c *call) tryLock(claim string) (*journal.Lock, error) {
+func (s *session) tryLock(claim string) (*journal.Lock, error) {
 	at, cancel := context.WithCancel(context.Background())
 	cancel()
-	return c.store.Lock(at, claim)
+	return s.store.Lock(at, claim)
 }
 
 // ownRDMAName is the name that the RDMA device of claim had before any attachment; empty: the journal does not know it,
 // and the device is called as its owner wants.
-func (c *call) ownRDMAName(claim string) (string, error) {
-	owner, ok, err := c.store.Owner(claim)
+func (s *session) ownRDMAName(claim string) (string, error) {
+	owner, ok, err := s.store.Owner(claim)
 	if err != nil {
 		return "", err
 	}
 	if !ok {
-		return c.store.Owed(journal.RDMA, claim)
+		return s.store.Owed(journal.RDMA, claim)
 	}
-	if e, err := c.store.Load(owner); err == nil && e.HCA != nil && e.MoveRDMA {
+	if e, err := s.store.Load(owner); err == nil && e.HCA != nil && e.MoveRDMA {
 		return e.HCA.Name, nil
 	}
 	return "", nil
 }
 
 // attachmentOf is the attachment that has an RDMA device; nil: the journal knows of none.
-func (c *call) attachmentOf(h *device.HCA) *journal.Entry {
-	entries, err := c.store.List()
+func (s *session) attachmentOf(h *device.HCA) *journal.Entry {
+	entries, err := s.store.List()
 	if err != nil && len(entries) == 0 {
 		return nil
 	}
@@ -77,7 +77,7 @@ func (c *call) attachmentOf(h *device.HCA) *journal.Entry {
 			continue
 		}
 		// The entry of a device that is home stays until IPAM has its addresses back; another may have it by then.
-		if owner, ok, err := c.store.Owner(e.Claim); err == nil && ok && owner == e.Key {
+		if owner, ok, err := s.store.Owner(e.Claim); err == nil && ok && owner == e.Key {
 			return e
 		}
 	}

@@ -11,10 +11,10 @@ import (
 )
 
 // runner carries steps out between the host and a pod, which is nil when it is gone.
-func (c *call) runner(pod *apply.Side) apply.Runner {
+func (s *session) runner(pod *apply.Side) apply.Runner {
 	return apply.Runner{
-		Host: c.host, Pod: pod, Proc: c.Proc,
-		EvictName: c.evictName, EvictRDMA: c.evictRDMA, Renumbering: c.renumbering,
+		Host: s.host, Pod: pod, Proc: s.Proc,
+		EvictName: s.evictName, EvictRDMA: s.evictRDMA, Renumbering: s.renumbering,
 	}
 }
 
@@ -25,10 +25,10 @@ const renumberWait = 20 * time.Second
 const renumberLock = "numbers"
 
 // renumbering is apply.Runner's Renumbering.
-func (c *call) renumbering(ctx context.Context) (func(), error) {
+func (s *session) renumbering(ctx context.Context) (func(), error) {
 	ctx, cancel := context.WithTimeout(ctx, renumberWait)
 	defer cancel()
-	lock, err := c.store.Lock(ctx, renumberLock)
+	lock, err := s.store.Lock(ctx, renumberLock)
 	if err != nil {
 		return nil, err
 	}
@@ -37,17 +37,17 @@ func (c *call) renumbering(ctx context.Context) (func(), error) {
 
 // evictName is apply.Runner's EvictName. The holder's lock is not waited for: the call that has it frees the name by
 // itself, and may be waiting for ours.
-func (c *call) evictName(holder *device.Netdev, name string, act func(own *device.Netdev) error) (bool, error) {
+func (s *session) evictName(holder *device.Netdev, name string, act func(own *device.Netdev) error) (bool, error) {
 	claim := holder.Address.String()
-	owner, ok, err := c.store.Owner(claim)
+	owner, ok, err := s.store.Owner(claim)
 	if err != nil || !ok {
 		return false, nil
 	}
-	e, err := c.store.Load(owner)
+	e, err := s.store.Load(owner)
 	if err != nil || e.Netdev == nil || e.Netdev.Named(name) {
 		return false, nil
 	}
-	lock, err := c.tryLock(claim)
+	lock, err := s.tryLock(claim)
 	if errors.Is(err, journal.ErrBusy) {
 		return true, nil
 	}
@@ -73,12 +73,12 @@ func (c *call) erase(e *journal.Entry) error {
 }
 
 // disclaim gives up the device, or the child on it.
-func (c *call) disclaim(e *journal.Entry) error {
+func (s *session) disclaim(e *journal.Entry) error {
 	switch {
 	case e.Kind == journal.KindIPoIB:
-		return c.store.RemoveChild(e.Claim, e.Key)
+		return s.store.RemoveChild(e.Claim, e.Key)
 	case e.Claim != "":
-		return c.store.Disclaim(e.Claim, e.Key)
+		return s.store.Disclaim(e.Claim, e.Key)
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ func status(c *call) error {
 	if _, err := c.policy(); err != nil {
 		return &failure{code: codeNotReady, err: err}
 	}
-	d, err := c.decideUnlocked()
+	d, err := c.decideUnlocked(&choice{})
 	if err != nil {
 		return &failure{code: codeNotReady, err: err}
 	}
@@ -37,8 +37,8 @@ func status(c *call) error {
 }
 
 // decideUnlocked decides on what is there now, without a lock: for whoever changes nothing. STATUS has no pod.
-func (c *call) decideUnlocked() (*attach.Decision, error) {
-	g, err := c.gather()
+func (c *call) decideUnlocked(ch *choice) (*attach.Decision, error) {
+	g, err := c.gather(ch)
 	if err != nil {
 		return nil, err
 	}

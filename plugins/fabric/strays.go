@@ -50,10 +50,10 @@ func (c returner) removeStrays(e *journal.Entry) error {
 
 // eachStray calls f with each netdev of another network namespace that is made on a netdev of the host, as far as
 // netns.Each finds that namespace. One that can't be looked at tells nothing. The peer of a veth is no such netdev.
-func (c *call) eachStray(index int, f func(*netns.NS, *link.Conn, *device.Netdev) error) error {
+func (s *session) eachStray(index int, f func(*netns.NS, *link.Conn, *device.Netdev) error) error {
 	var errs []error
-	err := netns.Each(c.Proc, func(ns *netns.NS) bool {
-		if ns.ID == c.host.NS.ID {
+	err := netns.Each(s.Proc, func(ns *netns.NS) bool {
+		if ns.ID == s.host.NS.ID {
 			return false
 		}
 		_ = ns.Do(func() error {
@@ -61,13 +61,13 @@ func (c *call) eachStray(index int, f func(*netns.NS, *link.Conn, *device.Netdev
 			if err != nil {
 				return err
 			}
-			errs = append(errs, straysIn(l, c.host.NS.FD(), index, func(u *device.Netdev) error { return f(ns, l, u) }))
+			errs = append(errs, straysIn(l, s.host.NS.FD(), index, func(u *device.Netdev) error { return f(ns, l, u) }))
 			return l.Close()
 		})
 		return false
 	})
 	if err != nil {
-		c.log.Warn("not every network namespace was searched for interfaces on the device", "reason", err)
+		s.log.Warn("not every network namespace was searched for interfaces on the device", "reason", err)
 	}
 	return errors.Join(errs...)
 }

@@ -89,7 +89,7 @@ func TestAgentSurvey(t *testing.T) {
 	pod := guest.NewPod(t, "pod")
 	attach(pod, "ADD", "ibs108").Must(t)
 	in := look(t)["mlx5_0"]
-	if !in.InPod() || !in.Active() || in.ID != before["mlx5_0"].ID || !slices.Equal(in.Files, before["mlx5_0"].Files) ||
+	if !in.InPod() || !in.Active() || in.ID() != before["mlx5_0"].ID() || !slices.Equal(in.Files, before["mlx5_0"].Files) ||
 		in.Holder.ContainerID != "pod" {
 		t.Errorf("in the pod: %+v", in)
 	}
@@ -149,7 +149,7 @@ func list(m map[string]survey.Device) (out []survey.Device) {
 	for _, d := range m {
 		out = append(out, d)
 	}
-	slices.SortFunc(out, func(a, b survey.Device) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(out, func(a, b survey.Device) int { return strings.Compare(a.ID(), b.ID()) })
 	return out
 }
 

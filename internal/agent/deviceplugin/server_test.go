@@ -109,7 +109,8 @@ const resource = "fabric.dev/ib-200g"
 
 var (
 	rail0 = deviceplugin.Unit{ID: "0000:3b:00.0", Healthy: true, NUMA: 0,
-		Location: device.LocationOnPCI("0000:3b:00.0"), RDMA: "mlx5_0", Files: []string{"/dev/infiniband/rdma_cm", "/dev/infiniband/uverbs0"}}
+		Location: device.LocationOnPCI("0000:3b:00.0"), RDMA: "mlx5_0",
+		Files: []string{"/dev/infiniband/rdma_cm", "/dev/infiniband/uverbs0"}}
 	rail1 = deviceplugin.Unit{ID: "0000:5e:00.0", NUMA: -1, Location: device.LocationOnPCI("0000:5e:00.0"),
 		RDMA: "mlx5_1", Files: []string{"/dev/infiniband/rdma_cm", "/dev/infiniband/uverbs1"}}
 )

@@ -15,6 +15,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/prepared"
 	"github.com/fabric-cni/fabric-cni/internal/testkit/sandbox"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
+	"github.com/fabric-cni/fabric-cni/plugins/fabric"
 )
 
 func TestMain(m *testing.M) { sandbox.Main(m, nil) }
@@ -39,11 +40,11 @@ func rails(t testing.TB) (*node, *resourceapi.ResourceClaim) {
 	}
 	n.Update(v)
 	ns := host.Open(t)
-	judge := Plugin(n.Store.Dir, sandbox.PolicyFile(t, sandbox.AllowVirtual), "")
-	n.Judge = func(w []Wish) (out []error, err error) {
+	preflight := Preflight(n.Store.Dir, sandbox.PolicyFile(t, sandbox.AllowVirtual), "")
+	n.Preflight = func(w []fabric.PreflightRequest) (out []error, err error) {
 		err = ns.DoWithSys(func(fs.FS) (err error) {
 			begun := time.Now()
-			out, err = judge(w)
+			out, err = preflight(w)
 			n.judged = append(n.judged, time.Since(begun))
 			return err
 		})
@@ -58,7 +59,7 @@ func TestPrepareEight(t *testing.T) {
 	if _, err := n.claim(t, c); err != nil {
 		t.Fatal(err)
 	}
-	if n.wishes != nil {
+	if n.asked != nil {
 		t.Error("the stand-in was asked")
 	}
 }

@@ -30,6 +30,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/prepared"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
+	"github.com/fabric-cni/fabric-cni/plugins/fabric"
 )
 
 // Config is what the driver works with.
@@ -40,8 +41,8 @@ type Config struct {
 	Prepared   prepared.Store
 	CDI        *cdi.Dir
 	Kube       kubernetes.Interface
-	// Judge says of devices that pods are to get why their ADD would be refused now; nil for those that could work.
-	Judge func([]Wish) ([]error, error)
+	// Preflight says of devices that pods are to get why their ADD would be refused now; nil for those that could work.
+	Preflight func([]fabric.PreflightRequest) ([]error, error)
 	// Files returns the device files of a device at this moment. One that is to go into a pod (alone) is awaited: on
 	// the host, with as many files as before (was).
 	Files func(ctx context.Context, a device.Address, alone bool, was []string) ([]string, error)
@@ -52,13 +53,6 @@ type Config struct {
 	Observe func(time.Duration, Reason) // one claim has been prepared, or not; may be nil
 	Log     *slog.Logger
 	Now     func() time.Time
-}
-
-// Wish is a device that a pod is to get, with the configuration of its network.
-type Wish struct {
-	Conf   []byte
-	Device prepared.Device
-	PodUID string
 }
 
 // Device is a device of a fabric with allocation DRA.

@@ -20,6 +20,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/failpoint"
 	"github.com/fabric-cni/fabric-cni/internal/prepared"
 	"github.com/fabric-cni/fabric-cni/internal/quote"
+	"github.com/fabric-cni/fabric-cni/plugins/fabric"
 )
 
 // Reason says why a claim could not be prepared, for metrics; empty: it could.
@@ -119,7 +120,7 @@ func (d *Driver) prepare(ctx context.Context, c *resourceapi.ResourceClaim) ([]k
 	if err != nil {
 		return nil, err
 	}
-	if err := d.judge(p, devices); err != nil {
+	if err := d.preflight(p, devices); err != nil {
 		return nil, err
 	}
 	if damaged {
@@ -237,24 +238,24 @@ func (d *Driver) filesOf(ctx context.Context, p *prepared.Claim, devices []Devic
 	return files, errors.Join(errs...)
 }
 
-// judge asks what ADD would say. The configuration of a network is that of its fabric, with the claim's settings.
-func (d *Driver) judge(p *prepared.Claim, devices []Device) error {
-	if d.Judge == nil || len(devices) == 0 {
+// preflight asks what ADD would say. The configuration of a network is that of its fabric, with the claim's settings.
+func (d *Driver) preflight(p *prepared.Claim, devices []Device) error {
+	if d.Preflight == nil || len(devices) == 0 {
 		return nil
 	}
-	var wishes []Wish
+	var list []fabric.PreflightRequest
 	for i := range devices {
-		wishes = append(wishes, Wish{Conf: devices[i].Conf, Device: p.Devices[i], PodUID: p.PodUID})
+		list = append(list, fabric.PreflightRequest{Conf: devices[i].Conf, Device: p.Devices[i], PodUID: p.PodUID})
 	}
-	verdicts, err := d.Judge(wishes)
+	refusals, err := d.Preflight(list)
 	if err != nil {
 		return because(Failed, "look at the node: %w", err)
 	}
 	var errs []error
-	for i, v := range verdicts {
-		if v != nil {
+	for i, refusal := range refusals {
+		if refusal != nil {
 			n := &p.Devices[i]
-			errs = append(errs, because(Refused, "device %s of fabric %s: %w", n.Name, n.Fabric, v))
+			errs = append(errs, because(Refused, "device %s of fabric %s: %w", n.Name, n.Fabric, refusal))
 		}
 	}
 	return errors.Join(errs...)

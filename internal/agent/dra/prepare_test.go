@@ -25,6 +25,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/prepared"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
+	"github.com/fabric-cni/fabric-cni/plugins/fabric"
 )
 
 // node is a driver of a node with files of its own.
@@ -32,7 +33,7 @@ type node struct {
 	*Driver
 	dir     string
 	mu      sync.Mutex
-	wishes  []Wish
+	asked   []fabric.PreflightRequest
 	judged  []time.Duration  // how long the plugin's own decision took
 	refused map[string]error // by address
 	away    map[string]bool  // by address: the device does not come home
@@ -50,10 +51,10 @@ func newNode(t testing.TB, ids ...string) *node {
 	n.Driver = New(Config{
 		Node: "n1", PluginsDir: filepath.Join(n.dir, "plugins"), Store: journal.Store{Dir: state},
 		Prepared: prepared.In(state), CDI: specs, Log: slog.New(slog.DiscardHandler),
-		Judge: func(w []Wish) ([]error, error) {
+		Preflight: func(w []fabric.PreflightRequest) ([]error, error) {
 			n.mu.Lock()
 			defer n.mu.Unlock()
-			n.wishes = append(n.wishes, w...)
+			n.asked = append(n.asked, w...)
 			out := make([]error, len(w))
 			for i := range w {
 				out[i] = n.refused[w[i].Device.Address.String()]
@@ -193,13 +194,13 @@ func TestPrepare(t *testing.T) {
 		string(compact(d.Network)) != `{"mtu":4000}` || d.Fabric != "ib" || p.Devices[0].Network != nil {
 		t.Errorf("prepared: %+v", p)
 	}
-	if len(n.wishes) != 2 || n.wishes[1].PodUID != "uid-p1" || string(n.wishes[1].Conf) != `{"name":"ib"}` {
-		t.Errorf("asked: %+v", n.wishes)
+	if len(n.asked) != 2 || n.asked[1].PodUID != "uid-p1" || string(n.asked[1].Conf) != `{"name":"ib"}` {
+		t.Errorf("asked: %+v", n.asked)
 	}
-	n.wishes = nil
+	n.asked = nil
 	n.away["pci/0000:3b:00.0"] = true // in the pod by now
-	if got, err = n.claim(t, c); err != nil || cmp.Diff(want, got) != "" || len(n.wishes) != 0 {
-		t.Errorf("again: %v, %v, asked %v", got, err, n.wishes)
+	if got, err = n.claim(t, c); err != nil || cmp.Diff(want, got) != "" || len(n.asked) != 0 {
+		t.Errorf("again: %v, %v, asked %v", got, err, n.asked)
 	}
 	if b, err := os.ReadFile(filepath.Join(n.dir, "cdi", "fabric.dev-claim_c1.json")); err != nil ||
 		!strings.Contains(string(b), "uverbs1") {

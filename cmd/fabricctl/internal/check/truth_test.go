@@ -161,11 +161,11 @@ func TestOneTruth(t *testing.T) {
 				}
 			}
 			var items []offer.Item
-			var given attach.Rails
+			var given attach.AllocatedDevices
 			for i := range devices {
 				if d := &devices[i]; d.Refused == nil {
 					items = append(items, offer.Item{Location: d.Location, Fabric: "f"})
-					given.Devices = append(given.Devices, attach.Rail{Location: d.Location, ID: d.ID()})
+					given.Devices = append(given.Devices, attach.AllocatedDevice{Location: d.Location, ID: d.ID()})
 				}
 			}
 			slices.Reverse(items)

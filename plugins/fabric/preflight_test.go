@@ -11,8 +11,8 @@ import (
 	"github.com/fabric-cni/fabric-cni/plugins/fabric"
 )
 
-// Judge says before a pod starts what its ADD would say, and changes nothing.
-func TestJudge(t *testing.T) {
+// Preflight says before a pod starts what its ADD would say, and changes nothing.
+func TestPreflight(t *testing.T) {
 	t.Parallel()
 	n := claimNode(t)
 	n.prepare(t, podUID, claimUID, rail("v0"))
@@ -23,7 +23,7 @@ func TestJudge(t *testing.T) {
 		d.Network = json.RawMessage(settings)
 		return d
 	}
-	wishes := []fabric.Wish{
+	requests := []fabric.PreflightRequest{
 		{Conf: conf, Device: rail("v0"), PodUID: podUID},
 		{Conf: conf, Device: rail("v0"), PodUID: "other"},
 		{Conf: conf, Device: rail("v1"), PodUID: podUID},
@@ -40,9 +40,9 @@ func TestJudge(t *testing.T) {
 	}
 	before := n.files(t)
 	p := fabric.Plugin{StateDir: n.state, Policy: sandbox.PolicyFile(t, sandbox.AllowVirtual)}
-	var got []fabric.Verdict
+	var got []fabric.PreflightResult
 	err := n.host.Open(t).DoWithSys(func(fs.FS) (err error) {
-		got, err = p.Judge(wishes)
+		got, err = p.Preflight(requests)
 		return err
 	})
 	if err != nil || len(got) != len(want) {
