@@ -21,7 +21,7 @@ type Node struct {
 	GPUs     []GPU    `json:"gpus,omitempty"`
 	// Users are what on the host uses an RDMA device, in words, by its name; exclusive mode only.
 	Users map[string][]string `json:"-"`
-	// Kept are the RDMA devices that the node policy keeps on the host, by name, and why; nil: nobody has judged.
+	// Kept are the RDMA devices that the node policy keeps on the host, by name, and why; nil: not judged.
 	Kept     map[string]string `json:"kept,omitzero"`
 	Problems []string          `json:"problems,omitempty"` // what could not be read, and what that leaves out
 }

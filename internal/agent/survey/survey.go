@@ -39,8 +39,8 @@ type Device struct {
 	Holder   *journal.Entry
 	Away     bool           // the RDMA device is not on the host
 	Stale    bool           // it is away and can't be asked: the port states are those that it left with
-	Problem  health.Problem // what the agent has judged; empty: it is healthy, or nobody has judged it
-	Unserved string         // why no new pod can be served with it, in a word; empty: one can, or nobody has judged it
+	Problem  health.Problem // what the agent has judged; empty: it is healthy, or not judged
+	Unserved string         // why no new pod can be served with it, in a word; empty: one can, or not judged
 	Users    []string       // what on the host uses its RDMA device, in words, and may not lose it; exclusive mode only
 	Refused  error          // why the node policy keeps it on the host; nil when it does not
 }

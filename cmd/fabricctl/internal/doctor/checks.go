@@ -361,7 +361,7 @@ var podChecks = []Check{
 	{
 		"pod-pkey",
 		"The pod's ports are full members of a partition",
-		"a limited member reaches full members only, and an entry of the table that is empty reaches nobody",
+		"a limited member reaches full members only, and an empty entry of the table reaches no port",
 		"full membership in the subnet manager's partitions (opensm: partitions.conf, =full); the index of the full " +
 			"membership: fabricctl nccl-env",
 	},

@@ -10,7 +10,7 @@ var jobMessages = []Message{
 			`UCX .*IB Async event on \S+: port (?:\d+ )?error`,
 			`\bIBV_EVENT_PORT_ERR\b`,
 		),
-		// Ports that nobody uses have their cables unplugged, too.
+		// Unused ports have no cable, too.
 		Near: said(`mlx5_core \S+:? .*Cable unplugged`),
 		Examples: []string{
 			"train-0:42:97 [0] transport/net_ib.cc:92 NCCL WARN NET/IB : mlx5_2:1 Got async event : port error",

@@ -14,13 +14,13 @@ const (
 	overlap  = 2 << 10  // of two pieces of a line that is longer
 	maxShown = 2 << 10  // of a line that is shown
 	nearby   = 16 << 10 // how far a message reaches that gives a meaning to those after it
-	fewLines = 10       // a log with no more than these lines was picked out by somebody, who asks what they mean
+	fewLines = 10       // a log with no more than these lines was picked out by hand
 )
 
 // Scan looks for known messages in logs, in one pass over each. What it keeps is bounded by the number of messages.
 type Scan struct {
 	Lines int64 // of all logs so far
-	asked bool  // the lines were picked out by somebody
+	asked bool  // the lines were picked out by hand
 
 	name   string
 	number int64 // of lines of this log
@@ -45,8 +45,7 @@ func NewScan() *Scan {
 	return &Scan{seen: map[string]*Explanation{}, last: map[string]last{}}
 }
 
-// Explain recognises the messages in a text that somebody asks about: each once, with the first line it is in, in the
-// order of the text.
+// Explain recognises the messages in a text: each once, with the first line it is in, in the order of the text.
 func Explain(text string) []Explanation {
 	s := NewScan()
 	s.asked = true

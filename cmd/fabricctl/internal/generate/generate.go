@@ -48,7 +48,7 @@ type Options struct {
 	GPUClass string // DeviceClass of the GPUs that a claim has beside its rails; empty: none
 
 	Plugin *DaemonSet   // the device plugin that runs in the cluster; nil: not known
-	Warn   func(string) // is told what is left out, which stands in a comment too; nil: nobody is
+	Warn   func(string) // receives what is left out, which a comment names too; may be nil
 }
 
 // Network is one NetworkAttachmentDefinition, and the resource that counts its devices.
@@ -252,7 +252,7 @@ type data struct {
 	Note        string // of all documents
 
 	kind      string
-	doubts    []string // what was left out, and somebody may miss
+	doubts    []string // left out, with the reason
 	askedGPUs int      // -1: those that there are
 }
 
