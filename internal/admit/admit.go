@@ -60,8 +60,8 @@ func New(definition []byte) (*Judge, error) {
 	return &Judge{structural, validator, cel.NewValidator(structural, true, celconfig.PerCallLimit)}, nil
 }
 
-// Object returns what is wrong with an object in JSON. old is the object of that name that is there already; nil: there
-// is none.
+// Object returns what is wrong with an object in JSON. old is the object of that name that is there already; it may be
+// nil.
 func (j *Judge) Object(object, old []byte) (out []Problem, err error) {
 	o, metaUnknown, err := decode(object)
 	if err != nil {

@@ -27,7 +27,7 @@ import (
 type addressReconciler struct {
 	addresses []netip.Addr                                // what kubelet tells pods
 	link      *cluster.Link                               // nil: there is no API server
-	server    func(context.Context) ([]netip.Addr, error) // from where it is reached; nil: there is none
+	server    func(context.Context) ([]netip.Addr, error) // from where it is reached; may be nil
 	plugins   string                                      // kubelet's directory of device plugins
 	dir       string                                      // the state directory
 	log       *slog.Logger

@@ -15,7 +15,7 @@ import (
 // fabricsReconciler decides which fabrics are in force on this node: those that the controller has accepted, and while
 // the API server is away the last ones that it told of.
 type fabricsReconciler struct {
-	// told returns the Fabrics that there are, and whether the API server has said so. Nil: there is none.
+	// told returns the Fabrics that there are, and whether the API server has listed them. Nil without an API server.
 	told  func() ([]*v1alpha1.Fabric, bool)
 	saved *savedState
 	log   *slog.Logger

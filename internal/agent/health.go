@@ -30,7 +30,7 @@ type countersOf func(d *survey.Device, names ...string) ([]survey.Counter, error
 // healthReconciler judges the devices of the fabrics, on the host and in pods.
 type healthReconciler struct {
 	judge    health.Judge
-	counters countersOf // nil: nobody reads them
+	counters countersOf // nil: they are not read
 	saved    *savedState
 	metrics  *metrics.Metrics
 	log      *slog.Logger
@@ -83,7 +83,7 @@ func (r *healthReconciler) sample(d *survey.Device, l *health.Limits) health.Sam
 		return s
 	}
 	s.Counters = counters.Sum(list)
-	// Whoever has an Ethernet interface in a pod takes its link down with it, and the port counts that.
+	// A pod that sets its Ethernet interface down takes the link down too, and the port counts that.
 	if n, ok := s.Counters[linkDowned]; ok && d.LinkLayer() == device.InfiniBand {
 		s.Downs = &n
 	}

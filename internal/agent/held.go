@@ -25,8 +25,8 @@ const (
 
 // held are the addresses that pods of this node hold of nodeRanges, whichever Fabrics there are now: the plugin keeps
 // them in a directory for each network, until the DEL of the attachment. A directory without the limit that the agent
-// sets before it publishes a configuration is of no Fabric. It fails if some can't be read: whoever asks
-// must not take that for none.
+// sets before it publishes a configuration is of no Fabric. It fails if some can't be read: the caller must not take
+// that for none.
 func held(ipamDir string) (*v1alpha1.HeldAddresses, error) {
 	networks, err := os.ReadDir(ipamDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

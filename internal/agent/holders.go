@@ -54,7 +54,7 @@ type holders struct {
 type holderReader struct {
 	store  journal.Store
 	claims prepared.Store
-	// given asks kubelet what it has given to whom. Nil: there is none.
+	// given asks kubelet what it has given to whom. May be nil.
 	given func(context.Context) ([]prefer.Container, error)
 	log   *slog.Logger
 }
@@ -97,7 +97,7 @@ func (r *holderReader) read(ctx context.Context) *holders {
 			h.whole[at] = append(h.whole[at], u)
 		}
 	}
-	if r.given != nil && len(entries) > 0 { // else nobody has anything
+	if r.given != nil && len(entries) > 0 { // else no pod has a device
 		h.ask(ctx, r)
 	}
 	return h
@@ -154,8 +154,8 @@ func (h *holders) knows(f *fabrics.Fabric, d *survey.Device) bool {
 	return given
 }
 
-// own tells whether an exclusive device was given to whoever has it. kubelet knows; the name of a network does only
-// where kubelet can't be asked, because a tenant chooses it.
+// own tells whether an exclusive device was given to its holder. kubelet knows; the name of a network does only where
+// kubelet can't be asked, because a tenant chooses it.
 func (h *holders) own(f *fabrics.Fabric, d *survey.Device, u *use) bool {
 	if f.Allocation == v1alpha1.DRA {
 		return u.claim || u.network == f.Name

@@ -18,7 +18,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 )
 
-// usualDirs are where runtimes look for plugins besides: one that is there may be found, so it is not called missing.
+// usualDirs are where runtimes look for plugins too: one that is there may be found, so it is not called missing.
 var usualDirs = []string{"/opt/cni/bin", "/usr/libexec/cni", "/usr/lib/cni", "/var/lib/cni/bin"}
 
 // maxDirs bounds the directories in which plugins are looked for.

@@ -17,7 +17,7 @@ import (
 // limitReconciler tells the plugin of which ranges it may give addresses, before the controller is told that the node
 // works with them: an ADD that has read an older configuration gives none of a range that the node has lost.
 type limitReconciler struct {
-	link    *cluster.Link // nil: there is no API server, and nobody takes a range away
+	link    *cluster.Link // nil: there is no API server, and no range is taken away
 	saved   *savedState
 	ipamDir string
 	log     *slog.Logger

@@ -48,7 +48,7 @@ func (r *offerReconciler) checkModes(v *view) (useless map[string]bool) {
 type modeFit struct {
 	err     error // nil: it fits
 	refused bool  // ADD fails
-	useless bool  // pods would not get what the fabric promises: nobody should get a device
+	useless bool  // pods would not get what the fabric promises: no pod should get a device
 }
 
 // modeOf judges a fabric by the node's mode. What ADD refuses is decided in package attach. It refuses neither of the

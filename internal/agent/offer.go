@@ -115,7 +115,7 @@ func (r *offerReconciler) unconfigured(f *fabrics.Fabric, v *view) string {
 	return condition.NetworkConfigured.Reason
 }
 
-// units are the units of a fabric with who has them. What somebody else has is withheld.
+// units are the units of a fabric with their holders. A unit that a stranger has is withheld.
 func (r *offerReconciler) units(f *fabrics.Fabric, v *view, h *holders, strangers map[string]string) (out []unit) {
 	devices := v.assigned[f.Name]
 	attached := h.on[f.Name]
@@ -142,7 +142,7 @@ func (r *offerReconciler) units(f *fabrics.Fabric, v *view, h *holders, stranger
 	return out
 }
 
-// stranger adds a condition for a device that somebody has who was not given it.
+// stranger adds a condition for a device whose holder was not given it.
 func (r *offerReconciler) stranger(
 	f *fabrics.Fabric, d *survey.Device, v *view, h *holders, strangers map[string]string,
 ) string {

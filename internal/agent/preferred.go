@@ -52,10 +52,10 @@ func (c *chooser) choose(ctx context.Context, from deviceplugin.Choice) []string
 	return out
 }
 
-// gpus returns where the GPUs are that kubelet has given the pod that it admits just now; none if nobody can tell.
-// kubelet names no pod, but gives one pod at a time its devices: it is the only one that has GPUs, none of the
-// resource, and no sandbox yet. While a container has some units of the resource already (Must), kubelet must not be
-// asked: for an answer it works out anew which devices are free, and would forget those (kubelet 1.34,
+// gpus returns where the GPUs are that kubelet has given the pod that it admits just now; empty if unknown. kubelet
+// names no pod, but gives one pod at a time its devices: it is the only one that has GPUs, none of the resource, and no
+// sandbox yet. While a container has some units of the resource already (Must), kubelet must not be asked: for an
+// answer it works out anew which devices are free, and would forget those (kubelet 1.34,
 // devicemanager.UpdateAllocatedDevices).
 func (c *chooser) gpus(ctx context.Context, resource string) []node.Place {
 	ctx, cancel := context.WithTimeout(ctx, c.within)

@@ -34,7 +34,7 @@ const (
 
 // statusReconciler says in the status of the node's FabricNode what the node has, and what is wrong.
 type statusReconciler struct {
-	link    *cluster.Link // nil: nobody is told
+	link    *cluster.Link // nil: not reported
 	version string        // of the agent
 	node    string        // name of the Node, which need not be the host's
 	plugin  install.Target

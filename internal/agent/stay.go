@@ -43,7 +43,7 @@ func (o *Options) stay(ctx context.Context, version string, log *slog.Logger) er
 }
 
 // untilUninstalled uninstalls, and says in the FabricNode why it can't. It has no link to the cluster when it ends: the
-// FabricNode is deleted next, and nobody is to make it again.
+// FabricNode is deleted next, and must not be created again.
 func (o *Options) untilUninstalled(
 	ctx context.Context, link *cluster.Link, version string, reporter *condition.Reporter, log *slog.Logger,
 ) {

@@ -125,7 +125,7 @@ func (o *Options) removeFiles() error {
 func (o *Options) removeRecords(log *slog.Logger) error {
 	if err := o.target().InUse(); err != nil {
 		log.Warn("the state stays: it says where devices belong", "path", o.StateDir, "reason", err.Error())
-		// nobody would notice when the node gets other addresses
+		// it would not be updated when the node gets other addresses
 		return remove(filepath.Join(o.StateDir, policy.NodeAddressesFile))
 	}
 	specs, err := cdi.In(o.CDIDir, o.target().Path(), o.StateDir)

@@ -16,7 +16,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
 )
 
-// worker is an agent that works on its node, unless somebody has uninstalled it there.
+// worker is an agent that works on its node while it is not uninstalled there.
 type worker struct {
 	o        *Options
 	version  string
@@ -107,7 +107,7 @@ func (w *worker) enter(ctx context.Context, p presence) *os.File {
 }
 
 // work works until ctx ends or the node is uninstalled. Then kubelet has nothing of it any more. It returns what says
-// that this agent works: another file, if somebody has removed the first one.
+// that this agent works: another file, if the first one was removed.
 func (w *worker) work(ctx context.Context, p presence, present *os.File, b *work) *os.File {
 	running, stop := context.WithCancel(ctx)
 	defer stop()

@@ -1,8 +1,8 @@
-// Package announce sends neighbours the hardware address that an interface's IP addresses have now: a gratuitous
-// ARP request for IPv4, an unsolicited neighbour advertisement for IPv6. Without it, whoever talked to the previous
-// owner of an address goes on sending to that one's hardware address until its neighbour entry is found unreachable. On
-// IPoIB that concerns also an address that stays with its device, whose queue pair number, and with it the hardware
-// address, changes whenever the RDMA device moves.
+// Package announce sends neighbours the hardware address that an interface's IP addresses have now: a gratuitous ARP
+// request for IPv4, an unsolicited neighbour advertisement for IPv6. Without it, hosts that talked to the previous
+// owner of an address go on sending to its hardware address until their neighbour entry is found unreachable. On IPoIB
+// that concerns also an address that stays with its device, whose queue pair number, and with it the hardware address,
+// changes whenever the RDMA device moves.
 package announce
 
 import (

@@ -11,7 +11,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/plan"
 )
 
-// ErrNoCarrier means that nobody could be asked for an address: the interface has no carrier.
+// ErrNoCarrier means that no probe for an address could be sent: the interface has no carrier.
 var ErrNoCarrier = errors.New("the interface has no carrier")
 
 // probeWait bounds the wait for a carrier, without which a probe is lost. An Ethernet port needs some seconds after it

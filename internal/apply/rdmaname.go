@@ -82,9 +82,9 @@ func (r *Runner) renameRDMA(ctx context.Context, s plan.RenameRDMA) error {
 }
 
 // nameRDMA insists on the own name of an RDMA device that is on the host, as rename does for a netdev: each device
-// whose name is taken steps aside to a temporary one, and one that nobody is at work on is made to. Before Linux 7.3
-// the name may be taken by a device in a pod, where it can't be seen from here: then the wait ends, and the device is
-// home under the temporary name. See kernel facts 26 and 28 in docs/kernel.md.
+// whose name is taken steps aside to a temporary one, and one that no call works on is made to. Before Linux 7.3 the
+// name may be taken by a device in a pod, where it can't be seen from here: then the wait ends, and the device is home
+// under the temporary name. See kernel facts 26 and 28 in docs/kernel.md.
 func (r *Runner) nameRDMA(ctx context.Context, index uint32, name string) error {
 	patience := time.Now().Add(renameWait)
 	aside := false
@@ -115,7 +115,7 @@ func (r *Runner) nameRDMA(ctx context.Context, index uint32, name string) error 
 }
 
 // evictRDMA looks for the device that has a name, on the host and in the pod, and gives it a temporary name if the name
-// is not its own and nobody works on it. The results say who it is, and whether the name will be free.
+// is not its own and no call works on it. The results say who it is, and whether the name will be free.
 func (r *Runner) evictRDMA(index uint32, name string) (who string, yields bool, err error) {
 	for _, s := range []plan.Side{plan.Host, plan.Pod} {
 		side, err := r.side(s)

@@ -215,10 +215,10 @@ func (r *Runner) Disown(n, own *device.Netdev) (bool, error) {
 	return true, nil
 }
 
-// evictName takes a name from its holder, if it is not the holder's own: two devices that came home with each other's
-// names can be put right only this way, and one whose pod has given it the name of another. The holder gets its own
-// name when it is returned itself. The result says whether the holder's name will be free, now or when the call that
-// works on the holder has finished.
+// evictName takes a name from its holder, if it is not the holder's own: only this way can two devices that returned
+// with each other's names be put right, and one whose pod gave it the name of another. The holder gets its own name
+// when it is returned itself. The result says whether the holder's name will be free, now or when the call that works
+// on the holder has finished.
 func (r *Runner) evictName(in plan.Side, holder *device.Netdev, name string) (bool, error) {
 	if in != plan.Host || r.EvictName == nil || holder.Address == r.netdev.Address {
 		return false, nil

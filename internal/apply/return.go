@@ -16,7 +16,7 @@ import (
 var ErrGone = errors.New("the device has left the bus or lost its driver")
 
 // RestoreError says what could not be given back to a device that is home otherwise: a route through a gateway that is
-// gone, a name that somebody else has taken.
+// gone, a name that another device has taken.
 type RestoreError struct{ Err error }
 
 func (e *RestoreError) Error() string {
@@ -127,7 +127,7 @@ func (j *journey) run(ctx context.Context) (err error) {
 	}
 }
 
-// stage carries out one part of the way back. It returns an error when the device can't come home.
+// stage carries out one part of the way back. It returns an error when the device can't return to the host.
 func (j *journey) stage(ctx context.Context, way plan.Way) error {
 	if way.Stage == plan.StageRevive {
 		j.where.Revived = true

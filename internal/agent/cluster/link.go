@@ -154,7 +154,7 @@ func (l *Link) Fabrics() (out []*v1alpha1.Fabric) {
 	return out
 }
 
-// Own is the node's FabricNode, which is not to be changed; nil: there is none.
+// Own is the node's FabricNode, which callers must not change; nil if it does not exist.
 func (l *Link) Own() *v1alpha1.FabricNode {
 	o, ok, err := l.own.GetByKey(l.node)
 	if n, is := o.(*v1alpha1.FabricNode); ok && err == nil && is {
@@ -164,8 +164,7 @@ func (l *Link) Own() *v1alpha1.FabricNode {
 }
 
 // Report writes the status of the node's FabricNode if it is not what was last written, and not too soon after that. It
-// makes the FabricNode if there is none, at first without the inventory. It returns whether the API server has the
-// whole status.
+// creates a missing FabricNode, at first without the inventory. It returns whether the API server has the whole status.
 func (l *Link) Report(ctx context.Context, status *v1alpha1.FabricNodeStatus) (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -32,8 +32,8 @@ func NewReviewer(config *rest.Config) (*Reviewer, error) {
 	return &Reviewer{authentication, authorization}, nil
 }
 
-// MayReadMetrics asks the API server whose token this is, and whether they may get /metrics. known is false if it is
-// nobody's. An error is not an answer.
+// MayReadMetrics asks the API server whose token this is, and whether they may get /metrics. known is false if the
+// token is not valid. An error is not an answer.
 func (r *Reviewer) MayReadMetrics(ctx context.Context, token string) (known, allowed bool, err error) {
 	who, err := r.authentication.TokenReviews().Create(ctx,
 		&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})

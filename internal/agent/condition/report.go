@@ -34,7 +34,7 @@ func (r *Reporter) Known(t Type, object string) {
 }
 
 // Report compares the conditions with those of the last report. What is new or has another message becomes a log line
-// and, where the type says so, an Event; what has been resolved becomes a log line, and of a device an Event.
+// and, if its type has Event set, an Event; what has been resolved becomes a log line, and of a device an Event.
 func (r *Reporter) Report(s *Set) {
 	now := map[key]Condition{}
 	var notReady []string

@@ -49,7 +49,7 @@ var (
 	NetworkConfigured = Type{Name: "NetworkConfigured", Reason: "NoConfiguration", Event: true}
 	// IPAMInstalled says that the IPAM plugin of a fabric is on this node.
 	IPAMInstalled = Type{Name: "IPAMInstalled", Reason: "IPAMMissing", Event: true}
-	// DeviceFree says that nobody has a device but the pods that it was offered to.
+	// DeviceFree says that only pods that a device was offered to have it.
 	DeviceFree = Type{Name: "DeviceFree", Reason: "InUseElsewhere", Event: true, Once: true, Recovered: recovered}
 	// HostIdle says that nothing on the host uses the RDMA device of a device, which would lose its connections.
 	HostIdle = Type{Name: "HostIdle", Reason: "InUseByHost", Event: true, Once: true, Recovered: recovered}
@@ -57,7 +57,7 @@ var (
 	RDMAModeFits = Type{Name: "RDMAModeFits", Reason: "WrongRDMAMode", Event: true}
 	// RDMAModeUsable says that the node's RDMA mode does not make ADD fail.
 	RDMAModeUsable = Type{Name: "RDMAModeUsable", Reason: "WrongRDMAMode", Event: true, Gate: true}
-	// Installed says that nobody has uninstalled all of it from this node.
+	// Installed says that fabric-cni is not uninstalled from this node.
 	Installed = Type{Name: "Installed", Reason: "Uninstalled", Event: true, Gate: true}
 	// UninstallPossible says that nothing keeps a node, which is told to, from uninstalling it.
 	UninstallPossible = Type{

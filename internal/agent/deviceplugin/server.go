@@ -212,7 +212,7 @@ func devices(units []Unit) []*api.Device {
 }
 
 // Allocate implements the API. An unknown unit is an error, so that kubelet does not start a container without its
-// device. The files are those of this moment: the kernel gives their numbers out anew whenever a device comes home. See
+// device. The files are those of this moment: the kernel renumbers them whenever a device returns to the host. See
 // kernel fact 29 in docs/kernel.md.
 func (s *server) Allocate(ctx context.Context, req *api.AllocateRequest) (*api.AllocateResponse, error) {
 	units, _ := s.list()

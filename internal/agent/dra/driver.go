@@ -3,7 +3,7 @@
 // status what became of them. It moves nothing: the plugin's ADD attaches what is prepared here.
 //
 // driver.go starts and stops it, publish.go offers, prepare.go and unprepare.go answer kubelet, watch.go follows the
-// journal, sweep.go removes what nobody can want any more.
+// journal, sweep.go removes abandoned claims.
 package dra
 
 import (
@@ -48,7 +48,7 @@ type Config struct {
 	Files func(ctx context.Context, a device.Address, alone bool, was []string) ([]string, error)
 	// Interface reads the interface of an attachment in its pod.
 	Interface func(*journal.Entry) (*survey.Interface, error)
-	// Given asks kubelet which devices of its device plugins pods have; nil: nobody can tell.
+	// Given asks kubelet which devices of its device plugins pods have; nil: this is not known.
 	Given   func(context.Context) ([]Unit, error)
 	Observe func(time.Duration, Reason) // one claim has been prepared, or not; may be nil
 	Log     *slog.Logger
@@ -63,7 +63,7 @@ type Device struct {
 	Moving  bool     // on its way into a pod or back: what it says of itself is not to be relied on
 	InPod   bool     // what it says of itself may be its pod's doing
 	Conf    []byte   // configuration of its network on this node
-	ConfErr error    // why there is none
+	ConfErr error    // why Conf is missing
 	Health  string   // what is wrong with it, whether pods may get it or not; empty: nothing
 }
 

@@ -25,7 +25,7 @@ type publisher struct {
 	given bool                 // kubelet has given devices of such a fabric
 }
 
-// askEvery is how often the API server is asked again what it keeps of a slice: somebody may have switched a gate on.
+// askEvery is how often the API server is asked again what it keeps of a slice: a feature gate may be on by then.
 const askEvery = time.Hour
 
 // writeTimeout bounds one call of the API server.

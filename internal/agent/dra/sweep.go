@@ -13,8 +13,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/quote"
 )
 
-// sweepEvery is how often the driver looks for claims that nobody can want any more, and abandoned how long one must
-// have been that.
+// sweepEvery is how often the driver looks for unwanted claims, and abandoned how long one must have been unwanted.
 const (
 	sweepEvery = 5 * time.Minute
 	abandoned  = 15 * time.Minute
@@ -42,8 +41,8 @@ func (d *Driver) reconcileFiles() error {
 	return errors.Join(errs...)
 }
 
-// sweepLoop removes what is prepared for claims that nobody can want any more, until ctx ends. kubelet takes back all
-// that it knows, and it knows what its checkpoint says: what is left has been prepared for pods that kubelet has lost.
+// sweepLoop removes what is prepared for unwanted claims, until ctx ends. kubelet takes back all that it knows, and it
+// knows what its checkpoint says: what is left has been prepared for pods that kubelet has lost.
 func (d *Driver) sweepLoop(ctx context.Context) {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()

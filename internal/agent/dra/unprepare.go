@@ -17,7 +17,7 @@ import (
 )
 
 // UnprepareResourceClaims implements kubeletplugin.DRAPlugin: the pods of these claims have ended. A device that is
-// still in one comes home by DEL or repair, as without claims.
+// still in one returns to the host by DEL or repair, as without claims.
 func (d *Driver) UnprepareResourceClaims(
 	_ context.Context, claims []kubeletplugin.NamespacedObject,
 ) (map[types.UID]error, error) {
@@ -56,7 +56,7 @@ func (d *Driver) forget(uid string) error {
 	return d.Prepared.Remove(uid)
 }
 
-// podUID is the pod of an attachment, from the CNI_ARGS of kubelet's runtimes; empty: nobody has said.
+// podUID is the pod of an attachment, from the CNI_ARGS of kubelet's runtimes; empty if they do not name it.
 func podUID(e *journal.Entry) string {
 	for pair := range strings.SplitSeq(e.Args, ";") {
 		if uid, ok := strings.CutPrefix(pair, "K8S_POD_UID="); ok {

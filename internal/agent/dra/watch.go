@@ -21,8 +21,8 @@ const (
 	settle     = 20 * time.Millisecond
 )
 
-// watch follows the journal until ctx ends: what claims have given is attached by ADD and comes home by DEL, and nobody
-// else tells the agent.
+// watch follows the journal until ctx ends: nothing else tells the agent that ADD has attached a claim's device, or
+// that DEL has returned it.
 func (d *Driver) watch(ctx context.Context) {
 	var signs <-chan fsnotify.Event
 	if w, err := fsnotify.NewWatcher(); err != nil {
@@ -72,9 +72,9 @@ func (d *Driver) follow(r *reports) {
 	r.set(statuses(d.Node, claims, entries))
 }
 
-// follow1 rewrites the runtime's file of a claim whose devices have other files by now: the kernel gives their numbers
-// out anew when a device comes home, and a pod whose sandbox is made again starts its containers after that, without
-// another NodePrepareResources. See kernel fact 29 in docs/kernel.md.
+// follow1 rewrites the runtime's file of a claim whose devices have other files by now: the kernel renumbers them when
+// a device returns to the host, and a pod whose sandbox is made again starts its containers after that, without another
+// NodePrepareResources. See kernel fact 29 in docs/kernel.md.
 func (d *Driver) follow1(c *prepared.Claim) {
 	defer d.claims.lock(c.UID)()
 	if still, err := d.Prepared.Claim(c.UID); err != nil || still.PodUID != c.PodUID {

@@ -57,7 +57,7 @@ func (s *Sums) Of(path string) (string, error) {
 	return sum, nil
 }
 
-// unchanged returns whether nobody has written to the file, replaced it or changed its attributes.
+// unchanged returns whether the file was not written, not replaced, and has the same attributes.
 func unchanged(before, now os.FileInfo) bool {
 	return os.SameFile(before, now) && before.Size() == now.Size() && changed(before).Equal(changed(now))
 }

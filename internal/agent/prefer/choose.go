@@ -26,8 +26,8 @@ type Unit struct {
 //  5. from cards of which more is free
 //  6. in the order of the rails
 //
-// An id that is none of the units is taken last: its device has left the node. The result is shorter than size only if
-// there are not that many ids, and longer only if must is.
+// An id without a unit is taken last: its device has left the node. The result is shorter than size only if there are
+// not that many ids, and longer only if must is.
 func Choose(units []Unit, available, must []string, size int, gpus []node.Place) []string {
 	out := set(must)
 	rest := slices.DeleteFunc(set(available), func(id string) bool { return slices.Contains(out, id) })
@@ -156,7 +156,7 @@ func (c *choice) grow(taken, slots []int, n int) []int {
 	return best
 }
 
-// better returns the better one of two choices, a if they are equal; nil is none.
+// better returns the better one of two choices, a if they are equal; nil is no choice.
 func (c *choice) better(a, b []int) []int {
 	if a == nil || slices.Compare(c.cost(b), c.cost(a)) < 0 {
 		return b

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// answerValid is how long an answer of the API server is used again: for as long a token that was revoked goes on
-	// working, and somebody who was just given the permission waits.
+	// answerValid is how long an answer of the API server is used again: for as long a revoked token goes on working,
+	// and a permission just granted has no effect yet.
 	answerValid = time.Minute
 	// answersKept bounds the tokens that are known to be good, and those that are known not to be.
 	answersKept = 128
@@ -30,7 +30,7 @@ type answer struct {
 	until          time.Time
 }
 
-// authorizer remembers answers. Good and bad ones are kept apart: whoever sends made-up tokens can't make it forget the
+// authorizer remembers answers. Good and bad ones are kept apart: a sender of made-up tokens can't make it forget the
 // good ones.
 type authorizer struct {
 	review Review
@@ -42,7 +42,7 @@ type authorizer struct {
 	good, bad map[[sha256.Size]byte]answer // by the token's hash: the tokens themselves are nowhere
 }
 
-// Authorized passes requests with the bearer token of somebody who may read metrics.
+// Authorized passes requests whose bearer token may read metrics.
 func Authorized(review Review, log *slog.Logger, h http.Handler) http.Handler {
 	return newAuthorizer(review, log).wrap(h)
 }

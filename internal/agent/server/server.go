@@ -29,7 +29,7 @@ type Limits struct {
 	ReadHeader, Read, Write, Idle time.Duration
 }
 
-// AtOnce is how many requests for metrics are answered at once: a Prometheus or two, and whoever looks by hand.
+// AtOnce is how many requests for metrics are answered at once: a Prometheus or two, and people who look by hand.
 const AtOnce = 4
 
 // Default limits. Tokens of identity providers have some kilobytes.
@@ -173,8 +173,8 @@ func atMost(n int) func(net.Conn, http.ConnState) {
 	}
 }
 
-// Health answers /healthz while the process runs, and /readyz if ready says so. It says no more than that: everybody on
-// the node may ask.
+// Health answers /healthz while the process runs, and /readyz while ready returns true. It says no more than that:
+// everybody on the node may ask.
 func Health(ready func() bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })

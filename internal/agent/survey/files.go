@@ -59,7 +59,7 @@ func (n Node) FilesNow(ctx context.Context, a device.Address, alone bool, was []
 	}
 }
 
-// extraFiles are the kinds of device files that a container gets only if its Fabric says so. With umad it can send
+// extraFiles are the kinds of device files that a container gets only if its Fabric allows it. With umad it can send
 // management datagrams in the name of the port, and issm makes the port one of a subnet manager: see docs/security.md.
 var extraFiles = []string{"umad", "issm"}
 

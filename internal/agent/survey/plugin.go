@@ -15,7 +15,7 @@ type Root struct {
 	fd int
 }
 
-// OpenRoot opens the root of the node through a mounted /proc of it; without one it is that of the agent.
+// OpenRoot opens the root of the node through a mounted /proc of it; without one, the agent's own root.
 func OpenRoot(hostProc string) (*Root, error) {
 	dir := "/"
 	if hostProc != "" {
@@ -32,8 +32,8 @@ func OpenRoot(hostProc string) (*Root, error) {
 func (r *Root) Close() { _ = unix.Close(r.fd) }
 
 // Executable tells whether this file of the node is one that can be executed. The error is os.ErrNotExist if there is
-// no such file, ErrDangling if it is a link that leads nowhere, ErrNotExecutable if it is none, and another one if that
-// can't be told.
+// no such file, ErrDangling if it is a link that leads nowhere, ErrNotExecutable if it can't be executed, and another
+// one if that can't be told.
 func (r *Root) Executable(file string) error {
 	fd, err := r.open(file, 0)
 	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {

@@ -89,7 +89,7 @@ func (d *Device) State() string {
 	return fmt.Sprintf("%s (%s)", p.State, p.Phys)
 }
 
-// LinkLayer is that of the first port; empty if there is none.
+// LinkLayer is that of the first port; empty without ports.
 func (d *Device) LinkLayer() device.LinkLayer {
 	if len(d.HCA.Ports) == 0 {
 		return ""
@@ -118,7 +118,7 @@ type Node struct {
 // ErrNoRDMA is returned when the node's kernel has no RDMA at all.
 var ErrNoRDMA = rdma.ErrNoRDMA
 
-// Mode is the node's RDMA network namespace mode. It returns ErrNoRDMA where there is none.
+// Mode is the node's RDMA network namespace mode. It returns ErrNoRDMA if the kernel has no RDMA.
 func Mode() (device.NetnsMode, error) {
 	c, err := rdma.Dial()
 	if err != nil {

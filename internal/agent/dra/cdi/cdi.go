@@ -90,7 +90,7 @@ func (d *Dir) spec(claimUID string, requests []Request) *specs.Spec {
 		for _, f := range slices.Compact(slices.Sorted(slices.Values(r.Files))) {
 			e.DeviceNodes = append(e.DeviceNodes, &specs.DeviceNode{Path: f, HostPath: f, Permissions: "rw"})
 		}
-		if len(e.DeviceNodes) == 0 { // a device without edits is none for the library, and the hook would go with it
+		if len(e.DeviceNodes) == 0 { // the library rejects a device without edits, and then the hook is lost too
 			e.Env = []string{"FABRIC_CLAIM_" + variable(r.Name) + "=" + claimUID}
 		}
 		s.Devices = append(s.Devices, specs.Device{Name: device(claimUID, r.Name), ContainerEdits: e})
