@@ -16,7 +16,7 @@ type Attachment struct {
 	Config   *netconf.Config
 	MoveRDMA bool // the RDMA device goes along
 
-	PF        *device.Address  // of this VF; nil: it is none
+	PF        *device.Address  // of this VF; nil: no VF
 	VFs       []device.VFAttrs // what this PF has set for each of its VFs: the pod could change it
 	VF        *device.VF       // nil: none whose settings can be changed
 	Change    plan.VFChange    // of the VF's settings

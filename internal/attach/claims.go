@@ -31,7 +31,7 @@ type Claimed struct {
 }
 
 // Choose returns the index of the device that the next interface of the pod gets: the one that Multus names, otherwise
-// the first that no other interface of the container has. It returns -1 and no refusal if the device is none of a
+// the first that no other interface of the container has. It returns -1 and no refusal if the device is not from a
 // claim: kubelet's device plugin has given it, before the fabric was switched to claims.
 func (c *Claims) Choose() (int, *Refusal) {
 	switch {
@@ -86,7 +86,7 @@ func (*Claims) refusal(message, hint string) *Refusal {
 
 func (c *Claims) pod() string { return cmp.Or(c.Pod, fmt.Sprintf("of UID %q", cut(c.PodUID))) }
 
-// cut bounds what a message repeats of a value that nobody has checked.
+// cut bounds what a message repeats of an unchecked value.
 func cut(s string) string { return s[:min(len(s), 80)] }
 
 // list says which devices the pod has been given, and what has become of each.

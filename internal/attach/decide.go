@@ -16,7 +16,7 @@ type Decision struct {
 	Refusals []*Refusal
 	// Warnings are for people: what is unusual, but no reason against it.
 	Warnings []string
-	// Reclaims are attachments that have left something behind and that nobody will return: ADD returns what they
+	// Reclaims are attachments that have left something behind that no other call will return: ADD returns what they
 	// have, and asks again. Where the device itself is among it, nothing more is known yet, and Attachment is nil.
 	Reclaims []Owner
 	// Done says that nothing is to be done, and nothing stands against it: the plugin before this one in the chain has
@@ -48,7 +48,7 @@ type decider struct {
 	decision Decision
 }
 
-// refuse notes a reason against the attachment. nil is none.
+// refuse notes a reason against the attachment. nil is ignored.
 func (d *decider) refuse(r *Refusal) {
 	if r != nil {
 		d.decision.Refusals = append(d.decision.Refusals, r)
@@ -125,7 +125,7 @@ func (d *decider) found() bool {
 	return false
 }
 
-// claimless refuses a pod that has no device for this attachment from its claims, and says so.
+// claimless refuses a pod that has no device for this attachment from its claims, and reports whether it did.
 func (d *decider) claimless() bool {
 	if d.Claims == nil {
 		return false
@@ -195,8 +195,8 @@ func (d *decider) inUse(o *Owner) *Refusal {
 	}
 }
 
-// reclaimable says whether the attachment has nobody left who will return what it has. What can't be read is left
-// alone: a device is taken only from a pod that is known to be dead.
+// reclaimable says whether no other call will return what the attachment has. What can't be read is left alone: a
+// device is taken only from a pod that is known to be dead.
 func (o *Owner) reclaimable() bool { return o.Unreadable == nil && (o.Self || !o.Alive) }
 
 // owner judges whether the device is free.

@@ -9,7 +9,7 @@ type Duplicate struct {
 	Pod   bool // it is an attachment of another pod, or of this one
 }
 
-// duplicates refuses a hardware address or an address that somebody on this node has: two of them on one network lose
+// duplicates refuses a hardware address or an address that is in use on this node: two of them on one network lose
 // packets, each in turn. What is elsewhere on the network is not seen here.
 func (d *decider) duplicates() {
 	d.refuse(d.MACHolder.Refusal("mac"))

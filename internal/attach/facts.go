@@ -12,8 +12,8 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/plan"
 )
 
-// Facts is everything that the decision depends on. Whoever gathers them makes no judgement: a fact that does not
-// apply to the configuration is left zero.
+// Facts is everything that the decision depends on. Their gatherer makes no judgement: a fact that does not apply to
+// the configuration is left zero.
 type Facts struct {
 	Config      *netconf.Config
 	ContainerID string // of the pod
@@ -35,7 +35,7 @@ type Facts struct {
 	Parents     []string         // IPoIB parents on the host, for hints
 
 	// Claims is what ResourceClaims give to the pod, if that has no device for this attachment. Nil: the configuration
-	// names its device, or it is that of a claim.
+	// names its device, or has one from a claim.
 	Claims *Claims
 
 	// The device that the configuration selects.
@@ -44,7 +44,7 @@ type Facts struct {
 	Device     *Device
 	Missing    error  // why Device is nil
 	Ambiguous  bool   // Missing, because the selector fits several devices
-	Soft       *Soft  // Missing, because it is a soft RDMA device; nil: it is none
+	Soft       *Soft  // Missing, because it is a soft RDMA device; else nil
 	Holder     *Owner // attachment that has the missing device; nil: the journal knows of none
 
 	// What is known of Device.
@@ -61,11 +61,11 @@ type Facts struct {
 	RDMANamesInPod    []string // if so, and if a free one is to be chosen
 	RDMANameHolder    string   // if not: which other device has the name on the host; empty: none
 
-	MACHolder  *Duplicate // who has the MAC address that the configuration gives; nil: nobody
+	MACHolder  *Duplicate // who has the MAC address that the configuration gives; nil: none
 	AddrHolder *Duplicate // the same for an address that the configuration itself gives
 
-	GUIDHolder string           // who has the GUID that the configuration asks for; empty: nobody
-	PF         *device.Address  // of this VF; nil: it is none
+	GUIDHolder string           // who has the GUID that the configuration asks for; empty: none
+	PF         *device.Address  // of this VF; nil: no VF
 	PFOwner    *Owner           // attachment that has the PF of this VF; nil: none
 	VFs        []device.VFAttrs // what this PF has set for each of its VFs
 	VFOwners   []VFOwner        // attachments that have VFs of this PF

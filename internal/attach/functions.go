@@ -2,9 +2,9 @@ package attach
 
 import "fmt"
 
-// relatives refuses a VF whose PF is in a pod, and a PF whose VFs are: the settings of a VF are made on its PF, by
-// whoever has that. The PF's pod could give the VF another GUID, MAC address or VLAN, and without the PF nobody could
-// configure the VF, or return it in order.
+// relatives refuses a VF whose PF is in a pod, and a PF whose VFs are: the settings of a VF are made on its PF, by the
+// PF's holder. The PF's pod could give the VF another GUID, MAC address or VLAN, and without the PF the VF could be
+// neither configured nor returned in order.
 func (d *decider) relatives() {
 	if o := d.PFOwner; o != nil {
 		d.relative(o, fmt.Sprintf("PF %s of VF %s", d.PF.Name, d.Device.Claim))

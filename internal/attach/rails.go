@@ -10,8 +10,8 @@ import (
 // Multus takes them as kubelet lists them, and that is in no order.
 type AllocatedDevices struct {
 	Devices []AllocatedDevice
-	// Keep is set where the network has to get the device that Multus names: nobody wants another one, or the pod's
-	// network-status would name the wrong one.
+	// Keep is set where the network has to get the device that Multus names: rail order is not wanted, or the pod's
+	// network-status would name the wrong device.
 	Keep bool
 }
 

@@ -40,7 +40,7 @@ func (d *decider) noHardware() *Refusal {
 }
 
 // softless refuses a netdev that soft RDMA devices of the host are on: the kernel destroys them when the netdev leaves
-// its network namespace, in both RDMA modes and without a word, and nobody makes them again. See kernel fact 45.
+// its network namespace, in both RDMA modes and without a message, and they are not made again. See kernel fact 45.
 func (d *decider) softless() {
 	if len(d.SoftRDMA) == 0 {
 		return

@@ -7,7 +7,7 @@ import (
 
 // bare refuses a netdev on which something of the host sits: a VLAN, a macvlan, a tunnel. What sits there stays on the
 // host, without a link, and its routes are gone: the kernel removes them when the netdev below goes down or leaves, and
-// nobody brings them back. Some kinds are deleted with it (drivers/net/vxlan/vxlan_core.c,
+// nothing restores them. Some kinds are deleted with it (drivers/net/vxlan/vxlan_core.c,
 // vxlan_handle_lowerdev_unregister). A bond, bridge or VRF that it is part of is the policy's to judge.
 func (d *decider) bare() {
 	n := d.Device.Netdev

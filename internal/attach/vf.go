@@ -63,7 +63,7 @@ func (d *decider) vf() {
 	}
 }
 
-// noVF refuses what only a VF has. A netdev that is none can have another hardware address all the same.
+// noVF refuses what only a VF has. A netdev that is no VF can have another hardware address all the same.
 func (d *decider) noVF() *Refusal {
 	asked := askedVF(&d.Config.VF)
 	if d.Device.Netdev != nil && !d.Device.Netdev.IsIPoIB() {
@@ -108,8 +108,8 @@ func askedVF(want *netconf.VF) []string {
 	return out
 }
 
-// guid makes sure that an InfiniBand VF has a GUID, and that nobody else has it: the subnet manager knows a port by it,
-// and gives it the partitions of whoever had it before.
+// guid makes sure that an InfiniBand VF has a GUID of its own: the subnet manager knows a port by it, and gives it the
+// partitions of the port that had it before.
 func (d *decider) guid() {
 	want, dev, vf := d.Config.VF.GUID, d.Device, d.VF
 	switch {

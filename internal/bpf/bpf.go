@@ -119,7 +119,7 @@ type linkInfo struct {
 }
 
 // detachXDP looks through all BPF links of the system for the one that holds the program: the kernel does not say which
-// it is. The program is on this netdev only if the link says so: a program may be on several.
+// it is. The program is on this netdev only if the link's ifindex is the netdev's: a program may be on several.
 func detachXDP(index int, p device.Program) error {
 	for id := uint32(0); ; {
 		next := [2]uint32{id}

@@ -95,7 +95,7 @@ func parse(b []byte) (out []Call) {
 	return out
 }
 
-// Other stands for a verb that is none by its form: the runtime is broken.
+// Other stands for a malformed verb: the runtime is broken.
 const Other = "other"
 
 // counted is the verb that a call is counted as; empty: it is not counted. VERSION, and a start without any verb, do

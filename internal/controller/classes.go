@@ -19,7 +19,7 @@ import (
 )
 
 // droppedEvery is how often the controller asks again for the name of the resource in a DeviceClass that the API server
-// has dropped: a feature gate changes when the API server is started again, of which nobody tells the controller.
+// has dropped: a feature gate changes when the API server is restarted, which the controller is not told.
 const droppedEvery = 10 * time.Minute
 
 // draNotServed is the reason of conditions of Fabrics that the cluster can't serve.
@@ -116,8 +116,8 @@ func classesKey(w *world) string {
 }
 
 // classify makes the DeviceClasses those of the fabrics in force with allocation DRA, and returns by fabric what is
-// wrong. A class that somebody else has made is left as it is. The class of a Fabric that is being deleted goes at
-// once: pods keep what they have, and no further one is given a device of it.
+// wrong. A foreign class is left as it is. The class of a Fabric that is being deleted goes at once: pods keep what
+// they have, and no further one is given a device of it.
 func (c *Controller) classify(ctx context.Context, all []judged) (map[string]unpublished, error) {
 	wrong, should := map[string]unpublished{}, map[string]*unstructured.Unstructured{}
 	var owners []metav1.OwnerReference

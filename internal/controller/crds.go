@@ -57,7 +57,7 @@ func applyCRDs(ctx context.Context, rc *rest.Config, dir string, log *slog.Logge
 		if err := yaml.Unmarshal(b, &o.Object); err != nil {
 			return fmt.Errorf("read %s: %w", file, err)
 		}
-		// Helm, kubectl or kustomize have made it, and their fields are taken over: the schema is nobody's to change.
+		// Helm, kubectl or kustomize have made it, and their fields are taken over: the schema is not theirs to change.
 		err = c.Apply(ctx, client.ApplyConfigurationFromUnstructured(o), client.FieldOwner("fabric-crds"),
 			client.ForceOwnership)
 		if err != nil {

@@ -25,8 +25,8 @@ const (
 	// failedFirst and failedMost are how long the controller waits before it writes a definition again that the API
 	// server has refused: the time doubles from the one to the other.
 	failedFirst, failedMost = 10 * time.Second, 2 * time.Minute
-	// contestedAfter is how often somebody else changes a definition before that is a conflict: from then on it is put
-	// back after contestedFirst, and each time after twice as long, up to contestedMost.
+	// contestedAfter is how often others change a definition before that is a conflict: from then on it is put back
+	// after contestedFirst, and each time after twice as long, up to contestedMost.
 	contestedAfter                = 3
 	contestedFirst, contestedMost = time.Minute, 10 * time.Minute
 	// putBackShown is how long a condition says that a definition was changed and put back.
@@ -38,7 +38,7 @@ type state int
 
 const (
 	here    state = iota // it is as it should be
-	foreign              // it is somebody else's
+	foreign              // it is not the controller's
 	failed               // it could not be written: slot.err
 	pending              // it is not, and is not written now
 )
@@ -52,7 +52,7 @@ type slot struct {
 	next   time.Time // not to be written before
 	failed int       // how often the API server has refused it in a row
 	err    error     // what it said
-	others int       // how often somebody else has changed or deleted it
+	others int       // how often others have changed or deleted it
 	did    string    // who did what
 	at     time.Time // when that was last put back
 }
@@ -87,7 +87,7 @@ func (s *slot) fail(err error, now time.Time) state {
 	return failed
 }
 
-// putBack notes that it is again as it should be, after somebody has changed it.
+// putBack notes that it is again as it should be, after others have changed it.
 func (s *slot) putBack(did string, now time.Time) {
 	if now.Sub(s.at) > putBackShown {
 		s.others = 0
@@ -98,7 +98,7 @@ func (s *slot) putBack(did string, now time.Time) {
 	}
 }
 
-// contested reports whether somebody changes it again and again.
+// contested reports whether others change it again and again.
 func (s *slot) contested(now time.Time) bool {
 	return s.others >= contestedAfter && now.Sub(s.at) < 2*s.pause()
 }
@@ -172,11 +172,11 @@ func (s *slot) isHere(is *unstructured.Unstructured) {
 	s.done, s.failed, s.err, s.seen = true, 0, nil, is.GetResourceVersion()
 }
 
-// unlessForeign reads a definition, unless it is foreign: of that only metadata is read. nil: there is none.
+// unlessForeign reads a definition, unless it is foreign: of that only metadata is read. nil: it does not exist.
 func (c *Controller) unlessForeign(
 	ctx context.Context, j *judged, listed *metav1.PartialObjectMetadata, should *unstructured.Unstructured,
 ) (is *unstructured.Unstructured, theirs bool, err error) {
-	if listed == nil { // there is none, or not with the label
+	if listed == nil { // it is missing, or lacks the label
 		m := &metav1.PartialObjectMetadata{}
 		m.SetGroupVersionKind(fabrics.Definitions)
 		err := c.Ranges.Live.Get(ctx, client.ObjectKeyFromObject(should), m)
@@ -240,7 +240,7 @@ func same(is, should *unstructured.Unstructured) bool {
 		is.GetLabels()[fabrics.ManagedBy] == fabrics.Manager
 }
 
-// doneBy is what somebody has done to a definition that has to be written; empty: the controller wants another one than
+// doneBy is what others have done to a definition that has to be written; empty: the controller wants another one than
 // before. done says that it was as it should be, and accepted that what it should be is new.
 func doneBy(is *unstructured.Unstructured, done, accepted bool) string {
 	if is == nil {
@@ -356,7 +356,7 @@ func (t *tally) sum(p *published, name string, missing []string) {
 	p.err = joined(errs)
 }
 
-// joined is all errors in one line; nil: there is none.
+// joined is all errors in one line; nil without errors.
 func joined(errs []error) error {
 	if len(errs) == 0 {
 		return nil

@@ -18,8 +18,8 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
 
-// missingEvery is how often the controller looks for what others must install or make, such as Multus, and whether
-// somebody has changed a definition. Watches would need the kinds to be there.
+// missingEvery is how often the controller looks for what others must install or make, such as Multus, and whether a
+// definition was changed. Watches would need the kinds to be there.
 const missingEvery = 30 * time.Second
 
 // Objects that a list has at once: an object has at most 1.5 MB, which may all be metadata.
@@ -154,7 +154,7 @@ func slimmed(kind schema.GroupVersionKind, o *metav1.PartialObjectMetadata) meta
 	return out
 }
 
-// read reads one object; nil: there is none.
+// read reads one object; nil: it does not exist.
 func (c *Controller) read(
 	ctx context.Context, kind schema.GroupVersionKind, namespace, name string,
 ) (*unstructured.Unstructured, error) {

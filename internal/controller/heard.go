@@ -17,7 +17,7 @@ import (
 // patience is how long a fresh range waits for a node that says nothing.
 const patience = 2 * time.Minute
 
-// Agents returns how many nodes should have an agent; false: nobody says.
+// Agents returns how many nodes should have an agent; false: unknown.
 type Agents func(ctx context.Context) (desired int, known bool, err error)
 
 // AgentsOf asks a DaemonSet.
@@ -33,7 +33,7 @@ func AgentsOf(live client.Reader, namespace, name string) Agents {
 			return 0, false, nil
 		case err != nil:
 			return 0, true, fmt.Errorf("read DaemonSet %s/%s: %w", namespace, name, err)
-		case d.Status.ObservedGeneration == 0: // nobody has counted yet
+		case d.Status.ObservedGeneration == 0: // not counted yet
 			return maxAgents, true, nil
 		}
 		return int(d.Status.DesiredNumberScheduled), true, nil
@@ -116,7 +116,7 @@ func (h *heard) missing(
 	return out, err
 }
 
-// heldOf are the addresses that pods of a node hold, by fabric. What can't be read is none.
+// heldOf are the addresses that pods of a node hold, by fabric. What can't be read is left out.
 func heldOf(n *v1alpha1.FabricNode) map[string][]netip.Prefix {
 	if n.Status.Held == nil {
 		return nil

@@ -16,7 +16,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/ipam/whereabouts"
 )
 
-// liveEvery is how long an address that somebody has holds a change back before it is looked for again.
+// liveEvery is how long an address in use holds a change back before it is looked for again.
 const liveEvery = 10 * time.Second
 
 // given is an address that whereabouts has given to a pod.

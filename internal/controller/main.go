@@ -139,7 +139,7 @@ func (l *lease) note(
 	return err
 }
 
-// fresh reports whether nobody else can have the lease.
+// fresh reports whether no other controller can have the lease.
 func (l *lease) fresh() bool {
 	return time.Since(l.start)-time.Duration(l.renewed.Load()) < renewDeadline
 }

@@ -72,8 +72,8 @@ func wanted(f *fabrics.Fabric, list []corev1.Namespace) (out []*corev1.Namespace
 	return out, missing, nil
 }
 
-// publish makes the definitions of a fabric those of its namespaces. A definition that somebody else has made is left
-// as it is. What fails in one namespace keeps no other from having the network.
+// publish makes the definitions of a fabric those of its namespaces. A foreign definition is left as it is. What fails
+// in one namespace keeps no other from having the network.
 func (c *Controller) publish(ctx context.Context, j *judged, w *world) *published {
 	p := &published{}
 	if j.force == nil {

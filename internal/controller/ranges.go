@@ -25,14 +25,14 @@ type Ranges struct {
 	// Paused is how long there was no leader before this term, by this machine's clock, which may be ahead: Nodes that
 	// were gone then get this time too. Nil: not at all.
 	Paused func() time.Duration
-	First  func() bool     // whether nobody has led before; nil: somebody may have
+	First  func() bool     // whether this is the first term ever; nil: unknown
 	Unread map[string]bool // fabrics in force that this version can't read: their ranges stay as they are
-	Agents Agents          // nil: nobody is waited for
+	Agents Agents          // nil: it waits for none
 	Born   map[string]time.Time
 
 	ledger ledger
 	heard  heard
-	begun  bool // nobody of an earlier term can write any more
+	begun  bool // no earlier leader can write any more
 	said   map[string]bool
 }
 
@@ -75,7 +75,7 @@ func (r *Ranges) begin(ctx context.Context, list []fabrics.Fabric, present map[s
 	r.ledger.read(nodes.Items)
 	written := func(n v1alpha1.FabricNode) bool { return n.Spec.Allocator != "" }
 	if r.First != nil && r.First() && !slices.ContainsFunc(nodes.Items, written) {
-		return nil // a cluster that comes up: there is nobody to shut out
+		return nil // a cluster that comes up: there is no leader to shut out
 	}
 	ranged := map[string]bool{}
 	for i := range list {
@@ -148,7 +148,7 @@ func (r *Ranges) round(
 		return nil, err
 	}
 	r.complain(a)
-	// Whoever loses a range has lost it before somebody else gets it.
+	// A node has lost a range before another one gets it.
 	if err := r.write(ctx, a.takes, holdings); err != nil {
 		return nil, err
 	}

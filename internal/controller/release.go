@@ -170,7 +170,7 @@ func (r *releaser) stop(ctx context.Context) error {
 	return nil
 }
 
-// pods waits until the controller's pods have ended, and nobody has its lease. Some pods never end, such as those on a
+// pods waits until the controller's pods have ended, and its lease is free. Some pods never end, such as those on a
 // node that is lost: then the rest is done all the same.
 func (r *releaser) pods(ctx context.Context, selector labels.Selector) error {
 	list := &corev1.PodList{}
@@ -210,8 +210,8 @@ type holder struct {
 	since   time.Time
 }
 
-// free reports whether nobody has the lease: it was given up, or not renewed for as long as it is valid, by the clock
-// of this machine.
+// free reports whether the lease is free: it was given up, or not renewed for as long as it is valid, by the clock of
+// this machine.
 func (h *holder) free(lease *coordinationv1.Lease, now time.Time) bool {
 	if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {
 		return true

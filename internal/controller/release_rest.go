@@ -69,7 +69,7 @@ func (r *releaser) unmarkOne(ctx context.Context, name string) error {
 		}
 		old := n.DeepCopy()
 		r.unmark(n)
-		// Taints are written as a whole: nobody else may have written them meanwhile.
+		// Taints are written as a whole: no other client may have written them meanwhile.
 		err := r.client.Patch(ctx, n, client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{}))
 		if err != nil {
 			return err

@@ -152,7 +152,7 @@ func (c *Controller) Round(ctx context.Context) (time.Duration, error) {
 	return next, errors.Join(errs...)
 }
 
-// unlessRaced is an error, unless somebody else has changed the object meanwhile: the next round has it as it is then.
+// unlessRaced is an error, unless another client has changed the object meanwhile: the next round has it as it is then.
 func unlessRaced(err error) error {
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return nil

@@ -86,7 +86,7 @@ func (l *Look) Add(live *Live, n *node.Node) {
 		}
 	}
 	for _, p := range live.Ports {
-		if n.HCA(p.HCA) != nil && l.Port(p.HCA, p.Number) == nil { // else it has come home
+		if n.HCA(p.HCA) != nil && l.Port(p.HCA, p.Number) == nil { // else it has returned to the host
 			l.Ports = append(l.Ports, p)
 		}
 	}

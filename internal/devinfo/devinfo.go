@@ -84,7 +84,7 @@ func complete(before []byte, d PCI, writer string) ([]byte, error) {
 	return json.Marshal(file)
 }
 
-// writerField marks a file as somebody's. The specification does not know it, and readers do not mind.
+// writerField names a file's writer. The specification does not know it, and readers do not mind.
 const writerField = "writer"
 
 // Encode is a new file by this writer.
@@ -96,7 +96,7 @@ func Encode(d PCI, writer string) ([]byte, error) {
 	return Merge(b, d)
 }
 
-// Writer tells who has written a file; empty: somebody who does not say, or it is none.
+// Writer tells who has written a file; empty if it does not say, or is not such a file.
 func Writer(file []byte) string {
 	var f struct{ Writer string }
 	if json.Unmarshal(file, &f) != nil {

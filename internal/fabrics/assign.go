@@ -59,8 +59,8 @@ func Assign(list []Fabric, devices []Candidate, before map[string]string) map[st
 // railsOf are the rails of the devices that fit a match but for its rail: fabric -> device id -> rail.
 type railsOf map[string]map[string]int
 
-// rails counts a device whose port is down as well, though nobody knows its rate and prefix: otherwise a cable that is
-// pulled would change the rails behind it. It belongs where it was, and where nobody knows, everywhere.
+// rails counts a device whose port is down as well, though its rate and prefix are unknown: otherwise a cable that is
+// pulled would change the rails behind it. It belongs where it was, and if that is unknown, everywhere.
 func rails(list []Fabric, devices []Candidate, before map[string]string) railsOf {
 	out := railsOf{}
 	for i := range list {
@@ -80,7 +80,7 @@ func rails(list []Fabric, devices []Candidate, before map[string]string) railsOf
 }
 
 // mayBe reports whether a device whose port is down may be on one of the rails that a fabric is of, as it was on one of
-// them, or nobody knows.
+// them, or its rail is unknown.
 func mayBe(list []Fabric, f *Fabric, d *Candidate, before string) bool {
 	if !named(&f.Match, d) {
 		return false

@@ -32,7 +32,7 @@ func (f *Fabric) Config(h Here) ([]byte, error) {
 	c := map[string]any{}
 	if f.Mode == v1alpha1.Shared {
 		c["mode"] = string(netconf.ModeIPoIB)
-		if h.Master != "" || f.Allocation != v1alpha1.DRA { // with DRA it is that of the device that the pod was given
+		if h.Master != "" || f.Allocation != v1alpha1.DRA { // with DRA the pod's device determines it
 			c["master"] = h.Master
 		}
 	}

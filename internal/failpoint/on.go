@@ -17,8 +17,8 @@ import (
 // FABRIC_FAILPOINT_TRACE=file, to which the name of every point passed is appended. A point passed more than once is
 // numbered from the second time on: point#2. To FABRIC_FAILPOINT_STEPS=file every step is appended as it is printed.
 //
-// FABRIC_FAILPOINT_HOLD=directory is for processes that run already: whoever comes to a point while the directory has
-// a file of its name (with - for /) writes its process id to NAME.pid, and waits until the file is gone.
+// FABRIC_FAILPOINT_HOLD=directory is for processes that run already: a process that comes to a point while the
+// directory has a file of its name (with - for /) writes its process id to NAME.pid, and waits until the file is gone.
 var (
 	mu     sync.Mutex
 	passed = map[string]int{}

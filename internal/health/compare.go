@@ -53,7 +53,7 @@ func (l *Limits) Compare(before, now map[string]uint64, took time.Duration) (out
 const fewestTotals = time.Hour
 
 // CompareTotals judges counters by what they are, up being the time since the boot: only what rose by more than its
-// limit in each minute since then, on average, is bad for sure. When it rose nobody knows.
+// limit in each minute since then, on average, is bad for sure. When it rose is unknown.
 func (l *Limits) CompareTotals(totals map[string]uint64, up time.Duration) []Verdict {
 	if up < fewestTotals {
 		return nil

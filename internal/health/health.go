@@ -25,7 +25,7 @@ var Problems = []Problem{PortDown, CounterLimit, Flapping}
 // Sample is one look at a device.
 type Sample struct {
 	// Place is where the device is, and whether its interface is up there: any text that is another one when a move, or
-	// whoever owns the interface, may have changed the state of the port.
+	// the interface's owner, may have changed the state of the port.
 	Place string
 	// Moving means that an attachment is being made or ended. Nothing is judged meanwhile.
 	Moving bool

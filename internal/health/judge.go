@@ -74,7 +74,7 @@ func (j *Judge) add(id string) *record {
 	return r
 }
 
-// Forget drops the devices that nobody has looked at for half an hour.
+// Forget drops the devices that were not looked at for half an hour.
 func (j *Judge) Forget(now time.Time) {
 	for id, r := range j.devices {
 		if now.Sub(r.seen) >= forget {

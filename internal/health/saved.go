@@ -6,7 +6,7 @@ import (
 )
 
 // Saved is what the next Judge must know of a device: what is wrong with it, and its last flaps. Without it, an agent
-// that is restarted would withdraw a problem that nobody has mended. Counters are not saved: a minute has them again.
+// that is restarted would withdraw a problem that is not solved. Counters are not saved: a minute has them again.
 type Saved struct {
 	Verdict
 	Left []time.Time `json:"left,omitempty"` // when the port was seen to leave Active

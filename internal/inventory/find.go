@@ -12,8 +12,8 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 )
 
-// Find returns the one device that the selector picks in the host's namespace. It returns fs.ErrNotExist when there is
-// none, ErrAmbiguous when there are several.
+// Find returns the one device that the selector picks in the host's namespace. It returns fs.ErrNotExist without a
+// match, ErrAmbiguous with several.
 func (r *Reader) Find(s netconf.Selector) (*Device, error) {
 	switch s.Kind {
 	case netconf.ByAddress:
@@ -117,8 +117,8 @@ func (r *Reader) byRDMA(name string) (*Device, error) {
 	return r.At(a)
 }
 
-// HCAAddress returns the bus address of an RDMA device. It returns fs.ErrNotExist when there is none of that name, and
-// a SoftError, which matches it, when it has no hardware.
+// HCAAddress returns the bus address of an RDMA device. It returns fs.ErrNotExist when no device has that name, and a
+// SoftError, which matches it, when it has no hardware.
 func (r *Reader) HCAAddress(name string) (device.Address, error) {
 	if r.lists == nil {
 		return r.hcaAddress(name)

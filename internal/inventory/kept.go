@@ -46,7 +46,7 @@ func (r *Reader) readKept(n *device.Netdev) error {
 		return err
 	}
 	if n.NeedsStableSecret() && !OfAll(n.Name) {
-		if b, err := os.ReadFile(SysctlFile(device.StableSecret, n.Name)); err == nil { // EIO: there is none
+		if b, err := os.ReadFile(SysctlFile(device.StableSecret, n.Name)); err == nil { // EIO: not set
 			k.Sysctls[device.StableSecret] = strings.TrimSpace(string(b))
 		}
 	}

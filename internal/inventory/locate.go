@@ -74,8 +74,8 @@ func (r *Reader) candidates(was *device.Netdev) ([]device.Netdev, error) {
 	return r.Link.List(was.Kind)
 }
 
-// fits compares what neither a move nor the pod can change: the bus address. Where there is none (a virtual netdev, or
-// a kernel before 5.14 in a pod) the kind and the hardware address have to do.
+// fits compares what neither a move nor the pod can change: the bus address. Without one (a virtual netdev, or a kernel
+// before 5.14 in a pod) the kind and the hardware address have to do.
 func fits(was, n *device.Netdev) bool {
 	if n.Kind != was.Kind || n.ARPType != was.ARPType || was.IsIPoIB() && n.Parent != 0 {
 		return false

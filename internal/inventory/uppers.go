@@ -14,8 +14,8 @@ import (
 
 // Uppers returns what sits on a netdev of the host, and on that, and so on: VLANs, macvlans, tunnels, and the bond,
 // bridge or VRF that it is part of. The nearest come first. sysfs has a link to each upper that is in the same network
-// namespace (net/core/dev.c, netdev_adjacent_sysfs_add), but to no IPoIB child (see ChildrenOf), and a veth's peer
-// is none.
+// namespace (net/core/dev.c, netdev_adjacent_sysfs_add), but to no IPoIB child (see ChildrenOf), and a veth's peer is
+// no upper.
 func (r *Reader) Uppers(n *device.Netdev) ([]device.Upper, error) {
 	if r.lists == nil {
 		return r.uppers(n)

@@ -14,7 +14,7 @@ import (
 )
 
 // VF returns which virtual function of which PF a device is, with the settings that the PF has for it. It returns nil
-// for a device that is none. Where the PF has no netdev on the host, the settings are unknown: VF.VFAttrs is zero.
+// for a device that is no VF. Where the PF has no netdev on the host, the settings are unknown: VF.VFAttrs is zero.
 func (r *Reader) VF(d *Device) (*device.VF, error) {
 	if d.PCI == "" {
 		return nil, nil

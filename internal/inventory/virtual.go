@@ -28,7 +28,7 @@ func CameHome(was, n *device.Netdev) bool {
 	return sameMake(was, n) && (sameHWAddr(was, n) || n.Index == was.Index || peer)
 }
 
-// sameMake compares what nobody can change. That the peer of a veth is not shown means that it is not known.
+// sameMake compares what can't be changed. That the peer of a veth is not shown means that it is not known.
 func sameMake(was, n *device.Netdev) bool {
 	return n.Kind == was.Kind && n.ARPType == was.ARPType &&
 		(was.Parent == 0 || n.Parent == 0 || n.Parent == was.Parent)
