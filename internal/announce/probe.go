@@ -20,7 +20,7 @@ const (
 	probeEvery = 300 * time.Millisecond
 )
 
-// ConflictError is the error for an address that another host has, or is about to take.
+// ConflictError is the error for an address that another interface has, or is about to take.
 type ConflictError struct {
 	Addr netip.Addr
 	By   net.HardwareAddr // empty: it did not say
@@ -34,9 +34,9 @@ func (c *ConflictError) Error() string {
 	return fmt.Sprintf("address %s is in use on this network by %s", c.Addr, by)
 }
 
-// Probe asks who has the addresses, which no interface here may have yet, and fails with a *ConflictError if a host
-// answers, or probes them too. The interface with that index, in the calling thread's network namespace, has to be up;
-// the other arguments are those of Announce. It takes probes times probeEvery, for any number of addresses.
+// Probe asks who has the addresses, which no interface here may have yet, and fails with a *ConflictError if another
+// one answers, or probes them too. The interface with that index, in the calling thread's network namespace, has to be
+// up; the other arguments are those of Announce. It takes probes times probeEvery, for any number of addresses.
 //
 // An IPv4 address is probed with ARP requests from 0.0.0.0 (RFC 5227, section 2.1.1), an IPv6 address with neighbour
 // solicitations from :: (RFC 4862, section 5.4.2). Neither makes its receivers learn anything.

@@ -67,8 +67,8 @@ func checksum(addrs, nd []byte) uint16 {
 	return ^uint16(sum)
 }
 
-// judgeARP looks for one of the addresses as the sender of a foreign packet, or as what another host probes (RFC 5227,
-// section 2.1.1).
+// judgeARP looks for one of the addresses as the sender of a foreign packet, or as what another interface probes (RFC
+// 5227, section 2.1.1).
 func (p *prober) judgeARP(b []byte) *ConflictError {
 	hw := len(p.hw)
 	if len(b) < 8+2*hw+8 || int(b[4]) != hw || b[5] != 4 || binary.BigEndian.Uint16(b[2:]) != unix.ETH_P_IP {
@@ -89,8 +89,8 @@ func (p *prober) judgeARP(b []byte) *ConflictError {
 	return &ConflictError{Addr: sender, By: bytes.Clone(by)}
 }
 
-// judgeND looks for an advertisement of one of the addresses, or for another host's duplicate address detection for one
-// (RFC 4862, section 5.4.3). by is the link address of the sender, if it is known.
+// judgeND looks for an advertisement of one of the addresses, or for foreign duplicate address detection for one (RFC
+// 4862, section 5.4.3). by is the link address of the sender, if it is known.
 func (p *prober) judgeND(b []byte, by net.HardwareAddr) *ConflictError {
 	if len(b) < lenIPv6+lenND || b[0]>>4 != 6 || b[6] != unix.IPPROTO_ICMPV6 || b[7] != 255 {
 		return nil

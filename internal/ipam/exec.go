@@ -102,8 +102,8 @@ func (d Delegate) run(ctx context.Context, path string, env netconf.Env, conf []
 	if d.Hold != nil {
 		cmd.ExtraFiles = []*os.File{d.Hold}
 	}
-	// It must not go on, and be given an address, when nobody is there who could give that back. The signal comes when
-	// the thread ends that has started it (prctl(2), PR_SET_PDEATHSIG).
+	// It must not outlive this process: nothing would give back the address that it gets. The signal comes when the
+	// thread ends that has started it (prctl(2), PR_SET_PDEATHSIG).
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

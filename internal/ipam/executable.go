@@ -24,7 +24,7 @@ func Executable(conf []byte) (typ, key string) {
 	return c.IPAM.Type, key
 }
 
-// Names are the names of the IPAM plugins that the documentation speaks of: somebody may have meant one of them.
+// Names are the names of the IPAM plugins that the documentation names: a misspelt name may mean one of them.
 func Names() []string {
 	out := []string{"nv-ipam"}
 	for _, t := range known {

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// DepthVariable marks the environment of an IPAM plugin. Whoever finds it in its own was started by one, directly or
-// through other programs: a main plugin that is called so is in a loop, which would go on until the node has no process
-// to give. A copy of the plugin under another name, or a script that calls it, can only be told by this.
+// DepthVariable marks the environment of an IPAM plugin. A program that finds it in its own was started by one,
+// directly or through other programs: a main plugin that is called so is in a loop, which would go on until the node
+// has no process to give. A copy of the plugin under another name, or a script that calls it, can only be told by this.
 const DepthVariable = "FABRIC_CNI_DEPTH"
 
 // errSelf is matched by the error for an IPAM plugin whose file is the running executable.

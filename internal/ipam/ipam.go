@@ -59,8 +59,8 @@ type Delegate struct {
 // Add reserves the addresses of the attachment. The answer has at least one; Interfaces is empty.
 //
 // A plugin that failed, or answered with something that is no result, is called with DEL before Add returns, as the
-// spec asks of whoever delegates; an error of that DEL is joined. When Add succeeds and a later step fails, Del is the
-// caller's.
+// spec asks of a delegating plugin; an error of that DEL is joined. When Add succeeds and a later step fails, Del is
+// the caller's.
 func (d Delegate) Add(ctx context.Context) (*result.Result, error) {
 	if d.Type == "" {
 		return &result.Result{}, nil

@@ -16,13 +16,12 @@ import (
 type Witness struct {
 	// Proc is the /proc that shows the processes of all pods. Empty: /proc. In a container it is a mount of the host's.
 	Proc string
-	// Ready has the container IDs of the sandboxes that the container runtime reports as ready. Nil: nobody has asked
-	// it.
+	// Ready has the container IDs of the sandboxes that the container runtime reports as ready. Nil: it was not asked.
 	Ready map[string]bool
 }
 
 // Alive reports whether the pod of the attachment still exists. A pod is dead only when it is known to be: an error
-// says that it may be alive, and whoever would take its device treats it like a living one.
+// says that it may be alive, and a call that would take its device treats it like a living one.
 //
 // A sandbox that the runtime reports as ready is alive, whatever its namespace looks like; one that it reports as not
 // ready, or does not know, may still have processes. No namespace survives a reboot. Apart from that a pod lives as

@@ -20,7 +20,7 @@ func (s Store) claimDir(claim string) string {
 	return filepath.Join(s.Dir, "claims", fileOf(claim))
 }
 
-// Owner returns the key of the attachment that owns the device, and false when nobody does. A claim whose entry is gone
+// Owner returns the key of the attachment that owns the device, and false without an owner. A claim whose entry is gone
 // is what a kill left between the two: it has no owner. What is no symbolic link is foreign, and has none either.
 func (s Store) Owner(claim string) (Key, bool, error) {
 	target, err := os.Readlink(filepath.Join(s.claimDir(claim), "owner"))
@@ -40,7 +40,7 @@ func (s Store) Owner(claim string) (Key, bool, error) {
 	return k, true, nil
 }
 
-// Claim makes k the owner of the device. The caller holds the device's lock and has seen that nobody else is.
+// Claim makes k the owner of the device. The caller holds the device's lock and has seen that it has no other owner.
 func (s Store) Claim(claim string, k Key) error {
 	if err := failpoint.Hit("journal/claim"); err != nil {
 		return err
@@ -160,8 +160,8 @@ func (s Store) clear(path string) error {
 	return nil
 }
 
-// link puts a symlink in place at once, over whatever was there. Whoever gives the device up meanwhile removes the
-// directory when it is empty: it is made again. The device's lock is held: what is foreign goes.
+// link puts a symlink in place at once, over whatever was there. A call that gives the device up meanwhile removes the
+// empty directory: it is made again. The device's lock is held: what is foreign goes.
 func (s Store) link(path, target string) error {
 	dir, base := filepath.Split(path)
 	tmp := dir + "." + base

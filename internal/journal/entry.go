@@ -73,7 +73,7 @@ type Entry struct {
 	VFs      []device.VFAttrs `json:"vfs,omitempty"`      // of a PF: what it had set for each of its VFs
 	RDMAName string           `json:"rdmaName,omitempty"` // of the RDMA device while in the pod
 	IPAM     string           `json:"ipam,omitempty"`     // type of the delegate
-	Conf     json.RawMessage  `json:"conf,omitempty"`     // stdin of the ADD, for a DEL that nobody asked for (GC)
+	Conf     json.RawMessage  `json:"conf,omitempty"`     // stdin of the ADD, for a DEL of the plugin's own (GC)
 	Args     string           `json:"args,omitempty"`     // CNI_ARGS
 	Path     string           `json:"path,omitempty"`     // CNI_PATH
 
@@ -83,7 +83,7 @@ type Entry struct {
 
 	Given *Given `json:"given,omitempty"` // the device is that of a ResourceClaim
 
-	// MAC and Addresses are what the configuration itself gives, and nobody else on the network may have.
+	// MAC and Addresses are what the configuration itself gives, and no other interface on the network may have.
 	MAC       string         `json:"mac,omitempty"`
 	Addresses []netip.Prefix `json:"addresses,omitempty"`
 

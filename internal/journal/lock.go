@@ -199,7 +199,7 @@ func (l *Lock) take(ctx context.Context, what string) (*Lock, error) {
 		}
 		select {
 		case got <- err:
-		case <-ctx.Done(): // nobody waits any more
+		case <-ctx.Done(): // the caller has given up
 			f.Close()
 		}
 	}()
@@ -235,7 +235,7 @@ func (l *Lock) Unlock() {
 	if !l.Held() {
 		return
 	}
-	if l.end != nil { // for whoever has inherited it, too
+	if l.end != nil { // for a child that has inherited it, too
 		_ = l.end(int(l.f.Fd()))
 	}
 	l.f.Close()

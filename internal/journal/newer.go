@@ -12,8 +12,8 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/atomicfile"
 )
 
-// Newer lists the entries that a later version of this format wrote: whoever replaces a program by this one would leave
-// them to code that knows less than their writer. It looks at the version only, so that an entry which this code can't
+// Newer lists the entries that a later version of this format wrote: replacing a program by this one would leave them
+// to code that knows less than their writer. It looks at the version only, so that an entry which this code can't
 // decode at all is found too.
 func (s Store) Newer() ([]string, error) {
 	dir := filepath.Join(s.Dir, "attachments")

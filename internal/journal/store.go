@@ -28,8 +28,8 @@ type Store struct{ Dir string }
 
 func (s Store) entryPath(k Key) string { return filepath.Join(s.Dir, "attachments", k.file()) }
 
-// Load reads an entry. It returns fs.ErrNotExist when there is none, and ErrCorrupt when nobody can act on it: it can't
-// be decoded, or lacks what makes sense of it.
+// Load reads an entry. It returns fs.ErrNotExist when it is missing, and ErrCorrupt when it is unusable: it can't be
+// decoded, or lacks what makes sense of it.
 func (s Store) Load(k Key) (*Entry, error) {
 	e, err := s.load(s.entryPath(k))
 	if err != nil {
@@ -61,7 +61,7 @@ func (s Store) load(path string) (*Entry, error) {
 		return nil, fmt.Errorf("%w: %s: %w", ErrCorrupt, path, err)
 	}
 	e.Tries += tries(b)
-	if k, ok := keyOf(filepath.Base(path)); !ok || k != e.Key { // whoever acts on it would touch another attachment
+	if k, ok := keyOf(filepath.Base(path)); !ok || k != e.Key { // acting on it would touch another attachment
 		return nil, fmt.Errorf("%w: %s: it speaks of %s", ErrCorrupt, path, e.Key)
 	}
 	return e, nil

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// read reads the file, and no link to it, if nobody but root can have written it.
+// read reads the file, and no link to it, if only root can have written it.
 func read(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {

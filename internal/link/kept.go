@@ -47,7 +47,7 @@ func decodeKept(k *device.Kept, a nlmsg.Attr) {
 	}
 }
 
-// xdpHooks are the ways in which a netdev has an XDP program: where IFLA_XDP says so, and the flag that means it.
+// xdpHooks are the ways in which a netdev has an XDP program: the attribute in IFLA_XDP, and the flag for it.
 var xdpHooks = []struct {
 	hook device.Hook
 	id   uint16
@@ -109,7 +109,7 @@ const (
 	ntfProxy     = 0x08
 )
 
-// Neighbours returns the entries that somebody has made for a netdev: permanent ones, and those that are answered for.
+// Neighbours returns the configured entries of a netdev: permanent ones, and those that are answered for.
 func (c *Conn) Neighbours(index int) ([]device.Neighbour, error) {
 	var out []device.Neighbour
 	for _, flags := range []uint8{0, ntfProxy} {
@@ -211,9 +211,9 @@ func (c *Conn) AddNexthop(index int, n device.Nexthop) error {
 	return nil
 }
 
-// Qdiscs returns the queueing disciplines that somebody has put on a netdev, with whether they have filters and
-// classes. What the kernel puts there by itself has no handle. A dump has those of all netdevs, and is not asked for
-// unless somebody has put one at the root: below one of the kernel's there can be no other.
+// Qdiscs returns the configured queueing disciplines of a netdev, with whether they have filters and classes. What the
+// kernel puts there by itself has no handle. A dump has those of all netdevs, and is asked for only if one is
+// configured at the root: below one of the kernel's there can be no other.
 func (c *Conn) Qdiscs(index int) ([]device.Qdisc, error) {
 	var out []device.Qdisc
 	var msgs [][]byte

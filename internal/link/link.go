@@ -39,7 +39,7 @@ func ifinfomsg(index int, flags, change uint32) []byte {
 // extMask leaves out the statistics, which are most of a reply and cost the driver work.
 const extMask = 1 << 3 // RTEXT_FILTER_SKIP_STATS
 
-// ByIndex returns the netdev with this ifindex. It returns fs.ErrNotExist when there is none.
+// ByIndex returns the netdev with this ifindex, or fs.ErrNotExist.
 func (c *Conn) ByIndex(index int) (*device.Netdev, error) {
 	b, err := c.nl.Get(unix.RTM_GETLINK, nlmsg.Body(ifinfomsg(index, 0, 0)).Uint32(unix.IFLA_EXT_MASK, extMask).Bytes())
 	if err != nil {
@@ -67,7 +67,7 @@ func (c *Conn) At(nsid *int, index int) (*device.Netdev, error) {
 	return decode(b)
 }
 
-// ByName returns the netdev with this name or altname. It returns fs.ErrNotExist when there is none.
+// ByName returns the netdev with this name or altname, or fs.ErrNotExist.
 func (c *Conn) ByName(name string) (*device.Netdev, error) {
 	m := nlmsg.Body(ifinfomsg(0, 0, 0)).Uint32(unix.IFLA_EXT_MASK, extMask)
 	if len(name) < unix.IFNAMSIZ {

@@ -47,7 +47,7 @@ func (c *Conn) AddRule(r device.Rule) error {
 	return c.rule(unix.RTM_NEWRULE, unix.NLM_F_CREATE|unix.NLM_F_EXCL, "add", r)
 }
 
-// DelRule removes a rule. It fails with unix.ENOENT when there is none.
+// DelRule removes a rule. It fails with unix.ENOENT when it is missing.
 func (c *Conn) DelRule(r device.Rule) error { return c.rule(unix.RTM_DELRULE, 0, "remove", r) }
 
 func (c *Conn) rule(typ, flags uint16, verb string, r device.Rule) error {

@@ -12,8 +12,8 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
-// WideRoutes returns the routes through one netdev that are a default route or a part of one, in all tables, whoever
-// has made them: the kernel for a router advertisement, too. With net.ipv4.nexthop_compat_mode=0 a route names only its
+// WideRoutes returns the routes through one netdev that are a default route or a part of one, in all tables, also those
+// that the kernel has made for a router advertisement. With net.ipv4.nexthop_compat_mode=0 a route names only its
 // nexthop object, no netdev (kernel fact 40): it is the kernel that has filtered these by the netdev.
 func (c *Conn) WideRoutes(index int) ([]device.Route, error) {
 	var out []device.Route

@@ -16,7 +16,7 @@ import (
 )
 
 // Find opens a namespace whose path is gone, through another mount of it or a process that still lives in it: for as
-// long as there is one, it keeps its devices. It returns fs.ErrNotExist when there is none, and another error when one
+// long as there is one, it keeps its devices. It returns fs.ErrNotExist when neither exists, and another error when one
 // may be there that can't be opened. proc is /proc.
 func Find(proc string, id ID) (*NS, error) {
 	var unopened []error
@@ -105,7 +105,7 @@ func (n *NS) Start(cmd *exec.Cmd) error {
 	return n.inSys(true, true, func(string) error { return cmd.Start() })
 }
 
-// WriteSys writes a file of that /sys; name is its path there. It returns fs.ErrNotExist when there is none.
+// WriteSys writes a file of that /sys; name is its path there. It returns fs.ErrNotExist if it is missing.
 func (n *NS) WriteSys(name string, b []byte) error {
 	return n.inSys(false, false, func(dir string) error { return writeSys(filepath.Join(dir, name), b) })
 }

@@ -35,7 +35,7 @@ func PlaceOf(sys fs.FS, a device.Address, pci string) Place {
 	return p
 }
 
-// Firmware returns the version of an HCA's firmware; empty: nobody says.
+// Firmware returns the version of an HCA's firmware; empty if unknown.
 func Firmware(sys fs.FS, hca string) string {
 	return single(sys).text(path.Join("class/infiniband", hca), "fw_ver")
 }

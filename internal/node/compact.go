@@ -40,7 +40,7 @@ func (n *Node) Compact(limit int) ([]byte, error) {
 	return nil, fmt.Errorf("the picture of the node has %d bytes without any device, %d are allowed", len(b), limit)
 }
 
-// cut leaves of each list the first part, and says so; with divisor 0 nothing.
+// cut keeps the first part of each list, nothing with divisor 0, and notes it in Problems.
 func (n *Node) cut(all *Node, divisor int) {
 	part := func(length int) int {
 		if divisor == 0 {

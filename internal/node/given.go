@@ -38,13 +38,13 @@ type Why int
 const (
 	Closed    Why = iota // the container has no character device of it
 	Elsewhere            // its interface is in another network namespace
-	Unnamed              // a device plugin has named the pod's devices, and this is none of them
+	Unnamed              // a device plugin has named the pod's devices, and not this one
 )
 
 // Given tells what was given to a pod. In exclusive mode that is what it can see and open. In shared mode every RDMA
 // device is visible in all network namespaces: a port is the pod's if its interface is here, or if the device plugin's
-// variables name it, or if somebody has chosen it: if the container has its character device, and not those of all
-// others. An Ethernet port is not chosen without its interface where another one has its own: it has no GID here.
+// variables name it, or if it was chosen: if the container has its character device, and not those of all others. An
+// Ethernet port is not chosen without its interface where another one has its own: it has no GID here.
 func (n *Node) Given(told Told) *Given {
 	g := &Given{All: n, Node: n}
 	facts := n.facts(told)
@@ -162,8 +162,8 @@ func (n *Node) bondsElsewhere() {
 	}
 }
 
-// bondElsewhere tells that a port is that of a bond: the name of the interface in the GID table says so, or the
-// driver's name for the device.
+// bondElsewhere tells that a port is that of a bond, by the name of the interface in the GID table or the driver's name
+// for the device.
 func bondElsewhere(h *HCA, p *Port) string {
 	for _, g := range p.GIDs {
 		if strings.HasPrefix(g.Elsewhere, "bond") {

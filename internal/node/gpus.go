@@ -9,7 +9,7 @@ import (
 func GPUs(sys fs.FS) []GPU { return single(sys).gpus("bus/pci/devices") }
 
 // NVIDIA returns the PCI addresses of NVIDIA's GPUs by their UUIDs (GPU-5f3e...), as the driver reports them in
-// driver/nvidia/gpus/ADDRESS/information; proc is the node's /proc. A GPU that nobody has opened yet has none.
+// driver/nvidia/gpus/ADDRESS/information; proc is the node's /proc. A GPU that was never opened has none.
 func NVIDIA(proc fs.FS) map[string]string {
 	const dir = "driver/nvidia/gpus"
 	t, out := single(proc), map[string]string{}

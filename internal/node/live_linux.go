@@ -28,7 +28,7 @@ const StoreDir = journal.DefaultDir
 // kindIPoIB is that of an attachment with an IPoIB child.
 const kindIPoIB = string(journal.KindIPoIB)
 
-// nonblock lets nobody wait for the other end of a fifo.
+// nonblock opens a fifo without a wait for its other end.
 const nonblock = unix.O_NONBLOCK
 
 // ReadLive asks the kernel and the journal. It is about the calling thread's network namespace. What it can't get is in

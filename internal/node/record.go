@@ -18,7 +18,7 @@ import (
 )
 
 // Recorder is a file system that remembers what was read from it. What a reader has looked at is all it needs the next
-// time: so a recording is never short of a file, and never has one that nobody asked for.
+// time: so a recording is never short of a file, and never has one that was not read.
 type Recorder struct {
 	fs.FS
 	mu   sync.Mutex

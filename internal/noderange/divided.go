@@ -19,10 +19,10 @@ type divided struct {
 	fixed map[string]netip.Prefix // the static ones of nodes
 	whose map[netip.Prefix]string // the same, by block
 	taken map[netip.Prefix]string // whose they are
-	// What nodes had or hold: nobody else gets it.
+	// What nodes had or hold: no other node gets it.
 	reserved map[netip.Prefix]holder
 	mine     map[string]map[netip.Prefix]int64 // by node: how many addresses it holds of a block; 0: it had it
-	shut     *netipx.IPSet                     // what is too wide for blocks: nobody gets it
+	shut     *netipx.IPSet                     // what is too wide for blocks: no node gets it
 
 	parts []netip.Prefix // of what is free, where first looks; nil: not known
 	at    int            // in parts
@@ -99,7 +99,7 @@ func (d *divided) claim(node string) (block netip.Prefix, ok bool) {
 	return block, ok
 }
 
-// first returns the first block that is nobody's, never was, and of which nobody holds an address.
+// first returns the first block that no node has or had, and of which no pod holds an address.
 func (d *divided) first() (netip.Prefix, bool) {
 	if d.parts == nil {
 		d.parts = d.free()
@@ -126,8 +126,8 @@ func (d *divided) first() (netip.Prefix, bool) {
 // rewind has first look at everything again.
 func (d *divided) rewind() { d.parts, d.at, d.next = nil, 0, netip.Addr{} }
 
-// free is what is nobody's, as prefixes of which blocks can be taken: the smallest first, so that large ones stay
-// whole.
+// free is what no node has, had or holds, as prefixes of which blocks can be taken: the smallest first, so that large
+// ones stay whole.
 func (d *divided) free() []netip.Prefix {
 	var b netipx.IPSetBuilder
 	b.AddSet(d.all)

@@ -48,7 +48,7 @@ type Owner struct {
 	Gone time.Time // since when the cluster has no such Node; zero: it has
 
 	Former, Held []netip.Prefix // what it had before, and what its pods hold, of this fabric
-	// The same of other fabrics: nobody gets it, not even this node, whose plugin counts them apart.
+	// The same of other fabrics: no node gets it, not even this one, whose plugin counts them apart.
 	OthersFormer, OthersHeld []netip.Prefix
 }
 
@@ -69,8 +69,8 @@ type Pool struct {
 }
 
 // New returns the pool of a fabric whose ranges these nodes have. What a node has is valid if it is as the spec wants
-// it and no other node's; where two nodes have the same, it is that of the node that is first in the list. A node whose
-// ranges are not valid gets others, and nobody else gets what it has, nor what it had or holds.
+// it and no other node's; where two nodes have the same, the first one in the list keeps it. A node whose ranges are
+// not valid gets others, and no other node gets what it has, nor what it had or holds.
 func New(spec Spec, owners []Owner) (*Pool, error) {
 	p := &Pool{spec: spec, owners: map[string]Owner{}}
 	for i := range spec.Ranges {
@@ -165,7 +165,7 @@ func (p *Pool) exhausted(node string) error {
 }
 
 // next returns ranges for a node that has none: its static ones, otherwise those that it can claim, and otherwise the
-// first that are nobody's.
+// first free ones.
 func (p *Pool) next(node string) []netip.Prefix {
 	var own []netip.Prefix
 	for _, d := range p.ranges {
@@ -183,7 +183,7 @@ func (p *Pool) next(node string) []netip.Prefix {
 	return own
 }
 
-// valid reports whether what a node has is as the spec wants it and nobody else's.
+// valid reports whether what a node has is as the spec wants it and no other node's.
 func (p *Pool) valid(o *Owner) bool {
 	if len(o.Own) != len(p.ranges) {
 		return false

@@ -48,7 +48,7 @@ func (p *Pool) reserve(o *Owner) {
 	}
 }
 
-// former reserves what a node had; without a name nobody gets it.
+// former reserves what a node had; without a name no node gets it.
 func (d *divided) former(had []netip.Prefix, node string) {
 	for _, h := range had {
 		if !h.IsValid() || !h.Overlaps(d.spec.Prefix) {

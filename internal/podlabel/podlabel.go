@@ -117,7 +117,7 @@ func row(f *fabrics.Fabric, all int) (map[string]any, error) {
 	return out, nil
 }
 
-// rails are the fabrics that fabric.dev/rails counts where nobody has said it: none if it could be several things.
+// rails are the fabrics that fabric.dev/rails counts without Options.Rails: none if they are ambiguous.
 func rails(list []*fabrics.Fabric) (out []string) {
 	var of []*fabrics.Fabric
 	for _, f := range list {

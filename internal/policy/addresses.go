@@ -29,7 +29,7 @@ type NodeAddresses struct {
 }
 
 // loadAddresses reads what the agent has noted. Without an agent there is no file. A damaged one is an error, as a
-// damaged policy is: an address that nobody can read must not make the node's own interface a free one.
+// damaged policy is: an unreadable address must not make the node's own interface a free one.
 func loadAddresses(stateDir string) (NodeAddresses, error) {
 	if stateDir == "" {
 		return NodeAddresses{}, nil

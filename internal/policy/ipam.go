@@ -100,8 +100,8 @@ func (p *Policy) IPAM(c IPAMCall) error {
 	return nil
 }
 
-// dataDir refuses a directory that is none of the owner's for addresses. It has to be one of these itself: a directory
-// inside of one may be that of another network, or take the name of one of its files.
+// dataDir refuses a directory that is not one of the node owner's for addresses. It has to be one of these itself: a
+// directory inside of one may be that of another network, or take the name of one of its files.
 func (p *Policy) dataDir(c IPAMCall, network, dir string) error {
 	if dir == "" {
 		return nil

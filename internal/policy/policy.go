@@ -68,7 +68,7 @@ func (p *Policy) Rebinds() bool { return p.RebindBetweenTenants == nil || *p.Reb
 // Resource is what kubelet knows the devices of a device's Fabric by; empty: it is in none that the agent knows of.
 func (p *Policy) Resource(claim string) string { return p.resources[claim] }
 
-// Patterns are a list of patterns. In JSON true is all devices, false is none.
+// Patterns are a list of patterns. In JSON true means all devices, false no device.
 type Patterns []string
 
 // UnmarshalJSON reads true, false or a list.
@@ -110,7 +110,7 @@ func Load(file, stateDir string) (*Policy, error) {
 	return p, nil
 }
 
-// Default is the policy where there is no file. It is that of a DEL too if the file can't be read: DEL has to go on.
+// Default is the policy where there is no file. DEL uses it too if the file can't be read: DEL has to go on.
 func Default(stateDir string) *Policy { return &Policy{stateDir: stateDir} }
 
 func read(file string) (*Policy, error) {

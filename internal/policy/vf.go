@@ -19,7 +19,7 @@ type VF struct {
 	Rates       Patterns    `json:"rates"`   // a guaranteed rate, and more than the limit that the VF has
 }
 
-// VLANRange are the VLANs from First to Last, 0 to 4094; 0 is none. In JSON it is a number, or a text as "100-199".
+// VLANRange are the VLANs from First to Last, 0 to 4094; 0: no VLAN. In JSON it is a number, or a text as "100-199".
 type VLANRange struct{ First, Last int }
 
 // UnmarshalJSON reads a number or a range.

@@ -64,7 +64,7 @@ func (c *Claim) Whose() string { return name(c.Namespace) + "/" + name(c.Name) }
 // ForPod is the pod of a claim, for messages.
 func (c *Claim) ForPod() string { return name(c.Namespace) + "/" + name(c.Pod) }
 
-// name is a name of Kubernetes for a message; what is none is quoted.
+// name is a name of Kubernetes for a message; any other text is quoted.
 func name(s string) string {
 	other := func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '.' }
 	if s == "" || len(s) > maxName || strings.ContainsFunc(s, other) {
@@ -151,7 +151,7 @@ func (s Store) Of(podUID string) ([]*Claim, error) {
 // ErrDamaged means that something has the name of a prepared claim, and that nothing is known of it.
 var ErrDamaged = errors.New("it is damaged")
 
-// Claim returns a prepared claim; fs.ErrNotExist if there is none of this UID, ErrDamaged for a file that says nothing.
+// Claim returns a prepared claim; fs.ErrNotExist if none has this UID, ErrDamaged for a file that says nothing.
 func (s Store) Claim(claimUID string) (*Claim, error) {
 	if !IsUID(claimUID) {
 		return nil, fmt.Errorf("prepared claim %q: want a UID", claimUID)

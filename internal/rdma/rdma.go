@@ -63,7 +63,7 @@ func Dial() (*Conn, error) {
 // Close releases the socket.
 func (c *Conn) Close() error { return c.nl.Close() }
 
-// NetnsMode returns how RDMA devices relate to network namespaces. It returns ErrNoRDMA when nobody answers.
+// NetnsMode returns how RDMA devices relate to network namespaces. It returns ErrNoRDMA when the kernel has no RDMA.
 func (c *Conn) NetnsMode() (device.NetnsMode, error) {
 	b, err := c.nl.Get(client|cmdSysGet, nil)
 	if errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.EPROTONOSUPPORT) {

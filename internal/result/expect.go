@@ -14,8 +14,8 @@ type Expected struct {
 // is meant: runtimes spell the path differently from call to call.
 //
 // A CNI result does not say which interface a route uses. A route belongs to the interface whose address has its
-// gateway in its prefix; one without a gateway, or whose gateway is in nobody's prefix, to the interface only if no
-// other has addresses.
+// gateway in its prefix; one without a gateway, or whose gateway is in no prefix, to the interface only if no other has
+// addresses.
 func (r *Result) Expect(name, sandbox string) (Expected, bool) {
 	i := r.find(name, sandbox)
 	if i < 0 {

@@ -24,9 +24,9 @@ type key struct {
 // InfiniBand ports belong together if subnet prefix, subnet manager and rate agree. Neither prefix nor LID of the
 // manager alone tells two subnets apart: nearly all use the prefix fe80:: and a subnet manager with LID 1 (opensm's
 // defaults). Nor are two LIDs of managers two subnets: after a failover the manager is another host, and pictures of
-// nodes are of different times; subnets says what is proof. The rate is no property of a subnet, but a collective
-// runs at the pace of its slowest port, so that a NAD with both rates helps nobody. LIDs are unique within a subnet
-// (IBTA 1.4, section 4.1.3): one that is seen twice proves two subnets.
+// nodes are of different times; subnets says what is proof. The rate is no property of a subnet, but a collective runs
+// at the pace of its slowest port, so that a NAD with both rates is no use. LIDs are unique within a subnet (IBTA 1.4,
+// section 4.1.3): one that is seen twice proves two subnets.
 //
 // Ethernet ports belong together by rate; their IP subnets are the rails, unless they are routed.
 func Group(ports []Port) Fabrics {

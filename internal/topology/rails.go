@@ -84,8 +84,8 @@ func (f *Fabric) ethernet(ports []Port) {
 // bySubnet says why the subnets can't be the rails; empty: they can. They are where a node has all of them, and where
 // each is at one place of all nodes that have it. Nodes without a subnet in common reach each other by routers only,
 // and a subnet of two addresses has room for a port and its switch. Then nothing says that rails are planes: a router
-// that leads to other racks leads to other rails too, unless somebody forbids it. mixed is of subnets that nodes
-// share, but not in the same places.
+// that leads to other racks leads to other rails too, unless that is forbidden. mixed is of subnets that nodes share,
+// but not in the same places.
 func (f *Fabric) bySubnet(nets map[netip.Prefix][]Port) (how, mixed string) {
 	const across = "routed, so rails go by the place of the hardware, and are taken to reach each other; where the " +
 		"routers keep rails apart, set NCCL_CROSS_NIC=0"

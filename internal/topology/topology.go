@@ -57,8 +57,8 @@ type Fabric struct {
 	SMLIDs []uint16 `json:"smLIDs,omitempty"`
 	// Routed reports whether nodes reach each other over routers: the ports of a rail are in different subnets.
 	Routed bool `json:"routed,omitempty"`
-	// Planes reports whether the rails are subnets of their own: unless somebody routes between them, which can't be
-	// seen from a node, pairing ports of two rails ends in a timeout.
+	// Planes reports whether the rails are subnets of their own: unless a router connects them, which can't be seen
+	// from a node, pairing ports of two rails ends in a timeout.
 	Planes   bool     `json:"planes"`
 	Reason   string   `json:"reason"`
 	Warnings []string `json:"warnings,omitempty"`

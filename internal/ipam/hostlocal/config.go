@@ -55,7 +55,7 @@ type envArgs struct {
 	IP IP `json:"ip,omitempty"`
 }
 
-// IP is an address that somebody asks for; a prefix length behind it is ignored.
+// IP is a requested address; a prefix length behind it is ignored.
 type IP struct{ net.IP }
 
 // UnmarshalText reads "10.0.0.5" or "10.0.0.5/24". The empty text is no address.

@@ -102,7 +102,7 @@ func Check(ctx context.Context, env netconf.Env, conf []byte) error {
 }
 
 // Del releases every address that the attachment has in the directory of the network, and those that a killed Add has
-// left to no attachment. It succeeds if there is none, and creates nothing.
+// left to no attachment. It succeeds without any, and creates nothing.
 func Del(ctx context.Context, env netconf.Env, conf []byte) error {
 	c, _, err := load(conf, env.Args)
 	if err != nil {

@@ -52,7 +52,7 @@ func Limit(ctx context.Context, dataDir, network string, to []netip.Prefix) (err
 	return atomicfile.File{Path: fmt.Sprintf("/proc/self/fd/%d/%s", d.fd(), limitFile), Mode: 0o600}.Write(want)
 }
 
-// Limited reports whether the directory of a network has a limit: then it is that of the last caller of Limit.
+// Limited reports whether the directory of a network has a limit: the one that Limit has set last.
 func Limited(dataDir, network string) bool {
 	_, err := readLimit(dataDir, network)
 	return !errors.Is(err, fs.ErrNotExist)

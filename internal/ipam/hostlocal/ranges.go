@@ -140,7 +140,7 @@ func (s RangeSet) String() string {
 	return strings.Join(out, ",")
 }
 
-// canonical returns the short form of an address, nil for what is none.
+// canonical returns the short form of an address, nil if invalid.
 func canonical(ip net.IP) net.IP {
 	if short := ip.To4(); short != nil {
 		return short

@@ -264,7 +264,7 @@ func (d *dir) release(who claim) error {
 	return errors.Join(errs...)
 }
 
-// read reads a regular file of at most so many bytes. Without a directory there is none.
+// read reads a regular file of at most so many bytes. Without a directory it returns fs.ErrNotExist.
 func (d *dir) read(name string, most int64) ([]byte, error) {
 	if d.f == nil {
 		return nil, fs.ErrNotExist

@@ -10,14 +10,14 @@ import (
 	"go4.org/netipx"
 )
 
-// Max is the largest number of addresses that this package reports. A pool that has more has Max: nobody fills it.
+// Max is the largest number of addresses that this package reports. A larger pool has Max: it is never full.
 const Max = math.MaxInt32
 
 // NearlyFullPercent is the share of a pool's addresses from which on the pool is nearly full.
 //
 // The ranges of a fabric are usually cut for the interfaces that its nodes can have at most, so a cluster that works at
-// capacity uses most of them for good. A warning at 80 % would stay on there, and nobody reads such a warning. At 90 %
-// a /24 still has 25 addresses: room for six pods with four rails each while somebody widens the range.
+// capacity uses most of them for good. A warning at 80 % would stay on there, and such a warning is not read. At 90 % a
+// /24 still has 25 addresses: room for six pods with four rails each while the range is widened.
 const NearlyFullPercent = 90
 
 // Level is how full a pool is.

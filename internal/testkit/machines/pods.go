@@ -23,7 +23,7 @@ type Pod struct {
 type podShape struct {
 	kind       string   // the last part of its name
 	shared     bool     // the RDMA mode of the node
-	given      []string // HCAs that somebody has given to it; nil: all rails
+	given      []string // HCAs that it was given; nil: all rails
 	faces      []string // HCAs whose interface is in the pod
 	privileged bool     // it has every character device
 	env        []string

@@ -17,7 +17,7 @@ type model struct {
 type state struct {
 	holder *Attachment
 	sure   bool // holder is known
-	clean  bool // nobody has done anything to the device but the plugin
+	clean  bool // only the plugin has changed the device
 	absent bool // the hardware may have left
 }
 
@@ -159,7 +159,7 @@ func (m *model) deleted(of Attachment, d *state, a Answer, known, plain bool) st
 	return ""
 }
 
-// home says that nobody can have the device, and that nothing is left of whoever had it.
+// home says that no attachment can have the device, and that nothing is left of its last holder.
 func (*model) home(d *state) {
 	d.holder = nil
 	d.sure, d.clean = !d.absent, !d.absent
