@@ -9,8 +9,8 @@ import (
 )
 
 // Kept is what a netdev has beside its name, addresses and routes. The first four stay on a netdev through every move
-// between namespaces, so that what a pod has changed comes home with it; the others are lost by a move, so that what
-// the host had has to be made again (kernel facts 30 and 31). A map or pointer that is nil means: not read, leave it.
+// between namespaces, so what a pod has changed returns to the host with it; the others are lost by a move, so what the
+// host had has to be made again (kernel facts 30 and 31). A map or pointer that is nil means: not read, leave it.
 type Kept struct {
 	Attrs    map[LinkAttr]uint32 `json:"attrs,omitzero"`
 	Programs []Program           `json:"programs,omitempty"`
@@ -18,7 +18,7 @@ type Kept struct {
 	Queues   map[string]string   `json:"queues,omitzero"` // by path below /sys/class/net/NAME; what is 0 is left out
 
 	Sysctls    map[string]string `json:"sysctls,omitzero"` // by path below /proc/sys/net, with % for the name
-	Qdiscs     []Qdisc           `json:"qdiscs,omitempty"` // those that somebody has set
+	Qdiscs     []Qdisc           `json:"qdiscs,omitempty"` // the configured ones
 	Neighbours []Neighbour       `json:"neighbours,omitempty"`
 	Nexthops   []Nexthop         `json:"nexthops,omitempty"`
 }
@@ -155,14 +155,13 @@ func (want *Features) Name(bit int) string {
 	return fmt.Sprintf("feature-%d", bit)
 }
 
-// Qdisc is a queueing discipline that somebody has put on a netdev. Those that the kernel puts there by itself have the
-// handle 0.
+// Qdisc is a configured queueing discipline of a netdev. Those that the kernel puts there by itself have the handle 0.
 type Qdisc struct {
 	Kind    string `json:"kind"`
 	Handle  uint32 `json:"handle"`
 	Parent  uint32 `json:"parent"`
 	Filters bool   `json:"filters,omitempty"` // it has some
-	Classes bool   `json:"classes,omitempty"` // that somebody has made
+	Classes bool   `json:"classes,omitempty"` // configured ones
 	Raw     []byte `json:"raw"`               // RTM_NEWQDISC without statistics, replayed on return
 }
 
@@ -183,11 +182,11 @@ func (q Qdisc) String() string {
 	return fmt.Sprintf("parent %x:%x handle %x: %s", q.Parent>>16, q.Parent&0xffff, q.Handle>>16, q.Kind)
 }
 
-// Neighbour is an entry that somebody has made in the table of neighbours: it does not age.
+// Neighbour is a configured entry in the table of neighbours: it does not age.
 type Neighbour struct {
 	Dst    netip.Addr       `json:"dst"`
 	LLAddr net.HardwareAddr `json:"lladdr,omitempty"`
-	Proxy  bool             `json:"proxy,omitempty"` // answered for, on behalf of somebody else
+	Proxy  bool             `json:"proxy,omitempty"` // answered for, on behalf of another host
 	Raw    []byte           `json:"raw"`             // the whole RTM_NEWNEIGH payload, replayed on return
 }
 

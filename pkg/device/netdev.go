@@ -98,7 +98,7 @@ type Addr struct {
 	Metric    uint32       `json:"metric,omitempty"`
 	Proto     uint8        `json:"proto,omitempty"`
 	// NoRoute says that there is no route to its prefix, which the kernel makes when the address is added: one that the
-	// kernel has learnt from a router advertisement has none if the prefix is not on the link, or somebody removed it.
+	// kernel has learnt from a router advertisement has none if the prefix is not on the link, or it was removed.
 	NoRoute bool `json:"noRoute,omitempty"`
 }
 

@@ -14,7 +14,7 @@ import (
 // or the port is not an InfiniBand port.
 type SubnetPrefix uint64
 
-// DefaultSubnetPrefix is what subnet managers set if nobody configures another one: fe80::.
+// DefaultSubnetPrefix is what subnet managers set by default: fe80::.
 const DefaultSubnetPrefix SubnetPrefix = 0xfe80 << 48
 
 // String spells the prefix as an IPv6 address with no interface identifier, fe80::. It is empty for an unknown prefix.

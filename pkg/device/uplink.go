@@ -17,7 +17,7 @@ type Uplink struct {
 type Carrier struct {
 	Name   string
 	Addrs  []Addr
-	Routes []Route // all wide ones through it, whoever made them, of all tables
+	Routes []Route // all wide ones through it, of any origin and table
 }
 
 // wideBits is the shortest prefix that is no part of a default route. Shorter ones occur as parts: two of /1, four of
@@ -26,7 +26,7 @@ type Carrier struct {
 const wideBits = 8
 
 // Wide says whether a route's destination is a default, or so large a part of all addresses that it serves as one.
-// Multicast is none: 224.0.0.0/4 goes to a network of its own on many hosts.
+// Multicast does not count: 224.0.0.0/4 goes to a network of its own on many hosts.
 func Wide(dst netip.Prefix) bool { return dst.Bits() < wideBits && !dst.Addr().IsMulticast() }
 
 // Lookup is a routing rule that sends packets to a table, with what it looks at. What is zero it does not look at;

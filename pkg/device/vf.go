@@ -1,7 +1,7 @@
 package device
 
 // VF is a virtual function and what its PF's driver keeps for it: the settings that are made on the PF, in the PF's
-// namespace, whoever has the VF.
+// namespace, wherever the VF is.
 type VF struct {
 	PF     Address `json:"pf"`               // PCI function of its PF
 	PFName string  `json:"pfName,omitempty"` // netdev of the PF when this was read

@@ -56,8 +56,8 @@ const (
 	ByGUID       SelectorKind = "guid"       // port or node GUID
 )
 
-// Selector picks exactly one device. Besides Kind, Field and Value only what Kind names is set; ByHWAddr with 8 bytes
-// sets HWAddr and GUID to the same value.
+// Selector picks exactly one device. Apart from Kind, Field and Value only what Kind names is set; ByHWAddr with 8
+// bytes sets HWAddr and GUID to the same value.
 type Selector struct {
 	Kind    SelectorKind
 	Field   string // the spelling the user wrote, with its path: "runtimeConfig.deviceID", "pciBusID"
@@ -93,11 +93,11 @@ type Config struct {
 	Pod       Pod
 
 	// Injected is the device that Multus has put into the configuration, of those that kubelet has given to the pod, as
-	// written. It is empty where somebody has written another one, or named it in the pod's annotation.
+	// written. It is empty if another one was written, or if the pod's annotation names it.
 	Injected string
-	Unsorted bool // it is that one; otherwise the pod's devices go to its networks in the order of rails
+	Unsorted bool // use that one; otherwise the pod's devices go to its networks in the order of rails
 
-	DetectConflicts bool // ask on the network whether somebody else has the addresses, before they are used
+	DetectConflicts bool // ask on the network whether another interface has the addresses, before they are used
 
 	VF VF
 

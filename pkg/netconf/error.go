@@ -19,7 +19,7 @@ type Error struct {
 	Field   string // with its path as written: "runtimeConfig.mac"; or the variable: "CNI_IFNAME"; empty: all of stdin
 	Value   string // as written, shortened; empty when nothing was written
 	Allowed string // what is allowed instead
-	Problem string // what is wrong; empty: the value is not allowed, or missing when there is none
+	Problem string // what is wrong; empty: the value is not allowed, or is missing
 	Hint    string // what to do
 	Err     error  // the cause, if another package found it
 }

@@ -139,7 +139,7 @@ func valueEnd(text []byte, i int) int {
 	return i
 }
 
-// skipSpace returns the index of the first byte at or after i that is none.
+// skipSpace returns the index of the first byte at or after i that is no space.
 func skipSpace(text []byte, i int) int {
 	for i < len(text) && strings.IndexByte(jsonSpace, text[i]) >= 0 {
 		i++

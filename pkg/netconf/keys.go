@@ -86,7 +86,7 @@ func Fields() (names []string) {
 
 var routingFields = []string{"sourceBased"}
 
-// lookup returns our spelling of a top-level field, and false for one that nobody here knows.
+// lookup returns our spelling of a top-level field, and false for an unknown one.
 func lookup(written string) (string, kind, bool) {
 	for _, f := range fields {
 		if f.name == written || f.kind != ours && strings.EqualFold(f.name, written) {
@@ -115,8 +115,8 @@ func nearest(key string, candidates []string) string {
 	return best
 }
 
-// Similar returns the candidate that somebody may have meant who wrote this word, and "" if none is near: a third of
-// its letters may be wrong.
+// Similar returns the candidate that this word may be a misspelling of, and "" if none is near: a third of its letters
+// may be wrong.
 func Similar(word string, candidates []string) string {
 	best := nearest(word, candidates)
 	if word = plain(word); best == "" || distance(word[:min(len(word), 64)], plain(best)) > max(1, len(best)/3) {

@@ -71,7 +71,7 @@ func (p *parser) interfaceOnly(field string, v value, to *bool) {
 // mode takes the mode as written, or tells it from the other fields, so that a peer's file needs no new one.
 //
 // A prevResult says at ADD that the plugin is chained. At CHECK and DEL it is there for every plugin (the runtime gives
-// the result of ADD back), so a mode told from it is a guess, and ModeDerived says so.
+// the result of ADD back), so a mode told from it is a guess, marked by ModeDerived.
 func (p *parser) mode(s selectors) {
 	c := p.cfg
 	if c.Mode = Mode(

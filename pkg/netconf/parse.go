@@ -64,7 +64,7 @@ func (p *parser) must(e *Error) {
 	}
 }
 
-// short refuses a list of too many entries, and tells whether it is none.
+// short refuses a list of too many entries, and returns false for one.
 func (p *parser) short(list string, n int) bool {
 	e := TooLong(list, n)
 	if e != nil {
@@ -85,7 +85,7 @@ func (p *parser) ignore(vs ...value) {
 	}
 }
 
-// keys brings the top-level fields to our spelling and refuses those that nobody knows.
+// keys brings the top-level fields to our spelling and refuses unknown ones.
 func (p *parser) keys() {
 	p.short("", len(p.top.members))
 	for i := range p.top.members {

@@ -89,7 +89,7 @@ func railConf(have *device.Netdev) map[int]uint32 {
 // Addressing is what IPAM has decided, in plain values.
 type Addressing struct {
 	Addrs    []netip.Prefix
-	Gateways []netip.Addr // beside Addrs; invalid where there is none
+	Gateways []netip.Addr // beside Addrs; invalid without one
 	Routes   []device.Route
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
-// ReleaseNetdev returns the steps that take our addresses and rules out of the pod before IPAM may give them to
-// somebody else. Rules do not leave with the netdev.
+// ReleaseNetdev returns the steps that take our addresses and rules out of the pod before IPAM may give them to another
+// pod. Rules do not leave with the netdev.
 func ReleaseNetdev(have *device.Netdev, rules []device.Rule) []Step {
 	var steps []Step
 	for _, r := range rules {
@@ -46,7 +46,7 @@ type KeptChild struct {
 	Group  uint32
 }
 
-// is compares flags, queue pair number and subnet prefix, which nobody can change
+// is compares flags, queue pair number and subnet prefix, which can't be changed
 // (drivers/infiniband/ulp/ipoib/ipoib_main.c, ipoib_check_lladdr).
 func (k KeptChild) is(n *device.Netdev) bool {
 	const fixed = 12

@@ -22,7 +22,7 @@ func RestoreMinMTU(side Side, was, have *device.Netdev) []Step {
 
 // Restore returns the steps that give a netdev (have) back everything that its snapshot (was) holds. elapsed is how
 // long ago the snapshot was taken, in seconds: addresses with a lifetime have aged. Addresses and routes that have come
-// since are left alone: they are somebody else's.
+// since are left alone: they are not ours.
 func Restore(side Side, was, have *device.Netdev, elapsed uint32) []Step {
 	steps := dropPrograms(side, was, have) // before it can come up
 	up := have.Up()
@@ -218,7 +218,7 @@ func restoredAddrs(side Side, was, have *device.Netdev, elapsed uint32) []Step {
 }
 
 // ofSecret says whether IPv6 makes the address by itself as the netdev comes up, out of the secret that is back by
-// then: nobody else can mark it as such.
+// then: only the kernel can mark it as such.
 func ofSecret(was *device.Netdev, a device.Addr) bool {
 	const stablePrivacy = 0x800 // IFA_F_STABLE_PRIVACY
 	return was.Up() && a.Scope == scopeLink && a.Flags&stablePrivacy != 0 && was.Kept.Sysctls[device.StableSecret] != ""

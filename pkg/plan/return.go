@@ -79,7 +79,7 @@ type Stage int
 // The stages.
 const (
 	// StageRelease takes addresses and rules out of the pod, and removes what the pod has put on the netdev. After it
-	// IPAM may give the addresses to somebody else.
+	// IPAM may give the addresses to another pod.
 	StageRelease Stage = iota + 1
 	// StageRebind gives a VF its former GUIDs, and binds its driver again for them to count. The new faces are on the
 	// host, wherever the old ones were: nothing is left to be moved.
@@ -96,7 +96,7 @@ const (
 	// StageAside takes a name and altnames that the pod chose off a netdev on the host: they are in others' way, and
 	// under some names the kernel gives a netdev no settings.
 	StageAside
-	// StageName gives the RDMA device its name. One that somebody else has does not keep the device from home.
+	// StageName gives the RDMA device its name. One that another device has does not keep this one from home.
 	StageName
 	// StageOrphans removes what of the pod still sits on a netdev that is on the host.
 	StageOrphans
@@ -134,8 +134,8 @@ func (s Stage) Essential() bool { return s == StageMove || s == StagePlace || s 
 
 // Return decides the whole way back of a device, for DEL and GC, for an ADD that failed and for a repair, from any
 // state that an interrupted call or the kernel can have left. It returns the next part. The caller carries that out,
-// sets Where.Done, looks at the device again if the part says so, and asks again until StageHome. A device that is as
-// it should be needs no steps.
+// sets Where.Done, looks at the device again if Look is set, and asks again until StageHome. A device that is as it
+// should be needs no steps.
 func Return(w Where, h Home) Way {
 	for s := w.Done + 1; s < StageHome; s++ {
 		if s >= StageMove && s < StageVFMAC {
@@ -194,9 +194,9 @@ func missing(w Where, h Home) (Way, bool) {
 	return way, true
 }
 
-// needsNetdev says whether the netdev has to be there before anything is done. One that the RDMA device's way home
-// will recreate anyway need not, nor one of a pod that is gone if it is for the plugin that put it there; but an IPoIB
-// netdev comes home from such a pod in any case, and has to exist for that plugin to find it.
+// needsNetdev says whether the netdev has to be there before anything is done. One that the RDMA device's way home will
+// recreate anyway need not, nor one of a pod that is gone if it is for the plugin that put it there; but an IPoIB
+// netdev returns to the host from such a pod in any case, and has to exist for that plugin to find it.
 func (h *Home) needsNetdev(w Where) bool {
 	if h.Netdev == nil || h.Side == Pod && w.PodGone && !h.Netdev.IsIPoIB() {
 		return false

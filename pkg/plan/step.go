@@ -146,7 +146,7 @@ type AltNames struct {
 	Add, Del []string
 }
 
-// Probe asks on the network whether somebody else has addresses that the netdev in the pod is about to get.
+// Probe asks on the network whether another interface has addresses that the netdev in the pod is about to get.
 type Probe struct{ Addrs []netip.Addr }
 
 // AddAddr adds an address to the netdev.

@@ -91,7 +91,7 @@ func (a *adder) end() {
 }
 
 // decide finds the device, takes its lock and decides. Refusals end the ADD. What dead attachments have left is
-// returned first: nobody else may ever call DEL for it. Then everything is looked at again.
+// returned first: a DEL for it may never come. Then everything is looked at again.
 func (a *adder) decide() (*attach.Decision, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), lockWait)
 	defer cancel()
@@ -106,10 +106,10 @@ func (a *adder) decide() (*attach.Decision, error) {
 		if len(d.Reclaims) == 0 {
 			return d, nil
 		}
-		a.guids.Unlock() // the rest of the node need not wait for a device to come home
+		a.guids.Unlock() // the rest of the node need not wait for a device's return
 		if d.Attachment != nil && slices.ContainsFunc(d.Reclaims, func(o attach.Owner) bool {
 			return o.Claim != d.Device.Claim
-		}) { // it has a lock of its own, and nobody waits for a second device's
+		}) { // it has a lock of its own, and no call waits for a second device's
 			a.device.Unlock()
 		}
 		err = a.reclaim(ctx, d.Reclaims)
@@ -148,7 +148,7 @@ func (a *adder) look(ctx context.Context) (*attach.Decision, error) {
 		if a.device, err = a.store.Lock(ctx, claim); err != nil {
 			return nil, err
 		}
-		if a.device.Waited { // whoever had it may have moved it: look again, now under the lock
+		if a.device.Waited { // its holder may have moved it: look again, now under the lock
 			err = g.find()
 		}
 		if err == nil && (g.dev == nil || g.dev.Claim() != claim) { // another one, when names were swapped
@@ -233,12 +233,12 @@ func (a *adder) reclaimFromDead(ctx context.Context, key journal.Key) error {
 		if err != nil {
 			return err
 		}
-		if !ok || owner != e.Key { // it came home between our look and the lock
+		if !ok || owner != e.Key { // it was returned between our look and the lock
 			return a.recoverDevice(ctx, e)
 		}
 	}
 	if a.alive(e) {
-		return nil // then the next look says so
+		return nil // the next look reports it
 	}
 	a.log.Warn("reclaiming what a dead pod has left", "device", e.Claim, "owner", e.Who(), "its", e.IfName)
 	return returner{a.call}.giveBackOfDead(at, e)

@@ -118,7 +118,7 @@ func (a *attachment) device(ctx context.Context) (*result.Result, error) {
 }
 
 // child creates an IPoIB child in the pod. The master stays on the host; its lock is held until the child is recorded
-// and made, so that nobody moves the master meanwhile.
+// and made, so that no call moves the master meanwhile.
 func (a *attachment) child(ctx context.Context) (*result.Result, error) {
 	if err := a.runner.Run(ctx, a.Attach(nil)); err != nil {
 		return nil, err

@@ -131,8 +131,8 @@ func (c *call) selectClaimed(of *netconf.Config, d *prepared.Device) (*netconf.C
 	return cfg, record, nil
 }
 
-// masterAt is the IPoIB interface of an HCA under the name that it has now. If there is none, the one that it had when
-// the claim was prepared has to do: ADD says what is wrong with it.
+// masterAt is the IPoIB interface of an HCA under the name that it has now. Without one, it is the name from when the
+// claim was prepared: ADD reports what is wrong with it.
 func (s *session) masterAt(d *prepared.Device) string {
 	dev, err := s.host.At(d.Address)
 	if err == nil && dev.Netdev != nil {

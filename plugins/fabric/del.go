@@ -57,8 +57,8 @@ func ended(err error) error {
 type returner struct{ *call }
 
 // giveBack returns everything an attachment holds: device, child, addresses, claim and entry. The caller holds the
-// attachment's lock. What fails does not stop the rest: whoever calls again finds less to do. The entry stays until
-// nothing is left.
+// attachment's lock. What fails does not stop the rest: another call finds less to do. The entry stays until nothing is
+// left.
 func (c returner) giveBack(e *journal.Entry, d ipam.Delegate) error {
 	var lock *journal.Lock
 	if e.Claim != "" { // else nothing was taken
@@ -71,7 +71,7 @@ func (c returner) giveBack(e *journal.Entry, d ipam.Delegate) error {
 		defer lock.Unlock()
 	}
 	released, err := c.takeHome(e, func() error { return c.callIPAMDel(e.Key, d) })
-	lock.Unlock() // nobody who wants the device is to wait for an IPAM plugin
+	lock.Unlock() // no call that wants the device is to wait for an IPAM plugin
 	held := <-released
 	if err == nil && held != nil {
 		held = c.keepsAddresses(e, d, held)

@@ -17,8 +17,8 @@ import (
 )
 
 // unjournaled is DEL without a readable entry: it came twice, the ADD never changed anything, the host has been
-// rebooted, or the journal is lost or damaged. What is found in the pod, and belongs to nobody else, goes home; IPAM
-// gets its DEL in any case.
+// rebooted, or the journal is lost or damaged. What is found in the pod, and is no other attachment's, returns to the
+// host; IPAM gets its DEL in any case.
 type unjournaled struct {
 	*call
 	damaged bool           // there is an entry, which can't be read
@@ -136,7 +136,7 @@ func (u *unjournaled) bringFound() error {
 }
 
 // restoreReturned is for a pod that is gone: the kernel has put on the host what was in it, a netdev under its name in
-// the pod, a child that nobody needs. Without a claim there is nothing to wait for.
+// the pod, a child of no use. Without a claim there is nothing to wait for.
 func (u *unjournaled) restoreReturned() error {
 	ctx, cancel := bounded(unsureWait)
 	defer cancel()
@@ -190,7 +190,7 @@ func (u *unjournaled) findReturned() (*device.Netdev, error) {
 	return d.Netdev, nil
 }
 
-// ownsInterface says whether an interface in the pod can be this attachment's: the journal says so, or no other
+// ownsInterface says whether an interface in the pod can be this attachment's: the journal has its claim, or no other
 // attachment has its device or this namespace, and the configuration means it.
 func (u *unjournaled) ownsInterface(n *device.Netdev) (bool, error) {
 	if len(u.claims) > 0 {

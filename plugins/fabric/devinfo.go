@@ -40,8 +40,8 @@ func (c *call) deviceInfo(e *journal.Entry) string {
 	return c.cfg.DeviceInfo
 }
 
-// writer is what device information files of an attachment say about their origin. DEL removes a file that says so and
-// no other one: the path is the configuration's, these names are the runtime's.
+// writer is what device information files of an attachment say about their origin. DEL removes only a file with this
+// writer: the path is the configuration's, these names are the runtime's.
 func writer(k journal.Key) string { return "fabric " + k.String() }
 
 // undescribe removes the file of an attachment. It is the runtime's to do, too: what it finds gone is no error there.

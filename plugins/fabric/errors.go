@@ -27,7 +27,7 @@ const (
 	codeRDMAMode  = 103 // the RDMA network namespace mode does not fit
 	codeRefused   = 104 // refused by node policy
 	codeKernel    = 105 // the kernel refused an operation
-	codeConflict  = 106 // somebody else on the network has the address
+	codeConflict  = 106 // another interface on the network has the address
 	codeNotReady  = 50  // STATUS: the plugin can't serve an ADD
 	codeLimited   = 51  // STATUS: nor do existing containers work
 	codeBadEnv    = types.ErrInvalidEnvironmentVariables

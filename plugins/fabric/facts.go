@@ -60,7 +60,7 @@ func (c *call) unselected() bool {
 }
 
 // earlier looks for an attachment of the same container and interface. It counts as alive only if it is complete, and
-// in this very pod: what was killed, or whose pod is gone, has nobody.
+// in this very pod: one that was killed, or whose pod is gone, is dead.
 func (g *gatherer) earlier() error {
 	e, err := g.store.Load(g.key)
 	switch {

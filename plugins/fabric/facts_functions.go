@@ -69,7 +69,7 @@ func (g *gatherer) ownerOfFunction(a device.Address) (*attach.Owner, error) {
 		return nil, err
 	}
 	o := g.ownerByKey(k, a.String())
-	if o == nil { // claimed, and no entry says by what: nobody but its DEL knows
+	if o == nil { // claimed, and no entry says by what: only its DEL knows
 		o = &attach.Owner{
 			ContainerID: k.ContainerID, IfName: k.IfName, Who: k.Who(), Claim: a.String(), Alive: true,
 		}

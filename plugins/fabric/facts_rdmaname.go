@@ -41,7 +41,7 @@ func (g *gatherer) namesInPod() error {
 	return nil
 }
 
-// nameHolder looks through the journal for another device whose own name this is: it needs it when it comes home.
+// nameHolder looks through the journal for another device whose own name this is: it needs it when it returns.
 func (g *gatherer) nameHolder(name string) error {
 	claim := g.dev.Claim()
 	entries, err := g.store.List()

@@ -76,8 +76,8 @@ func (c *call) remaining() []netconf.Attachment {
 	return out
 }
 
-// collect returns a stale attachment, unless somebody has done so meanwhile. Whatever is wrong with it, the others come
-// next.
+// collect returns a stale attachment, unless another call has done so meanwhile. Whatever is wrong with it, the others
+// come next.
 func (c *call) collect(stale *journal.Entry) (err error) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -102,7 +102,7 @@ func (s *session) openLogFile(file string) (*os.File, error) {
 }
 
 // openBelow opens a file to append to, and creates it. No symbolic link is followed on the whole way, and the way never
-// leaves dir: what is in there may be somebody else's, as in /tmp. The kernel has this since 5.6.
+// leaves dir: what is in there may be another user's, as in /tmp. The kernel has this since 5.6.
 func openBelow(dir, name string) (int, error) {
 	top, err := unix.Openat2(unix.AT_FDCWD, dir, &unix.OpenHow{
 		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS,

@@ -60,8 +60,8 @@ func (s *session) deviceAt(claim string) (*inventory.Device, error) {
 }
 
 // settleNames gives devices that are home under a temporary name their own, if it is free by now. It is called when a
-// device has come home, which is when a name becomes free; held is that device's claim, whose lock the caller has. What
-// can't be settled now is left to the next DEL.
+// device has returned to the host, which is when a name becomes free; held is that device's claim, whose lock the
+// caller has. What can't be settled now is left to the next DEL.
 func (s *session) settleNames(held string) {
 	for _, f := range faces {
 		debtors, err := s.store.Debtors(f)

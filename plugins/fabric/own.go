@@ -74,9 +74,9 @@ func (a *attachment) addresses() (*result.Result, error) {
 	return a.ipam.res, a.ipam.err
 }
 
-// await waits for IPAM and holds no lock meanwhile: an IPAM plugin may hang, and nobody else is to hang with it. A DEL,
-// or another ADD of this container and interface, may have returned the device by then, and the next pod may have it:
-// then nothing of it may be touched.
+// await waits for IPAM and holds no lock meanwhile: an IPAM plugin may hang, and no other call is to hang with it. A
+// DEL, or another ADD of this container and interface, may have returned the device by then, and the next pod may have
+// it: then nothing of it may be touched.
 func (a *attachment) await() error {
 	if a.superseded == nil && !a.ipam.ended() {
 		a.lock.Unlock()
@@ -96,7 +96,7 @@ func (a *attachment) await() error {
 // superseded says that an attachment is not its ADD's any more.
 type superseded struct {
 	err       error
-	addresses bool // what IPAM has given is nobody else's: the ADD has to give it back
+	addresses bool // no other call gives back what IPAM has given: this ADD has to
 	entry     bool // likewise what is left on disk
 }
 
@@ -106,7 +106,7 @@ func (s *superseded) Unwrap() error { return s.err }
 // regain takes the attachment's lock again and looks whether the attachment is this ADD's still.
 func (a *attachment) regain() (*superseded, error) {
 	if err := a.hold(); err != nil {
-		return nil, err // whoever works on it for so long returns it, and calls IPAM's DEL
+		return nil, err // the call that works on it for so long returns it, and calls IPAM's DEL
 	}
 	e, err := a.store.Load(a.key)
 	switch {

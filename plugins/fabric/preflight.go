@@ -22,12 +22,12 @@ type PreflightResult struct {
 	// the device can't be looked at.
 	Err error
 	// Refusals are all reasons against it, the one that counts first. Those that are Passing are other pods: the device
-	// is still in use, or given to somebody else.
+	// is still in use, or given to another pod.
 	Refusals []*attach.Refusal
 	Warnings []string
 }
 
-// First is the reason that counts, with what to do about it; nil if there is none.
+// First is the reason that counts, with what to do about it; nil without one.
 func (r *PreflightResult) First() error {
 	switch {
 	case r.Err != nil:

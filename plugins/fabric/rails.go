@@ -30,7 +30,7 @@ func (c *call) allocatedToPod() *allocated {
 	}
 	p, err := c.policy()
 	if err != nil {
-		return nil // attach.Decide says so
+		return nil // attach.Decide reports it
 	}
 	given, err := kubelet.Of(p.DevicePluginDir, c.cfg.Pod.UID, c.cfg.Injected)
 	if err != nil {
@@ -90,7 +90,7 @@ func (c *call) markUnusable(r *allocated) error {
 		})
 	}
 	if r.Keep = c.cfg.Unsorted; !r.Keep && c.cfg.DeviceInfo == "" {
-		// Multus has told the pod's network-status of the device that it has named, and nobody could correct it.
+		// Multus has told the pod's network-status of the device that it has named, which can't be corrected.
 		_, err := devinfo.OfPlugin(r.resource, c.cfg.Injected)
 		if r.Keep = err == nil; r.Keep {
 			c.log.Warn("devices go to networks in the order of kubelet, not of rails: the network has no capability " +
@@ -101,7 +101,7 @@ func (c *call) markUnusable(r *allocated) error {
 }
 
 // findLacking looks for devices that come before the named one and that a plugin of another type has put into the pod
-// already: the journal does not know of that. Those that are a dead pod's come home before they are attached.
+// already: the journal does not know of that. Those that are a dead pod's are returned before they are attached.
 func (c *call) findLacking(r *allocated) error {
 	var named *inventory.Device
 	for i := range r.Devices {

@@ -29,7 +29,7 @@ func (s *session) evictRDMA(holder *device.HCA, in plan.Side, act func() error) 
 		return false, nil
 	}
 	lock, err := s.tryLock(claim)
-	if errors.Is(err, journal.ErrBusy) { // whoever works on it gives it its own name
+	if errors.Is(err, journal.ErrBusy) { // the call that works on it gives it its own name
 		return true, nil
 	}
 	if err != nil {
@@ -39,7 +39,7 @@ func (s *session) evictRDMA(holder *device.HCA, in plan.Side, act func() error) 
 	return true, act()
 }
 
-// tryLock takes a device's lock only if nobody has it: the call that has it may be waiting for ours.
+// tryLock takes a device's lock only if it is free: the call that has it may be waiting for ours.
 func (s *session) tryLock(claim string) (*journal.Lock, error) {
 	at, cancel := context.WithCancel(context.Background())
 	cancel()

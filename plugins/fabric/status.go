@@ -36,7 +36,7 @@ func status(c *call) error {
 	return nil
 }
 
-// decideUnlocked decides on what is there now, without a lock: for whoever changes nothing. STATUS has no pod.
+// decideUnlocked decides on what is there now, without a lock: for read-only callers. STATUS has no pod.
 func (c *call) decideUnlocked(ch *choice) (*attach.Decision, error) {
 	g, err := c.gather(ch)
 	if err != nil {
