@@ -4,7 +4,7 @@
 # The DEVICEs before -- (netdevs, four at most) go to pod-a, those behind it to pod-b. The pods ping each other over
 # each pair and, if perftest is installed, write into each other's memory. --down names a device whose port is not
 # Active, to show what happens then. `make demo` runs this in a virtual machine; on a host with real HCAs run it as
-# root. There it takes these devices from the host for a few seconds: whoever uses them loses them meanwhile, so it
+# root. There it takes these devices from the host for a few seconds: their users lose them meanwhile, so it
 # asks first (--yes: it does not).
 #
 # Needs: root, iproute2, ping; perftest for RDMA; Go, to build what it runs, unless $FABRIC_BIN is a directory with

@@ -319,7 +319,7 @@ loadable() {
   [ -z "$missing" ] || die "programs in $1 lack libraries on this machine: $missing"
 }
 
-# userland_inputs SET: what decides, besides Debian, what is fetched
+# userland_inputs SET: what decides, apart from Debian, what is fetched
 userland_inputs() {
   echo "inputs $({ userland_packages "$1"; userland_without "$1"; declare -f fetch_userland "complete_$1"; } |
     sha256sum | cut -c1-12)"

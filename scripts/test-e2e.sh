@@ -12,7 +12,7 @@ go=${GO:-go}
 scripts/cluster-setup.sh
 # As in cluster-setup.sh: what these tests and Kubernetes have in common is compiled once.
 export CGO_ENABLED=0 GOFLAGS="${GOFLAGS:-} -buildvcs=false -trimpath"
-# Side by side: both mostly wait, and one alone leaves CPUs to nobody but the lab.
+# Side by side: both mostly wait, and one alone would leave CPUs idle, unless the lab runs.
 # -count=1: what is under test is made of much that the test cache knows nothing of. -vet=off: make lint has looked.
 $go test -json -count=1 -p 2 -vet=off -ldflags '-s -w' -timeout "${E2E_TIMEOUT:-75m}" ${1:+-run "$1"} \
   ./integration/controlplane ./integration/cluster |

@@ -12,7 +12,7 @@ import (
 // each other's containers alone. Empty: they are where kubelet makes them.
 const envCgroup = "FABRIC_CLUSTER_CGROUP"
 
-// ownCgroup is the name of that cgroup in each hierarchy; empty if there is none.
+// ownCgroup is the name of that cgroup in each hierarchy, or empty.
 func ownCgroup() string {
 	if name := os.Getenv(envCgroup); name != "" {
 		return ownCgroups + name

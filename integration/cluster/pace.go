@@ -65,7 +65,7 @@ func (p *pace) measure() {
 func probe() float64 {
 	began := time.Now()
 	var all sync.WaitGroup
-	var sum atomic.Int64 // a result that nobody used would not be computed
+	var sum atomic.Int64 // an unused result would not be computed
 	for range runtime.NumCPU() {
 		all.Go(func() { sum.Add(int64(additions(quietAdditions))) })
 	}

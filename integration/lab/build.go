@@ -23,9 +23,9 @@ type Build struct {
 	OneShot bool // with make build's settings for a process that lives for milliseconds
 }
 
-// Binaries are what every guest test finds in $FABRIC_BIN_DIR. What a suite has besides is in Suite.Tools. A test can't
-// use another one: its result is cached by the content of these. The foreign plugins come from the versions in go.mod,
-// which keeps them as tools.
+// Binaries are what every guest test finds in $FABRIC_BIN_DIR. A suite's other programs are in Suite.Tools. A test
+// can't use any others: its result is cached by the content of these. The foreign plugins come from the versions in
+// go.mod, which keeps them as tools.
 var Binaries = []Build{
 	{Name: "fabric", Package: "./cmd/fabric", Tags: "failpoint"},
 	{Name: "cnitool", Package: "github.com/containernetworking/cni/cnitool"},
@@ -34,7 +34,7 @@ var Binaries = []Build{
 	{Name: "host-device", Package: "github.com/containernetworking/plugins/plugins/main/host-device"},
 }
 
-// tools are what some suites have besides Binaries.
+// tools are what some suites have in addition to Binaries.
 var tools = []Build{{Name: "fabricctl", Package: "./cmd/fabricctl"}}
 
 // TempDir creates a directory that guests can see, for binaries and results, and removes what killed runs left there.

@@ -19,7 +19,7 @@ type console struct {
 	also    io.Writer
 	line    []byte
 	started time.Time
-	onStart func(uptime time.Duration) // called once, with the guest's own clock; nil: nobody wants to know
+	onStart func(uptime time.Duration) // called once, with the guest's own clock; may be nil
 }
 
 func newConsole(path string, also io.Writer) (*console, error) {

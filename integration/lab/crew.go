@@ -23,7 +23,7 @@ type crew struct {
 	results *resultCache
 	keys    map[*work]string
 	deliver func(*result)                  // called once for each work
-	trouble func(ran []*result, err error) // a guest failed, and the result of no work says so
+	trouble func(ran []*result, err error) // a failure that no work's result reports
 	verbose bool
 
 	mu     sync.Mutex
@@ -112,7 +112,7 @@ type shift struct {
 
 var errHung = errors.New("the guest hangs")
 
-// guest boots one guest for a class and gives it work until there is none, or the slot is needed elsewhere.
+// guest boots one guest for a class and gives it work until none is left, or the slot is needed elsewhere.
 func (c *crew) guest(ctx context.Context, class *class) {
 	out, err := TempDir("out-")
 	if err != nil {
@@ -266,8 +266,8 @@ func (s *shift) feed() {
 	}
 }
 
-// next returns the guest's next work, nil if it is to end: there is none, a test failed and may have spoiled the guest,
-// or somebody else waits for the slot.
+// next returns the guest's next work, nil if it is to end: none is left, a test failed and may have spoiled the guest,
+// or another program waits for the slot.
 func (s *shift) next() *work {
 	if s.failed || len(s.ran) > 0 && (time.Since(s.begin) > guestLife || slotWanted()) {
 		return nil

@@ -74,7 +74,7 @@ func Kernels() ([]Kernel, error) {
 	return chosen, nil
 }
 
-// Find returns the prepared kernel of a series. The error is fs.ErrNotExist if there is none.
+// Find returns the prepared kernel of a series. The error is fs.ErrNotExist if it was not prepared.
 func Find(series string) (Kernel, error) {
 	// The link is resolved once: a set-up that runs meanwhile replaces it as a whole.
 	dir, err := filepath.EvalSymlinks(filepath.Join(Cache(), "guest", series))

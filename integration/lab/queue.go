@@ -137,7 +137,7 @@ func (q *queue) idle() bool {
 	return !slices.ContainsFunc(q.classes, func(c *class) bool { return len(c.waiting) > 0 })
 }
 
-// enter returns the class for which another guest is most useful, and counts that guest; nil if there is none. A guest
+// enter returns the class for which another guest is most useful, and counts that guest; or nil. A guest
 // that runs finishes a small rest sooner than another one boots.
 func (q *queue) enter() *class {
 	q.mu.Lock()
@@ -167,7 +167,7 @@ func (q *queue) enter() *class {
 	return best
 }
 
-// take returns the next work of a class, nil if there is none.
+// take returns the next work of a class, or nil.
 func (q *queue) take(c *class) *work {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -200,7 +200,7 @@ func (q *queue) leave(c *class) {
 	c.guests--
 }
 
-// peek returns what take would, nil if there is none.
+// peek returns what take would, or nil.
 func (q *queue) peek(c *class) *work {
 	q.mu.Lock()
 	defer q.mu.Unlock()

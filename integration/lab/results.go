@@ -57,7 +57,7 @@ func openResults() (*resultCache, error) {
 // full reports whether every cell and every round is wanted on every kernel.
 func full() bool { return os.Getenv("FABRIC_LAB_FULL") != "" }
 
-// find returns the pass with this key, nil if there is none.
+// find returns the pass with this key, or nil.
 func (c *resultCache) find(key string, now time.Time) *pass {
 	if c == nil {
 		return nil

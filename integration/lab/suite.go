@@ -22,7 +22,7 @@ type Suite struct {
 	UserLand  bool          // $FABRIC_USERLAND, see UserLand
 	Pyverbs   bool          // $FABRIC_PYVERBS, see Pyverbs
 	Deal      []Deal        // tests that are dealt to several guests
-	Tools     []string      // programs in $FABRIC_BIN_DIR besides Binaries
+	Tools     []string      // programs in $FABRIC_BIN_DIR in addition to Binaries
 	Timeout   time.Duration // of a test, or a piece of one; 0: 10 minutes
 	AllowSkip []string      // top-level tests that may skip: any other skip is a failure
 }

@@ -27,8 +27,8 @@ func userLand(name, setup string) (string, error) {
 	return dir, nil
 }
 
-// userLands returns what the suite's guests have besides this machine's own user land: variables of their environment,
-// each with a directory.
+// userLands returns what the suite's guests have in addition to this machine's user land: variables of their
+// environment, each with a directory.
 func (s Suite) userLands() (vars [][2]string, err error) {
 	for _, land := range []struct {
 		wanted bool

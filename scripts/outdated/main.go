@@ -153,7 +153,7 @@ type proxy struct {
 	lists     map[string][]string // by module
 }
 
-// newest is the newest release that can be taken; the pin's own version if there is none.
+// newest is the newest release that can be taken, or else the pin's own version.
 func (p *proxy) newest(ctx context.Context, pin pin) (string, error) {
 	if strings.Contains(pin.Version, "-0.") || strings.HasPrefix(pin.Version, "v0.0.0-") {
 		return pin.Version, nil // no release has it

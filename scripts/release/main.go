@@ -1,5 +1,5 @@
 // Command release makes everything that a release has, and checks it: make release VERSION=v1.2.3. It needs no network
-// besides the Go modules, no registry and no key: what does is a step of .github/workflows/release.yml. The same commit
+// but for the Go modules, no registry and no key: what does is a step of .github/workflows/release.yml. The same commit
 // gives the same bytes. docs/releasing.md says what each file is for.
 //
 //	release -version v1.2.3 [-o DIR] [ARCHITECTURE...]   makes the files; at the root of the repository

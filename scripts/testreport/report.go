@@ -134,7 +134,7 @@ func (r *report) endPackage(k key, e event) {
 		r.interrupted(e.Package)
 	}
 	for _, line := range r.output[k] {
-		// A package that passed says so in one line; what else it printed (PASS, coverage: ...) tells nothing more.
+		// A package that passed needs only its line "ok"; its other output (PASS, coverage: ...) tells nothing more.
 		if e.Action == "fail" || strings.HasPrefix(line, "ok ") {
 			fmt.Fprint(r.out, line)
 		}

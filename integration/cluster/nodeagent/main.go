@@ -77,7 +77,7 @@ func run(w http.ResponseWriter, r *http.Request) {
 		out = []byte(err.Error())
 	}
 	w.Header().Set("X-Status", strconv.Itoa(cmd.ProcessState.ExitCode()))
-	_, _ = w.Write(out) // the tests have gone: nobody to tell
+	_, _ = w.Write(out) // fails if the tests have gone
 }
 
 // state answers with the links, addresses, routes, RDMA devices and files of the node.

@@ -29,7 +29,7 @@ type rig struct {
 	dir    string
 	server *controlplane.Server
 	meter  *meter
-	tokens map[string]string // of service accounts; whoever has none is the administrator
+	tokens map[string]string // of service accounts; without one an account acts as administrator
 }
 
 // newRig starts one, with the Nodes from number 0 on.

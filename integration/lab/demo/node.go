@@ -15,8 +15,8 @@ import (
 )
 
 // hcas are the simulated HCAs in the order of fakeib's parameters. The node is one of many like it: four rails, two
-// ports that nobody has cabled. The last four stand for the next node, so that there is somebody to ping: all of them
-// are plugged into one fabric.
+// ports without a cable. The last four stand for the next node, as a peer to ping: all of them are plugged into one
+// fabric.
 var hcas = []struct {
 	name, netdev string
 	state        int

@@ -36,7 +36,7 @@ type Call struct {
 
 // Outcome is what a plugin did.
 type Outcome struct {
-	Result   *current.Result // nil if there is none on standard output, or it is of another type
+	Result   *current.Result // nil if standard output has none, or one of another type
 	Err      *types.Error    // the CNI error, if there is one
 	Stdout   string
 	Stderr   string

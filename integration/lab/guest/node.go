@@ -83,7 +83,7 @@ func S1(t testing.TB) *Node {
 // forgetS1 makes the next S1 set up the node again.
 func forgetS1() {
 	s1Ready = nil
-	_ = os.Remove(s1File) // mostly there is none; the snapshot in one that stays is compared with the host
+	_ = os.Remove(s1File) // mostly it does not exist; the snapshot in one that stays is compared with the host
 }
 
 // s1OfAnEarlierProcess returns the node that another process has set up, nil if the host is no longer that node.

@@ -17,7 +17,7 @@ type State struct {
 	Addrs  map[string][]string // by link name
 	Routes []string            // of all tables, IPv4 and IPv6
 	Rules  []string
-	Tables []string // neighbours, nexthop objects and qdiscs that somebody has made
+	Tables []string // neighbours, nexthop objects and qdiscs, but for the kernel's own
 	RDMA   map[string]RDMADevice
 	VFs    map[string][]string // by PF: its virtual functions, as ip shows them
 	Nodes  []string            // under /dev/infiniband

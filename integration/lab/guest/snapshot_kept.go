@@ -128,7 +128,7 @@ func keepFile(l *Link, file string) {
 	}
 }
 
-// takeTables describes the entries that somebody has made: neighbours that are permanent or answered for, nexthop
+// takeTables describes what the kernel has not made itself: neighbours that are permanent or answered for, nexthop
 // objects, qdiscs, and their filters.
 func takeTables(names map[int]string) ([]string, error) {
 	var out []string

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Udev does what udev does on a host and nobody does in a guest: some milliseconds after an IPoIB netdev has appeared
-// in the host's network namespace it gets the name and an altname for its bus address. A netdev that somebody has
+// Udev does what udev does on a host, as guests have no udev: some milliseconds after an IPoIB netdev has appeared
+// in the host's network namespace it gets the name and an altname for its bus address. A netdev that was
 // named meanwhile keeps its name (udev's NamePolicy=keep).
 type Udev struct {
 	t        testing.TB

@@ -86,7 +86,7 @@ func (r *Report) Failed() bool {
 type World struct {
 	Nodes    []*node.Node
 	Existing []v1alpha1.Fabric // of the cluster
-	NoDRA    error             // why the cluster has no DRA; nil: it has, or nobody knows
+	NoDRA    error             // why the cluster has no DRA; nil: it has, or unknown
 }
 
 // ofFabrics knows the definition of Fabrics; compiling its rules takes a moment.

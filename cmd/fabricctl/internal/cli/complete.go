@@ -66,7 +66,7 @@ func nodeNames(c *cobra.Command, args []string, begun string) ([]string, cobra.S
 	return ofCluster(false, "fabricnodes.fabric.dev")(c, args, begun)
 }
 
-// patience is how long somebody who has pressed Tab waits for the cluster.
+// patience is how long a completion (Tab) waits for the cluster.
 const patience = 2 * time.Second
 
 // ofCluster offers the names of the objects of a resource, in the namespace of --namespace if they are in one. Without

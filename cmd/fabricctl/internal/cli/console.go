@@ -17,7 +17,7 @@ type console struct {
 	stdout   quote.Printer
 	stderr   quote.Printer
 	terminal bool // stdout is a terminal, and colours are wanted
-	width    int  // columns of the terminal that stdout is; 0: it is none, and lines may be as long as they like
+	width    int  // columns of the terminal on stdout; 0: unknown or no terminal, lines are not limited
 }
 
 // Colours of a terminal, by what they mean.

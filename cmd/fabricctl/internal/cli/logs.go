@@ -42,7 +42,7 @@ func (e *explainer) read(ctx context.Context, scan *doctor.Scan) error {
 	}
 }
 
-// errInterrupted says that a log is still being read: nobody may look at what has been found.
+// errInterrupted says that a log is still being read: the scan must not be used.
 var errInterrupted = errors.New("interrupted")
 
 // readLog looks at a file, or at standard input for "-".

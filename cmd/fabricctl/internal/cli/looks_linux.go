@@ -16,7 +16,7 @@ import (
 )
 
 // liveCounters reads what the host's sysfs does not show: the counters of devices that are in pods, and the statistics
-// of interfaces. What can't be read is left out: without root nobody looks into a pod.
+// of interfaces. What can't be read is left out: looking into a pod takes root.
 func (a *app) liveCounters(n *node.Node) *counters.Live {
 	live := &counters.Live{Interfaces: map[string]map[string]uint64{}}
 	for i := range n.HCAs {
@@ -41,8 +41,8 @@ func (a *app) liveCounters(n *node.Node) *counters.Live {
 	return live
 }
 
-// portsInPod are the ports of a device that is in a pod. A move is not a flap: who has it is part of its place. Whoever
-// has an Ethernet interface in a pod takes its link down with it.
+// portsInPod are the ports of a device that is in a pod. A move is not a flap: the holder is part of the place. A
+// move of an Ethernet interface takes its link down.
 func portsInPod(d *survey.Device, h *node.HCA, list []counters.Counter) (out []counters.Port) {
 	place := h.PCI + " " + h.NodeGUID.String() + " " + d.Holder.String() + " " + d.Holder.Nonce
 	for i := range d.HCA.Ports {
@@ -71,7 +71,7 @@ func (w *watcher) lookHere(out *watchLook) error {
 			out.hidden++
 			continue
 		}
-		list, _ := s.Counters(d, watched...) // without root nobody looks into a pod: it has no rates then
+		list, _ := s.Counters(d, watched...) // looking into a pod takes root; without it there are no rates
 		out.add(d, list)
 	}
 	return nil

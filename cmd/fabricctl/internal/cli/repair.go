@@ -90,7 +90,7 @@ const (
 	resultPending  = "pending"
 )
 
-// returned returns what an attachment has left, and says so if wanted.
+// returned returns what an attachment has left, and prints it if say is set.
 func (a *app) returned(ctx context.Context, l *attached, plugin string, dry, say bool) repaired {
 	out := repaired{Attachment: *l, Result: resultPending}
 	what := fmt.Sprintf("%s of %s (network %s, device %s, %s)", l.IfName, l.who(), l.Network, l.Device, l.State)

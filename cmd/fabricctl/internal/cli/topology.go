@@ -121,7 +121,7 @@ func (s *cabling) readFile(g *subnet.Graph, name string) error {
 }
 
 // live runs ibnetdiscover. It is a program because the directed route packets that find switches need a library and
-// root, and whoever runs a fabric has it.
+// root; hosts that manage fabrics have the program.
 func (s *cabling) live(ctx context.Context, g *subnet.Graph) error {
 	umad, _ := filepath.Glob("/dev/infiniband/umad*")
 	path, err := exec.LookPath("ibnetdiscover")

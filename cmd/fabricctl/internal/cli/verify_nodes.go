@@ -49,8 +49,8 @@ func (v *verification) nodes(ctx context.Context, ends []*measure.End) error {
 	return nil
 }
 
-// sameNodes forgets the nodes of pods that others have replaced during the measurement: nobody knows which of the two
-// was measured.
+// sameNodes forgets the nodes of pods that were replaced during the measurement: which of the two was measured is
+// unknown.
 func (v *verification) sameNodes(ctx context.Context, ends []*measure.End) {
 	for _, e := range ends {
 		p, err := v.placeOf(ctx, e.Name)

@@ -138,7 +138,7 @@ func (w *watcher) node() string {
 	return name
 }
 
-// size is that of the terminal; live is false if the output is none.
+// size is that of the terminal; live is false if the output is not one.
 func (w *watcher) size() (columns, rows int, live bool) {
 	f, ok := w.stdout.W.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) || w.getenv("TERM") == "dumb" {

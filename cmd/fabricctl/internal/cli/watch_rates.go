@@ -17,7 +17,7 @@ type watchLook struct {
 	at     time.Time
 	up     time.Duration // since any moment that does not change: how far apart two looks are
 	ports  []watchedPort
-	hidden int // virtual functions that nobody has
+	hidden int // virtual functions that no pod has
 }
 
 // watchedPort is a port in a look. Its Place is another one whenever the device has moved, or is another one.

@@ -29,7 +29,7 @@ type Cluster struct {
 // FabricNode is a FabricNode whose inventory has been read.
 type FabricNode struct {
 	v1alpha1.FabricNode            // without the text of the inventory
-	Node                *node.Node // nil: there is none
+	Node                *node.Node // of the inventory; nil: none
 }
 
 // DaemonSets is a list of them.

@@ -20,7 +20,7 @@ type Controller struct {
 	Name      string // of it
 	Wanted    int    // pods
 	Ready     int
-	Leader    string // who holds the Lease; empty: nobody
+	Leader    string // holder of the Lease; empty: not held
 	Silent    int    // seconds since the leader renewed the Lease
 	Lasts     int    // seconds for which the Lease is the leader's
 }
@@ -31,7 +31,7 @@ const leaseName = "fabric-controller"
 // patience is for how many times as long as a Lease lasts a leader may be silent: clocks of machines differ.
 const patience = 4
 
-// alive reports whether somebody works, as far as is known.
+// alive reports whether a controller works, as far as is known.
 func (c *Controller) alive() bool { return c == nil || c.Leader != "" && c.Silent <= patience*c.Lasts }
 
 func clusterController(c *Cluster) (out []Finding) {
@@ -166,7 +166,7 @@ func because(c *metav1.Condition) string {
 	return c.Reason + ": " + text
 }
 
-// clusterDeletion finds Fabrics that wait to be deleted, and nobody is there to let them go.
+// clusterDeletion finds Fabrics that wait to be deleted while no controller works.
 func clusterDeletion(c *Cluster) (out []Finding) {
 	for i := range c.Fabrics {
 		f := &c.Fabrics[i]
@@ -261,7 +261,7 @@ func clusterRDMAMode(c *Cluster) (out []Finding) {
 	return pass(out, "cluster-rdma-mode", "one mode in each Fabric")
 }
 
-// few are a few names, and how many there are besides.
+// few are a few names, and how many more there are.
 func few(names []string) string {
 	const most = 4
 	if len(names) > most {

@@ -18,7 +18,7 @@ type podClaim struct {
 type podRequests struct {
 	name     string // for people: namespace/name, or that in the pod
 	resource string // instead of a claim: the scheduler makes one for it
-	claim    *claim // nil: there is none yet
+	claim    *claim // nil: not made yet
 	requests []request
 }
 

@@ -6,7 +6,7 @@ import (
 )
 
 // Message is a family of log lines with one cause. Its patterns name the speaker, as NCCL WARN, or are sentences that
-// one program only prints: what any program may say is none.
+// only one program prints, and never what any program may say.
 type Message struct {
 	ID       string
 	Title    string

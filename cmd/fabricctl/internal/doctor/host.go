@@ -53,7 +53,7 @@ func hostDevices(h *Host, _ topology.Fabrics) []Finding {
 }
 
 // hostSoft finds soft RDMA devices on interfaces that could be given to pods, and no others: those of pods, and of
-// virtual interfaces, are in nobody's way.
+// virtual interfaces, do no harm.
 func hostSoft(h *Host, _ topology.Fabrics) (out []Finding) {
 	for i := range h.Node.HCAs {
 		s := &h.Node.HCAs[i]

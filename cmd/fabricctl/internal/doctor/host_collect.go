@@ -31,7 +31,7 @@ type Host struct {
 	// StrandedErr is why the journal, or a pod of it, could not be looked at.
 	StrandedErr error
 
-	Look   *counters.Look // at the ports' counters; nil: nobody looked
+	Look   *counters.Look // at the ports' counters; nil: not taken
 	Before *counters.Look // an earlier one; nil: there is one only
 
 	QoS    map[string]QoS  // of RoCE ports, by HCA:port

@@ -13,7 +13,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
-// iffUp is IFF_UP: somebody has brought the interface up (include/uapi/linux/if.h).
+// iffUp is IFF_UP: the interface was brought up (include/uapi/linux/if.h).
 const iffUp = 1
 
 // Link is what sysfs says of an interface, beside what the node's picture has.

@@ -76,8 +76,8 @@ func enabled(root fs.FS, dir string) (out []int, known bool) {
 }
 
 // hostRoCE compares what the rails of a RoCE fabric do with priorities, and whether what connections are marked with is
-// what the interface protects. Which priority a fabric uses nobody can see here, nor whether it has one: a fabric may
-// do without PFC.
+// what the interface protects. Which priority a fabric uses, if any, is not visible here: a fabric may do without
+// PFC.
 func hostRoCE(h *Host, f topology.Fabrics) (out []Finding) {
 	var seen []string
 	for i := range f.Fabrics {

@@ -34,7 +34,7 @@ const (
 	maxValue   = 256 // bytes
 )
 
-// What NCCL prints, from 2.4 to 2.27. The part before it is that of mpirun --tag-output, torchrun or a clock.
+// What NCCL prints, from 2.4 to 2.27. The part before it is from mpirun --tag-output, torchrun or a clock.
 var (
 	ncclHead  = regexp.MustCompile(`([A-Za-z0-9][\w.-]{0,252}):\d+:\d+ \[\w+\] (?:[\w./-]+:\d+ )?NCCL (INFO|WARN) (.*)`)
 	ncclIs    = regexp.MustCompile(`NCCL version (\d[\w.+-]{0,63})`)

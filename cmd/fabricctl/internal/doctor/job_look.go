@@ -165,7 +165,7 @@ func (s *Seen) count(w []string, clocks int) {
 	switch {
 	case clocks == 1:
 		p.first, p.Counted = [2]uint64{send, receive}, false
-	case clocks == 2 && send >= p.first[0] && receive >= p.first[1]: // else somebody has reset them
+	case clocks == 2 && send >= p.first[0] && receive >= p.first[1]: // else they were reset
 		const word = 4
 		p.Send, p.Receive, p.Counted = (send-p.first[0])*word, (receive-p.first[1])*word, true
 	}

@@ -14,7 +14,7 @@ type Worker struct {
 	Pod      *Manifest
 	Role     string
 	Launcher bool
-	Log      *RankLog // nil: there is none, or it could not be read
+	Log      *RankLog // nil: no log, or it could not be read
 	Seen     *Seen    // nil: nothing could be run in it
 }
 
@@ -325,7 +325,7 @@ func jobDiffers(list []Worker) (out []Finding) {
 			return cmp.Or(cmp.Compare(len(by[b]), len(by[a])), cmp.Compare(a, b))
 		})
 		most := len(by[values[0]])
-		if most == len(by[values[1]]) { // nobody knows which is right
+		if most == len(by[values[1]]) { // unknown which is right
 			out = append(out, finding("job-differs", Warn, fmt.Sprintf("%s: %s of %s; %s of %s", what.name, values[0],
 				few(by[values[0]]), values[1], few(by[values[1]]))))
 			continue

@@ -83,7 +83,7 @@ var stamps = regexp.MustCompile(strings.Join([]string{
 	`^\[ *(\d{1,10}\.\d{6})\]`,
 }, "|"))
 
-// stamp is the time in a line, as it stands there; empty if there is none.
+// stamp is the time in a line, as it stands there, or empty.
 func (l logLine) stamp() string {
 	if l.time != "" {
 		return l.time

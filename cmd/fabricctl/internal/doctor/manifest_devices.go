@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// extended reports whether a resource is one of devices: it has the domain of whoever offers it.
+// extended reports whether a resource is one of devices: its domain is not that of Kubernetes.
 func extended(resource string) bool {
 	domain, _, ok := strings.Cut(resource, "/")
 	return ok && domain != "kubernetes.io" && !strings.HasSuffix(domain, ".kubernetes.io")
@@ -18,7 +18,7 @@ func extended(resource string) bool {
 var railWords = []string{"rdma", "hca", "roce", "hostdev", "mlnx", "mellanox", "mlx", "rail", "sriov", "infiniband",
 	"ib-", "ib_", "_ib", "-ib", "connectx", "bf3", "bluefield", "efa", "erdma", "vf"}
 
-// Rail reports whether a resource is one of RDMA devices: a network names it, it is one of ours, or its name says so.
+// Rail reports whether a resource is one of RDMA devices: a network names it, it is one of ours, or its name shows it.
 func (n *NADs) rail(resource string) bool {
 	if !extended(resource) {
 		return false
@@ -37,7 +37,7 @@ func (n *NADs) rail(resource string) bool {
 // named reports whether a network takes its devices from a resource.
 func (n *NADs) named(resource string) bool { return n.of(resource) >= 0 }
 
-// of is the index of the first network of a resource; -1: there is none, or it is not known.
+// of is the index of the first network of a resource; -1: no network, or unknown.
 func (n *NADs) of(resource string) int {
 	if n == nil {
 		return -1

@@ -12,7 +12,7 @@ import (
 // sensible is a quantity that is no work to read: 1e999999999 is.
 var sensible = regexp.MustCompile(`^[0-9]{1,20}(\.[0-9]{1,20})?([eE][0-9]{1,2}|[mkKMGTPE]i?)?$`)
 
-// quantity is a quantity of Kubernetes in bytes; -1: there is none, or it is none.
+// quantity is a quantity of Kubernetes in bytes; -1: missing or invalid.
 func quantity(v any) int64 {
 	if v == nil {
 		return -1

@@ -168,7 +168,7 @@ func literals(re *syntax.Regexp) (sets [][]string) {
 var everyday = strings.NewReplacer("nccl warn", "", "nccl info", "", "nccl", "", "failed", "", "error", "",
 	"not found", "", "warning", "", " with ", "", "device", "", "interface", "", "could not", "", "unable to", "")
 
-// rarity compares sets: it is that of the most usual text in a set.
+// rarity compares sets, by the most usual text in each.
 func rarity(set []string) int {
 	least := len(everyday.Replace(set[0]))
 	for _, s := range set[1:] {

@@ -88,7 +88,7 @@ func podPorts(p *Pod) []Finding {
 	var down []string
 	p.ports(func(h *node.HCA, q *node.Port) {
 		if p.given.Guessed && !q.Active() && !p.isRail(h) && len(p.choice.Ports) > 0 {
-			return // it may be meant for nobody
+			return // it may be unused on purpose
 		}
 		n++
 		if !q.Active() {

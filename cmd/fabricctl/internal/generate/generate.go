@@ -97,7 +97,7 @@ func Generate(kind string, nodes []*node.Node, o Options) (string, error) {
 			return "", err
 		}
 	}
-	const most = 20 // of thousands of nodes nobody reads more
+	const most = 20 // a longer list is not readable
 	d := data{Options: o, kind: kind, doubts: doubts, Networks: list, Left: all.Left[:min(len(all.Left), most)],
 		More: max(len(all.Left)-most, 0)}
 	var docs []doc

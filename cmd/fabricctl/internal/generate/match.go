@@ -101,7 +101,7 @@ func (all portsOf) withRails(tries []Match, own map[string]bool) (out []Match) {
 }
 
 // counted are the ports of a node that the agent counts for the rail: those that fit everything else, and those that
-// are down, of which nobody knows.
+// are down, which can't be judged.
 func (m *Match) counted(ports []topology.Port) (out []topology.Port) {
 	for _, p := range ports {
 		down := p.State != device.PortActive && p.LinkLayer == m.LinkLayer &&

@@ -16,7 +16,7 @@ var nodeName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9]
 // maxText is the longest text of a node that is taken, in bytes: a path down the PCI tree has 200.
 const maxText = 1024
 
-// Valid refuses a node with text that would end a line, a comment or a string in what Generate writes: whoever writes
+// Valid refuses a node with text that would end a line, a comment or a string in what Generate writes: an author of
 // inventories or recordings must not write objects of the cluster.
 func Valid(n *node.Node) error {
 	if !nodeName.MatchString(n.Name) {

@@ -8,7 +8,7 @@ import (
 )
 
 // noPath is what perftest says where two ports do not reach each other: the queue pairs can't be connected (RoCE has to
-// find the other end first), or nobody acknowledges (status 12, IBV_WC_RETRY_EXC_ERR).
+// find the other end first), or no acknowledgement comes (status 12, IBV_WC_RETRY_EXC_ERR).
 var noPath = regexp.MustCompile(`(?i)failed to modify QP|unable to connect the HCA|failed status 12|` +
 	`transport retry counter exceeded`)
 

@@ -38,7 +38,7 @@ func (e *End) Close() {
 	}
 }
 
-// maxOutput bounds what is kept of a command's output: whoever owns a pod decides what it prints.
+// maxOutput bounds what is kept of a command's output: a pod's owner decides what it prints.
 const maxOutput = 1 << 20
 
 // output keeps the beginning of what is written to it.

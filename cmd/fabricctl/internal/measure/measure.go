@@ -243,7 +243,7 @@ func (m *run) dead(p perftest.Pair, r *perftest.Result) bool {
 	return m.gone[p.A]+m.gone[p.B] != ""
 }
 
-// alive looks after a failure whether the pods are there, so that nobody waits for one that has died.
+// alive looks after a failure whether the pods are there, so that the run does not wait for one that has died.
 func (m *run) alive(ctx context.Context, p perftest.Pair, r *perftest.Result) {
 	if r.Verdict != perftest.Failed {
 		return

@@ -61,7 +61,7 @@ func (l *link) addr() (out netip.Prefix) {
 	return out
 }
 
-// partition is the PKey of an IPoIB interface, 0x8001; empty: it is none. A child that was made by netlink has no file
+// partition is the PKey of an IPoIB interface, 0x8001; empty for others. A child that was made by netlink has no file
 // for it in sysfs (ipoib_vlan.c, IPOIB_RTNL_CHILD).
 func (l *link) partition() string {
 	hw, err := net.ParseMAC(l.Broadcast)
@@ -87,7 +87,7 @@ func links(ctx context.Context, e *End) (list []link, err error) {
 }
 
 // rails finds the rails of an end: those named, interfaces or ports; or net1, net2, ..., as Multus calls them, and
-// InfiniBand interfaces; or, where there is none of these, the InfiniBand ports that the end may open.
+// InfiniBand interfaces; or, without any of these, the InfiniBand ports that the end may open.
 func rails(ctx context.Context, e *End, want []string) (out []rail, err error) {
 	list, err := links(ctx, e)
 	if err != nil {
@@ -261,7 +261,7 @@ func (r *rail) take(pkey string, ports []port) {
 // name of the port as perftest, NCCL and UCX write it.
 func (p *port) name() string { return fmt.Sprintf("%s:%d", p.hca, p.number) }
 
-// down says what is wrong with the state of the rail's port; empty if it is Active, or there is none.
+// down says what is wrong with the state of the rail's port; empty if it is Active, or there is no port.
 func (r *rail) down() string {
 	state := r.port.state
 	if r.port.hca == "" || state == "" || state == "ACTIVE" {

@@ -127,7 +127,7 @@ func (e *End) bounded(args []string) []string {
 	return append([]string{"timeout", itoa(int(each.Seconds()))}, args...)
 }
 
-// talk runs a server on b and a client on a, which tries again as long as it says that nobody listens.
+// talk runs a server on b and a client on a, which tries again as long as it finds no server.
 func (f flow) talk(ctx context.Context, server, client []string, nobody string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, each)
 	defer cancel()

@@ -40,7 +40,7 @@ type Options struct {
 type Output struct {
 	From   string   // kind and name of the object
 	Fates  []string // what became of its fields
-	Doubts []string // what somebody has to look at
+	Doubts []string // what the user has to check
 	Object any      // nil: nothing takes its place
 }
 

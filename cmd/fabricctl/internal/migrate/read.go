@@ -116,7 +116,7 @@ func (s *spec) fate(format string, args ...any) {
 	s.fates = append(s.fates, fmt.Sprintf(format, args...))
 }
 
-// doubt says what somebody has to look at.
+// doubt says what the user has to check.
 func (s *spec) doubt(format string, args ...any) {
 	s.doubts = append(s.doubts, fmt.Sprintf(format, args...))
 }

@@ -197,7 +197,7 @@ func (c *Choice) take(ports []topology.Port) {
 const usual = "usual"
 
 // kinds counts ports by the kind of card, in a pod that sees those of the whole node and was told of none: a port for
-// storage may have the rate of the rails. In others all count, because somebody has given them to the pod.
+// storage may have the rate of the rails. In others all count, because they were given to the pod.
 func (c *Choice) kinds(ports []topology.Port) map[string]int {
 	count := map[string]int{}
 	for _, p := range ports {

@@ -76,7 +76,7 @@ func (c *Choice) Judge(l *Library, value string, isNetdev func(string) bool) *Ve
 }
 
 // judgeOther adds what there is to say of a selected port that is not in the choice, and reports whether it can work.
-// Of a port that is not up nothing is said where nobody has named it: libraries skip it.
+// It says nothing of a port that is neither up nor named: libraries skip it.
 func (c *Choice) judgeOther(v *Verdict, list *List, h *node.HCA, p *node.Port) (works bool) {
 	name, hca := h.PortName(p), h.Name
 	for _, o := range c.given.Others {

@@ -16,7 +16,7 @@ const (
 	Skipped Verdict = "skipped" // not measured, in part or at all
 )
 
-// rank orders verdicts: what was not measured is worse than what is good, since nobody knows.
+// rank orders verdicts: what was not measured is worse than what is good.
 func (v Verdict) rank() int {
 	switch v {
 	case Good:
@@ -37,7 +37,7 @@ func Worse(a, b Verdict) Verdict {
 	return b
 }
 
-// Threshold is how many per cent of a port's rate a good path reaches, unless somebody knows better: headers, and the
+// Threshold is how many per cent of a port's rate a good path reaches, unless set otherwise: headers, and the
 // encoding of the PCIe and the link, cost up to a tenth.
 const Threshold = 90
 

@@ -13,7 +13,7 @@ type Result struct {
 	B         string     `json:"b"`
 	NodeA     string     `json:"nodeA,omitempty"` // of the pod A, as the API server says
 	NodeB     string     `json:"nodeB,omitempty"`
-	Rail      string     `json:"rail"`                // of A: an interface, or HCA:port where there is none
+	Rail      string     `json:"rail"`                // of A: an interface, or HCA:port without one
 	RailB     string     `json:"railB,omitempty"`     // of B, where it is another rail
 	HCA       string     `json:"hca,omitempty"`       // of A
 	HCAB      string     `json:"hcaB,omitempty"`      // of B
@@ -163,7 +163,7 @@ func Wiring(list []Result) (out []string) {
 		slices.Sort(to)
 		text := fmt.Sprintf("%s of %s reaches %s, and %s of nobody: its cable is in another rail's switch", r.name,
 			r.end, strings.Join(to, " and "), r.name)
-		if len(own[r]) == 1 { // of two ends nobody knows which one it is
+		if len(own[r]) == 1 { // of two ends either may be the one
 			text += ", or theirs are"
 		}
 		out = append(out, text)

@@ -14,7 +14,7 @@ var secret = regexp.MustCompile(`(?i)^(?:` + key + `)$`)
 // option is an option of a command whose value is the next element of its list.
 var option = regexp.MustCompile(`(?i)^--?` + key + `$`)
 
-// jsonText is Text for a JSON document. It returns false if b is none.
+// jsonText is Text for a JSON document. It returns false if b is not one.
 func jsonText(b []byte) ([]byte, bool) {
 	v, ok := document(b)
 	if !ok {

@@ -29,7 +29,7 @@ func described(desc string) (node, hca string) {
 }
 
 // Identify says of which node each port is. What inventories say of a GUID counts; a description counts for nodes
-// without an inventory only: whoever is root on a node can write any name into it.
+// without an inventory only: root on a node can write any name into it.
 func (g *Graph) Identify(inventory []topology.Port) (found []doctor.Finding) {
 	byGUID, nodes := map[device.GUID]*topology.Port{}, map[string]bool{}
 	byNetdev := map[string]*topology.Port{}

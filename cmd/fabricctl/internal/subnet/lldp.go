@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// neighbour is what LLDP tells of the other end of a cable: whoever is there says what he likes.
+// neighbour is what LLDP tells of the other end of a cable, unverified.
 type neighbour struct{ iface, chassis, system, port string }
 
 // lldp reads lldpctl -f json or networkctl lldp --json of one node.

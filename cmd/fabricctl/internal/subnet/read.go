@@ -20,7 +20,7 @@ const (
 	maxDesc = 256 // bytes; a NodeDescription has 64
 )
 
-// errFormat is for a file that is none of those that can be read.
+// errFormat is for a file in no format that can be read.
 var errFormat = errors.New("not the output of ibnetdiscover, ibnetdiscover -p, saquery (NodeRecord, PortInfoRecord, " +
 	"LinkRecord), lldpctl -f json or networkctl lldp --json")
 

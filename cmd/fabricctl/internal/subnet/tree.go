@@ -10,7 +10,7 @@ import (
 type Tree struct {
 	Levels int    // 1: no switch above the leaves
 	Is     bool   // every link between switches goes one level up or down, but for Odd
-	Reason string // why it is none
+	Reason string // why it is not a tree
 	Odd    []Link // links within a level, few enough to be mistakes; each with its From
 	From   []*Switch
 }

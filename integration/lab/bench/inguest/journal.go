@@ -21,7 +21,7 @@ import (
 // others is the number of other attachments on the node.
 const others = 512
 
-// journal measures with nobody else on the node and with many others, whose journal is put in place untimed.
+// journal measures with no other attachment on the node and with many, whose journal is put in place untimed.
 func (b *bench) journal(j bare.Job) []contestant {
 	none := b.attachment("none", "fabric", "bench-none", j.Pod, conf(j))
 	many := b.attachment("512", "fabric", "bench-many", j.Pod, conf(j))
