@@ -89,7 +89,8 @@ func TestAgentSurvey(t *testing.T) {
 	pod := guest.NewPod(t, "pod")
 	attach(pod, "ADD", "ibs108").Must(t)
 	in := look(t)["mlx5_0"]
-	if !in.InPod() || !in.Active() || in.ID() != before["mlx5_0"].ID() || !slices.Equal(in.Files, before["mlx5_0"].Files) ||
+	d0 := before["mlx5_0"]
+	if !in.InPod() || !in.Active() || in.ID() != d0.ID() || !slices.Equal(in.Files, d0.Files) ||
 		in.Holder.ContainerID != "pod" {
 		t.Errorf("in the pod: %+v", in)
 	}
