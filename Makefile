@@ -115,6 +115,7 @@ check: ## the checks no linter has: file length, package names, skips, paths, pa
 	@scripts/check-files.sh
 	@scripts/check-skips.sh
 	@scripts/check-paths.sh
+	@scripts/check-words.sh
 	@scripts/check-docs.sh
 	@scripts/check-shell.sh
 	@scripts/generate.sh --check

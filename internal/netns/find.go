@@ -23,7 +23,7 @@ func Find(proc string, id ID) (*NS, error) {
 	for _, candidates := range []func(string, ID) ([]string, error){mounts, processes} {
 		paths, err := candidates(proc, id)
 		if err != nil {
-			//nolint:errorlint // a /proc that is missing (fs.ErrNotExist) does not mean that nobody holds the namespace
+			//nolint:errorlint // a /proc that is missing (fs.ErrNotExist) is no proof that the namespace is gone
 			return nil, fmt.Errorf("search for network namespace %d: %v", id.Ino, err)
 		}
 		for _, p := range paths {

@@ -205,7 +205,7 @@ type Network struct {
 	//
 	// +optional
 	Routing Routing `json:"routing,omitzero"`
-	// Asks on the network whether somebody has the address, before a pod uses it. Takes 0.9 s.
+	// Asks on the network whether the address is in use, before a pod gets it. Takes 0.9 s.
 	//
 	// +optional
 	DetectConflicts bool `json:"detectConflicts,omitempty"`
@@ -283,7 +283,7 @@ type Health struct {
 	//
 	// +optional
 	Recovery *metav1.Duration `json:"recovery,omitempty"`
-	// What follows. Report: conditions, Events and metrics. Withhold: besides, kubelet gives the device to no new pod.
+	// What follows. Report: conditions, Events and metrics. Withhold: also, kubelet gives the device to no new pod.
 	//
 	// +kubebuilder:validation:Enum=Report;Withhold
 	// +optional

@@ -116,7 +116,7 @@ type NodeRange struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=126
 	PerNode int32 `json:"perNode"`
-	// Ranges and addresses that nobody gets.
+	// Ranges and addresses that no pod gets.
 	//
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=43

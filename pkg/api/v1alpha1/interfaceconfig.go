@@ -22,7 +22,7 @@ type InterfaceConfig struct {
 	//
 	// +optional
 	Routing *Routing `json:"routing,omitempty"`
-	// Asks on the network whether somebody has the address, before the pod uses it.
+	// Asks on the network whether the address is in use, before the pod gets it.
 	//
 	// +optional
 	DetectConflicts *bool `json:"detectConflicts,omitempty"`

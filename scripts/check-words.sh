@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# check-words.sh   no comment of the code and no page has one of these phrases: each hides who does what.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+phrases='nobody|somebody|whoever|is none|comes? home|came home|says so|it is that|besides'
+found=0
+found_in() { # found_in PATTERN PATHSPEC...
+  local status=0
+  git -c safe.directory='*' grep --untracked -nIiwE "$1" -- "${@:2}" || status=$?
+  case $status in
+    0) found=1 ;;
+    1) ;;
+    *) exit "$status" ;;
+  esac
+}
+
+# Messages of the program stand between backquotes or quotes in pages.
+found_in "^[^\`\"]*($phrases)" '*.md' ':!CHANGELOG.md' ':!docs/doctor.md' ':!docs/schemas'
+found_in "//.*($phrases)" '*.go' ':!*_test.go'
+if ((found)); then
+  echo "check-words: say who does what, in other words than these: ${phrases//|/, }"
+  exit 1
+fi
