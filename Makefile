@@ -116,6 +116,7 @@ check: ## the checks no linter has: file length, package names, skips, paths, pa
 	@scripts/check-skips.sh
 	@scripts/check-paths.sh
 	@scripts/check-words.sh
+	@scripts/check-subjects.sh
 	@scripts/check-docs.sh
 	@scripts/check-shell.sh
 	@scripts/generate.sh --check
