@@ -50,7 +50,7 @@ type FabricNodeSpec struct {
 	// +kubebuilder:validation:MaxItems=256
 	// +optional
 	Ranges []AssignedRange `json:"ranges,omitempty"`
-	// Ranges that the node had before. No other node gets them until the node has said that it works with this spec, and
+	// Ranges that the node had before. No other node gets them until the node reports that it works with this spec, and
 	// that it holds none of their addresses.
 	//
 	// +listType=atomic
