@@ -69,21 +69,17 @@ var hostChecks = []Check{
 		"host-counters",
 		"The ports count no errors of the wire",
 		"a cable or transceiver that is dirty, worn or not seated, at either end; or the port of the switch. " +
-			"Limits and " +
-			"meanings of the counters: docs/health.md",
-		"mlxlink -d ADDRESS -m -c (module, lanes, error counters); clean and seat both ends, then swap with a " +
-			"sound " +
+			"Limits and meanings of the counters: docs/health.md",
+		"mlxlink -d ADDRESS -m -c (module, lanes, error counters); clean and seat both ends, then swap with a sound " +
 			"port and see what the errors follow; ibdiagnet --get_phy_info for the whole fabric",
 	},
 	{
 		"host-flaps",
 		"No link comes and goes",
 		"a cable or transceiver that is loose or broken, a switch that was restarted or reconfigured, or somebody " +
-			"who took " +
-			"the interface down",
+			"who took the interface down",
 		"journalctl -k | grep -i 'link down'; mlxlink -d ADDRESS -m -c shows the reason of the last link down; of " +
-			"many " +
-			"ports of one switch at once it is the switch",
+			"many ports of one switch at once it is the switch",
 	},
 	{
 		"host-loss",
@@ -236,8 +232,7 @@ var podChecks = []Check{
 		"pod-annotation",
 		"The pod asks for networks",
 		"the annotation k8s.v1.cni.cncf.io/networks is missing: Multus adds nothing. In exclusive RDMA mode the pod " +
-			"has " +
-			"no HCA then, and NCCL falls back to eth0 without an error; in shared mode InfiniBand works without " +
+			"has no HCA then, and NCCL falls back to eth0 without an error; in shared mode InfiniBand works without " +
 			"(NCCL's NET/IB), and RoCE needs an address in the pod for its GID",
 		"k8s.v1.cni.cncf.io/networks with one network for each device that the pod asks for: kubectl get " +
 			"network-attachment-definitions -A lists them with their resourceName; fabricctl generate pod writes both",
@@ -293,11 +288,9 @@ var podChecks = []Check{
 		"the link has trained down: a cable, a transceiver or a switch port is dirty, damaged or set to a lower " +
 			"speed. " +
 			"A collective runs at the pace of its slowest port: fabricctl nccl-env leaves the port out where the " +
-			"others " +
-			"carry more without it",
+			"others carry more without it",
 		"on the node: mlxlink -d ADDRESS -m -c shows width, speed and errors; clean or change cable and transceiver; " +
-			"see " +
-			"the speed that the switch port is set to",
+			"see the speed that the switch port is set to",
 	},
 	{
 		"pod-memlock",
@@ -346,16 +339,14 @@ var podChecks = []Check{
 		"pod-env-hca",
 		"NCCL_IB_HCA, UCX_NET_DEVICES and NVSHMEM_HCA_LIST select the pod's rails",
 		"names of another node, or of the host; a list that was written for other hardware, or before a port went " +
-			"down: " +
-			"what it names is not there, can't work, is not the pod's, or is a part of its rails only",
+			"down: what it names is not there, can't work, is not the pod's, or is a part of its rails only",
 		"fabricctl nccl-env",
 	},
 	{
 		"pod-env-cross-nic",
 		"NCCL_CROSS_NIC fits the rails",
 		"the rails are planes, which do not reach each other: with another value than 0 NCCL pairs different " +
-			"rails, and " +
-			"the connection ends in a timeout",
+			"rails, and the connection ends in a timeout",
 		"NCCL_CROSS_NIC=0; all variables: fabricctl nccl-env",
 	},
 	{

@@ -6,8 +6,7 @@ var fabricChecks = []Check{
 		"fabric-wrong-rail",
 		"Every cable is on the leaf of its rail",
 		"the cable is in another switch, or in another port of the node, than on nodes that are cabled like this " +
-			"one: " +
-			"traffic within the rail takes the way over a spine, and shares its links",
+			"one: traffic within the rail takes the way over a spine, and shares its links",
 		"swap the two cables at the switches, if the evidence names a pair; else move this one; then look again",
 	},
 	{
@@ -15,15 +14,13 @@ var fabricChecks = []Check{
 		"No cable is missing",
 		"cable not plugged in or broken, transceiver, or a port that is switched off: peers have this link",
 		"Down with physical state Polling: cable or transceiver (ibdiagnet, mlxlink -d ADDRESS); Disabled: " +
-			"ibportstate " +
-			"LID PORT enable",
+			"ibportstate LID PORT enable",
 	},
 	{
 		"fabric-link-slow",
 		"Links have the rate of their peers",
 		"a bad cable or transceiver makes the link train with fewer lanes or at a lower speed; or the port's " +
-			"speed is " +
-			"limited by configuration",
+			"speed is limited by configuration",
 		"plug it in again or change the cable; ibportstate LID PORT query shows what is enabled",
 	},
 	{
@@ -48,8 +45,7 @@ var fabricChecks = []Check{
 		"fabric-identity",
 		"Every port is of the node that it says",
 		"the description of the HCA is that of another node: a copied image, or somebody who pretends; the port " +
-			"counts " +
-			"for no node",
+			"counts for no node",
 		"rdma-ndd on the node (systemctl restart rdma-ndd); discover --record on all nodes, and give the recordings",
 	},
 }

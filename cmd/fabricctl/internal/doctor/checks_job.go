@@ -40,8 +40,7 @@ var jobChecks = []Check{
 		"fewer networks than rails for these GPUs, or NCCL left some out: NCCL_IB_HCA, a port that is not Active, no " +
 			"address on RoCE, another rate than that of the others",
 		"one network per rail in the annotation; eval \"$(fabricctl nccl-env)\" in the container; fabricctl doctor " +
-			"pod " +
-			"in it says what a rail lacks",
+			"pod in it says what a rail lacks",
 	},
 	{
 		"job-fit",
@@ -49,8 +48,7 @@ var jobChecks = []Check{
 		"more pods than nodes with free devices, a count that no node has, or a nodeSelector that fits too few. " +
 			"Affinity and taints are not looked at",
 		"fewer workers, or wait; kubectl describe node NAME has Allocatable and what is taken; fabricctl list on a " +
-			"node " +
-			"says by whom",
+			"node says by whom",
 	},
 	{
 		"job-access",
@@ -69,8 +67,7 @@ var jobChecks = []Check{
 		"job-net",
 		"NCCL uses RDMA in each worker",
 		"NCCL found no RDMA device that it can use, or was told not to: it goes over TCP without an error, and one " +
-			"such " +
-			"worker slows down all",
+			"such worker slows down all",
 		"fabricctl doctor pod in the container; NCCL_NET=IB makes an error of it",
 	},
 	{
@@ -84,19 +81,16 @@ var jobChecks = []Check{
 		"job-gdr",
 		"NCCL uses GPUDirect RDMA",
 		"data goes through the memory of the host: nvidia_peermem is not loaded and there is no dma-buf, or GPU and " +
-			"HCA " +
-			"are too far from each other (NCCL_NET_GDR_LEVEL)",
+			"HCA are too far from each other (NCCL_NET_GDR_LEVEL)",
 		"fabricctl doctor host on the node: host-gpudirect, host-acs",
 	},
 	{
 		"job-debug",
 		"The log says which network NCCL uses",
 		"NCCL says so with NCCL_DEBUG=INFO only, when a communicator is made: the log has no such line, or it is " +
-			"further " +
-			"up than what was read",
+			"further up than what was read",
 		"env: {name: NCCL_DEBUG, value: INFO} and {name: NCCL_DEBUG_SUBSYS, value: \"INIT,NET,GRAPH\"} in the " +
-			"workers; " +
-			"mpirun -x NCCL_DEBUG=INFO; NCCL_DEBUG_FILE must not lead it elsewhere; --tail reads more",
+			"workers; mpirun -x NCCL_DEBUG=INFO; NCCL_DEBUG_FILE must not lead it elsewhere; --tail reads more",
 	},
 	{
 		"job-messages",
@@ -108,8 +102,7 @@ var jobChecks = []Check{
 		"job-traffic",
 		"Each rail of a worker has traffic",
 		"the job does not use the rail: NCCL_IB_HCA, a port that is not Active, an order of rails in which it pairs " +
-			"with " +
-			"none; or the job computes, loads or waits just now",
+			"with none; or the job computes, loads or waits just now",
 		"look again with a longer --interval; NCCL's log (NCCL_DEBUG=INFO) lists the rails it uses",
 	},
 	{

@@ -82,8 +82,7 @@ func (h *Host) stuck(p *counters.Port) (out []Finding) {
 				"rise", h.portAt(p), name, v))
 			f.Cause = "the counter does not wrap: it has stopped, maybe long ago"
 			f.Cure = "perfquery -r resets the counters of this node's port (-C HCA -P PORT); then fabricctl " +
-				"doctor host " +
-				"--for 1m"
+				"doctor host --for 1m"
 			out = append(out, f)
 		}
 	}

@@ -112,8 +112,7 @@ func (h *Host) mendPort(p *topology.Port, d *Finding) {
 	case p.Phys == device.PhysLinkUp:
 		d.Cure = "journalctl -k | grep " + dev + "; then reset the card (mlxfwreset), without pods on it"
 	default:
-		d.Cure = "cable, transceiver and switch port: mlxlink -d " + dev + " -m -c shows the module and why the " +
-			"link " +
+		d.Cure = "cable, transceiver and switch port: mlxlink -d " + dev + " -m -c shows the module and why the link " +
 			"is down" + unused
 	}
 }

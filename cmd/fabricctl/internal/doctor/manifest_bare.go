@@ -132,8 +132,7 @@ func (m *Manifest) withoutNetworks() Finding {
 		return finding("pod-annotation", Fail, none)
 	}
 	evidence := none + "; " + strings.Join(verbs, ", ") + " is for verbs on the node's HCAs without an interface, in " +
-		"shared " +
-		"RDMA mode"
+		"shared RDMA mode"
 	switch {
 	case m.node != nil && m.node.RDMAMode == device.NetnsExclusive.String():
 		return finding("pod-annotation", Fail, evidence+", and node "+m.node.Name+" is in exclusive mode")

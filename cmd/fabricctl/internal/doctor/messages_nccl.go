@@ -129,8 +129,7 @@ var jobMessages = []Message{
 			"NCCL WARN NET/IB : Got completion with error 5, opcode 0, len 0, vendor err 249",
 		},
 		Cause: "the queue pair was in its error state: an earlier transfer over it had failed, or the port or the " +
-			"peer " +
-			"went down. This line is a consequence",
+			"peer went down. This line is a consequence",
 		Cure: "the first completion with another status than 5, of any rank, has the cause: explain the logs of " +
 			"all pods",
 	},
@@ -146,8 +145,7 @@ var jobMessages = []Message{
 			"NCCL error: internal error - please report this issue to the NCCL developers",
 		},
 		Cause: "mostly not a bug: ranks with different versions of NCCL, a peer that has ended, or devices that " +
-			"differ " +
-			"between ranks. NCCL prints which with NCCL_DEBUG=WARN or INFO",
+			"differ between ranks. NCCL prints which with NCCL_DEBUG=WARN or INFO",
 		Cure: "run again with NCCL_DEBUG=INFO and explain the logs of all ranks; one image for all of them",
 	},
 	{
@@ -157,9 +155,8 @@ var jobMessages = []Message{
 			`mpirun has detected an attempt to run as root`,
 		),
 		Examples: []string{"mpirun has detected an attempt to run as root."},
-		Cause: "Open MPI refuses root unless it is told to accept it; containers of training jobs mostly run " +
-			"as root",
-		Cure: "mpirun --allow-run-as-root, or OMPI_ALLOW_RUN_AS_ROOT=1 with OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+		Cause:    "Open MPI refuses root unless it is told to accept it; containers of training jobs mostly run as root",
+		Cure:     "mpirun --allow-run-as-root, or OMPI_ALLOW_RUN_AS_ROOT=1 with OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
 	},
 	{
 		ID:    "log-umad",

@@ -193,8 +193,7 @@ func (p *Pod) gidIndex(name string, index int, list *nccl.List) (out []Finding) 
 	if len(local) > 0 {
 		f := finding("pod-gid-index", Warn, text+" is not the RoCE v2 GID of an IP address on "+few(local))
 		f.Cause = "the order of the table is that in which addresses were added: a link-local GID does not reach " +
-			"other " +
-			"subnets, and RoCE v1 is not routed"
+			"other subnets, and RoCE v1 is not routed"
 		out = append(out, f)
 	}
 	return pass(out, "pod-gid-index", text)

@@ -68,8 +68,7 @@ func podInterface(p *Pod) []Finding {
 const (
 	noRoCEFace = "the GIDs that are visible are of addresses of the host or of other pods. DOCA-OFED and MLNX_OFED " +
 		"refuse them (ibv_modify_qp: No such device), rdma_cm does not find them, and in the others the traffic has " +
-		"the " +
-		"host's address"
+		"the host's address"
 	addRoCEFace = "a network with an address for each rail in the annotation: fabric, or macvlan on the rail; or " +
 		"hostNetwork: true"
 )
@@ -145,8 +144,7 @@ func podUsable(p *Pod) (out []Finding) {
 }
 
 const deniedCause = "the container's device cgroup does not allow it: the file comes from a hostPath volume or from " +
-	"the " +
-	"image, and not from a device plugin"
+	"the image, and not from a device plugin"
 
 // podRates finds ports that have trained down, among those of one kind of card.
 func podRates(p *Pod) []Finding {

@@ -129,8 +129,7 @@ func (n *Network) Warnings() []string {
 	return []string{"these ports are routed. A range that any pod on any node has an address of does not lead to " +
 		"the right " +
 		"rack: give each node a subnet that its switches route, with a gateway (nv-ipam with a CIDRPool, or " +
-		"nodeRanges with " +
-		"static), and not what stands here"}
+		"nodeRanges with static), and not what stands here"}
 }
 
 // mode is that in which the nodes give RDMA devices to pods. A RoCE interface has no IPoIB children: there pods get

@@ -83,8 +83,7 @@ func (d *data) definition(n *Network) (doc, error) {
 	if n.Master == "" {
 		o.Metadata.Annotations = map[string]string{fabrics.ResourceAnnotation: d.Prefix + "/" + n.Resource}
 		notes[fabrics.ResourceAnnotation] = "Multus takes a device of this resource from the pod and passes its " +
-			"address on " +
-			"as deviceID."
+			"address on as deviceID."
 	}
 	return doc{object: o, notes: notes}, nil
 }
@@ -227,8 +226,7 @@ func (d *data) operatorVFs(n *Network, spec fields) ([]doc, error) {
 		}},
 		{object: object{kind(api, network), meta, spec, nil}, head: []string{
 			"The operator writes a network of type " + cni + ": install fabric under that name, and it moves the " +
-				"RDMA " +
-				"device too.",
+				"RDMA device too.",
 		}},
 	}, nil
 }

@@ -10,7 +10,7 @@ import (
 
 const injected = "x\n---\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\n#"
 
-// Whoever writes an inventory writes no injected of the cluster.
+// No text of an inventory becomes an object of its own in what is generated.
 func TestHostileInventory(t *testing.T) {
 	for name, change := range map[string]func(*node.Node){
 		"node":     func(n *node.Node) { n.Name = injected },
