@@ -236,10 +236,7 @@ func (j *journey) look() error {
 		}
 	}
 	if w.HCA != nil && w.HCASide == plan.Host && j.home.HCA != nil {
-		j.Host.RDMA.AutoCounters(w.HCA)
-	}
-	if w.HCA != nil && w.HCASide == plan.Host && j.home.HCA != nil && !w.Revived {
-		if w.LacksGSI, err = j.Host.RDMA.LacksGSI(w.HCA.Index); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := j.lookAtHCA(&w); err != nil {
 			return err
 		}
 	}
@@ -252,6 +249,18 @@ func (j *journey) look() error {
 	}
 	j.where = w
 	return nil
+}
+
+// lookAtHCA reads what an RDMA device that is back on the host may lack, or have from the pod.
+func (j *journey) lookAtHCA(w *plan.Where) (err error) {
+	j.Host.RDMA.AutoCounters(w.HCA)
+	if !w.Revived {
+		w.LacksGSI, err = j.Host.RDMA.LacksGSI(w.HCA.Index)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // lookAtNetdev reads what a netdev that is where it belongs has. One that is down has no routes; it has addresses if an

@@ -66,7 +66,7 @@ func (p Port) CarriesTraffic(idle bool) bool {
 // PortState is the logical state of a port (IBTA 1.4, section 14.2.5.6, PortInfo:PortState).
 type PortState uint8
 
-// The states a port can be in; in only PortActive it carries traffic.
+// The states a port can be in. It carries traffic in PortActive alone.
 const (
 	PortNop PortState = iota
 	PortDown

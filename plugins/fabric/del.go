@@ -71,7 +71,7 @@ func (c returner) giveBack(e *journal.Entry, d ipam.Delegate) error {
 		defer lock.Unlock()
 	}
 	released, err := c.takeHome(e, func() error { return c.callIPAMDel(e.Key, d) })
-	lock.Unlock() // no call that wants the device is to wait for an IPAM plugin
+	lock.Unlock() // the next call for the device must not wait for an IPAM plugin
 	held := <-released
 	if err == nil && held != nil {
 		held = c.keepsAddresses(e, d, held)
