@@ -155,8 +155,9 @@ var jobMessages = []Message{
 			`mpirun has detected an attempt to run as root`,
 		),
 		Examples: []string{"mpirun has detected an attempt to run as root."},
-		Cause:    "Open MPI refuses root unless it is told to accept it; containers of training jobs mostly run as root",
-		Cure:     "mpirun --allow-run-as-root, or OMPI_ALLOW_RUN_AS_ROOT=1 with OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+		Cause: "Open MPI refuses root unless it is told to accept it; containers of training jobs mostly run " +
+			"as root",
+		Cure: "mpirun --allow-run-as-root, or OMPI_ALLOW_RUN_AS_ROOT=1 with OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
 	},
 	{
 		ID:    "log-umad",

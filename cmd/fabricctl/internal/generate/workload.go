@@ -136,9 +136,10 @@ func (d *data) podNotes() map[string]string {
 		"NCCL_SOCKET_IFNAME": "The bootstrap goes over the cluster's network; the rails may be planes. " +
 			"NCCL_IB_HCA and NCCL_IB_GID_INDEX\ndepend on the node and on the pod's addresses: " +
 			`eval "$(fabricctl nccl-env)" in the container sets them.`,
-		"NCCL_NET":         "No fall back to TCP without a word: an error instead.",
-		"NCCL_CROSS_NIC":   "Planes: a rank must not use one rail here and another one there.",
-		"shm":              "64 MiB otherwise: too little for NCCL. What is used of it counts as memory of the container.",
+		"NCCL_NET":       "No fall back to TCP without a word: an error instead.",
+		"NCCL_CROSS_NIC": "Planes: a rank must not use one rail here and another one there.",
+		"shm": "64 MiB otherwise: too little for NCCL. What is used of it counts as memory of " +
+			"the container.",
 		networksAnnotation: strings.Join(d.networksNote(), "\n"),
 		"resourceClaims":   "Kubernetes makes a claim for each pod.",
 	}
