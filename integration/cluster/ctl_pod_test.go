@@ -70,7 +70,8 @@ spec:
 		asking(t, "lost", networksOf("ib-a100"), "", 0)
 		event(t, "lost", "ib-a100")
 		out, _ := ctl(t, 3, "doctor", "pod", "--pod", "lost")
-		says(t, "no such network", out, "FAIL  pod-nad  default/ib-a100 does not exist", "FAIL  pod-multus")
+		says(t, "no such network", out, "FAIL  pod-nad  default/ib-a100 does not exist", "FAIL  pod-event",
+			"log-nad-missing", "WARN  pod-multus")
 		explains(t, "lost", "log-nad-missing")
 	})
 	t.Run("too few resources", func(t *testing.T) {

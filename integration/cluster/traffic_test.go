@@ -271,7 +271,7 @@ done`))
 	trainPod(t, pod, n.Name, "storage", 0)
 	event(t, pod, "is not a member of this partition")
 	out, _ := ctl(t, 3, "doctor", "pod", "--pod", pod)
-	says(t, "doctor pod", out, "FAIL  pod-event")
+	says(t, "doctor pod", out, "FAIL  pod-event", "log-pkey", "WARN  pod-multus")
 	explains(t, pod, "log-pkey")
 	return pod
 }
