@@ -11,22 +11,22 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
-// trained finds the ports that have trained down: those to leave out, and what to say of all. Where the slow ports of a
-// node outnumber the others they may be meant to be slow, and stay.
+// trained finds the ports that have trained down: those to leave out, by the rule of nccl-env, and what to say of all.
 func trained(nodes []*node.Node) (out map[string]bool, doubts []string) {
 	out = map[string]bool{}
 	for _, n := range nodes {
+		var ports []string
+		for _, p := range n.Ports() {
+			ports = append(ports, p.Name())
+		}
 		list := nccl.SlowPorts(n)
-		for _, p := range list {
-			alike := 0
-			for _, o := range list {
-				if slices.Equal(o.Peers, p.Peers) {
-					alike++
-				}
-			}
-			name, fate := n.Name+" "+p.Port, "it is not left out: most ports of this kind are as slow"
-			if alike <= len(p.Peers) {
-				out[name], fate = true, "it is left out (fabricctl doctor host)"
+		for i := range list {
+			p := &list[i]
+			name, fate := n.Name+" "+p.Port, "it is left out (fabricctl doctor host)"
+			if all, _ := p.Paced(list, ports); all != nil {
+				fate = "it is not left out: with it, ports of this kind carry more, each at the slowest one's rate"
+			} else {
+				out[name] = true
 			}
 			doubts = append(doubts, fmt.Sprintf("%s %s; %s", name, p.String(), fate))
 		}

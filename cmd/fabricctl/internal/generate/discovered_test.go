@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/nccl"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/node"
 	"github.com/fabric-cni/fabric-cni/internal/testkit/machines"
@@ -51,6 +52,18 @@ func TestTrainedDown(t *testing.T) {
 	}
 	if text, told := generated(t, "fabric", n, options()); len(told) != 3 || strings.Count(text, "name: ib-") != 2 {
 		t.Errorf("told %q\n%s", told, text)
+	}
+	for i := range n.HCAs { // three at a quarter carry less than the fast one alone: nccl-env leaves them out, too
+		if p := &n.HCAs[i].Ports[0]; p.RateGb == 200 {
+			p.RateGb, p.Rate = 100, "100 Gb/sec (1X NDR)"
+		}
+	}
+	if text, told := generated(t, "fabric", n, options()); len(told) != 3 || strings.Contains(text, "100g") {
+		t.Errorf("told %q\n%s", told, text)
+	}
+	env := nccl.Choose(&node.Given{Node: n, All: n})
+	if got := env.Names(); len(got) != 1 || len(env.Left) < 3 {
+		t.Errorf("nccl-env: %v, left %v", got, env.Left)
 	}
 }
 

@@ -86,31 +86,37 @@ func slowOf(ports []Slow) (out []Slow) {
 	return out
 }
 
-// pace gives ports of one kind the rate of the slowest of them where all of them at this rate carry more than the fast
-// ones alone, so that they count as one fabric.
+// Paced are the ports among these of the kind of a slow one that are used together, at the rate of the slowest (least,
+// in Gb/s): where they carry more so than the fast ones alone. There are none where the slow ones are left out.
+func (s *Slow) Paced(slow []Slow, ports []string) (all []string, least float64) {
+	fast := 0
+	least = s.Best
+	for _, name := range ports {
+		is := slices.IndexFunc(slow, func(o Slow) bool { return o.Port == name && slices.Equal(o.Peers, s.Peers) })
+		if slices.Contains(s.Peers, name) {
+			fast, all = fast+1, append(all, name)
+		} else if is >= 0 {
+			all, least = append(all, name), min(least, slow[is].RateGb)
+		}
+	}
+	if least*float64(len(all)) <= s.Best*float64(fast) {
+		return nil, 0
+	}
+	return all, least
+}
+
+// pace gives ports that are used together the rate of the slowest of them, so that they count as one fabric.
 func pace(ports []topology.Port, slow []Slow) {
+	var names []string
+	for i := range ports {
+		names = append(names, ports[i].Name())
+	}
 	for i := range slow {
-		s := &slow[i]
-		same := func(o Slow) bool { return slices.Equal(o.Peers, s.Peers) }
-		if slices.IndexFunc(slow, same) < i {
-			continue // done with the first of them
-		}
-		var fast, all []int
-		least := s.Best
+		all, least := slow[i].Paced(slow, names)
 		for j := range ports {
-			name := ports[j].Name()
-			switch {
-			case slices.Contains(s.Peers, name):
-				fast, all = append(fast, j), append(all, j)
-			case slices.ContainsFunc(slow, func(o Slow) bool { return o.Port == name && same(o) }):
-				all, least = append(all, j), min(least, ports[j].RateGb)
+			if slices.Contains(all, names[j]) {
+				ports[j].RateGb = least
 			}
-		}
-		if least*float64(len(all)) <= s.Best*float64(len(fast)) {
-			continue
-		}
-		for _, j := range all {
-			ports[j].RateGb = least
 		}
 	}
 }
