@@ -169,7 +169,9 @@ func (m *Manifest) envSocket(at string, vars map[string]setting) (out []Finding)
 		i := slices.IndexFunc(rails, fits)
 		text := at + v.assign(name)
 		switch {
-		case fits("eth0"), fits("lo"):
+		case fits("eth0"):
+		case fits("lo"):
+			out = append(out, loopback(text))
 		case i >= 0:
 			out = append(out, finding("pod-env-socket", Warn, text+": "+rails[i]+" is a rail: it needs an address "+
 				"that "+
