@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/invopop/jsonschema"
 	validator "github.com/santhosh-tekuri/jsonschema/v6"
 	"sigs.k8s.io/yaml"
@@ -176,17 +177,23 @@ func schemaNamed(kind string) (*validator.Schema, error) {
 	return s, nil
 }
 
-// printed runs a command in this process.
-func printed(t *testing.T, args ...string) []byte {
-	t.Helper()
-	var out, stderr bytes.Buffer
+// called runs a command in this process.
+func called(t *testing.T, args ...string) (status int, out, stderr bytes.Buffer) {
 	a := &app{
 		console: console{
 			stdin: strings.NewReader(""), stdout: quote.Printer{W: &out}, stderr: quote.Printer{W: &stderr},
 		},
 		getenv: func(string) string { return "" }, version: "test",
 	}
-	if status := a.run(t.Context(), append([]string{"fabricctl"}, args...)); status != exitOK && status != exitFinding {
+	status = a.run(t.Context(), append([]string{"fabricctl"}, args...))
+	return status, out, stderr
+}
+
+// printed is what a command prints that does what it was asked for.
+func printed(t *testing.T, args ...string) []byte {
+	t.Helper()
+	status, out, stderr := called(t, args...)
+	if status != exitOK && status != exitFinding {
 		t.Fatalf("fabricctl %s: %d: %s", strings.Join(args, " "), status, stderr.String())
 	}
 	return out.Bytes()
@@ -202,6 +209,29 @@ func TestMachinesAreValid(t *testing.T) {
 		for _, command := range []string{"discover", "doctor host --all", "doctor pod --all", "nccl-env"} {
 			for _, format := range []string{"json", "yaml"} {
 				isOfKind(t, format, printed(t, append(strings.Fields(command), "--root", dir, "-o", format)...))
+			}
+		}
+	}
+}
+
+// What discover -o json prints of a machine makes the same Fabrics as its recording.
+func TestDiscoveredIsRecording(t *testing.T) {
+	for _, m := range machines.All() {
+		dir := filepath.Join(t.TempDir(), m.Name)
+		if err := m.Plant(dir); err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(t.TempDir(), "node.json")
+		if err := os.WriteFile(file, printed(t, "discover", "--root", dir, "-o", "json"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, kind := range []string{"nad", "fabric --range 10.96.0.0/16"} {
+			of := func(recording string) string {
+				status, out, _ := called(t, append(append([]string{"generate"}, strings.Fields(kind)...), recording)...)
+				return fmt.Sprint(status, "\n", out.String())
+			}
+			if d := cmp.Diff(of(dir), of(file)); d != "" {
+				t.Errorf("%s: generate %s (-recording +discover -o json):\n%s", m.Name, kind, d)
 			}
 		}
 	}

@@ -36,7 +36,8 @@ func Object(format, kind string, v any) ([]byte, error) {
 	return append([]byte(head), b...), nil
 }
 
-// Filled is a copy of a value in which no list and no map is nil: their readers need no case for null.
+// Filled is a copy of a value in which no list and no map is nil: their readers need no case for null. A field that is
+// left out when it is zero (omitzero) stays so: there nil and empty differ.
 func Filled(v any) any {
 	if v == nil {
 		return nil
@@ -68,7 +69,8 @@ func filled(v reflect.Value) reflect.Value {
 		out.Elem().Set(filled(v.Elem()))
 	case reflect.Struct:
 		for i := range v.NumField() {
-			if v.Type().Field(i).IsExported() {
+			f := v.Type().Field(i)
+			if f.IsExported() && (!v.Field(i).IsZero() || !strings.Contains(f.Tag.Get("json"), ",omitzero")) {
 				out.Field(i).Set(filled(v.Field(i)))
 			}
 		}
