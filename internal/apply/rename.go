@@ -44,7 +44,7 @@ func (r *Runner) setLink(ctx context.Context, s plan.SetLink) error {
 	}
 	a := s.Attrs
 	if a.Mode != nil {
-		if err := r.setMode(ctx, side, index, *a.Mode); err != nil {
+		if err := setMode(ctx, side, index, *a.Mode); err != nil {
 			return err
 		}
 	}

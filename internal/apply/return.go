@@ -322,7 +322,7 @@ func (j *journey) lookAtVF(w *plan.Where) {
 	rebind := v.Rebind && w.Done < plan.StageRebind
 	now, err := &device.VFAttrs{}, error(nil)
 	if len(v.Set) > 0 {
-		now, err = j.vfNow(v.VF)
+		now, err = vfNow(j.Host, v.VF)
 	}
 	if err == nil {
 		w.VF = &plan.VFNow{VFAttrs: *now}

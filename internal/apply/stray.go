@@ -109,7 +109,7 @@ func OpenSide(ns *netns.NS) (s *Side, done func(), err error) {
 func (j *journey) fetchFrom(ctx context.Context, s *Side) bool {
 	if j.home.HCA != nil && j.where.HCA == nil && s.RDMA != nil {
 		if h, err := s.HCA(j.hca); err == nil {
-			err := j.renumber(ctx, h.Address, false, func() error {
+			err := hcaSteps{j.Runner}.renumber(ctx, h.Address, false, func() error {
 				return s.NS.Do(func() error { return moveHome(s.RDMA, h.Index, j.Host.NS.FD()) })
 			})
 			return err == nil // an IPoIB netdev is made anew with it
