@@ -135,16 +135,16 @@ func (d *decider) claimless() bool {
 	return r != nil
 }
 
-func (d *decider) noDevice() *Refusal {
-	if d.Config.Mode == netconf.ModeIPoIB && !d.IPoIBLoaded {
+func (f *Facts) noDevice() *Refusal {
+	if f.Config.Mode == netconf.ModeIPoIB && !f.IPoIBLoaded {
 		return &Refusal{
 			Reason:  NoDevice,
-			Message: fmt.Sprintf("master %q: module ib_ipoib is not loaded", d.Config.Master),
+			Message: fmt.Sprintf("master %q: module ib_ipoib is not loaded", f.Config.Master),
 			Hint:    "load it with: modprobe ib_ipoib",
 		}
 	}
-	msg := fmt.Sprintf("no such device on this host: %v", d.Missing)
-	if field, value := Selected(d.Config); field != "" {
+	msg := fmt.Sprintf("no such device on this host: %v", f.Missing)
+	if field, value := Selected(f.Config); field != "" {
 		msg = fmt.Sprintf("%s %q: %s", field, value, msg)
 	}
 	return &Refusal{
@@ -162,7 +162,7 @@ func Selected(c *netconf.Config) (field, value string) {
 	return c.Selector.Field, c.Selector.Value
 }
 
-func (d *decider) inUse(o *Owner) *Refusal {
+func (f *Facts) inUse(o *Owner) *Refusal {
 	if o.Unreadable != nil {
 		return &Refusal{
 			Reason: InUse,
@@ -172,9 +172,9 @@ func (d *decider) inUse(o *Owner) *Refusal {
 			Passing: true,
 		}
 	}
-	if o.ContainerID == d.ContainerID {
+	if o.ContainerID == f.ContainerID {
 		hint := "name another device in this network: each attachment needs one of its own"
-		if d.Config.Injected != "" {
+		if f.Config.Injected != "" {
 			hint = fmt.Sprintf("the pod names more networks than it has devices, or network %s names its device "+
 				"itself: one network for each device that the pod asks for", o.Network)
 		}

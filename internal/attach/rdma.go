@@ -12,9 +12,9 @@ import (
 const policyPath = policy.DefaultPath
 
 // noSubsystem refuses what needs RDMA on a kernel without it, where no device is there to say so.
-func (d *decider) noSubsystem() *Refusal {
-	want := d.Config.RDMA
-	if d.RDMA || want == netconf.RDMANone || want == netconf.RDMAAuto && d.Config.Mode == netconf.ModeDevice {
+func (f *Facts) noSubsystem() *Refusal {
+	want := f.Config.RDMA
+	if f.RDMA || want == netconf.RDMANone || want == netconf.RDMAAuto && f.Config.Mode == netconf.ModeDevice {
 		return nil // a plain netdev needs no RDMA
 	}
 	return &Refusal{

@@ -33,12 +33,12 @@ func (d *decider) rdmaName() {
 // freeRDMAName is the lowest mlx5_N that no device in the pod has: the first rail of a pod is mlx5_0, the second
 // mlx5_1, whatever they are called on the host. Where names are unique in the whole system a device keeps its own: any
 // other could be one that a device, which is elsewhere now, needs when it returns to the host.
-func (d *decider) freeRDMAName() string {
-	if !d.RDMANamesPerNetns {
+func (f *Facts) freeRDMAName() string {
+	if !f.RDMANamesPerNetns {
 		return ""
 	}
 	for n := 0; ; n++ {
-		if name := fmt.Sprintf("mlx5_%d", n); !slices.Contains(d.RDMANamesInPod, name) {
+		if name := fmt.Sprintf("mlx5_%d", n); !slices.Contains(f.RDMANamesInPod, name) {
 			return name
 		}
 	}

@@ -64,9 +64,9 @@ func (d *decider) vf() {
 }
 
 // noVF refuses what only a VF has. A netdev that is no VF can have another hardware address all the same.
-func (d *decider) noVF() *Refusal {
-	asked := askedVF(&d.Config.VF)
-	if d.Device.Netdev != nil && !d.Device.Netdev.IsIPoIB() {
+func (f *Facts) noVF() *Refusal {
+	asked := askedVF(&f.Config.VF)
+	if f.Device.Netdev != nil && !f.Device.Netdev.IsIPoIB() {
 		asked = slices.DeleteFunc(asked, func(f string) bool { return f == "mac" })
 	}
 	if len(asked) == 0 {
@@ -75,7 +75,7 @@ func (d *decider) noVF() *Refusal {
 	return &Refusal{
 		Reason: BadConfig,
 		Message: fmt.Sprintf("field %q: it is a setting of a virtual function, and device %s is none",
-			asked[0], d.Device.Claim),
+			asked[0], f.Device.Claim),
 		Hint: "remove the field, or select a VF",
 	}
 }
