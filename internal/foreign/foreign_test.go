@@ -28,7 +28,8 @@ func own(t *testing.T) string {
 	lock.Unlock()
 	for _, err := range []error{
 		s.Save(e), s.Claim("netdev/v0", k), s.AddChild("pci/0000:3b:00.0", k),
-		s.Owe(journal.RDMA, "pci/0000:3b:00.1", "mlx5_1"), s.Owe(journal.Netdev, "pci/0000:3b:00.1", "ib1"),
+		s.PendingNames(journal.RDMA).Set("pci/0000:3b:00.1", "mlx5_1"),
+		s.PendingNames(journal.Netdev).Set("pci/0000:3b:00.1", "ib1"),
 		s.NoteTenant("pci/0000:3b:00.2", "team-a"),
 		prepared.In(dir).Save(&prepared.Claim{UID: "c", PodUID: "p"}),
 		os.MkdirAll(filepath.Join(dir, "ipam/ib"), 0o700),

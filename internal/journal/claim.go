@@ -16,14 +16,14 @@ import (
 // fileOf is the name of a file or directory for a claim. Bus names have no '+'.
 func fileOf(claim string) string { return strings.ReplaceAll(claim, "/", "+") }
 
-func (s Store) claimDir(claim string) string {
-	return filepath.Join(s.Dir, "claims", fileOf(claim))
+func claimDir(top, claim string) string {
+	return filepath.Join(top, "claims", fileOf(claim))
 }
 
 // Owner returns the key of the attachment that owns the device, and false without an owner. A claim whose entry is gone
 // is what a kill left between the two: it has no owner. What is no symbolic link is foreign, and has none either.
 func (s Store) Owner(claim string) (Key, bool, error) {
-	target, err := os.Readlink(filepath.Join(s.claimDir(claim), "owner"))
+	target, err := os.Readlink(filepath.Join(claimDir(s.Dir, claim), "owner"))
 	if errors.Is(err, fs.ErrNotExist) || isForeign(err) {
 		return Key{}, false, nil
 	}
@@ -45,7 +45,8 @@ func (s Store) Claim(claim string, k Key) error {
 	if err := failpoint.Hit("journal/claim"); err != nil {
 		return err
 	}
-	return s.link(filepath.Join(s.claimDir(claim), "owner"), filepath.Join("..", "..", "attachments", k.file()))
+	owner := filepath.Join(claimDir(s.Dir, claim), "owner")
+	return link(s.Dir, owner, filepath.Join("..", "..", "attachments", k.file()))
 }
 
 // Disclaim gives the device up, if k owns it.
@@ -53,7 +54,7 @@ func (s Store) Disclaim(claim string, k Key) error {
 	if err := failpoint.Hit("journal/disclaim"); err != nil {
 		return err
 	}
-	dir := s.claimDir(claim)
+	dir := claimDir(s.Dir, claim)
 	target, err := os.Readlink(filepath.Join(dir, "owner"))
 	if err == nil && filepath.Base(target) == k.file() {
 		err = os.Remove(filepath.Join(dir, "owner"))
@@ -70,8 +71,9 @@ func (s Store) AddChild(claim string, k Key) error {
 	if err := failpoint.Hit("journal/add-child"); err != nil {
 		return err
 	}
-	return s.link(
-		filepath.Join(s.claimDir(claim), "children", k.file()),
+	return link(
+		s.Dir,
+		filepath.Join(claimDir(s.Dir, claim), "children", k.file()),
 		filepath.Join("..", "..", "..", "attachments", k.file()),
 	)
 }
@@ -81,7 +83,7 @@ func (s Store) RemoveChild(claim string, k Key) error {
 	if err := failpoint.Hit("journal/remove-child"); err != nil {
 		return err
 	}
-	dir := s.claimDir(claim)
+	dir := claimDir(s.Dir, claim)
 	if err := os.RemoveAll(filepath.Join(dir, "children", k.file())); err != nil && !isForeign(err) {
 		return fmt.Errorf("forget child on %s: %w", claim, err)
 	}
@@ -92,7 +94,7 @@ func (s Store) RemoveChild(claim string, k Key) error {
 
 // Children returns the attachments that have an IPoIB child on the device.
 func (s Store) Children(claim string) ([]Key, error) {
-	names, err := os.ReadDir(filepath.Join(s.claimDir(claim), "children"))
+	names, err := os.ReadDir(filepath.Join(claimDir(s.Dir, claim), "children"))
 	if errors.Is(err, fs.ErrNotExist) || isForeign(err) {
 		return nil, nil
 	}
@@ -112,47 +114,33 @@ func (s Store) Children(claim string) ([]Key, error) {
 	return out, nil
 }
 
-// ParentsOf returns the devices on which k has an IPoIB child, found by looking at every claim: for an entry that can't
-// be read.
-func (s Store) ParentsOf(k Key) ([]string, error) {
-	names, err := os.ReadDir(filepath.Join(s.Dir, "claims"))
+// DevicesOf returns the devices that k owns, and those on which it has an IPoIB child, found by looking at every claim:
+// for an entry that can't be read.
+func (s Store) DevicesOf(k Key) (owned, parents []string, err error) {
+	dir := filepath.Join(s.Dir, "claims")
+	names, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("list claims: %w", err)
+		return nil, nil, fmt.Errorf("list claims: %w", err)
 	}
-	var out []string
 	for _, n := range names {
-		if _, err := os.Lstat(filepath.Join(s.Dir, "claims", n.Name(), "children", k.file())); err == nil {
-			out = append(out, strings.Replace(n.Name(), "+", "/", 1))
-		}
-	}
-	return out, nil
-}
-
-// ClaimsOf returns the devices that k owns, found by looking at every claim: for an entry that can't be read.
-func (s Store) ClaimsOf(k Key) ([]string, error) {
-	names, err := os.ReadDir(filepath.Join(s.Dir, "claims"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("list claims: %w", err)
-	}
-	var out []string
-	for _, n := range names {
-		target, err := os.Readlink(filepath.Join(s.Dir, "claims", n.Name(), "owner"))
+		device := strings.Replace(n.Name(), "+", "/", 1)
+		target, err := os.Readlink(filepath.Join(dir, n.Name(), "owner"))
 		if err == nil && filepath.Base(target) == k.file() {
-			out = append(out, strings.Replace(n.Name(), "+", "/", 1))
+			owned = append(owned, device)
+		}
+		if _, err := os.Lstat(filepath.Join(dir, n.Name(), "children", k.file())); err == nil {
+			parents = append(parents, device)
 		}
 	}
-	return out, nil
+	return owned, parents, nil
 }
 
 // isForeign tells that a file has the place of a directory, or that there is no link where one should be.
 func isForeign(err error) bool { return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTDIR) }
 
-// clear removes what has the place of a directory on the way to path, below s.Dir: no call has put it there.
-func (s Store) clear(path string) error {
-	for dir := filepath.Dir(path); len(dir) > len(s.Dir); dir = filepath.Dir(dir) {
+// clearWay removes what has the place of a directory on the way to path, below top: no call has put it there.
+func clearWay(top, path string) error {
+	for dir := filepath.Dir(path); len(dir) > len(top); dir = filepath.Dir(dir) {
 		if is, err := os.Lstat(dir); err == nil && !is.IsDir() {
 			return os.Remove(dir)
 		}
@@ -162,7 +150,7 @@ func (s Store) clear(path string) error {
 
 // link puts a symlink in place at once, over whatever was there. A call that gives the device up meanwhile removes the
 // empty directory: it is made again. The device's lock is held: what is foreign goes.
-func (s Store) link(path, target string) error {
+func link(top, path, target string) error {
 	dir, base := filepath.Split(path)
 	tmp := dir + "." + base
 	var err error
@@ -180,7 +168,7 @@ func (s Store) link(path, target string) error {
 			}
 			return fmt.Errorf("write claim: %w", err)
 		case errors.Is(err, unix.ENOTDIR):
-			if err := s.clear(path); err != nil {
+			if err := clearWay(top, path); err != nil {
 				return fmt.Errorf("write claim: %w", err)
 			}
 		case errors.Is(err, fs.ErrNotExist):

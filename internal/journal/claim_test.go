@@ -78,8 +78,8 @@ func TestClaimAfterKill(t *testing.T) {
 	t.Run("temporary left", func(t *testing.T) {
 		s := Store{t.TempDir()}
 		k := saved(t, s, Key{"c1", "net1"})
-		must(t, os.MkdirAll(s.claimDir(claim), 0o700))
-		must(t, os.Symlink("nowhere", filepath.Join(s.claimDir(claim), ".owner")))
+		must(t, os.MkdirAll(claimDir(s.Dir, claim), 0o700))
+		must(t, os.Symlink("nowhere", filepath.Join(claimDir(s.Dir, claim), ".owner")))
 		wantOwner(t, s, claim, Key{}, false)
 		must(t, s.Claim(claim, k))
 		wantOwner(t, s, claim, k, true)
@@ -87,15 +87,15 @@ func TestClaimAfterKill(t *testing.T) {
 	t.Run("no link at all", func(t *testing.T) {
 		s := Store{t.TempDir()}
 		k := saved(t, s, Key{"c1", "net1"})
-		write(t, filepath.Join(s.claimDir(claim), "owner"), "c1@net1")
+		write(t, filepath.Join(claimDir(s.Dir, claim), "owner"), "c1@net1")
 		wantOwner(t, s, claim, Key{}, false)
 		must(t, s.Claim(claim, k))
 		wantOwner(t, s, claim, k, true)
 	})
 	t.Run("points to nonsense", func(t *testing.T) {
 		s := Store{t.TempDir()}
-		must(t, os.MkdirAll(s.claimDir(claim), 0o700))
-		must(t, os.Symlink("/etc", filepath.Join(s.claimDir(claim), "owner")))
+		must(t, os.MkdirAll(claimDir(s.Dir, claim), 0o700))
+		must(t, os.Symlink("/etc", filepath.Join(claimDir(s.Dir, claim), "owner")))
 		wantOwner(t, s, claim, Key{}, false)
 	})
 }
@@ -123,11 +123,11 @@ func TestChildren(t *testing.T) {
 	}
 }
 
-func TestClaimsOf(t *testing.T) {
+func TestDevicesOf(t *testing.T) {
 	s := Store{t.TempDir()}
 	k, other := saved(t, s, Key{"c1", "net1"}), saved(t, s, Key{"c2", "net1"})
-	if got, err := s.ClaimsOf(k); len(got) != 0 || err != nil {
-		t.Errorf("before: %v, %v", got, err)
+	if got, on, err := s.DevicesOf(k); len(got)+len(on) != 0 || err != nil {
+		t.Errorf("before: %v, %v, %v", got, on, err)
 	}
 	for _, c := range []string{claim, "netdev/a+b", "auxiliary/mlx5_core.sf.4"} {
 		must(t, s.Claim(c, k))
@@ -135,8 +135,11 @@ func TestClaimsOf(t *testing.T) {
 	must(t, s.Claim("virtio/virtio0", other))
 	must(t, s.AddChild("pci/0000:3b:00.1", k))
 	must(t, s.Remove(k)) // for an entry that can't be read any more
-	got, err := s.ClaimsOf(k)
+	got, on, err := s.DevicesOf(k)
 	must(t, err)
+	if diff := cmp.Diff([]string{"pci/0000:3b:00.1"}, on); diff != "" {
+		t.Errorf("children: -want +got:\n%s", diff)
+	}
 	if diff := cmp.Diff([]string{"auxiliary/mlx5_core.sf.4", "netdev/a+b", claim}, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

@@ -11,8 +11,8 @@ import (
 
 // The last tenant of a VF is the namespace of the pod that had it last, empty where the runtime names none. The note is
 // a symbolic link: tenants/<bus>+<address> to namespace=<name>. There is one for each VF that a pod has had since boot.
-func (s Store) tenantPath(claim string) string {
-	return filepath.Join(s.Dir, "tenants", fileOf(claim))
+func tenantPath(top, claim string) string {
+	return filepath.Join(top, "tenants", fileOf(claim))
 }
 
 const tenantIs = "namespace="
@@ -26,7 +26,7 @@ func (s Store) NoteTenant(claim, namespace string) error {
 	if was, ok, err := s.Tenant(claim); err == nil && ok && was == namespace {
 		return nil
 	}
-	if err := s.link(s.tenantPath(claim), tenantIs+namespace); err != nil {
+	if err := link(s.Dir, tenantPath(s.Dir, claim), tenantIs+namespace); err != nil {
 		return fmt.Errorf("note the tenant of %s: %w", claim, err)
 	}
 	return nil
@@ -35,7 +35,7 @@ func (s Store) NoteTenant(claim, namespace string) error {
 // Tenant returns the namespace of the pod that had a VF last, and false when none had it since boot. For a damaged note
 // it returns what no namespace is called.
 func (s Store) Tenant(claim string) (namespace string, noted bool, err error) {
-	target, err := os.Readlink(s.tenantPath(claim))
+	target, err := os.Readlink(tenantPath(s.Dir, claim))
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", false, nil
 	}

@@ -30,7 +30,7 @@ func TestTenant(t *testing.T) {
 // Of a damaged note it is not known who the tenant was: it is no namespace's. It goes with the next one.
 func TestTenantDamaged(t *testing.T) {
 	s := Store{t.TempDir()}
-	path := s.tenantPath(claim)
+	path := tenantPath(s.Dir, claim)
 	file := func() error { return os.WriteFile(path, []byte("namespace=team-a"), 0o600) }
 	for name, damage := range map[string]func() error{
 		"file":         file,

@@ -33,16 +33,13 @@ func newUnjournaled(c *call, damaged bool) *unjournaled {
 
 func (u *unjournaled) run() error {
 	var err error
-	if u.claims, err = u.store.ClaimsOf(u.key); err != nil {
+	if u.claims, u.parents, err = u.store.DevicesOf(u.key); err != nil {
 		return err
 	}
 	if len(u.claims) > 0 {
 		if a, err := device.ParseAddress(u.claims[0]); err == nil {
 			u.address = a
 		}
-	}
-	if u.parents, err = u.store.ParentsOf(u.key); err != nil {
-		return err
 	}
 	gone := u.env.Netns == ""
 	if !gone {
@@ -226,12 +223,12 @@ func (u *unjournaled) ownsInterface(n *device.Netdev) (bool, error) {
 	if u.cfg.FromClaim && s.Kind == netconf.ByNothing {
 		return u.isClaimed(n.Address), nil
 	}
-	return !n.Address.IsZero() && (selects(s, "", was) || u.isGiven(n.Address, was.PCI)), nil
+	return !n.Address.IsZero() && (selects(s, "", was) || chooser{u.call}.isGiven(n.Address, was.PCI)), nil
 }
 
 // isClaimed says whether a ResourceClaim of the pod has the device at an address: then the configuration means it.
 func (u *unjournaled) isClaimed(a device.Address) bool {
-	claims, _ := u.claimed()
+	claims, _ := chooser{u.call}.claimed()
 	return slices.ContainsFunc(claims.Devices, func(d attach.Claimed) bool { return d.Device == a.String() })
 }
 

@@ -45,7 +45,8 @@ func (p Plugin) Plan(stdin []byte, env netconf.Env) (*Plan, error) {
 	if err := c.openPodForAdd(); err != nil {
 		return out, out.refuse(err)
 	}
-	chosen, err := c.choose(c.allocatedToPod())
+	ch := chooser{c}
+	chosen, err := ch.choose(ch.allocatedToPod())
 	if err != nil {
 		return out, out.refuse(err)
 	}

@@ -1,0 +1,73 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Face is what of a device has a name.
+type Face string
+
+// The faces, by the directories of their pending names.
+const (
+	RDMA   Face = "names"
+	Netdev Face = "netdevs"
+)
+
+// PendingNames are renames that wait: a device came back to the host for the last time while another device had its
+// name, and has a temporary one. The note is a symbolic link in a directory that is there only while there are such
+// devices: names/<bus>+<address> to the name.
+type PendingNames struct {
+	top string // the state directory
+	dir string // of the notes
+}
+
+// PendingNames are those of RDMA devices, or of netdevs.
+func (s Store) PendingNames(f Face) PendingNames {
+	return PendingNames{top: s.Dir, dir: filepath.Join(s.Dir, string(f))}
+}
+
+func (p PendingNames) path(claim string) string { return filepath.Join(p.dir, fileOf(claim)) }
+
+// Set notes the name that a device is to get. The caller holds the device's lock.
+func (p PendingNames) Set(claim, name string) error { return link(p.top, p.path(claim), name) }
+
+// Get returns the name that a device is to get; empty: none is pending.
+func (p PendingNames) Get(claim string) (string, error) {
+	name, err := os.Readlink(p.path(claim))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read the pending name of %s: %w", claim, err)
+	}
+	return name, nil
+}
+
+// Clear forgets the pending name of a device: it has it.
+func (p PendingNames) Clear(claim string) error {
+	if err := os.Remove(p.path(claim)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("forget the pending name of %s: %w", claim, err)
+	}
+	prune(p.dir)
+	return nil
+}
+
+// Devices returns the devices that have a pending name.
+func (p PendingNames) Devices() ([]string, error) {
+	names, err := os.ReadDir(p.dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("list the pending names: %w", err)
+	}
+	var out []string
+	for _, n := range names {
+		if !strings.HasPrefix(n.Name(), ".") {
+			out = append(out, strings.Replace(n.Name(), "+", "/", 1))
+		}
+	}
+	return out, nil
+}

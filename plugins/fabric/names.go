@@ -1,0 +1,383 @@
+package fabric
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fabric-cni/fabric-cni/internal/apply"
+	"github.com/fabric-cni/fabric-cni/internal/inventory"
+	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/internal/quote"
+	"github.com/fabric-cni/fabric-cni/pkg/device"
+	"github.com/fabric-cni/fabric-cni/pkg/netconf"
+	"github.com/fabric-cni/fabric-cni/pkg/plan"
+)
+
+// names gives devices their own names back, and makes those step aside that have the name of another.
+type names struct{ s *session }
+
+func (s *session) names() names { return names{s} }
+
+// faces are what of a device has a name.
+var faces = []journal.Face{journal.RDMA, journal.Netdev}
+
+// owe notes the names of a device that is home under others, when no DEL for it will come any more.
+func (nm names) owe(e *journal.Entry, why error) error {
+	if !errors.Is(why, apply.ErrNameTaken) {
+		return nil
+	}
+	d, err := nm.deviceAt(e.Claim)
+	if err != nil || d == nil {
+		return err
+	}
+	if e.MoveRDMA && d.HCA != nil {
+		err = nm.oweName(journal.RDMA, e.Claim, e.HCA.Name, d.HCA.Name)
+	}
+	if e.Kind == journal.KindDevice && e.Netdev != nil && d.Netdev != nil {
+		err = errors.Join(err, nm.oweName(journal.Netdev, e.Claim, e.Netdev.Name, d.Netdev.Name))
+	}
+	return err
+}
+
+func (nm names) oweName(f journal.Face, claim, own, now string) error {
+	if own == now {
+		return nil
+	}
+	nm.s.log.Warn("the device gets its name when that is free", "device", claim, "name", own, "now", now)
+	return nm.s.store.PendingNames(f).Set(claim, own)
+}
+
+// deviceAt is the device at a claim, which is a bus address; nil: none on the host.
+func (nm names) deviceAt(claim string) (*inventory.Device, error) {
+	a, err := device.ParseAddress(claim)
+	if err != nil {
+		return nil, nil //nolint:nilerr // a virtual one: it is known by its name, and has no RDMA device
+	}
+	d, err := nm.s.host.At(a)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return d, err
+}
+
+// settleNames gives devices that are home under a temporary name their own, if it is free by now. It is called when a
+// device has returned to the host, which is when a name becomes free; held is that device's claim, whose lock the
+// caller has. What can't be settled now is left to the next DEL.
+func (nm names) settleNames(held string) {
+	for _, f := range faces {
+		debtors, err := nm.s.store.PendingNames(f).Devices()
+		if err != nil {
+			nm.s.log.Warn("names that devices are owed are not known", "reason", err)
+		}
+		for _, claim := range debtors {
+			var lock *journal.Lock
+			if claim != held {
+				if lock, err = nm.tryLock(claim); errors.Is(err, journal.ErrBusy) {
+					continue
+				}
+			}
+			if err == nil {
+				err = nm.settleName(f, claim)
+			}
+			lock.Unlock()
+			if err != nil {
+				nm.s.log.Warn("a device does not have its own name", "device", claim, "reason", err)
+			}
+		}
+	}
+}
+
+// settleName is for one device, whose lock is held.
+func (nm names) settleName(f journal.Face, claim string) error {
+	name, err := nm.s.store.PendingNames(f).Get(claim)
+	if err != nil || name == "" {
+		return err
+	}
+	d, err := nm.deviceAt(claim)
+	if err != nil || d == nil {
+		return err
+	}
+	_, taken, err := nm.s.store.Owner(claim)
+	switch {
+	case f == journal.RDMA && d.HCA != nil && d.HCA.Name == name, f == journal.Netdev && d.Netdev != nil &&
+		!apply.IsTemporary(d.Netdev.Name): // an administrator may have given it another one
+		return nm.s.store.PendingNames(f).Clear(claim)
+	case err != nil || taken: // its entry has the name, and its DEL gives it back
+		return err
+	case f == journal.RDMA && d.HCA != nil:
+		r := nm.s.runner(nil)
+		err = r.NameRDMA(d.HCA.Index, name)
+	case f == journal.Netdev && d.Netdev != nil:
+		err = nm.nameNetdev(d.Netdev, name)
+	default:
+		return nil
+	}
+	if errors.Is(err, unix.EEXIST) { // still taken
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return nm.s.store.PendingNames(f).Clear(claim)
+}
+
+// nameNetdev renames a netdev that may be up, which loses addresses and routes before Linux 6.2.
+func (nm names) nameNetdev(n *device.Netdev, name string) error {
+	if holder, err := nm.s.host.Link.ByName(name); err == nil && holder.Index != n.Index {
+		return unix.EEXIST
+	}
+	if err := nm.s.host.Snapshot(n); err != nil {
+		return err
+	}
+	was := *n
+	was.Name = name
+	ctx, cancel := bounded(homeWait)
+	defer cancel()
+	r := nm.s.runner(nil)
+	return r.Return(ctx, plan.Home{Netdev: &was}, apply.Events{})
+}
+
+// settled gives a device that is about to be attached the names that it is owed, and says whether it has changed. The
+// caller holds the device's lock.
+func (nm names) settled(claim string, d *inventory.Device) bool {
+	owed := map[journal.Face]bool{
+		journal.RDMA:   d.HCA != nil && apply.IsTemporary(d.HCA.Name),
+		journal.Netdev: d.Netdev != nil && apply.IsTemporary(d.Netdev.Name),
+	}
+	changed := false
+	for _, f := range faces {
+		if !owed[f] {
+			continue
+		}
+		changed = true
+		if err := nm.settleName(f, claim); err != nil {
+			nm.s.log.Warn("a device does not have its own name", "device", claim, "reason", err)
+		}
+	}
+	return changed
+}
+
+// disowned is disown for an ADD that has found the netdev: perhaps under a name that is another device's.
+func (nm names) disowned(claim string, n *device.Netdev) bool {
+	done, err := nm.disown(claim, n)
+	if err != nil {
+		nm.s.log.Warn("a device has the name that a pod gave it", "device", claim, "reason", err)
+	}
+	return done
+}
+
+// disown takes from a netdev on the host the names that are not its own, if an attachment has it: its pod had moved it
+// to a network namespace that has ended. The caller holds the device's lock.
+func (nm names) disown(claim string, n *device.Netdev) (bool, error) {
+	if n == nil || n.Address.IsZero() {
+		return false, nil
+	}
+	owner, ok, err := nm.s.store.Owner(claim)
+	if err != nil || !ok {
+		return false, err
+	}
+	e, err := nm.s.store.Load(owner)
+	if err != nil || e.Netdev == nil || e.Kind != journal.KindDevice {
+		return false, err
+	}
+	r := nm.s.runner(nil)
+	done, err := r.Disown(n, e.Netdev)
+	if done {
+		nm.s.log.Warn("a device that a pod has is on the host, and has lost the names that the pod gave it",
+			"device", claim, "owner", e.Who())
+	}
+	return done, err
+}
+
+// NamesCommand is the first argument of the program when the agent calls it for OwnNames.
+const NamesCommand = "own-names"
+
+// OwnNames takes from all devices that attachments have and that are on the host the names that are not their own: for
+// the agent, as pods live long. It returns the exit status.
+func (p Plugin) OwnNames() int {
+	if err := p.disownAll(); err != nil {
+		fmt.Fprintln(p.Stderr, "fabric: "+quote.Terminal(strings.ReplaceAll(err.Error(), "\n", "; ")))
+		return 1
+	}
+	return 0
+}
+
+func (p Plugin) disownAll() error {
+	c := p.withDefaults().newCall(&netconf.Config{}, netconf.Env{})
+	defer c.close()
+	if err := c.openHost(); err != nil {
+		return err
+	}
+	entries, err := c.store.List()
+	if errors.Is(err, journal.ErrCorrupt) { // the agent names them
+		err = nil
+	}
+	errs := []error{err}
+	for _, e := range entries {
+		if e.Kind != journal.KindDevice || e.Netdev == nil || e.Address.IsZero() || !e.Attached {
+			continue
+		}
+		d, err := c.names().deviceAt(e.Claim)
+		if err != nil || d == nil || d.Netdev == nil || !foreign(d.Netdev, e.Netdev) {
+			errs = append(errs, err)
+			continue
+		}
+		lock, err := c.names().tryLock(e.Claim)
+		if errors.Is(err, journal.ErrBusy) { // the call that works on it gives it its own name
+			continue
+		}
+		if err == nil {
+			_, err = c.names().disown(e.Claim, d.Netdev)
+		}
+		lock.Unlock()
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// foreign says whether a netdev has a name that is not its own.
+func foreign(n, own *device.Netdev) bool {
+	for _, name := range append([]string{n.Name}, n.AltNames...) {
+		if !own.Named(name) && !apply.IsTemporary(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// ownName notes in an entry which names the device is to have on the host, if those are not the ones that it has
+// now.
+func (nm names) ownName(e *journal.Entry) {
+	if e.MoveRDMA && e.HCA != nil {
+		if own := nm.owedName(journal.RDMA, e.Claim, e.HCA.Name); own != "" {
+			if e.RDMAName == "" {
+				e.RDMAName = e.HCA.Name
+			}
+			h := *e.HCA
+			h.Name = own
+			e.HCA = &h
+		}
+	}
+	if e.Kind == journal.KindDevice && e.Netdev != nil {
+		if own := nm.owedName(journal.Netdev, e.Claim, e.Netdev.Name); own != "" {
+			n := *e.Netdev
+			n.Name = own
+			e.Netdev = &n
+		}
+	}
+}
+
+// owedName is the name that a face of a device is owed, if it has a temporary one.
+func (nm names) owedName(f journal.Face, claim, now string) string {
+	if !apply.IsTemporary(now) {
+		return ""
+	}
+	own, err := nm.s.store.PendingNames(f).Get(claim)
+	if err != nil {
+		nm.s.log.Warn("the name of a device is not known", "device", claim, "reason", err)
+	}
+	return own
+}
+
+// evictName is apply.Runner's EvictName. The holder's lock is not waited for: the call that has it frees the name by
+// itself, and may be waiting for ours.
+func (nm names) evictName(holder *device.Netdev, name string, act func(own *device.Netdev) error) (bool, error) {
+	claim := holder.Address.String()
+	owner, ok, err := nm.s.store.Owner(claim)
+	if err != nil || !ok {
+		return false, nil
+	}
+	e, err := nm.s.store.Load(owner)
+	if err != nil || e.Netdev == nil || e.Netdev.Named(name) {
+		return false, nil
+	}
+	lock, err := nm.tryLock(claim)
+	if errors.Is(err, journal.ErrBusy) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer lock.Unlock()
+	return true, act(e.Netdev)
+}
+
+// evictRDMA is apply.Runner's EvictRDMA. A device on the host is known by its bus address, one in the pod by the
+// journal's entries: this is not the usual path, and each of them is read.
+func (nm names) evictRDMA(holder *device.HCA, in plan.Side, act func() error) (bool, error) {
+	claim, own := "", ""
+	if in == plan.Host {
+		a, err := nm.s.host.HCAAddress(holder.Name)
+		if err != nil {
+			return false, nil
+		}
+		claim = a.String()
+		if own, err = nm.ownRDMAName(claim); err != nil {
+			return false, err
+		}
+	} else if e := nm.attachmentOf(holder); e != nil && holder.Name != e.RDMAName {
+		claim, own = e.Claim, e.HCA.Name
+	}
+	if own == "" || own == holder.Name {
+		return false, nil
+	}
+	lock, err := nm.tryLock(claim)
+	if errors.Is(err, journal.ErrBusy) { // the call that works on it gives it its own name
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer lock.Unlock()
+	return true, act()
+}
+
+// ownRDMAName is the name that the RDMA device of claim had before any attachment; empty: the journal does not know it,
+// and the device is called as its owner wants.
+func (nm names) ownRDMAName(claim string) (string, error) {
+	owner, ok, err := nm.s.store.Owner(claim)
+	if err != nil {
+		return "", err
+	}
+	if !ok {
+		return nm.s.store.PendingNames(journal.RDMA).Get(claim)
+	}
+	if e, err := nm.s.store.Load(owner); err == nil && e.HCA != nil && e.MoveRDMA {
+		return e.HCA.Name, nil
+	}
+	return "", nil
+}
+
+// attachmentOf is the attachment that has an RDMA device; nil: the journal knows of none.
+func (nm names) attachmentOf(h *device.HCA) *journal.Entry {
+	entries, err := nm.s.store.List()
+	if err != nil && len(entries) == 0 {
+		return nil
+	}
+	for _, e := range entries {
+		now := e.HCA
+		if t := attachedHCA(e); t != nil {
+			now = t
+		}
+		if !e.MoveRDMA || now == nil || now.Index != h.Index || now.NodeGUID != h.NodeGUID {
+			continue
+		}
+		// The entry of a device that is home stays until IPAM has its addresses back; another may have it by then.
+		if owner, ok, err := nm.s.store.Owner(e.Claim); err == nil && ok && owner == e.Key {
+			return e
+		}
+	}
+	return nil
+}
+
+// tryLock takes a device's lock only if it is free: the call that has it may be waiting for ours.
+func (nm names) tryLock(claim string) (*journal.Lock, error) {
+	at, cancel := context.WithCancel(context.Background())
+	cancel()
+	return nm.s.store.Lock(at, claim)
+}
