@@ -16,7 +16,7 @@ import (
 )
 
 // Reader looks at one network namespace.
-type Reader struct {
+type Reader struct { //nolint:methods // one for each question about a device
 	Sys  fs.FS      // the host's /sys; nil in a pod, whose own is not mounted here
 	Link *link.Conn // in the namespace
 	RDMA *rdma.Conn // in the namespace; nil without RDMA

@@ -77,7 +77,7 @@ type View struct {
 }
 
 // Driver is the DRA driver of a node. It is idle until a View wants it.
-type Driver struct {
+type Driver struct { //nolint:methods // kubelet's calls and the steps of each
 	Config
 	poke chan struct{}
 
