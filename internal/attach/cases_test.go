@@ -85,7 +85,7 @@ var deviceCases = map[string]func(*Facts){
 		f.NetnsMode, f.Policy.Devices = device.NetnsShared, []string{"0000:3b:*"}
 	},
 	"virtual": func(f *Facts) {
-		f.Device = &Device{Claim: "netdev/cali1", Netdev: &device.Netdev{Index: 9, Name: "cali1", Kind: "veth"}}
+		f.Device = &Device{DeviceKey: "netdev/cali1", Netdev: &device.Netdev{Index: 9, Name: "cali1", Kind: "veth"}}
 	},
 	"policy unreadable": func(f *Facts) { f.Policy, f.PolicyErr = nil, errors.New("policy.json: bad") },
 	"port down":         func(f *Facts) { f.Device.HCA.Ports[0].State = device.PortInit },
@@ -164,11 +164,11 @@ var vfCases = map[string]func(*Facts){
 	},
 	"of a PF that a pod has": func(f *Facts) {
 		f.PF, f.PFOwner = &f.VF.PF, live()
-		f.PFOwner.Claim = f.PF.String()
+		f.PFOwner.DeviceKey = f.PF.String()
 	},
 	"of a PF that a dead pod had": func(f *Facts) {
 		f.PF, f.PFOwner = &f.VF.PF, dead()
-		f.PFOwner.Claim = f.PF.String()
+		f.PFOwner.DeviceKey = f.PF.String()
 	},
 	"usual": func(*Facts) {},
 	"GUID":  func(f *Facts) { f.Config.VF.GUID = guid("001122334455660a") },

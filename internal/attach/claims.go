@@ -120,7 +120,7 @@ type Promise struct {
 func (d *decider) promised(moves bool) {
 	i := slices.IndexFunc(d.Promises, func(p Promise) bool {
 		switch {
-		case p.Device == d.Device.Claim:
+		case p.Device == d.Device.DeviceKey:
 			return moves || !p.Shared
 		case d.PF != nil && p.Device == d.PF.String():
 			return moves && !p.Shared
@@ -132,8 +132,8 @@ func (d *decider) promised(moves bool) {
 	}
 	p := d.Promises[i]
 	what := "device " + p.Device
-	if p.Device != d.Device.Claim {
-		what += fmt.Sprintf(", a function of the same card as %s,", d.Device.Claim)
+	if p.Device != d.Device.DeviceKey {
+		what += fmt.Sprintf(", a function of the same card as %s,", d.Device.DeviceKey)
 	}
 	d.refuse(&Refusal{
 		Reason:  InUse,

@@ -111,7 +111,7 @@ func (d *decider) found() bool {
 		d.refuse(&Refusal{Reason: BadConfig, Message: d.Missing.Error()})
 		return false
 	case d.Holder != nil && d.Holder.reclaimable():
-		d.reclaim(d.Holder, "device "+d.Holder.Claim)
+		d.reclaim(d.Holder, "device "+d.Holder.DeviceKey)
 	case d.Holder != nil:
 		d.refuse(d.inUse(d.Holder))
 	default:
@@ -167,7 +167,7 @@ func (f *Facts) inUse(o *Owner) *Refusal {
 		return &Refusal{
 			Reason: InUse,
 			Message: fmt.Sprintf("device %s belongs to %s (%s), whose journal entry can't be read: %v",
-				o.Claim, o.who(), o.IfName, o.Unreadable),
+				o.DeviceKey, o.who(), o.IfName, o.Unreadable),
 			Hint:    "DEL of that attachment returns it",
 			Passing: true,
 		}
@@ -181,7 +181,7 @@ func (f *Facts) inUse(o *Owner) *Refusal {
 		return &Refusal{
 			Reason: InUse,
 			Message: fmt.Sprintf("device %s is in use by this very container: it is attached as %s (network %s)",
-				o.Claim, o.IfName, o.Network),
+				o.DeviceKey, o.IfName, o.Network),
 			Hint:    hint,
 			Passing: true,
 		}
@@ -189,7 +189,7 @@ func (f *Facts) inUse(o *Owner) *Refusal {
 	return &Refusal{
 		Reason: InUse,
 		Message: fmt.Sprintf("device %s is in use by %s as %s (network %s, network namespace %s)",
-			o.Claim, o.who(), o.IfName, o.Network, o.NetnsPath),
+			o.DeviceKey, o.who(), o.IfName, o.Network, o.NetnsPath),
 		Hint:    "it is free again when that pod is deleted",
 		Passing: true,
 	}
@@ -205,7 +205,7 @@ func (d *decider) owner() bool {
 	case d.Owner == nil:
 		return true
 	case d.Owner.reclaimable():
-		d.reclaim(d.Owner, "device "+d.Device.Claim)
+		d.reclaim(d.Owner, "device "+d.Device.DeviceKey)
 		return false
 	}
 	d.refuse(d.inUse(d.Owner))
@@ -325,7 +325,7 @@ func (d *decider) chained() {
 	if dev.HCA == nil {
 		d.refuse(&Refusal{
 			Reason:  NoDevice,
-			Message: fmt.Sprintf("device %s has no RDMA device on the host", dev.Claim),
+			Message: fmt.Sprintf("device %s has no RDMA device on the host", dev.DeviceKey),
 			Hint:    "load its RDMA driver, or leave this plugin out of the chain",
 		})
 		return

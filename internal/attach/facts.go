@@ -84,14 +84,14 @@ type Facts struct {
 
 // Device is a device with both its faces.
 type Device struct {
-	Claim   string         // its name in the journal: the bus address, or netdev/NAME
-	Address device.Address // zero for a virtual netdev
-	PCI     string         // PCI address, empty without one
-	Driver  string         // bound to it, empty for none
-	Netdev  *device.Netdev // with addresses and routes; nil without one
-	Side    plan.Side      // of Netdev: mode rdma finds it in the pod
-	HCA     *device.HCA    // with its ports; nil without one on the host
-	Uplink  *device.Uplink // of Netdev: what the host needs of it; nil unless it is on the host
+	DeviceKey string         // its name in the journal: the bus address, or netdev/NAME
+	Address   device.Address // zero for a virtual netdev
+	PCI       string         // PCI address, empty without one
+	Driver    string         // bound to it, empty for none
+	Netdev    *device.Netdev // with addresses and routes; nil without one
+	Side      plan.Side      // of Netdev: mode rdma finds it in the pod
+	HCA       *device.HCA    // with its ports; nil without one on the host
+	Uplink    *device.Uplink // of Netdev: what the host needs of it; nil unless it is on the host
 }
 
 // userspace are the drivers that give a function to a program in userspace: it has no netdev and no RDMA device then.
@@ -115,10 +115,10 @@ type Owner struct {
 	Who                 string // for people: its pod, or its container
 	Network             string
 	NetnsPath           string
-	Claim               string // the device
+	DeviceKey           string // the device
 	Alive               bool   // its pod may still exist
 	Self                bool   // it is the attachment that is to be made
-	Unreadable          error  // its journal entry is damaged; only ContainerID, IfName and Claim are known
+	Unreadable          error  // its journal entry is damaged; only ContainerID, IfName and DeviceKey are known
 }
 
 func (o *Owner) who() string { return cmp.Or(o.Who, "container "+o.ContainerID) }

@@ -55,7 +55,7 @@ func deviceFacts() *Facts {
 		RDMA:       true,
 		NetnsMode:  device.NetnsExclusive,
 		Device: &Device{
-			Claim: address.String(), Address: address, PCI: address.Name, Driver: "mlx5_core", Netdev: n, HCA: hca,
+			DeviceKey: address.String(), Address: address, PCI: address.Name, Driver: "mlx5_core", Netdev: n, HCA: hca,
 		},
 	}
 	f.Config.Selector = netconf.Selector{Kind: netconf.ByName, Field: "device", Value: "ibs108"}
@@ -100,7 +100,7 @@ func chainFacts() *Facts {
 
 func live() *Owner {
 	return &Owner{
-		ContainerID: "c0ffee", IfName: "net1", Network: "rails", NetnsPath: "/run/netns/a", Claim: "pci/0000:3b:00.0",
+		ContainerID: "c0ffee", IfName: "net1", Network: "rails", NetnsPath: "/run/netns/a", DeviceKey: "pci/0000:3b:00.0",
 		Alive: true,
 	}
 }

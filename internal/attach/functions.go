@@ -7,11 +7,11 @@ import "fmt"
 // neither configured nor returned in order.
 func (d *decider) relatives() {
 	if o := d.PFOwner; o != nil {
-		d.relative(o, fmt.Sprintf("PF %s of VF %s", d.PF.Name, d.Device.Claim))
+		d.relative(o, fmt.Sprintf("PF %s of VF %s", d.PF.Name, d.Device.DeviceKey))
 	}
 	for i := range d.VFOwners {
 		v := &d.VFOwners[i]
-		if d.relative(&v.Owner, fmt.Sprintf("VF %s of PF %s", v.VF, d.Device.Claim)) {
+		if d.relative(&v.Owner, fmt.Sprintf("VF %s of PF %s", v.VF, d.Device.DeviceKey)) {
 			return
 		}
 	}

@@ -39,7 +39,7 @@ func (d *decider) given(moves bool) {
 	if !d.Pod || g.Unjudged || d.Policy == nil || !d.Policy.Allocated() || g.Whole || !moves && g.Resource == "" {
 		return
 	}
-	device := d.Device.Claim
+	device := d.Device.DeviceKey
 	switch {
 	case g.NoUID:
 		d.ungiven(fmt.Sprintf("CNI_ARGS has no K8S_POD_UID: was device %s given to this pod?", device),

@@ -40,7 +40,7 @@ func (d *decider) rdma() {
 		}
 		d.refuse(&Refusal{
 			Reason:  NoDevice,
-			Message: fmt.Sprintf("device %s has no RDMA device on the host, and \"rdma\" is %q", dev.Claim, want),
+			Message: fmt.Sprintf("device %s has no RDMA device on the host, and \"rdma\" is %q", dev.DeviceKey, want),
 			Hint:    hint,
 		})
 		return

@@ -27,8 +27,8 @@ type Lock struct {
 }
 
 // Lock takes the device's lock. It gives up with ErrBusy when ctx ends.
-func (s Store) Lock(ctx context.Context, claim string) (*Lock, error) {
-	return flock(ctx, s.Dir, claim, unix.LOCK_EX)
+func (s Store) Lock(ctx context.Context, deviceKey string) (*Lock, error) {
+	return flock(ctx, s.Dir, deviceKey, unix.LOCK_EX)
 }
 
 // callsLock is the name of the lock that each call of the plugin holds, shared, from its beginning to its end, and

@@ -31,27 +31,27 @@ func (s Store) PendingNames(f Face) PendingNames {
 	return PendingNames{top: s.Dir, dir: filepath.Join(s.Dir, string(f))}
 }
 
-func (p PendingNames) path(claim string) string { return filepath.Join(p.dir, fileOf(claim)) }
+func (p PendingNames) path(deviceKey string) string { return filepath.Join(p.dir, fileOf(deviceKey)) }
 
 // Set notes the name that a device is to get. The caller holds the device's lock.
-func (p PendingNames) Set(claim, name string) error { return link(p.top, p.path(claim), name) }
+func (p PendingNames) Set(deviceKey, name string) error { return link(p.top, p.path(deviceKey), name) }
 
 // Get returns the name that a device is to get; empty: none is pending.
-func (p PendingNames) Get(claim string) (string, error) {
-	name, err := os.Readlink(p.path(claim))
+func (p PendingNames) Get(deviceKey string) (string, error) {
+	name, err := os.Readlink(p.path(deviceKey))
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("read the pending name of %s: %w", claim, err)
+		return "", fmt.Errorf("read the pending name of %s: %w", deviceKey, err)
 	}
 	return name, nil
 }
 
 // Clear forgets the pending name of a device: it has it.
-func (p PendingNames) Clear(claim string) error {
-	if err := os.Remove(p.path(claim)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("forget the pending name of %s: %w", claim, err)
+func (p PendingNames) Clear(deviceKey string) error {
+	if err := os.Remove(p.path(deviceKey)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("forget the pending name of %s: %w", deviceKey, err)
 	}
 	prune(p.dir)
 	return nil

@@ -20,10 +20,10 @@ func testPendingNames(t *testing.T, f Face) {
 	s := Store{t.TempDir()}
 	p := s.PendingNames(f)
 	const other = "auxiliary/mlx5_core.sf.4"
-	wantPending := func(claim, want string) {
+	wantPending := func(deviceKey, want string) {
 		t.Helper()
-		if got, err := p.Get(claim); err != nil || got != want {
-			t.Errorf("the pending name of %s is %q, %v, want %q", claim, got, err, want)
+		if got, err := p.Get(deviceKey); err != nil || got != want {
+			t.Errorf("the pending name of %s is %q, %v, want %q", deviceKey, got, err, want)
 		}
 	}
 	wantDevices := func(want ...string) {
@@ -36,16 +36,16 @@ func testPendingNames(t *testing.T, f Face) {
 			t.Errorf("devices: -want +got:\n%s", diff)
 		}
 	}
-	wantPending(claim, "")
+	wantPending(deviceKey, "")
 	wantDevices()
-	must(t, p.Clear(claim))
-	must(t, p.Set(claim, "mlx5_1"))
-	must(t, p.Set(claim, "mlx5_0"))
+	must(t, p.Clear(deviceKey))
+	must(t, p.Set(deviceKey, "mlx5_1"))
+	must(t, p.Set(deviceKey, "mlx5_0"))
 	must(t, p.Set(other, "mlx5_7"))
-	wantPending(claim, "mlx5_0")
-	wantDevices(other, claim)
-	must(t, p.Clear(claim))
-	wantPending(claim, "")
+	wantPending(deviceKey, "mlx5_0")
+	wantDevices(other, deviceKey)
+	must(t, p.Clear(deviceKey))
+	wantPending(deviceKey, "")
 	wantPending(other, "mlx5_7")
 	must(t, p.Clear(other))
 	wantDevices()

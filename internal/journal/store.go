@@ -21,7 +21,7 @@ const DefaultDir = "/run/fabric-cni"
 //	claims/<device>/owner                     symlink to the entry that owns the device
 //	claims/<device>/children/<entry>          symlinks to the entries whose IPoIB child sits on the device
 //	tenants/<device>                          symlink to the namespace of the pod that had this VF last
-//	locks/<device>                            flock, held while a device is claimed and moved
+//	locks/<device>                            flock, held while a device is taken and moved
 //	locks/attachments, locks/ipam             a byte each of which is locked for an attachment
 //	locks/pods                                likewise for a pod
 type Store struct{ Dir string }
@@ -141,7 +141,7 @@ func few(errs []error) error {
 	return errors.Join(errs...)
 }
 
-// Damaged returns the attachments whose entry can't be read, and that have a device or an IPoIB child by their claims.
+// Damaged returns the attachments whose entry can't be read, and that have a device or an IPoIB child.
 func (s Store) Damaged() ([]Key, error) {
 	names, err := os.ReadDir(filepath.Join(s.Dir, "attachments"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -209,11 +209,11 @@ func (cs chooser) claimed() (*attach.Claims, []prepared.Given) {
 
 // has says whether an attachment has the device of a claim: it was made of it, or it has taken the whole device by
 // another configuration.
-func has(e *journal.Entry, g *journal.Given, claim string) bool {
+func has(e *journal.Entry, g *journal.Given, deviceKey string) bool {
 	if e.Given != nil {
 		return e.Given.Same(g)
 	}
-	return e.Claim == claim && e.Kind == journal.KindDevice
+	return e.DeviceKey == deviceKey && e.Kind == journal.KindDevice
 }
 
 func recordOf(d *prepared.Device) *journal.Given {
@@ -338,7 +338,7 @@ func (cs chooser) markUnusable(r *allocated) error {
 		d := &r.Devices[i]
 		s := netconf.Selector{Kind: netconf.ByAddress, Address: d.Address}
 		d.Taken = slices.ContainsFunc(have, func(e *journal.Entry) bool {
-			return e.Key != cs.c.key && e.Claim != "" && e.Kind != journal.KindIPoIB && selects(s, "", e)
+			return e.Key != cs.c.key && e.DeviceKey != "" && e.Kind != journal.KindIPoIB && selects(s, "", e)
 		})
 	}
 	if r.Keep = cs.c.cfg.Unsorted; !r.Keep && cs.c.cfg.DeviceInfo == "" {
@@ -411,7 +411,7 @@ func (a *adder) decide() (*attach.Decision, error) {
 		}
 		a.guids.Unlock() // the rest of the node need not wait for a device's return
 		if d.Attachment != nil && slices.ContainsFunc(d.Reclaims, func(o attach.Owner) bool {
-			return o.Claim != d.Device.Claim
+			return o.DeviceKey != d.Device.DeviceKey
 		}) { // it has a lock of its own, and no call waits for a second device's
 			a.device.Unlock()
 		}
@@ -447,20 +447,20 @@ func (a *adder) look(ctx context.Context) (*attach.Decision, error) {
 		if g.dev == nil {
 			return attach.Decide(g.facts), nil
 		}
-		claim := g.dev.Claim()
-		if a.device, err = a.store.Lock(ctx, claim); err != nil {
+		deviceKey := g.dev.DeviceKey()
+		if a.device, err = a.store.Lock(ctx, deviceKey); err != nil {
 			return nil, err
 		}
 		if a.device.Waited { // its holder may have moved it: look again, now under the lock
 			err = g.find()
 		}
-		if err == nil && (g.dev == nil || g.dev.Claim() != claim) { // another one, when names were swapped
+		if err == nil && (g.dev == nil || g.dev.DeviceKey() != deviceKey) { // another one, when names were swapped
 			continue
 		}
-		if err == nil && a.names().disowned(claim, g.dev.Netdev) {
+		if err == nil && a.names().disowned(deviceKey, g.dev.Netdev) {
 			continue
 		}
-		if err == nil && a.names().settled(claim, g.dev) {
+		if err == nil && a.names().settled(deviceKey, g.dev) {
 			err = g.find()
 		}
 		if err == nil && a.cfg.Mode == netconf.ModeDevice && a.cfg.VF.GUID != nil {
@@ -525,14 +525,14 @@ func (a *adder) reclaimFromDead(ctx context.Context, key journal.Key) error {
 		return err
 	}
 	if !a.device.Held() {
-		device, err := a.store.Lock(ctx, e.Claim)
+		device, err := a.store.Lock(ctx, e.DeviceKey)
 		if err != nil {
 			return err
 		}
 		defer device.Unlock()
 	}
 	if e.Kind != journal.KindIPoIB {
-		owner, ok, err := a.store.Owner(e.Claim)
+		owner, ok, err := a.store.Owner(e.DeviceKey)
 		if err != nil {
 			return err
 		}
@@ -543,7 +543,7 @@ func (a *adder) reclaimFromDead(ctx context.Context, key journal.Key) error {
 	if a.alive(e) {
 		return nil // the next look reports it
 	}
-	a.log.Warn("reclaiming what a dead pod has left", "device", e.Claim, "owner", e.Who(), "its", e.IfName)
+	a.log.Warn("reclaiming what a dead pod has left", "device", e.DeviceKey, "owner", e.Who(), "its", e.IfName)
 	return returner{a.call}.giveBackOfDead(at, e)
 }
 
@@ -552,7 +552,7 @@ func (a *adder) reclaimFromDead(ctx context.Context, key journal.Key) error {
 func (*adder) recoverDevice(ctx context.Context, e *journal.Entry) error {
 	select {
 	case <-ctx.Done():
-		return &failure{code: codeNoDevice, err: fmt.Errorf("device %s has not come back: %w", e.Claim, ctx.Err())}
+		return &failure{code: codeNoDevice, err: fmt.Errorf("device %s has not come back: %w", e.DeviceKey, ctx.Err())}
 	case <-time.After(time.Millisecond):
 		return nil
 	}
@@ -573,7 +573,7 @@ func (c *call) passOn() error {
 	if err := c.store.Save(e); err != nil {
 		return err
 	}
-	c.log.Info("the plugin before this one in the chain has moved the RDMA device", "device", e.Claim)
+	c.log.Info("the plugin before this one in the chain has moved the RDMA device", "device", e.DeviceKey)
 	res := result.Extend(prev, result.Interface{}, nil, netconf.DNS{})
 	return c.print(func(w io.Writer) error { return res.Print(w, c.cfg.CNIVersion) })
 }

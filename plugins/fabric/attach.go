@@ -80,9 +80,9 @@ func (a *attachment) begin() error {
 		return err
 	}
 	if e.Kind == journal.KindIPoIB {
-		err = a.store.AddChild(e.Claim, e.Key)
+		err = a.store.AddChild(e.DeviceKey, e.Key)
 	} else {
-		err = a.store.Claim(e.Claim, e.Key)
+		err = a.store.SetOwner(e.DeviceKey, e.Key)
 	}
 	if err == nil {
 		err = a.alone()
@@ -124,8 +124,8 @@ func (a *attachment) saveIntent() error {
 	return a.store.Save(e)
 }
 
-// alone makes sure that no other call has claimed the PF of this VF, or a VF of this PF, since it was looked at: each
-// has its own lock. Both calls claim before they look, so that one of them at least sees the other.
+// alone makes sure that no other call has taken the PF of this VF, or a VF of this PF, since it was looked at: each
+// has its own lock. Both calls take theirs before they look, so that one of them at least sees the other.
 func (a *attachment) alone() error {
 	var related []device.Address
 	if a.PF != nil {
@@ -145,7 +145,7 @@ func (a *attachment) alone() error {
 			return refused(&attach.Refusal{
 				Reason: attach.InUse,
 				Message: fmt.Sprintf("function %s of the same card as %s has just been taken by %s as %s",
-					f.Name, a.entry.Claim, k.Who(), k.IfName),
+					f.Name, a.entry.DeviceKey, k.Who(), k.IfName),
 				Hint: "a PF and its VFs can't be in pods at the same time",
 			})
 		}
@@ -153,8 +153,8 @@ func (a *attachment) alone() error {
 	return nil
 }
 
-// device moves the device into the pod and configures it. The lock is not held while IPAM is awaited: from the claim
-// on, the journal is the ownership.
+// device moves the device into the pod and configures it. The lock is not held while IPAM is awaited: from begin
+// on, the journal has its owner.
 func (a *attachment) device(ctx context.Context) (*result.Result, error) {
 	e, hca := a.entry, a.HCA()
 	a.runner.Track(hca, e.Netdev)
@@ -196,7 +196,7 @@ func (a *attachment) prepare(ctx context.Context) error {
 		return a.notAnew(err)
 	}
 	if a.PF != nil { // not before: an ADD that is killed has the next one bind the driver again
-		if err := a.store.NoteTenant(e.Claim, a.cfg.Pod.Namespace); err != nil {
+		if err := a.store.NoteTenant(e.DeviceKey, a.cfg.Pod.Namespace); err != nil {
 			return err
 		}
 	}
@@ -226,7 +226,7 @@ func (a *attachment) notAnew(err error) error {
 	}
 	return &failure{
 		code: codeKernel,
-		err:  fmt.Errorf("device %s, which a pod of another namespace had: %w", a.entry.Claim, err),
+		err:  fmt.Errorf("device %s, which a pod of another namespace had: %w", a.entry.DeviceKey, err),
 		hint: "see what the driver says in the kernel's log; reset the VF, or set \"rebindBetweenTenants\": false in " +
 			policy.DefaultPath,
 	}
@@ -508,10 +508,10 @@ func returned(what string) error {
 func (a *attachment) holdsDevice() (bool, error) {
 	e := a.entry
 	if e.Kind == journal.KindIPoIB {
-		users, err := a.store.Children(e.Claim)
+		users, err := a.store.Children(e.DeviceKey)
 		return slices.Contains(users, e.Key), err
 	}
-	owner, ok, err := a.store.Owner(e.Claim)
+	owner, ok, err := a.store.Owner(e.DeviceKey)
 	return ok && owner == e.Key, err
 }
 
@@ -543,7 +543,7 @@ func (a *attachment) finish(res *result.Result, err error) (*result.Result, erro
 	switch {
 	case undone != nil:
 	case held: // DEL has something to give back
-		undone = a.disclaim(a.entry)
+		undone = a.clearOwner(a.entry)
 	default:
 		undone = a.forget(a.entry)
 	}
@@ -590,7 +590,7 @@ func (a *attachment) relock() *journal.Lock {
 	}
 	ctx, cancel := bounded(lockWait)
 	defer cancel()
-	lock, err := a.store.Lock(ctx, a.entry.Claim)
+	lock, err := a.store.Lock(ctx, a.entry.DeviceKey)
 	if err != nil {
 		a.log.Warn("undoing without the device's lock", "reason", err)
 	}

@@ -75,16 +75,16 @@ func ended(err error) error {
 // a dead pod has left.
 type returner struct{ *call }
 
-// giveBack returns everything an attachment holds: device, child, addresses, claim and entry. The caller holds the
+// giveBack returns everything an attachment holds: device, child, addresses, ownership and entry. The caller holds the
 // attachment's lock. What fails does not stop the rest: another call finds less to do. The entry stays until nothing is
 // left.
 func (c returner) giveBack(e *journal.Entry, d ipam.Delegate) error {
 	var lock *journal.Lock
-	if e.Claim != "" { // else nothing was taken
+	if e.DeviceKey != "" { // else nothing was taken
 		ctx, cancel := bounded(lockWait)
 		defer cancel()
 		var err error
-		if lock, err = c.store.Lock(ctx, e.Claim); err != nil {
+		if lock, err = c.store.Lock(ctx, e.DeviceKey); err != nil {
 			return err
 		}
 		defer lock.Unlock()
@@ -143,7 +143,7 @@ func (c returner) giveBackOfDead(at context.Context, e *journal.Entry) error {
 	return c.erase(e)
 }
 
-// takeHome returns the device or removes the child, and then gives up the claim: from there on anybody may have the
+// takeHome returns the device or removes the child, and then gives up the ownership: from there on any pod may have the
 // device. free gives the addresses back; it runs meanwhile, and the channel has its result. The caller holds the
 // device's lock.
 func (c returner) takeHome(e *journal.Entry, free func() error) (released <-chan error, err error) {
@@ -177,7 +177,7 @@ func (c returner) takeHome(e *journal.Entry, free func() error) (released <-chan
 		err = c.removeStrays(e)
 	}
 	if err == nil {
-		err = c.disclaim(e)
+		err = c.clearOwner(e)
 	}
 	return result, err
 }
@@ -185,13 +185,13 @@ func (c returner) takeHome(e *journal.Entry, free func() error) (released <-chan
 // owns says whether the attachment still has what its entry speaks of. After a reboot, or when the device has gone to
 // another attachment, there is nothing of it left on the kernel's side.
 func (c returner) owns(e *journal.Entry) (bool, error) {
-	if e.Claim == "" || e.BeforeBoot(c.bootID()) {
+	if e.DeviceKey == "" || e.BeforeBoot(c.bootID()) {
 		return false, nil
 	}
 	if e.Kind == journal.KindIPoIB {
 		return true, nil
 	}
-	owner, ok, err := c.store.Owner(e.Claim)
+	owner, ok, err := c.store.Owner(e.DeviceKey)
 	return ok && owner == e.Key, err
 }
 
@@ -220,9 +220,9 @@ func (c returner) bringHome(e *journal.Entry, release func()) error {
 	home := homeOf(e)
 	home.Keep = c.keptChildren(e)
 	err = r.Return(ctx, home, apply.Events{Released: release, Gone: gone, Removed: c.removedUppers})
-	defer c.names().settleNames(e.Claim)
+	defer c.names().settleNames(e.DeviceKey)
 	if errors.Is(err, apply.ErrGone) {
-		c.log.Warn("device can't be returned", "device", e.Claim, "reason", err)
+		c.log.Warn("device can't be returned", "device", e.DeviceKey, "reason", err)
 		return nil
 	}
 	if errors.Is(err, apply.ErrMissing) {
@@ -259,7 +259,7 @@ func (s *session) keptChildren(e *journal.Entry) []plan.KeptChild {
 	return out
 }
 
-// missing is for what an attachment has and DEL did not find. It keeps its addresses, its claim and its entry, which
+// missing is for what an attachment has and DEL did not find. It keeps its addresses, its ownership and its entry, which
 // notes it, until it is found or proved gone: it may be in use, in a network namespace that the pod has made. The third
 // DEL ends, so that the pod does. The next DEL, GC or repair looks again, and an ADD that wants the device.
 func (c returner) missing(e *journal.Entry, err error) error {
@@ -267,11 +267,11 @@ func (c returner) missing(e *journal.Entry, err error) error {
 	if last && !e.Missing {
 		e.Missing = true
 		if err := c.store.Save(e); err != nil {
-			c.log.Error("can't note that a device is missing", "device", e.Claim, "reason", err)
+			c.log.Error("can't note that a device is missing", "device", e.DeviceKey, "reason", err)
 		}
 	}
 	if last {
-		c.log.Error("giving up after repeated tries: what the pod had stays reserved", "device", e.Claim, "reason", err)
+		c.log.Error("giving up after repeated tries: what the pod had stays reserved", "device", e.DeviceKey, "reason", err)
 		return &keptError{err}
 	}
 	return errors.Join(err, c.store.Try(e))
@@ -312,7 +312,7 @@ const maxTries = 3
 
 func (c returner) tryAgain(e *journal.Entry, err error) error {
 	if e.Tries+1 >= maxTries {
-		c.log.Error("giving up after repeated tries", "device", e.Claim, "reason", err)
+		c.log.Error("giving up after repeated tries", "device", e.DeviceKey, "reason", err)
 		return c.names().owe(e, err)
 	}
 	return errors.Join(err, c.store.Try(e))
@@ -328,7 +328,7 @@ const soon = 200 * time.Millisecond
 // is about to; or the pod has moved it to another namespace before. A child that is found nowhere is gone only if the
 // kernel says that its queue pair is.
 func (c returner) removeChild(r *apply.Runner, e *journal.Entry) error {
-	users, err := c.store.Children(e.Claim)
+	users, err := c.store.Children(e.DeviceKey)
 	if err != nil {
 		return err
 	}
@@ -420,7 +420,7 @@ func (c returner) childElsewhere(ctx context.Context, e *journal.Entry) (found b
 		return found
 	})
 	if found {
-		c.log.Warn("the pod had moved its interface to another network namespace", "parent", e.Claim)
+		c.log.Warn("the pod had moved its interface to another network namespace", "parent", e.DeviceKey)
 	}
 	return found
 }
@@ -458,7 +458,7 @@ func (c returner) childLost(ctx context.Context, r *apply.Runner, e *journal.Ent
 	if e.Child.HWAddr == "" { // ADD was killed before it had seen one
 		return releaseRules(ctx, r)
 	}
-	return c.missing(e, fmt.Errorf("the IPoIB child of %s with the hardware address %s: %w", e.Claim, e.Child.HWAddr,
+	return c.missing(e, fmt.Errorf("the IPoIB child of %s with the hardware address %s: %w", e.DeviceKey, e.Child.HWAddr,
 		apply.ErrMissing))
 }
 

@@ -25,18 +25,18 @@ func (c *call) newEntry(d *attach.Decision, ch *choice) *journal.Entry {
 	dev := d.Device
 	switch c.cfg.Mode {
 	case netconf.ModeIPoIB:
-		e.Kind, e.Claim, e.Address, e.PCI = journal.KindIPoIB, dev.Claim, dev.Address, dev.PCI
+		e.Kind, e.DeviceKey, e.Address, e.PCI = journal.KindIPoIB, dev.DeviceKey, dev.Address, dev.PCI
 		e.Child = &journal.Child{
 			Parent: dev.Address, Master: dev.Netdev.Name, PKey: d.Child.PKey, Group: d.Child.Group,
 		}
 	case netconf.ModeRDMA:
 		e.Kind, e.IPAM = journal.KindRDMA, "" // the addresses are the earlier plugin's
 		if d.MoveRDMA {
-			e.Claim, e.Address, e.PCI, e.HCA = dev.Claim, dev.Address, dev.PCI, dev.HCA
+			e.DeviceKey, e.Address, e.PCI, e.HCA = dev.DeviceKey, dev.Address, dev.PCI, dev.HCA
 			e.MoveRDMA, e.RDMAName, e.Netdev = true, d.Config.RDMAName, d.Netdev()
 		}
 	default:
-		e.Kind, e.Claim, e.Address, e.PCI = journal.KindDevice, dev.Claim, dev.Address, dev.PCI
+		e.Kind, e.DeviceKey, e.Address, e.PCI = journal.KindDevice, dev.DeviceKey, dev.Address, dev.PCI
 		e.HCA, e.Netdev, e.MoveRDMA, e.RDMAName = dev.HCA, dev.Netdev, d.MoveRDMA, d.Config.RDMAName
 		e.VF, e.VFs = recordVF(d.Attachment), d.VFs
 	}
@@ -118,7 +118,7 @@ func selects(s netconf.Selector, master string, e *journal.Entry) bool {
 	n, h := e.Netdev, e.HCA
 	switch s.Kind {
 	case netconf.ByAddress:
-		return s.Address == e.Address || s.Address.String() == e.Claim ||
+		return s.Address == e.Address || s.Address.String() == e.DeviceKey ||
 			e.PCI != "" && s.Address == device.OnPCI(e.PCI)
 	case netconf.ByName:
 		return n != nil && n.Named(s.Value)
@@ -139,9 +139,9 @@ func hasGUID(n *device.Netdev, g device.GUID) bool {
 	return ok && have == g
 }
 
-// forget removes every trace of an attachment. The claim goes first: an entry without a claim touches no device.
+// forget removes every trace of an attachment. The ownership goes first: an entry without a device touches none.
 func (c *call) forget(e *journal.Entry) error {
-	if err := c.disclaim(e); err != nil {
+	if err := c.clearOwner(e); err != nil {
 		return err
 	}
 	return c.erase(e)
@@ -153,13 +153,13 @@ func (c *call) erase(e *journal.Entry) error {
 	return c.store.Remove(e.Key)
 }
 
-// disclaim gives up the device, or the child on it.
-func (s *session) disclaim(e *journal.Entry) error {
+// clearOwner gives up the device, or the child on it.
+func (s *session) clearOwner(e *journal.Entry) error {
 	switch {
 	case e.Kind == journal.KindIPoIB:
-		return s.store.RemoveChild(e.Claim, e.Key)
-	case e.Claim != "":
-		return s.store.Disclaim(e.Claim, e.Key)
+		return s.store.RemoveChild(e.DeviceKey, e.Key)
+	case e.DeviceKey != "":
+		return s.store.ClearOwner(e.DeviceKey, e.Key)
 	}
 	return nil
 }

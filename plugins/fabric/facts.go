@@ -131,7 +131,7 @@ func (g *gatherer) before(e *journal.Entry) error {
 func ownerOf(e *journal.Entry) *attach.Owner {
 	return &attach.Owner{
 		ContainerID: e.ContainerID, IfName: e.IfName, Who: e.Who(), Network: e.Network, NetnsPath: e.NetnsPath,
-		Claim: e.Claim,
+		DeviceKey: e.DeviceKey,
 	}
 }
 
@@ -142,15 +142,15 @@ func (c *call) owner(e *journal.Entry) *attach.Owner {
 	return o
 }
 
-// ownerByKey is the attachment that a claim names; nil if the journal has no such entry: nothing is left of it.
-func (c *call) ownerByKey(k journal.Key, claim string) *attach.Owner {
+// ownerByKey is the attachment of a key that owns a device; nil if the journal has no such entry: nothing is left of it.
+func (c *call) ownerByKey(k journal.Key, deviceKey string) *attach.Owner {
 	e, err := c.store.Load(k)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
 		return &attach.Owner{
-			ContainerID: k.ContainerID, IfName: k.IfName, Who: k.Who(), Claim: claim, Self: k == c.key, Unreadable: err,
+			ContainerID: k.ContainerID, IfName: k.IfName, Who: k.Who(), DeviceKey: deviceKey, Self: k == c.key, Unreadable: err,
 		}
 	}
 	return c.owner(e)
@@ -187,7 +187,7 @@ func (g *gatherer) find() error {
 		return err
 	}
 	f.Device = &attach.Device{
-		Claim: g.dev.Claim(), Address: g.dev.Address, PCI: g.dev.PCI, Driver: g.host.Driver(g.dev.Address),
+		DeviceKey: g.dev.DeviceKey(), Address: g.dev.Address, PCI: g.dev.PCI, Driver: g.host.Driver(g.dev.Address),
 		Netdev: g.dev.Netdev, Side: f.Chained.Side, HCA: g.dev.HCA,
 	}
 	return nil
@@ -221,10 +221,10 @@ func (g *gatherer) findHolder() error {
 		return err
 	}
 	for _, e := range entries {
-		if e.Claim == "" || e.Kind == journal.KindIPoIB || !selects(g.cfg.Selector, g.cfg.Master, e) {
+		if e.DeviceKey == "" || e.Kind == journal.KindIPoIB || !selects(g.cfg.Selector, g.cfg.Master, e) {
 			continue
 		}
-		owner, ok, err := g.store.Owner(e.Claim)
+		owner, ok, err := g.store.Owner(e.DeviceKey)
 		if err != nil {
 			return err
 		}
@@ -395,7 +395,7 @@ func (g *gatherer) allotted(claims []*prepared.Claim, card []device.Address) {
 	uid := g.cfg.Pod.UID
 	f.Given = attach.Given{
 		Unjudged: g.planned && uid == "", NoUID: !prepared.IsUID(uid), Whole: g.chosen.fromClaim != nil,
-		Resource: p.Resource(g.dev.Claim()),
+		Resource: p.Resource(g.dev.DeviceKey()),
 	}
 	_, fabric, _ := strings.Cut(f.Given.Resource, "/")
 	for _, c := range claims {
@@ -456,7 +456,7 @@ func (g *gatherer) regard(
 	}
 	f.Given.Shares += len(shares)
 	if f.Given.Whole { // two resources may have it: the first pod gets it
-		others = slices.DeleteFunc(others, func(p attach.Promise) bool { return p.Device == g.dev.Claim() })
+		others = slices.DeleteFunc(others, func(p attach.Promise) bool { return p.Device == g.dev.DeviceKey() })
 	}
 	return others
 }
@@ -486,12 +486,12 @@ func (g *gatherer) idsOf(card []device.Address) map[string]device.Address {
 }
 
 // countChildren counts the other children of the container on devices of the same resource.
-func (g *gatherer) countChildren(resource func(claim string) string) {
+func (g *gatherer) countChildren(resource func(deviceKey string) string) {
 	if g.facts.Given.Resource == "" {
 		return
 	}
 	for _, e := range g.store.Of(g.key.ContainerID) {
-		if e.Key != g.key && e.Kind == journal.KindIPoIB && resource(e.Claim) == g.facts.Given.Resource {
+		if e.Key != g.key && e.Kind == journal.KindIPoIB && resource(e.DeviceKey) == g.facts.Given.Resource {
 			g.facts.Given.Children++
 		}
 	}

@@ -33,12 +33,12 @@ func (g *gatherer) inspect() error {
 	if g.dev == nil {
 		return nil
 	}
-	k, ok, err := g.store.Owner(g.dev.Claim())
+	k, ok, err := g.store.Owner(g.dev.DeviceKey())
 	if err != nil {
 		return err
 	}
 	if ok {
-		g.facts.Owner = g.ownerByKey(k, g.dev.Claim())
+		g.facts.Owner = g.ownerByKey(k, g.dev.DeviceKey())
 	}
 	in := &inspector{g.call, g.facts, g.dev}
 	if err := in.ports(); err != nil {
@@ -102,7 +102,7 @@ func (in *inspector) virtualFunction() error {
 	}
 	in.facts.VF = vf
 	if in.c.pod != nil && in.facts.Policy != nil && in.facts.Policy.Rebinds() {
-		tenant, noted, err := in.c.store.Tenant(in.dev.Claim())
+		tenant, noted, err := in.c.store.Tenant(in.dev.DeviceKey())
 		if err != nil {
 			return err
 		}
@@ -144,9 +144,9 @@ func (in *inspector) ownerOfFunction(a device.Address) (*attach.Owner, error) {
 		return nil, err
 	}
 	o := in.c.ownerByKey(k, a.String())
-	if o == nil { // claimed, and no entry says by what: only its DEL knows
+	if o == nil { // owned, and no entry says by what: only its DEL knows
 		o = &attach.Owner{
-			ContainerID: k.ContainerID, IfName: k.IfName, Who: k.Who(), Claim: a.String(), Alive: true,
+			ContainerID: k.ContainerID, IfName: k.IfName, Who: k.Who(), DeviceKey: a.String(), Alive: true,
 		}
 	}
 	return o, nil
@@ -181,12 +181,12 @@ func (in *inspector) guidInPod(guid device.GUID) (string, error) {
 		if !had || !in.c.alive(e) {
 			continue
 		}
-		owner, ok, err := in.c.store.Owner(e.Claim)
+		owner, ok, err := in.c.store.Owner(e.DeviceKey)
 		if err != nil {
 			return "", err
 		}
 		if ok && owner == e.Key { // else its device is home, and only its addresses are not free yet
-			return e.Who() + " (" + e.IfName + ", device " + e.Claim + ")", nil
+			return e.Who() + " (" + e.IfName + ", device " + e.DeviceKey + ")", nil
 		}
 	}
 	return "", nil
@@ -216,13 +216,13 @@ func (in *inspector) children() error {
 	if n == nil || !n.IsIPoIB() {
 		return nil
 	}
-	keys, err := in.c.store.Children(in.dev.Claim())
+	keys, err := in.c.store.Children(in.dev.DeviceKey())
 	if err != nil {
 		return err
 	}
 	dead := map[uint32]bool{}
 	for _, k := range keys {
-		o := in.c.ownerByKey(k, in.dev.Claim())
+		o := in.c.ownerByKey(k, in.dev.DeviceKey())
 		if o == nil {
 			o = &attach.Owner{ContainerID: k.ContainerID, IfName: k.IfName, Who: k.Who(), Alive: true}
 		}
@@ -326,7 +326,7 @@ func (c *call) duplicatesInPods(mac string, addrs []netip.Prefix) (ofMAC, ofAddr
 }
 
 func duplicateOf(e *journal.Entry, value string) *attach.Duplicate {
-	by := e.Who() + " (" + e.IfName + ", network " + e.Network + ", device " + e.Claim + ")"
+	by := e.Who() + " (" + e.IfName + ", network " + e.Network + ", device " + e.DeviceKey + ")"
 	return &attach.Duplicate{Value: value, By: by, Pod: true}
 }
 
@@ -381,15 +381,15 @@ func (in *inspector) namesInPod() error {
 
 // nameHolder looks through the journal for another device whose own name this is: it needs it when it returns.
 func (in *inspector) nameHolder(name string) error {
-	claim := in.dev.Claim()
+	deviceKey := in.dev.DeviceKey()
 	entries, err := in.c.store.List()
 	if err != nil && !errors.Is(err, journal.ErrCorrupt) {
 		return err
 	}
 	for _, e := range entries {
-		if e.MoveRDMA && e.Claim != claim && e.HCA != nil && e.HCA.Name == name {
+		if e.MoveRDMA && e.DeviceKey != deviceKey && e.HCA != nil && e.HCA.Name == name {
 			in.facts.RDMANameHolder = fmt.Sprintf("device %s, which %s has as %s",
-				e.Claim, e.Who(), e.IfName)
+				e.DeviceKey, e.Who(), e.IfName)
 			return nil
 		}
 	}
@@ -403,7 +403,7 @@ func (in *inspector) nameHolder(name string) error {
 		if err != nil {
 			return err
 		}
-		if d != claim && want == name {
+		if d != deviceKey && want == name {
 			in.facts.RDMANameHolder = fmt.Sprintf("device %s, which gets it back as soon as it is free", d)
 			return nil
 		}

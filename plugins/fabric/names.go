@@ -31,30 +31,30 @@ func (nm names) owe(e *journal.Entry, why error) error {
 	if !errors.Is(why, apply.ErrNameTaken) {
 		return nil
 	}
-	d, err := nm.deviceAt(e.Claim)
+	d, err := nm.deviceAt(e.DeviceKey)
 	if err != nil || d == nil {
 		return err
 	}
 	if e.MoveRDMA && d.HCA != nil {
-		err = nm.oweName(journal.RDMA, e.Claim, e.HCA.Name, d.HCA.Name)
+		err = nm.oweName(journal.RDMA, e.DeviceKey, e.HCA.Name, d.HCA.Name)
 	}
 	if e.Kind == journal.KindDevice && e.Netdev != nil && d.Netdev != nil {
-		err = errors.Join(err, nm.oweName(journal.Netdev, e.Claim, e.Netdev.Name, d.Netdev.Name))
+		err = errors.Join(err, nm.oweName(journal.Netdev, e.DeviceKey, e.Netdev.Name, d.Netdev.Name))
 	}
 	return err
 }
 
-func (nm names) oweName(f journal.Face, claim, own, now string) error {
+func (nm names) oweName(f journal.Face, deviceKey, own, now string) error {
 	if own == now {
 		return nil
 	}
-	nm.s.log.Warn("the device gets its name when that is free", "device", claim, "name", own, "now", now)
-	return nm.s.store.PendingNames(f).Set(claim, own)
+	nm.s.log.Warn("the device gets its name when that is free", "device", deviceKey, "name", own, "now", now)
+	return nm.s.store.PendingNames(f).Set(deviceKey, own)
 }
 
-// deviceAt is the device at a claim, which is a bus address; nil: none on the host.
-func (nm names) deviceAt(claim string) (*inventory.Device, error) {
-	a, err := device.ParseAddress(claim)
+// deviceAt is the device of a key, if that is a bus address; nil: none on the host.
+func (nm names) deviceAt(deviceKey string) (*inventory.Device, error) {
+	a, err := device.ParseAddress(deviceKey)
 	if err != nil {
 		return nil, nil //nolint:nilerr // a virtual one: it is known by its name, and has no RDMA device
 	}
@@ -66,7 +66,7 @@ func (nm names) deviceAt(claim string) (*inventory.Device, error) {
 }
 
 // settleNames gives devices that are home under a temporary name their own, if it is free by now. It is called when a
-// device has returned to the host, which is when a name becomes free; held is that device's claim, whose lock the
+// device has returned to the host, which is when a name becomes free; held is that device's key, whose lock the
 // caller has. What can't be settled now is left to the next DEL.
 func (nm names) settleNames(held string) {
 	for _, f := range faces {
@@ -74,39 +74,39 @@ func (nm names) settleNames(held string) {
 		if err != nil {
 			nm.s.log.Warn("names that devices are owed are not known", "reason", err)
 		}
-		for _, claim := range debtors {
+		for _, deviceKey := range debtors {
 			var lock *journal.Lock
-			if claim != held {
-				if lock, err = nm.tryLock(claim); errors.Is(err, journal.ErrBusy) {
+			if deviceKey != held {
+				if lock, err = nm.tryLock(deviceKey); errors.Is(err, journal.ErrBusy) {
 					continue
 				}
 			}
 			if err == nil {
-				err = nm.settleName(f, claim)
+				err = nm.settleName(f, deviceKey)
 			}
 			lock.Unlock()
 			if err != nil {
-				nm.s.log.Warn("a device does not have its own name", "device", claim, "reason", err)
+				nm.s.log.Warn("a device does not have its own name", "device", deviceKey, "reason", err)
 			}
 		}
 	}
 }
 
 // settleName is for one device, whose lock is held.
-func (nm names) settleName(f journal.Face, claim string) error {
-	name, err := nm.s.store.PendingNames(f).Get(claim)
+func (nm names) settleName(f journal.Face, deviceKey string) error {
+	name, err := nm.s.store.PendingNames(f).Get(deviceKey)
 	if err != nil || name == "" {
 		return err
 	}
-	d, err := nm.deviceAt(claim)
+	d, err := nm.deviceAt(deviceKey)
 	if err != nil || d == nil {
 		return err
 	}
-	_, taken, err := nm.s.store.Owner(claim)
+	_, taken, err := nm.s.store.Owner(deviceKey)
 	switch {
 	case f == journal.RDMA && d.HCA != nil && d.HCA.Name == name, f == journal.Netdev && d.Netdev != nil &&
 		!apply.IsTemporary(d.Netdev.Name): // an administrator may have given it another one
-		return nm.s.store.PendingNames(f).Clear(claim)
+		return nm.s.store.PendingNames(f).Clear(deviceKey)
 	case err != nil || taken: // its entry has the name, and its DEL gives it back
 		return err
 	case f == journal.RDMA && d.HCA != nil:
@@ -123,7 +123,7 @@ func (nm names) settleName(f journal.Face, claim string) error {
 	if err != nil {
 		return err
 	}
-	return nm.s.store.PendingNames(f).Clear(claim)
+	return nm.s.store.PendingNames(f).Clear(deviceKey)
 }
 
 // nameNetdev renames a netdev that may be up, which loses addresses and routes before Linux 6.2.
@@ -144,7 +144,7 @@ func (nm names) nameNetdev(n *device.Netdev, name string) error {
 
 // settled gives a device that is about to be attached the names that it is owed, and says whether it has changed. The
 // caller holds the device's lock.
-func (nm names) settled(claim string, d *inventory.Device) bool {
+func (nm names) settled(deviceKey string, d *inventory.Device) bool {
 	owed := map[journal.Face]bool{
 		journal.RDMA:   d.HCA != nil && apply.IsTemporary(d.HCA.Name),
 		journal.Netdev: d.Netdev != nil && apply.IsTemporary(d.Netdev.Name),
@@ -155,29 +155,29 @@ func (nm names) settled(claim string, d *inventory.Device) bool {
 			continue
 		}
 		changed = true
-		if err := nm.settleName(f, claim); err != nil {
-			nm.s.log.Warn("a device does not have its own name", "device", claim, "reason", err)
+		if err := nm.settleName(f, deviceKey); err != nil {
+			nm.s.log.Warn("a device does not have its own name", "device", deviceKey, "reason", err)
 		}
 	}
 	return changed
 }
 
 // disowned is disown for an ADD that has found the netdev: perhaps under a name that is another device's.
-func (nm names) disowned(claim string, n *device.Netdev) bool {
-	done, err := nm.disown(claim, n)
+func (nm names) disowned(deviceKey string, n *device.Netdev) bool {
+	done, err := nm.disown(deviceKey, n)
 	if err != nil {
-		nm.s.log.Warn("a device has the name that a pod gave it", "device", claim, "reason", err)
+		nm.s.log.Warn("a device has the name that a pod gave it", "device", deviceKey, "reason", err)
 	}
 	return done
 }
 
 // disown takes from a netdev on the host the names that are not its own, if an attachment has it: its pod had moved it
 // to a network namespace that has ended. The caller holds the device's lock.
-func (nm names) disown(claim string, n *device.Netdev) (bool, error) {
+func (nm names) disown(deviceKey string, n *device.Netdev) (bool, error) {
 	if n == nil || n.Address.IsZero() {
 		return false, nil
 	}
-	owner, ok, err := nm.s.store.Owner(claim)
+	owner, ok, err := nm.s.store.Owner(deviceKey)
 	if err != nil || !ok {
 		return false, err
 	}
@@ -189,7 +189,7 @@ func (nm names) disown(claim string, n *device.Netdev) (bool, error) {
 	done, err := r.Disown(n, e.Netdev)
 	if done {
 		nm.s.log.Warn("a device that a pod has is on the host, and has lost the names that the pod gave it",
-			"device", claim, "owner", e.Who())
+			"device", deviceKey, "owner", e.Who())
 	}
 	return done, err
 }
@@ -222,17 +222,17 @@ func (p Plugin) disownAll() error {
 		if e.Kind != journal.KindDevice || e.Netdev == nil || e.Address.IsZero() || !e.Attached {
 			continue
 		}
-		d, err := c.names().deviceAt(e.Claim)
+		d, err := c.names().deviceAt(e.DeviceKey)
 		if err != nil || d == nil || d.Netdev == nil || !foreign(d.Netdev, e.Netdev) {
 			errs = append(errs, err)
 			continue
 		}
-		lock, err := c.names().tryLock(e.Claim)
+		lock, err := c.names().tryLock(e.DeviceKey)
 		if errors.Is(err, journal.ErrBusy) { // the call that works on it gives it its own name
 			continue
 		}
 		if err == nil {
-			_, err = c.names().disown(e.Claim, d.Netdev)
+			_, err = c.names().disown(e.DeviceKey, d.Netdev)
 		}
 		lock.Unlock()
 		errs = append(errs, err)
@@ -254,7 +254,7 @@ func foreign(n, own *device.Netdev) bool {
 // now.
 func (nm names) ownName(e *journal.Entry) {
 	if e.MoveRDMA && e.HCA != nil {
-		if own := nm.owedName(journal.RDMA, e.Claim, e.HCA.Name); own != "" {
+		if own := nm.owedName(journal.RDMA, e.DeviceKey, e.HCA.Name); own != "" {
 			if e.RDMAName == "" {
 				e.RDMAName = e.HCA.Name
 			}
@@ -264,7 +264,7 @@ func (nm names) ownName(e *journal.Entry) {
 		}
 	}
 	if e.Kind == journal.KindDevice && e.Netdev != nil {
-		if own := nm.owedName(journal.Netdev, e.Claim, e.Netdev.Name); own != "" {
+		if own := nm.owedName(journal.Netdev, e.DeviceKey, e.Netdev.Name); own != "" {
 			n := *e.Netdev
 			n.Name = own
 			e.Netdev = &n
@@ -273,13 +273,13 @@ func (nm names) ownName(e *journal.Entry) {
 }
 
 // owedName is the name that a face of a device is owed, if it has a temporary one.
-func (nm names) owedName(f journal.Face, claim, now string) string {
+func (nm names) owedName(f journal.Face, deviceKey, now string) string {
 	if !apply.IsTemporary(now) {
 		return ""
 	}
-	own, err := nm.s.store.PendingNames(f).Get(claim)
+	own, err := nm.s.store.PendingNames(f).Get(deviceKey)
 	if err != nil {
-		nm.s.log.Warn("the name of a device is not known", "device", claim, "reason", err)
+		nm.s.log.Warn("the name of a device is not known", "device", deviceKey, "reason", err)
 	}
 	return own
 }
@@ -287,8 +287,8 @@ func (nm names) owedName(f journal.Face, claim, now string) string {
 // evictName is apply.Runner's EvictName. The holder's lock is not waited for: the call that has it frees the name by
 // itself, and may be waiting for ours.
 func (nm names) evictName(holder *device.Netdev, name string, act func(own *device.Netdev) error) (bool, error) {
-	claim := holder.Address.String()
-	owner, ok, err := nm.s.store.Owner(claim)
+	deviceKey := holder.Address.String()
+	owner, ok, err := nm.s.store.Owner(deviceKey)
 	if err != nil || !ok {
 		return false, nil
 	}
@@ -296,7 +296,7 @@ func (nm names) evictName(holder *device.Netdev, name string, act func(own *devi
 	if err != nil || e.Netdev == nil || e.Netdev.Named(name) {
 		return false, nil
 	}
-	lock, err := nm.tryLock(claim)
+	lock, err := nm.tryLock(deviceKey)
 	if errors.Is(err, journal.ErrBusy) {
 		return true, nil
 	}
@@ -310,23 +310,23 @@ func (nm names) evictName(holder *device.Netdev, name string, act func(own *devi
 // evictRDMA is apply.Runner's EvictRDMA. A device on the host is known by its bus address, one in the pod by the
 // journal's entries: this is not the usual path, and each of them is read.
 func (nm names) evictRDMA(holder *device.HCA, in plan.Side, act func() error) (bool, error) {
-	claim, own := "", ""
+	deviceKey, own := "", ""
 	if in == plan.Host {
 		a, err := nm.s.host.HCAAddress(holder.Name)
 		if err != nil {
 			return false, nil
 		}
-		claim = a.String()
-		if own, err = nm.ownRDMAName(claim); err != nil {
+		deviceKey = a.String()
+		if own, err = nm.ownRDMAName(deviceKey); err != nil {
 			return false, err
 		}
 	} else if e := nm.attachmentOf(holder); e != nil && holder.Name != e.RDMAName {
-		claim, own = e.Claim, e.HCA.Name
+		deviceKey, own = e.DeviceKey, e.HCA.Name
 	}
 	if own == "" || own == holder.Name {
 		return false, nil
 	}
-	lock, err := nm.tryLock(claim)
+	lock, err := nm.tryLock(deviceKey)
 	if errors.Is(err, journal.ErrBusy) { // the call that works on it gives it its own name
 		return true, nil
 	}
@@ -337,15 +337,15 @@ func (nm names) evictRDMA(holder *device.HCA, in plan.Side, act func() error) (b
 	return true, act()
 }
 
-// ownRDMAName is the name that the RDMA device of claim had before any attachment; empty: the journal does not know it,
+// ownRDMAName is the name that the RDMA device had before any attachment; empty: the journal does not know it,
 // and the device is called as its owner wants.
-func (nm names) ownRDMAName(claim string) (string, error) {
-	owner, ok, err := nm.s.store.Owner(claim)
+func (nm names) ownRDMAName(deviceKey string) (string, error) {
+	owner, ok, err := nm.s.store.Owner(deviceKey)
 	if err != nil {
 		return "", err
 	}
 	if !ok {
-		return nm.s.store.PendingNames(journal.RDMA).Get(claim)
+		return nm.s.store.PendingNames(journal.RDMA).Get(deviceKey)
 	}
 	if e, err := nm.s.store.Load(owner); err == nil && e.HCA != nil && e.MoveRDMA {
 		return e.HCA.Name, nil
@@ -368,7 +368,7 @@ func (nm names) attachmentOf(h *device.HCA) *journal.Entry {
 			continue
 		}
 		// The entry of a device that is home stays until IPAM has its addresses back; another may have it by then.
-		if owner, ok, err := nm.s.store.Owner(e.Claim); err == nil && ok && owner == e.Key {
+		if owner, ok, err := nm.s.store.Owner(e.DeviceKey); err == nil && ok && owner == e.Key {
 			return e
 		}
 	}
@@ -376,8 +376,8 @@ func (nm names) attachmentOf(h *device.HCA) *journal.Entry {
 }
 
 // tryLock takes a device's lock only if it is free: the call that has it may be waiting for ours.
-func (nm names) tryLock(claim string) (*journal.Lock, error) {
+func (nm names) tryLock(deviceKey string) (*journal.Lock, error) {
 	at, cancel := context.WithCancel(context.Background())
 	cancel()
-	return nm.s.store.Lock(at, claim)
+	return nm.s.store.Lock(at, deviceKey)
 }

@@ -57,7 +57,7 @@ func read(names []string, store journal.Store) ([]survey.Device, error) {
 	entries, err := store.List()
 	holders := map[string]*journal.Entry{}
 	for _, e := range entries {
-		holders[e.Claim] = e
+		holders[e.DeviceKey] = e
 	}
 	var out []survey.Device
 	for i, name := range names {

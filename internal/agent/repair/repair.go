@@ -128,11 +128,11 @@ func (l *Loop) reclaim(ctx context.Context, e *journal.Entry) bool {
 		l.Done(e, err)
 	}
 	if err != nil {
-		l.Log.Error("cannot reclaim a device", "of", e.Who(), "interface", e.IfName, "device", e.Claim, "error", err)
+		l.Log.Error("cannot reclaim a device", "of", e.Who(), "interface", e.IfName, "device", e.DeviceKey, "error", err)
 		return false
 	}
 	l.Log.Warn("reclaimed a device that a dead pod left behind", "of", e.Who(), "interface", e.IfName, "network",
-		e.Network, "device", e.Claim)
+		e.Network, "device", e.DeviceKey)
 	return true
 }
 

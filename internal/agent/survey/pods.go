@@ -20,7 +20,7 @@ func (n Node) hold(list []Device, e *journal.Entry, r *inventory.Reader) ([]Devi
 	if e.HCA == nil || e.Kind == journal.KindIPoIB {
 		return list, nil
 	}
-	owner, ok, err := n.Store.Owner(e.Claim)
+	owner, ok, err := n.Store.Owner(e.DeviceKey)
 	if err != nil || !ok || owner != e.Key { // a late entry: the device is home, or another attachment's
 		return list, err
 	}

@@ -29,7 +29,7 @@ func (a *app) attachments() ([]attached, error) {
 			IfName:    e.IfName,
 			Network:   e.Network,
 			Kind:      string(e.Kind),
-			Device:    e.Claim,
+			Device:    e.DeviceKey,
 			Netns:     e.NetnsPath,
 			Created:   e.Created,
 			Missing:   e.Missing,

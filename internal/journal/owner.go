@@ -13,22 +13,22 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/failpoint"
 )
 
-// fileOf is the name of a file or directory for a claim. Bus names have no '+'.
-func fileOf(claim string) string { return strings.ReplaceAll(claim, "/", "+") }
+// fileOf is the name of a file or directory for a device. Bus names have no '+'.
+func fileOf(deviceKey string) string { return strings.ReplaceAll(deviceKey, "/", "+") }
 
-func claimDir(top, claim string) string {
-	return filepath.Join(top, "claims", fileOf(claim))
+func ownerDir(top, deviceKey string) string {
+	return filepath.Join(top, "claims", fileOf(deviceKey))
 }
 
-// Owner returns the key of the attachment that owns the device, and false without an owner. A claim whose entry is gone
+// Owner returns the key of the attachment that owns the device, and false without an owner. A link whose entry is gone
 // is what a kill left between the two: it has no owner. What is no symbolic link is foreign, and has none either.
-func (s Store) Owner(claim string) (Key, bool, error) {
-	target, err := os.Readlink(filepath.Join(claimDir(s.Dir, claim), "owner"))
+func (s Store) Owner(deviceKey string) (Key, bool, error) {
+	target, err := os.Readlink(filepath.Join(ownerDir(s.Dir, deviceKey), "owner"))
 	if errors.Is(err, fs.ErrNotExist) || isForeign(err) {
 		return Key{}, false, nil
 	}
 	if err != nil {
-		return Key{}, false, fmt.Errorf("read owner of %s: %w", claim, err)
+		return Key{}, false, fmt.Errorf("read owner of %s: %w", deviceKey, err)
 	}
 	k, ok := keyOf(filepath.Base(target))
 	if !ok {
@@ -40,52 +40,52 @@ func (s Store) Owner(claim string) (Key, bool, error) {
 	return k, true, nil
 }
 
-// Claim makes k the owner of the device. The caller holds the device's lock and has seen that it has no other owner.
-func (s Store) Claim(claim string, k Key) error {
+// SetOwner makes k the owner of the device. The caller holds the device's lock and has seen that it has no other owner.
+func (s Store) SetOwner(deviceKey string, k Key) error {
 	if err := failpoint.Hit("journal/claim"); err != nil {
 		return err
 	}
-	owner := filepath.Join(claimDir(s.Dir, claim), "owner")
+	owner := filepath.Join(ownerDir(s.Dir, deviceKey), "owner")
 	return link(s.Dir, owner, filepath.Join("..", "..", "attachments", k.file()))
 }
 
-// Disclaim gives the device up, if k owns it.
-func (s Store) Disclaim(claim string, k Key) error {
+// ClearOwner gives the device up, if k owns it.
+func (s Store) ClearOwner(deviceKey string, k Key) error {
 	if err := failpoint.Hit("journal/disclaim"); err != nil {
 		return err
 	}
-	dir := claimDir(s.Dir, claim)
+	dir := ownerDir(s.Dir, deviceKey)
 	target, err := os.Readlink(filepath.Join(dir, "owner"))
 	if err == nil && filepath.Base(target) == k.file() {
 		err = os.Remove(filepath.Join(dir, "owner"))
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !isForeign(err) {
-		return fmt.Errorf("give up %s: %w", claim, err)
+		return fmt.Errorf("give up %s: %w", deviceKey, err)
 	}
 	prune(dir)
 	return nil
 }
 
 // AddChild records that k has an IPoIB child on the device.
-func (s Store) AddChild(claim string, k Key) error {
+func (s Store) AddChild(deviceKey string, k Key) error {
 	if err := failpoint.Hit("journal/add-child"); err != nil {
 		return err
 	}
 	return link(
 		s.Dir,
-		filepath.Join(claimDir(s.Dir, claim), "children", k.file()),
+		filepath.Join(ownerDir(s.Dir, deviceKey), "children", k.file()),
 		filepath.Join("..", "..", "..", "attachments", k.file()),
 	)
 }
 
 // RemoveChild forgets the child of k.
-func (s Store) RemoveChild(claim string, k Key) error {
+func (s Store) RemoveChild(deviceKey string, k Key) error {
 	if err := failpoint.Hit("journal/remove-child"); err != nil {
 		return err
 	}
-	dir := claimDir(s.Dir, claim)
+	dir := ownerDir(s.Dir, deviceKey)
 	if err := os.RemoveAll(filepath.Join(dir, "children", k.file())); err != nil && !isForeign(err) {
-		return fmt.Errorf("forget child on %s: %w", claim, err)
+		return fmt.Errorf("forget child on %s: %w", deviceKey, err)
 	}
 	prune(filepath.Join(dir, "children"))
 	prune(dir)
@@ -93,13 +93,13 @@ func (s Store) RemoveChild(claim string, k Key) error {
 }
 
 // Children returns the attachments that have an IPoIB child on the device.
-func (s Store) Children(claim string) ([]Key, error) {
-	names, err := os.ReadDir(filepath.Join(claimDir(s.Dir, claim), "children"))
+func (s Store) Children(deviceKey string) ([]Key, error) {
+	names, err := os.ReadDir(filepath.Join(ownerDir(s.Dir, deviceKey), "children"))
 	if errors.Is(err, fs.ErrNotExist) || isForeign(err) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("list children on %s: %w", claim, err)
+		return nil, fmt.Errorf("list children on %s: %w", deviceKey, err)
 	}
 	var out []Key
 	for _, n := range names {
@@ -114,7 +114,7 @@ func (s Store) Children(claim string) ([]Key, error) {
 	return out, nil
 }
 
-// DevicesOf returns the devices that k owns, and those on which it has an IPoIB child, found by looking at every claim:
+// DevicesOf returns the devices that k owns, and those on which it has an IPoIB child, found by looking at every device:
 // for an entry that can't be read.
 func (s Store) DevicesOf(k Key) (owned, parents []string, err error) {
 	dir := filepath.Join(s.Dir, "claims")
@@ -166,10 +166,10 @@ func link(top, path, target string) error {
 			if err == nil {
 				return nil
 			}
-			return fmt.Errorf("write claim: %w", err)
+			return fmt.Errorf("write owner: %w", err)
 		case errors.Is(err, unix.ENOTDIR):
 			if err := clearWay(top, path); err != nil {
-				return fmt.Errorf("write claim: %w", err)
+				return fmt.Errorf("write owner: %w", err)
 			}
 		case errors.Is(err, fs.ErrNotExist):
 			if mk := os.MkdirAll(
@@ -177,15 +177,15 @@ func link(top, path, target string) error {
 				0o700,
 			); mk != nil && !errors.Is(mk, fs.ErrNotExist) &&
 				!errors.Is(mk, fs.ErrExist) {
-				return fmt.Errorf("write claim: %w", mk)
+				return fmt.Errorf("write owner: %w", mk)
 			}
 		case errors.Is(err, fs.ErrExist):
 			_ = os.RemoveAll(tmp) // left by a kill, or foreign
 		default:
-			return fmt.Errorf("write claim: %w", err)
+			return fmt.Errorf("write owner: %w", err)
 		}
 	}
-	return fmt.Errorf("write claim: %w", err)
+	return fmt.Errorf("write owner: %w", err)
 }
 
 // prune removes a directory that has become empty; one that has not stays.
