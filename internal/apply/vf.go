@@ -90,7 +90,7 @@ func (h hcaSteps) rebind(ctx context.Context, s plan.Rebind) error {
 		if err := bind(s, "bind"); err != nil {
 			return err
 		}
-		return h.awaitFaces(ctx, s)
+		return h.awaitDriver(ctx, s)
 	})
 }
 
@@ -103,13 +103,13 @@ func bind(s plan.Rebind, file string) error {
 	return nil
 }
 
-// awaitFaces waits for what the driver makes, and gives the RDMA device its name back.
-func (h hcaSteps) awaitFaces(ctx context.Context, s plan.Rebind) error {
+// awaitDriver waits for what the driver makes, and gives the RDMA device its name back.
+func (h hcaSteps) awaitDriver(ctx context.Context, s plan.Rebind) error {
 	var missing string
 	var hca *device.HCA
 	err := poll(ctx, func() (bool, error) {
 		d, err := h.r.Host.At(s.Device)
-		if errors.Is(err, fs.ErrNotExist) { // a face between its registration and its entry in sysfs
+		if errors.Is(err, fs.ErrNotExist) { // between a registration and its entry in sysfs
 			return false, nil
 		}
 		if err != nil {

@@ -18,9 +18,9 @@ type Before struct {
 
 const dropChained = `drop {"type": "fabric", "mode": "rdma"} from the chain`
 
-// again judges an ADD of an attachment that is there, and complete. The runtime has to call DEL first, unless it is the
-// second plugin of a chain, whose work the first one has done.
-func (d *decider) again(o *Owner) {
+// refuseDuplicateAdd judges an ADD of an attachment that is there, and complete. The runtime has to call DEL first,
+// unless it is the second plugin of a chain, whose work the first one has done.
+func (d *decider) refuseDuplicateAdd(o *Owner) {
 	b := d.Before
 	switch {
 	case b == nil:

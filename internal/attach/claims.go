@@ -115,9 +115,9 @@ type Promise struct {
 	Shared     bool   // the pod gets an IPoIB child of it
 }
 
-// promised refuses a device that a claim gives to another pod, if the attachment would take it from that pod: the whole
-// device, its PF or one of its VFs. A child takes nothing from a pod that gets a child as well.
-func (d *decider) promised(moves bool) {
+// refusePreparedForOther refuses a device that a claim gives to another pod, if the attachment would take it from that
+// pod: the whole device, its PF or one of its VFs. A child takes nothing from a pod that gets a child as well.
+func (d *decider) refusePreparedForOther(moves bool) {
 	i := slices.IndexFunc(d.Promises, func(p Promise) bool {
 		switch {
 		case p.Device == d.Device.DeviceKey:

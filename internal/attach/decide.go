@@ -69,7 +69,7 @@ func (d *decider) reclaim(o *Owner, what string) {
 func (d *decider) earlier() bool {
 	if e := d.Earlier; e != nil {
 		if e.Alive && e.Unreadable == nil {
-			d.again(e)
+			d.refuseDuplicateAdd(e)
 			return false
 		}
 		d.reclaim(e, "what is left")
@@ -90,7 +90,7 @@ func (d *decider) found() bool {
 	switch {
 	case d.Device != nil:
 		return true
-	case d.claimless():
+	case d.refuseUnclaimed():
 	case d.Unselected && !d.Pod:
 		// STATUS of a network whose device is known only with a pod: what can be said without one.
 	case d.Unselected && d.Missing == nil:
@@ -125,8 +125,8 @@ func (d *decider) found() bool {
 	return false
 }
 
-// claimless refuses a pod that has no device for this attachment from its claims, and reports whether it did.
-func (d *decider) claimless() bool {
+// refuseUnclaimed refuses a pod that has no device for this attachment from its claims, and reports whether it did.
+func (d *decider) refuseUnclaimed() bool {
 	if d.Claims == nil {
 		return false
 	}
@@ -224,23 +224,23 @@ func (d *decider) device() {
 		})
 		return
 	}
-	d.promised(true)
+	d.refusePreparedForOther(true)
 	d.policy(true)
-	d.given(true)
-	d.softless()
+	d.refuseNotAllotted(true)
+	d.refuseSoftRDMA()
 	d.rdma()
-	d.unused()
-	d.atHome()
-	d.relatives()
+	d.refuseHostUse()
+	d.refuseNotOnHost()
+	d.refuseRelatedFunctions()
 	d.vf()
-	d.duplicates()
+	d.refuseDuplicateAddresses()
 	if !d.decision.AwaitPort {
 		d.refuse(JudgePort(d.Config, dev.HCA, dev.Netdev))
 	}
-	d.childless()
-	d.bare()
-	d.strayless()
-	d.programless()
+	d.refuseIPoIBChildren()
+	d.refuseUpperDevices()
+	d.refuseStrayDevices()
+	d.refuseBPFPrograms()
 	if d.decision.MoveRDMA && len(d.Siblings) > 0 {
 		d.refuse(&Refusal{
 			Reason: InUse,
@@ -274,22 +274,22 @@ func (d *decider) child() {
 		})
 		return
 	}
-	d.promised(false)
+	d.refusePreparedForOther(false)
 	d.policy(false)
 	d.refuse(JudgePort(d.Config, d.Device.HCA, parent))
 	pkey := d.Config.PKey
 	if pkey == 0 {
 		pkey = parent.IPoIB.PKey
 	}
-	d.partition(pkey)
-	d.given(false)
-	d.duplicates()
+	d.refusePartition(pkey)
+	d.refuseNotAllotted(false)
+	d.refuseDuplicateAddresses()
 	d.decision.Attachment = newChild(d.Facts, pkey)
 }
 
-// partition refuses a PKey that the port does not have: the child would never get carrier. In the pod of an exclusive
-// system the partitions can't be read: the kernel's own check has to do.
-func (d *decider) partition(pkey device.PKey) {
+// refusePartition refuses a PKey that the port does not have: the child would never get carrier. In the pod of an
+// exclusive system the partitions can't be read: the kernel's own check has to do.
+func (d *decider) refusePartition(pkey device.PKey) {
 	same := func(k device.PKey) bool { return k|device.FullMember == pkey|device.FullMember }
 	if pkey == d.Device.Netdev.IPoIB.PKey || !d.PKeysKnown || slices.ContainsFunc(d.PKeys, same) {
 		return
@@ -331,12 +331,12 @@ func (d *decider) chained() {
 		return
 	}
 	if a.MoveRDMA {
-		d.promised(true)
-		d.given(true)
-		d.unused()
-		d.atHome()
-		d.relatives()
-		d.childless()
+		d.refusePreparedForOther(true)
+		d.refuseNotAllotted(true)
+		d.refuseHostUse()
+		d.refuseNotOnHost()
+		d.refuseRelatedFunctions()
+		d.refuseIPoIBChildren()
 	}
 }
 

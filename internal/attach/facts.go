@@ -51,9 +51,9 @@ type Facts struct {
 	Owner *Owner // attachment that the device belongs to, nil: free
 	// Promises are those devices that ResourceClaims or kubelet give to other pods and that are this one, its PF or its
 	// VFs.
-	Promises []Promise
-	Given    Given      // what the pod has been given of it
-	VF       *device.VF // nil: no virtual function
+	Promises  []Promise
+	Allotment Allotment  // what the pod has been given of it
+	VF        *device.VF // nil: no virtual function
 	// OtherTenant says that a pod of another namespace had this VF last, and that its driver is to be bound again.
 	OtherTenant bool
 	// The new name of the RDMA device, if the configuration asks for one.
@@ -82,7 +82,7 @@ type Facts struct {
 	PKeysKnown  bool
 }
 
-// Device is a device with both its faces.
+// Device is a device with its netdev and RDMA device.
 type Device struct {
 	DeviceKey string         // its name in the journal: the bus address, or netdev/NAME
 	Address   device.Address // zero for a virtual netdev

@@ -125,9 +125,9 @@ func cause(h *device.HCA, p *device.Port) string {
 	return "the link is not up"
 }
 
-// childless refuses to move an IPoIB parent that has children: moving its RDMA device destroys them, in whatever pod.
-// Children whose pods are gone are removed first.
-func (d *decider) childless() {
+// refuseIPoIBChildren refuses to move an IPoIB parent that has children: moving its RDMA device destroys them, in
+// whatever pod. Children whose pods are gone are removed first.
+func (d *decider) refuseIPoIBChildren() {
 	if !d.Device.isIPoIB() {
 		return
 	}

@@ -39,9 +39,10 @@ func (f *Facts) noHardware() *Refusal {
 	}
 }
 
-// softless refuses a netdev that soft RDMA devices of the host are on: the kernel destroys them when the netdev leaves
-// its network namespace, in both RDMA modes and without a message, and they are not made again. See kernel fact 45.
-func (d *decider) softless() {
+// refuseSoftRDMA refuses a netdev that soft RDMA devices of the host are on: the kernel destroys them when the netdev
+// leaves its network namespace, in both RDMA modes and without a message, and they are not made again. See kernel fact
+// 45.
+func (d *decider) refuseSoftRDMA() {
 	if len(d.SoftRDMA) == 0 {
 		return
 	}

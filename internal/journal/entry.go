@@ -81,7 +81,7 @@ type Entry struct {
 	// own: its DEL comes before the one that returns the device.
 	Chained bool `json:"chained,omitempty"`
 
-	Given *Given `json:"given,omitempty"` // the device is that of a ResourceClaim
+	FromClaim *ClaimDevice `json:"given,omitempty"` // the device is that of a ResourceClaim
 
 	// MAC and Addresses are what the configuration itself gives, and no other interface on the network may have.
 	MAC       string         `json:"mac,omitempty"`

@@ -95,7 +95,8 @@ func TestLockBusy(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	lock, err := s.Lock(ctx, deviceKey) // if it ends, the bound is kept
-	if !errors.Is(err, ErrBusy) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), deviceKey) {
+	if !errors.Is(err, ErrBusy) || !errors.Is(err, context.DeadlineExceeded) ||
+		!strings.Contains(err.Error(), deviceKey) {
 		t.Errorf("lock %v, error %v", lock, err)
 	}
 	// Another device is not concerned.

@@ -114,8 +114,8 @@ func (s Store) Children(deviceKey string) ([]Key, error) {
 	return out, nil
 }
 
-// DevicesOf returns the devices that k owns, and those on which it has an IPoIB child, found by looking at every device:
-// for an entry that can't be read.
+// DevicesOf returns the devices that k owns, and those on which it has an IPoIB child, found by looking at every
+// device: for an entry that can't be read.
 func (s Store) DevicesOf(k Key) (owned, parents []string, err error) {
 	dir := filepath.Join(s.Dir, "claims")
 	names, err := os.ReadDir(dir)

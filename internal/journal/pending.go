@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// Face is what of a device has a name.
-type Face string
+// NameOf is what of a device has a name.
+type NameOf string
 
-// The faces, by the directories of their pending names.
+// The names, by the directories of those that are pending.
 const (
-	RDMA   Face = "names"
-	Netdev Face = "netdevs"
+	RDMA   NameOf = "names"
+	Netdev NameOf = "netdevs"
 )
 
 // PendingNames are renames that wait: a device came back to the host for the last time while another device had its
@@ -27,7 +27,7 @@ type PendingNames struct {
 }
 
 // PendingNames are those of RDMA devices, or of netdevs.
-func (s Store) PendingNames(f Face) PendingNames {
+func (s Store) PendingNames(f NameOf) PendingNames {
 	return PendingNames{top: s.Dir, dir: filepath.Join(s.Dir, string(f))}
 }
 

@@ -11,12 +11,12 @@ import (
 )
 
 func TestPendingNames(t *testing.T) {
-	for _, f := range []Face{RDMA, Netdev} {
+	for _, f := range []NameOf{RDMA, Netdev} {
 		t.Run(string(f), func(t *testing.T) { testPendingNames(t, f) })
 	}
 }
 
-func testPendingNames(t *testing.T, f Face) {
+func testPendingNames(t *testing.T, f NameOf) {
 	s := Store{t.TempDir()}
 	p := s.PendingNames(f)
 	const other = "auxiliary/mlx5_core.sf.4"

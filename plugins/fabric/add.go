@@ -114,10 +114,10 @@ func (a *adder) takeTurn(given *allocated) error {
 
 // choice is how the device of an attachment was chosen: the configuration names it if the other fields are nil.
 type choice struct {
-	cfg       *netconf.Config // selects the device
-	fromClaim *journal.Given  // a ResourceClaim gives it
-	refused   *attach.Claims  // the pod's ResourceClaims give none: attach.Decide says why
-	replaced  *replaced       // it is in the place of the device that Multus names
+	cfg       *netconf.Config      // selects the device
+	fromClaim *journal.ClaimDevice // a ResourceClaim gives it
+	refused   *attach.Claims       // the pod's ResourceClaims give none: attach.Decide says why
+	replaced  *replaced            // it is in the place of the device that Multus names
 }
 
 // replaced is the device that Multus names where the attachment has another one.
@@ -169,7 +169,7 @@ func (cs chooser) fromClaim() (choice, error) {
 }
 
 // claimed reads what ResourceClaims give to the pod of the network's devices, and which of it this container has.
-func (cs chooser) claimed() (*attach.Claims, []prepared.Given) {
+func (cs chooser) claimed() (*attach.Claims, []prepared.ClaimDevice) {
 	pod := cs.c.cfg.Pod
 	out := &attach.Claims{
 		Fabric: cs.c.cfg.Name, PodUID: pod.UID, BadUID: !prepared.IsUID(pod.UID), DeviceID: cs.c.cfg.DeviceID,
@@ -195,7 +195,7 @@ func (cs chooser) claimed() (*attach.Claims, []prepared.Given) {
 		if a, err := device.ParseAddress(cs.c.cfg.DeviceID); err == nil && a == given[i].Address {
 			d.ID = cs.c.cfg.DeviceID // however it is spelled
 		}
-		record := recordOf(&given[i].Device)
+		record := claimDeviceOf(&given[i].Device)
 		record.ClaimUID = given[i].Claim.UID
 		for _, e := range have {
 			if e.Key != cs.c.key && has(e, record, d.Device) {
@@ -209,20 +209,20 @@ func (cs chooser) claimed() (*attach.Claims, []prepared.Given) {
 
 // has says whether an attachment has the device of a claim: it was made of it, or it has taken the whole device by
 // another configuration.
-func has(e *journal.Entry, g *journal.Given, deviceKey string) bool {
-	if e.Given != nil {
-		return e.Given.Same(g)
+func has(e *journal.Entry, g *journal.ClaimDevice, deviceKey string) bool {
+	if e.FromClaim != nil {
+		return e.FromClaim.Same(g)
 	}
 	return e.DeviceKey == deviceKey && e.Kind == journal.KindDevice
 }
 
-func recordOf(d *prepared.Device) *journal.Given {
-	return &journal.Given{Request: d.Request, Device: d.Name, ShareID: d.ShareID}
+func claimDeviceOf(d *prepared.Device) *journal.ClaimDevice {
+	return &journal.ClaimDevice{Request: d.Request, Device: d.Name, ShareID: d.ShareID}
 }
 
 // selectClaimed selects the device of a claim in a configuration, with the claim's settings. The mode stays what it
 // was: Multus's deviceID, or a master, may suggest another one.
-func (cs chooser) selectClaimed(of *netconf.Config, d *prepared.Device) (*netconf.Config, *journal.Given, error) {
+func (cs chooser) selectClaimed(of *netconf.Config, d *prepared.Device) (*netconf.Config, *journal.ClaimDevice, error) {
 	by := map[string]json.RawMessage{"allocation": json.RawMessage("null")}
 	if len(d.Network) > 0 {
 		var settings map[string]json.RawMessage
@@ -252,7 +252,7 @@ func (cs chooser) selectClaimed(of *netconf.Config, d *prepared.Device) (*netcon
 	if err != nil {
 		return nil, nil, err
 	}
-	record := recordOf(d)
+	record := claimDeviceOf(d)
 	record.Conf = by
 	return cfg, record, nil
 }
@@ -457,10 +457,10 @@ func (a *adder) look(ctx context.Context) (*attach.Decision, error) {
 		if err == nil && (g.dev == nil || g.dev.DeviceKey() != deviceKey) { // another one, when names were swapped
 			continue
 		}
-		if err == nil && a.names().disowned(deviceKey, g.dev.Netdev) {
+		if err == nil && a.names().dropForeign(deviceKey, g.dev.Netdev) {
 			continue
 		}
-		if err == nil && a.names().settled(deviceKey, g.dev) {
+		if err == nil && a.names().restoreOwn(deviceKey, g.dev) {
 			err = g.find()
 		}
 		if err == nil && a.cfg.Mode == netconf.ModeDevice && a.cfg.VF.GUID != nil {

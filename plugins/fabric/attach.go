@@ -188,7 +188,7 @@ func (a *attachment) device(ctx context.Context) (*result.Result, error) {
 // portWait bounds the wait for the subnet manager to see a new GUID.
 const portWait = 5 * time.Second
 
-// prepare changes the settings of a VF. When that has made new faces, they are what goes into the pod; the journal has
+// prepare changes the settings of a VF. When that has made new ones, they are what goes into the pod; the journal has
 // them before they move.
 func (a *attachment) prepare(ctx context.Context) error {
 	e := a.entry

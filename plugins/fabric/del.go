@@ -220,7 +220,7 @@ func (c returner) bringHome(e *journal.Entry, release func()) error {
 	home := homeOf(e)
 	home.Keep = c.keptChildren(e)
 	err = r.Return(ctx, home, apply.Events{Released: release, Gone: gone, Removed: c.removedUppers})
-	defer c.names().settleNames(e.DeviceKey)
+	defer c.names().restoreNames(e.DeviceKey)
 	if errors.Is(err, apply.ErrGone) {
 		c.log.Warn("device can't be returned", "device", e.DeviceKey, "reason", err)
 		return nil
@@ -259,9 +259,9 @@ func (s *session) keptChildren(e *journal.Entry) []plan.KeptChild {
 	return out
 }
 
-// missing is for what an attachment has and DEL did not find. It keeps its addresses, its ownership and its entry, which
-// notes it, until it is found or proved gone: it may be in use, in a network namespace that the pod has made. The third
-// DEL ends, so that the pod does. The next DEL, GC or repair looks again, and an ADD that wants the device.
+// missing is for what an attachment has and DEL did not find. It keeps its addresses, its ownership and its entry,
+// which notes it, until it is found or proved gone: it may be in use, in a network namespace that the pod has made. The
+// third DEL ends, so that the pod does. The next DEL, GC or repair looks again, and an ADD that wants the device.
 func (c returner) missing(e *journal.Entry, err error) error {
 	last := e.Missing || e.Tries+1 >= maxTries
 	if last && !e.Missing {
@@ -271,7 +271,8 @@ func (c returner) missing(e *journal.Entry, err error) error {
 		}
 	}
 	if last {
-		c.log.Error("giving up after repeated tries: what the pod had stays reserved", "device", e.DeviceKey, "reason", err)
+		c.log.Error("giving up after repeated tries: what the pod had stays reserved", "device", e.DeviceKey,
+			"reason", err)
 		return &keptError{err}
 	}
 	return errors.Join(err, c.store.Try(e))
@@ -313,7 +314,7 @@ const maxTries = 3
 func (c returner) tryAgain(e *journal.Entry, err error) error {
 	if e.Tries+1 >= maxTries {
 		c.log.Error("giving up after repeated tries", "device", e.DeviceKey, "reason", err)
-		return c.names().owe(e, err)
+		return c.names().setPending(e, err)
 	}
 	return errors.Join(err, c.store.Try(e))
 }
@@ -458,7 +459,8 @@ func (c returner) childLost(ctx context.Context, r *apply.Runner, e *journal.Ent
 	if e.Child.HWAddr == "" { // ADD was killed before it had seen one
 		return releaseRules(ctx, r)
 	}
-	return c.missing(e, fmt.Errorf("the IPoIB child of %s with the hardware address %s: %w", e.DeviceKey, e.Child.HWAddr,
+	return c.missing(e, fmt.Errorf("the IPoIB child of %s with the hardware address %s: %w", e.DeviceKey,
+		e.Child.HWAddr,
 		apply.ErrMissing))
 }
 

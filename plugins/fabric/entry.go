@@ -40,8 +40,8 @@ func (c *call) newEntry(d *attach.Decision, ch *choice) *journal.Entry {
 		e.HCA, e.Netdev, e.MoveRDMA, e.RDMAName = dev.HCA, dev.Netdev, d.MoveRDMA, d.Config.RDMAName
 		e.VF, e.VFs = recordVF(d.Attachment), d.VFs
 	}
-	e.Given = ch.fromClaim
-	c.names().ownName(e)
+	e.FromClaim = ch.fromClaim
+	c.names().recordOwnNames(e)
 	e.DeviceInfo = c.deviceInfo(e)
 	if e.Kind != journal.KindRDMA {
 		e.MAC, e.Addresses = c.cfg.VF.MAC.String(), c.staticAddresses()

@@ -142,7 +142,8 @@ func (c *call) owner(e *journal.Entry) *attach.Owner {
 	return o
 }
 
-// ownerByKey is the attachment of a key that owns a device; nil if the journal has no such entry: nothing is left of it.
+// ownerByKey is the attachment of a key that owns a device; nil if the journal has no such entry: nothing is left of
+// it.
 func (c *call) ownerByKey(k journal.Key, deviceKey string) *attach.Owner {
 	e, err := c.store.Load(k)
 	switch {
@@ -150,7 +151,8 @@ func (c *call) ownerByKey(k journal.Key, deviceKey string) *attach.Owner {
 		return nil
 	case err != nil:
 		return &attach.Owner{
-			ContainerID: k.ContainerID, IfName: k.IfName, Who: k.Who(), DeviceKey: deviceKey, Self: k == c.key, Unreadable: err,
+			ContainerID: k.ContainerID, IfName: k.IfName, Who: k.Who(), DeviceKey: deviceKey,
+			Self: k == c.key, Unreadable: err,
 		}
 	}
 	return c.owner(e)
@@ -340,9 +342,9 @@ func (g *gatherer) softInPod(n *device.Netdev) {
 	}
 }
 
-// promised reads which devices ResourceClaims and kubelet have given to pods, as far as they are this one, its PF or
-// its VFs. A file of a claim that can't be read says nothing of others' devices: its own pod does not start.
-func (g *gatherer) promised() error {
+// preparedForPods reads which devices ResourceClaims and kubelet have given to pods, as far as they are this one, its
+// PF or its VFs. A file of a claim that can't be read says nothing of others' devices: its own pod does not start.
+func (g *gatherer) preparedForPods() error {
 	claims, err := prepared.In(g.StateDir).All()
 	if err != nil {
 		g.log.Warn("some of what is prepared for pods can't be read", "reason", err)
@@ -351,7 +353,7 @@ func (g *gatherer) promised() error {
 	if err != nil {
 		return err
 	}
-	g.allotted(claims, related)
+	g.allotment(claims, related)
 	for _, c := range claims {
 		if c.PodUID == g.cfg.Pod.UID {
 			continue
@@ -385,27 +387,27 @@ func (g *gatherer) sameCard() ([]device.Address, error) {
 	return append(out, vfs...), err
 }
 
-// allotted reads what kubelet and ResourceClaims have given to this pod of the device, and what kubelet has given to
+// allotment reads what kubelet and ResourceClaims have given to this pod of the device, and what kubelet has given to
 // others of its card. Without a pod (STATUS) nothing is to be judged.
-func (g *gatherer) allotted(claims []*prepared.Claim, card []device.Address) {
+func (g *gatherer) allotment(claims []*prepared.Claim, card []device.Address) {
 	p, f := g.facts.Policy, g.facts
 	if p == nil || g.pod == nil {
 		return
 	}
 	uid := g.cfg.Pod.UID
-	f.Given = attach.Given{
+	f.Allotment = attach.Allotment{
 		Unjudged: g.planned && uid == "", NoUID: !prepared.IsUID(uid), Whole: g.chosen.fromClaim != nil,
 		Resource: p.Resource(g.dev.DeviceKey()),
 	}
-	_, fabric, _ := strings.Cut(f.Given.Resource, "/")
+	_, fabric, _ := strings.Cut(f.Allotment.Resource, "/")
 	for _, c := range claims {
 		for i := range c.Devices {
 			switch d := &c.Devices[i]; {
-			case c.PodUID != uid || f.Given.NoUID:
+			case c.PodUID != uid || f.Allotment.NoUID:
 			case d.Shared && d.Fabric == fabric:
-				f.Given.Shares++
+				f.Allotment.Shares++
 			case !d.Shared && d.Address == card[0]:
-				f.Given.Whole = true
+				f.Allotment.Whole = true
 			}
 		}
 	}
@@ -417,7 +419,7 @@ func (g *gatherer) allotted(claims []*prepared.Claim, card []device.Address) {
 	}
 	held, err := kubelet.Who(p.DevicePluginDir, uid, all)
 	if err != nil {
-		f.Given.Unknown = err
+		f.Allotment.Unknown = err
 		g.log.Warn("it is not known which devices kubelet has given to pods", "reason", err)
 		return
 	}
@@ -441,11 +443,11 @@ func (g *gatherer) regard(
 			a, related := ids[whole]
 			switch {
 			case own && whole != id:
-				if h.Resource == f.Given.Resource {
+				if h.Resource == f.Allotment.Resource {
 					shares[id] = true
 				}
 			case own:
-				f.Given.Whole = f.Given.Whole || related && a == g.address()
+				f.Allotment.Whole = f.Allotment.Whole || related && a == g.address()
 			case related:
 				others = append(others, attach.Promise{
 					Pod: fmt.Sprintf("of UID %q", h.PodUID), Resource: fmt.Sprintf("%q", h.Resource),
@@ -454,8 +456,8 @@ func (g *gatherer) regard(
 			}
 		}
 	}
-	f.Given.Shares += len(shares)
-	if f.Given.Whole { // two resources may have it: the first pod gets it
+	f.Allotment.Shares += len(shares)
+	if f.Allotment.Whole { // two resources may have it: the first pod gets it
 		others = slices.DeleteFunc(others, func(p attach.Promise) bool { return p.Device == g.dev.DeviceKey() })
 	}
 	return others
@@ -487,12 +489,12 @@ func (g *gatherer) idsOf(card []device.Address) map[string]device.Address {
 
 // countChildren counts the other children of the container on devices of the same resource.
 func (g *gatherer) countChildren(resource func(deviceKey string) string) {
-	if g.facts.Given.Resource == "" {
+	if g.facts.Allotment.Resource == "" {
 		return
 	}
 	for _, e := range g.store.Of(g.key.ContainerID) {
-		if e.Key != g.key && e.Kind == journal.KindIPoIB && resource(e.DeviceKey) == g.facts.Given.Resource {
-			g.facts.Given.Children++
+		if e.Key != g.key && e.Kind == journal.KindIPoIB && resource(e.DeviceKey) == g.facts.Allotment.Resource {
+			g.facts.Allotment.Children++
 		}
 	}
 }

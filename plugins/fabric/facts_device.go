@@ -45,11 +45,11 @@ func (g *gatherer) inspect() error {
 		return err
 	}
 	if g.cfg.Mode == netconf.ModeIPoIB {
-		return errors.Join(in.partitions(), in.duplicates(), g.promised())
+		return errors.Join(in.partitions(), in.duplicates(), g.preparedForPods())
 	}
 	for _, read := range []func() error{
-		in.snapshot, in.virtualFunction, g.promised, in.children, in.others, in.rdmaNames, in.uplink, in.soft, in.users,
-		in.strays, in.elsewhere,
+		in.snapshot, in.virtualFunction, g.preparedForPods, in.children, in.others, in.rdmaNames, in.uplink, in.soft,
+		in.users, in.strays, in.elsewhere,
 	} {
 		if err := read(); err != nil {
 			return err

@@ -148,7 +148,7 @@ func TestHookCountsShares(t *testing.T) {
 		e := &journal.Entry{
 			Key: journal.Key{ContainerID: "c1", IfName: ifName}, Kind: journal.KindIPoIB, Attached: true,
 			DeviceKey: "netdev/v0", Child: &journal.Child{}, NetnsPath: n.pod.Path, Netns: n.pod.Open(t).ID,
-			Given: &journal.Given{ClaimUID: deviceKey, Request: "rails", Device: name},
+			FromClaim: &journal.ClaimDevice{ClaimUID: deviceKey, Request: "rails", Device: name},
 		}
 		if err := store.Save(e); err != nil {
 			t.Fatal(err)

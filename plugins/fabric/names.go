@@ -23,11 +23,11 @@ type names struct{ s *session }
 
 func (s *session) names() names { return names{s} }
 
-// faces are what of a device has a name.
-var faces = []journal.Face{journal.RDMA, journal.Netdev}
+// named are what of a device has a name.
+var named = []journal.NameOf{journal.RDMA, journal.Netdev}
 
-// owe notes the names of a device that is home under others, when no DEL for it will come any more.
-func (nm names) owe(e *journal.Entry, why error) error {
+// setPending notes the names of a device that is home under others, when no DEL for it will come any more.
+func (nm names) setPending(e *journal.Entry, why error) error {
 	if !errors.Is(why, apply.ErrNameTaken) {
 		return nil
 	}
@@ -36,15 +36,15 @@ func (nm names) owe(e *journal.Entry, why error) error {
 		return err
 	}
 	if e.MoveRDMA && d.HCA != nil {
-		err = nm.oweName(journal.RDMA, e.DeviceKey, e.HCA.Name, d.HCA.Name)
+		err = nm.setPendingName(journal.RDMA, e.DeviceKey, e.HCA.Name, d.HCA.Name)
 	}
 	if e.Kind == journal.KindDevice && e.Netdev != nil && d.Netdev != nil {
-		err = errors.Join(err, nm.oweName(journal.Netdev, e.DeviceKey, e.Netdev.Name, d.Netdev.Name))
+		err = errors.Join(err, nm.setPendingName(journal.Netdev, e.DeviceKey, e.Netdev.Name, d.Netdev.Name))
 	}
 	return err
 }
 
-func (nm names) oweName(f journal.Face, deviceKey, own, now string) error {
+func (nm names) setPendingName(f journal.NameOf, deviceKey, own, now string) error {
 	if own == now {
 		return nil
 	}
@@ -65,11 +65,11 @@ func (nm names) deviceAt(deviceKey string) (*inventory.Device, error) {
 	return d, err
 }
 
-// settleNames gives devices that are home under a temporary name their own, if it is free by now. It is called when a
+// restoreNames gives devices that are home under a temporary name their own, if it is free by now. It is called when a
 // device has returned to the host, which is when a name becomes free; held is that device's key, whose lock the
 // caller has. What can't be settled now is left to the next DEL.
-func (nm names) settleNames(held string) {
-	for _, f := range faces {
+func (nm names) restoreNames(held string) {
+	for _, f := range named {
 		debtors, err := nm.s.store.PendingNames(f).Devices()
 		if err != nil {
 			nm.s.log.Warn("names that devices are owed are not known", "reason", err)
@@ -82,7 +82,7 @@ func (nm names) settleNames(held string) {
 				}
 			}
 			if err == nil {
-				err = nm.settleName(f, deviceKey)
+				err = nm.restoreName(f, deviceKey)
 			}
 			lock.Unlock()
 			if err != nil {
@@ -92,8 +92,8 @@ func (nm names) settleNames(held string) {
 	}
 }
 
-// settleName is for one device, whose lock is held.
-func (nm names) settleName(f journal.Face, deviceKey string) error {
+// restoreName is for one device, whose lock is held.
+func (nm names) restoreName(f journal.NameOf, deviceKey string) error {
 	name, err := nm.s.store.PendingNames(f).Get(deviceKey)
 	if err != nil || name == "" {
 		return err
@@ -142,38 +142,38 @@ func (nm names) nameNetdev(n *device.Netdev, name string) error {
 	return r.Return(ctx, plan.Home{Netdev: &was}, apply.Events{})
 }
 
-// settled gives a device that is about to be attached the names that it is owed, and says whether it has changed. The
-// caller holds the device's lock.
-func (nm names) settled(deviceKey string, d *inventory.Device) bool {
-	owed := map[journal.Face]bool{
+// restoreOwn gives a device that is about to be attached the names that it is owed, and says whether it has changed.
+// The caller holds the device's lock.
+func (nm names) restoreOwn(deviceKey string, d *inventory.Device) bool {
+	owed := map[journal.NameOf]bool{
 		journal.RDMA:   d.HCA != nil && apply.IsTemporary(d.HCA.Name),
 		journal.Netdev: d.Netdev != nil && apply.IsTemporary(d.Netdev.Name),
 	}
 	changed := false
-	for _, f := range faces {
+	for _, f := range named {
 		if !owed[f] {
 			continue
 		}
 		changed = true
-		if err := nm.settleName(f, deviceKey); err != nil {
+		if err := nm.restoreName(f, deviceKey); err != nil {
 			nm.s.log.Warn("a device does not have its own name", "device", deviceKey, "reason", err)
 		}
 	}
 	return changed
 }
 
-// disowned is disown for an ADD that has found the netdev: perhaps under a name that is another device's.
-func (nm names) disowned(deviceKey string, n *device.Netdev) bool {
-	done, err := nm.disown(deviceKey, n)
+// dropForeign is disown for an ADD that has found the netdev: perhaps under a name that is another device's.
+func (nm names) dropForeign(deviceKey string, n *device.Netdev) bool {
+	done, err := nm.dropForeignNames(deviceKey, n)
 	if err != nil {
 		nm.s.log.Warn("a device has the name that a pod gave it", "device", deviceKey, "reason", err)
 	}
 	return done
 }
 
-// disown takes from a netdev on the host the names that are not its own, if an attachment has it: its pod had moved it
-// to a network namespace that has ended. The caller holds the device's lock.
-func (nm names) disown(deviceKey string, n *device.Netdev) (bool, error) {
+// dropForeignNames takes from a netdev on the host the names that are not its own, if an attachment has it: its pod had
+// moved it to a network namespace that has ended. The caller holds the device's lock.
+func (nm names) dropForeignNames(deviceKey string, n *device.Netdev) (bool, error) {
 	if n == nil || n.Address.IsZero() {
 		return false, nil
 	}
@@ -186,7 +186,7 @@ func (nm names) disown(deviceKey string, n *device.Netdev) (bool, error) {
 		return false, err
 	}
 	r := nm.s.runner(nil)
-	done, err := r.Disown(n, e.Netdev)
+	done, err := r.DropForeignNames(n, e.Netdev)
 	if done {
 		nm.s.log.Warn("a device that a pod has is on the host, and has lost the names that the pod gave it",
 			"device", deviceKey, "owner", e.Who())
@@ -200,14 +200,14 @@ const NamesCommand = "own-names"
 // OwnNames takes from all devices that attachments have and that are on the host the names that are not their own: for
 // the agent, as pods live long. It returns the exit status.
 func (p Plugin) OwnNames() int {
-	if err := p.disownAll(); err != nil {
+	if err := p.dropAllForeignNames(); err != nil {
 		fmt.Fprintln(p.Stderr, "fabric: "+quote.Terminal(strings.ReplaceAll(err.Error(), "\n", "; ")))
 		return 1
 	}
 	return 0
 }
 
-func (p Plugin) disownAll() error {
+func (p Plugin) dropAllForeignNames() error {
 	c := p.withDefaults().newCall(&netconf.Config{}, netconf.Env{})
 	defer c.close()
 	if err := c.openHost(); err != nil {
@@ -232,7 +232,7 @@ func (p Plugin) disownAll() error {
 			continue
 		}
 		if err == nil {
-			_, err = c.names().disown(e.DeviceKey, d.Netdev)
+			_, err = c.names().dropForeignNames(e.DeviceKey, d.Netdev)
 		}
 		lock.Unlock()
 		errs = append(errs, err)
@@ -250,11 +250,11 @@ func foreign(n, own *device.Netdev) bool {
 	return false
 }
 
-// ownName notes in an entry which names the device is to have on the host, if those are not the ones that it has
+// recordOwnNames notes in an entry which names the device is to have on the host, if those are not the ones that it has
 // now.
-func (nm names) ownName(e *journal.Entry) {
+func (nm names) recordOwnNames(e *journal.Entry) {
 	if e.MoveRDMA && e.HCA != nil {
-		if own := nm.owedName(journal.RDMA, e.DeviceKey, e.HCA.Name); own != "" {
+		if own := nm.pendingName(journal.RDMA, e.DeviceKey, e.HCA.Name); own != "" {
 			if e.RDMAName == "" {
 				e.RDMAName = e.HCA.Name
 			}
@@ -264,7 +264,7 @@ func (nm names) ownName(e *journal.Entry) {
 		}
 	}
 	if e.Kind == journal.KindDevice && e.Netdev != nil {
-		if own := nm.owedName(journal.Netdev, e.DeviceKey, e.Netdev.Name); own != "" {
+		if own := nm.pendingName(journal.Netdev, e.DeviceKey, e.Netdev.Name); own != "" {
 			n := *e.Netdev
 			n.Name = own
 			e.Netdev = &n
@@ -272,8 +272,8 @@ func (nm names) ownName(e *journal.Entry) {
 	}
 }
 
-// owedName is the name that a face of a device is owed, if it has a temporary one.
-func (nm names) owedName(f journal.Face, deviceKey, now string) string {
+// pendingName is the name that a device is to get back, if it has a temporary one.
+func (nm names) pendingName(f journal.NameOf, deviceKey, now string) string {
 	if !apply.IsTemporary(now) {
 		return ""
 	}

@@ -113,7 +113,7 @@ func (s *session) renumbering(ctx context.Context) (func(), error) {
 // alive reports whether the pod of an attachment exists, or may exist: a device is taken only from a pod that is known
 // to be dead.
 func (s *session) alive(e *journal.Entry) bool {
-	live, err := e.Alive(journal.Witness{Proc: s.Proc})
+	live, err := e.Alive(journal.Liveness{Proc: s.Proc})
 	return live || err != nil
 }
 

@@ -63,7 +63,8 @@ func read(names []string, store journal.Store) ([]survey.Device, error) {
 	for i, name := range names {
 		a := device.Address{Bus: "netdev", Name: name}
 		d := survey.Device{
-			Location: device.Location{Address: a}, Here: fmt.Sprint("mlx5_", i), Netdev: name, AdminUp: true, NUMA: -1,
+			Location: device.Location{Address: a}, NameNow: fmt.Sprint("mlx5_", i), Netdev: name,
+			AdminUp: true, NUMA: -1,
 			RateGb: 200,
 			HCA: device.HCA{
 				Name: fmt.Sprint("mlx5_", i), Address: a,

@@ -95,11 +95,11 @@ func TestGiven(t *testing.T) {
 		for _, i := range c.want {
 			want = append(want, files[i])
 		}
-		if got := Given(files, c.kinds); !slices.Equal(got, want) {
+		if got := AllowedFiles(files, c.kinds); !slices.Equal(got, want) {
 			t.Errorf("%v: got %v, want %v", c.kinds, got, want)
 		}
 	}
-	if len(Given(nil, nil)) != 0 {
+	if len(AllowedFiles(nil, nil)) != 0 {
 		t.Error("files of nothing")
 	}
 }
