@@ -72,7 +72,7 @@ func (nm names) restoreNames(held string) {
 	for _, f := range named {
 		debtors, err := nm.s.store.PendingNames(f).Devices()
 		if err != nil {
-			nm.s.log.Warn("names that devices are owed are not known", "reason", err)
+			nm.s.log.Warn("pending names are not known", "reason", err)
 		}
 		for _, deviceKey := range debtors {
 			var lock *journal.Lock
@@ -142,16 +142,16 @@ func (nm names) nameNetdev(n *device.Netdev, name string) error {
 	return r.Return(ctx, plan.Home{Netdev: &was}, apply.Events{})
 }
 
-// restoreOwn gives a device that is about to be attached the names that it is owed, and says whether it has changed.
+// restoreOwn gives a device that is about to be attached its pending names, and says whether it has changed.
 // The caller holds the device's lock.
 func (nm names) restoreOwn(deviceKey string, d *inventory.Device) bool {
-	owed := map[journal.NameOf]bool{
+	pending := map[journal.NameOf]bool{
 		journal.RDMA:   d.HCA != nil && apply.IsTemporary(d.HCA.Name),
 		journal.Netdev: d.Netdev != nil && apply.IsTemporary(d.Netdev.Name),
 	}
 	changed := false
 	for _, f := range named {
-		if !owed[f] {
+		if !pending[f] {
 			continue
 		}
 		changed = true
