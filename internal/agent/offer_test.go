@@ -233,7 +233,7 @@ func TestOfferRation(t *testing.T) {
 	o.detach(k, 1)
 	o.wants("its address outlives it", "ok ok NoAddressLeft NoAddressLeft")
 	o.wants("for good", "ok NoAddressLeft NoAddressLeft NoAddressLeft")
-	o.says(condition.AddressesLeft, condition.Fabric("ib"), "1 of them to attachments that nobody knows of")
+	o.says(condition.AddressesLeft, condition.Fabric("ib"), "1 of them to attachments that are not known any more")
 	given()
 	o.wants("it is back", "ok ok NoAddressLeft NoAddressLeft")
 	o.ranges("10.0.4.0/30", "10.0.4.0/30")

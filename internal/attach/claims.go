@@ -71,7 +71,7 @@ func (c *Claims) unknown() *Refusal {
 	case c.PodUID == "":
 		return c.refusal("CNI_ARGS has no K8S_POD_UID, and the device is one that a ResourceClaim gives to the pod "+
 			"(\"allocation\": \"DRA\"): which pod is it?",
-			"containerd and CRI-O pass it, through Multus too; whoever calls the plugin otherwise has to")
+			"containerd and CRI-O pass it, through Multus too; any other caller of the plugin has to")
 	case c.BadUID:
 		return c.refusal(fmt.Sprintf("CNI_ARGS K8S_POD_UID: value %q is no UID", cut(c.PodUID)),
 			"want letters, digits and '-', at most 128")

@@ -17,7 +17,7 @@ func (d *decider) rdmaName() {
 		d.refuse(&Refusal{
 			Reason: InUse,
 			Message: fmt.Sprintf("field \"rdmaName\": value %q is the name of %s: before Linux 7.3 names of RDMA "+
-				"devices are unique in the whole system, and that device could not come home under its own",
+				"devices are unique in the whole system, and that device could not return under its own",
 				d.Config.RDMAName, o),
 			Hint:    "choose a name that no device has on any host, like mlx5_rail0",
 			Passing: true,

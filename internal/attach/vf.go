@@ -74,7 +74,7 @@ func (f *Facts) noVF() *Refusal {
 	}
 	return &Refusal{
 		Reason: BadConfig,
-		Message: fmt.Sprintf("field %q: it is a setting of a virtual function, and device %s is none",
+		Message: fmt.Sprintf("field %q: it is a setting of a virtual function, and device %s is not one",
 			asked[0], f.Device.DeviceKey),
 		Hint: "remove the field, or select a VF",
 	}

@@ -234,7 +234,7 @@ func TestSound(t *testing.T) {
 			case tt.want == "" && e.HCA != nil && got.DeviceKey != deviceKey:
 				t.Errorf("claim %q", got.DeviceKey)
 			}
-			if list, err := s.List(); len(list) != 1 || err != nil { // whoever only looks sees it
+			if list, err := s.List(); len(list) != 1 || err != nil { // List shows it
 				t.Errorf("list: %v, %v", list, err)
 			}
 		})

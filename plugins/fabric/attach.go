@@ -370,7 +370,7 @@ func (a *attachment) configure(ctx context.Context) (*result.Result, error) {
 			continue
 		}
 		if errors.Is(err, apply.ErrNoCarrier) && a.cfg.AllowDown {
-			a.log.Warn("nobody could be asked whether the addresses are free", "reason", err)
+			a.log.Warn("no neighbour could be asked whether the addresses are free", "reason", err)
 			continue
 		}
 		if err != nil {
