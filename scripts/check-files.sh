@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
-# check-files.sh   no Go file over 400 lines (generated ones aside), no package whose name says nothing, and no line of
-# a shell script or workflow over 120 columns. The linters hold the lines of Go files.
+# check-files.sh   no Go file over 400 lines (generated ones aside; 600 in plugins/fabric), no package whose name says
+# nothing, and no line of a shell script or workflow over 120 columns. The linters hold the lines of Go files.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-max=400
 status=0
 files=$(git -c safe.directory='*' ls-files --cached --others --exclude-standard -- '*.go')
 while IFS= read -r file; do
@@ -12,6 +11,10 @@ while IFS= read -r file; do
   if head -n 20 "$file" | grep -qE '^// Code generated .* DO NOT EDIT\.$'; then
     continue
   fi
+  case $file in
+    plugins/fabric/*) max=600 ;; # a verb is read from top to bottom
+    *) max=400 ;;
+  esac
   lines=$(wc -l <"$file")
   if [ "$lines" -gt $max ]; then
     echo "$file: $lines lines, $max at most: split it by what it does"

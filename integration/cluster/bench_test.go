@@ -79,7 +79,7 @@ func byNodeRange(b *testing.B) string {
 	must(b, err)
 	own, _, err := pool.Assign("rig", time.Now())
 	must(b, err)
-	text, err := f.Config(fabrics.Here{Own: own, IPAMDir: partDir})
+	text, err := f.Config(fabrics.NodeParams{Own: own, IPAMDir: partDir})
 	must(b, err)
 	var conf struct{ IPAM json.RawMessage }
 	must(b, json.Unmarshal(text, &conf))

@@ -125,7 +125,7 @@ func (m *matrix) hasExactly(name string, rails int) error {
 	}
 	for _, e := range list {
 		if e.Pod() == "default/"+name && e.Attached {
-			attached = append(attached, strings.TrimPrefix(e.Claim, "netdev/"))
+			attached = append(attached, strings.TrimPrefix(e.DeviceKey, "netdev/"))
 		}
 	}
 	for who, have := range map[string][]string{

@@ -66,7 +66,7 @@ spec:
 		if has[e.Pod()] == nil {
 			has[e.Pod()] = map[string]string{}
 		}
-		has[e.Pod()][e.IfName] = e.Claim
+		has[e.Pod()][e.IfName] = e.DeviceKey
 	}
 	all := map[string]bool{}
 	for _, name := range pods {

@@ -283,8 +283,8 @@ func TestChartUpgrade(t *testing.T) {
 	}
 }
 
-// Whoever forbids privileged pods can have the controller and the Jobs; the agents are what needs a namespace of their
-// kind.
+// A cluster that forbids privileged pods can have the controller and the Jobs; the agents are what needs a namespace of
+// their kind.
 func TestRestricted(t *testing.T) {
 	c := whole(t)
 	const namespace = "restricted"

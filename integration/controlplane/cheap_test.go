@@ -128,7 +128,7 @@ func TestForeignObjectsCostNothing(t *testing.T) {
 	apply(t, testfabrics.Object("theirs", `{match: {devices: ["z*"]}}`))
 	// Once theirs has the label of the controller, too.
 	for range 2 {
-		s.becomes("theirs", v1alpha1.FabricPublished, "False NetworkConflict: somebody else's NetworkAttachmentDef")
+		s.becomes("theirs", v1alpha1.FabricPublished, "False NetworkConflict: another owner's NetworkAttachmentDef")
 		patch := client.RawPatch("application/merge-patch+json",
 			[]byte(`{"metadata":{"labels":{"app.kubernetes.io/managed-by":"fabric-agent"}}}`))
 		if err := c.Patch(t.Context(), definition("theirs"), patch); err != nil {

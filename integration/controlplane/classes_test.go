@@ -135,7 +135,7 @@ func TestForeignDeviceClass(t *testing.T) {
 	apply(t, testfabrics.Object("mine", `{allocation: DRA}`))
 	apply(t, testfabrics.Object("ra", `{allocation: DRA}`))
 	s.becomes("mine", v1alpha1.FabricPublished,
-		"False DeviceClassConflict: somebody else's DeviceClass mine.fabric.dev is left as it is: remove or rename it")
+		"False DeviceClassConflict: another owner's DeviceClass mine.fabric.dev is left as it is: remove or rename it")
 	s.becomes("ra", v1alpha1.FabricPublished, "True Published")
 	untilDefined(t, c, "mine", "default")
 	theirs := &unstructured.Unstructured{}

@@ -228,9 +228,9 @@ func TestDRAClaimStatus(t *testing.T) {
 	}
 	e := &journal.Entry{
 		Key: journal.Key{ContainerID: "c1", IfName: "net1"}, Network: "ib", Kind: journal.KindDevice, Attached: true,
-		Created: time.Now(), Nonce: "1", Claim: "pci/0000:30:00.0", Netns: netns.ID{Ino: 1},
+		Created: time.Now(), Nonce: "1", DeviceKey: "pci/0000:30:00.0", Netns: netns.ID{Ino: 1},
 		Address: device.Address{Bus: "pci", Name: "0000:30:00.0"}, Args: "IgnoreUnknown=1;K8S_POD_UID=uid-p1",
-		Given: &journal.Given{ClaimUID: string(c.UID), Request: "rails", Device: "pci-0000-30-00-0"},
+		FromClaim: &journal.ClaimDevice{ClaimUID: string(c.UID), Request: "rails", Device: "pci-0000-30-00-0"},
 	}
 	store := journal.Store{Dir: n.state}
 	if err := store.Save(e); err != nil {

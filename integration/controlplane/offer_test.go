@@ -79,15 +79,15 @@ func (o *offered) attach(pod, network string) (detach func()) {
 	a := device.Address{Bus: "pci", Name: "0000:3b:00.0"}
 	e := &journal.Entry{
 		Version: journal.Version, Key: journal.Key{ContainerID: pod, IfName: "net1"}, Network: network,
-		Kind: journal.KindDevice, Claim: a.String(), Address: a, HCA: &device.HCA{Name: "mlx5_0", Address: a},
+		Kind: journal.KindDevice, DeviceKey: a.String(), Address: a, HCA: &device.HCA{Name: "mlx5_0", Address: a},
 		Netns: netns.ID{Ino: 1}, Args: "K8S_POD_NAMESPACE=ml;K8S_POD_NAME=" + pod, Attached: true,
 	}
-	if err := errors.Join(o.store.Save(e), o.store.Claim(e.Claim, e.Key)); err != nil {
+	if err := errors.Join(o.store.Save(e), o.store.SetOwner(e.DeviceKey, e.Key)); err != nil {
 		o.t.Fatal(err)
 	}
 	return func() {
 		o.t.Helper()
-		if err := errors.Join(o.store.Disclaim(e.Claim, e.Key), o.store.Remove(e.Key)); err != nil {
+		if err := errors.Join(o.store.ClearOwner(e.DeviceKey, e.Key), o.store.Remove(e.Key)); err != nil {
 			o.t.Fatal(err)
 		}
 	}

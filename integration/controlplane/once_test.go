@@ -21,8 +21,8 @@ const once50 = `{match: {linkLayer: InfiniBand}, addresses: {nodeRanges: {ranges
 
 const once28 = once50 + `perNode: 28}]}}}`
 
-// kubectl delete -k base, and apply again, while pods run: every node has the range again that holds its addresses,
-// whoever comes first; nobody gets a fresh one before all have been heard. A FabricNode that is deleted alone, and a
+// kubectl delete -k base, and apply again, while pods run: every node has the range again that holds its addresses, the
+// node that comes first; no node gets a fresh one before all have been heard. A FabricNode that is deleted alone, and a
 // Fabric that is deleted and made again under another name, give no address twice either.
 func TestAddressesOnceAfterDeletion(t *testing.T) {
 	fresh(t, append(everything, server.Manifests()+"/*")...)

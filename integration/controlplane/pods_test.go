@@ -69,8 +69,8 @@ func podPolicy(t *testing.T) string {
 	return file
 }
 
-// Whoever creates a pod whose networks and devices don't fit together is warned, with both numbers. Where it can't be
-// judged nobody is.
+// A user who creates a pod whose networks and devices don't fit together is warned, with both numbers. Where it can't
+// be judged nobody is.
 func TestPodPolicy(t *testing.T) {
 	freshWith(t, []string{"--disable-admission-plugins=ServiceAccount"}, everything[0], podPolicy(t))
 	for name, spec := range map[string]string{
@@ -171,7 +171,7 @@ func TestPodPolicy(t *testing.T) {
 	templates(t, c, w)
 }
 
-// templates are those of Deployments and the like: whoever applies one sees the warning, and not only what makes the
+// templates are those of Deployments and the like: a user who applies one sees the warning, and not only what makes the
 // pods of it.
 func templates(t *testing.T, c kubernetes.Interface, w *warned) {
 	t.Helper()

@@ -286,7 +286,7 @@ func TestNetworkPutBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.round(30 * time.Second)
-	published("True NetworkPutBack: NetworkAttachmentDefinition edited in default was deleted by somebody, and is put")
+	published("True NetworkPutBack: NetworkAttachmentDefinition edited in default was deleted by an unknown client, ")
 	if got := configOf(t, c, "edited"); got != "file" {
 		t.Error(got)
 	}

@@ -76,11 +76,11 @@ func reportUnmatched(devices []survey.Device, v *view) {
 func filesNow(n survey.Node) func(context.Context, deviceplugin.Unit) ([]string, error) {
 	return func(ctx context.Context, u deviceplugin.Unit) ([]string, error) {
 		files, err := n.FilesNow(ctx, u.Address, u.Alone, u.Files)
-		return survey.Given(files, u.Extra), err
+		return survey.AllowedFiles(files, u.Extra), err
 	}
 }
 
 // filesThen are the device files of a unit as they were at the last look.
 func filesThen(_ context.Context, u deviceplugin.Unit) ([]string, error) {
-	return survey.Given(u.Files, u.Extra), nil
+	return survey.AllowedFiles(u.Files, u.Extra), nil
 }

@@ -77,7 +77,7 @@ func (r *holderReader) read(ctx context.Context) *holders {
 			continue
 		}
 		// Late entries apart: the device is home, or another attachment's.
-		if owner, ok, err := r.store.Owner(e.Claim); e.Claim == "" || err != nil || !ok || owner != e.Key {
+		if owner, ok, err := r.store.Owner(e.DeviceKey); e.DeviceKey == "" || err != nil || !ok || owner != e.Key {
 			continue
 		}
 		at := e.Address

@@ -190,7 +190,7 @@ func (o *Options) flags(f *flag.FlagSet) {
 	f.StringVar(&o.Metrics, "metrics-address", "127.0.0.1:9467",
 		"`host:port`, or several with commas, of /metrics; empty: none")
 	f.BoolVar(&o.MetricsSecure, "metrics-secure", false,
-		"/metrics over TLS, and only with the bearer token of somebody who may get it: asks the API server")
+		"/metrics over TLS, and only with the bearer token of a user who may get it: asks the API server")
 	f.StringVar(&o.MetricsCertDir, "metrics-cert-dir", "",
 		"`directory` with tls.crt and tls.key for --metrics-secure, read again when they change; empty: self-signed")
 	f.DurationVar(&o.Interval, "interval", 10*time.Second, "time between two looks at the node")

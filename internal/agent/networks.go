@@ -41,7 +41,7 @@ func (r *networkReconciler) config(f *fabrics.Fabric, devices []survey.Device) [
 	if !network.Configurable(f, devices) {
 		return nil
 	}
-	here := fabrics.Here{Master: network.Master(devices), IPAMDir: r.ipamDir}
+	here := fabrics.NodeParams{Master: network.Master(devices), IPAMDir: r.ipamDir}
 	if f.NodeRanges != nil {
 		own, err := r.ranges.own(f)
 		if err != nil {
@@ -60,7 +60,7 @@ func (r *networkReconciler) config(f *fabrics.Fabric, devices []survey.Device) [
 // definition.
 func (r *networkReconciler) configOf(f *fabrics.Fabric, devices []survey.Device) ([]byte, error) {
 	if !f.OfNode() {
-		return f.Config(fabrics.Here{})
+		return f.Config(fabrics.NodeParams{})
 	}
 	if b := r.config(f, devices); b != nil {
 		return b, nil

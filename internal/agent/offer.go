@@ -202,7 +202,7 @@ func (r *offerReconciler) ration(
 		return
 	}
 	v.conditions.Fail(condition.AddressesLeft, condition.Fabric(f.Name), "fabric %s: the node's range %s has %d "+
-		"addresses to give, %d of them to attachments that nobody knows of any more, and %d devices or shares are on "+
+		"addresses to give, %d of them to attachments that are not known any more, and %d devices or shares are on "+
 		"offer: those without an address are withheld; choose a shorter perNode for a new Fabric, or fewer shares",
 		f.Name, own[0], capacity, gone, len(units))
 	for i := range units {

@@ -92,7 +92,7 @@ func (o *offers) attach(pod, network string, i int, change func(*journal.Entry))
 	a := address(i)
 	e := &journal.Entry{
 		Version: journal.Version, Key: journal.Key{ContainerID: pod, IfName: "net1"}, Network: network,
-		Kind: journal.KindDevice, Claim: a.String(), Address: a, HCA: &device.HCA{Name: "mlx5_0", Address: a},
+		Kind: journal.KindDevice, DeviceKey: a.String(), Address: a, HCA: &device.HCA{Name: "mlx5_0", Address: a},
 		Netns: netns.ID{Ino: 1}, Args: "K8S_POD_NAMESPACE=ml;K8S_POD_NAME=" + pod, Attached: true,
 	}
 	if change != nil {
@@ -100,7 +100,7 @@ func (o *offers) attach(pod, network string, i int, change func(*journal.Entry))
 	}
 	err := o.holders.store.Save(e)
 	if err == nil && e.Child == nil {
-		err = o.holders.store.Claim(e.Claim, e.Key)
+		err = o.holders.store.SetOwner(e.DeviceKey, e.Key)
 	}
 	if err != nil {
 		o.t.Fatal(err)
@@ -110,7 +110,7 @@ func (o *offers) attach(pod, network string, i int, change func(*journal.Entry))
 
 func (o *offers) detach(k journal.Key, i int) {
 	o.t.Helper()
-	err := errors.Join(o.holders.store.Disclaim(address(i).String(), k), o.holders.store.Remove(k))
+	err := errors.Join(o.holders.store.ClearOwner(address(i).String(), k), o.holders.store.Remove(k))
 	if err != nil {
 		o.t.Fatal(err)
 	}
@@ -233,7 +233,7 @@ func TestOfferRation(t *testing.T) {
 	o.detach(k, 1)
 	o.wants("its address outlives it", "ok ok NoAddressLeft NoAddressLeft")
 	o.wants("for good", "ok NoAddressLeft NoAddressLeft NoAddressLeft")
-	o.says(condition.AddressesLeft, condition.Fabric("ib"), "1 of them to attachments that nobody knows of")
+	o.says(condition.AddressesLeft, condition.Fabric("ib"), "1 of them to attachments that are not known any more")
 	given()
 	o.wants("it is back", "ok ok NoAddressLeft NoAddressLeft")
 	o.ranges("10.0.4.0/30", "10.0.4.0/30")

@@ -78,5 +78,5 @@ func (c *chooser) gpus(ctx context.Context, resource string) []node.Place {
 		c.log.Debug("cannot ask which pods have started", "error", err)
 		return nil
 	}
-	return prefer.Given(waiting, started)
+	return prefer.OfStarting(waiting, started)
 }

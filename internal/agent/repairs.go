@@ -36,7 +36,7 @@ func repairLoop(o *Options, m *metrics.Metrics, reporter *condition.Reporter, lo
 			}
 			m.Repaired.WithLabelValues(e.Network).Inc()
 			reporter.Happened("DeviceRepaired", fmt.Sprintf("reclaimed device %s of network %s: %s left it behind, "+
-				"and its DEL never came", e.Claim, quote.Terminal(e.Network), e.Who()))
+				"and its DEL never came", e.DeviceKey, quote.Terminal(e.Network), e.Who()))
 		},
 	}
 }

@@ -116,7 +116,7 @@ func TestUninstallWaitsForCalls(t *testing.T) {
 		t.Error("an ADD has begun")
 	}
 	key := journal.Key{ContainerID: "c9", IfName: "net1"}
-	e := &journal.Entry{Key: key, Kind: journal.KindDevice, Claim: "netdev/x"}
+	e := &journal.Entry{Key: key, Kind: journal.KindDevice, DeviceKey: "netdev/x"}
 	if err := r.store.Save(e); err != nil {
 		t.Fatal(err)
 	}

@@ -27,9 +27,9 @@ import (
 func (r *Runner) do(ctx context.Context, s plan.Step) error {
 	switch s := s.(type) {
 	case plan.MoveRDMA:
-		return r.moveRDMA(ctx, s)
+		return hcaSteps{r}.move(ctx, s)
 	case plan.RenameRDMA:
-		return r.renameRDMA(ctx, s)
+		return hcaSteps{r}.rename(ctx, s)
 	case plan.SetDIM:
 		return r.Host.RDMA.SetDIM(s.HCA.Index, s.On)
 	case plan.SetAutoCounters:
@@ -37,15 +37,15 @@ func (r *Runner) do(ctx context.Context, s plan.Step) error {
 	case plan.AwaitNetdev:
 		return r.awaitNetdev(ctx)
 	case plan.Revive:
-		return r.revive(ctx, &s.HCA)
+		return hcaSteps{r}.revive(ctx, &s.HCA)
 	case plan.MoveNetdev:
 		return r.moveNetdev(ctx, s)
 	case plan.CreateChild:
 		return r.createChild(ctx, s)
 	case plan.DeleteChild:
-		return r.deleteChild(s)
+		return r.delete(s.In, s.Netdev.Index)
 	case plan.DeleteUpper:
-		return r.deleteUpper(s)
+		return r.delete(s.In, s.Netdev.Index)
 	case plan.SetLink:
 		return r.setLink(ctx, s)
 	case plan.Aside:
@@ -53,46 +53,49 @@ func (r *Runner) do(ctx context.Context, s plan.Step) error {
 	case plan.AltNames:
 		return r.altNames(s)
 	case plan.AddRule:
-		return r.addRule(s)
+		return addressSteps{r}.addRule(s)
 	case plan.DelRule:
 		return ignore(r.Pod.Link.DelRule(s.Rule), unix.ENOENT)
 	case plan.Probe:
-		return r.probe(ctx, s)
+		return addressSteps{r}.probe(ctx, s)
 	case plan.Announce:
-		return r.announce(ctx, s)
+		return addressSteps{r}.announce(ctx, s)
 	case plan.SetVF:
 		return r.setVF(ctx, s)
 	case plan.Rebind:
-		return r.rebind(ctx, s)
+		return hcaSteps{r}.rebind(ctx, s)
 	}
 	if is, err := r.kept(s); is {
 		return err
 	}
-	return r.addressing(ctx, s)
+	return addressSteps{r}.do(ctx, s)
 }
 
-func (r *Runner) addressing(ctx context.Context, s plan.Step) error {
+// addressSteps carries out the steps about addresses, routes and rules.
+type addressSteps struct{ r *Runner }
+
+func (a addressSteps) do(ctx context.Context, s plan.Step) error {
 	switch s := s.(type) {
 	case plan.AddAddr:
-		side, index, err := r.on(s.In)
+		side, index, err := a.r.on(s.In)
 		if err != nil {
 			return err
 		}
 		return ignore(side.Link.AddAddr(index, s.Addr), unix.EEXIST)
 	case plan.DelAddr:
-		side, index, err := r.on(s.In)
+		side, index, err := a.r.on(s.In)
 		if err != nil {
 			return err
 		}
 		return ignore(side.Link.DelAddr(index, s.Addr), unix.EADDRNOTAVAIL)
 	case plan.DelRoute:
-		side, index, err := r.on(s.In)
+		side, index, err := a.r.on(s.In)
 		if err != nil {
 			return err
 		}
 		return ignore(side.Link.DelRoute(index, s.Route), unix.ESRCH)
 	case plan.AddRoute:
-		side, index, err := r.on(s.In)
+		side, index, err := a.r.on(s.In)
 		if err != nil {
 			return err
 		}
@@ -212,7 +215,7 @@ func (r *Runner) createChild(ctx context.Context, s plan.CreateChild) error {
 		Group:  s.Group,
 		Up:     true,
 	}
-	if err := r.newChild(pod, c); err != nil {
+	if err := newChild(r.Host, pod, c); err != nil {
 		return err
 	}
 	r.Undo.Push("creation of IPoIB child "+s.Name, func() error {
@@ -229,15 +232,15 @@ func (r *Runner) createChild(ctx context.Context, s plan.CreateChild) error {
 	r.Track(nil, n)
 	r.Found(plan.Pod, n)
 	if s.Mode != nil {
-		return r.setMode(ctx, pod, n.Index, *s.Mode)
+		return setMode(ctx, pod, n.Index, *s.Mode)
 	}
 	return nil
 }
 
 // newChild creates a child. The kernel also looks for the name in the namespace of the socket, which is the host's
 // (net/core/rtnetlink.c, __rtnl_newlink): a child whose name the host has is named only once it is in the pod.
-func (r *Runner) newChild(pod *Side, c link.Child) error {
-	err := r.Host.Link.NewChild(c)
+func newChild(host, pod *Side, c link.Child) error {
+	err := host.Link.NewChild(c)
 	if !errors.Is(err, unix.EEXIST) {
 		return err
 	}
@@ -246,7 +249,7 @@ func (r *Runner) newChild(pod *Side, c link.Child) error {
 	}
 	name := c.Name
 	c.Name, c.Up = fmt.Sprintf("fabric%x", c.Group), false
-	if err := r.Host.Link.NewChild(c); err != nil {
+	if err := host.Link.NewChild(c); err != nil {
 		return err
 	}
 	n, err := pod.Link.ByName(c.Name)
@@ -259,12 +262,12 @@ func (r *Runner) newChild(pod *Side, c link.Child) error {
 	return nil
 }
 
-func (r *Runner) deleteChild(s plan.DeleteChild) error {
-	side, err := r.side(s.In)
+func (r *Runner) delete(in plan.Side, index int) error {
+	side, err := r.side(in)
 	if err != nil {
 		return err
 	}
-	return ignoreMissing(side.Link.Delete(s.Netdev.Index))
+	return ignoreMissing(side.Link.Delete(index))
 }
 
 func ignoreMissing(err error) error {
@@ -299,15 +302,15 @@ func (r *Runner) altNames(s plan.AltNames) error {
 	return nil
 }
 
-func (r *Runner) addRule(s plan.AddRule) error {
-	pod, err := r.side(plan.Pod)
+func (a addressSteps) addRule(s plan.AddRule) error {
+	pod, err := a.r.side(plan.Pod)
 	if err != nil {
 		return err
 	}
 	if err := pod.Link.AddRule(s.Rule); err != nil {
 		return ignore(err, unix.EEXIST)
 	}
-	r.Undo.Push("rule "+s.Rule.String(), func() error { return ignore(pod.Link.DelRule(s.Rule), unix.ENOENT) })
+	a.r.Undo.Push("rule "+s.Rule.String(), func() error { return ignore(pod.Link.DelRule(s.Rule), unix.ENOENT) })
 	return nil
 }
 
@@ -333,8 +336,8 @@ func writeIPv6Conf(side *Side, name string, conf map[string]int32) error {
 // this: sent before IPoIB has joined its broadcast group, it is lost.
 const carrierWait = 500 * time.Millisecond
 
-func (r *Runner) announce(ctx context.Context, s plan.Announce) error {
-	side, index, err := r.on(plan.Pod)
+func (a addressSteps) announce(ctx context.Context, s plan.Announce) error {
+	side, index, err := a.r.on(plan.Pod)
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ import (
 //
 // A PKey child made by rtnetlink has no such file (ipoib_vlan.c, __ipoib_vlan_add): for it there is no other way.
 // See kernel fact 20.
-func (r *Runner) setMode(ctx context.Context, side *Side, index int, mode uint16) error {
+func setMode(ctx context.Context, side *Side, index int, mode uint16) error {
 	text := []byte("datagram\n")
 	if mode == device.ModeConnected {
 		text = []byte("connected\n")

@@ -17,9 +17,9 @@ import (
 // A device plugin has given the pod /dev/infiniband/uverbsN before ADD. forPod wants the same numbers as before.
 // An idle device keeps its numbers whatever others do, so that those which the device plugin has read of a device that
 // was home are those of now. See kernel facts 11 and 29 in docs/kernel.md.
-func (r *Runner) renumber(ctx context.Context, at device.Address, forPod bool, f func() error) error {
-	if r.Renumbering != nil {
-		done, err := r.Renumbering(ctx)
+func (h hcaSteps) renumber(ctx context.Context, at device.Address, forPod bool, f func() error) error {
+	if h.r.Renumbering != nil {
+		done, err := h.r.Renumbering(ctx)
 		if err != nil {
 			return err
 		}
@@ -28,14 +28,14 @@ func (r *Runner) renumber(ctx context.Context, at device.Address, forPod bool, f
 	if !forPod || at.IsZero() {
 		return f()
 	}
-	before, err := r.Host.Chars(at)
+	before, err := h.r.Host.Chars(at)
 	if err != nil {
 		return err
 	}
 	if err := f(); err != nil {
 		return err
 	}
-	after, err := r.Host.Chars(at)
+	after, err := h.r.Host.Chars(at)
 	if err != nil || slices.Equal(before, after) {
 		return err
 	}

@@ -22,8 +22,8 @@ const probeWait = 10 * time.Second
 // a second later (net/core/link_watch.c). Until then it drops what is sent.
 const running = 0x40
 
-func (r *Runner) probe(ctx context.Context, s plan.Probe) error {
-	side, index, err := r.on(plan.Pod)
+func (a addressSteps) probe(ctx context.Context, s plan.Probe) error {
+	side, index, err := a.r.on(plan.Pod)
 	if err != nil {
 		return err
 	}

@@ -15,19 +15,22 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/plan"
 )
 
-// moveRDMA sends from a thread in the namespace the device is in: the kernel compares the thread's, not the socket's.
+// hcaSteps carries out the steps about RDMA devices.
+type hcaSteps struct{ r *Runner }
+
+// move sends from a thread in the namespace the device is in: the kernel compares the thread's, not the socket's.
 // See kernel fact 6 in docs/kernel.md.
-func (r *Runner) moveRDMA(ctx context.Context, s plan.MoveRDMA) error {
-	from, err := r.side(s.To.Other())
+func (h hcaSteps) move(ctx context.Context, s plan.MoveRDMA) error {
+	from, err := h.r.side(s.To.Other())
 	if err != nil {
 		return err
 	}
-	to, err := r.side(s.To)
+	to, err := h.r.side(s.To)
 	if err != nil {
 		return err
 	}
-	r.index = 0
-	err = r.renumber(ctx, s.HCA.Address, s.To == plan.Pod, func() error {
+	h.r.index = 0
+	err = h.renumber(ctx, s.HCA.Address, s.To == plan.Pod, func() error {
 		if s.To == plan.Host {
 			return from.NS.Do(func() error { return moveHome(from.RDMA, s.HCA.Index, to.NS.FD()) })
 		}
@@ -70,38 +73,38 @@ func moveHome(c *rdma.Conn, index uint32, fd int) error {
 	return temporarily(int(index), func(name string) error { return moveAs(c, index, name, fd) })
 }
 
-func (r *Runner) renameRDMA(ctx context.Context, s plan.RenameRDMA) error {
+func (h hcaSteps) rename(ctx context.Context, s plan.RenameRDMA) error {
 	if s.In == plan.Host {
-		return r.nameRDMA(ctx, s.HCA.Index, s.To)
+		return h.name(ctx, s.HCA.Index, s.To)
 	}
-	side, err := r.side(s.In)
+	side, err := h.r.side(s.In)
 	if err != nil {
 		return err
 	}
 	return side.RDMA.Rename(s.HCA.Index, s.To)
 }
 
-// nameRDMA insists on the own name of an RDMA device that is on the host, as rename does for a netdev: each device
+// name insists on the own name of an RDMA device that is on the host, as rename does for a netdev: each device
 // whose name is taken steps aside to a temporary one, and one that no call works on is made to. Before Linux 7.3 the
 // name may be taken by a device in a pod, where it can't be seen from here: then the wait ends, and the device is home
 // under the temporary name. See kernel facts 26 and 28 in docs/kernel.md.
-func (r *Runner) nameRDMA(ctx context.Context, index uint32, name string) error {
+func (h hcaSteps) name(ctx context.Context, index uint32, name string) error {
 	patience := time.Now().Add(renameWait)
 	aside := false
 	var taken error
 	err := poll(ctx, func() (bool, error) {
-		err := r.Host.RDMA.Rename(index, name)
+		err := h.r.Host.RDMA.Rename(index, name)
 		if !errors.Is(err, unix.EEXIST) {
 			return err == nil, err
 		}
 		if !aside {
 			aside = true
-			err := temporarily(int(index), func(n string) error { return r.Host.RDMA.Rename(index, n) })
+			err := temporarily(int(index), func(n string) error { return h.r.Host.RDMA.Rename(index, n) })
 			if err != nil {
 				return false, err
 			}
 		}
-		holder, yields, err := r.evictRDMA(index, name)
+		holder, yields, err := h.evict(index, name)
 		taken = fmt.Errorf("name RDMA device %d %s: %w by %s", index, name, ErrNameTaken, holder)
 		if err == nil && !yields && time.Now().After(patience) {
 			err = taken
@@ -114,26 +117,26 @@ func (r *Runner) nameRDMA(ctx context.Context, index uint32, name string) error 
 	return err
 }
 
-// evictRDMA looks for the device that has a name, on the host and in the pod, and gives it a temporary name if the name
+// evict looks for the device that has a name, on the host and in the pod, and gives it a temporary name if the name
 // is not its own and no call works on it. The results say who it is, and whether the name will be free.
-func (r *Runner) evictRDMA(index uint32, name string) (who string, yields bool, err error) {
+func (h hcaSteps) evict(index uint32, name string) (who string, yields bool, err error) {
 	for _, s := range []plan.Side{plan.Host, plan.Pod} {
-		side, err := r.side(s)
+		side, err := h.r.side(s)
 		if err != nil {
 			continue
 		}
-		h, err := side.HCANamed(name)
-		if errors.Is(err, fs.ErrNotExist) || err == nil && h.Index == index {
+		hca, err := side.HCANamed(name)
+		if errors.Is(err, fs.ErrNotExist) || err == nil && hca.Index == index {
 			continue
 		}
 		if err != nil {
 			return "", false, err
 		}
-		who = fmt.Sprintf("the RDMA device with node GUID %s on the %s side", h.NodeGUID, s)
-		if r.EvictRDMA == nil {
+		who = fmt.Sprintf("the RDMA device with node GUID %s on the %s side", hca.NodeGUID, s)
+		if h.r.EvictRDMA == nil {
 			return who, false, nil
 		}
-		yields, err = r.EvictRDMA(h, s, func() error { return asideRDMA(side.RDMA, h) })
+		yields, err = h.r.EvictRDMA(hca, s, func() error { return asideRDMA(side.RDMA, hca) })
 		return who, yields, err
 	}
 	return "an RDMA device in another network namespace", false, nil

@@ -44,7 +44,7 @@ func (r *Runner) setLink(ctx context.Context, s plan.SetLink) error {
 	}
 	a := s.Attrs
 	if a.Mode != nil {
-		if err := r.setMode(ctx, side, index, *a.Mode); err != nil {
+		if err := setMode(ctx, side, index, *a.Mode); err != nil {
 			return err
 		}
 	}
@@ -189,10 +189,10 @@ func (r *Runner) stepAside(s plan.Aside) error {
 	return side.nameTemporarily(index) // plan.Restore insists on the own one
 }
 
-// Disown takes from a netdev on the host whatever names it has that are not its own, which own has: it gets a temporary
-// one. It is for a device that is in a pod as far as anybody knows, and was met here. It says whether there was
-// something to do.
-func (r *Runner) Disown(n, own *device.Netdev) (bool, error) {
+// DropForeignNames takes from a netdev on the host whatever names it has that are not its own, which own has: it gets a
+// temporary one. It is for a device that is in a pod as far as anybody knows, and was met here. It says whether there
+// was something to do.
+func (r *Runner) DropForeignNames(n, own *device.Netdev) (bool, error) {
 	now, err := r.Host.Link.ByIndex(n.Index)
 	if err != nil || now.Address != n.Address {
 		return false, ignoreMissing(err)
@@ -224,7 +224,7 @@ func (r *Runner) evictName(in plan.Side, holder *device.Netdev, name string) (bo
 		return false, nil
 	}
 	return r.EvictName(holder, name, func(own *device.Netdev) error {
-		_, err := r.Disown(holder, own)
+		_, err := r.DropForeignNames(holder, own)
 		return err
 	})
 }

@@ -155,8 +155,8 @@ func (j *journey) stage(ctx context.Context, way plan.Way) error {
 	return nil
 }
 
-// await looks until the missing face is found, or there is something else to do.
-func (j *journey) await(ctx context.Context, face string) error {
+// await looks until what is missing is found, or there is something else to do.
+func (j *journey) await(ctx context.Context, what string) error {
 	err := poll(ctx, func() (bool, error) {
 		if err := j.look(); err != nil {
 			return false, err
@@ -172,7 +172,7 @@ func (j *journey) await(ctx context.Context, face string) error {
 		err = fmt.Errorf("%w: %w", ErrMissing, err)
 	}
 	if err != nil {
-		return fmt.Errorf("%s has not come back from the pod's network namespace: %w", face, err)
+		return fmt.Errorf("%s has not come back from the pod's network namespace: %w", what, err)
 	}
 	return nil
 }
@@ -315,19 +315,19 @@ func (j *journey) lookIntoPod(w *plan.Where) (err error) {
 	return err
 }
 
-// lookAtVF reads what a VF's PF keeps for it, and its faces if its driver may have to be bound again. What can't be
-// read can't be given back.
+// lookAtVF reads what a VF's PF keeps for it, and what its driver has made if that may have to be bound again. What
+// can't be read can't be given back.
 func (j *journey) lookAtVF(w *plan.Where) {
 	v := j.home.VF
 	rebind := v.Rebind && w.Done < plan.StageRebind
 	now, err := &device.VFAttrs{}, error(nil)
 	if len(v.Set) > 0 {
-		now, err = j.vfNow(v.VF)
+		now, err = vfNow(j.Host, v.VF)
 	}
 	if err == nil {
 		w.VF = &plan.VFNow{VFAttrs: *now}
 		if rebind {
-			err = j.faces(w.VF)
+			err = j.made(w.VF)
 		}
 	}
 	if err == nil || w.Lost && (!rebind || !j.Host.OnBus(plan.RebindVF(v.VF, v.HCA, j.home.Netdev).Device)) {
@@ -336,8 +336,8 @@ func (j *journey) lookAtVF(w *plan.Where) {
 	j.miss(err)
 }
 
-// faces reads what the driver of a VF has made on the host.
-func (j *journey) faces(v *plan.VFNow) error {
+// made reads what the driver of a VF has made on the host.
+func (j *journey) made(v *plan.VFNow) error {
 	at := plan.RebindVF(j.home.VF.VF, j.home.VF.HCA, j.home.Netdev).Device
 	if at.IsZero() {
 		return nil

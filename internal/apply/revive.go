@@ -15,13 +15,13 @@ import (
 // new netdev, and the users of queue pair 1, need a workqueue with a thread, which a task with SIGKILL pending can't
 // create (kernel/kthread.c, __kthread_create_on_node: EINTR), and ib_ipoib or ib_mad gives up on the port. Another
 // move, through a namespace made for it, lets it try again. See kernel fact 46 in docs/kernel.md.
-func (r *Runner) revive(ctx context.Context, h *device.HCA) error {
+func (h hcaSteps) revive(ctx context.Context, hca *device.HCA) error {
 	ns, err := netns.New()
 	if err != nil {
 		return err
 	}
-	err = r.renumber(ctx, h.Address, false, func() error {
-		if err := r.Host.RDMA.Move(h.Index, ns.FD()); err != nil {
+	err = h.renumber(ctx, hca.Address, false, func() error {
+		if err := h.r.Host.RDMA.Move(hca.Index, ns.FD()); err != nil {
 			return err
 		}
 		return ns.Do(func() error {
@@ -29,11 +29,11 @@ func (r *Runner) revive(ctx context.Context, h *device.HCA) error {
 			if err != nil {
 				return err
 			}
-			return errors.Join(moveHome(there, h.Index, r.Host.NS.FD()), there.Close())
+			return errors.Join(moveHome(there, hca.Index, h.r.Host.NS.FD()), there.Close())
 		})
 	})
 	if err = errors.Join(err, ns.Close()); err != nil { // closed, it gives the device back
-		return fmt.Errorf("make the kernel register %s again: %w", h.Name, err)
+		return fmt.Errorf("make the kernel register %s again: %w", hca.Name, err)
 	}
 	return nil
 }

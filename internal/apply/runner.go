@@ -111,7 +111,7 @@ func (r *Runner) side(s plan.Side) (*Side, error) {
 	return r.Pod, nil
 }
 
-// Look finds both faces of the device, on whichever side they are. A face that is on neither is nil.
+// Look finds the netdev and the RDMA device, on whichever side they are. What is on neither is nil.
 func (r *Runner) Look() (plan.Where, error) {
 	var w plan.Where
 	for _, s := range []plan.Side{plan.Host, plan.Pod} {

@@ -61,8 +61,8 @@ func (s *search) look(ctx context.Context, j *journey) {
 	}
 }
 
-// fetch looks into every other network namespace for the faces that are missing, and brings what it finds to the host:
-// a pod can move what it has into one that it has made. What goes wrong is tried again with the next search.
+// fetch looks into every other network namespace for the netdev and RDMA device if missing, and brings what it finds to
+// the host: a pod can move what it has into one that it has made. What goes wrong is tried again with the next search.
 func (j *journey) fetch(ctx context.Context) (found bool) {
 	_ = netns.Search(j.Proc, func(ns *netns.NS) bool {
 		if ns.ID == j.Host.NS.ID || j.Pod != nil && ns.ID == j.Pod.NS.ID {
@@ -109,7 +109,7 @@ func OpenSide(ns *netns.NS) (s *Side, done func(), err error) {
 func (j *journey) fetchFrom(ctx context.Context, s *Side) bool {
 	if j.home.HCA != nil && j.where.HCA == nil && s.RDMA != nil {
 		if h, err := s.HCA(j.hca); err == nil {
-			err := j.renumber(ctx, h.Address, false, func() error {
+			err := hcaSteps{j.Runner}.renumber(ctx, h.Address, false, func() error {
 				return s.NS.Do(func() error { return moveHome(s.RDMA, h.Index, j.Host.NS.FD()) })
 			})
 			return err == nil // an IPoIB netdev is made anew with it
@@ -189,7 +189,7 @@ func (j *journey) strayVirtual(s *Side, none error) (*device.Netdev, error) {
 }
 
 // rebindMissing unbinds the driver of a device that no search finds, and binds it again: what a namespace holds that
-// only a descriptor on its way holds can't be reached otherwise. The driver makes the faces anew, on the host. It is
+// only a descriptor on its way holds can't be reached otherwise. The driver makes both anew, on the host. It is
 // not done to a device that others have a part of: its virtual functions, or another netdev.
 func (j *journey) rebindMissing(ctx context.Context) {
 	var at device.Address

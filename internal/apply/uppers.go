@@ -8,14 +8,6 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/plan"
 )
 
-func (r *Runner) deleteUpper(s plan.DeleteUpper) error {
-	side, err := r.side(s.In)
-	if err != nil {
-		return err
-	}
-	return ignoreMissing(side.Link.Delete(s.Netdev.Index))
-}
-
 // withoutUppers removes all netdevs that the steps would remove one by one, in the time that one takes, and returns the
 // other steps. Where that fails it returns all of them: then each is tried, and an error names the one it is about.
 func (j *journey) withoutUppers(steps []plan.Step) []plan.Step {

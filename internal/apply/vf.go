@@ -33,7 +33,7 @@ func (r *Runner) setVF(ctx context.Context, s plan.SetVF) error {
 		err = set(none)
 	}
 	if s.Attr == device.VFRate && errors.Is(err, unix.EINVAL) && pf.Up() {
-		err = r.setWithCarrier(ctx, pf.Index, func() error { return set(s.To) })
+		err = setWithCarrier(ctx, r.Host, pf.Index, func() error { return set(s.To) })
 	}
 	if s.Attr == device.VFMAC && !slices.ContainsFunc(s.To.MAC, func(b byte) bool { return b != 0 }) {
 		return nil // only ever on the way to another address: what counts is whether that can be set
@@ -49,11 +49,11 @@ const linkWait = 5 * time.Second
 
 // setWithCarrier sets a rate when the PF's link is up: before that a driver may not know what the link can carry
 // (drivers/net/ethernet/intel/igb/igb_main.c, igb_ndo_set_vf_bw).
-func (r *Runner) setWithCarrier(ctx context.Context, pf int, set func() error) error {
+func setWithCarrier(ctx context.Context, host *Side, pf int, set func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, linkWait)
 	defer cancel()
 	_ = poll(ctx, func() (bool, error) { // without a carrier it is tried all the same
-		n, err := r.Host.Link.ByIndex(pf)
+		n, err := host.Link.ByIndex(pf)
 		return err == nil && n.Carrier, err
 	})
 	return set()
@@ -75,27 +75,27 @@ func noGUID(s plan.SetVF) (device.VFAttrs, bool) {
 }
 
 // rebind unbinds the driver and binds it again.
-func (r *Runner) rebind(ctx context.Context, s plan.Rebind) error {
-	r.index = 0
-	return r.renumber(ctx, s.Device, s.ForPod, func() error {
-		if driver := r.Host.Driver(s.Device); driver != "" {
+func (h hcaSteps) rebind(ctx context.Context, s plan.Rebind) error {
+	h.r.index = 0
+	return h.renumber(ctx, s.Device, s.ForPod, func() error {
+		if driver := h.r.Host.Driver(s.Device); driver != "" {
 			s.Driver = driver
-			if err := r.bind(s, "unbind"); err != nil {
+			if err := bind(s, "unbind"); err != nil {
 				return err
 			}
 		}
 		if err := failpoint.Hit("within/rebind-driver"); err != nil {
 			return err
 		}
-		if err := r.bind(s, "bind"); err != nil {
+		if err := bind(s, "bind"); err != nil {
 			return err
 		}
-		return r.awaitFaces(ctx, s)
+		return h.awaitDriver(ctx, s)
 	})
 }
 
 // bind writes to the driver's bind or unbind file.
-func (r *Runner) bind(s plan.Rebind, file string) error {
+func bind(s plan.Rebind, file string) error {
 	f := path.Join("/sys/bus", s.Device.Bus, "drivers", s.Driver, file)
 	if err := os.WriteFile(f, []byte(s.Device.Name), 0o200); err != nil {
 		return fmt.Errorf("%s driver %s: %w", file, s.Driver, err)
@@ -103,13 +103,13 @@ func (r *Runner) bind(s plan.Rebind, file string) error {
 	return nil
 }
 
-// awaitFaces waits for what the driver makes, and gives the RDMA device its name back.
-func (r *Runner) awaitFaces(ctx context.Context, s plan.Rebind) error {
+// awaitDriver waits for what the driver makes, and gives the RDMA device its name back.
+func (h hcaSteps) awaitDriver(ctx context.Context, s plan.Rebind) error {
 	var missing string
 	var hca *device.HCA
 	err := poll(ctx, func() (bool, error) {
-		d, err := r.Host.At(s.Device)
-		if errors.Is(err, fs.ErrNotExist) { // a face between its registration and its entry in sysfs
+		d, err := h.r.Host.At(s.Device)
+		if errors.Is(err, fs.ErrNotExist) { // between a registration and its entry in sysfs
 			return false, nil
 		}
 		if err != nil {
@@ -130,16 +130,16 @@ func (r *Runner) awaitFaces(ctx context.Context, s plan.Rebind) error {
 		return fmt.Errorf("the driver %s has made no %s for %s: %w", s.Driver, missing, s.Device, err)
 	}
 	if err == nil && s.HCA != nil && hca.Name != s.HCA.Name {
-		return r.nameRDMA(ctx, hca.Index, s.HCA.Name)
+		return h.name(ctx, hca.Index, s.HCA.Name)
 	}
 	return err
 }
 
 // vfNow reads what the PF keeps for a VF.
-func (r *Runner) vfNow(was *device.VF) (*device.VFAttrs, error) {
-	pf, err := r.Host.PF(was)
+func vfNow(host *Side, was *device.VF) (*device.VFAttrs, error) {
+	pf, err := host.PF(was)
 	if err != nil {
 		return nil, fmt.Errorf("read the settings of VF %d: %w", was.Index, err)
 	}
-	return r.Host.Link.VF(pf.Index, was.Index)
+	return host.Link.VF(pf.Index, was.Index)
 }

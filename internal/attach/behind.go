@@ -18,16 +18,16 @@ type Before struct {
 
 const dropChained = `drop {"type": "fabric", "mode": "rdma"} from the chain`
 
-// again judges an ADD of an attachment that is there, and complete. The runtime has to call DEL first, unless it is the
-// second plugin of a chain, whose work the first one has done.
-func (d *decider) again(o *Owner) {
+// refuseDuplicateAdd judges an ADD of an attachment that is there, and complete. The runtime has to call DEL first,
+// unless it is the second plugin of a chain, whose work the first one has done.
+func (d *decider) refuseDuplicateAdd(o *Owner) {
 	b := d.Before
 	switch {
 	case b == nil:
 		d.refuse(&Refusal{
 			Reason: InUse,
 			Message: fmt.Sprintf("device %s is attached already, as %s of this very container (network %s)",
-				o.Claim, o.IfName, o.Network),
+				o.DeviceKey, o.IfName, o.Network),
 			Hint:    "DEL of that attachment returns it",
 			Passing: true,
 		})
@@ -35,21 +35,21 @@ func (d *decider) again(o *Owner) {
 		d.refuse(&Refusal{
 			Reason: InUse,
 			Message: fmt.Sprintf("%s of this very container has device %s already, by the plugin before this one in "+
-				"the chain", o.IfName, o.Claim),
+				"the chain", o.IfName, o.DeviceKey),
 			Hint: dropChained + ": each attachment has one device, and type fabric moves its RDMA device along",
 		})
 	case b.HCA == "":
 		d.refuse(&Refusal{
 			Reason: NoDevice,
 			Message: fmt.Sprintf("device %s, which the plugin before this one in the chain has attached, has no RDMA "+
-				"device", o.Claim),
+				"device", o.DeviceKey),
 			Hint: "load its RDMA driver, or " + dropChained,
 		})
 	case !b.MoveRDMA && d.NetnsMode == device.NetnsExclusive:
 		d.refuse(&Refusal{
 			Reason: InUse,
 			Message: fmt.Sprintf("the plugin before this one in the chain has attached device %s without its RDMA "+
-				"device (\"rdma\": \"none\")", o.Claim),
+				"device (\"rdma\": \"none\")", o.DeviceKey),
 			Hint: `leave "rdma" and "rdmaIsolation" out there, so that it moves both, and ` + dropChained,
 		})
 	case d.Config.RDMAName != "" && d.Config.RDMAName != b.RDMAName &&
@@ -67,6 +67,6 @@ func (d *decider) again(o *Owner) {
 		}
 		d.decision.Done = true
 		d.decision.Warnings = append(d.decision.Warnings, fmt.Sprintf("nothing is left to do: the plugin before this "+
-			"one in the chain has attached device %s with its RDMA device; %s", o.Claim, dropChained))
+			"one in the chain has attached device %s with its RDMA device; %s", o.DeviceKey, dropChained))
 	}
 }

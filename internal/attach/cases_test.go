@@ -9,6 +9,8 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/plan"
 )
 
+var errUnread = errors.New("read X: damaged")
+
 // decisions are the cases of each kind of attachment: what makes them differ from the facts of the usual one.
 var decisions = []struct {
 	kind  string
@@ -42,13 +44,13 @@ var deviceCases = map[string]func(*Facts){
 	},
 	"with a VF that a claim gives":   func(f *Facts) { f.Promises = promises("pci/0000:3b:00.2") },
 	"that kubelet gives another pod": func(f *Facts) { f.Promises = kubelets("pci/0000:3b:00.0") },
-	"not given":                      func(f *Facts) { allocated(f, Given{}) },
-	"of a Fabric not given":          func(f *Facts) { allocated(f, Given{Resource: "fabric.dev/ib"}) },
-	"given":                          func(f *Facts) { allocated(f, Given{Whole: true}) },
-	"of no pod":                      func(f *Facts) { allocated(f, Given{NoUID: true}) },
-	"of a plan":                      func(f *Facts) { allocated(f, Given{Unjudged: true, NoUID: true}) },
-	"not known to be given":          func(f *Facts) { allocated(f, Given{Unknown: errors.New("read X: damaged")}) },
-	"given in shares":                func(f *Facts) { allocated(f, Given{Resource: "fabric.dev/ib", Shares: 2}) },
+	"not given":                      func(f *Facts) { allocated(f, Allotment{}) },
+	"of a Fabric not given":          func(f *Facts) { allocated(f, Allotment{Resource: "fabric.dev/ib"}) },
+	"given":                          func(f *Facts) { allocated(f, Allotment{Whole: true}) },
+	"of no pod":                      func(f *Facts) { allocated(f, Allotment{NoUID: true}) },
+	"of a plan":                      func(f *Facts) { allocated(f, Allotment{Unjudged: true, NoUID: true}) },
+	"not known to be given":          func(f *Facts) { allocated(f, Allotment{Unknown: errUnread}) },
+	"given in shares":                func(f *Facts) { allocated(f, Allotment{Resource: "fabric.dev/ib", Shares: 2}) },
 	"that has no face":               func(f *Facts) { f.Device.HCA, f.Device.Netdev = nil, nil },
 	"for userspace": func(f *Facts) {
 		f.Device.HCA, f.Device.Netdev, f.Device.Driver, f.Config.VF.VFIO = nil, nil, "vfio-pci", true
@@ -85,7 +87,7 @@ var deviceCases = map[string]func(*Facts){
 		f.NetnsMode, f.Policy.Devices = device.NetnsShared, []string{"0000:3b:*"}
 	},
 	"virtual": func(f *Facts) {
-		f.Device = &Device{Claim: "netdev/cali1", Netdev: &device.Netdev{Index: 9, Name: "cali1", Kind: "veth"}}
+		f.Device = &Device{DeviceKey: "netdev/cali1", Netdev: &device.Netdev{Index: 9, Name: "cali1", Kind: "veth"}}
 	},
 	"policy unreadable": func(f *Facts) { f.Policy, f.PolicyErr = nil, errors.New("policy.json: bad") },
 	"port down":         func(f *Facts) { f.Device.HCA.Ports[0].State = device.PortInit },
@@ -164,11 +166,11 @@ var vfCases = map[string]func(*Facts){
 	},
 	"of a PF that a pod has": func(f *Facts) {
 		f.PF, f.PFOwner = &f.VF.PF, live()
-		f.PFOwner.Claim = f.PF.String()
+		f.PFOwner.DeviceKey = f.PF.String()
 	},
 	"of a PF that a dead pod had": func(f *Facts) {
 		f.PF, f.PFOwner = &f.VF.PF, dead()
-		f.PFOwner.Claim = f.PF.String()
+		f.PFOwner.DeviceKey = f.PF.String()
 	},
 	"usual": func(*Facts) {},
 	"GUID":  func(f *Facts) { f.Config.VF.GUID = guid("001122334455660a") },
@@ -237,17 +239,17 @@ var childCases = map[string]func(*Facts){
 		f.Promises = kubelets("pci/0000:3b:00.0")
 		f.Promises[0].Shared = true
 	},
-	"of no Fabric":    func(f *Facts) { allocated(f, Given{}) },
-	"without a share": func(f *Facts) { allocated(f, Given{Resource: "fabric.dev/ib"}) },
-	"of no pod":       func(f *Facts) { allocated(f, Given{Resource: "fabric.dev/ib", NoUID: true}) },
+	"of no Fabric":    func(f *Facts) { allocated(f, Allotment{}) },
+	"without a share": func(f *Facts) { allocated(f, Allotment{Resource: "fabric.dev/ib"}) },
+	"of no pod":       func(f *Facts) { allocated(f, Allotment{Resource: "fabric.dev/ib", NoUID: true}) },
 	"of the last share": func(f *Facts) {
-		allocated(f, Given{Resource: "fabric.dev/ib", Shares: 3, Children: 2})
+		allocated(f, Allotment{Resource: "fabric.dev/ib", Shares: 3, Children: 2})
 	},
 	"once more than shares": func(f *Facts) {
-		allocated(f, Given{Resource: "fabric.dev/ib", Shares: 2, Children: 2})
+		allocated(f, Allotment{Resource: "fabric.dev/ib", Shares: 2, Children: 2})
 	},
-	"of a HCA given as a whole": func(f *Facts) { allocated(f, Given{Resource: "fabric.dev/ib", Whole: true}) },
-	"without a share, allowed":  func(f *Facts) { f.Given = Given{Resource: "fabric.dev/ib"} },
+	"of a HCA given as a whole": func(f *Facts) { allocated(f, Allotment{Resource: "fabric.dev/ib", Whole: true}) },
+	"without a share, allowed":  func(f *Facts) { f.Allotment = Allotment{Resource: "fabric.dev/ib"} },
 	"address in use": func(f *Facts) {
 		f.AddrHolder = &Duplicate{Value: "10.0.0.1", By: "container c9 (net1, network n, device x)", Pod: true}
 	},
@@ -274,8 +276,8 @@ var childCases = map[string]func(*Facts){
 
 var chainCases = map[string]func(*Facts){
 	"of a claim of another pod":     func(f *Facts) { f.Promises = promises("pci/0000:3b:00.0") },
-	"not given":                     func(f *Facts) { allocated(f, Given{}) },
-	"shared and not given":          func(f *Facts) { allocated(f, Given{}); f.NetnsMode = device.NetnsShared },
+	"not given":                     func(f *Facts) { allocated(f, Allotment{}) },
+	"shared and not given":          func(f *Facts) { allocated(f, Allotment{}); f.NetnsMode = device.NetnsShared },
 	"listed by its name in the pod": func(f *Facts) { f.Policy.Devices = []string{"ibs108", "rail0"} },
 	"in use by the host":            func(f *Facts) { f.Users = []string{"kernel module rpcrdma"} },
 	"interface elsewhere": func(f *Facts) {

@@ -71,7 +71,7 @@ func (c *Claims) unknown() *Refusal {
 	case c.PodUID == "":
 		return c.refusal("CNI_ARGS has no K8S_POD_UID, and the device is one that a ResourceClaim gives to the pod "+
 			"(\"allocation\": \"DRA\"): which pod is it?",
-			"containerd and CRI-O pass it, through Multus too; whoever calls the plugin otherwise has to")
+			"containerd and CRI-O pass it, through Multus too; any other caller of the plugin has to")
 	case c.BadUID:
 		return c.refusal(fmt.Sprintf("CNI_ARGS K8S_POD_UID: value %q is no UID", cut(c.PodUID)),
 			"want letters, digits and '-', at most 128")
@@ -115,12 +115,12 @@ type Promise struct {
 	Shared     bool   // the pod gets an IPoIB child of it
 }
 
-// promised refuses a device that a claim gives to another pod, if the attachment would take it from that pod: the whole
-// device, its PF or one of its VFs. A child takes nothing from a pod that gets a child as well.
-func (d *decider) promised(moves bool) {
+// refusePreparedForOther refuses a device that a claim gives to another pod, if the attachment would take it from that
+// pod: the whole device, its PF or one of its VFs. A child takes nothing from a pod that gets a child as well.
+func (d *decider) refusePreparedForOther(moves bool) {
 	i := slices.IndexFunc(d.Promises, func(p Promise) bool {
 		switch {
-		case p.Device == d.Device.Claim:
+		case p.Device == d.Device.DeviceKey:
 			return moves || !p.Shared
 		case d.PF != nil && p.Device == d.PF.String():
 			return moves && !p.Shared
@@ -132,8 +132,8 @@ func (d *decider) promised(moves bool) {
 	}
 	p := d.Promises[i]
 	what := "device " + p.Device
-	if p.Device != d.Device.Claim {
-		what += fmt.Sprintf(", a function of the same card as %s,", d.Device.Claim)
+	if p.Device != d.Device.DeviceKey {
+		what += fmt.Sprintf(", a function of the same card as %s,", d.Device.DeviceKey)
 	}
 	d.refuse(&Refusal{
 		Reason:  InUse,

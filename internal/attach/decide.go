@@ -69,7 +69,7 @@ func (d *decider) reclaim(o *Owner, what string) {
 func (d *decider) earlier() bool {
 	if e := d.Earlier; e != nil {
 		if e.Alive && e.Unreadable == nil {
-			d.again(e)
+			d.refuseDuplicateAdd(e)
 			return false
 		}
 		d.reclaim(e, "what is left")
@@ -90,7 +90,7 @@ func (d *decider) found() bool {
 	switch {
 	case d.Device != nil:
 		return true
-	case d.claimless():
+	case d.refuseUnclaimed():
 	case d.Unselected && !d.Pod:
 		// STATUS of a network whose device is known only with a pod: what can be said without one.
 	case d.Unselected && d.Missing == nil:
@@ -111,7 +111,7 @@ func (d *decider) found() bool {
 		d.refuse(&Refusal{Reason: BadConfig, Message: d.Missing.Error()})
 		return false
 	case d.Holder != nil && d.Holder.reclaimable():
-		d.reclaim(d.Holder, "device "+d.Holder.Claim)
+		d.reclaim(d.Holder, "device "+d.Holder.DeviceKey)
 	case d.Holder != nil:
 		d.refuse(d.inUse(d.Holder))
 	default:
@@ -125,8 +125,8 @@ func (d *decider) found() bool {
 	return false
 }
 
-// claimless refuses a pod that has no device for this attachment from its claims, and reports whether it did.
-func (d *decider) claimless() bool {
+// refuseUnclaimed refuses a pod that has no device for this attachment from its claims, and reports whether it did.
+func (d *decider) refuseUnclaimed() bool {
 	if d.Claims == nil {
 		return false
 	}
@@ -135,16 +135,16 @@ func (d *decider) claimless() bool {
 	return r != nil
 }
 
-func (d *decider) noDevice() *Refusal {
-	if d.Config.Mode == netconf.ModeIPoIB && !d.IPoIBLoaded {
+func (f *Facts) noDevice() *Refusal {
+	if f.Config.Mode == netconf.ModeIPoIB && !f.IPoIBLoaded {
 		return &Refusal{
 			Reason:  NoDevice,
-			Message: fmt.Sprintf("master %q: module ib_ipoib is not loaded", d.Config.Master),
+			Message: fmt.Sprintf("master %q: module ib_ipoib is not loaded", f.Config.Master),
 			Hint:    "load it with: modprobe ib_ipoib",
 		}
 	}
-	msg := fmt.Sprintf("no such device on this host: %v", d.Missing)
-	if field, value := Selected(d.Config); field != "" {
+	msg := fmt.Sprintf("no such device on this host: %v", f.Missing)
+	if field, value := Selected(f.Config); field != "" {
 		msg = fmt.Sprintf("%s %q: %s", field, value, msg)
 	}
 	return &Refusal{
@@ -162,26 +162,26 @@ func Selected(c *netconf.Config) (field, value string) {
 	return c.Selector.Field, c.Selector.Value
 }
 
-func (d *decider) inUse(o *Owner) *Refusal {
+func (f *Facts) inUse(o *Owner) *Refusal {
 	if o.Unreadable != nil {
 		return &Refusal{
 			Reason: InUse,
 			Message: fmt.Sprintf("device %s belongs to %s (%s), whose journal entry can't be read: %v",
-				o.Claim, o.who(), o.IfName, o.Unreadable),
+				o.DeviceKey, o.who(), o.IfName, o.Unreadable),
 			Hint:    "DEL of that attachment returns it",
 			Passing: true,
 		}
 	}
-	if o.ContainerID == d.ContainerID {
+	if o.ContainerID == f.ContainerID {
 		hint := "name another device in this network: each attachment needs one of its own"
-		if d.Config.Injected != "" {
+		if f.Config.Injected != "" {
 			hint = fmt.Sprintf("the pod names more networks than it has devices, or network %s names its device "+
 				"itself: one network for each device that the pod asks for", o.Network)
 		}
 		return &Refusal{
 			Reason: InUse,
 			Message: fmt.Sprintf("device %s is in use by this very container: it is attached as %s (network %s)",
-				o.Claim, o.IfName, o.Network),
+				o.DeviceKey, o.IfName, o.Network),
 			Hint:    hint,
 			Passing: true,
 		}
@@ -189,7 +189,7 @@ func (d *decider) inUse(o *Owner) *Refusal {
 	return &Refusal{
 		Reason: InUse,
 		Message: fmt.Sprintf("device %s is in use by %s as %s (network %s, network namespace %s)",
-			o.Claim, o.who(), o.IfName, o.Network, o.NetnsPath),
+			o.DeviceKey, o.who(), o.IfName, o.Network, o.NetnsPath),
 		Hint:    "it is free again when that pod is deleted",
 		Passing: true,
 	}
@@ -205,7 +205,7 @@ func (d *decider) owner() bool {
 	case d.Owner == nil:
 		return true
 	case d.Owner.reclaimable():
-		d.reclaim(d.Owner, "device "+d.Device.Claim)
+		d.reclaim(d.Owner, "device "+d.Device.DeviceKey)
 		return false
 	}
 	d.refuse(d.inUse(d.Owner))
@@ -224,23 +224,23 @@ func (d *decider) device() {
 		})
 		return
 	}
-	d.promised(true)
+	d.refusePreparedForOther(true)
 	d.policy(true)
-	d.given(true)
-	d.softless()
+	d.refuseNotAllotted(true)
+	d.refuseSoftRDMA()
 	d.rdma()
-	d.unused()
-	d.atHome()
-	d.relatives()
+	d.refuseHostUse()
+	d.refuseNotOnHost()
+	d.refuseRelatedFunctions()
 	d.vf()
-	d.duplicates()
+	d.refuseDuplicateAddresses()
 	if !d.decision.AwaitPort {
 		d.refuse(JudgePort(d.Config, dev.HCA, dev.Netdev))
 	}
-	d.childless()
-	d.bare()
-	d.strayless()
-	d.programless()
+	d.refuseIPoIBChildren()
+	d.refuseUpperDevices()
+	d.refuseStrayDevices()
+	d.refuseBPFPrograms()
 	if d.decision.MoveRDMA && len(d.Siblings) > 0 {
 		d.refuse(&Refusal{
 			Reason: InUse,
@@ -274,22 +274,22 @@ func (d *decider) child() {
 		})
 		return
 	}
-	d.promised(false)
+	d.refusePreparedForOther(false)
 	d.policy(false)
 	d.refuse(JudgePort(d.Config, d.Device.HCA, parent))
 	pkey := d.Config.PKey
 	if pkey == 0 {
 		pkey = parent.IPoIB.PKey
 	}
-	d.partition(pkey)
-	d.given(false)
-	d.duplicates()
+	d.refusePartition(pkey)
+	d.refuseNotAllotted(false)
+	d.refuseDuplicateAddresses()
 	d.decision.Attachment = newChild(d.Facts, pkey)
 }
 
-// partition refuses a PKey that the port does not have: the child would never get carrier. In the pod of an exclusive
-// system the partitions can't be read: the kernel's own check has to do.
-func (d *decider) partition(pkey device.PKey) {
+// refusePartition refuses a PKey that the port does not have: the child would never get carrier. In the pod of an
+// exclusive system the partitions can't be read: the kernel's own check has to do.
+func (d *decider) refusePartition(pkey device.PKey) {
 	same := func(k device.PKey) bool { return k|device.FullMember == pkey|device.FullMember }
 	if pkey == d.Device.Netdev.IPoIB.PKey || !d.PKeysKnown || slices.ContainsFunc(d.PKeys, same) {
 		return
@@ -325,18 +325,18 @@ func (d *decider) chained() {
 	if dev.HCA == nil {
 		d.refuse(&Refusal{
 			Reason:  NoDevice,
-			Message: fmt.Sprintf("device %s has no RDMA device on the host", dev.Claim),
+			Message: fmt.Sprintf("device %s has no RDMA device on the host", dev.DeviceKey),
 			Hint:    "load its RDMA driver, or leave this plugin out of the chain",
 		})
 		return
 	}
 	if a.MoveRDMA {
-		d.promised(true)
-		d.given(true)
-		d.unused()
-		d.atHome()
-		d.relatives()
-		d.childless()
+		d.refusePreparedForOther(true)
+		d.refuseNotAllotted(true)
+		d.refuseHostUse()
+		d.refuseNotOnHost()
+		d.refuseRelatedFunctions()
+		d.refuseIPoIBChildren()
 	}
 }
 

@@ -9,9 +9,9 @@ type Duplicate struct {
 	Pod   bool // it is an attachment of another pod, or of this one
 }
 
-// duplicates refuses a hardware address or an address that is in use on this node: two of them on one network lose
-// packets, each in turn. What is elsewhere on the network is not seen here.
-func (d *decider) duplicates() {
+// refuseDuplicateAddresses refuses a hardware address or an address that is in use on this node: two of them on one
+// network lose packets, each in turn. What is elsewhere on the network is not seen here.
+func (d *decider) refuseDuplicateAddresses() {
 	d.refuse(d.MACHolder.Refusal("mac"))
 	d.refuse(d.AddrHolder.Refusal("ipam"))
 }

@@ -9,11 +9,11 @@ import (
 // Place is where an interface was found that is not on the host. The pod there has chosen the name.
 type Place struct{ Interface, Netns string }
 
-// atHome refuses an HCA whose interface is somewhere else: another plugin has put it into a pod, and the move of the
-// RDMA device would destroy it there (InfiniBand, kernel fact 1) or take its RDMA (Ethernet). With the module ib_ipoib
-// every InfiniBand port has an interface. A RoCE port may have none, as that of a subfunction without Ethernet: it is
-// one whose interface was found, or that sysfs has a name of.
-func (d *decider) atHome() {
+// refuseNotOnHost refuses an HCA whose interface is somewhere else: another plugin has put it into a pod, and the move
+// of the RDMA device would destroy it there (InfiniBand, kernel fact 1) or take its RDMA (Ethernet). With the module
+// ib_ipoib every InfiniBand port has an interface. A RoCE port may have none, as that of a subfunction without
+// Ethernet: it is one whose interface was found, or that sysfs has a name of.
+func (d *decider) refuseNotOnHost() {
 	dev := d.Device
 	if dev.Netdev != nil || dev.HCA == nil || d.Owner != nil {
 		return

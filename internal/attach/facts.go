@@ -51,9 +51,9 @@ type Facts struct {
 	Owner *Owner // attachment that the device belongs to, nil: free
 	// Promises are those devices that ResourceClaims or kubelet give to other pods and that are this one, its PF or its
 	// VFs.
-	Promises []Promise
-	Given    Given      // what the pod has been given of it
-	VF       *device.VF // nil: no virtual function
+	Promises  []Promise
+	Allotment Allotment  // what the pod has been given of it
+	VF        *device.VF // nil: no virtual function
 	// OtherTenant says that a pod of another namespace had this VF last, and that its driver is to be bound again.
 	OtherTenant bool
 	// The new name of the RDMA device, if the configuration asks for one.
@@ -82,16 +82,16 @@ type Facts struct {
 	PKeysKnown  bool
 }
 
-// Device is a device with both its faces.
+// Device is a device with its netdev and RDMA device.
 type Device struct {
-	Claim   string         // its name in the journal: the bus address, or netdev/NAME
-	Address device.Address // zero for a virtual netdev
-	PCI     string         // PCI address, empty without one
-	Driver  string         // bound to it, empty for none
-	Netdev  *device.Netdev // with addresses and routes; nil without one
-	Side    plan.Side      // of Netdev: mode rdma finds it in the pod
-	HCA     *device.HCA    // with its ports; nil without one on the host
-	Uplink  *device.Uplink // of Netdev: what the host needs of it; nil unless it is on the host
+	DeviceKey string         // its name in the journal: the bus address, or netdev/NAME
+	Address   device.Address // zero for a virtual netdev
+	PCI       string         // PCI address, empty without one
+	Driver    string         // bound to it, empty for none
+	Netdev    *device.Netdev // with addresses and routes; nil without one
+	Side      plan.Side      // of Netdev: mode rdma finds it in the pod
+	HCA       *device.HCA    // with its ports; nil without one on the host
+	Uplink    *device.Uplink // of Netdev: what the host needs of it; nil unless it is on the host
 }
 
 // userspace are the drivers that give a function to a program in userspace: it has no netdev and no RDMA device then.
@@ -115,10 +115,10 @@ type Owner struct {
 	Who                 string // for people: its pod, or its container
 	Network             string
 	NetnsPath           string
-	Claim               string // the device
+	DeviceKey           string // the device
 	Alive               bool   // its pod may still exist
 	Self                bool   // it is the attachment that is to be made
-	Unreadable          error  // its journal entry is damaged; only ContainerID, IfName and Claim are known
+	Unreadable          error  // its journal entry is damaged; only ContainerID, IfName and DeviceKey are known
 }
 
 func (o *Owner) who() string { return cmp.Or(o.Who, "container "+o.ContainerID) }

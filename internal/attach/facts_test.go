@@ -55,7 +55,7 @@ func deviceFacts() *Facts {
 		RDMA:       true,
 		NetnsMode:  device.NetnsExclusive,
 		Device: &Device{
-			Claim: address.String(), Address: address, PCI: address.Name, Driver: "mlx5_core", Netdev: n, HCA: hca,
+			DeviceKey: address.String(), Address: address, PCI: address.Name, Driver: "mlx5_core", Netdev: n, HCA: hca,
 		},
 	}
 	f.Config.Selector = netconf.Selector{Kind: netconf.ByName, Field: "device", Value: "ibs108"}
@@ -100,8 +100,9 @@ func chainFacts() *Facts {
 
 func live() *Owner {
 	return &Owner{
-		ContainerID: "c0ffee", IfName: "net1", Network: "rails", NetnsPath: "/run/netns/a", Claim: "pci/0000:3b:00.0",
-		Alive: true,
+		ContainerID: "c0ffee", IfName: "net1", Network: "rails", NetnsPath: "/run/netns/a",
+		DeviceKey: "pci/0000:3b:00.0",
+		Alive:     true,
 	}
 }
 
@@ -125,6 +126,6 @@ func kubelets(device string) []Promise {
 }
 
 // allocated makes the node's policy want what kubelet gives, and says what that is.
-func allocated(f *Facts, g Given) { f.Policy.RequireAllocated, f.Given = on(), g }
+func allocated(f *Facts, g Allotment) { f.Policy.RequireAllocated, f.Allotment = on(), g }
 
 func on() *bool { return new(true) }

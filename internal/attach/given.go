@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Given is what kubelet or a ResourceClaim has given to the pod of the device that the configuration selects.
-type Given struct {
+// Allotment is what kubelet or a ResourceClaim has given to the pod of the device that the configuration selects.
+type Allotment struct {
 	Unjudged bool  // no pod is known: it is a plan for any
 	NoUID    bool  // CNI_ARGS does not say which pod it is
 	Unknown  error // what kubelet has given can't be read
@@ -32,22 +32,22 @@ func (p *Promise) until() string {
 	return "kubelet gives it back when that pod has ended (NodeUnprepareResources)"
 }
 
-// given refuses what the pod was not given, where the node policy wants that: a device that leaves the host, and a
-// child of one that is in a Fabric.
-func (d *decider) given(moves bool) {
-	g := &d.Given
+// refuseNotAllotted refuses what the pod was not given, where the node policy wants that: a device that leaves the
+// host, and a child of one that is in a Fabric.
+func (d *decider) refuseNotAllotted(moves bool) {
+	g := &d.Allotment
 	if !d.Pod || g.Unjudged || d.Policy == nil || !d.Policy.Allocated() || g.Whole || !moves && g.Resource == "" {
 		return
 	}
-	device := d.Device.Claim
+	device := d.Device.DeviceKey
 	switch {
 	case g.NoUID:
-		d.ungiven(fmt.Sprintf("CNI_ARGS has no K8S_POD_UID: was device %s given to this pod?", device),
+		d.refuseAllotment(fmt.Sprintf("CNI_ARGS has no K8S_POD_UID: was device %s given to this pod?", device),
 			"containerd and CRI-O pass it, through Multus too; without them set \"requireAllocated\": false in "+
 				policyPath)
 	case g.Unknown != nil:
-		d.ungiven(fmt.Sprintf("was device %s given to this pod? %v", device, g.Unknown), "kubelet writes that file; "+
-			"\"devicePluginDir\" in "+policyPath+" says where")
+		d.refuseAllotment(fmt.Sprintf("was device %s given to this pod? %v", device, g.Unknown),
+			"kubelet writes that file; \"devicePluginDir\" in "+policyPath+" says where")
 	case !moves && g.Shares == 0:
 		d.refuse(&Refusal{
 			Reason: NoDevice,
@@ -66,13 +66,13 @@ func (d *decider) given(moves bool) {
 			Passing: true,
 		})
 	case moves:
-		d.ungiven(fmt.Sprintf("device %s was not given to this pod, by kubelet or by a ResourceClaim", device),
+		d.refuseAllotment(fmt.Sprintf("device %s was not given to this pod, by kubelet or by a ResourceClaim", device),
 			fmt.Sprintf("let the pod ask for %s, and let the network take it from there (annotation "+
 				"k8s.v1.cni.cncf.io/resourceName), or set \"requireAllocated\": false in %s",
 				cmp.Or(g.Resource, "the resource of the device"), policyPath))
 	}
 }
 
-func (d *decider) ungiven(message, hint string) {
+func (d *decider) refuseAllotment(message, hint string) {
 	d.refuse(&Refusal{Reason: Forbidden, Message: message, Hint: hint, Passing: true})
 }

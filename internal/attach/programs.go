@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// programless refuses a netdev that has BPF programs of the host. They stay on it when it moves (kernel fact 30): the
-// pod's packets would go through them, and once the pod has removed one whose loader is gone, it can't be put back.
-func (d *decider) programless() {
+// refuseBPFPrograms refuses a netdev that has BPF programs of the host. They stay on it when it moves (kernel fact 30):
+// the pod's packets would go through them, and once the pod has removed one whose loader is gone, it can't be put back.
+func (d *decider) refuseBPFPrograms() {
 	n := d.Device.Netdev
 	if n == nil || len(n.Kept.Programs) == 0 {
 		return

@@ -12,9 +12,9 @@ import (
 const policyPath = policy.DefaultPath
 
 // noSubsystem refuses what needs RDMA on a kernel without it, where no device is there to say so.
-func (d *decider) noSubsystem() *Refusal {
-	want := d.Config.RDMA
-	if d.RDMA || want == netconf.RDMANone || want == netconf.RDMAAuto && d.Config.Mode == netconf.ModeDevice {
+func (f *Facts) noSubsystem() *Refusal {
+	want := f.Config.RDMA
+	if f.RDMA || want == netconf.RDMANone || want == netconf.RDMAAuto && f.Config.Mode == netconf.ModeDevice {
 		return nil // a plain netdev needs no RDMA
 	}
 	return &Refusal{
@@ -40,7 +40,7 @@ func (d *decider) rdma() {
 		}
 		d.refuse(&Refusal{
 			Reason:  NoDevice,
-			Message: fmt.Sprintf("device %s has no RDMA device on the host, and \"rdma\" is %q", dev.Claim, want),
+			Message: fmt.Sprintf("device %s has no RDMA device on the host, and \"rdma\" is %q", dev.DeviceKey, want),
 			Hint:    hint,
 		})
 		return
@@ -125,9 +125,9 @@ func cause(h *device.HCA, p *device.Port) string {
 	return "the link is not up"
 }
 
-// childless refuses to move an IPoIB parent that has children: moving its RDMA device destroys them, in whatever pod.
-// Children whose pods are gone are removed first.
-func (d *decider) childless() {
+// refuseIPoIBChildren refuses to move an IPoIB parent that has children: moving its RDMA device destroys them, in
+// whatever pod. Children whose pods are gone are removed first.
+func (d *decider) refuseIPoIBChildren() {
 	if !d.Device.isIPoIB() {
 		return
 	}

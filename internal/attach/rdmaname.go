@@ -17,7 +17,7 @@ func (d *decider) rdmaName() {
 		d.refuse(&Refusal{
 			Reason: InUse,
 			Message: fmt.Sprintf("field \"rdmaName\": value %q is the name of %s: before Linux 7.3 names of RDMA "+
-				"devices are unique in the whole system, and that device could not come home under its own",
+				"devices are unique in the whole system, and that device could not return under its own",
 				d.Config.RDMAName, o),
 			Hint:    "choose a name that no device has on any host, like mlx5_rail0",
 			Passing: true,
@@ -33,12 +33,12 @@ func (d *decider) rdmaName() {
 // freeRDMAName is the lowest mlx5_N that no device in the pod has: the first rail of a pod is mlx5_0, the second
 // mlx5_1, whatever they are called on the host. Where names are unique in the whole system a device keeps its own: any
 // other could be one that a device, which is elsewhere now, needs when it returns to the host.
-func (d *decider) freeRDMAName() string {
-	if !d.RDMANamesPerNetns {
+func (f *Facts) freeRDMAName() string {
+	if !f.RDMANamesPerNetns {
 		return ""
 	}
 	for n := 0; ; n++ {
-		if name := fmt.Sprintf("mlx5_%d", n); !slices.Contains(d.RDMANamesInPod, name) {
+		if name := fmt.Sprintf("mlx5_%d", n); !slices.Contains(f.RDMANamesInPod, name) {
 			return name
 		}
 	}

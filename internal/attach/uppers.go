@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// bare refuses a netdev on which something of the host sits: a VLAN, a macvlan, a tunnel. What sits there stays on the
-// host, without a link, and its routes are gone: the kernel removes them when the netdev below goes down or leaves, and
-// nothing restores them. Some kinds are deleted with it (drivers/net/vxlan/vxlan_core.c,
+// refuseUpperDevices refuses a netdev on which something of the host sits: a VLAN, a macvlan, a tunnel. What sits there
+// stays on the host, without a link, and its routes are gone: the kernel removes them when the netdev below goes down
+// or leaves, and nothing restores them. Some kinds are deleted with it (drivers/net/vxlan/vxlan_core.c,
 // vxlan_handle_lowerdev_unregister). A bond, bridge or VRF that it is part of is the policy's to judge.
-func (d *decider) bare() {
+func (d *decider) refuseUpperDevices() {
 	n := d.Device.Netdev
 	if n == nil {
 		return
@@ -37,9 +37,9 @@ func (d *decider) bare() {
 	})
 }
 
-// strayless refuses a netdev on which something of another network namespace sits: a macvlan of another plugin in its
-// pod would lose its link, and one that takes all frames, as in mode passthru, would have those of this pod.
-func (d *decider) strayless() {
+// refuseStrayDevices refuses a netdev on which something of another network namespace sits: a macvlan of another plugin
+// in its pod would lose its link, and one that takes all frames, as in mode passthru, would have those of this pod.
+func (d *decider) refuseStrayDevices() {
 	if len(d.Strays) == 0 {
 		return
 	}

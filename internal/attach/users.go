@@ -17,9 +17,9 @@ func (f *Facts) MayMoveRDMA() bool {
 // AllowsHostUse says whether the node policy lets the device go although the host uses it.
 func (f *Facts) AllowsHostUse() bool { return f.Policy != nil && f.Policy.HostUse(f.policyDevice()) }
 
-// unused refuses an RDMA device that the host uses: the move ends the connections of all its users, and with them the
-// disks or file systems that are reached over it.
-func (d *decider) unused() {
+// refuseHostUse refuses an RDMA device that the host uses: the move ends the connections of all its users, and with
+// them the disks or file systems that are reached over it.
+func (d *decider) refuseHostUse() {
 	if !d.decision.MoveRDMA || len(d.Users) == 0 || d.AllowsHostUse() {
 		return
 	}

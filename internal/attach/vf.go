@@ -26,7 +26,7 @@ func (d *decider) vf() {
 		d.refuse(&Refusal{
 			Reason: BadConfig,
 			Message: fmt.Sprintf("field \"vfioPciMode\": device %s is bound to driver %q, not to one of %v",
-				dev.Claim, dev.Driver, userspace),
+				dev.DeviceKey, dev.Driver, userspace),
 			Hint: "bind it to vfio-pci, or remove the field",
 		})
 	}
@@ -44,7 +44,7 @@ func (d *decider) vf() {
 			d.refuse(&Refusal{
 				Reason: NoDevice,
 				Message: fmt.Sprintf("field %q: PF %s of %s has no netdev on the host, through which its VFs are "+
-					"configured", asked[0], vf.PF.Name, dev.Claim),
+					"configured", asked[0], vf.PF.Name, dev.DeviceKey),
 				Hint: "return the PF to the host, load its driver (ib_ipoib for InfiniBand), or remove the field",
 			})
 		}
@@ -64,9 +64,9 @@ func (d *decider) vf() {
 }
 
 // noVF refuses what only a VF has. A netdev that is no VF can have another hardware address all the same.
-func (d *decider) noVF() *Refusal {
-	asked := askedVF(&d.Config.VF)
-	if d.Device.Netdev != nil && !d.Device.Netdev.IsIPoIB() {
+func (f *Facts) noVF() *Refusal {
+	asked := askedVF(&f.Config.VF)
+	if f.Device.Netdev != nil && !f.Device.Netdev.IsIPoIB() {
 		asked = slices.DeleteFunc(asked, func(f string) bool { return f == "mac" })
 	}
 	if len(asked) == 0 {
@@ -74,8 +74,8 @@ func (d *decider) noVF() *Refusal {
 	}
 	return &Refusal{
 		Reason: BadConfig,
-		Message: fmt.Sprintf("field %q: it is a setting of a virtual function, and device %s is none",
-			asked[0], d.Device.Claim),
+		Message: fmt.Sprintf("field %q: it is a setting of a virtual function, and device %s is not one",
+			asked[0], f.Device.DeviceKey),
 		Hint: "remove the field, or select a VF",
 	}
 }
@@ -124,7 +124,7 @@ func (d *decider) guid() {
 		d.refuse(&Refusal{
 			Reason: PortDown,
 			Message: fmt.Sprintf("VF %d of %s (%s) has no GUID (%s), so no subnet manager brings its port up",
-				vf.Index, vf.PFName, dev.Claim, dev.HCA.NodeGUID),
+				vf.Index, vf.PFName, dev.DeviceKey, dev.HCA.NodeGUID),
 			Hint: fmt.Sprintf("configure one: \"guid\", runtimeConfig.infinibandGUID (capability infinibandGUID), or "+
 				"ip link set %s vf %d node_guid and port_guid", vf.PFName, vf.Index),
 		})

@@ -154,7 +154,7 @@ func (c *Controller) classify(ctx context.Context, all []judged) (map[string]unp
 			errs = append(errs, err)
 		case !ours:
 			failed[name] = unpublished{"DeviceClassConflict", fmt.Errorf(
-				"somebody else's DeviceClass %s is left as it is: remove or rename it", name)}
+				"another owner's DeviceClass %s is left as it is: remove or rename it", name)}
 		}
 	}
 	for _, o := range owners {

@@ -245,7 +245,7 @@ func same(is, should *unstructured.Unstructured) bool {
 func doneBy(is *unstructured.Unstructured, done, accepted bool) string {
 	if is == nil {
 		if done {
-			return "deleted by somebody"
+			return "deleted by an unknown client"
 		}
 		return ""
 	}
@@ -254,7 +254,7 @@ func doneBy(is *unstructured.Unstructured, done, accepted bool) string {
 	case !done && (accepted || len(who) == 0):
 		return ""
 	case len(who) == 0: // it only lacks something
-		return "changed by somebody"
+		return "changed by an unknown client"
 	}
 	return "changed by " + strings.Join(who, ", ")
 }
@@ -336,7 +336,7 @@ func (t *tally) sum(p *published, name string, missing []string) {
 			t.refusal)
 	}
 	if len(t.foreign) > 0 {
-		say(networkConflict, "somebody else's NetworkAttachmentDefinition %s is in %s, and is left as it is: "+
+		say(networkConflict, "another owner's NetworkAttachmentDefinition %s is in %s, and is left as it is: "+
 			"remove or rename it", name, list(t.foreign))
 	}
 	if len(t.contested) > 0 {

@@ -61,10 +61,10 @@ func (o *Options) Flags(f *flag.FlagSet) {
 	f.StringVar(&o.Namespace, "namespace", "fabric-system", "`namespace` of the lease")
 	f.StringVar(&o.Agents, "agents", "",
 		"`name` of the agents' DaemonSet: a fresh range waits until as many nodes have said what their pods hold as "+
-			"it has pods; empty: it waits for nobody")
+			"it has pods; empty: it waits for none")
 	f.StringVar(&o.Metrics, "metrics-address", "0", "`host:port` of /metrics; 0: none")
 	f.BoolVar(&o.Secure, "metrics-secure", false,
-		"/metrics over TLS, and only with the bearer token of somebody who may get it: asks the API server")
+		"/metrics over TLS, and only with the bearer token of a user who may get it: asks the API server")
 	f.StringVar(&o.Health, "health-address", ":9469", "`host:port` of /healthz and /readyz")
 	f.BoolVar(&o.NodeCondition, "node-condition", false,
 		"set the condition FabricHealthy of Nodes by what their agents say of their devices")

@@ -107,7 +107,7 @@ func (r *Ranges) holdings(nodes []v1alpha1.FabricNode, present map[string]bool) 
 		spec := r.ledger.spec(n.Name)
 		h := holding{
 			node: n.Name, ranges: spec.Ranges, former: spec.Former, held: heldOf(n),
-			rid: func(f v1alpha1.AssignedRange) bool { return r.rid(n, f) },
+			rid: func(f v1alpha1.AssignedRange) bool { return r.released(n, f) },
 		}
 		if !present[n.Name] {
 			h.gone = goneTime(&spec)

@@ -40,7 +40,7 @@ const (
 const unheardEvery = 2 * time.Second
 
 // Controller works in rounds.
-type Controller struct {
+type Controller struct { //nolint:methods // the steps of a round
 	Client client.Client // reads from a cache
 	Ranges *Ranges
 	Events record.EventRecorder

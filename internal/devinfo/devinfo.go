@@ -157,7 +157,7 @@ func SaveOther(path string, d PCI, writer, instead string, plugin []byte) error 
 			before = plugin
 		}
 	case Writer(before) != writer && !about(before, d.Address):
-		return fmt.Errorf("%s is there already, and not about %s: remove it if it is nobody's", path, d.Address)
+		return fmt.Errorf("%s is there already, and not about %s: remove it if no pod needs it", path, d.Address)
 	}
 	if content, err = complete(before, d, writer); err != nil {
 		return fmt.Errorf("%s: %w", path, err)

@@ -17,8 +17,8 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 )
 
-// Here is the part of a fabric's configuration that depends on the node.
-type Here struct {
+// NodeParams is the part of a fabric's configuration that depends on the node.
+type NodeParams struct {
 	Master  string         // mode shared: the parent interface of the IPoIB children; none with allocation DRA
 	Own     []netip.Prefix // nodeRanges: the node's ranges, in the order of the fabric's
 	IPAMDir string         // nodeRanges: the directory in which host-local records the addresses that it has given
@@ -28,7 +28,7 @@ type Here struct {
 func (f *Fabric) OfNode() bool { return f.Mode == v1alpha1.Shared || f.NodeRanges != nil }
 
 // Config is the fabric's network configuration.
-func (f *Fabric) Config(h Here) ([]byte, error) {
+func (f *Fabric) Config(h NodeParams) ([]byte, error) {
 	c := map[string]any{}
 	if f.Mode == v1alpha1.Shared {
 		c["mode"] = string(netconf.ModeIPoIB)
@@ -100,7 +100,7 @@ func hostLocal(r *noderange.Range, own netip.Prefix) map[string]string {
 // Netconf has the plugin's own parser read the configuration of the fabric, as an ADD would have it. What depends on
 // the node is made up. An error is what the plugin would say to the first pod.
 func (f *Fabric) Netconf() (*netconf.Config, error) {
-	here := Here{Master: "ib0"}
+	here := NodeParams{Master: "ib0"}
 	if f.NodeRanges != nil {
 		for _, r := range f.NodeRanges.Ranges {
 			here.Own = append(here.Own, netip.PrefixFrom(r.Prefix.Addr(), r.Bits))
@@ -147,7 +147,7 @@ const (
 func (f *Fabric) Definition(namespace string, owner metav1.OwnerReference) (*unstructured.Unstructured, error) {
 	u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{}}}
 	if !f.OfNode() {
-		b, err := f.Config(Here{})
+		b, err := f.Config(NodeParams{})
 		if err != nil {
 			return nil, err
 		}

@@ -163,7 +163,7 @@ func TestConfigDRA(t *testing.T) {
 			`"cniVersion":"1.0.0","name":"a","type":"fabric"}`,
 		`{mode: shared}`: `{"cniVersion":"1.0.0","master":"","mode":"ipoib","name":"a","type":"fabric"}`,
 	} {
-		b, err := parse(t, "a", spec).Config(fabrics.Here{})
+		b, err := parse(t, "a", spec).Config(fabrics.NodeParams{})
 		var got map[string]any
 		err = errors.Join(err, json.Unmarshal(b, &got))
 		if b, e := json.Marshal(got); err != nil || e != nil || string(b) != want { // with the keys in order

@@ -20,15 +20,16 @@ func own(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	s, k := journal.Store{Dir: dir}, journal.Key{ContainerID: "c1", IfName: "net1"}
-	e := &journal.Entry{Key: k, Kind: journal.KindDevice, Claim: "netdev/v0", Netns: netns.ID{Ino: 1}}
+	e := &journal.Entry{Key: k, Kind: journal.KindDevice, DeviceKey: "netdev/v0", Netns: netns.ID{Ino: 1}}
 	lock, err := s.Lock(t.Context(), "netdev/v0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	lock.Unlock()
 	for _, err := range []error{
-		s.Save(e), s.Claim("netdev/v0", k), s.AddChild("pci/0000:3b:00.0", k),
-		s.Owe(journal.RDMA, "pci/0000:3b:00.1", "mlx5_1"), s.Owe(journal.Netdev, "pci/0000:3b:00.1", "ib1"),
+		s.Save(e), s.SetOwner("netdev/v0", k), s.AddChild("pci/0000:3b:00.0", k),
+		s.PendingNames(journal.RDMA).Set("pci/0000:3b:00.1", "mlx5_1"),
+		s.PendingNames(journal.Netdev).Set("pci/0000:3b:00.1", "ib1"),
 		s.NoteTenant("pci/0000:3b:00.2", "team-a"),
 		prepared.In(dir).Save(&prepared.Claim{UID: "c", PodUID: "p"}),
 		os.MkdirAll(filepath.Join(dir, "ipam/ib"), 0o700),

@@ -16,7 +16,7 @@ import (
 )
 
 // Reader looks at one network namespace.
-type Reader struct {
+type Reader struct { //nolint:methods // one for each question about a device
 	Sys  fs.FS      // the host's /sys; nil in a pod, whose own is not mounted here
 	Link *link.Conn // in the namespace
 	RDMA *rdma.Conn // in the namespace; nil without RDMA
@@ -33,8 +33,8 @@ type Device struct {
 	HCA     *device.HCA    // nil without one on the host
 }
 
-// Claim is the device's name in the journal.
-func (d *Device) Claim() string { return device.ClaimOf(d.Address, d.Netdev) }
+// DeviceKey is the device's name in the journal.
+func (d *Device) DeviceKey() string { return device.KeyOf(d.Address, d.Netdev) }
 
 // ErrAmbiguous means that a selector fits several devices.
 var ErrAmbiguous = errors.New("more than one device fits")

@@ -131,8 +131,8 @@ func TestAt(t *testing.T) {
 				return
 			}
 			if got := d.Netdev.Name + " " + d.Address.String() + " " + d.PCI; got != tt.want ||
-				d.Claim() != d.Address.String() {
-				t.Errorf("got %q (claim %s), want %q", got, d.Claim(), tt.want)
+				d.DeviceKey() != d.Address.String() {
+				t.Errorf("got %q (claim %s), want %q", got, d.DeviceKey(), tt.want)
 			}
 		})
 	}
@@ -184,7 +184,7 @@ func TestFind(t *testing.T) {
 	}
 	for name, tt := range tests {
 		d, err := r.Find(tt.s)
-		if !errors.Is(err, tt.err) || err == nil && d.Claim() != tt.want {
+		if !errors.Is(err, tt.err) || err == nil && d.DeviceKey() != tt.want {
 			t.Errorf("%s: %+v, %v, want %s, %v", name, d, err, tt.want, tt.err)
 		}
 	}

@@ -219,7 +219,7 @@ func TestAddressOfNobody(t *testing.T) {
 	}
 }
 
-// Whoever holds the lock of the directory can't make a call wait for longer than its context.
+// A process that holds the lock of the directory can't make a call wait for longer than its context.
 func TestLockedDirectory(t *testing.T) {
 	data := t.TempDir()
 	d := Delegate{

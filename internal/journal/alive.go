@@ -12,8 +12,8 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/netns"
 )
 
-// Witness is where Alive looks for signs of life.
-type Witness struct {
+// Liveness is where Alive looks for signs of life.
+type Liveness struct {
 	// Proc is the /proc that shows the processes of all pods. Empty: /proc. In a container it is a mount of the host's.
 	Proc string
 	// Ready has the container IDs of the sandboxes that the container runtime reports as ready. Nil: it was not asked.
@@ -27,7 +27,7 @@ type Witness struct {
 // ready, or does not know, may still have processes. No namespace survives a reboot. Apart from that a pod lives as
 // long as its network namespace: recognized by its identity, because another pod may have its path by now, and because
 // a mount or a process can hold it after its path is gone.
-func (e *Entry) Alive(w Witness) (bool, error) {
+func (e *Entry) Alive(w Liveness) (bool, error) {
 	proc := cmp.Or(w.Proc, "/proc")
 	switch {
 	case w.Ready[e.ContainerID]:

@@ -20,28 +20,28 @@ func TestAlive(t *testing.T) {
 	const here, gone = "/proc/self/ns/net", "/run/netns/gone-since"
 	successor := own
 	successor.Cookie++ // the path and the inode are reused, the cookie is not
-	ready := func(id string, is bool) Witness { return Witness{Ready: map[string]bool{id: is}} }
+	ready := func(id string, is bool) Liveness { return Liveness{Ready: map[string]bool{id: is}} }
 	nobody := netns.ID{Dev: own.Dev, Ino: 1, Cookie: 1}
 	for name, tt := range map[string]struct {
 		path string
 		id   netns.ID
 		boot string
-		w    Witness
+		w    Liveness
 		want bool
 		err  bool
 	}{
-		"its path":                          {here, own, boot, Witness{}, true, false},
-		"another path to it":                {gone, own, boot, Witness{}, true, false},
-		"path taken by another":             {here, nobody, boot, Witness{}, false, false},
-		"inode reused":                      {here, successor, boot, Witness{}, false, false},
-		"all gone":                          {gone, nobody, boot, Witness{}, false, false},
-		"mount point left":                  {file, nobody, boot, Witness{}, false, false},
-		"path that can't be looked at":      {file + "/x", nobody, boot, Witness{}, false, true},
-		"processes that can't be looked at": {gone, nobody, boot, Witness{Proc: t.TempDir()}, false, true},
-		"before the boot":                   {here, own, "another", Witness{}, false, false},
-		"boot not recorded":                 {here, own, "", Witness{}, true, false},
-		"boot not recorded, gone":           {gone, nobody, "", Witness{}, false, false},
-		"boot not readable":                 {here, own, "another", Witness{Proc: t.TempDir()}, true, false},
+		"its path":                          {here, own, boot, Liveness{}, true, false},
+		"another path to it":                {gone, own, boot, Liveness{}, true, false},
+		"path taken by another":             {here, nobody, boot, Liveness{}, false, false},
+		"inode reused":                      {here, successor, boot, Liveness{}, false, false},
+		"all gone":                          {gone, nobody, boot, Liveness{}, false, false},
+		"mount point left":                  {file, nobody, boot, Liveness{}, false, false},
+		"path that can't be looked at":      {file + "/x", nobody, boot, Liveness{}, false, true},
+		"processes that can't be looked at": {gone, nobody, boot, Liveness{Proc: t.TempDir()}, false, true},
+		"before the boot":                   {here, own, "another", Liveness{}, false, false},
+		"boot not recorded":                 {here, own, "", Liveness{}, true, false},
+		"boot not recorded, gone":           {gone, nobody, "", Liveness{}, false, false},
+		"boot not readable":                 {here, own, "another", Liveness{Proc: t.TempDir()}, true, false},
 		"ready":                             {gone, nobody, boot, ready("c1", true), true, false},
 		"not ready, still there":            {here, own, boot, ready("c1", false), true, false},
 		"not ready, gone":                   {gone, nobody, boot, ready("c1", false), false, false},

@@ -60,28 +60,28 @@ type Entry struct {
 	NetnsPath string   `json:"netnsPath"`
 	Netns     netns.ID `json:"netns"`
 
-	// Claim is the device's name in the locks and claims: its bus address, or netdev/NAME without one.
-	Claim    string           `json:"claim,omitempty"`
-	Address  device.Address   `json:"address,omitzero"`
-	PCI      string           `json:"pci,omitempty"`      // PCI function it is or sits on
-	MoveRDMA bool             `json:"moveRDMA,omitempty"` // the RDMA device goes along
-	HCA      *device.HCA      `json:"hca,omitempty"`      // as it was on the host
-	Netdev   *device.Netdev   `json:"netdev,omitempty"`   // kind rdma: as it was in the pod
-	PodIndex int              `json:"podIndex,omitempty"` // ifindex of the netdev in the pod, once it is attached
-	Child    *Child           `json:"child,omitempty"`
-	VF       *VF              `json:"vf,omitempty"`
-	VFs      []device.VFAttrs `json:"vfs,omitempty"`      // of a PF: what it had set for each of its VFs
-	RDMAName string           `json:"rdmaName,omitempty"` // of the RDMA device while in the pod
-	IPAM     string           `json:"ipam,omitempty"`     // type of the delegate
-	Conf     json.RawMessage  `json:"conf,omitempty"`     // stdin of the ADD, for a DEL of the plugin's own (GC)
-	Args     string           `json:"args,omitempty"`     // CNI_ARGS
-	Path     string           `json:"path,omitempty"`     // CNI_PATH
+	// DeviceKey is the device's name in the locks and claims: its bus address, or netdev/NAME without one.
+	DeviceKey string           `json:"claim,omitempty"`
+	Address   device.Address   `json:"address,omitzero"`
+	PCI       string           `json:"pci,omitempty"`      // PCI function it is or sits on
+	MoveRDMA  bool             `json:"moveRDMA,omitempty"` // the RDMA device goes along
+	HCA       *device.HCA      `json:"hca,omitempty"`      // as it was on the host
+	Netdev    *device.Netdev   `json:"netdev,omitempty"`   // kind rdma: as it was in the pod
+	PodIndex  int              `json:"podIndex,omitempty"` // ifindex of the netdev in the pod, once it is attached
+	Child     *Child           `json:"child,omitempty"`
+	VF        *VF              `json:"vf,omitempty"`
+	VFs       []device.VFAttrs `json:"vfs,omitempty"`      // of a PF: what it had set for each of its VFs
+	RDMAName  string           `json:"rdmaName,omitempty"` // of the RDMA device while in the pod
+	IPAM      string           `json:"ipam,omitempty"`     // type of the delegate
+	Conf      json.RawMessage  `json:"conf,omitempty"`     // stdin of the ADD, for a DEL of the plugin's own (GC)
+	Args      string           `json:"args,omitempty"`     // CNI_ARGS
+	Path      string           `json:"path,omitempty"`     // CNI_PATH
 
 	// Chained says that a plugin of mode rdma behind this one in the chain has had its ADD, and has no entry of its
 	// own: its DEL comes before the one that returns the device.
 	Chained bool `json:"chained,omitempty"`
 
-	Given *Given `json:"given,omitempty"` // the device is that of a ResourceClaim
+	FromClaim *ClaimDevice `json:"given,omitempty"` // the device is that of a ResourceClaim
 
 	// MAC and Addresses are what the configuration itself gives, and no other interface on the network may have.
 	MAC       string         `json:"mac,omitempty"`
@@ -185,8 +185,8 @@ func Decode(b []byte) (*Entry, error) {
 	if e.ContainerID == "" || e.IfName == "" || e.Kind == "" {
 		return nil, errors.New("decode journal entry: containerID, ifName or kind is missing")
 	}
-	if e.Claim == "" && e.tookDevice() {
-		e.Claim = device.ClaimOf(e.Address, e.Netdev)
+	if e.DeviceKey == "" && e.tookDevice() {
+		e.DeviceKey = device.KeyOf(e.Address, e.Netdev)
 	}
 	if e.Version == Version {
 		return &e, nil
@@ -212,13 +212,13 @@ func (e *Entry) Sound() error {
 	switch {
 	case e.Kind == KindIPoIB && e.Child == nil:
 		return errors.New("field \"child\" is missing")
-	case e.tookDevice() && e.Claim == "":
+	case e.tookDevice() && e.DeviceKey == "":
 		return errors.New("fields \"claim\" and \"address\" are missing")
 	case e.tookDevice() && e.Netns.Ino == 0:
 		return errors.New("field \"netns\" is missing")
 	}
-	if is := device.ClaimOf(e.Address, e.Netdev); e.Claim != "" && is != "" && is != e.Claim {
-		return fmt.Errorf("field \"claim\" is %q, the device is %q", e.Claim, is)
+	if is := device.KeyOf(e.Address, e.Netdev); e.DeviceKey != "" && is != "" && is != e.DeviceKey {
+		return fmt.Errorf("field \"claim\" is %q, the device is %q", e.DeviceKey, is)
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ func entry(k Key) *Entry {
 		BootID:    "boot",
 		NetnsPath: "/run/netns/pod",
 		Netns:     netns.ID{Dev: 4, Ino: 4026532000},
-		Claim:     "pci/0000:3b:00.0",
+		DeviceKey: "pci/0000:3b:00.0",
 		Address:   device.Address{Bus: "pci", Name: "0000:3b:00.0"},
 		PCI:       "0000:3b:00.0",
 		MoveRDMA:  true,
@@ -194,13 +194,13 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			t.Fatalf("not read again: %v\n%s", err, first)
 		}
-		if again.Key != e.Key || again.Version != e.Version || again.Kind != e.Kind || again.Claim != e.Claim {
+		if again.Key != e.Key || again.Version != e.Version || again.Kind != e.Kind || again.DeviceKey != e.DeviceKey {
 			t.Errorf("written as %+v, read as %+v", e, again)
 		}
 	})
 }
 
-// An entry that nobody can act on is damaged, and not one of an attachment that has nothing. The claim alone can be
+// An entry that no call can act on is damaged, and not one of an attachment that has nothing. The device alone can be
 // told from the device.
 func TestSound(t *testing.T) {
 	for name, tt := range map[string]struct {
@@ -208,12 +208,12 @@ func TestSound(t *testing.T) {
 		want string
 	}{
 		"whole":      {func(*Entry) {}, ""},
-		"no claim":   {func(e *Entry) { e.Claim = "" }, ""},
+		"no claim":   {func(e *Entry) { e.DeviceKey = "" }, ""},
 		"no boot ID": {func(e *Entry) { e.BootID = "" }, ""},
 		"no device": {func(e *Entry) {
-			e.Claim, e.Address, e.Netdev = "", device.Address{}, nil
+			e.DeviceKey, e.Address, e.Netdev = "", device.Address{}, nil
 		}, "claim"},
-		"claim of another":       {func(e *Entry) { e.Claim = "pci/0000:00:00.0" }, "0000:00:00.0"},
+		"claim of another":       {func(e *Entry) { e.DeviceKey = "pci/0000:00:00.0" }, "0000:00:00.0"},
 		"no namespace":           {func(e *Entry) { e.Netns = netns.ID{} }, "netns"},
 		"child without a record": {func(e *Entry) { e.Kind, e.Child = KindIPoIB, nil }, "child"},
 		"shared mode": {func(e *Entry) {
@@ -222,7 +222,7 @@ func TestSound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, e := Store{t.TempDir()}, entry(Key{"c1", "net1"})
-			claim := e.Claim
+			deviceKey := e.DeviceKey
 			tt.edit(e)
 			must(t, s.Save(e))
 			got, err := s.Load(e.Key)
@@ -231,10 +231,10 @@ func TestSound(t *testing.T) {
 				t.Error(err)
 			case tt.want != "" && (!errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), tt.want)):
 				t.Errorf("got %v, want %q", err, tt.want)
-			case tt.want == "" && e.HCA != nil && got.Claim != claim:
-				t.Errorf("claim %q", got.Claim)
+			case tt.want == "" && e.HCA != nil && got.DeviceKey != deviceKey:
+				t.Errorf("claim %q", got.DeviceKey)
 			}
-			if list, err := s.List(); len(list) != 1 || err != nil { // whoever only looks sees it
+			if list, err := s.List(); len(list) != 1 || err != nil { // List shows it
 				t.Errorf("list: %v, %v", list, err)
 			}
 		})

@@ -2,8 +2,8 @@ package journal
 
 import "encoding/json"
 
-// Given is the device of a ResourceClaim that an attachment is made of.
-type Given struct {
+// ClaimDevice is the device of a ResourceClaim that an attachment is made of.
+type ClaimDevice struct {
 	ClaimUID string `json:"claimUID"`
 	Claim    string `json:"claim"`   // namespace/name
 	Request  string `json:"request"` // of the claim
@@ -14,6 +14,6 @@ type Given struct {
 }
 
 // Same tells the same device of the same claim.
-func (g *Given) Same(o *Given) bool {
+func (g *ClaimDevice) Same(o *ClaimDevice) bool {
 	return g.ClaimUID == o.ClaimUID && g.Request == o.Request && g.Device == o.Device && g.ShareID == o.ShareID
 }

@@ -27,8 +27,8 @@ type Lock struct {
 }
 
 // Lock takes the device's lock. It gives up with ErrBusy when ctx ends.
-func (s Store) Lock(ctx context.Context, claim string) (*Lock, error) {
-	return s.flock(ctx, claim, unix.LOCK_EX)
+func (s Store) Lock(ctx context.Context, deviceKey string) (*Lock, error) {
+	return flock(ctx, s.Dir, deviceKey, unix.LOCK_EX)
 }
 
 // callsLock is the name of the lock that each call of the plugin holds, shared, from its beginning to its end, and
@@ -38,12 +38,12 @@ const callsLock = "calls"
 // LockCall takes the lock of one call of the plugin: no uninstall removes anything while it is held. It gives up with
 // ErrBusy when ctx ends.
 func (s Store) LockCall(ctx context.Context) (*Lock, error) {
-	return s.flock(ctx, callsLock, unix.LOCK_SH)
+	return flock(ctx, s.Dir, callsLock, unix.LOCK_SH)
 }
 
 // LockCalls takes the lock of all calls: none is at work while it is held. It gives up with ErrBusy when ctx ends.
 func (s Store) LockCalls(ctx context.Context) (*Lock, error) {
-	return s.flock(ctx, callsLock, unix.LOCK_EX)
+	return flock(ctx, s.Dir, callsLock, unix.LOCK_EX)
 }
 
 // AwayName is the name of a file in the state directory that uninstall makes before it waits for the calls of the
@@ -57,8 +57,8 @@ func (s Store) Away() bool {
 }
 
 // flock takes a lock of flock on a whole file.
-func (s Store) flock(ctx context.Context, name string, how int) (*Lock, error) {
-	f, err := s.lockFile(fileOf(name))
+func flock(ctx context.Context, top, name string, how int) (*Lock, error) {
+	f, err := lockFile(top, fileOf(name))
 	if err != nil {
 		return nil, fmt.Errorf("open lock of %s: %w", name, err)
 	}
@@ -73,13 +73,13 @@ func (s Store) flock(ctx context.Context, name string, how int) (*Lock, error) {
 // LockAttachment takes the lock of an attachment: while it is held, no other call attaches or returns this interface of
 // this container. It is taken before any device's lock. It gives up with ErrBusy when ctx ends.
 func (s Store) LockAttachment(ctx context.Context, k Key) (*Lock, error) {
-	return s.lockPart(ctx, "attachments", "attachment "+k.String(), k)
+	return lockPart(ctx, s.Dir, "attachments", "attachment "+k.String(), k)
 }
 
 // LockPod takes the lock under which an ADD chooses one of the devices that ResourceClaims give to a pod. It is taken
 // after the attachment's lock and before any device's. It gives up with ErrBusy when ctx ends.
 func (s Store) LockPod(ctx context.Context, uid string) (*Lock, error) {
-	return s.lockPart(ctx, "pods", "the claims of pod "+uid, Key{ContainerID: uid})
+	return lockPart(ctx, s.Dir, "pods", "the claims of pod "+uid, Key{ContainerID: uid})
 }
 
 // ipamLocks is the file below locks of LockIPAM.
@@ -88,14 +88,14 @@ const ipamLocks = "ipam"
 // LockIPAM takes the lock under which an IPAM plugin is called for an attachment. A process that inherits the lock's
 // File holds it too, until it ends or Unlock gives it back for all of them.
 func (s Store) LockIPAM(ctx context.Context, k Key) (*Lock, error) {
-	return s.lockPart(ctx, ipamLocks, "the IPAM plugin of attachment "+k.String(), k)
+	return lockPart(ctx, s.Dir, ipamLocks, "the IPAM plugin of attachment "+k.String(), k)
 }
 
 // lockPart locks one byte of a file that all attachments share, so that there is no file to make for each of them (a
 // full /run would forbid it) and none to remove after it. These locks belong to the open file, as those of flock do
 // (fcntl(2), open file description locks). Two keys of one hash only wait for each other.
-func (s Store) lockPart(ctx context.Context, file, what string, k Key) (*Lock, error) {
-	f, err := s.lockFile(file)
+func lockPart(ctx context.Context, top, file, what string, k Key) (*Lock, error) {
+	f, err := lockFile(top, file)
 	if err != nil {
 		return nil, fmt.Errorf("open lock of %s: %w", what, err)
 	}
@@ -121,8 +121,8 @@ func part(k Key) int64 {
 }
 
 // lockFile opens a file below locks. No child inherits it. What else has its name is removed.
-func (s Store) lockFile(name string) (*os.File, error) {
-	path := filepath.Join(s.Dir, "locks", name)
+func lockFile(top, name string) (*os.File, error) {
+	path := filepath.Join(top, "locks", name)
 	f, err := openLock(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 func inChild(s Store, args []string) int {
 	switch args[0] {
 	case "hold": // until killed, or until stdin ends
-		if _, err := s.Lock(context.Background(), claim); err != nil {
+		if _, err := s.Lock(context.Background(), deviceKey); err != nil {
 			fmt.Println(err)
 			return 1
 		}
@@ -38,7 +38,7 @@ func inChild(s Store, args []string) int {
 		_, _ = os.Stdin.Read(make([]byte, 1))
 	case "count": // add one to a number in a file, many times, each under the lock
 		for range 50 {
-			lock, err := s.Lock(context.Background(), claim)
+			lock, err := s.Lock(context.Background(), deviceKey)
 			if err != nil {
 				fmt.Println(err)
 				return 1
@@ -94,8 +94,9 @@ func TestLockBusy(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	lock, err := s.Lock(ctx, claim) // if it ends, the bound is kept
-	if !errors.Is(err, ErrBusy) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), claim) {
+	lock, err := s.Lock(ctx, deviceKey) // if it ends, the bound is kept
+	if !errors.Is(err, ErrBusy) || !errors.Is(err, context.DeadlineExceeded) ||
+		!strings.Contains(err.Error(), deviceKey) {
 		t.Errorf("lock %v, error %v", lock, err)
 	}
 	// Another device is not concerned.
@@ -108,7 +109,7 @@ func TestLockBusy(t *testing.T) {
 	// The kernel gives up the lock of a process that dies.
 	waiting := make(chan *Lock, 1)
 	go func() {
-		l, err := s.Lock(context.Background(), claim)
+		l, err := s.Lock(context.Background(), deviceKey)
 		if err != nil {
 			t.Error(err)
 		}
@@ -129,19 +130,19 @@ func TestLockBusy(t *testing.T) {
 // Two locks in one process exclude each other as well, and the second knows that it has waited.
 func TestLockWaited(t *testing.T) {
 	s := Store{t.TempDir()}
-	first, err := s.Lock(t.Context(), claim)
+	first, err := s.Lock(t.Context(), deviceKey)
 	must(t, err)
 	if first.Waited {
 		t.Error("the first has waited")
 	}
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := s.Lock(cancelled, claim); !errors.Is(err, ErrBusy) {
+	if _, err := s.Lock(cancelled, deviceKey); !errors.Is(err, ErrBusy) {
 		t.Errorf("with an ended context: %v", err)
 	}
 	second := make(chan *Lock)
 	go func() {
-		l, err := s.Lock(context.Background(), claim)
+		l, err := s.Lock(context.Background(), deviceKey)
 		if err != nil {
 			t.Error(err)
 		}
@@ -161,7 +162,7 @@ func TestLockWaited(t *testing.T) {
 func TestLockFails(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	write(t, file, "")
-	if l, err := (Store{file}).Lock(t.Context(), claim); err == nil || errors.Is(err, ErrBusy) {
+	if l, err := (Store{file}).Lock(t.Context(), deviceKey); err == nil || errors.Is(err, ErrBusy) {
 		t.Errorf("%v, %v", l, err)
 	}
 }

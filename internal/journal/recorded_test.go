@@ -38,7 +38,7 @@ func lossless(t *testing.T, b []byte) {
 	s := Store{t.TempDir()}
 	e, err := Decode(b)
 	must(t, err)
-	if e.Claim == "" || e.Netns.Ino == 0 || e.BootID == "" || e.Conf == nil || !e.Attached {
+	if e.DeviceKey == "" || e.Netns.Ino == 0 || e.BootID == "" || e.Conf == nil || !e.Attached {
 		t.Errorf("read as %+v", e)
 	}
 	must(t, s.Save(e))

@@ -21,7 +21,7 @@ const DefaultDir = "/run/fabric-cni"
 //	claims/<device>/owner                     symlink to the entry that owns the device
 //	claims/<device>/children/<entry>          symlinks to the entries whose IPoIB child sits on the device
 //	tenants/<device>                          symlink to the namespace of the pod that had this VF last
-//	locks/<device>                            flock, held while a device is claimed and moved
+//	locks/<device>                            flock, held while a device is taken and moved
 //	locks/attachments, locks/ipam             a byte each of which is locked for an attachment
 //	locks/pods                                likewise for a pod
 type Store struct{ Dir string }
@@ -31,7 +31,7 @@ func (s Store) entryPath(k Key) string { return filepath.Join(s.Dir, "attachment
 // Load reads an entry. It returns fs.ErrNotExist when it is missing, and ErrCorrupt when it is unusable: it can't be
 // decoded, or lacks what makes sense of it.
 func (s Store) Load(k Key) (*Entry, error) {
-	e, err := s.load(s.entryPath(k))
+	e, err := load(s.entryPath(k))
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ var ErrCorrupt = errors.New("journal entry is corrupt")
 // 100 bytes.
 const maxFile = 64 << 20
 
-func (s Store) load(path string) (*Entry, error) {
+func load(path string) (*Entry, error) {
 	b, err := atomicfile.Read(path, maxFile)
 	if errors.Is(err, atomicfile.ErrForeign) {
 		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
@@ -118,7 +118,7 @@ func (s Store) List() ([]*Entry, error) {
 		if strings.HasPrefix(n.Name(), ".") {
 			continue
 		}
-		e, err := s.load(filepath.Join(dir, n.Name()))
+		e, err := load(filepath.Join(dir, n.Name()))
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // returned meanwhile
 		case err != nil:
@@ -141,7 +141,7 @@ func few(errs []error) error {
 	return errors.Join(errs...)
 }
 
-// Damaged returns the attachments whose entry can't be read, and that have a device or an IPoIB child by their claims.
+// Damaged returns the attachments whose entry can't be read, and that have a device or an IPoIB child.
 func (s Store) Damaged() ([]Key, error) {
 	names, err := os.ReadDir(filepath.Join(s.Dir, "attachments"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -153,15 +153,14 @@ func (s Store) Damaged() ([]Key, error) {
 		if !ok {
 			continue
 		}
-		if _, err := s.load(s.entryPath(k)); !errors.Is(err, ErrCorrupt) {
+		if _, err := load(s.entryPath(k)); !errors.Is(err, ErrCorrupt) {
 			continue
 		}
-		owns, err := s.ClaimsOf(k)
-		on, cerr := s.ParentsOf(k)
-		if err := errors.Join(err, cerr); err != nil {
+		owned, parents, err := s.DevicesOf(k)
+		if err != nil {
 			return nil, err
 		}
-		if len(owns)+len(on) > 0 {
+		if len(owned)+len(parents) > 0 {
 			out = append(out, k)
 		}
 	}
@@ -179,14 +178,14 @@ func (s Store) Private() {
 // Writable reports whether entries can be written. Each call has a file of its own, without a name as soon as it is
 // open: calls may run side by side, and be killed.
 func (s Store) Writable() error {
-	if err := s.probe(); err != nil {
+	if err := probe(filepath.Join(s.Dir, "attachments")); err != nil {
 		return fmt.Errorf("state directory %s is not writable: %w", s.Dir, err)
 	}
 	return nil
 }
 
-func (s Store) probe() error {
-	dir := filepath.Join(s.Dir, "attachments")
+// probe writes a file into a directory, and removes it.
+func probe(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}

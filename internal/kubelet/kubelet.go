@@ -24,8 +24,8 @@ const (
 	maxIDs  = 1024
 )
 
-// Given is what kubelet has given to the containers of one pod of one resource.
-type Given struct {
+// Allocation is what kubelet has given to the containers of one pod of one resource.
+type Allocation struct {
 	Resource string
 	IDs      []string // each once, in no order
 }
@@ -40,21 +40,21 @@ type entry struct {
 // Of returns what kubelet has given to a pod of the resource that one of its devices is of: of all containers together,
 // as Multus counts them. It returns nil if kubelet has not given that device to the pod. The file is taken only from
 // root: it says which devices the pod may have.
-func Of(dir, podUID, id string) (*Given, error) {
+func Of(dir, podUID, id string) (*Allocation, error) {
 	path := filepath.Join(dir, Checkpoint)
 	b, err := read(path)
 	if err != nil {
 		return nil, fmt.Errorf("read what kubelet has given to pods: %w", err)
 	}
-	g, err := given(b, podUID, id)
+	g, err := allocation(b, podUID, id)
 	if err != nil {
 		return nil, fmt.Errorf("read what kubelet has given to pods: %s: %w", path, err)
 	}
 	return g, nil
 }
 
-// given is Of with the content of the file.
-func given(checkpoint []byte, podUID, id string) (*Given, error) {
+// allocation is Of with the content of the file.
+func allocation(checkpoint []byte, podUID, id string) (*Allocation, error) {
 	byResource := map[string][]string{}
 	err := walk(checkpoint, podUID, func(e *entry) {
 		for _, ids := range e.DeviceIDs {
@@ -68,7 +68,7 @@ func given(checkpoint []byte, podUID, id string) (*Given, error) {
 	for resource, ids := range byResource {
 		if slices.Contains(ids, id) {
 			slices.Sort(ids)
-			return &Given{Resource: resource, IDs: slices.Compact(ids)}, nil
+			return &Allocation{Resource: resource, IDs: slices.Compact(ids)}, nil
 		}
 	}
 	return nil, nil

@@ -174,7 +174,7 @@ func FuzzOf(f *testing.F) {
 	f.Add(recorded, "7d2c-1", "0000:3b:00.0")
 	f.Add(`{"Data":{"PodDeviceEntries":[{"PodUID":"p","DeviceIDs":{"":[""]}}]}}`, "p", "")
 	f.Fuzz(func(t *testing.T, text, uid, id string) {
-		if g, err := given([]byte(text), uid, id); g != nil && (err != nil || !slices.Contains(g.IDs, id)) {
+		if g, err := allocation([]byte(text), uid, id); g != nil && (err != nil || !slices.Contains(g.IDs, id)) {
 			t.Errorf("%+v, %v", g, err)
 		}
 	})

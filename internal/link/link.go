@@ -13,7 +13,7 @@ import (
 )
 
 // Conn speaks rtnetlink in one network namespace. It is not safe for concurrent use.
-type Conn struct{ nl *nlmsg.Conn }
+type Conn struct{ nl *nlmsg.Conn } //nolint:methods // one for each request of rtnetlink
 
 // Dial opens a Conn in the calling thread's namespace.
 func Dial() (*Conn, error) {

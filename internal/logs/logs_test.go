@@ -15,7 +15,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Whoever logs, each line is one object of JSON with what was said.
+// Whichever logger writes it, each line is one object of JSON with what was said.
 func TestOneFormat(t *testing.T) {
 	var out bytes.Buffer
 	l := New(&out, slog.LevelInfo)

@@ -49,7 +49,7 @@ type Attachment struct {
 	Network   string         `json:"network"`
 	Kind      string         `json:"kind"` // as the journal calls it
 	Netns     string         `json:"netns"`
-	Claim     string         `json:"claim,omitempty"`
+	DeviceKey string         `json:"claim,omitempty"`
 	Address   device.Address `json:"address,omitzero"`
 	PCI       string         `json:"pci,omitempty"`
 	MoveRDMA  bool           `json:"moveRDMA,omitempty"`

@@ -215,7 +215,7 @@ func (l *Live) devices(c *rdma.Conn, mode device.NetnsMode, store Store) error {
 
 func attachment(e *journal.Entry) Attachment {
 	a := Attachment{Container: e.ContainerID, IfName: e.IfName, Pod: e.Pod(), Network: e.Network, Kind: string(e.Kind),
-		Netns: e.NetnsPath, Claim: e.Claim, Address: e.Address, PCI: e.PCI, MoveRDMA: e.MoveRDMA, HCA: e.HCA}
+		Netns: e.NetnsPath, DeviceKey: e.DeviceKey, Address: e.Address, PCI: e.PCI, MoveRDMA: e.MoveRDMA, HCA: e.HCA}
 	if e.Netdev != nil && e.Kind == journal.KindDevice {
 		a.Netdev = e.Netdev.Name
 	}

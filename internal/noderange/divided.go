@@ -73,7 +73,7 @@ func (d *divided) freeFor(block netip.Prefix, node string) bool {
 // inTheWay says why a block is not free.
 func (d *divided) inTheWay(block netip.Prefix) string {
 	if node := d.taken[block]; node != "" {
-		return "it is that of node " + node
+		return "it belongs to node " + node
 	}
 	if h, is := d.reserved[block]; is && h.node != "" {
 		return "node " + h.node + " had it, and has not said yet that none of its pods holds an address of it"

@@ -215,7 +215,7 @@ func TestClaimTooMuch(t *testing.T) {
 	assign(t, p, "b", "[fd00:0:0:1::/112]")
 }
 
-// Two nodes have one range, whoever wrote that: the first in the list keeps it.
+// Two nodes have one range, whatever wrote that: the first in the list keeps it.
 func TestTwice(t *testing.T) {
 	p := newPool(t, spec("10.0.0.0/24 26"), owner("a", "10.0.0.0/26"), owner("b", "10.0.0.0/26"))
 	assign(t, p, "b", "[10.0.0.64/26]")

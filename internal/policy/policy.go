@@ -66,7 +66,7 @@ func (p *Policy) Allocated() bool { return p.RequireAllocated != nil && *p.Requi
 func (p *Policy) Rebinds() bool { return p.RebindBetweenTenants == nil || *p.RebindBetweenTenants }
 
 // Resource is what kubelet knows the devices of a device's Fabric by; empty: it is in none that the agent knows of.
-func (p *Policy) Resource(claim string) string { return p.resources[claim] }
+func (p *Policy) Resource(deviceKey string) string { return p.resources[deviceKey] }
 
 // Patterns are a list of patterns. In JSON true means all devices, false no device.
 type Patterns []string

@@ -262,24 +262,24 @@ func load(path string) (*Claim, error) {
 // maxFile bounds a file: a claim has at most 32 devices, and their parameters at most 10 KiB each.
 const maxFile = 1 << 20
 
-// Given is a device with the claim that gives it.
-type Given struct {
+// ClaimDevice is a device with the claim that gives it.
+type ClaimDevice struct {
 	Device
 	Claim *Claim
 }
 
 // OfFabric are the devices of one fabric among prepared claims in the order in which interfaces get them: by rail, then
 // by address. So net1 is the same rail in every pod.
-func OfFabric(claims []*Claim, fabric string) []Given {
-	var out []Given
+func OfFabric(claims []*Claim, fabric string) []ClaimDevice {
+	var out []ClaimDevice
 	for _, c := range claims {
 		for _, d := range c.Devices {
 			if d.Fabric == fabric {
-				out = append(out, Given{d, c})
+				out = append(out, ClaimDevice{d, c})
 			}
 		}
 	}
-	slices.SortStableFunc(out, func(a, b Given) int {
+	slices.SortStableFunc(out, func(a, b ClaimDevice) int {
 		return cmp.Or(cmp.Compare(a.Rail, b.Rail), a.Address.Compare(b.Address), cmp.Compare(a.Name, b.Name),
 			cmp.Compare(a.ShareID, b.ShareID), cmp.Compare(a.Claim.UID, b.Claim.UID), cmp.Compare(a.Request, b.Request))
 	})

@@ -89,9 +89,9 @@ func (l Location) Compare(m Location) int {
 // Virtual is the bus of netdevs that are on none, such as a veth.
 const Virtual = "netdev"
 
-// ClaimOf is the name of a device in the locks and claims: its bus address, or netdev/NAME without one. It is empty for
+// KeyOf is the name of a device in the locks and claims: its bus address, or netdev/NAME without one. It is empty for
 // no device.
-func ClaimOf(a Address, n *Netdev) string {
+func KeyOf(a Address, n *Netdev) string {
 	if a.IsZero() && n != nil && n.Name != "" {
 		return Virtual + "/" + n.Name
 	}

@@ -91,7 +91,7 @@ func sameJSON(t *testing.T, got []byte, want string) {
 	}
 }
 
-// Whoever has put the device's address into the configuration is told from where it is.
+// What has put the device's address into the configuration is told from where it is.
 func TestInjected(t *testing.T) {
 	const id = "0000:3b:00.0"
 	both := `"deviceID":"` + id + `","pciBusID":"` + id + `"`

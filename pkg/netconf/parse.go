@@ -7,7 +7,7 @@ import (
 )
 
 // parser holds what the steps of one Parse share.
-type parser struct {
+type parser struct { //nolint:methods // one for each field of a configuration
 	cfg     *Config
 	env     Env
 	top     object  // the configuration itself

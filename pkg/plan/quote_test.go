@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// The names in a plan are those that a pod, or a recording, has given: as commands they are words, for whoever pastes
-// them. Each string of each step that TestKinds knows is hostile here.
+// The names in a plan are those that a pod, or a recording, has given: as commands they are words, for a user who
+// pastes them. Each string of each step that TestKinds knows is hostile here.
 func TestHostileNames(t *testing.T) {
 	for _, name := range []string{
 		"x\ntouch pwned\n", "$(touch pwned)", "`touch pwned`", "';touch pwned;'", "\";touch pwned;\"", "a;touch pwned",

@@ -3,11 +3,21 @@ package fabric
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/fabric-cni/fabric-cni/internal/apply"
 	"github.com/fabric-cni/fabric-cni/internal/attach"
+	"github.com/fabric-cni/fabric-cni/internal/failpoint"
+	"github.com/fabric-cni/fabric-cni/internal/inventory"
 	"github.com/fabric-cni/fabric-cni/internal/ipam"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/internal/policy"
 	"github.com/fabric-cni/fabric-cni/internal/result"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
@@ -70,9 +80,9 @@ func (a *attachment) begin() error {
 		return err
 	}
 	if e.Kind == journal.KindIPoIB {
-		err = a.store.AddChild(e.Claim, e.Key)
+		err = a.store.AddChild(e.DeviceKey, e.Key)
 	} else {
-		err = a.store.Claim(e.Claim, e.Key)
+		err = a.store.SetOwner(e.DeviceKey, e.Key)
 	}
 	if err == nil {
 		err = a.alone()
@@ -85,8 +95,66 @@ func (a *attachment) begin() error {
 	return err
 }
 
-// device moves the device into the pod and configures it. The lock is not held while IPAM is awaited: from the claim
-// on, the journal is the ownership.
+// addressLock is the name under which what is to be unique is compared with the journal and written to it. No device is
+// named so. Nothing else is waited for by who holds it.
+const addressLock = "addresses"
+
+// saveIntent writes the entry before anything changes. What two calls at once found to be free goes to the first one.
+func (a *attachment) saveIntent() error {
+	e := a.entry
+	if e.MAC == "" && len(e.Addresses) == 0 {
+		return a.store.Save(e)
+	}
+	ctx, cancel := bounded(lockWait)
+	defer cancel()
+	lock, err := a.store.Lock(ctx, addressLock)
+	if err != nil {
+		return err
+	}
+	defer lock.Unlock()
+	ofMAC, ofAddr, err := a.duplicatesInPods(e.MAC, e.Addresses)
+	switch {
+	case err != nil:
+		return err
+	case ofMAC != nil:
+		return refused(ofMAC.Refusal("mac"))
+	case ofAddr != nil:
+		return refused(ofAddr.Refusal("ipam"))
+	}
+	return a.store.Save(e)
+}
+
+// alone makes sure that no other call has taken the PF of this VF, or a VF of this PF, since it was looked at: each
+// has its own lock. Both calls take theirs before they look, so that one of them at least sees the other.
+func (a *attachment) alone() error {
+	var related []device.Address
+	if a.PF != nil {
+		related = append(related, *a.PF)
+	} else {
+		var err error
+		if related, err = a.host.Functions(a.entry.Address); err != nil {
+			return err
+		}
+	}
+	for _, f := range related {
+		k, ok, err := a.store.Owner(f.String())
+		if err != nil {
+			return err
+		}
+		if ok && k != a.key {
+			return refused(&attach.Refusal{
+				Reason: attach.InUse,
+				Message: fmt.Sprintf("function %s of the same card as %s has just been taken by %s as %s",
+					f.Name, a.entry.DeviceKey, k.Who(), k.IfName),
+				Hint: "a PF and its VFs can't be in pods at the same time",
+			})
+		}
+	}
+	return nil
+}
+
+// device moves the device into the pod and configures it. The lock is not held while IPAM is awaited: from begin
+// on, the journal has its owner.
 func (a *attachment) device(ctx context.Context) (*result.Result, error) {
 	e, hca := a.entry, a.HCA()
 	a.runner.Track(hca, e.Netdev)
@@ -117,6 +185,88 @@ func (a *attachment) device(ctx context.Context) (*result.Result, error) {
 	return a.result(iface, ips)
 }
 
+// portWait bounds the wait for the subnet manager to see a new GUID.
+const portWait = 5 * time.Second
+
+// prepare changes the settings of a VF. When that has made new ones, they are what goes into the pod; the journal has
+// them before they move.
+func (a *attachment) prepare(ctx context.Context) error {
+	e := a.entry
+	if err := a.runner.Run(ctx, a.Prepare()); err != nil {
+		return a.notAnew(err)
+	}
+	if a.PF != nil { // not before: an ADD that is killed has the next one bind the driver again
+		if err := a.store.NoteTenant(e.DeviceKey, a.cfg.Pod.Namespace); err != nil {
+			return err
+		}
+	}
+	if len(a.Prepare()) == 0 {
+		return nil
+	}
+	var dev *inventory.Device
+	if a.Change.Rebind {
+		var err error
+		if dev, err = a.host.At(e.Address); err != nil {
+			return fmt.Errorf("find the device after its driver was bound again: %w", err)
+		}
+		e.VF.HCA = dev.HCA
+		if err := a.store.Save(e); err != nil {
+			return err
+		}
+	}
+	return a.portUp(ctx, dev)
+}
+
+// notAnew says what to do if the driver of a VF could not be bound again for another tenant.
+func (a *attachment) notAnew(err error) error {
+	var step *apply.StepError
+	if !a.Change.Anew || !errors.As(err, &step) || step.Step.Kind() != (plan.Rebind{}).Kind() ||
+		errors.Is(err, journal.ErrBusy) {
+		return err
+	}
+	return &failure{
+		code: codeKernel,
+		err:  fmt.Errorf("device %s, which a pod of another namespace had: %w", a.entry.DeviceKey, err),
+		hint: "see what the driver says in the kernel's log; reset the VF, or set \"rebindBetweenTenants\": false in " +
+			policy.DefaultPath,
+	}
+}
+
+// portUp waits for a port whose GUID or link state was still to be set when ADD decided. dev is the device if it has
+// just been looked up, else nil.
+func (a *attachment) portUp(ctx context.Context, dev *inventory.Device) error {
+	if !a.AwaitPort && !a.Change.Anew || a.entry.HCA == nil || !attach.NeedsPorts(a.cfg) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, portWait)
+	defer cancel()
+	for pause := time.Millisecond; ; pause = min(2*pause, 10*time.Millisecond) {
+		var err error
+		if dev == nil {
+			dev, err = a.host.At(a.entry.Address)
+		}
+		if err == nil && dev.HCA != nil {
+			err = a.host.RDMA.Ports(dev.HCA)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if err == nil {
+			down := attach.JudgePort(a.cfg, dev.HCA, dev.Netdev)
+			if down == nil {
+				return nil
+			}
+			err = refused(down)
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pause):
+			dev = nil
+		}
+	}
+}
+
 // child creates an IPoIB child in the pod. The master stays on the host; its lock is held until the child is recorded
 // and made, so that no call moves the master meanwhile.
 func (a *attachment) child(ctx context.Context) (*result.Result, error) {
@@ -131,6 +281,20 @@ func (a *attachment) child(ctx context.Context) (*result.Result, error) {
 	a.entry.Child.HWAddr = have.HWAddr.String()
 	a.noteQP(have.HWAddr)
 	return a.configure(ctx)
+}
+
+// noteQP notes in the entry by what childGone can tell later that the new child is gone.
+func (a *attachment) noteQP(hwaddr net.HardwareAddr) {
+	hca, child := a.Device.HCA, a.entry.Child
+	qpn, ok := device.QPNOf(hwaddr)
+	if hca == nil || !ok {
+		return
+	}
+	child.HCA = &hca.Index
+	var err error
+	if child.Listed, err = a.host.RDMA.HasQP(hca.Index, qpn); err != nil {
+		a.log.Warn("the child can't be proved gone by its queue pair later", "reason", err)
+	}
 }
 
 // rdma moves the RDMA device of a netdev that an earlier plugin of the chain has put into the pod. On InfiniBand the
@@ -206,7 +370,7 @@ func (a *attachment) configure(ctx context.Context) (*result.Result, error) {
 			continue
 		}
 		if errors.Is(err, apply.ErrNoCarrier) && a.cfg.AllowDown {
-			a.log.Warn("nobody could be asked whether the addresses are free", "reason", err)
+			a.log.Warn("no neighbour could be asked whether the addresses are free", "reason", err)
 			continue
 		}
 		if err != nil {
@@ -230,13 +394,125 @@ func (a *attachment) result(iface result.Interface, ips *result.Result) (*result
 	return result.Extend(prev, iface, ips, a.cfg.DNS), nil
 }
 
-// giveDeviceBack is the way back of an ADD that failed.
-func (a *attachment) giveDeviceBack() error {
-	ctx, cancel := bounded(kernelMax)
-	defer cancel()
-	home := homeOf(a.entry)
-	home.Keep = a.keptChildren(a.entry)
-	return a.runner.Return(ctx, home, apply.Events{Removed: a.removedUppers})
+// pendingIPAM is an IPAM ADD that runs while the device moves.
+type pendingIPAM struct {
+	done chan struct{}
+	res  *result.Result
+	err  error
+}
+
+func (a *attachment) startIPAM() *pendingIPAM {
+	p, d := &pendingIPAM{done: make(chan struct{})}, a.delegate()
+	if d.Type == "" {
+		close(p.done)
+		return p
+	}
+	// Here, where no device is on its way: a SIGKILL within a move has effects of its own, see kernel fact 46.
+	if p.err = failpoint.Hit("before/ipam-add"); p.err != nil {
+		close(p.done)
+		return p
+	}
+	go func() {
+		defer close(p.done)
+		p.err = a.callIPAM(a.key, d, func(d ipam.Delegate) (err error) {
+			p.res, err = d.Add(context.Background())
+			return err
+		})
+	}()
+	return p
+}
+
+func (p *pendingIPAM) wait() { <-p.done }
+
+func (p *pendingIPAM) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// addresses waits for IPAM, or calls it now when it needed the interface.
+func (a *attachment) addresses() (*result.Result, error) {
+	if a.ipam == nil {
+		a.ipam = a.startIPAM()
+	}
+	if err := a.await(); err != nil {
+		return nil, err
+	}
+	return a.ipam.res, a.ipam.err
+}
+
+// await waits for IPAM and holds no lock meanwhile: an IPAM plugin may hang, and no other call is to hang with it. A
+// DEL, or another ADD of this container and interface, may have returned the device by then, and the next pod may have
+// it: then nothing of it may be touched.
+func (a *attachment) await() error {
+	if a.superseded == nil && !a.ipam.ended() {
+		a.lock.Unlock()
+		a.letGo()
+		a.ipam.wait()
+		var err error
+		if a.superseded, err = a.regain(); err != nil {
+			a.superseded = &superseded{err: err}
+		}
+	}
+	if a.superseded != nil {
+		return a.superseded
+	}
+	return nil
+}
+
+// superseded says that an attachment is not its ADD's any more.
+type superseded struct {
+	err       error
+	addresses bool // no other call gives back what IPAM has given: this ADD has to
+	entry     bool // likewise what is left on disk
+}
+
+func (s *superseded) Error() string { return s.err.Error() }
+
+func (s *superseded) Unwrap() error { return s.err }
+
+// regain takes the attachment's lock again and looks whether the attachment is this ADD's still.
+func (a *attachment) regain() (*superseded, error) {
+	if err := a.hold(); err != nil {
+		return nil, err // the call that works on it for so long returns it, and calls IPAM's DEL
+	}
+	e, err := a.store.Load(a.key)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return &superseded{err: returned("DEL came while ADD waited for its IPAM plugin"), addresses: true}, nil
+	case err != nil:
+		return nil, err
+	case e.Nonce != a.entry.Nonce:
+		return &superseded{err: &failure{
+			code: codeInUse, err: errors.New("another ADD of this attachment came while this one waited for IPAM"),
+		}}, nil
+	}
+	mine, err := a.holdsDevice()
+	if err != nil || mine {
+		return nil, err
+	}
+	const what = "its device was returned while ADD waited for its IPAM plugin"
+	return &superseded{err: returned(what), addresses: true, entry: true}, nil
+}
+
+// returned is the error of an ADD whose attachment has been ended meanwhile. Nothing is left of it: the specification
+// has a code for that.
+func returned(what string) error {
+	return &failure{code: types.ErrUnknownContainer, err: fmt.Errorf("%s", what)}
+}
+
+// holdsDevice says whether the journal has the device, or the child on it, as this attachment's.
+func (a *attachment) holdsDevice() (bool, error) {
+	e := a.entry
+	if e.Kind == journal.KindIPoIB {
+		users, err := a.store.Children(e.DeviceKey)
+		return slices.Contains(users, e.Key), err
+	}
+	owner, ok, err := a.store.Owner(e.DeviceKey)
+	return ok && owner == e.Key, err
 }
 
 // finish commits, or takes everything back. The entry goes only when nothing is left of the attachment.
@@ -257,14 +533,17 @@ func (a *attachment) finish(res *result.Result, err error) (*result.Result, erro
 		errs = append(errs, rerr)
 	}
 	if a.superseded != nil {
-		return nil, errors.Join(append(errs, a.superseded.clear(a))...)
+		if a.superseded.entry {
+			errs = append(errs, a.erase(a.entry))
+		}
+		return nil, errors.Join(errs...)
 	}
 	defer a.relock().Unlock()
 	undone := a.runner.Undo.Run()
 	switch {
 	case undone != nil:
 	case held: // DEL has something to give back
-		undone = a.disclaim(a.entry)
+		undone = a.clearOwner(a.entry)
 	default:
 		undone = a.forget(a.entry)
 	}
@@ -272,6 +551,35 @@ func (a *attachment) finish(res *result.Result, err error) (*result.Result, erro
 		errs = append(errs, undone)
 	}
 	return nil, errors.Join(errs...)
+}
+
+// giveDeviceBack is the way back of an ADD that failed.
+func (a *attachment) giveDeviceBack() error {
+	ctx, cancel := bounded(kernelMax)
+	defer cancel()
+	home := homeOf(a.entry)
+	home.Keep = a.keptChildren(a.entry)
+	return a.runner.Return(ctx, home, apply.Events{Removed: a.removedUppers})
+}
+
+// releaseAddresses waits for IPAM and gives back what it has given, in an ADD that has failed with err. held is set if
+// the plugin may hold addresses all the same.
+func (a *attachment) releaseAddresses(err error) (held bool, _ error) {
+	var errs []error
+	if werr := a.await(); werr != nil && !errors.Is(err, werr) {
+		errs = append(errs, werr)
+	}
+	ierr := a.ipam.err
+	held = errors.Is(ierr, ipam.ErrHeld)
+	switch {
+	case ierr != nil && !errors.Is(err, ierr):
+		errs = append(errs, ierr)
+	case ierr == nil && (a.superseded == nil || a.superseded.addresses):
+		derr := a.callIPAMDel(a.key, a.delegate())
+		held = derr != nil
+		errs = append(errs, derr)
+	}
+	return held, errors.Join(errs...)
 }
 
 // relock takes the device's lock again for the way back, unless it is held still: without it another call could take
@@ -282,40 +590,9 @@ func (a *attachment) relock() *journal.Lock {
 	}
 	ctx, cancel := bounded(lockWait)
 	defer cancel()
-	lock, err := a.store.Lock(ctx, a.entry.Claim)
+	lock, err := a.store.Lock(ctx, a.entry.DeviceKey)
 	if err != nil {
 		a.log.Warn("undoing without the device's lock", "reason", err)
 	}
 	return lock
-}
-
-// homeOf is where the device of an attachment belongs. ADD and DEL return it from the same values.
-func homeOf(e *journal.Entry) plan.Home {
-	h := plan.Home{
-		Netdev: e.Netdev, VF: vfHome(e), Attached: attachedHCA(e), Elapsed: elapsed(e),
-		Child: e.Kind == journal.KindIPoIB, VFs: e.VFs, PodIndex: e.PodIndex,
-	}
-	if e.MoveRDMA {
-		h.HCA = e.HCA
-	}
-	if e.Kind == journal.KindRDMA {
-		h.Side = plan.Pod // where the plugin that put the netdev there will look for it
-	}
-	return h
-}
-
-// vfHome is what a virtual function had before ADD; nil if nothing of it was to be changed, nor its driver bound.
-func vfHome(e *journal.Entry) *plan.VFHome {
-	if e.VF == nil || len(e.VF.Set) == 0 && !e.VF.Rebind {
-		return nil
-	}
-	return &plan.VFHome{VF: &e.VF.Was, Set: e.VF.Set, Rebind: e.VF.Rebind, HCA: e.HCA, Netdev: e.Netdev != nil}
-}
-
-// attachedHCA is the RDMA device as it went into the pod, if its driver was bound again before; nil otherwise.
-func attachedHCA(e *journal.Entry) *device.HCA {
-	if e.VF == nil || !e.MoveRDMA {
-		return nil
-	}
-	return e.VF.HCA
 }

@@ -56,6 +56,17 @@ func (c *call) close() {
 	c.session.close()
 }
 
+// hold takes the lock of the call's attachment: one ADD or DEL of it at a time. It is taken before a device's.
+func (c *call) hold() error {
+	ctx, cancel := bounded(lockWait)
+	defer cancel()
+	var err error
+	c.held, err = c.store.LockAttachment(ctx, c.key)
+	return err
+}
+
+func (c *call) letGo() { c.held.Unlock() }
+
 // openPod opens the namespace CNI_NETNS names. It returns fs.ErrNotExist when that is gone.
 func (c *call) openPod() error {
 	side, err := c.openSide(c.env.Netns)
@@ -118,10 +129,6 @@ func (c *call) delegateOf(e *journal.Entry) ipam.Delegate {
 			ContainerID: e.ContainerID, IfName: e.IfName, Netns: e.NetnsPath, Args: e.Args, Path: path,
 		},
 	}
-}
-
-func elapsed(e *journal.Entry) uint32 {
-	return uint32(max(0, min(e.Age()/time.Second, 1<<31)))
 }
 
 // bounded is a context for work that must be finished even if the call's own time has run out.

@@ -35,8 +35,8 @@ func check(c *call) error {
 	if e.Chained && c.cfg.Mode == netconf.ModeRDMA {
 		return nil // the plugin before this one in the chain has it, and its own CHECK
 	}
-	if e.Given != nil { // the claim may be gone by now
-		cfg, err := c.cfg.Select(c.env, e.Given.Conf)
+	if e.FromClaim != nil { // the claim may be gone by now
+		cfg, err := c.cfg.Select(c.env, e.FromClaim.Conf)
 		if err != nil {
 			return err
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/testkit/sandbox"
 )
 
-// ADD is killed between its choice of a device and its end. The container does not start, whoever comes next gets no
-// device twice, and all go home.
+// ADD is killed between its choice of a device and its end. The container does not start, the pod that comes next gets
+// no device twice, and all go home.
 func TestAddFromClaimsKilled(t *testing.T) {
 	for _, point := range []string{
 		"journal/save", "journal/claim", "before/move-netdev", "after/move-netdev", "journal/save#2",

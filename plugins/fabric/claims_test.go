@@ -35,10 +35,10 @@ func rail(name string) prepared.Device {
 const claimUID, podUID = "11111111-2222", "aaaa-bbbb"
 
 // prepare writes what the agent prepares.
-func (n *node) prepare(t *testing.T, pod, claim string, devices ...prepared.Device) {
+func (n *node) prepare(t *testing.T, pod, deviceKey string, devices ...prepared.Device) {
 	t.Helper()
 	c := &prepared.Claim{
-		UID: claim, Namespace: "default", Name: "rails", PodUID: pod, Pod: "p-" + pod, Devices: devices,
+		UID: deviceKey, Namespace: "default", Name: "rails", PodUID: pod, Pod: "p-" + pod, Devices: devices,
 	}
 	if err := prepared.In(n.state).Save(c); err != nil {
 		t.Fatal(err)
@@ -73,7 +73,7 @@ func (n *node) deviceOf(t *testing.T, id, ifName string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return e.Claim
+	return e.DeviceKey
 }
 
 // Interfaces get the devices of the pod's claims in the order of their rails, and each goes home.
@@ -229,13 +229,13 @@ func TestAddFromClaimsRefused(t *testing.T) {
 }
 
 // damage writes a file that can't be read.
-func damage(t *testing.T, n *node, pod, claim string) {
+func damage(t *testing.T, n *node, pod, deviceKey string) {
 	t.Helper()
 	dir := filepath.Join(n.state, "prepared", pod)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, claim), []byte("{"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, deviceKey), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -354,7 +354,7 @@ func TestAddFromClaimsAtOnce(t *testing.T) {
 	}
 	var got []string
 	for _, e := range (journal.Store{Dir: n.state}).Of("c1") {
-		got = append(got, e.Claim)
+		got = append(got, e.DeviceKey)
 	}
 	slices.Sort(got)
 	if !slices.Equal(got, []string{"netdev/v0", "netdev/v1", "netdev/v2"}) {

@@ -91,7 +91,7 @@ func TestDetectConflictsWithoutCarrier(t *testing.T) {
 	}
 	n.same(t, "after ADD")
 	c = n.call("ADD", conf(`"detectConflicts":true,"allowDown":true`))
-	if a := n.must(t, c); !strings.Contains(a.stderr, "nobody could be asked") {
+	if a := n.must(t, c); !strings.Contains(a.stderr, "no neighbour could be asked") {
 		t.Errorf("%+v", a)
 	}
 	c.command = "DEL"

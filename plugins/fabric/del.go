@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,7 +14,10 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/failpoint"
 	"github.com/fabric-cni/fabric-cni/internal/ipam"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/internal/link"
+	"github.com/fabric-cni/fabric-cni/internal/netns"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
+	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 	"github.com/fabric-cni/fabric-cni/pkg/plan"
 )
 
@@ -43,6 +48,20 @@ func del(c *call) error {
 	return ended(returner{c}.giveBack(e, d))
 }
 
+// passedOn says whether a DEL is that of a plugin that has passed on. It is so once: whatever comes after it, and
+// whatever the configuration has become, returns the device.
+func (c *call) passedOn(e *journal.Entry) bool {
+	if !e.Chained || c.cfg.Mode != netconf.ModeRDMA {
+		return false
+	}
+	e.Chained = false
+	if err := c.store.Save(e); err != nil {
+		c.log.Warn("the device is returned at once", "reason", err)
+		return false
+	}
+	return true
+}
+
 // ended is the result of a DEL: one that has kept something does not keep the pod.
 func ended(err error) error {
 	var kept *keptError
@@ -56,16 +75,16 @@ func ended(err error) error {
 // a dead pod has left.
 type returner struct{ *call }
 
-// giveBack returns everything an attachment holds: device, child, addresses, claim and entry. The caller holds the
+// giveBack returns everything an attachment holds: device, child, addresses, ownership and entry. The caller holds the
 // attachment's lock. What fails does not stop the rest: another call finds less to do. The entry stays until nothing is
 // left.
 func (c returner) giveBack(e *journal.Entry, d ipam.Delegate) error {
 	var lock *journal.Lock
-	if e.Claim != "" { // else nothing was taken
+	if e.DeviceKey != "" { // else nothing was taken
 		ctx, cancel := bounded(lockWait)
 		defer cancel()
 		var err error
-		if lock, err = c.store.Lock(ctx, e.Claim); err != nil {
+		if lock, err = c.store.Lock(ctx, e.DeviceKey); err != nil {
 			return err
 		}
 		defer lock.Unlock()
@@ -124,7 +143,7 @@ func (c returner) giveBackOfDead(at context.Context, e *journal.Entry) error {
 	return c.erase(e)
 }
 
-// takeHome returns the device or removes the child, and then gives up the claim: from there on anybody may have the
+// takeHome returns the device or removes the child, and then gives up the ownership: from there on any pod may have the
 // device. free gives the addresses back; it runs meanwhile, and the channel has its result. The caller holds the
 // device's lock.
 func (c returner) takeHome(e *journal.Entry, free func() error) (released <-chan error, err error) {
@@ -158,7 +177,7 @@ func (c returner) takeHome(e *journal.Entry, free func() error) (released <-chan
 		err = c.removeStrays(e)
 	}
 	if err == nil {
-		err = c.disclaim(e)
+		err = c.clearOwner(e)
 	}
 	return result, err
 }
@@ -166,13 +185,13 @@ func (c returner) takeHome(e *journal.Entry, free func() error) (released <-chan
 // owns says whether the attachment still has what its entry speaks of. After a reboot, or when the device has gone to
 // another attachment, there is nothing of it left on the kernel's side.
 func (c returner) owns(e *journal.Entry) (bool, error) {
-	if e.Claim == "" || e.BeforeBoot(c.bootID()) {
+	if e.DeviceKey == "" || e.BeforeBoot(c.bootID()) {
 		return false, nil
 	}
 	if e.Kind == journal.KindIPoIB {
 		return true, nil
 	}
-	owner, ok, err := c.store.Owner(e.Claim)
+	owner, ok, err := c.store.Owner(e.DeviceKey)
 	return ok && owner == e.Key, err
 }
 
@@ -201,9 +220,9 @@ func (c returner) bringHome(e *journal.Entry, release func()) error {
 	home := homeOf(e)
 	home.Keep = c.keptChildren(e)
 	err = r.Return(ctx, home, apply.Events{Released: release, Gone: gone, Removed: c.removedUppers})
-	defer c.settleNames(e.Claim)
+	defer c.names().restoreNames(e.DeviceKey)
 	if errors.Is(err, apply.ErrGone) {
-		c.log.Warn("device can't be returned", "device", e.Claim, "reason", err)
+		c.log.Warn("device can't be returned", "device", e.DeviceKey, "reason", err)
 		return nil
 	}
 	if errors.Is(err, apply.ErrMissing) {
@@ -216,19 +235,44 @@ func (c returner) bringHome(e *journal.Entry, release func()) error {
 	return err
 }
 
-// missing is for what an attachment has and DEL did not find. It keeps its addresses, its claim and its entry, which
-// notes it, until it is found or proved gone: it may be in use, in a network namespace that the pod has made. The third
-// DEL ends, so that the pod does. The next DEL, GC or repair looks again, and an ADD that wants the device.
+// removedUppers is apply.Events' Removed. The pod has chosen the names, and their number: the log has the first ten.
+func (s *session) removedUppers(all []device.Netdev) {
+	for i := range all[:min(len(all), 10)] {
+		s.log.Warn("removed what the pod had made on the device", "interface", all[i].Name, "kind", all[i].Kind,
+			"removed", len(all))
+	}
+}
+
+// keptChildren are the IPoIB children that other attachments have in the pod of this one. They are read only where a
+// child could be taken for one on this device: where its IPoIB netdev has moved without the RDMA device.
+func (s *session) keptChildren(e *journal.Entry) []plan.KeptChild {
+	if e.Kind != journal.KindDevice || e.MoveRDMA || e.Netdev == nil || !e.Netdev.IsIPoIB() {
+		return nil
+	}
+	var out []plan.KeptChild
+	for _, o := range s.store.Of(e.ContainerID) {
+		if o.Child != nil {
+			hw, _ := net.ParseMAC(o.Child.HWAddr) // not known yet: then the group has to do
+			out = append(out, plan.KeptChild{HWAddr: hw, Group: o.Child.Group})
+		}
+	}
+	return out
+}
+
+// missing is for what an attachment has and DEL did not find. It keeps its addresses, its ownership and its entry,
+// which notes it, until it is found or proved gone: it may be in use, in a network namespace that the pod has made. The
+// third DEL ends, so that the pod does. The next DEL, GC or repair looks again, and an ADD that wants the device.
 func (c returner) missing(e *journal.Entry, err error) error {
 	last := e.Missing || e.Tries+1 >= maxTries
 	if last && !e.Missing {
 		e.Missing = true
 		if err := c.store.Save(e); err != nil {
-			c.log.Error("can't note that a device is missing", "device", e.Claim, "reason", err)
+			c.log.Error("can't note that a device is missing", "device", e.DeviceKey, "reason", err)
 		}
 	}
 	if last {
-		c.log.Error("giving up after repeated tries: what the pod had stays reserved", "device", e.Claim, "reason", err)
+		c.log.Error("giving up after repeated tries: what the pod had stays reserved", "device", e.DeviceKey,
+			"reason", err)
 		return &keptError{err}
 	}
 	return errors.Join(err, c.store.Try(e))
@@ -238,6 +282,7 @@ func (c returner) missing(e *journal.Entry, err error) error {
 type keptError struct{ err error }
 
 func (e *keptError) Error() string { return e.err.Error() }
+
 func (e *keptError) Unwrap() error { return e.err }
 
 // gone says that a device which is nowhere to be found does not come back: its hardware has left, or it is a virtual
@@ -268,10 +313,155 @@ const maxTries = 3
 
 func (c returner) tryAgain(e *journal.Entry, err error) error {
 	if e.Tries+1 >= maxTries {
-		c.log.Error("giving up after repeated tries", "device", e.Claim, "reason", err)
-		return c.owe(e, err)
+		c.log.Error("giving up after repeated tries", "device", e.DeviceKey, "reason", err)
+		return c.names().setPending(e, err)
 	}
 	return errors.Join(err, c.store.Try(e))
+}
+
+// unsureWait bounds the wait for a child that may never have been made: its creator was killed at an unknown point.
+const unsureWait = 3 * time.Second
+
+// soon is when a child that is not where it belongs is looked for elsewhere.
+const soon = 200 * time.Millisecond
+
+// removeChild deletes the child wherever it is. When the pod's namespace is gone the kernel has put it on the host, or
+// is about to; or the pod has moved it to another namespace before. A child that is found nowhere is gone only if the
+// kernel says that its queue pair is.
+func (c returner) removeChild(r *apply.Runner, e *journal.Entry) error {
+	users, err := c.store.Children(e.DeviceKey)
+	if err != nil {
+		return err
+	}
+	removed := !slices.Contains(users, e.Key) // by an earlier call
+	ctx, cancel := bounded(kernelMax)
+	defer cancel()
+	wait := homeWait
+	switch {
+	case r.Pod != nil, removed: // the kernel has nothing to bring
+		wait = 0
+	case e.Child.HWAddr == "", e.Missing:
+		wait = unsureWait
+	}
+	end, next := time.Now().Add(wait), time.Now().Add(soon)
+	for {
+		found, err := c.deleteChild(ctx, r, e)
+		if found || err != nil {
+			return err
+		}
+		last := !time.Now().Before(end)
+		if last && removed {
+			return releaseRules(ctx, r)
+		}
+		if last || !time.Now().Before(next) {
+			gone, err := c.childGone(e)
+			if gone || err != nil {
+				return errors.Join(err, releaseRules(ctx, r))
+			}
+			if c.childElsewhere(ctx, e) {
+				return releaseRules(ctx, r)
+			}
+			if last {
+				return c.childLost(ctx, r, e)
+			}
+			next = time.Now().Add(time.Second)
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+}
+
+// deleteChild deletes the child if it is in the pod or on the host.
+func (c returner) deleteChild(ctx context.Context, r *apply.Runner, e *journal.Entry) (found bool, err error) {
+	for _, side := range []plan.Side{plan.Pod, plan.Host} {
+		s := r.Pod
+		if side == plan.Host {
+			s = r.Host
+		}
+		if s == nil {
+			continue
+		}
+		n, err := s.Child(childOf(e, side == plan.Host))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return false, err
+		}
+		r.Track(nil, n)
+		w := plan.Where{Netdev: n, NetdevSide: side, PodGone: r.Pod == nil}
+		if side == plan.Pod {
+			if w.Rules, err = s.Link.Rules(); err != nil {
+				return false, err
+			}
+		}
+		return true, r.Run(ctx, plan.Preview(w, plan.Home{Child: true}))
+	}
+	return false, nil
+}
+
+// childElsewhere looks into all other network namespaces for the child, and deletes it where it finds it.
+func (c returner) childElsewhere(ctx context.Context, e *journal.Entry) (found bool) {
+	_ = netns.Search(c.Proc, func(ns *netns.NS) bool {
+		if ns.ID == c.host.NS.ID {
+			return false
+		}
+		s, done, err := apply.OpenSide(ns)
+		if err != nil {
+			return false
+		}
+		defer done()
+		n, err := s.Child(childOf(e, false))
+		if err != nil {
+			return false
+		}
+		r := c.runner(s)
+		r.Track(nil, n)
+		steps := plan.Preview(plan.Where{Netdev: n, NetdevSide: plan.Pod}, plan.Home{Child: true})
+		found = r.Run(ctx, steps) == nil
+		return found
+	})
+	if found {
+		c.log.Warn("the pod had moved its interface to another network namespace", "parent", e.DeviceKey)
+	}
+	return found
+}
+
+// childGone says whether the kernel has deleted the child. It has a queue pair of its parent's HCA as long as it lives,
+// whose number is in its hardware address (drivers/infiniband/ulp/ipoib/ipoib_verbs.c). That nldev does not list it
+// proves something only if nldev did once. One whose address was never written down was not in a pod that ran.
+func (c returner) childGone(e *journal.Entry) (bool, error) {
+	qpn, ok := device.QPNOf(childOf(e, false).HWAddr)
+	if !ok {
+		return false, nil
+	}
+	if !c.host.Present(e.Child.Parent) {
+		return true, nil
+	}
+	d, err := c.host.At(e.Child.Parent)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return true, nil
+	case err != nil:
+		return false, err
+	case d.HCA == nil: // moved, which destroys its IPoIB interfaces: kernel fact 1
+		return true, nil
+	case e.Child.HCA != nil && *e.Child.HCA != d.HCA.Index:
+		return true, nil
+	case !e.Child.Listed:
+		return false, nil
+	}
+	there, err := c.host.RDMA.HasQP(d.HCA.Index, qpn)
+	return err == nil && !there, err
+}
+
+// childLost is for a child that was found nowhere, and that may be alive.
+func (c returner) childLost(ctx context.Context, r *apply.Runner, e *journal.Entry) error {
+	if e.Child.HWAddr == "" { // ADD was killed before it had seen one
+		return releaseRules(ctx, r)
+	}
+	return c.missing(e, fmt.Errorf("the IPoIB child of %s with the hardware address %s: %w", e.DeviceKey,
+		e.Child.HWAddr,
+		apply.ErrMissing))
 }
 
 // releaseOrphans removes the rules of rails that are not in the pod any more.
@@ -285,4 +475,31 @@ func releaseOrphans(ctx context.Context, r *apply.Runner) error {
 		return err
 	}
 	return r.Run(ctx, plan.ReleaseOrphans(there, rules))
+}
+
+func releaseRules(ctx context.Context, r *apply.Runner) error {
+	if r.Pod == nil {
+		return nil
+	}
+	return releaseOrphans(ctx, r)
+}
+
+// removeStrays removes what a pod has made on its netdev and moved into a third network namespace. It is the pod's: ADD
+// refuses a netdev that something of another namespace sits on.
+func (c returner) removeStrays(e *journal.Entry) error {
+	if e.Kind != journal.KindDevice || e.Netdev == nil || e.Netdev.IsIPoIB() {
+		return nil
+	}
+	n, err := c.host.Netdev(e.Netdev)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return c.eachStray(n.Index, func(ns *netns.NS, l *link.Conn, u *device.Netdev) error {
+		c.log.Warn("removed what the pod had made on the device, and moved", "interface", u.Name, "kind", u.Kind,
+			"netns", ns.Path)
+		return apply.DeleteStray(l, u.Index)
+	})
 }

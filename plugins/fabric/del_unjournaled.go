@@ -22,9 +22,9 @@ import (
 type unjournaled struct {
 	*call
 	damaged bool           // there is an entry, which can't be read
-	claims  []string       // devices that the journal says are this attachment's
+	owned   []string       // devices that the journal says are this attachment's
 	parents []string       // devices on which it has a child, likewise
-	address device.Address // of the claimed device; zero for none, or for a virtual one
+	address device.Address // of the owned device; zero for none, or for a virtual one
 }
 
 func newUnjournaled(c *call, damaged bool) *unjournaled {
@@ -33,16 +33,13 @@ func newUnjournaled(c *call, damaged bool) *unjournaled {
 
 func (u *unjournaled) run() error {
 	var err error
-	if u.claims, err = u.store.ClaimsOf(u.key); err != nil {
+	if u.owned, u.parents, err = u.store.DevicesOf(u.key); err != nil {
 		return err
 	}
-	if len(u.claims) > 0 {
-		if a, err := device.ParseAddress(u.claims[0]); err == nil {
+	if len(u.owned) > 0 {
+		if a, err := device.ParseAddress(u.owned[0]); err == nil {
 			u.address = a
 		}
-	}
-	if u.parents, err = u.store.ParentsOf(u.key); err != nil {
-		return err
 	}
 	gone := u.env.Netns == ""
 	if !gone {
@@ -65,8 +62,8 @@ func (u *unjournaled) run() error {
 			return err
 		}
 	}
-	for _, claim := range u.claims {
-		if err := u.store.Disclaim(claim, u.key); err != nil {
+	for _, deviceKey := range u.owned {
+		if err := u.store.ClearOwner(deviceKey, u.key); err != nil {
 			return err
 		}
 	}
@@ -92,7 +89,7 @@ func (u *unjournaled) freeAddresses() error {
 	case errors.Is(err, journal.ErrBusy):
 		u.log.Warn("the IPAM plugin of an ADD still runs", "reason", err)
 		return d.Del(context.Background())
-	case err != nil && u.pod != nil && !u.damaged && len(u.claims) == 0 && len(u.parents) == 0:
+	case err != nil && u.pod != nil && !u.damaged && len(u.owned) == 0 && len(u.parents) == 0:
 		u.log.Warn("the IPAM plugin of an ADD that took nothing has failed", "reason", err)
 		return nil
 	}
@@ -136,7 +133,7 @@ func (u *unjournaled) bringFound() error {
 }
 
 // restoreReturned is for a pod that is gone: the kernel has put on the host what was in it, a netdev under its name in
-// the pod, a child of no use. Without a claim there is nothing to wait for.
+// the pod, a child of no use. Without a device there is nothing to wait for.
 func (u *unjournaled) restoreReturned() error {
 	ctx, cancel := bounded(unsureWait)
 	defer cancel()
@@ -154,7 +151,7 @@ func (u *unjournaled) restoreReturned() error {
 			return r.Run(ctx, plan.Preview(w, plan.Home{Child: true}))
 		case n != nil && n.Name == u.key.IfName && len(n.AltNames) > 0:
 			return r.Return(ctx, plan.Home{Netdev: likelySnapshot(n)}, apply.Events{})
-		case n != nil, len(u.claims) == 0 && len(u.parents) == 0:
+		case n != nil, len(u.owned) == 0 && len(u.parents) == 0:
 			return nil
 		}
 		select {
@@ -165,7 +162,7 @@ func (u *unjournaled) restoreReturned() error {
 	}
 }
 
-// findReturned finds what this attachment had, on the host: a child by its group, a device by its claim. nil: not (yet)
+// findReturned finds what this attachment had, on the host: a child by its group, a device by its key. nil: not (yet)
 // there.
 func (u *unjournaled) findReturned() (*device.Netdev, error) {
 	if u.cfg.Mode == netconf.ModeIPoIB {
@@ -190,10 +187,10 @@ func (u *unjournaled) findReturned() (*device.Netdev, error) {
 	return d.Netdev, nil
 }
 
-// ownsInterface says whether an interface in the pod can be this attachment's: the journal has its claim, or no other
+// ownsInterface says whether an interface in the pod can be this attachment's: the journal has its device, or no other
 // attachment has its device or this namespace, and the configuration means it.
 func (u *unjournaled) ownsInterface(n *device.Netdev) (bool, error) {
-	if len(u.claims) > 0 {
+	if len(u.owned) > 0 {
 		return true, nil
 	}
 	entries, err := u.store.List()
@@ -224,14 +221,14 @@ func (u *unjournaled) ownsInterface(n *device.Netdev) (bool, error) {
 		was.PCI = d.PCI
 	}
 	if u.cfg.FromClaim && s.Kind == netconf.ByNothing {
-		return u.isClaimed(n.Address), nil
+		return u.isOfClaim(n.Address), nil
 	}
-	return !n.Address.IsZero() && (selects(s, "", was) || u.isGiven(n.Address, was.PCI)), nil
+	return !n.Address.IsZero() && (selects(s, "", was) || chooser{u.call}.isGiven(n.Address, was.PCI)), nil
 }
 
 // isClaimed says whether a ResourceClaim of the pod has the device at an address: then the configuration means it.
-func (u *unjournaled) isClaimed(a device.Address) bool {
-	claims, _ := u.claimed()
+func (u *unjournaled) isOfClaim(a device.Address) bool {
+	claims, _ := chooser{u.call}.claimed()
 	return slices.ContainsFunc(claims.Devices, func(d attach.Claimed) bool { return d.Device == a.String() })
 }
 

@@ -55,6 +55,7 @@ type failure struct {
 }
 
 func (f *failure) Error() string { return f.err.Error() }
+
 func (f *failure) Unwrap() error { return f.err }
 
 // refused is the error of an ADD that is refused.

@@ -2,14 +2,22 @@ package fabric
 
 import (
 	"errors"
+	"fmt"
 	"hash/fnv"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/fabric-cni/fabric-cni/internal/attach"
 	"github.com/fabric-cni/fabric-cni/internal/inventory"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/internal/kubelet"
+	"github.com/fabric-cni/fabric-cni/internal/prepared"
 	"github.com/fabric-cni/fabric-cni/internal/rdma"
+	"github.com/fabric-cni/fabric-cni/internal/result"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 	"github.com/fabric-cni/fabric-cni/pkg/plan"
@@ -59,6 +67,19 @@ func (c *call) unselected() bool {
 		(c.cfg.Mode != netconf.ModeIPoIB || c.cfg.FromClaim && c.cfg.Master == "")
 }
 
+// netnsMode returns the RDMA mode, which the policy depends on as well, and whether there is RDMA.
+func (g *gatherer) netnsMode() (device.NetnsMode, bool, error) {
+	if g.host.RDMA == nil {
+		return 0, false, nil
+	}
+	m, err := g.host.RDMA.NetnsMode()
+	if errors.Is(err, rdma.ErrNoRDMA) {
+		g.host.RDMA = nil
+		return 0, false, nil
+	}
+	return m, err == nil, err
+}
+
 // earlier looks for an attachment of the same container and interface. It counts as alive only if it is complete, and
 // in this very pod: one that was killed, or whose pod is gone, is dead.
 func (g *gatherer) earlier() error {
@@ -81,12 +102,60 @@ func (g *gatherer) earlier() error {
 	return g.before(e)
 }
 
+// before reads what the plugin before this one in the chain has attached, if that was this plugin. Of one attachment
+// Multus names the same device to each plugin of a chain, and the first one may have exchanged it.
+func (g *gatherer) before(e *journal.Entry) error {
+	if g.cfg.Mode != netconf.ModeRDMA || g.cfg.PrevResult == nil || e.Network != g.cfg.Name {
+		return nil
+	}
+	prev, err := g.prevResult()
+	if err != nil {
+		return err
+	}
+	b := &attach.Before{MoveRDMA: e.MoveRDMA, RDMAName: e.RDMAName}
+	if e.HCA != nil {
+		b.HCA = e.HCA.Name
+	}
+	there := e.Netdev == nil
+	if !there {
+		_, there = prev.Expect(g.key.IfName, g.env.Netns)
+	}
+	s := g.cfg.Selector
+	b.Device = e.Kind == journal.KindDevice && there &&
+		(s.Kind == netconf.ByNothing || g.cfg.Injected != "" || selects(s, "", e))
+	g.facts.Before = b
+	return nil
+}
+
 // ownerOf is an attachment as attach knows it, Alive apart.
 func ownerOf(e *journal.Entry) *attach.Owner {
 	return &attach.Owner{
 		ContainerID: e.ContainerID, IfName: e.IfName, Who: e.Who(), Network: e.Network, NetnsPath: e.NetnsPath,
-		Claim: e.Claim,
+		DeviceKey: e.DeviceKey,
 	}
+}
+
+// owner is an attachment as it is now.
+func (c *call) owner(e *journal.Entry) *attach.Owner {
+	o := ownerOf(e)
+	o.Alive, o.Self = c.alive(e), e.Key == c.key
+	return o
+}
+
+// ownerByKey is the attachment of a key that owns a device; nil if the journal has no such entry: nothing is left of
+// it.
+func (c *call) ownerByKey(k journal.Key, deviceKey string) *attach.Owner {
+	e, err := c.store.Load(k)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return &attach.Owner{
+			ContainerID: k.ContainerID, IfName: k.IfName, Who: k.Who(), DeviceKey: deviceKey,
+			Self: k == c.key, Unreadable: err,
+		}
+	}
+	return c.owner(e)
 }
 
 // find looks for the device that the configuration selects.
@@ -120,7 +189,7 @@ func (g *gatherer) find() error {
 		return err
 	}
 	f.Device = &attach.Device{
-		Claim: g.dev.Claim(), Address: g.dev.Address, PCI: g.dev.PCI, Driver: g.host.Driver(g.dev.Address),
+		DeviceKey: g.dev.DeviceKey(), Address: g.dev.Address, PCI: g.dev.PCI, Driver: g.host.Driver(g.dev.Address),
 		Netdev: g.dev.Netdev, Side: f.Chained.Side, HCA: g.dev.HCA,
 	}
 	return nil
@@ -154,10 +223,10 @@ func (g *gatherer) findHolder() error {
 		return err
 	}
 	for _, e := range entries {
-		if e.Claim == "" || e.Kind == journal.KindIPoIB || !selects(g.cfg.Selector, g.cfg.Master, e) {
+		if e.DeviceKey == "" || e.Kind == journal.KindIPoIB || !selects(g.cfg.Selector, g.cfg.Master, e) {
 			continue
 		}
-		owner, ok, err := g.store.Owner(e.Claim)
+		owner, ok, err := g.store.Owner(e.DeviceKey)
 		if err != nil {
 			return err
 		}
@@ -169,140 +238,285 @@ func (g *gatherer) findHolder() error {
 	return nil
 }
 
-// owner is an attachment as it is now.
-func (g *gatherer) owner(e *journal.Entry) *attach.Owner {
-	o := ownerOf(e)
-	o.Alive, o.Self = g.alive(e), e.Key == g.key
-	return o
-}
-
-// ownerByKey is the attachment that a claim names; nil if the journal has no such entry: nothing is left of it.
-func (g *gatherer) ownerByKey(k journal.Key, claim string) *attach.Owner {
-	e, err := g.store.Load(k)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
-		return &attach.Owner{
-			ContainerID: k.ContainerID, IfName: k.IfName, Who: k.Who(), Claim: claim, Self: k == g.key, Unreadable: err,
+// findChained finds the RDMA device of mode rdma: by the selector, or as the one that belongs to the only interface of
+// the prevResult. Its netdev is looked for in the pod too, where the earlier plugin has put it.
+func (g *gatherer) findChained() error {
+	if g.cfg.Selector.Kind == netconf.ByNothing {
+		return g.derive()
+	}
+	dev, err := g.host.Find(g.cfg.Selector)
+	var soft *inventory.SoftError
+	if errors.Is(err, fs.ErrNotExist) && !errors.As(err, &soft) { // it may name a netdev that has been moved already
+		if dev, err = g.pod.Find(g.cfg.Selector); err != nil {
+			return err
 		}
+		return g.behind(dev.Netdev)
 	}
-	return g.owner(e)
-}
-
-// inspect reads what there is to know about the device that was found.
-func (g *gatherer) inspect() error {
-	if g.dev == nil {
-		return nil
-	}
-	k, ok, err := g.store.Owner(g.dev.Claim())
 	if err != nil {
 		return err
 	}
-	if ok {
-		g.facts.Owner = g.ownerByKey(k, g.dev.Claim())
-	}
-	if err := g.ports(); err != nil {
-		return err
-	}
-	if g.cfg.Mode == netconf.ModeIPoIB {
-		return errors.Join(g.partitions(), g.duplicates(), g.promised())
-	}
-	for _, read := range []func() error{
-		g.snapshot, g.virtualFunction, g.promised, g.children, g.others, g.rdmaNames, g.uplink, g.soft, g.users,
-		g.strays, g.elsewhere,
-	} {
-		if err := read(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// ports reads the ports' states, and what a pod can change of them.
-func (g *gatherer) ports() error {
-	if g.dev.HCA == nil {
+	g.dev = dev
+	if dev.Netdev != nil {
 		return nil
 	}
-	g.host.RDMA.AutoCounters(g.dev.HCA)
-	if !attach.NeedsPorts(g.cfg) {
-		return nil
-	}
-	return g.host.RDMA.Ports(g.dev.HCA)
-}
-
-// snapshot completes the netdev: its addresses and routes, which the policy looks at and a move loses.
-func (g *gatherer) snapshot() error {
-	n := g.dev.Netdev
-	switch {
-	case n == nil:
-		return nil
-	case g.facts.Chained.Side == plan.Host:
-		return g.host.Snapshot(n)
-	case n.IsIPoIB():
-		return g.pod.Snapshot(n)
-	}
-	return nil
-}
-
-// partitions reads which PKeys the port has. In a pod of an exclusive system sysfs does not show the port.
-func (g *gatherer) partitions() error {
-	n, pkey := g.dev.Netdev, g.cfg.PKey
-	if g.dev.HCA == nil || n == nil || n.IPoIB == nil || pkey == 0 || pkey == n.IPoIB.PKey {
-		return nil
-	}
-	ok, held, err := g.host.HasPKey(g.dev.HCA.Name, 1, pkey)
+	n, err := g.pod.Netdev(&device.Netdev{Address: dev.Address, ARPType: 32, Kind: "ipoib"})
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if ok {
-		held = append(held, pkey)
-	}
-	g.facts.PKeys, g.facts.PKeysKnown = held, err == nil
+	dev.Netdev, g.facts.Chained.Side = n, plan.Pod
 	return err
 }
 
-// children reads which IPoIB children the netdev has: those that the journal knows, and the host's own. A child whose
-// pod is gone may have come to the host: it is its owner's all the same.
-func (g *gatherer) children() error {
-	n := g.dev.Netdev
-	if n == nil || !n.IsIPoIB() {
-		return nil
-	}
-	keys, err := g.store.Children(g.dev.Claim())
+// derive finds the device behind the only interface that the prevResult has in the pod.
+func (g *gatherer) derive() error {
+	prev, err := g.prevResult()
 	if err != nil {
 		return err
 	}
-	dead := map[uint32]bool{}
-	for _, k := range keys {
-		o := g.ownerByKey(k, g.dev.Claim())
-		if o == nil {
-			o = &attach.Owner{ContainerID: k.ContainerID, IfName: k.IfName, Who: k.Who(), Alive: true}
-		}
-		dead[childGroup(k)] = o.Unreadable == nil && !o.Alive
-		g.facts.Children = append(g.facts.Children, attach.Child{Owner: o})
+	var ifaces []result.Interface
+	if prev != nil {
+		ifaces = prev.InSandbox(g.env.Netns)
 	}
-	list, err := g.host.ChildrenOf(n)
-	for _, n := range list {
-		if !dead[n.Group] {
-			g.facts.Children = append(g.facts.Children, attach.Child{Netdev: n.Name})
-		}
-	}
-	return err
-}
-
-// siblings reads which other netdevs the RDMA device carries (a dual-port mlx4): they would go with it.
-func (g *gatherer) siblings() error {
-	if g.cfg.Mode != netconf.ModeDevice || g.dev.Netdev == nil || g.dev.HCA == nil || len(g.dev.HCA.Ports) < 2 {
+	g.facts.Chained.Interfaces = len(ifaces)
+	if len(ifaces) != 1 {
 		return nil
 	}
-	all, err := g.host.NetdevsAt(g.dev.Address)
-	for _, n := range all {
-		if n.Index != g.dev.Netdev.Index {
-			g.facts.Siblings = append(g.facts.Siblings, n.Name)
+	n, err := g.pod.Link.ByName(ifaces[0].Name)
+	if err != nil {
+		return fmt.Errorf("interface %s of the prevResult in the pod: %w", ifaces[0].Name, err)
+	}
+	return g.behind(n)
+}
+
+// behind finds the device that a netdev in the pod belongs to.
+func (g *gatherer) behind(n *device.Netdev) error {
+	if n == nil || n.Address.IsZero() {
+		g.facts.Chained.NoHardware = g.key.IfName
+		if n != nil {
+			g.facts.Chained.NoHardware = n.Name
+			g.softInPod(n)
+		}
+		return fmt.Errorf("find the device of %s: %w", g.facts.Chained.NoHardware, fs.ErrNotExist)
+	}
+	dev, err := g.host.At(n.Address)
+	if err != nil {
+		return err
+	}
+	dev.Netdev, g.facts.Chained.Side = n, plan.Pod
+	g.dev = dev
+	return nil
+}
+
+// prevResult is what earlier plugins of the chain have done, nil without one.
+func (c *call) prevResult() (*result.Result, error) {
+	if c.cfg.PrevResult == nil {
+		return nil, nil
+	}
+	prev, err := result.Parse(c.cfg.PrevResult, c.cfg.CNIVersion)
+	if err != nil {
+		return nil, &failure{code: codeBadConfig, err: fmt.Errorf("field \"prevResult\": %w", err)}
+	}
+	return prev, nil
+}
+
+// softSelected notes that what the configuration selects is a soft RDMA device.
+func (g *gatherer) softSelected(e *inventory.SoftError) {
+	g.facts.Soft = &attach.Soft{Name: e.Name, Netdev: g.host.NetdevUnder(e.Name)}
+}
+
+// softInPod looks for an RDMA device on an interface in the pod that no hardware is behind. That of a bond may be its
+// members'. What can't be read is not known: the refusal stands without it.
+func (g *gatherer) softInPod(n *device.Netdev) {
+	if n == nil || n.Kind == "bond" || g.pod.RDMA == nil {
+		return
+	}
+	list, err := g.pod.RDMA.List()
+	if err != nil {
+		return
+	}
+	for i := range list {
+		if h := &list[i]; g.pod.NetdevUnder(h.Name) == n.Name {
+			g.facts.Soft = &attach.Soft{Name: h.Name, Netdev: n.Name}
+			return
 		}
 	}
-	return err
+}
+
+// preparedForPods reads which devices ResourceClaims and kubelet have given to pods, as far as they are this one, its
+// PF or its VFs. A file of a claim that can't be read says nothing of others' devices: its own pod does not start.
+func (g *gatherer) preparedForPods() error {
+	claims, err := prepared.In(g.StateDir).All()
+	if err != nil {
+		g.log.Warn("some of what is prepared for pods can't be read", "reason", err)
+	}
+	related, err := g.sameCard()
+	if err != nil {
+		return err
+	}
+	g.allotment(claims, related)
+	for _, c := range claims {
+		if c.PodUID == g.cfg.Pod.UID {
+			continue
+		}
+		for _, d := range c.Devices {
+			for _, a := range related {
+				if d.Address == a {
+					g.facts.Promises = append(g.facts.Promises, attach.Promise{
+						Pod: c.ForPod(), Claim: c.Whose(), Device: a.String(), Shared: d.Shared,
+					})
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// sameCard are the addresses of the device, its PF and its VFs.
+func (g *gatherer) sameCard() ([]device.Address, error) {
+	if g.dev.Address.IsZero() && g.dev.Netdev != nil {
+		return []device.Address{{Bus: prepared.Virtual, Name: g.dev.Netdev.Name}}, nil
+	}
+	out := []device.Address{g.dev.Address}
+	if g.cfg.Mode == netconf.ModeIPoIB {
+		return out, nil
+	}
+	if g.facts.PF != nil {
+		return append(out, *g.facts.PF), nil
+	}
+	vfs, err := g.host.Functions(g.dev.Address)
+	return append(out, vfs...), err
+}
+
+// allotment reads what kubelet and ResourceClaims have given to this pod of the device, and what kubelet has given to
+// others of its card. Without a pod (STATUS) nothing is to be judged.
+func (g *gatherer) allotment(claims []*prepared.Claim, card []device.Address) {
+	p, f := g.facts.Policy, g.facts
+	if p == nil || g.pod == nil {
+		return
+	}
+	uid := g.cfg.Pod.UID
+	f.Allotment = attach.Allotment{
+		Unjudged: g.planned && uid == "", NoUID: !prepared.IsUID(uid), Whole: g.chosen.fromClaim != nil,
+		Resource: p.Resource(g.dev.DeviceKey()),
+	}
+	_, fabric, _ := strings.Cut(f.Allotment.Resource, "/")
+	for _, c := range claims {
+		for i := range c.Devices {
+			switch d := &c.Devices[i]; {
+			case c.PodUID != uid || f.Allotment.NoUID:
+			case d.Shared && d.Fabric == fabric:
+				f.Allotment.Shares++
+			case !d.Shared && d.Address == card[0]:
+				f.Allotment.Whole = true
+			}
+		}
+	}
+	g.countChildren(p.Resource)
+	ids := g.idsOf(card)
+	var all []string
+	for id := range ids {
+		all = append(all, id)
+	}
+	held, err := kubelet.Who(p.DevicePluginDir, uid, all)
+	if err != nil {
+		f.Allotment.Unknown = err
+		g.log.Warn("it is not known which devices kubelet has given to pods", "reason", err)
+		return
+	}
+	f.Promises = append(f.Promises, g.regard(p.DevicePluginDir, held, ids)...)
+}
+
+// regard counts what is this pod's, and returns what is others'.
+func (g *gatherer) regard(
+	dir string, held []kubelet.Holding, ids map[string]device.Address,
+) (others []attach.Promise) {
+	f := g.facts
+	shares := map[string]bool{}
+	for i := range held {
+		h := &held[i]
+		own := h.PodUID == g.cfg.Pod.UID
+		if !own && hasEnded(dir, h.PodUID) {
+			continue
+		}
+		for _, id := range h.IDs {
+			whole := kubelet.Whole(id)
+			a, related := ids[whole]
+			switch {
+			case own && whole != id:
+				if h.Resource == f.Allotment.Resource {
+					shares[id] = true
+				}
+			case own:
+				f.Allotment.Whole = f.Allotment.Whole || related && a == g.address()
+			case related:
+				others = append(others, attach.Promise{
+					Pod: fmt.Sprintf("of UID %q", h.PodUID), Resource: fmt.Sprintf("%q", h.Resource),
+					Device: a.String(), Shared: whole != id,
+				})
+			}
+		}
+	}
+	f.Allotment.Shares += len(shares)
+	if f.Allotment.Whole { // two resources may have it: the first pod gets it
+		others = slices.DeleteFunc(others, func(p attach.Promise) bool { return p.Device == g.dev.DeviceKey() })
+	}
+	return others
+}
+
+// address is the device as the journal and claims name it.
+func (g *gatherer) address() device.Address {
+	if g.dev.Address.IsZero() && g.dev.Netdev != nil {
+		return device.Address{Bus: prepared.Virtual, Name: g.dev.Netdev.Name}
+	}
+	return g.dev.Address
+}
+
+// idsOf are the ids by which device plugins know these devices. That of a function whose bus is another one than PCI,
+// such as virtio, may be its PCI address; of a subfunction that is another device's.
+func (g *gatherer) idsOf(card []device.Address) map[string]device.Address {
+	out := map[string]device.Address{}
+	if g.dev.PCI != "" && g.dev.Address.Bus != "auxiliary" {
+		out[g.dev.PCI] = g.address()
+	}
+	for _, a := range card {
+		out[a.ID()] = a
+		if a.Bus == "auxiliary" { // other device plugins leave the bus out
+			out[a.Name] = a
+		}
+	}
+	return out
+}
+
+// countChildren counts the other children of the container on devices of the same resource.
+func (g *gatherer) countChildren(resource func(deviceKey string) string) {
+	if g.facts.Allotment.Resource == "" {
+		return
+	}
+	for _, e := range g.store.Of(g.key.ContainerID) {
+		if e.Key != g.key && e.Kind == journal.KindIPoIB && resource(e.DeviceKey) == g.facts.Allotment.Resource {
+			g.facts.Allotment.Children++
+		}
+	}
+}
+
+// starting is how long a pod may have no directory of its own after kubelet has written what it gets.
+const starting = time.Minute
+
+// hasEnded reports whether a pod has no directory any more, in which kubelet has its volumes until it has ended. A pod
+// that starts has none yet.
+func hasEnded(devicePlugins, podUID string) bool {
+	pods := filepath.Join(filepath.Dir(filepath.Clean(devicePlugins)), "pods")
+	if !prepared.IsUID(podUID) {
+		return false
+	}
+	if _, err := os.Lstat(filepath.Join(pods, podUID)); !errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	if info, err := os.Stat(pods); err != nil || !info.IsDir() {
+		return false
+	}
+	info, err := os.Lstat(filepath.Join(devicePlugins, kubelet.Checkpoint))
+	return err == nil && time.Since(info.ModTime()) > starting
 }
 
 // childGroup is the device group a child is created with. It is how the child is found if its creator is killed before
@@ -311,43 +525,4 @@ func childGroup(k journal.Key) uint32 {
 	h := fnv.New32a()
 	h.Write([]byte(k.String()))
 	return h.Sum32()&(1<<31-1) | 1<<30 // iproute2 prints groups as signed
-}
-
-// selects says whether a selector means the device of an entry, as that was on the host.
-func selects(s netconf.Selector, master string, e *journal.Entry) bool {
-	n, h := e.Netdev, e.HCA
-	switch s.Kind {
-	case netconf.ByAddress:
-		return s.Address == e.Address || s.Address.String() == e.Claim ||
-			e.PCI != "" && s.Address == device.OnPCI(e.PCI)
-	case netconf.ByName:
-		return n != nil && n.Named(s.Value)
-	case netconf.ByRDMADevice:
-		return h != nil && h.Name == s.Value
-	case netconf.ByGUID:
-		return h != nil && h.NodeGUID == s.GUID || n != nil && hasGUID(n, s.GUID)
-	case netconf.ByHWAddr:
-		return n != nil && (n.HWAddr.String() == s.HWAddr.String() || s.GUID != 0 && hasGUID(n, s.GUID))
-	case netconf.ByNothing:
-		return master != "" && n != nil && n.Named(master)
-	}
-	return false
-}
-
-func hasGUID(n *device.Netdev, g device.GUID) bool {
-	have, ok := device.GUIDOf(n.HWAddr)
-	return ok && have == g
-}
-
-// netnsMode returns the RDMA mode, which the policy depends on as well, and whether there is RDMA.
-func (g *gatherer) netnsMode() (device.NetnsMode, bool, error) {
-	if g.host.RDMA == nil {
-		return 0, false, nil
-	}
-	m, err := g.host.RDMA.NetnsMode()
-	if errors.Is(err, rdma.ErrNoRDMA) {
-		g.host.RDMA = nil
-		return 0, false, nil
-	}
-	return m, err == nil, err
 }

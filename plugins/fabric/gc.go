@@ -100,6 +100,6 @@ func (c *call) collect(stale *journal.Entry) (err error) {
 	case e.Nonce != stale.Nonce: // of a later ADD
 		return nil
 	}
-	c.log.Info("returning a stale attachment", "owner", e.Who(), "its", e.IfName, "device", e.Claim)
+	c.log.Info("returning a stale attachment", "owner", e.Who(), "its", e.IfName, "device", e.DeviceKey)
 	return ended(returner{c}.giveBack(e, c.delegateOf(e)))
 }

@@ -37,8 +37,8 @@ func process(t *testing.T, in sandbox.Netns) int {
 }
 
 // hook is what a container runtime calls before a container starts; the error is what it reports.
-func (n *node) hook(claim, state string) error {
-	cmd := n.command("fabric", "claim-attached", "--state-dir", "/run/fabric-cni", claim)
+func (n *node) hook(deviceKey, state string) error {
+	cmd := n.command("fabric", "claim-attached", "--state-dir", "/run/fabric-cni", deviceKey)
 	var stderr bytes.Buffer
 	cmd.Stdin, cmd.Stderr = strings.NewReader(state), &stderr
 	if err := cmd.Run(); err != nil {
@@ -81,8 +81,8 @@ func TestHook(t *testing.T) {
 	n.must(t, n.ofPod("ADD", "net2")) // v1
 	says(t, n.hook(claimUID, state), fmt.Sprintf(missing, 0, 2))
 	n.must(t, n.ofPod("ADD", "net3"))
-	for _, claim := range []string{claimUID, "claim-2"} {
-		if err := n.hook(claim, state); err != nil {
+	for _, deviceKey := range []string{claimUID, "claim-2"} {
+		if err := n.hook(deviceKey, state); err != nil {
 			t.Errorf("all is attached: %v", err)
 		}
 	}
@@ -144,16 +144,16 @@ func TestHookCountsShares(t *testing.T) {
 	n.prepare(t, podUID, claimUID, share("share-0"), share("share-1"))
 	n.prepare(t, podUID, "claim-2", share("share-2"))
 	store := journal.Store{Dir: n.state}
-	child := func(ifName, claim, name string) {
+	child := func(ifName, deviceKey, name string) {
 		e := &journal.Entry{
 			Key: journal.Key{ContainerID: "c1", IfName: ifName}, Kind: journal.KindIPoIB, Attached: true,
-			Claim: "netdev/v0", Child: &journal.Child{}, NetnsPath: n.pod.Path, Netns: n.pod.Open(t).ID,
-			Given: &journal.Given{ClaimUID: claim, Request: "rails", Device: name},
+			DeviceKey: "netdev/v0", Child: &journal.Child{}, NetnsPath: n.pod.Path, Netns: n.pod.Open(t).ID,
+			FromClaim: &journal.ClaimDevice{ClaimUID: deviceKey, Request: "rails", Device: name},
 		}
 		if err := store.Save(e); err != nil {
 			t.Fatal(err)
 		}
-		if err := store.AddChild(e.Claim, e.Key); err != nil {
+		if err := store.AddChild(e.DeviceKey, e.Key); err != nil {
 			t.Fatal(err)
 		}
 	}

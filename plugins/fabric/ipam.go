@@ -4,52 +4,12 @@ import (
 	"context"
 	"errors"
 
-	"github.com/fabric-cni/fabric-cni/internal/failpoint"
 	"github.com/fabric-cni/fabric-cni/internal/ipam"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/result"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 	"github.com/fabric-cni/fabric-cni/pkg/plan"
 )
-
-// pendingIPAM is an IPAM ADD that runs while the device moves.
-type pendingIPAM struct {
-	done chan struct{}
-	res  *result.Result
-	err  error
-}
-
-func (a *attachment) startIPAM() *pendingIPAM {
-	p, d := &pendingIPAM{done: make(chan struct{})}, a.delegate()
-	if d.Type == "" {
-		close(p.done)
-		return p
-	}
-	// Here, where no device is on its way: a SIGKILL within a move has effects of its own, see kernel fact 46.
-	if p.err = failpoint.Hit("before/ipam-add"); p.err != nil {
-		close(p.done)
-		return p
-	}
-	go func() {
-		defer close(p.done)
-		p.err = a.callIPAM(a.key, d, func(d ipam.Delegate) (err error) {
-			p.res, err = d.Add(context.Background())
-			return err
-		})
-	}()
-	return p
-}
-
-func (p *pendingIPAM) wait() { <-p.done }
-
-func (p *pendingIPAM) ended() bool {
-	select {
-	case <-p.done:
-		return true
-	default:
-		return false
-	}
-}
 
 // callIPAM calls an IPAM plugin for an attachment, when nothing runs any more that an earlier call for it has started:
 // what outlives a killed ADD would have the address after the last DEL, so it is killed. The plugin, and whatever it

@@ -89,8 +89,8 @@ func TestLateAddAfterKilledDel(t *testing.T) {
 	n.home(t)
 	n.waiting(t, "ipam")
 	sandbox.Until(t, "the DEL has given the claim up", func() bool {
-		claims, err := journal.Store{Dir: n.state}.ClaimsOf(journal.Key{ContainerID: "c1", IfName: "net1"})
-		return err == nil && len(claims) == 0
+		owned, _, err := journal.Store{Dir: n.state}.DevicesOf(journal.Key{ContainerID: "c1", IfName: "net1"})
+		return err == nil && len(owned) == 0
 	})
 	del.kill(t)
 	g.open(t, "ADD", "c1")

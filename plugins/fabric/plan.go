@@ -45,7 +45,8 @@ func (p Plugin) Plan(stdin []byte, env netconf.Env) (*Plan, error) {
 	if err := c.openPodForAdd(); err != nil {
 		return out, out.refuse(err)
 	}
-	chosen, err := c.choose(c.allocatedToPod())
+	ch := chooser{c}
+	chosen, err := ch.choose(ch.allocatedToPod())
 	if err != nil {
 		return out, out.refuse(err)
 	}
@@ -89,7 +90,7 @@ func (p *Plan) refuse(err error) error {
 
 // steps adds what would be done.
 func (p *Plan) steps(c *call, d *attach.Decision, ch *choice) error {
-	p.Device = d.Device.Claim
+	p.Device = d.Device.DeviceKey
 	var ips *plan.Addressing
 	if c.cfg.Mode != netconf.ModeRDMA { // there the addresses are the earlier plugin's
 		p.IPAM = c.cfg.IPAM.Type
@@ -145,7 +146,7 @@ func (p Plugin) PlanDel(e *journal.Entry) (*Plan, error) {
 	if err := c.openHost(); err != nil {
 		return nil, err
 	}
-	out := &Plan{Device: e.Claim, IPAM: e.IPAM}
+	out := &Plan{Device: e.DeviceKey, IPAM: e.IPAM}
 	if ours, err := (returner{c}).owns(e); err != nil || !ours {
 		return out, err
 	}

@@ -71,7 +71,7 @@ func (c *call) preflight(r *PreflightRequest) (*attach.Decision, error) {
 		return nil, err
 	}
 	one := *c // with the same connections
-	if one.cfg, _, err = c.selectClaimed(of, &r.Device); err != nil {
+	if one.cfg, _, err = (chooser{c}).selectClaimed(of, &r.Device); err != nil {
 		return nil, err
 	}
 	one.cfg.Pod.UID = r.PodUID

@@ -267,7 +267,7 @@ func TestRailOrderNeedsDeviceInfo(t *testing.T) {
 	r.same(t, "after DEL")
 }
 
-// Networks of two definitions, one of which keeps the order of kubelet: each gets a device, whoever comes first.
+// Networks of two definitions, one of which keeps the order of kubelet: each gets a device, whichever comes first.
 func TestRailOrderOfTwoDefinitions(t *testing.T) {
 	t.Parallel()
 	r := newRailNode(t, 4)

@@ -1,9 +1,13 @@
 package fabric
 
 import (
+	"context"
 	"errors"
+	"io/fs"
 	"log/slog"
 	"os"
+	"strings"
+	"time"
 
 	"github.com/fabric-cni/fabric-cni/internal/apply"
 	"github.com/fabric-cni/fabric-cni/internal/inventory"
@@ -81,10 +85,35 @@ func (s *session) dial(side *apply.Side) (err error) {
 	return err
 }
 
+// runner carries steps out between the host and a pod, which is nil when it is gone.
+func (s *session) runner(pod *apply.Side) apply.Runner {
+	return apply.Runner{
+		Host: s.host, Pod: pod, Proc: s.Proc,
+		EvictName: s.names().evictName, EvictRDMA: s.names().evictRDMA, Renumbering: s.renumbering,
+	}
+}
+
+// renumberWait bounds the wait for other calls that move RDMA devices or rebind drivers: one at a time.
+const renumberWait = 20 * time.Second
+
+// renumberLock is the name under which numbers of character devices are given out. No device is named so.
+const renumberLock = "numbers"
+
+// renumbering is apply.Runner's Renumbering.
+func (s *session) renumbering(ctx context.Context) (func(), error) {
+	ctx, cancel := context.WithTimeout(ctx, renumberWait)
+	defer cancel()
+	lock, err := s.store.Lock(ctx, renumberLock)
+	if err != nil {
+		return nil, err
+	}
+	return lock.Unlock, nil
+}
+
 // alive reports whether the pod of an attachment exists, or may exist: a device is taken only from a pod that is known
 // to be dead.
 func (s *session) alive(e *journal.Entry) bool {
-	live, err := e.Alive(journal.Witness{Proc: s.Proc})
+	live, err := e.Alive(journal.Liveness{Proc: s.Proc})
 	return live || err != nil
 }
 
@@ -113,3 +142,40 @@ func (s *session) policyOrDefault() *policy.Policy {
 }
 
 func (s *session) bootID() string { return journal.BootID(s.Proc) }
+
+// enroll keeps an uninstall from removing anything until the call ends. An ADD that comes while one is at work, or has
+// waited for it, is refused: there would be no plugin to return its device. Other verbs go on in any case.
+func (s *session) enroll() error {
+	s.store.Private()
+	ctx, cancel := bounded(lockWait)
+	defer cancel()
+	lock, err := s.store.LockCall(ctx)
+	if err == nil {
+		s.closers = append(s.closers, func() error { lock.Unlock(); return nil })
+	}
+	if s.Command != "ADD" {
+		if err != nil {
+			s.log.Warn("an uninstall does not wait for this call", "reason", err)
+		}
+		return nil
+	}
+	if err != nil && !errors.Is(err, journal.ErrBusy) {
+		return err
+	}
+	return s.installed()
+}
+
+// installed refuses an ADD whose plugin is being uninstalled, or has been since the process began.
+func (s *session) installed() error {
+	away := s.store.Away()
+	exe, _ := os.Readlink("/proc/self/exe")
+	if path, deleted := strings.CutSuffix(exe, " (deleted)"); deleted { // or replaced by another version
+		_, err := os.Lstat(path)
+		away = away || errors.Is(err, fs.ErrNotExist)
+	}
+	if !away {
+		return nil
+	}
+	return &failure{code: codeTryAgain, err: errors.New("the plugin is being uninstalled from this node"),
+		hint: "install it again, or let the pod run on another node"}
+}

@@ -40,7 +40,7 @@ func TestAddUppersOfTheHost(t *testing.T) {
 	}
 }
 
-// What the pod has made on the device would go on talking over it, whoever has it next.
+// What the pod has made on the device would go on talking over it, in whichever pod it is next.
 func TestDelRemovesUppers(t *testing.T) {
 	for name, commands := range map[string][]string{
 		"macvlan":         {"link add link net1 mine type macvlan mode bridge", "link set mine up"},

@@ -57,13 +57,14 @@ func read(names []string, store journal.Store) ([]survey.Device, error) {
 	entries, err := store.List()
 	holders := map[string]*journal.Entry{}
 	for _, e := range entries {
-		holders[e.Claim] = e
+		holders[e.DeviceKey] = e
 	}
 	var out []survey.Device
 	for i, name := range names {
 		a := device.Address{Bus: "netdev", Name: name}
 		d := survey.Device{
-			Location: device.Location{Address: a}, Here: fmt.Sprint("mlx5_", i), Netdev: name, AdminUp: true, NUMA: -1,
+			Location: device.Location{Address: a}, NameNow: fmt.Sprint("mlx5_", i), Netdev: name,
+			AdminUp: true, NUMA: -1,
 			RateGb: 200,
 			HCA: device.HCA{
 				Name: fmt.Sprint("mlx5_", i), Address: a,

@@ -147,7 +147,7 @@ func (r *rig) faultedDel(t *testing.T, point string, f fault, gone bool) {
 		s.Delete(t)
 	}
 	out := RunWithFault(t, s.call("DEL"), point, f.what)
-	if !out.Failed() { // whoever says success has nothing left to do
+	if !out.Failed() { // after success nothing is left to do
 		r.back(t, s, gone)
 		return
 	}

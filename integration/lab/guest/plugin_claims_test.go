@@ -99,7 +99,7 @@ func TestPluginClaims(t *testing.T) {
 	}
 	store := journal.Store{Dir: journal.DefaultDir}
 	for ifname, want := range map[string]string{"net1": "platform/fakeib.2", "net2": "platform/fakeib.0"} {
-		if e, err := store.Load(journal.Key{ContainerID: pod.Name, IfName: ifname}); err != nil || e.Claim != want {
+		if e, err := store.Load(journal.Key{ContainerID: pod.Name, IfName: ifname}); err != nil || e.DeviceKey != want {
 			t.Errorf("%s has %+v, %v, want %s", ifname, e, err, want)
 		}
 	}

@@ -58,7 +58,7 @@ func (a *attachment) deviceOf(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return e.Claim
+	return e.DeviceKey
 }
 
 // Whole HCAs: interfaces get them in rail order. A DEL that has lost the journal takes home what the pod has of

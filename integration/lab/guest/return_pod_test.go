@@ -91,7 +91,7 @@ func podChanges(t *testing.T, m mode, changes ...[]podChange) {
 	host := m.host
 	m.host = func(t testing.TB) {
 		host(t)
-		// Whoever has this name on the host keeps it.
+		// The netdev with this name on the host keeps it.
 		shell(t, "ip link show other0 >/dev/null 2>&1 || ip link add other0 type dummy")
 	}
 	r := newRig(t, m)

@@ -71,7 +71,7 @@ func opens(pod *Pod, file string) error {
 }
 
 // In exclusive mode a character device can be opened in the network namespace of its RDMA device and nowhere else, by
-// whoever has the device node and all capabilities.
+// any program with the device node and all capabilities.
 func TestTrafficOpenElsewhere(t *testing.T) {
 	RequireMode(t, "exclusive")
 	UserLand(t)
@@ -131,7 +131,7 @@ func TestTrafficOpenElsewhere(t *testing.T) {
 	}
 }
 
-// Whoever knows a queue pair's LID and number, and the address and rkey of memory, can do nothing with it: the queue
+// A pod that knows a queue pair's LID and number, and the address and rkey of memory, can do nothing with it: the queue
 // pair answers its own peer only, and a key counts in its own protection domain.
 func TestTrafficForeignKeys(t *testing.T) {
 	RequireMode(t, "exclusive")

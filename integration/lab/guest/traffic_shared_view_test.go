@@ -216,7 +216,7 @@ func deviceCgroup(t *testing.T, file string) string {
 }
 
 // The RDMA connection manager goes by addresses, and so by the pod's network namespace: a pod listens at its own
-// addresses only, each at the same port, and is reached by whoever reaches the address.
+// addresses only, each at the same port, and is reached by all that reach the address.
 func TestTrafficSharedListeners(t *testing.T) {
 	RequireMode(t, "shared")
 	UserLand(t)

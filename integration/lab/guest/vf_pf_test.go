@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A PF and its VFs are never in pods at once: whoever has the PF can change the settings of the VFs.
+// A PF and its VFs are never in pods at once: the pod with the PF can change the settings of the VFs.
 func TestVFAndPF(t *testing.T) { pfAndVF(t) }
 
 // The same in shared mode, where the RDMA devices stay.

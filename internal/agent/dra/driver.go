@@ -48,7 +48,7 @@ type Config struct {
 	Files func(ctx context.Context, a device.Address, alone bool, was []string) ([]string, error)
 	// Interface reads the interface of an attachment in its pod.
 	Interface func(*journal.Entry) (*survey.Interface, error)
-	// Given asks kubelet which devices of its device plugins pods have; nil: this is not known.
+	// Allocated asks kubelet which devices of its device plugins pods have; nil: this is not known.
 	Given   func(context.Context) ([]Unit, error)
 	Observe func(time.Duration, Reason) // one claim has been prepared, or not; may be nil
 	Log     *slog.Logger
@@ -77,7 +77,7 @@ type View struct {
 }
 
 // Driver is the DRA driver of a node. It is idle until a View wants it.
-type Driver struct {
+type Driver struct { //nolint:methods // kubelet's calls and the steps of each
 	Config
 	poke chan struct{}
 

@@ -103,7 +103,7 @@ func heldByOthers(entries []*journal.Entry, claims []*prepared.Claim) map[string
 	}
 	out := map[string]bool{}
 	for _, e := range entries {
-		at := e.Claim
+		at := e.DeviceKey
 		if e.Child != nil {
 			at = e.Child.Parent.String()
 		}

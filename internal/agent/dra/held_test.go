@@ -36,7 +36,7 @@ func TestNeverBoth(t *testing.T) {
 	for id, pod := range map[string]string{"0000:3b:00.0": "uid-p1", "0000:5e:00.0": "uid-p2"} {
 		e := &journal.Entry{
 			Key: journal.Key{ContainerID: pod, IfName: "net1"}, Network: "ib", Kind: journal.KindDevice,
-			Claim: "pci/" + id, Address: device.Address{Bus: "pci", Name: id}, Netns: netns.ID{Ino: 1},
+			DeviceKey: "pci/" + id, Address: device.Address{Bus: "pci", Name: id}, Netns: netns.ID{Ino: 1},
 			Args: "K8S_POD_NAME=p;K8S_POD_UID=" + pod,
 		}
 		if err := n.Store.Save(e); err != nil {

@@ -228,7 +228,7 @@ func (d *Driver) filesOf(ctx context.Context, p *prepared.Claim, devices []Devic
 		wg.Go(func() {
 			alone := devices[i].Item.Shares == 0
 			files[i], errs[i] = d.Files(ctx, devices[i].Item.Address, alone, devices[i].Files)
-			files[i] = survey.Given(files[i], devices[i].Extra)
+			files[i] = survey.AllowedFiles(files[i], devices[i].Extra)
 			if errs[i] != nil {
 				errs[i] = because(InUse, "device %s of fabric %s: %w", p.Devices[i].Name, p.Devices[i].Fabric, errs[i])
 			}

@@ -91,7 +91,7 @@ func (d *Driver) sweep(ctx context.Context, gone map[string]time.Time) map[strin
 			out[c.UID] = since
 			continue
 		}
-		d.Log.Warn("removed what was prepared for a claim that nobody wants", "claim",
+		d.Log.Warn("removed what was prepared for a claim that no pod needs", "claim",
 			quote.Terminal(c.Namespace+"/"+c.Name), "pod", quote.Terminal(c.Pod), "reason", reason)
 	}
 	return out

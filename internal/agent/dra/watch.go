@@ -99,7 +99,7 @@ func (d *Driver) refresh(c *prepared.Claim) error {
 		if err != nil {
 			now = nil // the hardware is gone: what there was is as good as anything
 		}
-		files[i] = survey.Given(now, extra)
+		files[i] = survey.AllowedFiles(now, extra)
 		n += len(files[i])
 	}
 	list := requests(c, files)
@@ -130,7 +130,7 @@ func drain(signs <-chan fsnotify.Event) {
 // entryOf is the attachment of a device of a claim: ADD says of each which claim has given it the device.
 func entryOf(c *prepared.Claim, n *prepared.Device, entries []*journal.Entry) *journal.Entry {
 	for _, e := range entries {
-		g := e.Given
+		g := e.FromClaim
 		if e.Attached && g != nil && g.ClaimUID == c.UID && g.Request == n.Request && g.Device == n.Name &&
 			g.ShareID == n.ShareID {
 			return e

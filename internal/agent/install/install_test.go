@@ -43,10 +43,10 @@ func write(t *testing.T, path, content string, mode os.FileMode) {
 func entry(t *testing.T, s journal.Store, id string) {
 	t.Helper()
 	e := &journal.Entry{
-		Key:     journal.Key{ContainerID: id, IfName: "net1"},
-		Kind:    journal.KindDevice,
-		Network: "ib",
-		Claim:   "pci/0000:3b:00.0",
+		Key:       journal.Key{ContainerID: id, IfName: "net1"},
+		Kind:      journal.KindDevice,
+		Network:   "ib",
+		DeviceKey: "pci/0000:3b:00.0",
 	}
 	if err := s.Save(e); err != nil {
 		t.Fatal(err)
@@ -209,7 +209,7 @@ func TestUninstallCountsWhatItCannotRead(t *testing.T) {
 	}
 	attachments := filepath.Join(tt.Store.Dir, "attachments")
 	write(t, filepath.Join(attachments, "a@net1"), "{", 0o600)
-	if err := tt.Store.Claim("pci/0000:3b:00.0", journal.Key{ContainerID: "a", IfName: "net1"}); err != nil {
+	if err := tt.Store.SetOwner("pci/0000:3b:00.0", journal.Key{ContainerID: "a", IfName: "net1"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := tt.Uninstall(false); !errors.Is(err, install.ErrInUse) || !strings.Contains(err.Error(), "damaged") {

@@ -66,7 +66,7 @@ func (t Target) remaining() ([]string, error) {
 			pods[pod] = true
 		}
 		of := e.Who() + ", " + e.IfName
-		out = append(out, quote.Terminal(fmt.Sprintf("%s (network %s, device %s)", of, e.Network, e.Claim)))
+		out = append(out, quote.Terminal(fmt.Sprintf("%s (network %s, device %s)", of, e.Network, e.DeviceKey)))
 	}
 	damaged, derr := t.Store.Damaged()
 	for _, k := range damaged {

@@ -11,7 +11,7 @@ import (
 // What DEL has not found is a series for each network and device, whose parent may have several missing children.
 func TestMissing(t *testing.T) {
 	gone := func(network, claim string, missing bool) *journal.Entry {
-		return &journal.Entry{Network: network, Claim: claim, Missing: missing, Attached: true}
+		return &journal.Entry{Network: network, DeviceKey: claim, Missing: missing, Attached: true}
 	}
 	got := missing(journalState{entries: []*journal.Entry{
 		gone("rail", "pci/0000:3b:00.0", true), gone("rail", "pci/0000:3b:00.0", true),

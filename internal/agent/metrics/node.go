@@ -100,7 +100,7 @@ func attachments(j journalState) (out []sample) {
 func missing(j journalState) (out []sample) {
 	seen := map[[2]string]bool{} // one parent may have several
 	for _, e := range j.entries {
-		if l := [2]string{e.Network, e.Claim}; e.Missing && !seen[l] {
+		if l := [2]string{e.Network, e.DeviceKey}; e.Missing && !seen[l] {
 			seen[l] = true
 			out = append(out, sample{1, l[:]})
 		}

@@ -38,9 +38,9 @@ func Waiting(list []Container, resource string, at func(Device) (node.Place, boo
 	return out
 }
 
-// Given returns the GPUs of the one pod among those waiting that has not started: the pod that kubelet is about to
+// OfStarting returns the GPUs of the one pod among those waiting that has not started: the pod that kubelet is about to
 // admit has no sandbox yet. If there are several, the result is empty: it can't be told which of them it is.
-func Given(waiting map[string][]node.Place, started map[string]bool) []node.Place {
+func OfStarting(waiting map[string][]node.Place, started map[string]bool) []node.Place {
 	maps.DeleteFunc(waiting, func(pod string, _ []node.Place) bool { return started[pod] })
 	if len(waiting) != 1 {
 		return nil

@@ -43,7 +43,7 @@ func TestGiven(t *testing.T) {
 			has("ml/a", gpu("GPU-1b", 0)), has("ml/b", gpu("GPU-9b", 1)),
 		}, nil},
 	} {
-		got := prefer.Given(prefer.Waiting(c.list, rails, gpus.At), started)
+		got := prefer.OfStarting(prefer.Waiting(c.list, rails, gpus.At), started)
 		ok := len(got) == len(c.numa)
 		for i := range got {
 			ok = ok && got[i].NUMA == c.numa[i]

@@ -80,7 +80,7 @@ func (l *Loop) Once(ctx context.Context) (reclaimed []*journal.Entry) {
 	}
 	dead := map[string]time.Time{}
 	for _, e := range entries {
-		alive, err := e.Alive(journal.Witness{Proc: l.HostProc, Ready: ready})
+		alive, err := e.Alive(journal.Liveness{Proc: l.HostProc, Ready: ready})
 		if err != nil {
 			l.Log.Error("pod may be alive: nothing is taken from it", "of", e.Who(), "interface", e.IfName,
 				"error", err)
@@ -128,11 +128,12 @@ func (l *Loop) reclaim(ctx context.Context, e *journal.Entry) bool {
 		l.Done(e, err)
 	}
 	if err != nil {
-		l.Log.Error("cannot reclaim a device", "of", e.Who(), "interface", e.IfName, "device", e.Claim, "error", err)
+		l.Log.Error("cannot reclaim a device", "of", e.Who(), "interface", e.IfName, "device", e.DeviceKey,
+			"error", err)
 		return false
 	}
 	l.Log.Warn("reclaimed a device that a dead pod left behind", "of", e.Who(), "interface", e.IfName, "network",
-		e.Network, "device", e.Claim)
+		e.Network, "device", e.DeviceKey)
 	return true
 }
 

@@ -63,9 +63,9 @@ func (n Node) FilesNow(ctx context.Context, a device.Address, alone bool, was []
 // management datagrams in the name of the port, and issm makes the port one of a subnet manager: see docs/security.md.
 var extraFiles = []string{"umad", "issm"}
 
-// Given returns those of an HCA's device files that a container gets: all that verbs need, and of the extra ones those
-// of the given kinds.
-func Given(files, kinds []string) []string {
+// AllowedFiles returns those of an HCA's device files that a container gets: all that verbs need, and of the extra ones
+// those of the given kinds.
+func AllowedFiles(files, kinds []string) []string {
 	return slices.DeleteFunc(slices.Clone(files), func(file string) bool {
 		kind := strings.TrimRight(path.Base(file), "0123456789")
 		return slices.Contains(extraFiles, kind) && !slices.Contains(kinds, kind)

@@ -64,15 +64,15 @@ func TestFilesNow(t *testing.T) {
 
 	sys.set(home...)
 	k := journal.Key{ContainerID: "c1", IfName: "net1"}
-	e := &journal.Entry{Key: k, Kind: journal.KindDevice, Claim: a.String()}
-	for _, err := range []error{n.Store.Save(e), n.Store.Claim(a.String(), k)} {
+	e := &journal.Entry{Key: k, Kind: journal.KindDevice, DeviceKey: a.String()}
+	for _, err := range []error{n.Store.Save(e), n.Store.SetOwner(a.String(), k)} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	time.AfterFunc(30*time.Millisecond, func() { // its attachment binds its driver again, and gives it up
 		sys.set(home[0], "infiniband_verbs/uverbs1/dev")
-		if err := n.Store.Disclaim(a.String(), k); err != nil {
+		if err := n.Store.ClearOwner(a.String(), k); err != nil {
 			t.Error(err)
 		}
 	})
@@ -95,11 +95,11 @@ func TestGiven(t *testing.T) {
 		for _, i := range c.want {
 			want = append(want, files[i])
 		}
-		if got := Given(files, c.kinds); !slices.Equal(got, want) {
+		if got := AllowedFiles(files, c.kinds); !slices.Equal(got, want) {
 			t.Errorf("%v: got %v, want %v", c.kinds, got, want)
 		}
 	}
-	if len(Given(nil, nil)) != 0 {
+	if len(AllowedFiles(nil, nil)) != 0 {
 		t.Error("files of nothing")
 	}
 }
@@ -119,12 +119,12 @@ func TestFilesOfADeadPod(t *testing.T) {
 			sys.set("infiniband/mlx5_4/x", "infiniband_verbs/uverbs3/dev")
 			n := Node{Sys: sys, Store: journal.Store{Dir: t.TempDir()}}
 			k := journal.Key{ContainerID: "c1", IfName: "net1"}
-			e := &journal.Entry{Key: k, Kind: journal.KindDevice, Claim: a.String(), Address: a}
+			e := &journal.Entry{Key: k, Kind: journal.KindDevice, DeviceKey: a.String(), Address: a}
 			e.BootID, e.Created = "b", time.Now()
 			e.NetnsPath, e.Netns = "/run/netns/c1", netns.ID{Dev: 1, Ino: 2}
 			vf.Was.PF = pf
 			e.VF = &vf
-			if err := errors.Join(n.Store.Save(e), n.Store.Claim(a.String(), k)); err != nil {
+			if err := errors.Join(n.Store.Save(e), n.Store.SetOwner(a.String(), k)); err != nil {
 				t.Fatal(err)
 			}
 			if files, err := n.FilesNow(t.Context(), a, true, nil); (err != nil) != (len(vf.Set) > 0) {

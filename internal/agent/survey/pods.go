@@ -20,7 +20,7 @@ func (n Node) hold(list []Device, e *journal.Entry, r *inventory.Reader) ([]Devi
 	if e.HCA == nil || e.Kind == journal.KindIPoIB {
 		return list, nil
 	}
-	owner, ok, err := n.Store.Owner(e.Claim)
+	owner, ok, err := n.Store.Owner(e.DeviceKey)
 	if err != nil || !ok || owner != e.Key { // a late entry: the device is home, or another attachment's
 		return list, err
 	}
@@ -36,7 +36,8 @@ func (n Node) hold(list []Device, e *journal.Entry, r *inventory.Reader) ([]Devi
 		return list, nil
 	}
 	d := Device{
-		Location: device.Location{Address: address, PCI: e.PCI}, HCA: *e.HCA, Here: e.HCA.Name, Holder: e, Away: true,
+		Location: device.Location{Address: address, PCI: e.PCI}, HCA: *e.HCA, NameNow: e.HCA.Name,
+		Holder: e, Away: true,
 		Stale: true,
 	}
 	d.HCA.Ports = slices.Clone(e.HCA.Ports)
@@ -89,7 +90,7 @@ func now(d *Device) error {
 	if err := c.Ports(h); err != nil {
 		return err
 	}
-	d.Here, d.HCA.Ports = h.Name, h.Ports
+	d.NameNow, d.HCA.Ports = h.Name, h.Ports
 	d.AdminUp = true
 	for _, p := range h.Ports {
 		if p.LinkLayer == device.Ethernet && p.Netdev != 0 {
@@ -143,7 +144,7 @@ func (n Node) Counters(d *Device, names ...string) ([]Counter, error) {
 
 func countersOf(sys fs.FS, d *Device, names []string) (out []Counter) {
 	for _, p := range d.HCA.Ports {
-		dir := path.Join("class/infiniband", d.Here, "ports", strconv.FormatUint(uint64(p.Number), 10))
+		dir := path.Join("class/infiniband", d.NameNow, "ports", strconv.FormatUint(uint64(p.Number), 10))
 		out = append(out, counters.In(sys, dir, p.Number, names...)...)
 	}
 	return out

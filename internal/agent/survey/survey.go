@@ -24,7 +24,7 @@ import (
 type Device struct {
 	device.Location
 	HCA      device.HCA // its name is that on the host; port states of a device in a pod are read in its namespace
-	Here     string     // name of the RDMA device where it is now: a pod may have given it another one
+	NameNow  string     // name of the RDMA device where it is now: a pod may have given it another one
 	Netdev   string     // name on the host; empty without a netdev
 	AltNames []string
 	AdminUp  bool                // its netdev is up, wherever it is
@@ -202,7 +202,7 @@ func (n Node) onHost(
 		return nil, err
 	}
 	d := &Device{
-		Location: device.Location{Address: found.Address, PCI: found.PCI}, HCA: *found.HCA, Here: found.HCA.Name,
+		Location: device.Location{Address: found.Address, PCI: found.PCI}, HCA: *found.HCA, NameNow: found.HCA.Name,
 	}
 	if nd := found.Netdev; nd != nil {
 		d.Netdev, d.AltNames, d.AdminUp = nd.Name, nd.AltNames, nd.Up()
@@ -253,6 +253,6 @@ func (n Node) files(r *inventory.Reader, a device.Address) ([]string, error) {
 // place reads from the /sys of the device's namespace what says to which fabric its first port belongs, and what else
 // the RDMA device says of itself.
 func (d *Device) place(sys fs.FS) {
-	d.Firmware = node.Firmware(sys, d.Here)
-	d.Prefix, d.RateGb = node.PortPrefix(sys, d.Here, 1), node.PortRate(sys, d.Here, 1)
+	d.Firmware = node.Firmware(sys, d.NameNow)
+	d.Prefix, d.RateGb = node.PortPrefix(sys, d.NameNow, 1), node.PortRate(sys, d.NameNow, 1)
 }

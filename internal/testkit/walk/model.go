@@ -115,7 +115,7 @@ func (m *model) answered(c Call, a Answer, plain bool) string {
 	ours := d.holder != nil && *d.holder == c.Of
 	switch {
 	case known && ours && !a.OK && !m.spoiled[c.Of.Pod]:
-		return "nobody has changed anything since ADD"
+		return "nothing has changed since ADD"
 	case known && !ours && a.OK:
 		return "there is no such attachment"
 	}
@@ -129,7 +129,7 @@ func (m *model) added(of Attachment, d *state, a Answer, known bool) string {
 	case a.OK && known && held:
 		return "the device belongs to " + d.holder.ID()
 	case !a.OK && known && !held && !others && !m.spoiled[of.Pod]:
-		return "the device is on the host and nobody has it"
+		return "the device is on the host and no pod has it"
 	case a.OK:
 		d.holder, d.sure, d.clean = &of, true, d.clean && d.sure
 	case !known:

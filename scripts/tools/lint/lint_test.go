@@ -54,6 +54,10 @@ func unpack(t *testing.T, dir string) (wanted []string) {
 	for _, f := range a.Files {
 		text := strings.Replace(string(f.Data), "LONG", `_ = "`+strings.Repeat("x", maxLine)+`"`, 1)
 		text = strings.Replace(text, "LINES", strings.Repeat("\tWord++\n", maxFunction+1), 1)
+		for i := range maxMethods + 1 {
+			text = strings.Replace(text, "METHODS", fmt.Sprintf("// M%d is one.\nfunc (Many) M%d() {}\n\nMETHODS", i, i), 1)
+		}
+		text = strings.Replace(text, "METHODS", "", 1)
 		if strings.HasSuffix(f.Name, ".go") && filepath.Base(f.Name) != "unformatted.go" {
 			b, err := format.Source([]byte(text))
 			if err != nil {

@@ -20,6 +20,7 @@ var own = []*analysis.Analyzer{
 	perFile("nolintlint", "//nolint names linter and reason", nolintlint),
 	perFile("params", "parameters that are not used, a context that is not the first", params),
 	{Name: "predeclared", Doc: "names of Go itself are not given to something else", Run: predeclared},
+	{Name: "methods", Doc: "types of at most 30 methods", Run: methods},
 	{Name: "unconvert", Doc: "conversions that change nothing", Run: conversions},
 	dead,
 }
@@ -161,6 +162,30 @@ func predeclared(pass *analysis.Pass) (any, error) {
 			continue
 		}
 		pass.Reportf(id.Pos(), "%s is a name of Go itself", id.Name)
+	}
+	return nil, nil
+}
+
+// methods counts those that a type declares, without tests. An embedded type's count there.
+func methods(pass *analysis.Pass) (any, error) {
+	count := map[types.Object]int{}
+	for id, o := range pass.TypesInfo.Defs {
+		fn, ok := o.(*types.Func)
+		if !ok || fn.Signature().Recv() == nil || strings.HasSuffix(pass.Fset.File(id.Pos()).Name(), "_test.go") {
+			continue
+		}
+		t := fn.Signature().Recv().Type()
+		if p, ok := t.(*types.Pointer); ok {
+			t = p.Elem()
+		}
+		if n, ok := t.(*types.Named); ok && !types.IsInterface(n) {
+			count[n.Obj()]++
+		}
+	}
+	for o, n := range count {
+		if n > maxMethods {
+			pass.Reportf(o.Pos(), "%s has %d methods, %d at most: cut it by what needs which fields", o.Name(), n, maxMethods)
+		}
 	}
 	return nil, nil
 }

@@ -146,8 +146,8 @@ func TestBundleHasNoSecrets(t *testing.T) {
 			"*) echo 'error: --password HIDE' >&2; exit 1;; esac\n", 0o755)
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	e := &journal.Entry{Key: journal.Key{ContainerID: "c0ffee", IfName: "net1"}, Network: "rails",
-		Kind:  journal.KindDevice,
-		Claim: "pci/0000:18:00.0", Address: device.Address{Bus: "pci", Name: "0000:18:00.0"},
+		Kind:      journal.KindDevice,
+		DeviceKey: "pci/0000:18:00.0", Address: device.Address{Bus: "pci", Name: "0000:18:00.0"},
 		Conf: json.RawMessage(plantSecrets(&n, `{"type": "fabric", "device": "ibs108", "other": "HIDE",
 			"ipam": {"type": "x", "password": "HIDE"}}`)), Args: plantSecrets(&n, "K8S_POD_NAME=train-0;TOKEN=HIDE")}
 	if err := (journal.Store{Dir: state}).Save(e); err != nil {

@@ -212,7 +212,7 @@ func (w *hostileWorld) live(m *machines.Machine, rename map[string]string) node.
 	guid := device.GUID(0xa088c20300fa0099)
 	l.Attachments = []node.Attachment{{
 		Container: "c" + w.text, IfName: "net1" + w.text, Pod: "ml/p" + w.text, Network: "n" + w.text,
-		Kind: "device", Netns: "/run/netns/" + w.text, Claim: "pci/" + w.text, PCI: "0000:99:00.0" + w.text,
+		Kind: "device", Netns: "/run/netns/" + w.text, DeviceKey: "pci/" + w.text, PCI: "0000:99:00.0" + w.text,
 		MoveRDMA: true, HCA: &device.HCA{Name: "mlx5_9" + w.text, NodeGUID: guid}, Netdev: "ib9" + w.text,
 		Ports: []node.Port{{Number: 1, LinkLayer: device.InfiniBand, State: "Active" + w.text, Phys: w.text,
 			Rate: w.text, PKeys: []string{w.text}, Netdev: "ib9" + w.text}},
@@ -239,7 +239,7 @@ func (w *hostileWorld) attachments(t *testing.T) {
 		e := &journal.Entry{
 			Key:     journal.Key{ContainerID: fmt.Sprint("c", i) + pathName(w.text), IfName: "net1" + pathName(w.text)},
 			Network: "n" + w.text, Kind: journal.KindDevice, Created: time.Now(), BootID: journal.BootID("/proc"),
-			Attached: true, NetnsPath: w.netns, Netns: ns, Claim: "netdev/" + w.text, PCI: w.text, MoveRDMA: true,
+			Attached: true, NetnsPath: w.netns, Netns: ns, DeviceKey: "netdev/" + w.text, PCI: w.text, MoveRDMA: true,
 			HCA:      &device.HCA{Name: "mlx5_0" + w.text},
 			Netdev:   &device.Netdev{Name: "ib0" + w.text, Alias: w.text, AltNames: []string{w.text}, Kind: "dummy"},
 			RDMAName: "mlx5_0" + w.text, IPAM: "static" + w.text, Path: "/nowhere/" + w.text,

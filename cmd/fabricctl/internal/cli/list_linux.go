@@ -12,7 +12,7 @@ import (
 type entry = journal.Entry
 
 // witness is where to look whether its pod is alive.
-type witness = journal.Witness
+type witness = journal.Liveness
 
 // attachments reads the journal. Entries that can't be read are in the error, beside the others.
 func (a *app) attachments() ([]attached, error) {
@@ -29,7 +29,7 @@ func (a *app) attachments() ([]attached, error) {
 			IfName:    e.IfName,
 			Network:   e.Network,
 			Kind:      string(e.Kind),
-			Device:    e.Claim,
+			Device:    e.DeviceKey,
 			Netns:     e.NetnsPath,
 			Created:   e.Created,
 			Missing:   e.Missing,

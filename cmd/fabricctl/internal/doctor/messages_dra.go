@@ -156,8 +156,8 @@ var claimMessages = []Message{
 			`CNI_ARGS has no K8S_POD_UID|CNI_ARGS K8S_POD_UID: value .* is no UID`),
 		Examples: []string{
 			`fabric: CNI_ARGS has no K8S_POD_UID, and the device is one that a ResourceClaim gives to the pod ` +
-				`("allocation": "DRA"): which pod is it? (containerd and CRI-O pass it, through Multus too; whoever ` +
-				`calls the plugin otherwise has to)`,
+				`("allocation": "DRA"): which pod is it? (containerd and CRI-O pass it, through Multus too; any ` +
+				`other caller of the plugin has to)`,
 		},
 		Cause: "the network's devices come from ResourceClaims, which belong to pods, and CNI_ARGS has no UID of a " +
 			"pod: the runtime or the program between it and the plugin does not pass it on",

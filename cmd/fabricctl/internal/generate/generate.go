@@ -237,7 +237,7 @@ func networks(all topology.Fabrics, o *Options, pictures []*node.Node) (out []Ne
 }
 
 // data is what is written.
-type data struct {
+type data struct { //nolint:methods // templates call them
 	Options
 	Networks []Network
 	Workload []Network // those of the workload's fabric

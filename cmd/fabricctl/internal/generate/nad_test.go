@@ -77,7 +77,7 @@ func TestOneConfigurationOfANetwork(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			b, err := parsed.Config(fabrics.Here{Master: master})
+			b, err := parsed.Config(fabrics.NodeParams{Master: master})
 			var got map[string]any
 			if err != nil || json.Unmarshal(b, &got) != nil || !cmp.Equal(want, got) {
 				t.Errorf("controller: %v (-generate +controller):\n%s", err, cmp.Diff(want, got))

@@ -73,8 +73,8 @@ func fill(dir string) error {
 			Address:   device.Address{Bus: "pci", Name: fmt.Sprintf("0000:%02x:%02x.0", i/32, i%32)},
 			Netdev:    &device.Netdev{Name: fmt.Sprintf("ibp%ds%d", i/32, i%32), MTU: 4092, Kind: "ipoib"},
 		}
-		e.Claim = e.Address.String()
-		if err := errors.Join(s.Save(e), s.Claim(e.Claim, e.Key)); err != nil {
+		e.DeviceKey = e.Address.String()
+		if err := errors.Join(s.Save(e), s.SetOwner(e.DeviceKey, e.Key)); err != nil {
 			return err
 		}
 	}

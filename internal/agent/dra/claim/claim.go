@@ -75,7 +75,7 @@ func podOf(c *resourceapi.ResourceClaim) (Pod, error) {
 	}
 	one := len(names) == 1 && c.Status.ReservedFor[0].APIGroup == "" && c.Status.ReservedFor[0].Resource == "pods"
 	if !one {
-		who := "nobody"
+		who := "no pod"
 		if len(names) > 0 {
 			slices.Sort(names)
 			who = quote.Terminal(strings.Join(names[:min(len(names), 5)], ", "))

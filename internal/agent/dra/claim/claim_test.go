@@ -82,8 +82,8 @@ func TestPods(t *testing.T) {
 		t.Errorf("of two pods: %v", err)
 	}
 	c.Status.ReservedFor = nil
-	if _, _, err := Of(c, "n1"); err == nil || !strings.Contains(err.Error(), "nobody") {
-		t.Errorf("of nobody: %v", err)
+	if _, _, err := Of(c, "n1"); err == nil || !strings.Contains(err.Error(), "for no pod") {
+		t.Errorf("of no pod: %v", err)
 	}
 }
 

@@ -13,22 +13,22 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/failpoint"
 )
 
-// fileOf is the name of a file or directory for a claim. Bus names have no '+'.
-func fileOf(claim string) string { return strings.ReplaceAll(claim, "/", "+") }
+// fileOf is the name of a file or directory for a device. Bus names have no '+'.
+func fileOf(deviceKey string) string { return strings.ReplaceAll(deviceKey, "/", "+") }
 
-func (s Store) claimDir(claim string) string {
-	return filepath.Join(s.Dir, "claims", fileOf(claim))
+func ownerDir(top, deviceKey string) string {
+	return filepath.Join(top, "claims", fileOf(deviceKey))
 }
 
-// Owner returns the key of the attachment that owns the device, and false without an owner. A claim whose entry is gone
+// Owner returns the key of the attachment that owns the device, and false without an owner. A link whose entry is gone
 // is what a kill left between the two: it has no owner. What is no symbolic link is foreign, and has none either.
-func (s Store) Owner(claim string) (Key, bool, error) {
-	target, err := os.Readlink(filepath.Join(s.claimDir(claim), "owner"))
+func (s Store) Owner(deviceKey string) (Key, bool, error) {
+	target, err := os.Readlink(filepath.Join(ownerDir(s.Dir, deviceKey), "owner"))
 	if errors.Is(err, fs.ErrNotExist) || isForeign(err) {
 		return Key{}, false, nil
 	}
 	if err != nil {
-		return Key{}, false, fmt.Errorf("read owner of %s: %w", claim, err)
+		return Key{}, false, fmt.Errorf("read owner of %s: %w", deviceKey, err)
 	}
 	k, ok := keyOf(filepath.Base(target))
 	if !ok {
@@ -40,50 +40,52 @@ func (s Store) Owner(claim string) (Key, bool, error) {
 	return k, true, nil
 }
 
-// Claim makes k the owner of the device. The caller holds the device's lock and has seen that it has no other owner.
-func (s Store) Claim(claim string, k Key) error {
+// SetOwner makes k the owner of the device. The caller holds the device's lock and has seen that it has no other owner.
+func (s Store) SetOwner(deviceKey string, k Key) error {
 	if err := failpoint.Hit("journal/claim"); err != nil {
 		return err
 	}
-	return s.link(filepath.Join(s.claimDir(claim), "owner"), filepath.Join("..", "..", "attachments", k.file()))
+	owner := filepath.Join(ownerDir(s.Dir, deviceKey), "owner")
+	return link(s.Dir, owner, filepath.Join("..", "..", "attachments", k.file()))
 }
 
-// Disclaim gives the device up, if k owns it.
-func (s Store) Disclaim(claim string, k Key) error {
+// ClearOwner gives the device up, if k owns it.
+func (s Store) ClearOwner(deviceKey string, k Key) error {
 	if err := failpoint.Hit("journal/disclaim"); err != nil {
 		return err
 	}
-	dir := s.claimDir(claim)
+	dir := ownerDir(s.Dir, deviceKey)
 	target, err := os.Readlink(filepath.Join(dir, "owner"))
 	if err == nil && filepath.Base(target) == k.file() {
 		err = os.Remove(filepath.Join(dir, "owner"))
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !isForeign(err) {
-		return fmt.Errorf("give up %s: %w", claim, err)
+		return fmt.Errorf("give up %s: %w", deviceKey, err)
 	}
 	prune(dir)
 	return nil
 }
 
 // AddChild records that k has an IPoIB child on the device.
-func (s Store) AddChild(claim string, k Key) error {
+func (s Store) AddChild(deviceKey string, k Key) error {
 	if err := failpoint.Hit("journal/add-child"); err != nil {
 		return err
 	}
-	return s.link(
-		filepath.Join(s.claimDir(claim), "children", k.file()),
+	return link(
+		s.Dir,
+		filepath.Join(ownerDir(s.Dir, deviceKey), "children", k.file()),
 		filepath.Join("..", "..", "..", "attachments", k.file()),
 	)
 }
 
 // RemoveChild forgets the child of k.
-func (s Store) RemoveChild(claim string, k Key) error {
+func (s Store) RemoveChild(deviceKey string, k Key) error {
 	if err := failpoint.Hit("journal/remove-child"); err != nil {
 		return err
 	}
-	dir := s.claimDir(claim)
+	dir := ownerDir(s.Dir, deviceKey)
 	if err := os.RemoveAll(filepath.Join(dir, "children", k.file())); err != nil && !isForeign(err) {
-		return fmt.Errorf("forget child on %s: %w", claim, err)
+		return fmt.Errorf("forget child on %s: %w", deviceKey, err)
 	}
 	prune(filepath.Join(dir, "children"))
 	prune(dir)
@@ -91,13 +93,13 @@ func (s Store) RemoveChild(claim string, k Key) error {
 }
 
 // Children returns the attachments that have an IPoIB child on the device.
-func (s Store) Children(claim string) ([]Key, error) {
-	names, err := os.ReadDir(filepath.Join(s.claimDir(claim), "children"))
+func (s Store) Children(deviceKey string) ([]Key, error) {
+	names, err := os.ReadDir(filepath.Join(ownerDir(s.Dir, deviceKey), "children"))
 	if errors.Is(err, fs.ErrNotExist) || isForeign(err) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("list children on %s: %w", claim, err)
+		return nil, fmt.Errorf("list children on %s: %w", deviceKey, err)
 	}
 	var out []Key
 	for _, n := range names {
@@ -112,47 +114,33 @@ func (s Store) Children(claim string) ([]Key, error) {
 	return out, nil
 }
 
-// ParentsOf returns the devices on which k has an IPoIB child, found by looking at every claim: for an entry that can't
-// be read.
-func (s Store) ParentsOf(k Key) ([]string, error) {
-	names, err := os.ReadDir(filepath.Join(s.Dir, "claims"))
+// DevicesOf returns the devices that k owns, and those on which it has an IPoIB child, found by looking at every
+// device: for an entry that can't be read.
+func (s Store) DevicesOf(k Key) (owned, parents []string, err error) {
+	dir := filepath.Join(s.Dir, "claims")
+	names, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("list claims: %w", err)
+		return nil, nil, fmt.Errorf("list claims: %w", err)
 	}
-	var out []string
 	for _, n := range names {
-		if _, err := os.Lstat(filepath.Join(s.Dir, "claims", n.Name(), "children", k.file())); err == nil {
-			out = append(out, strings.Replace(n.Name(), "+", "/", 1))
-		}
-	}
-	return out, nil
-}
-
-// ClaimsOf returns the devices that k owns, found by looking at every claim: for an entry that can't be read.
-func (s Store) ClaimsOf(k Key) ([]string, error) {
-	names, err := os.ReadDir(filepath.Join(s.Dir, "claims"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("list claims: %w", err)
-	}
-	var out []string
-	for _, n := range names {
-		target, err := os.Readlink(filepath.Join(s.Dir, "claims", n.Name(), "owner"))
+		device := strings.Replace(n.Name(), "+", "/", 1)
+		target, err := os.Readlink(filepath.Join(dir, n.Name(), "owner"))
 		if err == nil && filepath.Base(target) == k.file() {
-			out = append(out, strings.Replace(n.Name(), "+", "/", 1))
+			owned = append(owned, device)
+		}
+		if _, err := os.Lstat(filepath.Join(dir, n.Name(), "children", k.file())); err == nil {
+			parents = append(parents, device)
 		}
 	}
-	return out, nil
+	return owned, parents, nil
 }
 
 // isForeign tells that a file has the place of a directory, or that there is no link where one should be.
 func isForeign(err error) bool { return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTDIR) }
 
-// clear removes what has the place of a directory on the way to path, below s.Dir: no call has put it there.
-func (s Store) clear(path string) error {
-	for dir := filepath.Dir(path); len(dir) > len(s.Dir); dir = filepath.Dir(dir) {
+// clearWay removes what has the place of a directory on the way to path, below top: no call has put it there.
+func clearWay(top, path string) error {
+	for dir := filepath.Dir(path); len(dir) > len(top); dir = filepath.Dir(dir) {
 		if is, err := os.Lstat(dir); err == nil && !is.IsDir() {
 			return os.Remove(dir)
 		}
@@ -162,7 +150,7 @@ func (s Store) clear(path string) error {
 
 // link puts a symlink in place at once, over whatever was there. A call that gives the device up meanwhile removes the
 // empty directory: it is made again. The device's lock is held: what is foreign goes.
-func (s Store) link(path, target string) error {
+func link(top, path, target string) error {
 	dir, base := filepath.Split(path)
 	tmp := dir + "." + base
 	var err error
@@ -178,10 +166,10 @@ func (s Store) link(path, target string) error {
 			if err == nil {
 				return nil
 			}
-			return fmt.Errorf("write claim: %w", err)
+			return fmt.Errorf("write owner: %w", err)
 		case errors.Is(err, unix.ENOTDIR):
-			if err := s.clear(path); err != nil {
-				return fmt.Errorf("write claim: %w", err)
+			if err := clearWay(top, path); err != nil {
+				return fmt.Errorf("write owner: %w", err)
 			}
 		case errors.Is(err, fs.ErrNotExist):
 			if mk := os.MkdirAll(
@@ -189,15 +177,15 @@ func (s Store) link(path, target string) error {
 				0o700,
 			); mk != nil && !errors.Is(mk, fs.ErrNotExist) &&
 				!errors.Is(mk, fs.ErrExist) {
-				return fmt.Errorf("write claim: %w", mk)
+				return fmt.Errorf("write owner: %w", mk)
 			}
 		case errors.Is(err, fs.ErrExist):
 			_ = os.RemoveAll(tmp) // left by a kill, or foreign
 		default:
-			return fmt.Errorf("write claim: %w", err)
+			return fmt.Errorf("write owner: %w", err)
 		}
 	}
-	return fmt.Errorf("write claim: %w", err)
+	return fmt.Errorf("write owner: %w", err)
 }
 
 // prune removes a directory that has become empty; one that has not stays.
