@@ -136,7 +136,7 @@ func heldOf(n *v1alpha1.FabricNode) map[string][]netip.Prefix {
 // rid reports whether a node works with the spec that it has now, and none of its pods holds an address of a range that
 // it had before. An older agent does not say what pods hold: then no device may be in a pod.
 func (r *Ranges) rid(n *v1alpha1.FabricNode, had v1alpha1.AssignedRange) bool {
-	if n.Status.ObservedGeneration < r.ledger.generation(n.Name) {
+	if n.Status.ObservedGeneration < r.ledger.entry(n.Name).generation {
 		return false
 	}
 	if n.Status.Held == nil {

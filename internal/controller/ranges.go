@@ -41,7 +41,7 @@ type Ranges struct {
 func NewRanges(c client.Client, live client.Reader, term string, leading func() bool, log *slog.Logger) *Ranges {
 	return &Ranges{
 		Cached: c, Live: live, Now: time.Now, Log: log,
-		ledger: ledger{client: c, term: term, leading: leading, nodes: map[string]*entry{}},
+		ledger: ledger{client: c, term: term, leading: leading, nodes: map[string]entry{}},
 	}
 }
 
@@ -104,7 +104,7 @@ func (r *Ranges) begin(ctx context.Context, list []fabrics.Fabric, present map[s
 func (r *Ranges) holdings(nodes []v1alpha1.FabricNode, present map[string]bool) (out []holding) {
 	for i := range nodes {
 		n := &nodes[i]
-		spec := r.ledger.spec(n.Name)
+		spec := r.ledger.entry(n.Name).spec
 		h := holding{
 			node: n.Name, ranges: spec.Ranges, former: spec.Former, held: heldOf(n),
 			rid: func(f v1alpha1.AssignedRange) bool { return r.rid(n, f) },
@@ -215,7 +215,7 @@ func (r *Ranges) marks(a *allocation, holdings []holding) (out []change) {
 	}
 	for i := range holdings {
 		h := &holdings[i]
-		spec := r.ledger.spec(h.node)
+		spec := r.ledger.entry(h.node).spec
 		if !changed[h.node] && h.gone.IsZero() != (spec.Gone == nil) {
 			out = append(out, change{h.node, h.ranges, h.former})
 		}
@@ -230,7 +230,7 @@ func (r *Ranges) write(ctx context.Context, changes []change, holdings []holding
 	}
 	specs := map[string]v1alpha1.FabricNodeSpec{}
 	for _, c := range changes {
-		spec := r.ledger.spec(c.node)
+		spec := r.ledger.entry(c.node).spec
 		spec.Ranges, spec.Former, spec.Gone = c.ranges, c.former, nil
 		if t := gone[c.node]; !t.IsZero() {
 			spec.Gone = &metav1.Time{Time: t}
