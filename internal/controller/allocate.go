@@ -20,6 +20,7 @@ type holding struct {
 	held   map[string][]netip.Prefix         // by fabric
 	rid    func(v1alpha1.AssignedRange) bool // whether the node is done with a former range; nil: with none
 	gone   time.Time                         // since when there is no such Node; zero: there is
+	marked bool                              // its FabricNode tells so
 	paused time.Duration                     // that does not count of the time since then
 }
 
@@ -31,11 +32,12 @@ func (h *holding) missed() time.Time {
 	return h.gone.Add(h.paused)
 }
 
-// change gives a node other ranges.
+// change gives a node other ranges, or marks it as gone or as there.
 type change struct {
 	node   string
 	ranges []v1alpha1.AssignedRange
 	former []v1alpha1.AssignedRange
+	gone   time.Time
 }
 
 // allocation is what is to be done about ranges. Whatever is in takes must be written before what is in gives: the
@@ -79,20 +81,17 @@ func allocate(
 		if f.NodeRanges == nil {
 			continue
 		}
-		usage, losers, err := allocateFabric(f, holdings, should, now, fresh)
+		usage, err := allocateFabric(f, holdings, should, lost, now, fresh)
 		if err != nil {
 			return nil, err
 		}
 		out.usage[f.Name] = usage
-		for _, l := range losers {
-			lost[l] = true
-		}
 	}
 	for i := range holdings {
 		h := &holdings[i]
-		c := change{h.node, should[h.node], formerOf(h, should[h.node])}
+		c := change{h.node, should[h.node], formerOf(h, should[h.node]), h.gone}
 		switch {
-		case slices.Equal(c.ranges, h.ranges) && slices.Equal(c.former, h.former):
+		case slices.Equal(c.ranges, h.ranges) && slices.Equal(c.former, h.former) && h.marked == !h.gone.IsZero():
 		case lost[h.node]:
 			out.takes = append(out.takes, c)
 		default:
@@ -165,21 +164,19 @@ func poolOf(f *fabrics.Fabric, holdings []holding, now time.Time) (*noderange.Po
 	return noderange.New(*f.NodeRanges, owners)
 }
 
-// allocateFabric adds the ranges of one fabric to those that nodes should have. It returns the nodes that lose theirs.
+// allocateFabric adds the ranges of one fabric to those that nodes should have, and the nodes that lose theirs to lost.
 func allocateFabric(
-	f *fabrics.Fabric, holdings []holding, should map[string][]v1alpha1.AssignedRange, now time.Time, fresh bool,
-) (usage Usage, losers []string, err error) {
+	f *fabrics.Fabric, holdings []holding, should map[string][]v1alpha1.AssignedRange, lost map[string]bool,
+	now time.Time, fresh bool,
+) (usage Usage, err error) {
 	pool, err := poolOf(f, holdings, now)
 	if err != nil {
-		return usage, nil, err
+		return usage, err
 	}
 	var without []string
 	for i := range holdings {
 		h := &holdings[i]
-		if !h.gone.IsZero() || !slices.Contains(h.wants, f.Name) {
-			continue
-		}
-		if pool.Own(h.node) != nil {
+		if !h.gone.IsZero() || !slices.Contains(h.wants, f.Name) || pool.Own(h.node) != nil {
 			continue
 		}
 		if !fresh {
@@ -193,7 +190,9 @@ func allocateFabric(
 		if err != nil && usage.Exhausted == nil {
 			usage.Exhausted = err
 		}
-		losers = append(losers, from...)
+		for _, loser := range from {
+			lost[loser] = true
+		}
 	}
 	for i := range holdings {
 		node := holdings[i].node
@@ -205,7 +204,7 @@ func allocateFabric(
 	}
 	usage.Left, usage.Total = pool.Usage()
 	usage.Conflicts, usage.Excess = pool.Conflicts(), pool.Excess()
-	return usage, losers, nil
+	return usage, nil
 }
 
 // ownRanges are a node's ranges of a fabric. What can't be read is no range of anybody.

@@ -57,31 +57,21 @@ func newHeard(now time.Time) heard {
 
 // note takes over what FabricNodes say.
 func (h *heard) note(nodes []v1alpha1.FabricNode, present map[string]bool, now time.Time) {
-	silent := map[string]time.Time{}
-	for name := range present {
-		silent[name] = now
+	says := map[string]bool{}
+	for i := range nodes {
+		says[nodes[i].Name] = nodes[i].Status.Held != nil
 	}
 	h.nodes = 0
-	for i := range nodes {
-		if n := &nodes[i]; n.Status.Held != nil {
-			if present[n.Name] {
-				h.nodes++
-			}
-			h.once[n.Name] = true
-			delete(silent, n.Name)
-		}
-	}
-	for name := range silent {
-		if since, ok := h.silent[name]; ok {
+	once, silent := map[string]bool{}, map[string]time.Time{}
+	for name := range present {
+		once[name] = h.once[name] || says[name]
+		if since, already := h.silent[name]; says[name] {
+			h.nodes++
+		} else if silent[name] = now; already {
 			silent[name] = since
 		}
 	}
-	for name := range h.once {
-		if !present[name] {
-			delete(h.once, name)
-		}
-	}
-	h.silent = silent
+	h.once, h.silent = once, silent
 }
 
 // missing are the nodes that fresh ranges wait for: those that have been heard in this term and are silent now, as

@@ -134,18 +134,6 @@ func (l *ledger) same(n *v1alpha1.FabricNode) bool {
 	return e.uid == n.UID && e.generation == n.Generation
 }
 
-// waiting are the nodes that have devices of a fabric and no range of it.
-func waiting(holdings []holding, ranged map[string]bool) (out []string) {
-	for i := range holdings {
-		h := &holdings[i]
-		lacks := func(f string) bool { return ranged[f] && ownRanges(h.ranges, f) == nil }
-		if h.gone.IsZero() && slices.ContainsFunc(h.wants, lacks) {
-			out = append(out, h.node)
-		}
-	}
-	return out
-}
-
 // goneTime is when a Node was first missed.
 func goneTime(spec *v1alpha1.FabricNodeSpec) time.Time {
 	if spec.Gone == nil {

@@ -77,17 +77,15 @@ func (r *Ranges) begin(ctx context.Context, list []fabrics.Fabric, present map[s
 	if r.First != nil && r.First() && !slices.ContainsFunc(nodes.Items, written) {
 		return nil // a cluster that comes up: there is no leader to shut out
 	}
-	ranged := map[string]bool{}
-	for i := range list {
-		ranged[list[i].Name] = list[i].NodeRanges != nil
-	}
-	holdings := r.holdings(nodes.Items, present)
-	names := waiting(holdings, ranged)
-	a, err := allocate(list, r.Unread, holdings, r.Now(), true)
+	a, err := allocate(list, r.Unread, r.holdings(nodes.Items, present), r.Now(), false)
 	if err != nil {
 		return err
 	}
-	for _, c := range slices.Concat(a.takes, a.gives) {
+	var names []string
+	for _, u := range a.usage {
+		names = append(names, u.Waiting...)
+	}
+	for _, c := range a.gives {
 		names = append(names, c.node)
 	}
 	if err := r.ledger.begin(ctx, names); err != nil {
@@ -106,7 +104,7 @@ func (r *Ranges) holdings(nodes []v1alpha1.FabricNode, present map[string]bool) 
 		n := &nodes[i]
 		spec := r.ledger.entry(n.Name).spec
 		h := holding{
-			node: n.Name, ranges: spec.Ranges, former: spec.Former, held: heldOf(n),
+			node: n.Name, ranges: spec.Ranges, former: spec.Former, held: heldOf(n), marked: spec.Gone != nil,
 			rid: func(f v1alpha1.AssignedRange) bool { return r.rid(n, f) },
 		}
 		if !present[n.Name] {
@@ -149,10 +147,10 @@ func (r *Ranges) round(
 	}
 	r.complain(a)
 	// A node has lost a range before another one gets it.
-	if err := r.write(ctx, a.takes, holdings); err != nil {
+	if err := r.write(ctx, a.takes); err != nil {
 		return nil, err
 	}
-	if err := r.write(ctx, append(a.gives, r.marks(a, holdings)...), holdings); err != nil {
+	if err := r.write(ctx, a.gives); err != nil {
 		return nil, err
 	}
 	return a.usage, nil
@@ -207,33 +205,13 @@ func (r *Ranges) complain(a *allocation) {
 // maxSaid bounds what is remembered of what was said.
 const maxSaid = 10000
 
-// marks are the nodes that must be marked as gone, or not any more, and keep their ranges.
-func (r *Ranges) marks(a *allocation, holdings []holding) (out []change) {
-	changed := map[string]bool{}
-	for _, c := range append(a.takes, a.gives...) {
-		changed[c.node] = true
-	}
-	for i := range holdings {
-		h := &holdings[i]
-		spec := r.ledger.entry(h.node).spec
-		if !changed[h.node] && h.gone.IsZero() != (spec.Gone == nil) {
-			out = append(out, change{h.node, h.ranges, h.former})
-		}
-	}
-	return out
-}
-
-func (r *Ranges) write(ctx context.Context, changes []change, holdings []holding) error {
-	gone := map[string]time.Time{}
-	for i := range holdings {
-		gone[holdings[i].node] = holdings[i].gone
-	}
+func (r *Ranges) write(ctx context.Context, changes []change) error {
 	specs := map[string]v1alpha1.FabricNodeSpec{}
 	for _, c := range changes {
 		spec := r.ledger.entry(c.node).spec
 		spec.Ranges, spec.Former, spec.Gone = c.ranges, c.former, nil
-		if t := gone[c.node]; !t.IsZero() {
-			spec.Gone = &metav1.Time{Time: t}
+		if !c.gone.IsZero() {
+			spec.Gone = &metav1.Time{Time: c.gone}
 		}
 		specs[c.node] = spec
 	}
