@@ -51,10 +51,6 @@ type heard struct {
 	silent map[string]time.Time // Nodes that do not, since when in this term
 }
 
-func newHeard(now time.Time) heard {
-	return heard{began: now, once: map[string]bool{}, silent: map[string]time.Time{}}
-}
-
 // note takes over what FabricNodes say.
 func (h *heard) note(nodes []v1alpha1.FabricNode, present map[string]bool, now time.Time) {
 	says := map[string]bool{}

@@ -49,35 +49,44 @@ func NewRanges(c client.Client, live client.Reader, term string, leading func() 
 // cluster's Nodes. It returns how much is given, by fabric.
 func (r *Ranges) Round(ctx context.Context, list []fabrics.Fabric, present map[string]bool) (map[string]Usage, error) {
 	if !r.begun {
-		r.heard = newHeard(r.Now())
+		r.heard = heard{began: r.Now()}
 		if err := r.begin(ctx, list, present); err != nil {
 			return nil, fmt.Errorf("begin a term: %w", err)
 		}
 		r.begun = true
 	}
-	nodes := &v1alpha1.FabricNodeList{}
-	if err := r.Cached.List(ctx, nodes); err != nil {
-		return nil, fmt.Errorf("list FabricNodes: %w", err)
-	}
-	usage, err := r.round(ctx, list, nodes.Items, present)
+	nodes, err := r.read(ctx, r.Cached)
 	if err != nil {
 		return nil, err
 	}
-	return usage, r.forget(ctx, list, nodes.Items, present)
+	usage, err := r.round(ctx, list, nodes, present)
+	if err != nil {
+		return nil, err
+	}
+	return usage, r.forget(ctx, list, nodes, present)
+}
+
+// read reads all FabricNodes from a cache or from the API server, and the ledger takes over what is newer.
+func (r *Ranges) read(ctx context.Context, from client.Reader) ([]v1alpha1.FabricNode, error) {
+	nodes := &v1alpha1.FabricNodeList{}
+	if err := from.List(ctx, nodes); err != nil {
+		return nil, fmt.Errorf("list FabricNodes: %w", err)
+	}
+	r.ledger.read(nodes.Items)
+	return nodes.Items, nil
 }
 
 // begin shuts out earlier leaders, and reads what they have given out.
 func (r *Ranges) begin(ctx context.Context, list []fabrics.Fabric, present map[string]bool) error {
-	nodes := &v1alpha1.FabricNodeList{}
-	if err := r.Live.List(ctx, nodes); err != nil {
-		return fmt.Errorf("list FabricNodes: %w", err)
+	nodes, err := r.read(ctx, r.Live)
+	if err != nil {
+		return err
 	}
-	r.ledger.read(nodes.Items)
 	written := func(n v1alpha1.FabricNode) bool { return n.Spec.Allocator != "" }
-	if r.First != nil && r.First() && !slices.ContainsFunc(nodes.Items, written) {
+	if r.First != nil && r.First() && !slices.ContainsFunc(nodes, written) {
 		return nil // a cluster that comes up: there is no leader to shut out
 	}
-	a, err := allocate(list, r.Unread, r.holdings(nodes.Items, present), r.Now(), false)
+	a, err := allocate(list, r.Unread, r.holdings(nodes, present), r.Now(), false)
 	if err != nil {
 		return err
 	}
@@ -91,11 +100,8 @@ func (r *Ranges) begin(ctx context.Context, list []fabrics.Fabric, present map[s
 	if err := r.ledger.begin(ctx, names); err != nil {
 		return err
 	}
-	if err := r.Live.List(ctx, nodes); err != nil {
-		return fmt.Errorf("list FabricNodes: %w", err)
-	}
-	r.ledger.read(nodes.Items)
-	return nil
+	_, err = r.read(ctx, r.Live)
+	return err
 }
 
 // holdings are what nodes have and want.
@@ -135,7 +141,6 @@ func (r *Ranges) pausedSince(gone time.Time) time.Duration {
 func (r *Ranges) round(
 	ctx context.Context, list []fabrics.Fabric, nodes []v1alpha1.FabricNode, present map[string]bool,
 ) (map[string]Usage, error) {
-	r.ledger.read(nodes)
 	r.heard.note(nodes, present, r.Now())
 	holdings := r.holdings(nodes, present)
 	a, err := allocate(list, r.Unread, holdings, r.Now(), false)
