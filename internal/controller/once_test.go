@@ -165,19 +165,20 @@ func (c *cluster) change() {
 		block := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(r.IntN(256))}), bits).Masked()
 		text += fmt.Sprintf(", static: [{node: n%d, range: %s}]", r.IntN(len(c.machines)), block)
 	}
-	c.fabric = c.parse(name, text)
+	c.fabric = fabricOf(c.t, name, text)
 	c.say("%s %s", name, text)
 }
 
-func (c *cluster) parse(name, text string) *fabrics.Fabric {
-	c.t.Helper()
+// fabricOf is a fabric with nodeRanges.
+func fabricOf(t *testing.T, name, text string) *fabrics.Fabric {
+	t.Helper()
 	o := &v1alpha1.Fabric{}
 	if err := yaml.Unmarshal([]byte(testfabrics.Object(name, "{addresses: {nodeRanges: {"+text+"}}}")), o); err != nil {
-		c.t.Fatal(err)
+		t.Fatal(err)
 	}
 	f, err := fabrics.Parse(o)
 	if err != nil {
-		c.t.Fatal(err)
+		t.Fatal(err)
 	}
 	return f
 }
@@ -216,7 +217,7 @@ func (c *cluster) step() {
 // rest has all pods end: then each node has a range, and nothing is kept from anybody.
 func (c *cluster) rest() {
 	c.t.Helper()
-	c.fabric = c.parse("a", "ranges: [{range: 10.0.0.0/24, perNode: 28}]")
+	c.fabric = fabricOf(c.t, "a", "ranges: [{range: 10.0.0.0/24, perNode: 28}]")
 	for range 4 {
 		for _, m := range c.machines {
 			clear(m.live)
