@@ -111,6 +111,17 @@ func (a *allocation) waiting() bool {
 	return false
 }
 
+// open are the nodes that an earlier leader may be about to write as well: those that wait, and those with changes.
+func (a *allocation) open() (nodes []string) {
+	for _, u := range a.usage {
+		nodes = append(nodes, u.Waiting...)
+	}
+	for _, c := range slices.Concat(a.takes, a.gives) {
+		nodes = append(nodes, c.node)
+	}
+	return nodes
+}
+
 // maxFormer is how many former ranges a FabricNode may have.
 const maxFormer = 256
 

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -132,12 +131,4 @@ func (l *ledger) begin(ctx context.Context, waiting []string) error {
 func (l *ledger) same(n *v1alpha1.FabricNode) bool {
 	e := l.entry(n.Name)
 	return e.uid == n.UID && e.generation == n.Generation
-}
-
-// goneTime is when a Node was first missed.
-func goneTime(spec *v1alpha1.FabricNodeSpec) time.Time {
-	if spec.Gone == nil {
-		return time.Time{}
-	}
-	return spec.Gone.Time
 }

@@ -90,14 +90,7 @@ func (r *Ranges) begin(ctx context.Context, list []fabrics.Fabric, present map[s
 	if err != nil {
 		return err
 	}
-	var names []string
-	for _, u := range a.usage {
-		names = append(names, u.Waiting...)
-	}
-	for _, c := range a.gives {
-		names = append(names, c.node)
-	}
-	if err := r.ledger.begin(ctx, names); err != nil {
+	if err := r.ledger.begin(ctx, a.open()); err != nil {
 		return err
 	}
 	_, err = r.read(ctx, r.Live)
@@ -114,9 +107,8 @@ func (r *Ranges) holdings(nodes []v1alpha1.FabricNode, present map[string]bool) 
 			rid: func(f v1alpha1.AssignedRange) bool { return r.rid(n, f) },
 		}
 		if !present[n.Name] {
-			h.gone = goneTime(&spec)
-			if h.gone.IsZero() {
-				h.gone = r.Now()
+			if h.gone = r.Now(); spec.Gone != nil {
+				h.gone = spec.Gone.Time
 			}
 			h.paused = r.pausedSince(h.gone)
 		}
