@@ -13,14 +13,15 @@ import (
 
 // holding is what a node has of the fabrics' ranges, what it had, and what its pods hold.
 type holding struct {
-	node   string
-	wants  []string // fabrics that it has devices of
-	ranges []v1alpha1.AssignedRange
-	former []v1alpha1.AssignedRange
-	held   map[string][]netip.Prefix         // by fabric
-	rid    func(v1alpha1.AssignedRange) bool // whether the node is done with a former range; nil: with none
-	gone   time.Time                         // since when there is no such Node; zero: there is
-	paused time.Duration                     // that does not count of the time since then
+	node     string
+	wants    []string // fabrics that it has devices of
+	ranges   []v1alpha1.AssignedRange
+	former   []v1alpha1.AssignedRange
+	held     map[string][]netip.Prefix         // by fabric
+	released func(v1alpha1.AssignedRange) bool // whether the node is done with a former range; nil: with none
+	gone     time.Time                         // since when there is no such Node; zero: there is
+	marked   bool                              // its FabricNode tells so
+	paused   time.Duration                     // that does not count of the time since then
 }
 
 // missed is since when there is no such Node, for how long that counts.
@@ -31,11 +32,12 @@ func (h *holding) missed() time.Time {
 	return h.gone.Add(h.paused)
 }
 
-// change gives a node other ranges.
+// change gives a node other ranges, or marks it as gone or as there.
 type change struct {
 	node   string
 	ranges []v1alpha1.AssignedRange
 	former []v1alpha1.AssignedRange
+	gone   time.Time
 }
 
 // allocation is what is to be done about ranges. Whatever is in takes must be written before what is in gives: the
@@ -79,20 +81,17 @@ func allocate(
 		if f.NodeRanges == nil {
 			continue
 		}
-		usage, losers, err := allocateFabric(f, holdings, should, now, fresh)
+		usage, err := allocateFabric(f, holdings, should, lost, now, fresh)
 		if err != nil {
 			return nil, err
 		}
 		out.usage[f.Name] = usage
-		for _, l := range losers {
-			lost[l] = true
-		}
 	}
 	for i := range holdings {
 		h := &holdings[i]
-		c := change{h.node, should[h.node], formerOf(h, should[h.node])}
+		c := change{h.node, should[h.node], formerOf(h, should[h.node]), h.gone}
 		switch {
-		case slices.Equal(c.ranges, h.ranges) && slices.Equal(c.former, h.former):
+		case slices.Equal(c.ranges, h.ranges) && slices.Equal(c.former, h.former) && h.marked == !h.gone.IsZero():
 		case lost[h.node]:
 			out.takes = append(out.takes, c)
 		default:
@@ -112,10 +111,21 @@ func (a *allocation) waiting() bool {
 	return false
 }
 
+// open are the nodes that an earlier leader may be about to write as well: those that wait, and those with changes.
+func (a *allocation) open() (nodes []string) {
+	for _, u := range a.usage {
+		nodes = append(nodes, u.Waiting...)
+	}
+	for _, c := range slices.Concat(a.takes, a.gives) {
+		nodes = append(nodes, c.node)
+	}
+	return nodes
+}
+
 // maxFormer is how many former ranges a FabricNode may have.
 const maxFormer = 256
 
-// formerOf is what a node had before, once it has these ranges: what it loses now is among it, until it is rid of that.
+// formerOf is what a node had before, once it has these ranges: what it loses now is among it, until it has released that.
 func formerOf(h *holding, has []v1alpha1.AssignedRange) (out []v1alpha1.AssignedRange) {
 	covered := func(r v1alpha1.AssignedRange) bool {
 		p, err := netip.ParsePrefix(r.Range)
@@ -124,7 +134,7 @@ func formerOf(h *holding, has []v1alpha1.AssignedRange) (out []v1alpha1.Assigned
 		})
 	}
 	for _, r := range h.former {
-		if !covered(r) && !slices.Contains(out, r) && (h.rid == nil || !h.rid(r)) {
+		if !covered(r) && !slices.Contains(out, r) && (h.released == nil || !h.released(r)) {
 			out = append(out, r)
 		}
 	}
@@ -165,21 +175,19 @@ func poolOf(f *fabrics.Fabric, holdings []holding, now time.Time) (*noderange.Po
 	return noderange.New(*f.NodeRanges, owners)
 }
 
-// allocateFabric adds the ranges of one fabric to those that nodes should have. It returns the nodes that lose theirs.
+// allocateFabric adds the ranges of one fabric to those that nodes should have, and the nodes that lose theirs to lost.
 func allocateFabric(
-	f *fabrics.Fabric, holdings []holding, should map[string][]v1alpha1.AssignedRange, now time.Time, fresh bool,
-) (usage Usage, losers []string, err error) {
+	f *fabrics.Fabric, holdings []holding, should map[string][]v1alpha1.AssignedRange, lost map[string]bool,
+	now time.Time, fresh bool,
+) (usage Usage, err error) {
 	pool, err := poolOf(f, holdings, now)
 	if err != nil {
-		return usage, nil, err
+		return usage, err
 	}
 	var without []string
 	for i := range holdings {
 		h := &holdings[i]
-		if !h.gone.IsZero() || !slices.Contains(h.wants, f.Name) {
-			continue
-		}
-		if pool.Own(h.node) != nil {
+		if !h.gone.IsZero() || !slices.Contains(h.wants, f.Name) || pool.Own(h.node) != nil {
 			continue
 		}
 		if !fresh {
@@ -193,7 +201,9 @@ func allocateFabric(
 		if err != nil && usage.Exhausted == nil {
 			usage.Exhausted = err
 		}
-		losers = append(losers, from...)
+		for _, loser := range from {
+			lost[loser] = true
+		}
 	}
 	for i := range holdings {
 		node := holdings[i].node
@@ -205,7 +215,7 @@ func allocateFabric(
 	}
 	usage.Left, usage.Total = pool.Usage()
 	usage.Conflicts, usage.Excess = pool.Conflicts(), pool.Excess()
-	return usage, losers, nil
+	return usage, nil
 }
 
 // ownRanges are a node's ranges of a fabric. What can't be read is no range of anybody.

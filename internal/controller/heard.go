@@ -51,37 +51,23 @@ type heard struct {
 	silent map[string]time.Time // Nodes that do not, since when in this term
 }
 
-func newHeard(now time.Time) heard {
-	return heard{began: now, once: map[string]bool{}, silent: map[string]time.Time{}}
-}
-
 // note takes over what FabricNodes say.
 func (h *heard) note(nodes []v1alpha1.FabricNode, present map[string]bool, now time.Time) {
-	silent := map[string]time.Time{}
-	for name := range present {
-		silent[name] = now
+	says := map[string]bool{}
+	for i := range nodes {
+		says[nodes[i].Name] = nodes[i].Status.Held != nil
 	}
 	h.nodes = 0
-	for i := range nodes {
-		if n := &nodes[i]; n.Status.Held != nil {
-			if present[n.Name] {
-				h.nodes++
-			}
-			h.once[n.Name] = true
-			delete(silent, n.Name)
-		}
-	}
-	for name := range silent {
-		if since, ok := h.silent[name]; ok {
+	once, silent := map[string]bool{}, map[string]time.Time{}
+	for name := range present {
+		once[name] = h.once[name] || says[name]
+		if since, already := h.silent[name]; says[name] {
+			h.nodes++
+		} else if silent[name] = now; already {
 			silent[name] = since
 		}
 	}
-	for name := range h.once {
-		if !present[name] {
-			delete(h.once, name)
-		}
-	}
-	h.silent = silent
+	h.once, h.silent = once, silent
 }
 
 // missing are the nodes that fresh ranges wait for: those that have been heard in this term and are silent now, as
@@ -136,7 +122,7 @@ func heldOf(n *v1alpha1.FabricNode) map[string][]netip.Prefix {
 // released reports whether a node works with the spec that it has now, and none of its pods holds an address of a range
 // that it had before. An older agent does not say what pods hold: then no device may be in a pod.
 func (r *Ranges) released(n *v1alpha1.FabricNode, had v1alpha1.AssignedRange) bool {
-	if n.Status.ObservedGeneration < r.ledger.generation(n.Name) {
+	if n.Status.ObservedGeneration < r.ledger.entry(n.Name).generation {
 		return false
 	}
 	if n.Status.Held == nil {

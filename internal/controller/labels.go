@@ -156,15 +156,7 @@ func (r *releaser) unlabel(ctx context.Context) error {
 	page := &metav1.PartialObjectMetadataList{}
 	page.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))
 	var errs []error
-	for {
-		err := r.client.List(ctx, page, client.Limit(pageSize), client.Continue(page.Continue))
-		if apierrors.IsForbidden(err) { // it may, if the controller may label them
-			r.log.Info("labels of Nodes are left as they are: release may not list Nodes")
-			return nil
-		}
-		if err != nil {
-			return errors.Join(append(errs, fmt.Errorf("list Nodes: %w", err))...)
-		}
+	err := eachPage(ctx, r.client, page, pageSize, func() {
 		for i := range page.Items {
 			n := &page.Items[i]
 			is := ourLabels(n.Labels)
@@ -177,8 +169,12 @@ func (r *releaser) unlabel(ctx context.Context) error {
 				errs = append(errs, unlessRaced(err))
 			}
 		}
-		if page.Continue == "" {
-			return errors.Join(errs...)
-		}
+	})
+	switch {
+	case apierrors.IsForbidden(err): // it may, if the controller may label them
+		r.log.Info("labels of Nodes are left as they are: release may not list Nodes")
+	case err != nil:
+		errs = append(errs, fmt.Errorf("list Nodes: %w", err))
 	}
+	return errors.Join(errs...)
 }

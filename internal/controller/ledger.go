@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
-	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
@@ -33,7 +33,7 @@ type ledger struct {
 	leading func() bool // whether the lease is fresh
 
 	mu    sync.Mutex
-	nodes map[string]*entry
+	nodes map[string]entry
 }
 
 // entry is the spec of one FabricNode.
@@ -51,35 +51,20 @@ func (l *ledger) read(list []v1alpha1.FabricNode) {
 	for i := range list {
 		n := &list[i]
 		seen[n.Name] = true
-		if e := l.nodes[n.Name]; e == nil || e.uid != n.UID || e.generation < n.Generation {
-			l.nodes[n.Name] = &entry{n.UID, n.Generation, n.Spec}
+		if e := l.nodes[n.Name]; e.uid != n.UID || e.generation < n.Generation {
+			l.nodes[n.Name] = entry{n.UID, n.Generation, n.Spec}
 		}
 	}
-	for name := range l.nodes {
-		if !seen[name] {
-			delete(l.nodes, name)
-		}
-	}
+	maps.DeleteFunc(l.nodes, func(name string, _ entry) bool { return !seen[name] })
 }
 
-// spec returns the spec of a FabricNode as it is known.
-func (l *ledger) spec(node string) v1alpha1.FabricNodeSpec {
+// entry returns what is known of a FabricNode; without a UID: nothing.
+func (l *ledger) entry(node string) entry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e := l.nodes[node]; e != nil {
-		return *e.spec.DeepCopy()
-	}
-	return v1alpha1.FabricNodeSpec{}
-}
-
-// generation returns the generation of the spec that is known.
-func (l *ledger) generation(node string) int64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if e := l.nodes[node]; e != nil {
-		return e.generation
-	}
-	return 0
+	e := l.nodes[node]
+	e.spec = *e.spec.DeepCopy()
+	return e
 }
 
 // operation is one of RFC 6902.
@@ -91,10 +76,8 @@ type operation struct {
 
 // write changes the spec of a FabricNode, if it is still the one that is known.
 func (l *ledger) write(ctx context.Context, node string, spec v1alpha1.FabricNodeSpec) error {
-	l.mu.Lock()
-	e := l.nodes[node]
-	l.mu.Unlock()
-	if e == nil {
+	e := l.entry(node)
+	if e.uid == "" {
 		return fmt.Errorf("FabricNode %s is gone", node)
 	}
 	spec.Allocator = l.term
@@ -115,33 +98,20 @@ func (l *ledger) write(ctx context.Context, node string, spec v1alpha1.FabricNod
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if now := l.nodes[node]; now == e {
-		l.nodes[node] = &entry{n.UID, n.Generation, n.Spec}
+	if now := l.nodes[node]; now.uid == e.uid && now.generation == e.generation {
+		l.nodes[node] = entry{n.UID, n.Generation, n.Spec}
 	}
 	return nil
 }
 
 // writeAll writes several specs side by side.
 func (l *ledger) writeAll(ctx context.Context, specs map[string]v1alpha1.FabricNodeSpec) error {
-	var (
-		wg     sync.WaitGroup
-		mu     sync.Mutex
-		errs   []error
-		tokens = make(chan struct{}, writers)
-	)
-	for node, spec := range specs {
-		tokens <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-tokens }()
-			if err := l.write(ctx, node, spec); err != nil && !apierrors.IsNotFound(err) {
-				mu.Lock()
-				defer mu.Unlock()
-				errs = append(errs, err)
-			}
-		})
-	}
-	wg.Wait()
-	return errors.Join(errs...)
+	nodes := slices.Collect(maps.Keys(specs))
+	errs := make([]error, len(nodes))
+	workqueue.ParallelizeUntil(ctx, writers, len(nodes), func(i int) {
+		errs[i] = client.IgnoreNotFound(l.write(ctx, nodes[i], specs[nodes[i]]))
+	})
+	return errors.Join(append(errs, ctx.Err())...) // once ctx is done, what is left is not tried
 }
 
 // begin makes sure that no controller of an earlier term can give out ranges any more: each FabricNode that waits for a
@@ -150,7 +120,7 @@ func (l *ledger) writeAll(ctx context.Context, specs map[string]v1alpha1.FabricN
 func (l *ledger) begin(ctx context.Context, waiting []string) error {
 	specs := map[string]v1alpha1.FabricNodeSpec{}
 	for _, node := range waiting {
-		if spec := l.spec(node); spec.Allocator != l.term {
+		if spec := l.entry(node).spec; spec.Allocator != l.term {
 			specs[node] = spec
 		}
 	}
@@ -159,28 +129,6 @@ func (l *ledger) begin(ctx context.Context, waiting []string) error {
 
 // same reports whether a FabricNode has the spec that is known.
 func (l *ledger) same(n *v1alpha1.FabricNode) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	e := l.nodes[n.Name]
-	return e != nil && e.uid == n.UID && e.generation == n.Generation
-}
-
-// waiting are the nodes that have devices of a fabric and no range of it.
-func waiting(holdings []holding, ranged map[string]bool) (out []string) {
-	for i := range holdings {
-		h := &holdings[i]
-		lacks := func(f string) bool { return ranged[f] && ownRanges(h.ranges, f) == nil }
-		if h.gone.IsZero() && slices.ContainsFunc(h.wants, lacks) {
-			out = append(out, h.node)
-		}
-	}
-	return out
-}
-
-// goneTime is when a Node was first missed.
-func goneTime(spec *v1alpha1.FabricNodeSpec) time.Time {
-	if spec.Gone == nil {
-		return time.Time{}
-	}
-	return spec.Gone.Time
+	e := l.entry(n.Name)
+	return e.uid == n.UID && e.generation == n.Generation
 }

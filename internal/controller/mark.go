@@ -149,20 +149,12 @@ func status(problem string) corev1.ConditionStatus {
 // lookAtMarks reads what stands in the Nodes, once.
 func (c *Controller) lookAtMarks(ctx context.Context) error {
 	known := map[string]mark{}
-	page := &corev1.NodeList{}
-	for {
-		if err := c.Ranges.Live.List(ctx, page, client.Limit(pageSize), client.Continue(page.Continue)); err != nil {
-			return fmt.Errorf("list Nodes: %w", err)
-		}
-		for i := range page.Items {
-			n := &page.Items[i]
-			known[n.Name] = c.Marks.of(n)
-		}
-		if page.Continue == "" {
-			c.Marks.known = known
-			return nil
-		}
+	err := eachNode(ctx, c.Ranges.Live, pageSize, func(n *corev1.Node) { known[n.Name] = c.Marks.of(n) })
+	if err != nil {
+		return err
 	}
+	c.Marks.known = known
+	return nil
 }
 
 // of is what stands in a Node.

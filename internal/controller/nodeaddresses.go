@@ -86,21 +86,13 @@ func (k *nodeAddresses) read(ctx context.Context, live client.Reader, w *world, 
 		return nil
 	}
 	of := map[types.UID]string{}
-	page := &corev1.NodeList{}
-	for {
-		k.err = live.List(ctx, page, client.Limit(nodePage), client.Continue(page.Continue))
-		if k.at = now; k.err != nil {
-			return fmt.Errorf("read the addresses of Nodes: %w", k.err)
-		}
-		for i := range page.Items {
-			of[page.Items[i].UID] = moreAddresses(page.Items[i].Status.Addresses)
-		}
-		if page.Continue == "" {
-			k.of = of
-			return nil
-		}
-		page = &corev1.NodeList{ListMeta: page.ListMeta}
+	k.at = now
+	k.err = eachNode(ctx, live, nodePage, func(n *corev1.Node) { of[n.UID] = moreAddresses(n.Status.Addresses) })
+	if k.err != nil {
+		return fmt.Errorf("read the addresses of Nodes: %w", k.err)
 	}
+	k.of = of
+	return nil
 }
 
 // moreAddresses are those that kubelet does not tell pods (status.hostIPs: of each family the first InternalIP, or

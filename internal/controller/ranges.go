@@ -41,7 +41,7 @@ type Ranges struct {
 func NewRanges(c client.Client, live client.Reader, term string, leading func() bool, log *slog.Logger) *Ranges {
 	return &Ranges{
 		Cached: c, Live: live, Now: time.Now, Log: log,
-		ledger: ledger{client: c, term: term, leading: leading, nodes: map[string]*entry{}},
+		ledger: ledger{client: c, term: term, leading: leading, nodes: map[string]entry{}},
 	}
 }
 
@@ -49,70 +49,66 @@ func NewRanges(c client.Client, live client.Reader, term string, leading func() 
 // cluster's Nodes. It returns how much is given, by fabric.
 func (r *Ranges) Round(ctx context.Context, list []fabrics.Fabric, present map[string]bool) (map[string]Usage, error) {
 	if !r.begun {
-		r.heard = newHeard(r.Now())
+		r.heard = heard{began: r.Now()}
 		if err := r.begin(ctx, list, present); err != nil {
 			return nil, fmt.Errorf("begin a term: %w", err)
 		}
 		r.begun = true
 	}
-	nodes := &v1alpha1.FabricNodeList{}
-	if err := r.Cached.List(ctx, nodes); err != nil {
-		return nil, fmt.Errorf("list FabricNodes: %w", err)
-	}
-	usage, err := r.round(ctx, list, nodes.Items, present)
+	nodes, err := r.read(ctx, r.Cached)
 	if err != nil {
 		return nil, err
 	}
-	return usage, r.forget(ctx, list, nodes.Items, present)
+	usage, err := r.round(ctx, list, nodes, present)
+	if err != nil {
+		return nil, err
+	}
+	return usage, r.forget(ctx, list, nodes, present)
+}
+
+// read reads all FabricNodes from a cache or from the API server, and the ledger takes over what is newer.
+func (r *Ranges) read(ctx context.Context, from client.Reader) ([]v1alpha1.FabricNode, error) {
+	nodes := &v1alpha1.FabricNodeList{}
+	if err := from.List(ctx, nodes); err != nil {
+		return nil, fmt.Errorf("list FabricNodes: %w", err)
+	}
+	r.ledger.read(nodes.Items)
+	return nodes.Items, nil
 }
 
 // begin shuts out earlier leaders, and reads what they have given out.
 func (r *Ranges) begin(ctx context.Context, list []fabrics.Fabric, present map[string]bool) error {
-	nodes := &v1alpha1.FabricNodeList{}
-	if err := r.Live.List(ctx, nodes); err != nil {
-		return fmt.Errorf("list FabricNodes: %w", err)
-	}
-	r.ledger.read(nodes.Items)
-	written := func(n v1alpha1.FabricNode) bool { return n.Spec.Allocator != "" }
-	if r.First != nil && r.First() && !slices.ContainsFunc(nodes.Items, written) {
-		return nil // a cluster that comes up: there is no leader to shut out
-	}
-	ranged := map[string]bool{}
-	for i := range list {
-		ranged[list[i].Name] = list[i].NodeRanges != nil
-	}
-	holdings := r.holdings(nodes.Items, present)
-	names := waiting(holdings, ranged)
-	a, err := allocate(list, r.Unread, holdings, r.Now(), true)
+	nodes, err := r.read(ctx, r.Live)
 	if err != nil {
 		return err
 	}
-	for _, c := range slices.Concat(a.takes, a.gives) {
-		names = append(names, c.node)
+	written := func(n v1alpha1.FabricNode) bool { return n.Spec.Allocator != "" }
+	if r.First != nil && r.First() && !slices.ContainsFunc(nodes, written) {
+		return nil // a cluster that comes up: there is no leader to shut out
 	}
-	if err := r.ledger.begin(ctx, names); err != nil {
+	a, err := allocate(list, r.Unread, r.holdings(nodes, present), r.Now(), false)
+	if err != nil {
 		return err
 	}
-	if err := r.Live.List(ctx, nodes); err != nil {
-		return fmt.Errorf("list FabricNodes: %w", err)
+	if err := r.ledger.begin(ctx, a.open()); err != nil {
+		return err
 	}
-	r.ledger.read(nodes.Items)
-	return nil
+	_, err = r.read(ctx, r.Live)
+	return err
 }
 
 // holdings are what nodes have and want.
 func (r *Ranges) holdings(nodes []v1alpha1.FabricNode, present map[string]bool) (out []holding) {
 	for i := range nodes {
 		n := &nodes[i]
-		spec := r.ledger.spec(n.Name)
+		spec := r.ledger.entry(n.Name).spec
 		h := holding{
-			node: n.Name, ranges: spec.Ranges, former: spec.Former, held: heldOf(n),
-			rid: func(f v1alpha1.AssignedRange) bool { return r.released(n, f) },
+			node: n.Name, ranges: spec.Ranges, former: spec.Former, held: heldOf(n), marked: spec.Gone != nil,
+			released: func(f v1alpha1.AssignedRange) bool { return r.released(n, f) },
 		}
 		if !present[n.Name] {
-			h.gone = goneTime(&spec)
-			if h.gone.IsZero() {
-				h.gone = r.Now()
+			if h.gone = r.Now(); spec.Gone != nil {
+				h.gone = spec.Gone.Time
 			}
 			h.paused = r.pausedSince(h.gone)
 		}
@@ -137,7 +133,6 @@ func (r *Ranges) pausedSince(gone time.Time) time.Duration {
 func (r *Ranges) round(
 	ctx context.Context, list []fabrics.Fabric, nodes []v1alpha1.FabricNode, present map[string]bool,
 ) (map[string]Usage, error) {
-	r.ledger.read(nodes)
 	r.heard.note(nodes, present, r.Now())
 	holdings := r.holdings(nodes, present)
 	a, err := allocate(list, r.Unread, holdings, r.Now(), false)
@@ -149,10 +144,10 @@ func (r *Ranges) round(
 	}
 	r.complain(a)
 	// A node has lost a range before another one gets it.
-	if err := r.write(ctx, a.takes, holdings); err != nil {
+	if err := r.write(ctx, a.takes); err != nil {
 		return nil, err
 	}
-	if err := r.write(ctx, append(a.gives, r.marks(a, holdings)...), holdings); err != nil {
+	if err := r.write(ctx, a.gives); err != nil {
 		return nil, err
 	}
 	return a.usage, nil
@@ -207,33 +202,13 @@ func (r *Ranges) complain(a *allocation) {
 // maxSaid bounds what is remembered of what was said.
 const maxSaid = 10000
 
-// marks are the nodes that must be marked as gone, or not any more, and keep their ranges.
-func (r *Ranges) marks(a *allocation, holdings []holding) (out []change) {
-	changed := map[string]bool{}
-	for _, c := range append(a.takes, a.gives...) {
-		changed[c.node] = true
-	}
-	for i := range holdings {
-		h := &holdings[i]
-		spec := r.ledger.spec(h.node)
-		if !changed[h.node] && h.gone.IsZero() != (spec.Gone == nil) {
-			out = append(out, change{h.node, h.ranges, h.former})
-		}
-	}
-	return out
-}
-
-func (r *Ranges) write(ctx context.Context, changes []change, holdings []holding) error {
-	gone := map[string]time.Time{}
-	for i := range holdings {
-		gone[holdings[i].node] = holdings[i].gone
-	}
+func (r *Ranges) write(ctx context.Context, changes []change) error {
 	specs := map[string]v1alpha1.FabricNodeSpec{}
 	for _, c := range changes {
-		spec := r.ledger.spec(c.node)
+		spec := r.ledger.entry(c.node).spec
 		spec.Ranges, spec.Former, spec.Gone = c.ranges, c.former, nil
-		if t := gone[c.node]; !t.IsZero() {
-			spec.Gone = &metav1.Time{Time: t}
+		if !c.gone.IsZero() {
+			spec.Gone = &metav1.Time{Time: c.gone}
 		}
 		specs[c.node] = spec
 	}

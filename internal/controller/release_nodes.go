@@ -89,43 +89,35 @@ func podsOn(n *v1alpha1.FabricNode) (out []string) {
 // eachFabricNode calls f for all of them, and keeps none: each has an inventory.
 func (r *releaser) eachFabricNode(ctx context.Context, f func(*v1alpha1.FabricNode)) error {
 	page := &v1alpha1.FabricNodeList{}
-	for {
-		err := r.client.List(ctx, page, client.Limit(pageSize), client.Continue(page.Continue))
-		if absent(err) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("list FabricNodes: %w", err)
-		}
+	err := eachPage(ctx, r.client, page, pageSize, func() {
 		for i := range page.Items {
 			f(&page.Items[i])
 		}
-		if page.Continue == "" {
-			return nil
-		}
+	})
+	if err != nil && !absent(err) {
+		return fmt.Errorf("list FabricNodes: %w", err)
 	}
+	return nil
 }
 
-// eachNode calls f for all Nodes.
-func (r *releaser) eachNode(ctx context.Context, f func(*corev1.Node)) error {
+// eachNode calls f for all Nodes, which are read so many at once.
+func eachNode(ctx context.Context, r client.Reader, limit int64, f func(*corev1.Node)) error {
 	page := &corev1.NodeList{}
-	for {
-		if err := r.client.List(ctx, page, client.Limit(pageSize), client.Continue(page.Continue)); err != nil {
-			return fmt.Errorf("list Nodes: %w", err)
-		}
+	err := eachPage(ctx, r, page, limit, func() {
 		for i := range page.Items {
 			f(&page.Items[i])
 		}
-		if page.Continue == "" {
-			return nil
-		}
+	})
+	if err != nil {
+		return fmt.Errorf("list Nodes: %w", err)
 	}
+	return nil
 }
 
 // ready are the Nodes whose kubelet is there.
 func (r *releaser) ready(ctx context.Context) (map[string]bool, error) {
 	out := map[string]bool{}
-	err := r.eachNode(ctx, func(n *corev1.Node) {
+	err := eachNode(ctx, r.client, pageSize, func(n *corev1.Node) {
 		for i := range n.Status.Conditions {
 			if c := &n.Status.Conditions[i]; c.Type == corev1.NodeReady {
 				out[n.Name] = c.Status == corev1.ConditionTrue
@@ -287,22 +279,18 @@ func (r *releaser) waiting(ctx context.Context, d *appsv1.DaemonSet) (map[string
 	}
 	out := map[string]string{}
 	page := &corev1.PodList{}
-	for {
-		err := r.client.List(ctx, page, client.InNamespace(d.Namespace),
-			client.MatchingLabelsSelector{Selector: selector}, client.Limit(pageSize), client.Continue(page.Continue))
-		if err != nil {
-			return nil, fmt.Errorf("list pods in %s: %w", d.Namespace, err)
-		}
+	err = eachPage(ctx, r.client, page, pageSize, func() {
 		for i := range page.Items {
 			p := &page.Items[i]
 			if node := p.Spec.NodeName; node != "" && metav1.IsControlledBy(p, d) && out[node] == "" {
 				out[node] = unfinished(p)
 			}
 		}
-		if page.Continue == "" {
-			return out, nil
-		}
+	}, client.InNamespace(d.Namespace), client.MatchingLabelsSelector{Selector: selector})
+	if err != nil {
+		return nil, fmt.Errorf("list pods in %s: %w", d.Namespace, err)
 	}
+	return out, nil
 }
 
 // unfinished says what a pod of the agents has not done; empty: all is uninstalled from its node.

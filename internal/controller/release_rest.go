@@ -34,7 +34,7 @@ func (r *releaser) forgetNodes(ctx context.Context) error {
 		errs = append(errs, fmt.Errorf("delete FabricNodes: %w", err))
 	}
 	var marked []string
-	errs = append(errs, r.eachNode(ctx, func(n *corev1.Node) {
+	errs = append(errs, eachNode(ctx, r.client, pageSize, func(n *corev1.Node) {
 		if r.unmark(n) {
 			marked = append(marked, n.Name)
 		}

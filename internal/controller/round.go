@@ -125,7 +125,7 @@ func (c *Controller) Round(ctx context.Context) (time.Duration, error) {
 		return 0, errors.Join(append(errs, err)...)
 	}
 	for i := range w.nodes { // the cache does not have what was just given
-		w.nodes[i].Spec = c.Ranges.ledger.spec(w.nodes[i].Name)
+		w.nodes[i].Spec = c.Ranges.ledger.entry(w.nodes[i].Name).spec
 	}
 	c.lookAtDefinitions(ctx, w)
 	c.lookAtPools(ctx, w.force)
