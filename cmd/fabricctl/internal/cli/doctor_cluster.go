@@ -94,11 +94,14 @@ func collectCluster(ctx context.Context, kube *cluster.Cluster, namespace string
 		c.CRDs = append(c.CRDs, o.Name)
 	})
 	objects(ctx, c, cluster.List{Of: cluster.DaemonSets}, func(o *doctor.DaemonSet) {
-		c.DaemonSets.Items = append(c.DaemonSets.Items, *o)
+		c.DaemonSets = append(c.DaemonSets, *o)
 	})
 	c.collectDaemonPods(ctx)
-	objects(ctx, c, cluster.List{Of: cluster.Nodes}, func(o *doctor.ClusterNode) {
-		c.Nodes.Items = append(c.Nodes.Items, *o)
+	objects(ctx, c, cluster.List{Of: cluster.Nodes}, func(o *corev1.Node) {
+		c.Nodes = append(c.Nodes, corev1.Node{ // the list of images alone would be most of it
+			ObjectMeta: metav1.ObjectMeta{Name: o.Name, Labels: o.Labels},
+			Status:     corev1.NodeStatus{Allocatable: o.Status.Allocatable, NodeInfo: o.Status.NodeInfo},
+		})
 	})
 	objects(ctx, c, cluster.List{Of: cluster.Networks}, func(o *doctor.NAD) {
 		c.NADs.Items = append(c.NADs.Items, *o)
@@ -122,16 +125,16 @@ const maxDaemons = 8
 // which node.
 func (c *collector) collectDaemonPods(ctx context.Context) {
 	asked := 0
-	for i := range c.DaemonSets.Items {
-		d := &c.DaemonSets.Items[i]
-		if !d.Matters() || d.Status.Ready >= d.Status.Desired || len(d.Spec.Selector.Labels) == 0 ||
-			asked == maxDaemons {
+	for i := range c.DaemonSets {
+		d := &c.DaemonSets[i]
+		if !d.Matters() || d.Status.NumberReady >= d.Status.DesiredNumberScheduled || d.Spec.Selector == nil ||
+			len(d.Spec.Selector.MatchLabels) == 0 || asked == maxDaemons {
 			continue
 		}
 		asked++
 		objects(ctx, c, cluster.List{
-			Of: cluster.Pods, Namespace: d.Metadata.Namespace, Labels: labels.FormatLabels(d.Spec.Selector.Labels),
-		}, func(o *doctor.DaemonPod) { d.Pods = append(d.Pods, *o) })
+			Of: cluster.Pods, Namespace: d.Namespace, Labels: labels.FormatLabels(d.Spec.Selector.MatchLabels),
+		}, func(o *corev1.Pod) { d.Pods = append(d.Pods, *o) })
 	}
 }
 
@@ -183,7 +186,7 @@ func (c *collector) collectController(ctx context.Context, namespace string, now
 	in = cluster.List{Of: cluster.Pods, Namespace: namespace, Labels: label + "fabric-agent"}
 	ok = objects(ctx, c, in, func(o *corev1.Pod) {
 		if o.Spec.NodeName != "" {
-			pods.On[o.Spec.NodeName] = podReady(o)
+			pods.On[o.Spec.NodeName] = doctor.PodReady(o)
 		}
 	})
 	if ok {

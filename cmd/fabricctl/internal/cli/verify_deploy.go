@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/cluster"
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/doctor"
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/generate"
 )
 
@@ -126,7 +126,7 @@ func (p *testPods) ready(ctx context.Context, name string) error {
 	return p.until(ctx, "pod "+name+" is not Ready", func() (bool, error) {
 		var pod corev1.Pod
 		err := p.from.kube.Get(ctx, cluster.Pods, p.namespace, name, &pod)
-		return podReady(&pod), err
+		return doctor.PodReady(&pod), err
 	})
 }
 
@@ -139,13 +139,6 @@ func (p *testPods) until(ctx context.Context, not string, ask func() (bool, erro
 		return fmt.Errorf("%s: timed out after %v", not, p.timeout)
 	}
 	return err
-}
-
-// podReady is the condition of a pod.
-func podReady(p *corev1.Pod) bool {
-	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
 }
 
 // left are the names of the pods of another run.
