@@ -64,17 +64,19 @@ not there or not allocated, and what its Events mean. Exit status 3 if anything 
 // manifestRef names the manifest of a pod: a file, or a pod of the cluster.
 type manifestRef struct {
 	*console
-	kube   *cluster.Cluster
-	file   string
-	nads   string // file with the networks
-	claims string // file with what there is of Dynamic Resource Allocation
-	pod    string // NAMESPACE/NAME
+	kube      *cluster.Cluster
+	file      string
+	nads      string // file with the networks
+	claims    string // file with what there is of Dynamic Resource Allocation
+	pod       string // NAMESPACE/NAME, or NAME in namespace
+	namespace string
 }
 
 func (m *manifestRef) flags(c *cobra.Command) {
 	c.Flags().StringVar(&m.file, "manifest", "",
 		"a file with the pod, as YAML or JSON; - for standard input")
 	c.Flags().StringVar(&m.pod, "pod", "", "[NAMESPACE/]NAME of a pod of the cluster")
+	c.Flags().StringVarP(&m.namespace, "namespace", "n", "", "namespace of --pod NAME (default: that of the context)")
 	c.Flags().StringVar(&m.nads, "nads", "", "a file with the networks, as kubectl get net-attach-def -A -o json "+
 		"prints "+
 		"them, or YAML")
@@ -94,7 +96,7 @@ type world struct {
 func (m *manifestRef) check(ctx context.Context) ([]doctor.Finding, error) {
 	read := m.fromFiles
 	if m.pod != "" {
-		read = func() (*world, error) { return podByName(ctx, m.kube, m.pod) }
+		read = func() (*world, error) { return podByName(ctx, m.kube, m.namespace, m.pod) }
 	}
 	w, err := read()
 	if err != nil {
@@ -179,11 +181,11 @@ func (m *manifestRef) decode(flag, file, command string, take func(list []byte) 
 
 // podByName asks for a pod, its Events, the networks, and if it has to do with claims for these. Without the
 // right to list the networks, the rest is checked.
-func podByName(ctx context.Context, kube *cluster.Cluster, name string) (*world, error) {
-	namespace, pod, ok := strings.Cut(name, "/")
-	if !ok {
-		namespace, pod = kube.Namespace(""), name
+func podByName(ctx context.Context, kube *cluster.Cluster, namespace, pod string) (*world, error) {
+	if in, name, ok := strings.Cut(pod, "/"); ok {
+		namespace, pod = in, name
 	}
+	namespace = kube.Namespace(namespace)
 	w := &world{pod: &doctor.Manifest{}, nads: &doctor.NADs{}}
 	if err := kube.Get(ctx, cluster.Pods, namespace, pod, w.pod); err != nil {
 		return nil, fmt.Errorf("--pod: %w", err)

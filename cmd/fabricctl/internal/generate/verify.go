@@ -26,12 +26,12 @@ func Verify(v VerifyJob) (string, error) {
 		return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}
 	}
 	rules := []rbacv1.PolicyRule{
-		may("", "pods", "get", "list", "watch", "create", "patch", "delete"), may("", "pods/exec", "get", "create"),
+		may("", "pods", "get", "list", "create", "patch", "delete"), may("", "pods/exec", "get", "create"),
 		may("resource.k8s.io", "resourceclaimtemplates", "get", "create", "patch", "delete"),
 	}
 	if v.NCCL {
 		rules = append(rules, may("kubeflow.org", "mpijobs", "get", "create", "patch", "delete"),
-			may("batch", "jobs", "get"), may("", "pods/log", "get"))
+			may("", "pods/log", "get"))
 	}
 	clusterRules := []rbacv1.PolicyRule{{
 		APIGroups: []string{AgentPrefix}, Resources: []string{"fabrics", "fabricnodes"}, Verbs: []string{"get", "list"},
