@@ -191,6 +191,11 @@ type offer struct {
 	holders          []string
 }
 
+// unusable are the effects of a taint by which no new pod gets a device.
+var unusable = []resourcev1.DeviceTaintEffect{
+	resourcev1.DeviceTaintEffectNoSchedule, resourcev1.DeviceTaintEffectNoExecute,
+}
+
 // offers are the devices of our driver: those of the newest generation of each pool.
 func (d *DRA) offers() (out []offer) {
 	held := map[[2]string][]string{}
@@ -210,12 +215,14 @@ func (d *DRA) offers() (out []offer) {
 		for _, v := range s.Devices {
 			o := offer{
 				node: ptr.Deref(s.NodeName, ""), pool: s.Pool.Name, name: v.Name,
-				fabric: ptr.Deref(v.Attributes["fabric"].StringValue, ""),
-				rail:   ptr.Deref(v.Attributes["rail"].IntValue, -1), rate: ptr.Deref(v.Attributes["rateGb"].IntValue, -1),
-				multiple: ptr.Deref(v.AllowMultipleAllocations, false), holders: held[[2]string{s.Pool.Name, v.Name}],
+				fabric:   ptr.Deref(v.Attributes["fabric"].StringValue, ""),
+				rail:     ptr.Deref(v.Attributes["rail"].IntValue, -1),
+				rate:     ptr.Deref(v.Attributes["rateGb"].IntValue, -1),
+				multiple: ptr.Deref(v.AllowMultipleAllocations, false),
+				holders:  held[[2]string{s.Pool.Name, v.Name}],
 			}
 			for _, t := range v.Taints {
-				if t.Effect == resourcev1.DeviceTaintEffectNoSchedule || t.Effect == resourcev1.DeviceTaintEffectNoExecute {
+				if slices.Contains(unusable, t.Effect) {
 					o.problem = strings.TrimSuffix(t.Key+" "+t.Value, " ")
 					if t.Key == draDriver+"/unhealthy" && t.Value != "" {
 						o.problem = t.Value
