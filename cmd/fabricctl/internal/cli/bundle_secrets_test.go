@@ -77,7 +77,7 @@ case "$*" in
 */network-attachment-definitions) cat nads.txt ;;
 */resourceclaims) cat claims.txt ;;
 "GET /apis/resource.k8s.io") echo '{"preferredVersion":{"version":"v1"}}' ;;
-*/resourceclaimtemplates|*/resourceslices|*/deviceclasses) echo '{"items":[]}' ;;
+*/resourceclaimtemplates|*/resourceslices|*/deviceclasses) echo '{"items":[null,"x"]}' ;;
 */events*) cat events.txt ;;
 *) echo '500 error: --password HIDE' >&2; exit 1 ;;
 esac

@@ -289,10 +289,13 @@ func (b *bundle) objects(ctx context.Context, lists []cluster.List) ([]byte, err
 	var all []json.RawMessage
 	for _, l := range lists {
 		err := cluster.Each(ctx, b.kube, l, func(o *map[string]any, bad error) {
+			if bad != nil || *o == nil {
+				return
+			}
 			if (*o)["kind"] == nil {
 				(*o)["kind"] = listedKind[l.Of]
 			}
-			if raw, err := json.Marshal(*o); err == nil && bad == nil {
+			if raw, err := json.Marshal(*o); err == nil {
 				all = append(all, raw)
 			}
 		})
