@@ -47,7 +47,7 @@ func (e *End) Close() {
 // maxOutput bounds what is kept of a command's output: a pod's owner decides what it prints.
 const maxOutput = 1 << 20
 
-// Output keeps the beginning of what is written to it, by whoever writes.
+// Output keeps the beginning of what is written to it. Both streams of a command may be written at once.
 type Output struct {
 	mu   sync.Mutex
 	b    bytes.Buffer
