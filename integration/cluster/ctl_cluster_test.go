@@ -118,14 +118,15 @@ subjects: [{kind: ServiceAccount, name: reader, namespace: default}]
 		return []string{"KUBECONFIG=" + file}
 	}
 	out, _ := ctlWith(t, 3, "", as("reader"), "doctor", "cluster")
-	says(t, "few rights", out, "WARN  cluster-access  kubectl get daemonsets", "Forbidden")
+	says(t, "few rights", out, "WARN  cluster-access  list daemonsets.apps: ",
+		"the role lacks the verb list on daemonsets.apps")
 	out, diag := ctlWith(t, 1, "", as("nobody"), "doctor", "cluster")
-	says(t, "no rights", out+diag, "fabricctl: doctor cluster: no cluster, or no rights: kubectl get crd", "Forbidden")
+	says(t, "no rights", out+diag, "fabricctl: doctor cluster: no cluster, or no rights: list customresource", "is forbidden")
 	crds(t)
 	_, diag = ctlWith(t, 1, "", as("nobody"), "generate", "fabric", "--cluster")
-	says(t, "no rights", diag, "fabricctl: --cluster: kubectl get fabricnodes", "Forbidden")
+	says(t, "no rights", diag, "fabricctl: --cluster: list fabricnodes", "is forbidden")
 	_, diag = ctlWith(t, 1, "", as("nobody"), "doctor", "pod", "--pod", "p1")
-	says(t, "no rights", diag, "fabricctl: --pod: kubectl -n default get pod p1", "Forbidden")
+	says(t, "no rights", diag, "fabricctl: --pod: get pods default/p1: ", "is forbidden")
 
 	b, err := os.ReadFile(os.Getenv("KUBECONFIG"))
 	if err != nil {

@@ -107,7 +107,7 @@ spec:
 	})
 	t.Run("no such pod", func(t *testing.T) {
 		_, diag := ctl(t, 1, "doctor", "pod", "--pod", "nowhere")
-		says(t, "no such pod", diag, `fabricctl: --pod: kubectl -n default get pod nowhere`, "NotFound")
+		says(t, "no such pod", diag, `fabricctl: --pod: get pods default/nowhere: `, "not found")
 	})
 	t.Run("from the host", func(t *testing.T) {
 		asking(t, "inside", networksOf("ib0"), "", 0)

@@ -221,7 +221,8 @@ spec:
 	out, _ = ctl(t, 3, "verify", "--pods", "p0,p2", "-o", "junit")
 	says(t, "unplugged", out, `failures="1"`, "packets are lost")
 	_, diag := ctl(t, 1, "verify", "--pods", "p0,nowhere")
-	says(t, "no such pod", diag, "fabricctl: verify: nowhere: ip -j address show", "not found")
+	says(t, "no such pod", diag, "fabricctl: verify: nowhere: create pods/exec default/nowhere: ",
+		`pods "nowhere" not found`)
 }
 
 // Pods for one measurement, on the one node there is, with rails of a macvlan; gone afterwards, also when they never
@@ -260,7 +261,7 @@ func TestCtlVerifyDeploy(t *testing.T) {
 	deployedGone()
 	// Each pod wants a node of its own, and there is one.
 	_, diag := ctl(t, 1, "verify", "--deploy", "--timeout", "5s", "--image", "localhost/tools:e2e", recording)
-	says(t, "one node only", diag, "timed out waiting", "describe pod fabricctl-verify-")
+	says(t, "one node only", diag, "is not Ready: timed out after 5s", "describe pod fabricctl-verify-")
 	deployedGone()
 	nothingLeft(t)
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
 
-// ctl is fabricctl with a kubectl that speaks to the API server.
+// ctl is fabricctl with a kubeconfig of the API server.
 type ctl struct{ dir string }
 
 func newCtl(t *testing.T) *ctl {
@@ -46,9 +46,7 @@ func newCtl(t *testing.T) *ctl {
 func (c *ctl) run(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), filepath.Join(c.dir, "fabricctl"), args...)
-	kubectl := filepath.Join(filepath.Dir(server.Manifests()), "bin")
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(c.dir, "config"), "HOME="+c.dir,
-		"PATH="+kubectl+":"+os.Getenv("PATH"))
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(c.dir, "config"), "HOME="+c.dir)
 	var out, diag bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &diag
 	var exit *exec.ExitError
@@ -200,7 +198,7 @@ func TestDoctorOfClaims(t *testing.T) {
 	}, "doctor", "pod", "--all", "--pod", "claimed/train")
 }
 
-// fabricctl reads what agents and the controller have written from a real API server, through a real kubectl.
+// fabricctl reads what agents and the controller have written from a real API server.
 func TestCtlOfCluster(t *testing.T) {
 	c, client := newCtl(t), whole(t)
 	if err := client.DeleteAllOf(t.Context(), &v1alpha1.FabricNode{}); err != nil { // of other tests

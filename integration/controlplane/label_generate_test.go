@@ -3,7 +3,6 @@ package controlplane_test
 import (
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -85,7 +84,7 @@ func generatePolicy(t *testing.T, s *controlplane.Server, program string) (text,
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), program, "generate", "policy", "--cluster")
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfigOf(t, s.Config.Host, s.Config.BearerToken),
-		"HOME="+t.TempDir(), "PATH="+filepath.Dir(s.Program("kubectl"))+":"+os.Getenv("PATH"))
+		"HOME="+t.TempDir())
 	var stdout, stderr strings.Builder
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil && stderr.Len() == 0 {

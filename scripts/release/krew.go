@@ -51,7 +51,7 @@ func (r *release) writeKrew() error {
 		ShortDescription: "RDMA devices of nodes and pods, and what is wrong with them",
 		Description: "Shows the HCAs, ports, fabrics and rails of nodes, checks hosts, pods and clusters, explains\n" +
 			"messages of NCCL, verbs and Multus, writes Fabrics and workloads, and measures between pods.\n",
-		Caveats: "On macOS and Windows it reads recordings and asks kubectl; what needs a node runs there.\n" +
+		Caveats: "On macOS and Windows it reads recordings and asks clusters; what needs a node runs there.\n" +
 			"kubectl completes its arguments once kubectl_complete-fabric, which is in the archive, is in PATH.\n",
 	}
 	for _, b := range r.bundles() {

@@ -32,7 +32,7 @@ type bundle struct {
 }
 
 // bundles are the archives. The plugin and the agent are for nodes without the image, and read the kernel; fabricctl is
-// for administrators, and also for what they have on their desks: there it reads recordings and asks kubectl.
+// for administrators, and also for what they have on their desks: there it reads recordings and asks clusters.
 func (r *release) bundles() (all []bundle) {
 	for _, arch := range r.architectures {
 		all = append(all, bundle{"fabric-cni", "linux", arch, []string{"fabric", "fabric-agent"}})

@@ -4,6 +4,7 @@ package guest
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/fabric-cni/fabric-cni/internal/testkit/apiserver"
 )
 
 // verifyResult is what a test looks at of the results of fabricctl verify.
@@ -108,23 +111,31 @@ func TestVerifyMeasures(t *testing.T) {
 	}
 }
 
-// In pods the same is run through kubectl, which is a stub here.
+// In pods the same is run through an API server, which is a stub here.
 func TestVerifyPods(t *testing.T) {
 	UserLand(t)
+	if err := run("ip", "link", "set", "lo", "up"); err != nil { // fabricctl asks the server over it
+		t.Fatal(err)
+	}
 	Fabric{Num: 2}.Load(t)
 	Unchanged(t)
 	_, del := railed(t, wholeHCA)
 	defer del()
 	dir := t.TempDir()
 	// The first run says what perftest says where it could not measure the clock.
-	stub := "#!/bin/sh\n# kubectl -n NAMESPACE exec POD -- COMMAND\np=$4; shift 5\n" +
+	stub := "#!/bin/sh\n# NAMESPACE POD COMMAND\np=$2; shift 2\n" +
 		"[ $1 = ib_write_bw ] && mkdir " + dir + "/once && ip netns exec $p \"$@\" >/dev/null &&\n" +
 		"	echo 'Correlation coefficient r^2: 0.4 < 0.9' && exit\n" +
 		"exec ip netns exec $p \"$@\"\n"
-	if err := os.WriteFile(filepath.Join(dir, "kubectl"), []byte(stub), 0o755); err != nil {
+	server := apiserver.New(dir)
+	t.Cleanup(server.Close)
+	kubeconfig, err := server.Kubeconfig("default")
+	err = errors.Join(err, os.Mkdir(filepath.Join(dir, "bin"), 0o755),
+		os.WriteFile(filepath.Join(dir, "bin/pod"), []byte(stub), 0o755))
+	if err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	t.Setenv("KUBECONFIG", kubeconfig)
 	// A thousandth of the rate shows that it works, and says nothing of this machine's speed.
 	saved, ends := filepath.Join(dir, "last.json"), []string{"--pods", "a,b", "--good", "0.1"}
 	list := verifyEnds(t, 0, append(slices.Clone(ends), "--save", saved))

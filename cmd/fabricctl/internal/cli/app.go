@@ -1,6 +1,6 @@
 // Package cli has the commands of fabricctl: one command, one file, named after it. What commands share is in app.go
 // (the program), errors.go (exit statuses), console.go and table.go (output), machine.go (the node to look at),
-// kubectl.go (the cluster), inventories.go (the nodes of a cluster) and pod.go (a pod to look at).
+// inventories.go (the nodes of a cluster) and pod.go (a pod to look at).
 package cli
 
 import (
@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/cluster"
 	"github.com/fabric-cni/fabric-cni/internal/node"
 	"github.com/fabric-cni/fabric-cni/internal/quote"
 )
@@ -90,6 +91,7 @@ func (a *app) run(ctx context.Context, args []string) (status int) {
 }
 
 func (a *app) command() *cobra.Command {
+	a.kube = cluster.New()
 	root := &cobra.Command{
 		Use:   "fabricctl",
 		Short: "Show, plan, check and verify the RDMA fabrics of a node",
@@ -108,6 +110,7 @@ looked at. doctor explain has others.`,
 	root.PersistentFlags().StringVar(&a.root, "root", "/",
 		"root directory of the machine to look at, or a recording of one (discover --record)")
 	root.PersistentFlags().StringVar(&a.stateDir, "state-dir", node.StoreDir, "where the plugin keeps its journal")
+	a.kube.Flags(root.PersistentFlags())
 	root.AddCommand(
 		discoverCommand(a),
 		a.list(),
@@ -124,6 +127,6 @@ looked at. doctor explain has others.`,
 		supportBundleCommand(a),
 		manCommand(),
 	)
-	completions(root)
+	completions(root, a.kube)
 	return root
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/cli"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/internal/testkit/apiserver"
 	"github.com/fabric-cni/fabric-cni/internal/testkit/machines"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
@@ -70,7 +71,18 @@ const dmesgText = `[    0.000000] Linux version 6.8.0 (x@y)
 [    5.0] systemd[1]: password HIDE
 `
 
-// nads is what kubectl prints; events come as a table.
+// bundleAPI answers for the cluster; events come as a table.
+const bundleAPI = `#!/bin/sh
+case "$*" in
+*/network-attachment-definitions) cat nads.txt ;;
+*/resourceclaims) cat claims.txt ;;
+"GET /apis/resource.k8s.io") echo '{"preferredVersion":{"version":"v1"}}' ;;
+*/resourceclaimtemplates|*/resourceslices|*/deviceclasses) echo '{"items":[null,"x"]}' ;;
+*/events*) cat events.txt ;;
+*) echo '500 error: --password HIDE' >&2; exit 1 ;;
+esac
+`
+
 func nads(t *testing.T) string {
 	t.Helper()
 	conf := `{"cniVersion": "1.0.0", "type": "fabric", "device": "ibs108", "password": "HIDE", "o": "HIDE",` +
@@ -94,14 +106,17 @@ func nads(t *testing.T) string {
 	return string(b)
 }
 
-const events = `ml  1m  Warning  Failed  pod/x  (code 101) device mlx5_3 is taken
-ml  1m  Warning  Failed  pod/x  --password HIDE --token=HIDE
-ml  1m  Warning  Failed  pod/x  {\"password\":\"HIDE HIDE\"} eyJhbGciOiJSUzI1NiJ9.HIDE.x AKIA0000HIDE0000
-ml  1m  Warning  Failed  pod/x  curl -H "Authorization: Bearer HIDE" -H "Cookie: a=HIDE; b=HIDE"
-ml  1m  Warning  Failed  pod/x  Server=x;Password=HIDE;Database=HIDE aws_secret_access_key=HIDE
+const events = `{"kind":"Table","apiVersion":"meta.k8s.io/v1","columnDefinitions":[{"name":"Message","type":"string"}],
+"rows":[
+{"cells":["(code 101) device mlx5_3 is taken"],"object":{"kind":"PartialObjectMetadata","metadata":{"namespace":"ml"}}},
+{"cells":["--password HIDE --token=HIDE"]},
+{"cells":["{\\\"password\\\":\\\"HIDE HIDE\\\"} eyJhbGciOiJSUzI1NiJ9.HIDE.x AKIA0000HIDE0000"]},
+{"cells":["{\"password\":\"HIDE HIDE\"}"]},
+{"cells":["curl -H \"Authorization: Bearer HIDE\" -H \"Cookie: a=HIDE; b=HIDE\""]},
+{"cells":["Server=x;Password=HIDE;Database=HIDE aws_secret_access_key=HIDE"]}]}
 `
 
-// claimObjects are what kubectl prints of Dynamic Resource Allocation, with parameters of another driver.
+// claimObjects are those of Dynamic Resource Allocation, with parameters of another driver.
 const claimObjects = `{"items": [
  {"kind": "ResourceClaim", "metadata": {"name": "train-0-rails", "namespace": "ml", "annotations": {"note": "HIDE"}},
   "spec": {"devices": {"requests": [{"name": "rails", "exactly": {"deviceClassName": "ib-200g.fabric.dev", "count": 2,
@@ -140,11 +155,15 @@ func TestBundleHasNoSecrets(t *testing.T) {
 	put(filepath.Join(bin, "events.txt"), events, 0o644)
 	put(filepath.Join(bin, "claims.txt"), claimObjects, 0o644)
 	put(filepath.Join(bin, "dmesg"), "#!/bin/sh\ncat "+bin+"/dmesg.txt\n", 0o755)
-	put(filepath.Join(bin, "kubectl"),
-		"#!/bin/sh\ncase \"$*\" in *net-attach-def*) cat "+bin+"/nads.txt;; *resourceclaims*) cat "+bin+
-			"/claims.txt;; *events*) cat "+bin+"/events.txt;; "+
-			"*) echo 'error: --password HIDE' >&2; exit 1;; esac\n", 0o755)
+	put(filepath.Join(bin, "bin/api"), bundleAPI, 0o755)
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	server := apiserver.New(bin)
+	t.Cleanup(server.Close)
+	kubeconfig, err := server.Kubeconfig("default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("KUBECONFIG", kubeconfig)
 	e := &journal.Entry{Key: journal.Key{ContainerID: "c0ffee", IfName: "net1"}, Network: "rails",
 		Kind:      journal.KindDevice,
 		DeviceKey: "pci/0000:18:00.0", Address: device.Address{Bus: "pci", Name: "0000:18:00.0"},

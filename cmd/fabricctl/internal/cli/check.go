@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/check"
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/cluster"
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/doctor"
 )
 
@@ -53,7 +54,7 @@ Exit status: 3 if something would be refused or would not work.`,
 	c.Flags().StringArrayVarP(&k.files, "filename", "f", nil,
 		"file with Fabrics, or a directory of *.yaml, *.yml and *.json; - for standard input")
 	c.Flags().BoolVar(&k.from.cluster, "cluster", false,
-		"compare with the Fabrics and nodes of the cluster, through kubectl")
+		"compare with the Fabrics and nodes of the cluster")
 	c.Flags().StringVarP(&k.format, "output", "o", "table", "table, wide, json or yaml")
 	return c
 }
@@ -155,15 +156,13 @@ func (k *checker) world(ctx context.Context) (w *check.World, err error) {
 			w.Nodes = append(w.Nodes, n)
 		}
 	}
-	existing, bad, err := listFabrics(ctx)
+	existing, bad, err := listFabrics(ctx, k.from.kube)
 	if err != nil {
 		return nil, fmt.Errorf("--cluster: %w", err)
 	}
 	w.Existing, k.from.bad = existing, append(k.from.bad, bad...)
-	var served struct{ Versions []struct{ Version string } }
-	err = kubectlGet(ctx, &served, "get", "--raw", "/apis/resource.k8s.io")
-	v1 := func(v struct{ Version string }) bool { return v.Version == "v1" }
-	if err != nil || !slices.ContainsFunc(served.Versions, v1) {
+	served, err := k.from.kube.Versions(ctx, cluster.DRA)
+	if err != nil || !slices.Contains(served, "v1") {
 		w.NoDRA = errors.New("this cluster does not serve resource.k8s.io/v1, which allocation: DRA needs: it " +
 			"comes with Kubernetes 1.34; update the cluster, or write allocation: DevicePlugin")
 	}

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
@@ -10,35 +9,44 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/cluster"
 )
 
 // complete is what a shell offers where an argument or the value of a flag is to come.
 type complete = func(c *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective)
 
 // values are what the flags of a name take, in whatever command they are. Other flags take files, or anything.
-var values = map[string]complete{
-	"fabric":          ofCluster(false, "fabrics.fabric.dev"),
-	"namespace":       ofCluster(false, "namespaces"),
-	"agent-namespace": ofCluster(false, "namespaces"),
-	"pods":            several(ofCluster(true, "pods")),
-	"gpu-class":       ofCluster(false, "deviceclasses.resource.k8s.io"),
-	"pod":             podNames,
-	"allocation":      choice(devicePlugin, dra),
-	"output":          formats,
+func values(kube *cluster.Cluster) map[string]complete {
+	return map[string]complete{
+		"fabric":          ofCluster(kube, cluster.Fabrics),
+		"namespace":       ofCluster(kube, cluster.Namespaces),
+		"agent-namespace": ofCluster(kube, cluster.Namespaces),
+		"pods":            several(ofCluster(kube, cluster.Pods)),
+		"gpu-class":       ofCluster(kube, cluster.Classes),
+		"pod":             podNames(kube),
+		"context":         contexts(kube),
+		"allocation":      choice(devicePlugin, dra),
+		"output":          formats,
+	}
 }
 
 // completions makes a shell complete the values of flags.
-func completions(c *cobra.Command) {
-	c.Flags().VisitAll(func(f *pflag.Flag) {
+func completions(c *cobra.Command, kube *cluster.Cluster) {
+	of := values(kube)
+	register := func(f *pflag.Flag) {
 		_, has := c.GetFlagCompletionFunc(f.Name)
-		if of := values[f.Name]; of != nil && !has && f.Value.Type() != "bool" {
-			if err := c.RegisterFlagCompletionFunc(f.Name, of); err != nil {
+		if of[f.Name] != nil && !has && f.Value.Type() != "bool" {
+			if err := c.RegisterFlagCompletionFunc(f.Name, of[f.Name]); err != nil {
 				panic(err)
 			}
 		}
-	})
+	}
+	c.Flags().VisitAll(register)
+	c.PersistentFlags().VisitAll(register)
 	for _, sub := range c.Commands() {
-		completions(sub)
+		completions(sub, kube)
 	}
 }
 
@@ -58,61 +66,70 @@ func formats(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompD
 	return listed.Split(list, -1), cobra.ShellCompDirectiveNoFileComp
 }
 
-// nodeNames offers the nodes of the cluster where the command line has --cluster.
-func nodeNames(c *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-	if f := c.Flags().Lookup("cluster"); len(args) > 0 || f == nil || f.Value.String() != "true" {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+// contexts offers those of the kubeconfig.
+func contexts(kube *cluster.Cluster) complete {
+	return func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return names(kube.Contexts()), cobra.ShellCompDirectiveNoFileComp
 	}
-	return ofCluster(false, "fabricnodes.fabric.dev")(c, args, begun)
+}
+
+// nodeNames offers the nodes of the cluster where the command line has --cluster.
+func nodeNames(kube *cluster.Cluster) complete {
+	return func(c *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		if f := c.Flags().Lookup("cluster"); len(args) > 0 || f == nil || f.Value.String() != "true" {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return ofCluster(kube, cluster.FabricNodes)(c, args, begun)
+	}
 }
 
 // patience is how long a completion (Tab) waits for the cluster.
 const patience = 2 * time.Second
 
-// ofCluster offers the names of the objects of a resource, in the namespace of --namespace if they are in one. Without
-// a cluster it offers nothing.
-func ofCluster(namespaced bool, resource string) complete {
+// ofCluster offers the names of the objects of a resource, pods of the namespace of --namespace. Without a cluster it
+// offers nothing.
+func ofCluster(kube *cluster.Cluster, of cluster.Resource) complete {
 	return func(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-		args := []string{"get", resource, "-o", "name"}
-		if f := c.Flags().Lookup("namespace"); namespaced && f != nil && labelRule.check("", f.Value.String()) == nil {
-			args = append(args, "-n", f.Value.String())
+		in := cluster.List{Of: of}
+		if f := c.Flags().Lookup("namespace"); of == cluster.Pods && f != nil {
+			if in.Namespace = kube.Namespace(f.Value.String()); labelRule.check("", in.Namespace) != nil {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
 		}
-		var out []string
-		for _, line := range asked(c, args...) {
-			_, name, _ := strings.Cut(line, "/") // pod/train-0
-			out = append(out, name)
-		}
-		return names(out), cobra.ShellCompDirectiveNoFileComp
+		return asked(c, kube, in, ""), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
 // podNames offers NAMESPACE/NAME of all pods.
-func podNames(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	const columns = "custom-columns=S:.metadata.namespace,N:.metadata.name"
-	var out []string
-	for _, line := range asked(c, "get", "pods", "-A", "--no-headers", "-o", columns) {
-		if f := strings.Fields(line); len(f) == 2 && domainRule.pattern.MatchString(f[0]) {
-			out = append(out, f[0]+"/"+f[1])
-		}
+func podNames(kube *cluster.Cluster) complete {
+	return func(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+		return asked(c, kube, cluster.List{Of: cluster.Pods}, "/"), cobra.ShellCompDirectiveNoFileComp
 	}
-	return names(out), cobra.ShellCompDirectiveNoFileComp
 }
 
-// asked are the lines that kubectl prints within the time that people wait.
-func asked(c *cobra.Command, args ...string) []string {
+// asked are the names of the objects that the cluster lists within the time that people wait; with a separator after
+// their namespace.
+func asked(c *cobra.Command, kube *cluster.Cluster, l cluster.List, separator string) (out []string) {
 	ctx := c.Context()
 	if ctx == nil {
 		ctx = context.Background()
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "kubectl", append(args, "--request-timeout="+patience.String())...)
-	cmd.WaitDelay = patience / 4
-	out, err := cmd.Output()
+	l.Most = mostNames
+	err := cluster.Each(ctx, kube, l, func(o *metav1.PartialObjectMetadata, bad error) {
+		switch {
+		case bad != nil:
+		case separator == "":
+			out = append(out, o.Name)
+		case domainRule.check("", o.Namespace) == nil:
+			out = append(out, o.Namespace+separator+o.Name)
+		}
+	})
 	if err != nil {
 		return nil
 	}
-	return strings.Split(strings.TrimSpace(string(out)), "\n")
+	return names(out)
 }
 
 // mostNames is how many names a shell is given.

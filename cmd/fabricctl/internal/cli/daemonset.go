@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
+
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/cluster"
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/generate"
 )
 
@@ -15,27 +18,17 @@ var pluginNames = map[bool][]string{
 	true:  {"rdma-shared-dev-plugin", "rdma-shared-dp"},
 }
 
-// daemonSet is what matters here of a DaemonSet.
-type daemonSet struct {
-	Metadata struct{ Namespace, Name string }
-	Spec     struct {
-		Template struct {
-			Spec struct {
-				Containers []struct{ Image string }
-				Volumes    []struct{ ConfigMap struct{ Name string } }
-			}
-		}
-	}
-}
-
 // runningPlugin is the DaemonSet of a device plugin that runs in the cluster; in this namespace, if one is given.
-func runningPlugin(ctx context.Context, shared bool, namespace string) (*generate.DaemonSet, error) {
+func runningPlugin(ctx context.Context, kube *cluster.Cluster, shared bool, namespace string) (*generate.DaemonSet,
+	error,
+) {
 	var found []generate.DaemonSet
-	err := kubectlEach(ctx, func(o *daemonSet, bad error) {
-		if bad == nil && (namespace == "" || o.Metadata.Namespace == namespace) && o.is(shared) {
-			found = append(found, o.known())
+	all := cluster.List{Of: cluster.DaemonSets, Namespace: namespace}
+	err := cluster.Each(ctx, kube, all, func(o *appsv1.DaemonSet, bad error) {
+		if bad == nil && isPlugin(o, shared) {
+			found = append(found, known(o))
 		}
-	}, "get", "daemonsets.apps", "-A", "-o", "json")
+	})
 	if err != nil {
 		return nil, fmt.Errorf("--cluster: %w", err)
 	}
@@ -62,12 +55,12 @@ func runningPlugin(ctx context.Context, shared bool, namespace string) (*generat
 		what, strings.Join(names, ", "))
 }
 
-// is reports whether it is one of the device plugin, and has a name that the API server takes.
-func (d *daemonSet) is(shared bool) bool {
-	if labelRule.check("", d.Metadata.Namespace) != nil || domainRule.check("", d.Metadata.Name) != nil {
+// isPlugin reports whether it is one of the device plugin, and has a name that the API server takes.
+func isPlugin(d *appsv1.DaemonSet, shared bool) bool {
+	if labelRule.check("", d.Namespace) != nil || domainRule.check("", d.Name) != nil {
 		return false
 	}
-	texts := []string{d.Metadata.Name}
+	texts := []string{d.Name}
 	for _, c := range d.Spec.Template.Spec.Containers {
 		texts = append(texts, c.Image)
 	}
@@ -77,11 +70,11 @@ func (d *daemonSet) is(shared bool) bool {
 }
 
 // known is what generate needs to know of it.
-func (d *daemonSet) known() generate.DaemonSet {
-	out := generate.DaemonSet{Namespace: d.Metadata.Namespace, Name: d.Metadata.Name}
+func known(d *appsv1.DaemonSet) generate.DaemonSet {
+	out := generate.DaemonSet{Namespace: d.Namespace, Name: d.Name}
 	for _, v := range d.Spec.Template.Spec.Volumes {
-		if name := v.ConfigMap.Name; out.ConfigMap == "" && domainRule.check("", name) == nil {
-			out.ConfigMap = name
+		if m := v.ConfigMap; m != nil && out.ConfigMap == "" && domainRule.check("", m.Name) == nil {
+			out.ConfigMap = m.Name
 		}
 	}
 	return out

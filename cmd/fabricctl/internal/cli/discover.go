@@ -30,7 +30,7 @@ for all; -o wide has a line for each port.
 With --record it writes what it has read to a file, which --root of any command reads on another machine. The file has
 names, addresses and GUIDs of the node, and what doctor host asks for.
 
-With --cluster it shows what the FabricNodes of the cluster say, through kubectl: of all nodes, or of the one that is
+With --cluster it shows what the FabricNodes of the cluster say: of all nodes, or of the one that is
 named.`,
 		Example: `  fabricctl discover
   fabricctl discover -o wide
@@ -40,7 +40,7 @@ named.`,
   fabricctl discover --record node.tar.gz
   fabricctl discover --root node.tar.gz -o json | jq .fabrics`,
 		Args:              argsBetween(0, 1),
-		ValidArgsFunction: nodeNames,
+		ValidArgsFunction: nodeNames(a.kube),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := oneOf("output", format, "table", "wide", "topo", "json", "yaml", "svg", "html"); err != nil {
 				return err
@@ -64,7 +64,7 @@ named.`,
 		},
 	}
 	c.Flags().StringVarP(&format, "output", "o", "table", "table, wide, topo, json, yaml, svg or html")
-	c.Flags().BoolVar(&cluster, "cluster", false, "what the FabricNodes of the cluster say, through kubectl")
+	c.Flags().BoolVar(&cluster, "cluster", false, "what the FabricNodes of the cluster say")
 	c.Flags().StringVar(&record, "record", "",
 		"write what was read to this file (tar.gz) instead; - for standard output")
 	return c

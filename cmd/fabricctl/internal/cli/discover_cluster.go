@@ -49,7 +49,7 @@ func (d *discoverer) member(ctx context.Context, name, format string) error {
 	if err := nodeRule.check("cluster", name); err != nil {
 		return err
 	}
-	list, bad, err := fabricNodes(ctx, name)
+	list, bad, err := fabricNodes(ctx, d.kube, name)
 	if err == nil && len(bad) > 0 {
 		err = bad[0]
 	}

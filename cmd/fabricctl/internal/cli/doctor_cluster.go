@@ -2,13 +2,19 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"os/exec"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
 
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/cluster"
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/doctor"
 )
 
@@ -22,7 +28,7 @@ func doctorClusterCommand(a *app) *cobra.Command {
 		Use: "cluster",
 		Short: "Check the cluster: CRDs, Multus, the controller, Fabrics and their nodes, networks against " +
 			"resources, ranges and pools",
-		Long: `doctor cluster asks kubectl, with whatever cluster and rights it is configured for, and changes nothing.
+		Long: `doctor cluster asks the cluster with the rights of the kubeconfig, and changes nothing.
 What may not be listed is reported, and the rest is checked all the same. Exit status 3 if anything
 fails.`,
 		Args: argsBetween(0, 0),
@@ -33,7 +39,7 @@ fails.`,
 			if err := labelRule.check("agent-namespace", namespace); err != nil {
 				return err
 			}
-			p, err := collectCluster(cmd.Context(), namespace, time.Now())
+			p, err := collectCluster(cmd.Context(), a.kube, namespace, time.Now())
 			if err != nil {
 				return err
 			}
@@ -50,13 +56,14 @@ fails.`,
 // collector asks for one thing after the other. What may not be listed is in Missing.
 type collector struct {
 	doctor.Cluster
+	kube           *cluster.Cluster
 	asked, refused int
 }
 
 // missing notes what could not be listed, and reports whether it could.
 func (c *collector) missing(err error) (ok bool) {
 	// Whether a CRD is installed is a check of its own, and says nothing of rights.
-	if err != nil && strings.Contains(err.Error(), "the server doesn't have a resource type") {
+	if errors.Is(err, cluster.ErrNotServed) {
 		return false
 	}
 	c.asked++
@@ -68,32 +75,40 @@ func (c *collector) missing(err error) (ok bool) {
 }
 
 // objects asks for the objects of a kind. One that can't be read is left out, and in Missing.
-func objects[T any](ctx context.Context, c *collector, each func(o *T), args ...string) (ok bool) {
-	return c.missing(kubectlEach(ctx, func(o *T, bad error) {
+func objects[T any](ctx context.Context, c *collector, of cluster.List, each func(o *T)) (ok bool) {
+	return c.missing(cluster.Each(ctx, c.kube, of, func(o *T, bad error) {
 		if bad != nil {
-			c.Missing = append(c.Missing, fmt.Sprintf("kubectl %s: %v; left out", strings.Join(args, " "), bad))
+			c.Missing = append(c.Missing, fmt.Sprintf("list %s: %v; left out", of.Of.Resource, bad))
 			return
 		}
 		each(o)
-	}, args...))
+	}))
 }
 
 // collectCluster collects what doctor cluster checks. It is an error only if nothing may be listed.
-func collectCluster(ctx context.Context, namespace string, now time.Time) (*doctor.Cluster, error) {
-	if _, err := exec.LookPath("kubectl"); err != nil {
-		return nil, fmt.Errorf("doctor cluster: %w: it asks the cluster through kubectl", err)
-	}
-	c := &collector{}
-	objects(ctx, c, func(o *named) { c.CRDs = append(c.CRDs, o.Metadata.Name) }, "get", "crd", "-o", "json")
-	objects(ctx, c, func(o *doctor.DaemonSet) { c.DaemonSets.Items = append(c.DaemonSets.Items, *o) },
-		"get", "daemonsets", "-A", "-o", "json")
+func collectCluster(ctx context.Context, kube *cluster.Cluster, namespace string, now time.Time) (*doctor.Cluster,
+	error,
+) {
+	c := &collector{kube: kube}
+	objects(ctx, c, cluster.List{Of: cluster.CRDs}, func(o *metav1.PartialObjectMetadata) {
+		c.CRDs = append(c.CRDs, o.Name)
+	})
+	objects(ctx, c, cluster.List{Of: cluster.DaemonSets}, func(o *doctor.DaemonSet) {
+		c.DaemonSets = append(c.DaemonSets, *o)
+	})
 	c.collectDaemonPods(ctx)
-	objects(ctx, c, func(o *doctor.ClusterNode) { c.Nodes.Items = append(c.Nodes.Items, *o) },
-		"get", "nodes", "-o", "json")
-	objects(ctx, c, func(o *doctor.NAD) { c.NADs.Items = append(c.NADs.Items, *o) },
-		"get", "network-attachment-definitions.k8s.cni.cncf.io", "-A", "-o", "json")
-	objects(ctx, c, func(o *doctor.Pool) { c.Pools.Items = append(c.Pools.Items, *o) },
-		"get", "ippools.whereabouts.cni.cncf.io", "-A", "-o", "json")
+	objects(ctx, c, cluster.List{Of: cluster.Nodes}, func(o *corev1.Node) {
+		c.Nodes = append(c.Nodes, corev1.Node{ // the list of images alone would be most of it
+			ObjectMeta: metav1.ObjectMeta{Name: o.Name, Labels: o.Labels},
+			Status:     corev1.NodeStatus{Allocatable: o.Status.Allocatable, NodeInfo: o.Status.NodeInfo},
+		})
+	})
+	objects(ctx, c, cluster.List{Of: cluster.Networks}, func(o *doctor.NAD) {
+		c.NADs.Items = append(c.NADs.Items, *o)
+	})
+	objects(ctx, c, cluster.List{Of: cluster.Pools}, func(o *doctor.Pool) {
+		c.Pools.Items = append(c.Pools.Items, *o)
+	})
 	c.collectFabrics(ctx)
 	c.collectDRA(ctx)
 	c.collectController(ctx, namespace, now)
@@ -110,34 +125,24 @@ const maxDaemons = 8
 // which node.
 func (c *collector) collectDaemonPods(ctx context.Context) {
 	asked := 0
-	for i := range c.DaemonSets.Items {
-		d := &c.DaemonSets.Items[i]
-		if !d.Matters() || d.Status.Ready >= d.Status.Desired || len(d.Spec.Selector.Labels) == 0 ||
-			asked == maxDaemons {
+	for i := range c.DaemonSets {
+		d := &c.DaemonSets[i]
+		if !d.Matters() || d.Status.NumberReady >= d.Status.DesiredNumberScheduled || d.Spec.Selector == nil ||
+			len(d.Spec.Selector.MatchLabels) == 0 || asked == maxDaemons {
 			continue
 		}
 		asked++
-		var selector []string
-		for k, v := range d.Spec.Selector.Labels {
-			selector = append(selector, k+"="+v)
-		}
-		objects(ctx, c, func(o *doctor.DaemonPod) { d.Pods = append(d.Pods, *o) },
-			"get", "pods", "-n", d.Metadata.Namespace, "-l", strings.Join(selector, ","), "-o", "json")
+		objects(ctx, c, cluster.List{
+			Of: cluster.Pods, Namespace: d.Namespace, Labels: labels.FormatLabels(d.Spec.Selector.MatchLabels),
+		}, func(o *corev1.Pod) { d.Pods = append(d.Pods, *o) })
 	}
 }
 
-// named is an object of which the name is enough.
-type named struct {
-	Metadata struct {
-		Name string `json:"name"`
-	} `json:"metadata"`
-}
-
 func (c *collector) collectFabrics(ctx context.Context) {
-	list, bad, err := listFabrics(ctx)
+	list, bad, err := listFabrics(ctx, c.kube)
 	c.missing(err)
 	c.Fabrics = list
-	nodes, worse, err := fabricNodes(ctx, "")
+	nodes, worse, err := fabricNodes(ctx, c.kube, "")
 	c.missing(err)
 	c.FabricNodes = nodes
 	for _, err := range append(bad, worse...) {
@@ -149,75 +154,42 @@ func (c *collector) collectFabrics(ctx context.Context) {
 func (c *collector) collectController(ctx context.Context, namespace string, now time.Time) {
 	const label = "app.kubernetes.io/name="
 	k := &doctor.Controller{Namespace: namespace}
-	ok := objects(ctx, c, func(o *deployment) {
-		k.Found, k.Name, k.Wanted, k.Ready = true, o.Metadata.Name, o.Spec.Replicas, o.Status.Ready
-	}, "get", "deployments", "-n", namespace, "-l", label+"fabric-controller", "-o", "json")
+	in := cluster.List{Of: cluster.Deployments, Namespace: namespace, Labels: label + "fabric-controller"}
+	ok := objects(ctx, c, in, func(o *appsv1.Deployment) {
+		k.Found, k.Name, k.Ready = true, o.Name, int(o.Status.ReadyReplicas)
+		k.Wanted = int(ptr.Deref(o.Spec.Replicas, 1))
+	})
 	// The clock of this machine may be wrong: the components of the control plane renew their Leases all the time.
 	var clock time.Time
-	objects(ctx, c, func(o *lease) {
-		if o.Spec.Renewed.After(clock) {
-			clock = o.Spec.Renewed
+	in = cluster.List{Of: cluster.Leases, Namespace: metav1.NamespaceSystem}
+	objects(ctx, c, in, func(o *coordinationv1.Lease) {
+		if at := ptr.Deref(o.Spec.RenewTime, metav1.MicroTime{}).Time; at.After(clock) {
+			clock = at
 		}
-	}, "get", "leases", "-n", "kube-system", "-o", "json")
+	})
 	if clock.IsZero() {
 		clock = now
 	}
-	ok = objects(ctx, c, func(o *lease) {
-		if o.Metadata.Name == "fabric-controller" {
-			k.Leader, k.Lasts = o.Spec.Holder, o.Spec.Lasts
-			k.Silent = max(0, int(clock.Sub(o.Spec.Renewed).Seconds()))
+	in.Namespace = namespace
+	ok = objects(ctx, c, in, func(o *coordinationv1.Lease) {
+		if o.Name == "fabric-controller" {
+			k.Leader = ptr.Deref(o.Spec.HolderIdentity, "")
+			k.Lasts = int(ptr.Deref(o.Spec.LeaseDurationSeconds, 0))
+			renewed := ptr.Deref(o.Spec.RenewTime, metav1.MicroTime{})
+			k.Silent = max(0, int(clock.Sub(renewed.Time).Seconds()))
 		}
-	}, "get", "leases", "-n", namespace, "-o", "json") && ok
+	}) && ok
 	if ok {
 		c.Controller = k
 	}
 	pods := &doctor.AgentPods{On: map[string]bool{}}
-	ok = objects(ctx, c, func(o *agentPod) {
-		if o.Spec.Node != "" {
-			pods.On[o.Spec.Node] = o.ready()
+	in = cluster.List{Of: cluster.Pods, Namespace: namespace, Labels: label + "fabric-agent"}
+	ok = objects(ctx, c, in, func(o *corev1.Pod) {
+		if o.Spec.NodeName != "" {
+			pods.On[o.Spec.NodeName] = doctor.PodReady(o)
 		}
-	}, "get", "pods", "-n", namespace, "-l", label+"fabric-agent", "-o", "json")
+	})
 	if ok {
 		c.AgentPods = pods
 	}
-}
-
-type deployment struct {
-	named
-	Spec struct {
-		Replicas int `json:"replicas"`
-	} `json:"spec"`
-	Status struct {
-		Ready int `json:"readyReplicas"`
-	} `json:"status"`
-}
-
-type lease struct {
-	named
-	Spec struct {
-		Holder  string    `json:"holderIdentity"`
-		Lasts   int       `json:"leaseDurationSeconds"`
-		Renewed time.Time `json:"renewTime"`
-	} `json:"spec"`
-}
-
-type agentPod struct {
-	Spec struct {
-		Node string `json:"nodeName"`
-	} `json:"spec"`
-	Status struct {
-		Conditions []struct {
-			Type   string `json:"type"`
-			Status string `json:"status"`
-		} `json:"conditions"`
-	} `json:"status"`
-}
-
-func (p *agentPod) ready() bool {
-	for _, c := range p.Status.Conditions {
-		if c.Type == "Ready" {
-			return c.Status == "True"
-		}
-	}
-	return false
 }

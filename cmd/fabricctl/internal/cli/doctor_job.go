@@ -43,7 +43,7 @@ func doctorJobCommand(a *app) *cobra.Command {
 		Long: `With -f doctor job judges the pods of each workload in a file before it is applied: networks against
 resources, rails against GPUs, IPC_LOCK, /dev/shm, the memory limit against what is pinned, variables, launcher
 and workers, and with --cluster whether the nodes have room. Recordings of nodes, or --cluster, tell it what nodes
-have. With a name or a selector it asks kubectl for the pods of a job that runs: from NCCL's own log which worker
+have. With a name or a selector it looks at the pods of a job that runs: from NCCL's own log which worker
 fell back to TCP and which rails it uses, and from two looks at the port counters which rail has no traffic.
 Logs are read up to --tail, of up to --pods pods. It changes nothing. Exit status 3 if anything fails.`,
 		Example: `  fabricctl doctor job -f train.yaml
@@ -53,6 +53,7 @@ Logs are read up to --tail, of up to --pods pods. It changes nothing. Exit statu
   fabricctl doctor job -l app=vllm -n ml --interval 10s -o json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			j.from.machine = a.machine
+			j.namespace = a.kube.Namespace(j.namespace)
 			if err := j.valid(args); err != nil {
 				return err
 			}
@@ -73,12 +74,11 @@ Logs are read up to --tail, of up to --pods pods. It changes nothing. Exit statu
 	j.flags(c)
 	f := c.Flags()
 	f.StringSliceVarP(&j.files, "filename", "f", nil, "files with manifests, YAML or JSON; - for standard input")
-	f.StringVarP(&j.namespace, "namespace", "n", "default", "namespace of the job, and of manifests that name none")
+	f.StringVarP(&j.namespace, "namespace", "n", "", "namespace of the job, and of manifests that name none (default: "+
+		"that of the context)")
 	f.StringVar(&j.nads, "nads", "", "-f: a file with the networks, as kubectl get net-attach-def -A -o json prints "+
 		"them")
-	f.BoolVar(&j.from.cluster, "cluster", false, "-f: networks, claims, nodes and their room from the cluster, "+
-		"through "+
-		"kubectl")
+	f.BoolVar(&j.from.cluster, "cluster", false, "-f: networks, claims, nodes and their room from the cluster")
 	f.StringVarP(&j.selector, "selector", "l", "", "labels of the pods of a job that runs")
 	f.IntVar(&j.most, "pods", 64, "look into so many pods at the most")
 	f.IntVar(&j.tail, "tail", 16, "MiB to read of each log: the first half from its beginning, the rest from its end")

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -9,7 +10,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/cluster"
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/doctor"
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/measure"
 )
 
 // Bounds of how a job is asked.
@@ -61,12 +64,9 @@ func (j *jobCheck) watch(ctx context.Context, args []string) (*jobReport, error)
 
 // pods are the pods of the job, launchers first, so that they are among those that are looked at.
 func (j *jobCheck) pods(ctx context.Context, kind, name string) (list []doctor.Worker, err error) {
-	args := []string{"-n", j.namespace, "get", "pods", "-o", "json"}
-	if j.selector != "" {
-		args = append(args, "--selector="+j.selector)
-	}
 	listed := 0
-	err = kubectlEach(ctx, func(m *doctor.Manifest, bad error) {
+	in := cluster.List{Of: cluster.Pods, Namespace: j.namespace, Labels: j.selector}
+	err = cluster.Each(ctx, j.from.kube, in, func(m *doctor.Manifest, bad error) {
 		if bad != nil || name != "" && !m.PartOf(kind, name) {
 			return
 		}
@@ -80,7 +80,7 @@ func (j *jobCheck) pods(ctx context.Context, kind, name string) (list []doctor.W
 		} else {
 			list = append(list, w)
 		}
-	}, args...)
+	})
 	return list, err
 }
 
@@ -130,16 +130,14 @@ func (j *jobCheck) counters(ctx context.Context, list []doctor.Worker, faults []
 			ctx, cancel := context.WithTimeout(ctx, j.interval+execTimeout)
 			defer cancel()
 			seconds := strconv.FormatFloat(j.interval.Seconds(), 'f', -1, 64)
-			var out []byte
-			err := kubectlRead(ctx, append(in(list[i].Pod, "exec"), "--", "sh", "-c", doctor.Look, "look", seconds),
-				func(r io.Reader) (err error) {
-					out, err = io.ReadAll(io.LimitReader(r, doctor.MaxSeen))
-					return err
-				})
-			if len(out) > 0 { // also of a container without sleep
-				seen[i] = doctor.ReadLook(out)
+			m := list[i].Pod
+			out, said := measure.NewOutput(doctor.MaxSeen), measure.NewOutput(maxWords)
+			err := j.from.kube.Exec(ctx, m.Metadata.Namespace, m.Metadata.Name, m.Main(),
+				[]string{"sh", "-c", doctor.Look, "look", seconds}, out, said)
+			if len(out.Bytes()) > 0 { // also of a container without sleep
+				seen[i] = doctor.ReadLook(out.Bytes())
 			} else if err != nil {
-				faults[i] = lookFault(err)
+				faults[i] = lookFault(err, said.String())
 			}
 		})
 	}
@@ -147,31 +145,19 @@ func (j *jobCheck) counters(ctx context.Context, list []doctor.Worker, faults []
 	return seen
 }
 
-// lookFault is why nothing can be run in a pod, without the script.
-func lookFault(err error) string {
-	text := err.Error()
-	if i := strings.LastIndex(text, doctor.Look); i >= 0 {
-		text = text[i+len(doctor.Look):]
-		if _, rest, ok := strings.Cut(text, ": "); ok {
-			text = rest
-		}
-	}
+// maxWords bounds what a container says on standard error.
+const maxWords = 64 << 10
+
+// lookFault is why nothing can be run in a pod.
+func lookFault(err error, said string) string {
+	text := strings.TrimSpace(err.Error() + " " + said)
 	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return "no counters: exec has not ended in time"
 	case strings.Contains(text, "executable file not found"), strings.Contains(text, "no such file or directory"):
 		return "no counters: the image has no shell"
-	case strings.Contains(text, "deadline exceeded"), strings.Contains(text, "signal: killed"):
-		return "no counters: kubectl exec has not ended in time"
 	}
-	return "no counters: kubectl exec: " + text
-}
-
-// in are the arguments of a command of kubectl for the container of a pod that computes.
-func in(m *doctor.Manifest, command string) []string {
-	args := []string{"-n", m.Metadata.Namespace, command, "pod/" + m.Metadata.Name}
-	if c := m.Main(); c != "" {
-		args = append(args, "--container="+c)
-	}
-	return args
+	return "no counters: " + text
 }
 
 // logs reads the beginning of a log, where NCCL starts, and its end.
@@ -179,7 +165,6 @@ func (j *jobCheck) logs(ctx context.Context, m *doctor.Manifest) ([]*doctor.Rank
 	ctx, cancel := context.WithTimeout(ctx, logTimeout)
 	defer cancel()
 	half := int64(j.tail) << 20 / 2
-	bound := "--limit-bytes=" + strconv.FormatInt(half, 10)
 	var out []*doctor.RankLog
 	whole := false
 	read := func(r io.Reader) error {
@@ -188,10 +173,13 @@ func (j *jobCheck) logs(ctx context.Context, m *doctor.Manifest) ([]*doctor.Rank
 		out, whole = append(out, list...), c.N > 0
 		return err
 	}
-	if err := kubectlRead(ctx, append(in(m, "logs"), bound), read); err != nil || whole {
+	log := func(tail int) error {
+		return j.from.kube.Log(ctx, m.Metadata.Namespace, m.Metadata.Name, m.Main(), half, tail, read)
+	}
+	if err := log(0); err != nil || whole {
 		return out, err
 	}
-	return out, kubectlRead(ctx, append(in(m, "logs"), bound, "--tail="+strconv.Itoa(maxTailed)), read)
+	return out, log(maxTailed)
 }
 
 // grouped are the faults, each once, with the pods that have it.

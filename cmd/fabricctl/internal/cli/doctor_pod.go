@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/cluster"
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/doctor"
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/manifest"
 )
@@ -19,12 +20,12 @@ import (
 func doctorPodCommand(a *app) *cobra.Command {
 	out := findings{console: &a.console}
 	pod := podRef{machine: &a.machine}
-	manifest := manifestRef{console: &a.console}
+	manifest := manifestRef{console: &a.console, kube: a.kube}
 	c := &cobra.Command{
 		Use:   "pod",
 		Short: "Check a pod: interfaces, verbs devices, memory, GIDs, variables; from inside, or from the host",
 		Long: `doctor pod looks at the container it runs in, or from the host at that of a process (--pid) or at a
-network namespace (--netns). With --pod, or --manifest where there is no kubectl, it says from the pod's
+network namespace (--netns). With --pod, or --manifest where there is no cluster, it says from the pod's
 manifest which step is missing: annotation, network, Multus, count; of a pod with ResourceClaims why they are
 not there or not allocated, and what its Events mean. Exit status 3 if anything fails.`,
 		Example: `  kubectl exec train-0 -- fabricctl doctor pod
@@ -60,19 +61,22 @@ not there or not allocated, and what its Events mean. Exit status 3 if anything 
 	return c
 }
 
-// manifestRef names the manifest of a pod: a file, or a pod to ask kubectl for.
+// manifestRef names the manifest of a pod: a file, or a pod of the cluster.
 type manifestRef struct {
 	*console
-	file   string
-	nads   string // file with the networks
-	claims string // file with what there is of Dynamic Resource Allocation
-	pod    string // NAMESPACE/NAME
+	kube      *cluster.Cluster
+	file      string
+	nads      string // file with the networks
+	claims    string // file with what there is of Dynamic Resource Allocation
+	pod       string // NAMESPACE/NAME, or NAME in namespace
+	namespace string
 }
 
 func (m *manifestRef) flags(c *cobra.Command) {
 	c.Flags().StringVar(&m.file, "manifest", "",
 		"a file with the pod, as YAML or JSON; - for standard input")
-	c.Flags().StringVar(&m.pod, "pod", "", "NAMESPACE/NAME of the pod to ask kubectl for")
+	c.Flags().StringVar(&m.pod, "pod", "", "[NAMESPACE/]NAME of a pod of the cluster")
+	c.Flags().StringVarP(&m.namespace, "namespace", "n", "", "namespace of --pod NAME (default: that of the context)")
 	c.Flags().StringVar(&m.nads, "nads", "", "a file with the networks, as kubectl get net-attach-def -A -o json "+
 		"prints "+
 		"them, or YAML")
@@ -92,7 +96,7 @@ type world struct {
 func (m *manifestRef) check(ctx context.Context) ([]doctor.Finding, error) {
 	read := m.fromFiles
 	if m.pod != "" {
-		read = func() (*world, error) { return podByName(ctx, m.pod) }
+		read = func() (*world, error) { return podByName(ctx, m.kube, m.namespace, m.pod) }
 	}
 	w, err := read()
 	if err != nil {
@@ -127,7 +131,7 @@ func (m *manifestRef) fromFiles() (*world, error) {
 	}
 	w.dra = &doctor.DRA{}
 	err := m.decode("claims", m.claims, "kubectl get "+draKinds+",events -A -o json", func(list []byte) error {
-		return eachItem(bytes.NewReader(list), into(w.dra))
+		return cluster.EachItem(bytes.NewReader(list), into(w.dra, ""))
 	})
 	return w, err
 }
@@ -175,31 +179,35 @@ func (m *manifestRef) decode(flag, file, command string, take func(list []byte) 
 	return nil
 }
 
-// podByName asks kubectl for a pod, its Events, the networks, and if it has to do with claims for these. Without the
+// podByName asks for a pod, its Events, the networks, and if it has to do with claims for these. Without the
 // right to list the networks, the rest is checked.
-func podByName(ctx context.Context, name string) (*world, error) {
-	namespace, pod, ok := strings.Cut(name, "/")
-	if !ok {
-		namespace, pod = "default", name
+func podByName(ctx context.Context, kube *cluster.Cluster, namespace, pod string) (*world, error) {
+	if in, name, ok := strings.Cut(pod, "/"); ok {
+		namespace, pod = in, name
 	}
+	namespace = kube.Namespace(namespace)
 	w := &world{pod: &doctor.Manifest{}, nads: &doctor.NADs{}}
-	if err := kubectlGet(ctx, w.pod, "-n", namespace, "get", "pod", pod, "-o", "json"); err != nil {
+	if err := kube.Get(ctx, cluster.Pods, namespace, pod, w.pod); err != nil {
 		return nil, fmt.Errorf("--pod: %w", err)
 	}
-	err := kubectlGet(ctx, w.nads, "get", "network-attachment-definitions.k8s.cni.cncf.io", "-A", "-o", "json")
+	err := cluster.Each(ctx, kube, cluster.List{Of: cluster.Networks}, func(o *doctor.NAD, bad error) {
+		if bad == nil {
+			w.nads.Items = append(w.nads.Items, *o)
+		}
+	})
 	if err != nil {
 		w.nads = nil
 	}
 	if w.pod.Bare() { // what its resources are for, Fabrics and the node say; without them the manifest has to do
-		fabrics, _, _ := listFabrics(ctx)
-		nodes, _, _ := fabricNodes(ctx, w.pod.Spec.Node)
+		fabrics, _, _ := listFabrics(ctx, kube)
+		nodes, _, _ := fabricNodes(ctx, kube, w.pod.Spec.Node)
 		w.pod.Know(fabrics, nodes)
 	}
 	w.dra = &doctor.DRA{Partial: true}
 	if w.pod.Claimed() {
 		w.dra.Partial = false
-		listDRA(ctx, w.dra, namespace)
-		w.dra.FabricNodes, _, _ = fabricNodes(ctx, "") // they only say more of devices that are down
+		listDRA(ctx, kube, w.dra, namespace)
+		w.dra.FabricNodes, _, _ = fabricNodes(ctx, kube, "") // they only say more of devices that are down
 	}
 	if w.dra.Partial && len(w.pod.Spec.Claims) == 0 { // its devices are a device plugin's, as far as is known
 		w.dra = &doctor.DRA{Partial: true}
@@ -207,8 +215,9 @@ func podByName(ctx context.Context, name string) (*world, error) {
 	if w.pod.Status.Phase != "Pending" {
 		return w, nil
 	}
-	err = kubectlEach(ctx, into(w.dra), "-n", namespace, "get", "events", "-o", "json", "--field-selector",
-		"involvedObject.name="+pod)
+	err = cluster.Each(ctx, kube, cluster.List{
+		Of: cluster.Events, Namespace: namespace, Fields: "involvedObject.name=" + pod,
+	}, into(w.dra, listedKind[cluster.Events]))
 	if err != nil {
 		w.dra.Missing = append(w.dra.Missing, err.Error())
 	}

@@ -1,20 +1,28 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"slices"
 
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/cluster"
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/doctor"
 )
 
-// What there is of Dynamic Resource Allocation: one request for all kinds, as people do it for a file.
-const (
-	draClaims = "resourceclaims.resource.k8s.io,resourceclaimtemplates.resource.k8s.io"
-	draKinds  = draClaims + ",resourceslices.resource.k8s.io,deviceclasses.resource.k8s.io"
-)
+// draKinds is what there is of Dynamic Resource Allocation, as people ask for it.
+const draKinds = "resourceclaims.resource.k8s.io,resourceclaimtemplates.resource.k8s.io," +
+	"resourceslices.resource.k8s.io,deviceclasses.resource.k8s.io"
 
-// into takes the objects of a list. One that can't be read is left out and named.
-func into(d *doctor.DRA) func(o *doctor.DRAObject, bad error) {
+// listedKind is the kind of the objects of lists: the API server leaves it out in those of Kubernetes itself.
+var listedKind = map[cluster.Resource]string{
+	cluster.Claims: "ResourceClaim", cluster.Templates: "ResourceClaimTemplate", cluster.Slices: "ResourceSlice",
+	cluster.Classes: "DeviceClass", cluster.Events: "Event",
+}
+
+// into takes the objects of a list, of this kind if they say none. One that can't be read is left out and named.
+func into(d *doctor.DRA, kind string) func(o *doctor.DRAObject, bad error) {
 	return func(o *doctor.DRAObject, bad error) {
+		o.Kind = cmp.Or(o.Kind, kind)
 		if bad == nil {
 			bad = d.Add(o)
 		}
@@ -24,17 +32,30 @@ func into(d *doctor.DRA) func(o *doctor.DRAObject, bad error) {
 	}
 }
 
+// addDRA asks for the objects of some kinds.
+func addDRA(ctx context.Context, kube *cluster.Cluster, d *doctor.DRA, namespace string,
+	kinds ...cluster.Resource,
+) error {
+	for _, of := range kinds {
+		in := cluster.List{Of: of, Namespace: namespace}
+		if err := cluster.Each(ctx, kube, in, into(d, listedKind[of])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // listDRA asks for all of it; who may not list the whole cluster gets the claims of a namespace.
-func listDRA(ctx context.Context, d *doctor.DRA, namespace string) {
+func listDRA(ctx context.Context, kube *cluster.Cluster, d *doctor.DRA, namespace string) {
 	all := &doctor.DRA{}
-	err := kubectlEach(ctx, into(all), "get", draKinds, "-A", "-o", "json")
+	err := addDRA(ctx, kube, all, "", cluster.Claims, cluster.Templates, cluster.Slices, cluster.Classes)
 	if err == nil {
 		*d = *all
 		return
 	}
 	d.Partial = true
 	d.Missing = append(d.Missing, err.Error())
-	if err := kubectlEach(ctx, into(d), "-n", namespace, "get", draClaims, "-o", "json"); err != nil {
+	if err := addDRA(ctx, kube, d, namespace, cluster.Claims, cluster.Templates); err != nil {
 		d.Missing = append(d.Missing, err.Error())
 	}
 }
@@ -44,17 +65,12 @@ func (c *collector) collectDRA(ctx context.Context) {
 	if !c.ClaimsWanted() {
 		return
 	}
-	var served struct{ Versions []struct{ Version string } }
-	err := kubectlGet(ctx, &served, "get", "--raw", "/apis/resource.k8s.io")
-	c.DRA = &doctor.ClusterDRA{}
-	for _, v := range served.Versions {
-		c.DRA.Served = c.DRA.Served || v.Version == "v1"
-	}
+	versions, err := c.kube.Versions(ctx, cluster.DRA)
+	c.DRA = &doctor.ClusterDRA{Served: slices.Contains(versions, "v1")}
 	if err != nil || !c.DRA.Served {
 		return // a group that is not served is an error
 	}
-	err = kubectlEach(ctx, into(&c.DRA.DRA), "get",
-		"resourceslices.resource.k8s.io,deviceclasses.resource.k8s.io", "-A", "-o", "json")
+	err = addDRA(ctx, c.kube, &c.DRA.DRA, "", cluster.Slices, cluster.Classes)
 	c.DRA.Partial = !c.missing(err)
 	c.Missing = append(c.Missing, c.DRA.Missing...)
 }

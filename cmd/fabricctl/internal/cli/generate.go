@@ -95,7 +95,7 @@ func (g *generation) flags(c *cobra.Command) {
 		"addresses of the rails, shared out to the Fabrics or networks in equal parts")
 	f.StringSliceVar(&g.excluded, "exclude", nil, "parts of the range that must not be given")
 	f.BoolVar(&g.from.cluster, "cluster", false,
-		"for what the FabricNodes and Fabrics of the cluster say, through kubectl; device-plugin, beside recordings: "+
+		"for what the FabricNodes and Fabrics of the cluster say; device-plugin, beside recordings: "+
 			"where the plugin runs")
 	f.IntVar(&g.Nodes, "nodes", 0, "nodes that the range has to be large enough for (default: those looked at)")
 	f.IntVar(&g.Workers, "workers", 2, "pods of a job or deployment")
@@ -134,7 +134,7 @@ func (g *generation) plugin(ctx context.Context, kind string, f *pflag.FlagSet) 
 		return nil
 	}
 	g.from.cluster = false // the nodes are those of the recordings
-	if g.Plugin, err = runningPlugin(ctx, g.Shared, namespace); err != nil {
+	if g.Plugin, err = runningPlugin(ctx, g.from.kube, g.Shared, namespace); err != nil {
 		return err
 	}
 	g.Namespace = g.Plugin.Namespace

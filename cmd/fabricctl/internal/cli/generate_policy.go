@@ -10,9 +10,11 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/cluster"
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/generate"
 	"github.com/fabric-cni/fabric-cni/internal/fabrics"
 	"github.com/fabric-cni/fabric-cni/internal/podlabel"
@@ -24,12 +26,13 @@ type policySource struct {
 	podlabel.Options
 	files   []string
 	cluster bool
+	kube    *cluster.Cluster
 	console
 	without []string // fabrics whose devices no resource gives
 }
 
 func generatePolicyCommand(a *app) *cobra.Command {
-	p := &policySource{console: a.console}
+	p := &policySource{console: a.console, kube: a.kube}
 	c := &cobra.Command{
 		Use:   "policy {-f FILE... | --cluster}",
 		Short: "Write the admission policies that give a pod with one label its rails",
@@ -52,7 +55,7 @@ Kubernetes has the API since 1.36, and since 1.34 behind the feature gate Mutati
 	}
 	f := c.Flags()
 	f.StringArrayVarP(&p.files, "filename", "f", nil, "file with Fabrics; -: standard input")
-	f.BoolVar(&p.cluster, "cluster", false, "Fabrics, devices and API version of the cluster, through kubectl")
+	f.BoolVar(&p.cluster, "cluster", false, "Fabrics, devices and API version of the cluster")
 	f.StringSliceVar(&p.Rails, "rails", nil, "fabrics that fabric.dev/rails counts: devices of one, or one of each of "+
 		"several (default: those with match.rail, else the only one)")
 	f.StringToIntVar(&p.All, "all", nil, "NAME=N: how many devices of a fabric a node has, which is the value all")
@@ -100,18 +103,14 @@ func (p *policySource) withResource(ctx context.Context, list []*fabrics.Fabric)
 	if !slices.ContainsFunc(list, dra) {
 		return list, nil
 	}
-	var classes struct {
-		Items []struct {
-			Metadata struct{ Name string }
-			Spec     struct{ ExtendedResourceName string }
-		}
-	}
-	if err := kubectlGet(ctx, &classes, "get", "--raw", "/apis/resource.k8s.io/v1/deviceclasses"); err != nil {
-		return nil, err
-	}
 	given := map[string]string{}
-	for _, c := range classes.Items {
-		given[c.Metadata.Name] = c.Spec.ExtendedResourceName
+	err := cluster.Each(ctx, p.kube, cluster.List{Of: cluster.Classes}, func(c *resourcev1.DeviceClass, bad error) {
+		if bad == nil && c.Spec.ExtendedResourceName != nil {
+			given[c.Name] = *c.Spec.ExtendedResourceName
+		}
+	})
+	if err != nil {
+		return nil, err
 	}
 	list = slices.DeleteFunc(list, func(f *fabrics.Fabric) bool {
 		out := dra(f) && given[f.DeviceClass()] != f.Resource()
@@ -173,11 +172,11 @@ func inForce(o *v1alpha1.Fabric) (*fabrics.Fabric, error) {
 }
 
 func (p *policySource) ofCluster(ctx context.Context) (out []*fabrics.Fabric, err error) {
-	list, bad, err := listFabrics(ctx)
+	list, bad, err := listFabrics(ctx, p.kube)
 	if err = errors.Join(append(bad, err)...); err != nil {
 		return nil, err
 	}
-	nodes, _, err := fabricNodes(ctx, "") // inventories do not matter here
+	nodes, _, err := fabricNodes(ctx, p.kube, "") // inventories do not matter here
 	if err != nil {
 		return nil, err
 	}
@@ -196,7 +195,7 @@ func (p *policySource) ofCluster(ctx context.Context) (out []*fabrics.Fabric, er
 		}
 	}
 	if p.Version == "" {
-		if p.Version, err = servedVersion(ctx); err != nil {
+		if p.Version, err = servedVersion(ctx, p.kube); err != nil {
 			return nil, err
 		}
 	}
@@ -204,21 +203,21 @@ func (p *policySource) ofCluster(ctx context.Context) (out []*fabrics.Fabric, er
 }
 
 // servedVersion is the version of the policy that the API server has.
-func servedVersion(ctx context.Context) (string, error) {
-	const group = "/apis/admissionregistration.k8s.io"
-	var served struct{ Versions []struct{ Version string } }
-	if err := kubectlGet(ctx, &served, "get", "--raw", group); err != nil {
+func servedVersion(ctx context.Context, kube *cluster.Cluster) (string, error) {
+	const group = "admissionregistration.k8s.io"
+	served, err := kube.Versions(ctx, group)
+	if err != nil {
 		return "", err
 	}
 	for _, v := range podlabel.Versions {
-		if !slices.ContainsFunc(served.Versions, func(s struct{ Version string }) bool { return s.Version == v }) {
+		if !slices.Contains(served, v) {
 			continue
 		}
-		var list struct{ Resources []struct{ Name string } }
-		if err := kubectlGet(ctx, &list, "get", "--raw", group+"/"+v); err != nil {
+		list, err := kube.Resources(ctx, group, v)
+		if err != nil {
 			return "", err
 		}
-		for _, r := range list.Resources {
+		for _, r := range list {
 			if r.Name == "mutatingadmissionpolicies" {
 				return v, nil
 			}

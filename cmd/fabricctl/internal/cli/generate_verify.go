@@ -27,7 +27,8 @@ func generateVerifyCommand(a *app) *cobra.Command {
 fabricctl verify --deploy --cluster --replace in the namespace, with the flags after --. With --schedule it is a CronJob
 that never runs twice at once. The Job fails where verify ends with status 3.
 
-The image of the Job needs fabricctl and kubectl; --image after -- is that of the pods that are measured.`,
+The image of the Job needs fabricctl, as that of fabric-agent has it; --image after -- is that of the pods that are
+measured.`,
 		Example: `  fabricctl generate verify -n ml --image registry.example.com/fabricctl:1 --schedule '0 3 * * 0' -- \
     --image registry.example.com/perftest:1 --workers 16 --threshold 400=360 --label-nodes`,
 		Args: argsBetween(0, 100),
@@ -37,7 +38,7 @@ The image of the Job needs fabricctl and kubectl; --image after -- is that of th
 				err = errors.Join(err, scheduleRule.check("schedule", j.Schedule))
 			}
 			if j.Image == "" {
-				err = errors.Join(err, fmt.Errorf("%w: --image is missing: of the Job, with fabricctl and kubectl",
+				err = errors.Join(err, fmt.Errorf("%w: --image is missing: of the Job, with fabricctl",
 					errUsage))
 			} else {
 				err = errors.Join(err, imageRule.check("image", j.Image))
@@ -58,7 +59,7 @@ The image of the Job needs fabricctl and kubectl; --image after -- is that of th
 	f := c.Flags()
 	f.StringVarP(&j.Namespace, "namespace", "n", "default", "namespace of the Job and of the pods that it measures")
 	f.StringVar(&j.Name, "name", "fabric-verify", "name of the Job or CronJob")
-	f.StringVar(&j.Image, "image", "", "image of the Job: it needs fabricctl and kubectl")
+	f.StringVar(&j.Image, "image", "", "image of the Job: it needs fabricctl")
 	f.StringVar(&j.Schedule, "schedule", "", "a CronJob with this schedule instead of a Job")
 	return c
 }

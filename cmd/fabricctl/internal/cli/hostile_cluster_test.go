@@ -6,45 +6,51 @@ import (
 	"testing"
 
 	"github.com/fabric-cni/fabric-cni/internal/node"
+	"github.com/fabric-cni/fabric-cni/internal/testkit/apiserver"
 )
 
-// kubectlScript answers what a command asks for, from files.
-const kubectlScript = `#!/bin/sh
-cd "$(dirname "$0")/.." || exit
-case "$*" in
-*" get pod "*) cat pod.json ;;
-*"get crd"*) cat message >&2; exit 1 ;;
-*"get fabricnodes"*"=g1") cat fabricnode.json ;;
-*"get fabricnodes"*) cat fabricnodes.json ;;
-*"get fabrics"*) cat fabrics.json ;;
-*"get deployments"*) cat deployments.json ;;
-*"get leases"*) cat leases.json ;;
-*"get pods"*) cat pods.json ;;
-*" logs "*) cat nccl.log ;;
-*" exec "*/sys/class/infiniband_verbs/*) cat look ;;
-*"get daemonsets"*-o\ json) cat daemonsets.json ;;
-*"get nodes"*json) cat nodes.json ;;
-*"get network-attachment-definitions"*) cat nads.json ;;
-*"get resourceclaims"*) cat claims.json ;;
-*"get events"*) cat events.json ;;
-*"get --raw"*) echo '{"versions":[{"version":"v1"}]}' ;;
-*"get resourceslices"*) cat slices.json ;;
-*"get ippools"*json) cat pools.json ;;
-*" exec "*) case "$*" in
-	*"ip -j address show") cat addresses.json ;;
-	*" ping "*) echo '3 packets transmitted, 3 received, 0% packet loss'; cat message ;;
-	*" sh -c "*) x=$(cat word)
-		printf 'partition 0xffff\nport mlx5_0%s 1\nlink_layer InfiniBand\nstate 4: ACTIVE\n' "$x"
-		printf 'phys_state 5: LinkUp%s\nrate 200 Gb/sec %s\ngid 0 fe80::2:c903:fa:10 -%s\n' "$x" "$x" "$x"
-		printf 'pkey 0 0xffff\npkey 1 0x8001%s\n' "$x" ;;
-	*" timeout "*) exec sleep 60 ;;
-	*) echo " Port number 1 state is Down"; cat message; exit 1 ;;
-	esac ;;
-*) cat message ;;
+// apiScript answers what a command asks for, from files.
+const apiScript = `#!/bin/sh
+case "$1 ${2%%\?*}" in
+GET*/pods/*/log) cat nccl.log ;;
+GET*/pods/*) cat pod.json ;;
+GET*/customresourcedefinitions) cat message >&2; exit 1 ;;
+GET*/fabricnodes) case $2 in *=g1) cat fabricnode.json ;; *) cat fabricnodes.json ;; esac ;;
+GET*/fabrics) cat fabrics.json ;;
+GET*/deployments) cat deployments.json ;;
+GET*/leases) cat leases.json ;;
+GET*/pods) cat pods.json ;;
+GET*/daemonsets) cat daemonsets.json ;;
+GET*/nodes) cat nodes.json ;;
+GET*/network-attachment-definitions) cat nads.json ;;
+GET*/resourceclaims) cat claims.json ;;
+GET*/events) cat events.json ;;
+"GET /apis/resource.k8s.io") echo '{"versions":[{"version":"v1"}],"preferredVersion":{"version":"v1"}}' ;;
+"GET /api/v1") echo '{"resources":[{"name":"pods","kind":"Pod","namespaced":true}]}' ;;
+GET*/resourceslices) cat slices.json ;;
+GET*/resourceclaimtemplates|GET*/deviceclasses) echo '{"items":[]}' ;;
+GET*/ippools) cat pools.json ;;
+GET*) exit 1 ;;
+*) echo '{}' ;;
 esac
 `
 
-// cluster puts a kubectl into PATH that answers for a cluster.
+// podScript is what the pods do.
+const podScript = `#!/bin/sh
+case "$*" in
+*/sys/class/infiniband_verbs/*) cat look ;;
+*"ip -j address show") cat addresses.json ;;
+*" ping "*) echo '3 packets transmitted, 3 received, 0% packet loss'; cat message ;;
+*" sh -c "*) x=$(cat word)
+	printf 'partition 0xffff\nport mlx5_0%s 1\nlink_layer InfiniBand\nstate 4: ACTIVE\n' "$x"
+	printf 'phys_state 5: LinkUp%s\nrate 200 Gb/sec %s\ngid 0 fe80::2:c903:fa:10 -%s\n' "$x" "$x" "$x"
+	printf 'pkey 0 0xffff\npkey 1 0x8001%s\n' "$x" ;;
+*" timeout "*) exec sleep 60 ;;
+*) echo " Port number 1 state is Down"; cat message; exit 1 ;;
+esac
+`
+
+// cluster starts an API server, which answers for a cluster.
 func (w *hostileWorld) cluster(t *testing.T, n *node.Node) {
 	t.Helper()
 	x := w.text
@@ -115,8 +121,15 @@ func (w *hostileWorld) cluster(t *testing.T, n *node.Node) {
 	if err := os.Mkdir(filepath.Join(w.dir, "bin"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	w.file(t, "bin/kubectl", kubectlScript)
-	t.Setenv("PATH", filepath.Join(w.dir, "bin")+":"+os.Getenv("PATH"))
+	w.file(t, "bin/api", apiScript)
+	w.file(t, "bin/pod", podScript)
+	server := apiserver.New(w.dir)
+	t.Cleanup(server.Close)
+	kubeconfig, err := server.Kubeconfig("default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("KUBECONFIG", kubeconfig)
 }
 
 // jobs are a job before it is applied, and its pods, their logs and what they print of their devices.

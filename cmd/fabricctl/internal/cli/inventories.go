@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/cluster"
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/doctor"
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/encode"
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/generate"
@@ -106,18 +107,20 @@ func (s *sources) recording(name string) (*node.Node, error) {
 
 // fabricNodes reads the FabricNodes of the cluster, in the order of their names; with a name that one only. One whose
 // inventory is not what an agent writes is without it, and in bad.
-func fabricNodes(ctx context.Context, name string) (out []doctor.FabricNode, bad []error, err error) {
-	args := []string{"get", "fabricnodes.fabric.dev", "-o", "json"}
+func fabricNodes(ctx context.Context, kube *cluster.Cluster, name string) (out []doctor.FabricNode, bad []error,
+	err error,
+) {
+	all := cluster.List{Of: cluster.FabricNodes}
 	if name != "" {
-		args = append(args, "--field-selector", "metadata.name="+name)
+		all.Fields = "metadata.name=" + name
 	}
-	err = kubectlEach(ctx, func(o *v1alpha1.FabricNode, unread error) {
+	err = cluster.Each(ctx, kube, all, func(o *v1alpha1.FabricNode, unread error) {
 		n, err := fabricNode(o, unread)
 		if err != nil {
 			bad = append(bad, fmt.Errorf("FabricNode %.253s: %w", o.Name, err))
 		}
 		out = append(out, n)
-	}, args...)
+	})
 	slices.SortFunc(out, func(a, b doctor.FabricNode) int { return strings.Compare(a.Name, b.Name) })
 	return out, bad, err
 }
@@ -134,8 +137,7 @@ func fabricNode(o *v1alpha1.FabricNode, unread error) (doctor.FabricNode, error)
 	if text == nil {
 		return out, nil
 	}
-	const indented = 8 // times as long as it is stored
-	if len(text.Raw) > indented*node.MaxCompact {
+	if len(text.Raw) > node.MaxCompact {
 		return out, fmt.Errorf("status.inventory: it has more than %d KiB; left out", node.MaxCompact>>10)
 	}
 	n := &node.Node{}
@@ -167,7 +169,7 @@ func (s *sources) clusterNodes(ctx context.Context) (out []*node.Node, err error
 }
 
 func (s *sources) fabricNodes(ctx context.Context) (list []doctor.FabricNode, err error) {
-	list, s.bad, err = fabricNodes(ctx, "")
+	list, s.bad, err = fabricNodes(ctx, s.kube, "")
 	if err != nil {
 		return nil, fmt.Errorf("--cluster: %w", err)
 	}
@@ -175,15 +177,15 @@ func (s *sources) fabricNodes(ctx context.Context) (list []doctor.FabricNode, er
 }
 
 // listFabrics reads the Fabrics of the cluster.
-func listFabrics(ctx context.Context) (out []v1alpha1.Fabric, bad []error, err error) {
-	err = kubectlEach(ctx, func(o *v1alpha1.Fabric, unread error) {
+func listFabrics(ctx context.Context, kube *cluster.Cluster) (out []v1alpha1.Fabric, bad []error, err error) {
+	err = cluster.Each(ctx, kube, cluster.List{Of: cluster.Fabrics}, func(o *v1alpha1.Fabric, unread error) {
 		if unread != nil {
 			bad = append(bad, fmt.Errorf("the Fabric %.253s: %w; left out", o.Name, unread))
 			return
 		}
 		o.ManagedFields = nil
 		out = append(out, *o)
-	}, "get", "fabrics.fabric.dev", "-o", "json")
+	})
 	return out, bad, err
 }
 
@@ -196,7 +198,7 @@ func (s *sources) fleet(ctx context.Context) (*generate.Fleet, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, bad, err := listFabrics(ctx)
+	list, bad, err := listFabrics(ctx, s.kube)
 	if err != nil {
 		return nil, fmt.Errorf("--cluster: %w", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/cluster"
 	"github.com/fabric-cni/fabric-cni/internal/node"
 )
 
@@ -17,6 +18,7 @@ type machine struct {
 	root     string // "/", another root directory, or a recording (tar.gz)
 	stateDir string // where the plugin keeps its journal
 	goos     string // of the system that fabricctl runs on; empty: runtime.GOOS
+	kube     *cluster.Cluster
 	hostProc string // where a container has the /proc of its node; empty: node.HostProc
 }
 

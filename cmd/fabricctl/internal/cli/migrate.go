@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/cluster"
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/migrate"
 	"github.com/fabric-cni/fabric-cni/internal/node"
 )
@@ -55,7 +56,7 @@ Exit status: 3 if there is something to check.`,
 	c.Flags().StringSliceVarP(&m.files, "filename", "f", nil,
 		"files with the objects, YAML or JSON; - for standard input")
 	c.Flags().BoolVar(&m.from.cluster, "cluster", false,
-		"read the objects, and the nodes if fabric-agent runs, through kubectl")
+		"read the objects, and the nodes if fabric-agent runs, from the cluster")
 	c.Flags().StringVar(&m.To, "to", migrate.ToFabric, "fabric, or nad: keep today's device plugin")
 	c.Flags().StringVar(&m.Prefix, "resource-prefix", "nvidia.com",
 		"prefix of the resources of the SR-IOV network operator: openshift.io unless NVIDIA's chart has installed it")
@@ -93,7 +94,7 @@ func (m *migration) run(ctx context.Context, a *app) error {
 // objects reads the objects of the operators.
 func (m *migration) objects(ctx context.Context, c *console) (out []migrate.Object, err error) {
 	if m.from.cluster {
-		return clusterObjects(ctx)
+		return clusterObjects(ctx, m.from.kube)
 	}
 	for _, name := range m.files {
 		f, err := c.open(name)
@@ -111,24 +112,26 @@ func (m *migration) objects(ctx context.Context, c *console) (out []migrate.Obje
 }
 
 // operatorKinds are the resources that are asked for. A cluster has those of the operators that it runs.
-var operatorKinds = []string{
-	"nicclusterpolicies.mellanox.com", "hostdevicenetworks.mellanox.com", "ipoibnetworks.mellanox.com",
-	"macvlannetworks.mellanox.com", "sriovnetworks.sriovnetwork.openshift.io",
-	"sriovibnetworks.sriovnetwork.openshift.io", "sriovnetworknodepolicies.sriovnetwork.openshift.io",
-	"ippools.nv-ipam.nvidia.com", "cidrpools.nv-ipam.nvidia.com",
+var operatorKinds = []cluster.Resource{
+	{Group: "mellanox.com", Resource: "nicclusterpolicies"}, {Group: "mellanox.com", Resource: "hostdevicenetworks"},
+	{Group: "mellanox.com", Resource: "ipoibnetworks"}, {Group: "mellanox.com", Resource: "macvlannetworks"},
+	{Group: "sriovnetwork.openshift.io", Resource: "sriovnetworks"},
+	{Group: "sriovnetwork.openshift.io", Resource: "sriovibnetworks"},
+	{Group: "sriovnetwork.openshift.io", Resource: "sriovnetworknodepolicies"},
+	{Group: "nv-ipam.nvidia.com", Resource: "ippools"}, {Group: "nv-ipam.nvidia.com", Resource: "cidrpools"},
 }
 
-func clusterObjects(ctx context.Context) (out []migrate.Object, err error) {
-	for _, kind := range operatorKinds {
-		err := kubectlEach(ctx, func(o *map[string]any, unread error) {
+func clusterObjects(ctx context.Context, kube *cluster.Cluster) (out []migrate.Object, err error) {
+	for _, of := range operatorKinds {
+		asked := cluster.Each(ctx, kube, cluster.List{Of: of}, func(o *map[string]any, unread error) {
 			if unread != nil || err != nil {
 				err = errors.Join(err, unread)
 				return
 			}
 			out, err = migrate.Add(out, *o)
-		}, "get", kind, "-A", "-o", "json")
-		if err != nil && !strings.Contains(err.Error(), "the server doesn't have a resource type") {
-			return nil, fmt.Errorf("--cluster: %w", err)
+		})
+		if asked != nil && !errors.Is(asked, cluster.ErrNotServed) {
+			return nil, fmt.Errorf("--cluster: %w", asked)
 		}
 	}
 	return out, err

@@ -7,12 +7,14 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/cli"
+	"github.com/fabric-cni/fabric-cni/internal/testkit/apiserver"
 	"github.com/fabric-cni/fabric-cni/internal/testkit/machines"
 	"github.com/fabric-cni/fabric-cni/internal/testkit/sandbox"
 	"github.com/fabric-cni/fabric-cni/plugins/fabric"
@@ -59,6 +61,10 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
 		Setup: func(e *testscript.Env) error {
+			server := apiserver.New(e.WorkDir)
+			e.Defer(server.Close)
+			e.Values["api"] = server
+			e.Setenv("KUBECONFIG", "")
 			e.Setenv("SCRIPTS", scripts)
 			e.Setenv("GORACE", "atexit_sleep_ms=10") // each of some hundred processes sleeps a second otherwise
 			return nil
@@ -66,6 +72,26 @@ func TestScripts(t *testing.T) {
 		UpdateScripts:      *update,
 		RequireUniqueNames: true,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			// api [VARIABLE=VALUE...] gives fabricctl the cluster for which bin/api and bin/pod answer, with these
+			// variables; the namespace of its context is default.
+			"api": func(ts *testscript.TestScript, _ bool, args []string) {
+				server, ok := ts.Value("api").(*apiserver.Server)
+				if !ok {
+					ts.Fatalf("no API server")
+				}
+				for _, a := range args {
+					name, value, _ := strings.Cut(a, "=")
+					server.Set(name, value)
+				}
+				file, err := server.Kubeconfig("")
+				ts.Check(err)
+				ts.Setenv("KUBECONFIG", file)
+				for _, script := range []string{"bin/api", "bin/pod"} {
+					if _, err := os.Stat(ts.MkAbs(script)); err == nil {
+						ts.Check(os.Chmod(ts.MkAbs(script), 0o755))
+					}
+				}
+			},
 			// netns NAME makes a network namespace for the rest of the script.
 			"netns": func(ts *testscript.TestScript, _ bool, args []string) {
 				ts.Check(ts.Exec("ip", "netns", "add", args[0]))

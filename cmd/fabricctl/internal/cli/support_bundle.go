@@ -17,9 +17,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/printers"
 
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/cluster"
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/doctor"
-	fault "github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/kubectl"
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/manifest"
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/redact"
 	"github.com/fabric-cni/fabric-cni/internal/node"
 	"github.com/fabric-cni/fabric-cni/internal/policy"
@@ -43,16 +46,27 @@ var commands = [][]string{
 	{"systemctl", "show", "containerd", "-p", "LimitMEMLOCK", "-p", "ActiveState"},
 }
 
-// clusterCommands are run with --cluster.
-var clusterCommands = [][]string{
-	{"kubectl", "get", "fabrics.fabric.dev", "-o", "json"},
-	{"kubectl", "get", "fabricnodes.fabric.dev", "-o", "wide"},
-	{"kubectl", "get", "net-attach-def", "-A", "-o", "json"},
-	{"kubectl", "get", draKinds, "-A", "-o", "json"},
-	{"kubectl", "get", "nodes", "-o", "wide"},
-	{"kubectl", "get", "ippools.whereabouts.cni.cncf.io", "-A", "-o", "json"},
-	{"kubectl", "-n", "kube-system", "get", "daemonsets", "-o", "wide"},
-	{"kubectl", "get", "events", "-A", "--field-selector", "type=Warning"},
+// clusterLists are read with --cluster: objects, or where a table is enough what kubectl prints. The files are named
+// after the command that shows the same.
+var clusterLists = []struct {
+	command string
+	table   bool
+	lists   []cluster.List
+}{
+	{"kubectl get fabrics.fabric.dev -o json", false, []cluster.List{{Of: cluster.Fabrics}}},
+	{"kubectl get fabricnodes.fabric.dev -o wide", true, []cluster.List{{Of: cluster.FabricNodes}}},
+	{"kubectl get net-attach-def -A -o json", false, []cluster.List{{Of: cluster.Networks}}},
+	{"kubectl get " + draKinds + " -A -o json", false, []cluster.List{
+		{Of: cluster.Claims}, {Of: cluster.Templates}, {Of: cluster.Slices}, {Of: cluster.Classes},
+	}},
+	{"kubectl get nodes -o wide", true, []cluster.List{{Of: cluster.Nodes}}},
+	{"kubectl get ippools.whereabouts.cni.cncf.io -A -o json", false, []cluster.List{{Of: cluster.Pools}}},
+	{"kubectl -n kube-system get daemonsets -o wide", true, []cluster.List{
+		{Of: cluster.DaemonSets, Namespace: metav1.NamespaceSystem},
+	}},
+	{"kubectl get events -A --field-selector type=Warning", true, []cluster.List{
+		{Of: cluster.Events, Fields: "type=Warning"},
+	}},
 }
 
 func supportBundleCommand(a *app) *cobra.Command {
@@ -86,8 +100,7 @@ text of another form stays, and so do names, addresses and GUIDs: look through i
 	}
 	c.Flags().StringVarP(&file, "file", "f", "fabric-support.tar.gz", "where to write it; - for standard output")
 	c.Flags().BoolVar(&b.cluster, "cluster", false,
-		"also Fabrics, networks, ResourceClaims and slices, nodes, address pools and events of the cluster, through "+
-			"kubectl")
+		"also Fabrics, networks, ResourceClaims and slices, nodes, address pools and events of the cluster")
 	return c
 }
 
@@ -124,8 +137,15 @@ func (b *bundle) collect(ctx context.Context) {
 		b.addOutput(ctx, c)
 	}
 	if b.cluster {
-		for _, c := range clusterCommands {
-			b.addOutput(ctx, c)
+		for _, c := range clusterLists {
+			read := b.objects
+			if c.table {
+				read = b.table
+			}
+			ctx, cancel := context.WithTimeout(ctx, patient)
+			text, err := read(ctx, c.lists)
+			cancel()
+			b.add(commandFile(c.command), text, err)
 		}
 	}
 }
@@ -240,25 +260,65 @@ func (p *pack) bytes() ([]byte, error) {
 
 // addOutput adds what a command prints within a few seconds.
 func (p *pack) addOutput(ctx context.Context, args []string) {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, patient)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	var out, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &stderr
 	err := cmd.Run()
-	said := strings.TrimSpace(stderr.String())
-	if args[0] == "kubectl" {
-		said = fault.Fault(said)
-	}
-	if err != nil && said != "" {
+	if said := strings.TrimSpace(stderr.String()); err != nil && said != "" {
 		err = fmt.Errorf("%w: %s", err, said)
 	}
 	text := out.Bytes()
-	switch {
-	case args[0] == "dmesg":
+	if args[0] == "dmesg" {
 		text = redact.Log(text)
-	case args[len(args)-1] == "json":
-		text = redact.Objects(text)
 	}
-	p.add("commands/"+strings.NewReplacer("/", "_", " ", "_").Replace(strings.Join(args, " "))+".txt", text, err)
+	p.add(commandFile(strings.Join(args, " ")), text, err)
+}
+
+// patient is how long a command, or a list of the cluster, may take.
+const patient = 20 * time.Second
+
+// commandFile is the file with what a command prints.
+func commandFile(command string) string {
+	return "commands/" + strings.NewReplacer("/", "_", " ", "_").Replace(command) + ".txt"
+}
+
+// objects are the objects of lists, without what is not known to matter.
+func (b *bundle) objects(ctx context.Context, lists []cluster.List) ([]byte, error) {
+	var all []json.RawMessage
+	for _, l := range lists {
+		err := cluster.Each(ctx, b.kube, l, func(o *map[string]any, bad error) {
+			if bad != nil || *o == nil {
+				return
+			}
+			if (*o)["kind"] == nil {
+				(*o)["kind"] = listedKind[l.Of]
+			}
+			if raw, err := json.Marshal(*o); err == nil {
+				all = append(all, raw)
+			}
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	text, err := manifest.List(all)
+	return redact.Objects(text), err
+}
+
+// table is a list as kubectl prints it.
+func (b *bundle) table(ctx context.Context, lists []cluster.List) ([]byte, error) {
+	var out bytes.Buffer
+	for _, l := range lists {
+		t, err := b.kube.Table(ctx, l)
+		if err != nil {
+			return nil, err
+		}
+		printer := printers.NewTablePrinter(printers.PrintOptions{Wide: true, WithNamespace: l.Of == cluster.Events})
+		if err := printer.PrintObj(t, &out); err != nil {
+			return nil, err
+		}
+	}
+	return out.Bytes(), nil
 }

@@ -21,8 +21,8 @@ func verifyCommand(a *app) *cobra.Command {
 		Long: `verify measures every pair of the pods, rail by rail, in rounds in which no pod is in two pairs:
 reachability (ping, rping), whether the GIDs can reach each other, ib_write_bw both ways, and ib_write_lat. 90 per
 cent of the port's rate are good, or what --good or --threshold say. --cross-rail also measures every rail with every
-other one. The pods need perftest, ip, ping, sh and timeout; fabricctl generate perftest-pods writes such pods, and
-kubectl has to be in PATH. --deploy makes two of them, or --workers, measures, and deletes them. With --netns it
+other one. The pods need perftest, ip, ping, sh and timeout; fabricctl generate perftest-pods writes such
+pods. --deploy makes two of them, or --workers, measures, and deletes them. With --netns it
 measures between network namespaces of this machine, with the ping and the perftest of this machine, as root.
 
 Pods without an interface of the rails (shared RDMA mode) are measured over their InfiniBand devices.
@@ -37,11 +37,13 @@ measured.`,
   fabricctl verify --pods p1,p2,p3,p4 -o html >report.html`,
 		Args: argsBetween(0, 10000),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			v.pods.from.machine = a.machine
+			v.namespace = a.kube.Namespace(v.namespace)
 			if err := v.check(args, cmd.Flags()); err != nil {
 				return err
 			}
 			v.pods.namespace = v.namespace
-			v.pods.from.machine, v.pods.from.recordings = a.machine, args
+			v.pods.from.recordings = args
 			report, err := v.run(cmd.Context(), cmd.Flags())
 			if err != nil {
 				return err
@@ -86,7 +88,7 @@ func (v *verification) flags(c *cobra.Command) {
 	v.pods.flags(f)
 	f.StringSliceVar(&v.netns, "netns", nil, "network namespaces of this machine to measure between")
 	c.MarkFlagsMutuallyExclusive("pods", "deploy", "netns")
-	f.StringVarP(&v.namespace, "namespace", "n", "default", "namespace of the pods")
+	f.StringVarP(&v.namespace, "namespace", "n", "", "namespace of the pods (default: that of the context)")
 	f.StringSliceVar(&v.options.Interfaces, "interfaces", nil, "the rails (default: net1, net2, ... and InfiniBand "+
 		"interfaces; where there is none, the InfiniBand ports); also ports, such as mlx5_0:1")
 	f.StringVar(&v.cross, "cross-rail", string(measure.CrossOff), "rails with other rails: off, allowed (measured "+
@@ -230,7 +232,7 @@ func (v *verification) ends(ctx context.Context) (out []*measure.End, err error)
 		seen[name] = true
 	}
 	for _, p := range v.names {
-		out = append(out, measure.Pod(v.namespace, p))
+		out = append(out, measure.Pod(v.pods.from.kube, v.namespace, p))
 	}
 	for _, path := range v.netns {
 		e, err := measure.Netns(path)

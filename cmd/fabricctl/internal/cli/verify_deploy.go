@@ -9,7 +9,12 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/cluster"
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/doctor"
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/generate"
 )
 
@@ -104,13 +109,11 @@ func (p *testPods) deploy(ctx context.Context) error {
 		return err
 	}
 	p.made = true
-	if err := kubectl(ctx, text, "apply", "-f", "-"); err != nil {
+	if err := p.from.kube.Apply(ctx, text); err != nil {
 		return fmt.Errorf("verify --deploy: %w", err)
 	}
 	for _, name := range p.names() {
-		err := kubectl(ctx, "", "-n", p.namespace, "wait", "--for=condition=Ready", "--timeout="+p.timeout.String(),
-			"pod/"+name)
-		if err != nil {
+		if err := p.ready(ctx, name); err != nil {
 			return fmt.Errorf("verify --deploy: %w; why: kubectl -n %s describe pod %s | fabricctl doctor explain",
 				err, p.namespace, name)
 		}
@@ -118,33 +121,68 @@ func (p *testPods) deploy(ctx context.Context) error {
 	return nil
 }
 
+// ready waits until a pod is.
+func (p *testPods) ready(ctx context.Context, name string) error {
+	return p.until(ctx, "pod "+name+" is not Ready", func() (bool, error) {
+		var pod corev1.Pod
+		err := p.from.kube.Get(ctx, cluster.Pods, p.namespace, name, &pod)
+		return doctor.PodReady(&pod), err
+	})
+}
+
+// until asks each second. The error begins with what is not so.
+func (p *testPods) until(ctx context.Context, not string, ask func() (bool, error)) error {
+	err := wait.PollUntilContextTimeout(ctx, time.Second, p.timeout, true, func(context.Context) (bool, error) {
+		return ask()
+	})
+	if wait.Interrupted(err) && ctx.Err() == nil {
+		return fmt.Errorf("%s: timed out after %v", not, p.timeout)
+	}
+	return err
+}
+
+// left are the names of the pods of another run.
+func (p *testPods) left(ctx context.Context) (out []string, err error) {
+	err = cluster.Each(ctx, p.from.kube, cluster.List{
+		Of: cluster.Pods, Namespace: p.namespace, Labels: "app=" + testPodName,
+	}, func(o *metav1.PartialObjectMetadata, bad error) {
+		if bad == nil {
+			out = append(out, fmt.Sprintf("%.253s", o.Name))
+		}
+	})
+	return out, err
+}
+
 // none looks that there are no such pods yet: those of a run at the same time must not be used, nor deleted.
 func (p *testPods) none(ctx context.Context) error {
-	args := []string{"-n", p.namespace, "-l", "app=" + testPodName, "pods"}
-	if p.replace {
-		err := kubectl(ctx, "", append([]string{"delete", "--ignore-not-found", "--wait=true"}, args...)...)
-		if err != nil {
-			return fmt.Errorf("verify --deploy --replace: %w", err)
-		}
-		return nil
-	}
-	var list struct {
-		Items []struct {
-			Metadata struct{ Name string }
-		}
-	}
-	if err := kubectlGet(ctx, &list, append([]string{"get", "-o", "json"}, args...)...); err != nil {
+	names, err := p.left(ctx)
+	switch {
+	case err != nil:
 		return fmt.Errorf("verify --deploy: %w", err)
-	}
-	if len(list.Items) == 0 {
+	case len(names) == 0:
 		return nil
-	}
-	var names []string
-	for _, i := range list.Items[:min(len(list.Items), 3)] {
-		names = append(names, fmt.Sprintf("%.253s", i.Metadata.Name))
+	case p.replace:
+		return p.clear(ctx, names)
 	}
 	return fmt.Errorf("verify --deploy: namespace %s has %d pods of another verify (%s): wait until it has ended, "+
-		"or if it was killed: --replace", p.namespace, len(list.Items), strings.Join(names, ", "))
+		"or if it was killed: --replace", p.namespace, len(names), strings.Join(names[:min(len(names), 3)], ", "))
+}
+
+// clear deletes the pods of another run, and waits until they are gone.
+func (p *testPods) clear(ctx context.Context, names []string) error {
+	for _, name := range names {
+		if err := p.from.kube.Delete(ctx, cluster.Pods, p.namespace, name); err != nil {
+			return fmt.Errorf("verify --deploy --replace: %w", err)
+		}
+	}
+	err := p.until(ctx, "the pods of another verify are still there", func() (bool, error) {
+		names, err := p.left(ctx)
+		return len(names) == 0, err
+	})
+	if err != nil {
+		return fmt.Errorf("verify --deploy --replace: %w", err)
+	}
+	return nil
 }
 
 // remove deletes the pods, also if the measurement was interrupted.
@@ -155,9 +193,8 @@ func (p *testPods) remove() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	// If this fails, nothing more can be done. Pods of Fabrics with allocation DRA have claims.
-	_ = kubectl(ctx, "", "-n", p.namespace, "delete", "resourceclaimtemplates.resource.k8s.io", testPodName,
-		"--ignore-not-found", "--wait=false")
+	_ = p.from.kube.Delete(ctx, cluster.Templates, p.namespace, testPodName)
 	for _, name := range p.names() {
-		_ = kubectl(ctx, "", "-n", p.namespace, "delete", "pod", name, "--ignore-not-found", "--wait=false")
+		_ = p.from.kube.Delete(ctx, cluster.Pods, p.namespace, name)
 	}
 }

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/cluster"
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/perftest"
 )
 
@@ -59,6 +61,7 @@ func (n *ncclJob) run(ctx context.Context, pods testPods) *perftest.NCCL {
 
 // log runs the job, and returns what its launcher has printed.
 func (n *ncclJob) log(ctx context.Context, pods testPods) (string, error) {
+	kube := pods.from.kube
 	text, err := pods.from.generate(ctx, "verify --nccl-image", "mpijob", pods.options(ncclName, n.image))
 	if err != nil {
 		return "", err
@@ -66,28 +69,45 @@ func (n *ncclJob) log(ctx context.Context, pods testPods) (string, error) {
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		_ = kubectl(ctx, "", "-n", pods.namespace, "delete", "--ignore-not-found", "--wait=false",
-			"mpijobs.kubeflow.org", ncclName) // nothing more can be done
-		_ = kubectl(ctx, "", "-n", pods.namespace, "delete", "--ignore-not-found", "--wait=false",
-			"resourceclaimtemplates.resource.k8s.io", ncclName)
+		for _, of := range []cluster.Resource{cluster.MPIJobs, cluster.Templates} {
+			_ = kube.Delete(ctx, of, pods.namespace, ncclName) // nothing more can be done
+		}
 	}()
-	if err := kubectl(ctx, text, "apply", "-f", "-"); err != nil {
+	if err := kube.Apply(ctx, text); err != nil {
 		return "", fmt.Errorf("%w; an MPIJob needs the MPI operator", err)
 	}
-	if err := n.wait(ctx, pods.namespace); err != nil {
+	if err := n.wait(ctx, kube, pods.namespace); err != nil {
 		return "", err
 	}
+	return launcherLog(ctx, kube, pods.namespace)
+}
+
+// launcherLog is the log of the job's launcher: the last one, if it was started again.
+func launcherLog(ctx context.Context, kube *cluster.Cluster, namespace string) (string, error) {
+	var last metav1.PartialObjectMetadata
+	err := cluster.Each(ctx, kube, cluster.List{
+		Of: cluster.Pods, Namespace: namespace, Labels: "batch.kubernetes.io/job-name=" + ncclName + "-launcher",
+	}, func(o *metav1.PartialObjectMetadata, bad error) {
+		if bad == nil && !o.CreationTimestamp.Before(&last.CreationTimestamp) {
+			last = *o
+		}
+	})
+	if err != nil {
+		return "", err
+	}
+	if last.Name == "" {
+		return "", fmt.Errorf("the MPIJob %s has no launcher: kubectl describe mpijob %[1]s", ncclName)
+	}
 	var log bytes.Buffer
-	err = kubectlRead(ctx, []string{"-n", pods.namespace, "logs", "job/" + ncclName + "-launcher", "--tail=-1"},
-		func(r io.Reader) error {
-			_, err := io.Copy(&log, io.LimitReader(r, maxObject))
-			return err
-		})
+	err = kube.Log(ctx, namespace, last.Name, "", cluster.MaxObject, 0, func(r io.Reader) error {
+		_, err := io.Copy(&log, io.LimitReader(r, cluster.MaxObject))
+		return err
+	})
 	return log.String(), err
 }
 
 // wait waits until the job has ended, well or not: its log says more.
-func (n *ncclJob) wait(ctx context.Context, namespace string) error {
+func (n *ncclJob) wait(ctx context.Context, kube *cluster.Cluster, namespace string) error {
 	ctx, cancel := context.WithTimeout(ctx, n.timeout)
 	defer cancel()
 	for {
@@ -96,7 +116,7 @@ func (n *ncclJob) wait(ctx context.Context, namespace string) error {
 				Conditions []struct{ Type, Status string }
 			}
 		}
-		err := kubectlGet(ctx, &job, "-n", namespace, "get", "mpijobs.kubeflow.org", ncclName, "-o", "json")
+		err := kube.Get(ctx, cluster.MPIJobs, namespace, ncclName, &job)
 		if err != nil && ctx.Err() == nil {
 			return err
 		}

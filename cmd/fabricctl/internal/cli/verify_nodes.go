@@ -3,8 +3,12 @@ package cli
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/cluster"
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/measure"
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/perftest"
 )
@@ -17,18 +21,15 @@ const (
 )
 
 // placed is where a pod is, as the API server says. What the pod itself says of its node counts for nothing.
-type placed struct {
-	Metadata struct{ UID string }
-	Spec     struct{ NodeName string }
-}
+type placed struct{ node, uid string }
 
 func (v *verification) placeOf(ctx context.Context, pod string) (placed, error) {
-	var p placed
-	err := kubectlGet(ctx, &p, "-n", v.namespace, "get", "pod", pod, "-o", "json")
+	var p corev1.Pod
+	err := v.pods.from.kube.Get(ctx, cluster.Pods, v.namespace, pod, &p)
 	if err == nil && (p.Spec.NodeName == "" || nodeRule.check("pods", p.Spec.NodeName) != nil) {
 		err = fmt.Errorf("pod %s is on no node", pod)
 	}
-	return p, err
+	return placed{p.Spec.NodeName, string(p.UID)}, err
 }
 
 // nodes asks for the nodes of the pods. They are needed for labels and for the trend, since pods of another run have
@@ -43,7 +44,7 @@ func (v *verification) nodes(ctx context.Context, ends []*measure.End) error {
 			return fmt.Errorf("verify --label-nodes: %w", err)
 		}
 		if err == nil {
-			e.Node, e.UID = p.Spec.NodeName, p.Metadata.UID
+			e.Node, e.UID = p.node, p.uid
 		}
 	}
 	return nil
@@ -54,7 +55,7 @@ func (v *verification) nodes(ctx context.Context, ends []*measure.End) error {
 func (v *verification) sameNodes(ctx context.Context, ends []*measure.End) {
 	for _, e := range ends {
 		p, err := v.placeOf(ctx, e.Name)
-		if err != nil || p.Metadata.UID != e.UID || p.Spec.NodeName != e.Node {
+		if err != nil || p.uid != e.UID || p.node != e.Node {
 			v.moved = append(v.moved, e.Node)
 			v.stderr.Printf("warning: pod %s was replaced or has gone while it was measured: node %s gets no label\n",
 				e.Name, e.Node)
@@ -72,13 +73,11 @@ func (v *verification) label(ctx context.Context, report *perftest.Report) error
 		if moved[n.Name] {
 			continue
 		}
-		err := kubectl(ctx, "", "label", "node", n.Name, "--overwrite", fmt.Sprintf("%s=%t", labelVerified, n.Verified))
-		if err == nil {
-			err = kubectl(ctx, "", "annotate", "node", n.Name, "--overwrite", annotationTime+"="+report.Time,
-				annotationCause+"="+strings.ToValidUTF8(n.Text, ""))
-		}
+		err := v.pods.from.kube.Annotate(ctx, cluster.Nodes, n.Name,
+			map[string]string{labelVerified: strconv.FormatBool(n.Verified)},
+			map[string]string{annotationTime: report.Time, annotationCause: strings.ToValidUTF8(n.Text, "")})
 		if err != nil {
-			return fmt.Errorf("verify --label-nodes: %w; it needs the right to patch nodes", err)
+			return fmt.Errorf("verify --label-nodes: %w", err)
 		}
 	}
 	return nil

@@ -5,7 +5,7 @@ var clusterChecks = []Check{
 	{
 		"cluster-access",
 		"The cluster can be asked",
-		"kubectl may not list it, or it is not installed; or an object in it is not what an agent writes",
+		"the role may not list it, or it is not installed; or an object in it is not what an agent writes",
 		"a role that may get and list it; kubectl auth can-i --list",
 	},
 	{

@@ -5,7 +5,7 @@ var claimChecks = []Check{
 	{
 		"pod-claim-access",
 		"The pod's ResourceClaims can be asked for",
-		"kubectl may not list them, or the API server does not serve resource.k8s.io/v1 (Kubernetes 1.34)",
+		"the role may not list them, or the API server does not serve resource.k8s.io/v1 (Kubernetes 1.34)",
 		"a role that may list resourceclaims, resourceclaimtemplates, resourceslices and deviceclasses of " +
 			"resource.k8s.io; kubectl api-resources --api-group=resource.k8s.io",
 	},

@@ -53,7 +53,7 @@ var jobChecks = []Check{
 	{
 		"job-access",
 		"The pods of the job can be asked",
-		"kubectl may not read logs or exec, the container has ended, or its image has no shell",
+		"the role may not read logs or exec, the container has ended, or its image has no shell",
 		"a role that may get pods/log and create pods/exec; an ephemeral container: kubectl debug POD --image IMAGE " +
 			"--target CONTAINER",
 	},

@@ -5,15 +5,18 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/fabric-cni/fabric-cni/internal/node"
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
 
-// Cluster is the picture that the cluster's checks look at, as kubectl get ... -o json prints its parts.
+// Cluster is the picture that the cluster's checks look at.
 type Cluster struct {
 	CRDs       []string // names of CustomResourceDefinitions
-	DaemonSets DaemonSets
-	Nodes      ClusterNodes
+	DaemonSets []DaemonSet
+	Nodes      []corev1.Node // name, labels, allocatable, versions
 	NADs       NADs
 	Pools      Pools
 	Missing    []string // what could not be asked, with the reason
@@ -32,48 +35,10 @@ type FabricNode struct {
 	Node                *node.Node // of the inventory; nil: none
 }
 
-// DaemonSets is a list of them.
-type DaemonSets struct {
-	Items []DaemonSet `json:"items"`
-}
-
 // DaemonSet is one of them.
 type DaemonSet struct {
-	Metadata meta `json:"metadata"`
-	Spec     struct {
-		Selector struct {
-			Labels map[string]string `json:"matchLabels"`
-		} `json:"selector"`
-	} `json:"spec"`
-	Status struct {
-		Desired int `json:"desiredNumberScheduled"`
-		Ready   int `json:"numberReady"`
-		Updated int `json:"updatedNumberScheduled"`
-	} `json:"status"`
-
-	Pods []DaemonPod `json:"-"` // of one that is not ready everywhere; nil: not asked
-}
-
-// ClusterNodes is a list of nodes.
-type ClusterNodes struct {
-	Items []ClusterNode `json:"items"`
-}
-
-// ClusterNode is one node as the API server has it.
-type ClusterNode struct {
-	Metadata meta `json:"metadata"`
-	Status   struct {
-		Allocatable map[string]string `json:"allocatable"`
-		Info        struct {
-			Kubelet string `json:"kubeletVersion"`
-		} `json:"nodeInfo"`
-	} `json:"status"`
-}
-
-type meta struct {
-	Name      string            `json:"name"`
-	Namespace string            `json:"namespace"`
-	Labels    map[string]string `json:"labels"`
+	appsv1.DaemonSet
+	Pods []corev1.Pod `json:"-"` // of one that is not ready everywhere; nil: not asked
 }
 
 // CheckCluster runs every check of the cluster.

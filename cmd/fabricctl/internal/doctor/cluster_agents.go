@@ -10,6 +10,8 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/fabric-cni/fabric-cni/internal/topology"
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
@@ -78,9 +80,9 @@ func clusterAgents(c *Cluster) (out []Finding) {
 	}
 	var silent, without, stale, dead []string
 	nodes := map[string]bool{}
-	for i := range c.Nodes.Items {
-		n := &c.Nodes.Items[i]
-		name := n.Metadata.Name
+	for i := range c.Nodes {
+		n := &c.Nodes[i]
+		name := n.Name
 		nodes[name] = true
 		ready, pod := c.AgentPods.On[name]
 		switch f := there[name]; {
@@ -90,7 +92,7 @@ func clusterAgents(c *Cluster) (out []Finding) {
 			dead = append(dead, name)
 		case !pod && f != nil && f.Spec.Gone == nil:
 			stale = append(stale, name)
-		case !pod && f == nil && n.hasDevices():
+		case !pod && f == nil && hasDevices(n):
 			without = append(without, name)
 		}
 	}
@@ -103,7 +105,7 @@ func clusterAgents(c *Cluster) (out []Finding) {
 	say(Fail, dead, "the pod of fabric-agent is not ready on ")
 	say(Fail, stale, "a FabricNode, and no pod of fabric-agent any more: ")
 	say(Warn, without, "devices, and no pod of fabric-agent: ")
-	if len(c.Nodes.Items) > 0 {
+	if len(c.Nodes) > 0 {
 		var gone []string
 		for i := range c.FabricNodes {
 			if f := &c.FabricNodes[i]; !nodes[f.Name] && f.Spec.Gone == nil {
@@ -117,14 +119,15 @@ func clusterAgents(c *Cluster) (out []Finding) {
 
 // hasDevices reports whether something else than an agent says that the node has an HCA or GPUs: a device plugin, or
 // node feature discovery (15b3 is Mellanox in the PCI ID database).
-func (n *ClusterNode) hasDevices() bool {
-	for r := range n.Status.Allocatable {
-		if n.count(r) > 0 && (r == "nvidia.com/gpu" || strings.HasPrefix(r, "fabric.dev/") ||
+func hasDevices(n *corev1.Node) bool {
+	for name := range n.Status.Allocatable {
+		r := string(name)
+		if countOf(n, r) > 0 && (r == "nvidia.com/gpu" || strings.HasPrefix(r, "fabric.dev/") ||
 			strings.HasPrefix(r, "rdma/")) {
 			return true
 		}
 	}
-	for l := range n.Metadata.Labels {
+	for l := range n.Labels {
 		if strings.HasPrefix(l, "feature.node.kubernetes.io/pci-") && strings.Contains(l, "15b3") ||
 			l == "feature.node.kubernetes.io/rdma.capable" {
 			return true

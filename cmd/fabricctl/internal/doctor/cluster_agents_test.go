@@ -123,7 +123,7 @@ func TestCheckAgents(t *testing.T) {
 		{"nodes without agents", func(c *Cluster) {
 			c.AgentPods.On = map[string]bool{"g1": true}
 			c.FabricNodes = c.FabricNodes[1:3]
-			c.Nodes.Items[0].Metadata.Labels = nil // what is known of the others is their label
+			c.Nodes[0].Labels = nil // what is known of the others is their label
 		}, "FAIL cluster-agents a FabricNode, and no pod of fabric-agent any more: g2\nWARN cluster-agents devices, " +
 			"and no pod of fabric-agent: g3\n"},
 		{"a Node that is gone", func(c *Cluster) {
@@ -138,8 +138,8 @@ func TestCheckAgents(t *testing.T) {
 		{"a port that is down", func(c *Cluster) { c.FabricNodes[2].Node.HCAs[0].Ports[0].State = "Down" },
 			"WARN cluster-nodes g2 has 4 Active ports, most nodes with H20 have 5\n"},
 		{"kinds without labels", func(c *Cluster) {
-			for i := range c.Nodes.Items {
-				c.Nodes.Items[i].Metadata.Labels = nil
+			for i := range c.Nodes {
+				c.Nodes[i].Labels = nil
 			}
 			c.FabricNodes[3].Node.HCAs[0].Ports[0].State = "Init"
 		}, "WARN cluster-nodes g3 has 4 Active ports, most nodes with 8 GPUs H20 have 5\n"},
@@ -171,7 +171,7 @@ func TestManyNodes(t *testing.T) {
 	p.Fabrics[0].Spec.Network.RDMA = "exclusive"
 	for range 5000 {
 		p.FabricNodes = append(p.FabricNodes, n)
-		p.Nodes.Items = append(p.Nodes.Items, p.Nodes.Items[0])
+		p.Nodes = append(p.Nodes, p.Nodes[0])
 	}
 	for i := range p.FabricNodes {
 		if i > 3 {

@@ -6,54 +6,29 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
 
-// DaemonPod is a pod of a DaemonSet.
-type DaemonPod struct {
-	Metadata meta `json:"metadata"`
-	Spec     struct {
-		Node string `json:"nodeName"`
-	} `json:"spec"`
-	Status struct {
-		Phase      string `json:"phase"`
-		Conditions []struct {
-			Type   string `json:"type"`
-			Status string `json:"status"`
-		} `json:"conditions"`
-		Containers []containerStatus `json:"containerStatuses"`
-		Init       []containerStatus `json:"initContainerStatuses"`
-	} `json:"status"`
+// PodReady is the condition of a pod.
+func PodReady(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
 }
 
-type containerStatus struct {
-	State struct {
-		Waiting *struct {
-			Reason string `json:"reason"`
-		} `json:"waiting"`
-	} `json:"state"`
-}
-
-func (p *DaemonPod) ready() bool {
-	for _, c := range p.Status.Conditions {
-		if c.Type == "Ready" {
-			return c.Status == "True"
-		}
-	}
-	return false
-}
-
-// why is the reason for which the first container waits (CrashLoopBackOff), or the phase of the pod.
-func (p *DaemonPod) why() string {
-	for _, c := range slices.Concat(p.Status.Init, p.Status.Containers) {
+// whyUnready is the reason for which the first container waits (CrashLoopBackOff), or the phase of the pod.
+func whyUnready(p *corev1.Pod) string {
+	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
 		if w := c.State.Waiting; w != nil && w.Reason != "" && w.Reason != "PodInitializing" {
 			return w.Reason
 		}
 	}
-	if p.Status.Phase == "Running" {
+	if p.Status.Phase == corev1.PodRunning {
 		return "not ready"
 	}
-	return cmp.Or(p.Status.Phase, "not ready")
+	return cmp.Or(string(p.Status.Phase), "not ready")
 }
 
 // daemons are those that rails depend on, by a word in their name: CNI plugins and what installs them, device
@@ -67,30 +42,31 @@ var daemons = []string{
 
 // Matters tells whether rails depend on this DaemonSet.
 func (d *DaemonSet) Matters() bool {
-	return slices.ContainsFunc(daemons, func(w string) bool { return strings.Contains(d.Metadata.Name, w) })
+	return slices.ContainsFunc(daemons, func(w string) bool { return strings.Contains(d.Name, w) })
 }
 
 func clusterDaemons(c *Cluster) (out []Finding) {
 	has := func(word string) bool {
-		return slices.ContainsFunc(c.DaemonSets.Items, func(d DaemonSet) bool {
-			return strings.Contains(d.Metadata.Name, word)
+		return slices.ContainsFunc(c.DaemonSets, func(d DaemonSet) bool {
+			return strings.Contains(d.Name, word)
 		})
 	}
 	var seen []string
-	for i := range c.DaemonSets.Items {
-		d := &c.DaemonSets.Items[i]
+	for i := range c.DaemonSets {
+		d := &c.DaemonSets[i]
 		if !d.Matters() {
 			continue
 		}
-		name := d.Metadata.Namespace + "/" + d.Metadata.Name
+		name := d.Namespace + "/" + d.Name
 		seen = append(seen, name)
 		switch s := d.Status; {
-		case s.Ready < s.Desired:
-			text := fmt.Sprintf("%s is ready on %d of %d nodes", name, s.Ready, s.Desired)
+		case s.NumberReady < s.DesiredNumberScheduled:
+			text := fmt.Sprintf("%s is ready on %d of %d nodes", name, s.NumberReady, s.DesiredNumberScheduled)
 			out = append(out, finding("cluster-daemons", Fail, text+d.missing()))
-		case s.Updated < s.Desired:
+		case s.UpdatedNumberScheduled < s.DesiredNumberScheduled:
 			out = append(out, finding("cluster-daemons", Warn,
-				fmt.Sprintf("%s has its new version on %d of %d nodes", name, s.Updated, s.Desired)))
+				fmt.Sprintf("%s has its new version on %d of %d nodes", name, s.UpdatedNumberScheduled,
+					s.DesiredNumberScheduled)))
 		}
 	}
 	if !has("multus") {
@@ -113,21 +89,21 @@ func (d *DaemonSet) missing() string {
 	by, order := map[string][]string{}, []string{}
 	for i := range d.Pods {
 		p := &d.Pods[i]
-		if p.ready() {
+		if PodReady(p) {
 			continue
 		}
-		why := p.why()
+		why := whyUnready(p)
 		if by[why] == nil {
 			order = append(order, why)
 		}
-		by[why] = append(by[why], cmp.Or(p.Spec.Node, "no node ("+p.Metadata.Name+")"))
+		by[why] = append(by[why], cmp.Or(p.Spec.NodeName, "no node ("+p.Name+")"))
 	}
 	var parts []string
 	for _, why := range order[:min(len(order), 4)] {
 		slices.Sort(by[why])
 		parts = append(parts, fmt.Sprintf("not on %s (%s)", few(by[why]), why))
 	}
-	if without := d.Status.Desired - len(d.Pods); d.Pods != nil && without > 0 {
+	if without := int(d.Status.DesiredNumberScheduled) - len(d.Pods); d.Pods != nil && without > 0 {
 		parts = append(parts, fmt.Sprintf("%d nodes have no pod of it yet", without))
 	}
 	if len(parts) == 0 {

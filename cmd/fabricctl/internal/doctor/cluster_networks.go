@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/fabric-cni/fabric-cni/internal/node"
 	"github.com/fabric-cni/fabric-cni/internal/topology"
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
@@ -88,7 +90,7 @@ func (c *Cluster) nad(n *NAD) (out []Finding) {
 		slices.Contains([]string{"fabric", "sriov", "ib-sriov", "host-device"}, conf.Type):
 		return one(finding("cluster-nad", Fail, name+" has neither a resourceName nor a device"))
 	case resource != "" &&
-		!slices.ContainsFunc(c.Nodes.Items, func(n ClusterNode) bool { return n.count(resource) > 0 }):
+		!slices.ContainsFunc(c.Nodes, func(n corev1.Node) bool { return countOf(&n, resource) > 0 }):
 		return one(finding("cluster-nad", Fail, name+": no node has the resource "+resource))
 	}
 	if device := cmp.Or(conf.Device, conf.Master); device != "" && conf.Type == "fabric" {

@@ -5,8 +5,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/fabric-cni/fabric-cni/internal/node"
 )
@@ -21,18 +22,18 @@ func clusterNodes(c *Cluster) (out []Finding) {
 		names := map[string]bool{}
 		for _, n := range nodes {
 			for r := range n.Status.Allocatable {
-				names[r] = names[r] || strings.Contains(r, "/")
+				names[string(r)] = names[string(r)] || strings.Contains(string(r), "/")
 			}
 		}
 		for _, r := range slices.Sorted(maps.Keys(names)) {
 			if names[r] {
-				out = append(out, odd(kind, "of "+r, nodes, func(n *ClusterNode) int { return n.count(r) })...)
+				out = append(out, odd(kind, "of "+r, nodes, func(n *corev1.Node) int { return countOf(n, r) })...)
 			}
 		}
 		out = append(
 			out,
 			odd(kind, "Active ports", nodes,
-				func(n *ClusterNode) int { return activePorts(inventories[n.Metadata.Name]) })...)
+				func(n *corev1.Node) int { return activePorts(inventories[n.Name]) })...)
 	}
 	out = append(out, c.withoutDevices(kinds)...)
 	if len(kinds) == 0 {
@@ -43,22 +44,23 @@ func clusterNodes(c *Cluster) (out []Finding) {
 
 // withoutDevices finds nodes whose device plugin has registered a resource and offers none of it, which others offer.
 // Those with GPUs of a known kind are compared already.
-func (c *Cluster) withoutDevices(kinds map[string][]ClusterNode) (out []Finding) {
+func (c *Cluster) withoutDevices(kinds map[string][]corev1.Node) (out []Finding) {
 	compared := map[string]bool{}
 	for _, nodes := range kinds {
 		for _, n := range nodes {
-			compared[n.Metadata.Name] = len(nodes) > 1
+			compared[n.Name] = len(nodes) > 1
 		}
 	}
 	none, some := map[string][]string{}, map[string]int{}
-	for _, n := range c.Nodes.Items {
-		for r := range n.Status.Allocatable {
-			switch {
+	for i := range c.Nodes {
+		n := &c.Nodes[i]
+		for name := range n.Status.Allocatable {
+			switch r := string(name); {
 			case !extended(r):
-			case n.count(r) > 0:
+			case countOf(n, r) > 0:
 				some[r]++
-			case !compared[n.Metadata.Name]:
-				none[r] = append(none[r], n.Metadata.Name)
+			case !compared[n.Name]:
+				none[r] = append(none[r], n.Name)
 			}
 		}
 	}
@@ -73,7 +75,7 @@ func (c *Cluster) withoutDevices(kinds map[string][]ClusterNode) (out []Finding)
 }
 
 // odd reports nodes with another count than most of their kind. A negative count is not known, and left out.
-func odd(kind, what string, nodes []ClusterNode, count func(*ClusterNode) int) (out []Finding) {
+func odd(kind, what string, nodes []corev1.Node, count func(*corev1.Node) int) (out []Finding) {
 	by := map[int]int{}
 	for i := range nodes {
 		if n := count(&nodes[i]); n >= 0 {
@@ -89,7 +91,7 @@ func odd(kind, what string, nodes []ClusterNode, count func(*ClusterNode) int) (
 	others := map[int][]string{}
 	for i := range nodes {
 		if n := count(&nodes[i]); n >= 0 && n != usual {
-			others[n] = append(others[n], nodes[i].Metadata.Name)
+			others[n] = append(others[n], nodes[i].Name)
 		}
 	}
 	for _, n := range slices.Sorted(maps.Keys(others)) {
@@ -103,21 +105,19 @@ func odd(kind, what string, nodes []ClusterNode, count func(*ClusterNode) int) (
 	return out
 }
 
-func (n *ClusterNode) count(resource string) int {
-	v, err := strconv.Atoi(n.Status.Allocatable[resource])
-	if err != nil {
-		return 0
-	}
-	return v
+// countOf is how many of a resource a node has for pods.
+func countOf(n *corev1.Node, resource string) int {
+	q := n.Status.Allocatable[corev1.ResourceName(resource)]
+	return int(q.Value())
 }
 
 // kinds puts nodes together that should be alike: the same GPUs, by the label of GPU feature discovery or by the
 // inventory.
-func (c *Cluster) kinds(inventories map[string]*node.Node) map[string][]ClusterNode {
-	out := map[string][]ClusterNode{}
-	for _, n := range c.Nodes.Items {
-		kind := n.Metadata.Labels["nvidia.com/gpu.product"]
-		if p := inventories[n.Metadata.Name]; kind == "" && p != nil && len(p.GPUs) > 0 {
+func (c *Cluster) kinds(inventories map[string]*node.Node) map[string][]corev1.Node {
+	out := map[string][]corev1.Node{}
+	for _, n := range c.Nodes {
+		kind := n.Labels["nvidia.com/gpu.product"]
+		if p := inventories[n.Name]; kind == "" && p != nil && len(p.GPUs) > 0 {
 			kind = fmt.Sprintf("%d GPUs %s", len(p.GPUs), cmp.Or(p.GPUs[0].Model, p.GPUs[0].ID))
 		}
 		if kind != "" {

@@ -15,8 +15,7 @@ type Pools struct {
 
 // Pool is one of them.
 type Pool struct {
-	Metadata meta `json:"metadata"`
-	Spec     struct {
+	Spec struct {
 		Range       string                     `json:"range"`
 		Allocations map[string]json.RawMessage `json:"allocations"`
 	} `json:"spec"`

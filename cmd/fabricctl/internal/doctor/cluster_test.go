@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -52,13 +55,10 @@ func cluster(t *testing.T) *Cluster {
 			"ippools.whereabouts.cni.cncf.io",
 			"overlappingrangeipreservations.whereabouts.cni.cncf.io",
 		},
-		DaemonSets: decode[DaemonSets](t, clusterDS),
+		DaemonSets: decode[struct{ Items []DaemonSet }](t, clusterDS).Items,
 		NADs:       decode[NADs](t, clusterNAD),
-		Nodes: decode[ClusterNodes](
-			t,
-			clusterNode3,
-		),
-		Pools: decode[Pools](t, `{"items":[{"spec":{"range":"10.1.0.0/28","allocations":{"1":{}}}}]}`),
+		Nodes:      decode[corev1.NodeList](t, clusterNode3).Items,
+		Pools:      decode[Pools](t, `{"items":[{"spec":{"range":"10.1.0.0/28","allocations":{"1":{}}}}]}`),
 	}
 }
 
@@ -83,36 +83,36 @@ func TestCheckCluster(t *testing.T) {
 		{"without whereabouts", func(c *Cluster) { c.CRDs = c.CRDs[:1] }, "FAIL cluster-crds no " +
 			"CustomResourceDefinition ippools.whereabouts.cni.cncf.io, " +
 			"overlappingrangeipreservations.whereabouts.cni.cncf.io\n"},
-		{"whereabouts gone", func(c *Cluster) { c.CRDs, c.DaemonSets.Items = c.CRDs[:1], c.DaemonSets.Items[:1] },
+		{"whereabouts gone", func(c *Cluster) { c.CRDs, c.DaemonSets = c.CRDs[:1], c.DaemonSets[:1] },
 			"FAIL cluster-crds no CustomResourceDefinition ippools.whereabouts.cni.cncf.io, " +
 				"overlappingrangeipreservations.whereabouts.cni.cncf.io\n"},
 		{"a node without devices, of GPUs of no known kind", func(c *Cluster) {
 			for i, n := range []string{"1", "0", "1"} {
-				c.Nodes.Items[i].Metadata.Labels = nil
-				c.Nodes.Items[i].Status.Allocatable["rdma/rdma_a100"] = n
+				c.Nodes[i].Labels = nil
+				c.Nodes[i].Status.Allocatable["rdma/rdma_a100"] = resource.MustParse(n)
 			}
 		}, "WARN cluster-nodes none of rdma/rdma_a100 on g2, which other nodes offer (2)\n"},
-		{"daemons", func(c *Cluster) { c.DaemonSets.Items[0].Status.Ready = 2 }, "FAIL cluster-daemons " +
+		{"daemons", func(c *Cluster) { c.DaemonSets[0].Status.NumberReady = 2 }, "FAIL cluster-daemons " +
 			"kube-system/kube-multus-ds is ready on 2 of 3 nodes\n"},
-		{"nobody to free addresses", func(c *Cluster) { c.DaemonSets.Items = c.DaemonSets.Items[:1] },
+		{"nobody to free addresses", func(c *Cluster) { c.DaemonSets = c.DaemonSets[:1] },
 			"WARN cluster-daemons no DaemonSet of whereabouts, and it is the IPAM of ml/ib\n"},
-		{"another IPAM", func(c *Cluster) { c.DaemonSets.Items, c.NADs.Items = c.DaemonSets.Items[:1], nil }, ""},
+		{"another IPAM", func(c *Cluster) { c.DaemonSets, c.NADs.Items = c.DaemonSets[:1], nil }, ""},
 		{"drivers of the network operator", func(c *Cluster) {
-			c.DaemonSets.Items = append(c.DaemonSets.Items, decode[DaemonSet](t, mofed))
-			c.DaemonSets.Items[3].Pods = decode[[]DaemonPod](t, mofedPods)
+			c.DaemonSets = append(c.DaemonSets, decode[DaemonSet](t, mofed))
+			c.DaemonSets[3].Pods = decode[[]corev1.Pod](t, mofedPods)
 		}, "FAIL cluster-daemons nvidia-network-operator/mofed-ubuntu22.04-ds is ready on 35 of 36 nodes: not " +
 			"on gpu-17 " +
 			"(CrashLoopBackOff)\n"},
 		{"drivers, and no right to list pods", func(c *Cluster) {
-			c.DaemonSets.Items = append(c.DaemonSets.Items, decode[DaemonSet](t, mofed))
+			c.DaemonSets = append(c.DaemonSets, decode[DaemonSet](t, mofed))
 		}, "FAIL cluster-daemons nvidia-network-operator/mofed-ubuntu22.04-ds is ready on 35 of 36 nodes\n"},
 		{"a pod that is not there yet", func(c *Cluster) {
-			c.DaemonSets.Items = append(c.DaemonSets.Items, decode[DaemonSet](t, mofed))
-			c.DaemonSets.Items[3].Pods = decode[[]DaemonPod](t, mofedPods)[:35]
+			c.DaemonSets = append(c.DaemonSets, decode[DaemonSet](t, mofed))
+			c.DaemonSets[3].Pods = decode[[]corev1.Pod](t, mofedPods)[:35]
 		}, "FAIL cluster-daemons nvidia-network-operator/mofed-ubuntu22.04-ds is ready on 35 of 36 nodes: 1 " +
 			"nodes have no " +
 			"pod of it yet\n"},
-		{"skew", func(c *Cluster) { c.DaemonSets.Items[0].Status.Updated = 1 }, "WARN cluster-daemons " +
+		{"skew", func(c *Cluster) { c.DaemonSets[0].Status.UpdatedNumberScheduled = 1 }, "WARN cluster-daemons " +
 			"kube-system/kube-multus-ds has its new version on 1 of 3 nodes\n"},
 		{"networks", func(c *Cluster) {
 			c.NADs.Items = append(c.NADs.Items, nad(t, "broken", "", "{"),
@@ -134,7 +134,7 @@ func TestCheckCluster(t *testing.T) {
 		{"pool nearly full", give(12), "WARN cluster-pools 10.1.0.0/28: 13 of 14 addresses are given\n"},
 		{"pool full", give(13), "FAIL cluster-pools 10.1.0.0/28: 14 of 14 addresses are given\n"},
 		{"pools", give(14), "FAIL cluster-pools 10.1.0.0/28: 15 of 14 addresses are given\n"},
-		{"nodes", func(c *Cluster) { c.Nodes.Items[2].Status.Allocatable["nvidia.com/ib_400g"] = "3" },
+		{"nodes", func(c *Cluster) { c.Nodes[2].Status.Allocatable["nvidia.com/ib_400g"] = resource.MustParse("3") },
 			"WARN cluster-nodes g3 has 3 of nvidia.com/ib_400g, most nodes with H20 have 4\n"},
 	} {
 		p := cluster(t)

@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/utils/ptr"
 )
 
 // draDriver is the name of the driver of our agents, and of the DeviceClass of all its devices. The DeviceClass of a
@@ -22,7 +25,7 @@ type DRA struct {
 	claims    []claim
 	templates map[network][]request
 	classes   map[string]bool
-	slices    []slice
+	slices    []resourcev1.ResourceSliceSpec
 	events    []DRAObject
 }
 
@@ -51,11 +54,11 @@ type DRAObject struct {
 
 // claim is a ResourceClaim.
 type claim struct {
-	network                // namespace and name
-	requests   []request   // what it asks for
-	allocated  bool        // the scheduler has given it devices:
-	results    []allocated // these
-	reservedBy []string    // pods
+	network                                               // namespace and name
+	requests   []request                                  // what it asks for
+	allocated  bool                                       // the scheduler has given it devices:
+	results    []resourcev1.DeviceRequestAllocationResult // these
+	reservedBy []string                                   // pods
 }
 
 // request is one request of a claim. One that is a list of alternatives has no class.
@@ -69,72 +72,17 @@ type request struct {
 	Selectors []string // CEL
 }
 
-// allocated is a device that the scheduler has given to a claim.
-type allocated struct {
-	Request string `json:"request"`
-	Driver  string `json:"driver"`
-	Pool    string `json:"pool"`
-	Device  string `json:"device"`
-}
-
-// slice is a ResourceSlice.
-type slice struct {
-	name   string
-	Driver string `json:"driver"`
-	Node   string `json:"nodeName"`
-	Pool   struct {
-		Name       string `json:"name"`
-		Generation int64  `json:"generation"`
-		Count      int64  `json:"resourceSliceCount"`
-	} `json:"pool"`
-	Devices []sliceDevice `json:"devices"`
-}
-
-// sliceDevice is a device that a node offers.
-type sliceDevice struct {
-	Name       string               `json:"name"`
-	Attributes map[string]attribute `json:"attributes"`
-	Multiple   bool                 `json:"allowMultipleAllocations"`
-	Taints     []struct {
-		Key    string `json:"key"`
-		Value  string `json:"value"`
-		Effect string `json:"effect"`
-	} `json:"taints"`
-}
-
-type attribute struct {
-	Int    *int64 `json:"int"`
-	String string `json:"string"`
-}
-
-// claimSpec is the spec of a claim, as resource.k8s.io/v1 has it.
-type claimSpec struct {
-	Devices struct {
-		Requests []struct {
-			Name    string `json:"name"`
-			Exactly *struct {
-				Class     string `json:"deviceClassName"`
-				Mode      string `json:"allocationMode"`
-				Count     int    `json:"count"`
-				Selectors []struct {
-					CEL struct {
-						Expression string `json:"expression"`
-					} `json:"cel"`
-				} `json:"selectors"`
-				Tolerations []json.RawMessage `json:"tolerations"`
-			} `json:"exactly"`
-		} `json:"requests"`
-	} `json:"devices"`
-}
-
-func (s *claimSpec) requests() (out []request) {
+// requestsOf are those of the spec of a claim, as resource.k8s.io/v1 has it.
+func requestsOf(s *resourcev1.ResourceClaimSpec) (out []request) {
 	for _, r := range s.Devices.Requests {
 		q := request{Name: r.Name, Count: 1}
 		if e := r.Exactly; e != nil {
-			q.Class, q.Count, q.All = e.Class, max(e.Count, 1), e.Mode == "All"
-			q.Tolerates = len(e.Tolerations) > 0
+			q.Class, q.Count = e.DeviceClassName, int(max(e.Count, 1))
+			q.All, q.Tolerates = e.AllocationMode == resourcev1.DeviceAllocationModeAll, len(e.Tolerations) > 0
 			for _, s := range e.Selectors {
-				q.Selectors = append(q.Selectors, s.CEL.Expression)
+				if s.CEL != nil {
+					q.Selectors = append(q.Selectors, s.CEL.Expression)
+				}
 			}
 		}
 		out = append(out, q)
@@ -157,14 +105,12 @@ func (d *DRA) Add(o *DRAObject) (err error) {
 	case "ResourceClaim":
 		return d.addClaim(name, o)
 	case "ResourceClaimTemplate":
-		var t struct {
-			Spec claimSpec `json:"spec"`
-		}
+		var t resourcev1.ResourceClaimTemplateSpec
 		err := unmarshal(o.Spec, &t)
-		d.templates[name] = t.Spec.requests()
+		d.templates[name] = requestsOf(&t.Spec)
 		return err
 	case "ResourceSlice":
-		s := slice{name: o.Metadata.Name}
+		var s resourcev1.ResourceSliceSpec
 		if err := unmarshal(o.Spec, &s); err != nil {
 			return err
 		}
@@ -180,29 +126,19 @@ func (d *DRA) Add(o *DRAObject) (err error) {
 }
 
 func (d *DRA) addClaim(name network, o *DRAObject) error {
-	var spec claimSpec
-	var status struct {
-		Allocation *struct {
-			Devices struct {
-				Results []allocated `json:"results"`
-			} `json:"devices"`
-		} `json:"allocation"`
-		Reserved []struct {
-			Resource string `json:"resource"`
-			Name     string `json:"name"`
-		} `json:"reservedFor"`
-	}
+	var spec resourcev1.ResourceClaimSpec
+	var status resourcev1.ResourceClaimStatus
 	if err := unmarshal(o.Spec, &spec); err != nil {
 		return err
 	}
 	if err := unmarshal(o.Status, &status); err != nil {
 		return err
 	}
-	c := claim{network: name, requests: spec.requests()}
+	c := claim{network: name, requests: requestsOf(&spec)}
 	if status.Allocation != nil {
 		c.allocated, c.results = true, status.Allocation.Devices.Results
 	}
-	for _, r := range status.Reserved {
+	for _, r := range status.ReservedFor {
 		if r.Resource == "pods" {
 			c.reservedBy = append(c.reservedBy, r.Name)
 		}
@@ -255,6 +191,11 @@ type offer struct {
 	holders          []string
 }
 
+// unusable are the effects of a taint by which no new pod gets a device.
+var unusable = []resourcev1.DeviceTaintEffect{
+	resourcev1.DeviceTaintEffectNoSchedule, resourcev1.DeviceTaintEffectNoExecute,
+}
+
 // offers are the devices of our driver: those of the newest generation of each pool.
 func (d *DRA) offers() (out []offer) {
 	held := map[[2]string][]string{}
@@ -272,11 +213,16 @@ func (d *DRA) offers() (out []offer) {
 			continue
 		}
 		for _, v := range s.Devices {
-			o := offer{node: s.Node, pool: s.Pool.Name, name: v.Name, fabric: v.Attributes["fabric"].String,
-				rail: number(v.Attributes["rail"]), rate: number(v.Attributes["rateGb"]), multiple: v.Multiple,
-				holders: held[[2]string{s.Pool.Name, v.Name}]}
+			o := offer{
+				node: ptr.Deref(s.NodeName, ""), pool: s.Pool.Name, name: v.Name,
+				fabric:   ptr.Deref(v.Attributes["fabric"].StringValue, ""),
+				rail:     ptr.Deref(v.Attributes["rail"].IntValue, -1),
+				rate:     ptr.Deref(v.Attributes["rateGb"].IntValue, -1),
+				multiple: ptr.Deref(v.AllowMultipleAllocations, false),
+				holders:  held[[2]string{s.Pool.Name, v.Name}],
+			}
 			for _, t := range v.Taints {
-				if t.Effect == "NoSchedule" || t.Effect == "NoExecute" {
+				if slices.Contains(unusable, t.Effect) {
 					o.problem = strings.TrimSuffix(t.Key+" "+t.Value, " ")
 					if t.Key == draDriver+"/unhealthy" && t.Value != "" {
 						o.problem = t.Value
@@ -287,13 +233,6 @@ func (d *DRA) offers() (out []offer) {
 		}
 	}
 	return out
-}
-
-func number(a attribute) int64 {
-	if a.Int == nil {
-		return -1
-	}
-	return *a.Int
 }
 
 // generations are the newest generation of each pool of our driver.
@@ -315,7 +254,7 @@ func (d *DRA) incomplete() (out []string) {
 	for _, s := range d.slices {
 		if s.Driver == draDriver && s.Pool.Generation == newest[s.Pool.Name] {
 			have[s.Pool.Name]++
-			want[s.Pool.Name] = s.Pool.Count
+			want[s.Pool.Name] = s.Pool.ResourceSliceCount
 		}
 	}
 	for pool, n := range want {

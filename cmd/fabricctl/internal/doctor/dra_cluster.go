@@ -67,9 +67,9 @@ func clusterDRA(c *Cluster) (out []Finding) {
 
 // kubelet is the version of a node's kubelet.
 func (c *Cluster) kubelet(node string) string {
-	for i := range c.Nodes.Items {
-		if n := &c.Nodes.Items[i]; n.Metadata.Name == node {
-			return n.Status.Info.Kubelet
+	for i := range c.Nodes {
+		if n := &c.Nodes[i]; n.Name == node {
+			return n.Status.NodeInfo.KubeletVersion
 		}
 	}
 	return ""

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	resourcev1 "k8s.io/api/resource/v1"
 )
 
 // podClaim is a claim that a pod asks for, by its name in the pod.
@@ -253,7 +255,7 @@ func (d *DRA) podAllocated(claims []podRequests) (out []Finding) {
 // podShared finds claims that several pods have. A device is in one pod only, but for shares.
 func (d *DRA) podShared(claims []podRequests) (out []Finding) {
 	for _, p := range claims {
-		ours := func(r allocated) bool { return r.Driver == draDriver }
+		ours := func(r resourcev1.DeviceRequestAllocationResult) bool { return r.Driver == draDriver }
 		if p.claim != nil && slices.ContainsFunc(p.claim.results, ours) && len(p.claim.reservedBy) > 1 {
 			out = append(out, finding("pod-claim-shared", Fail, fmt.Sprintf("claim %s has been given to %d pods: "+
 				"%s", p.name,

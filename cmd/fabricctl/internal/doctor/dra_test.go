@@ -362,9 +362,9 @@ func TestClusterDRA(t *testing.T) {
 			"WARN cluster-dra-slices incomplete pool n1: 1 of 3 slices of generation 2\n"},
 	} {
 		p := &Cluster{Fabrics: []v1alpha1.Fabric{f}, FabricNodes: []FabricNode{node("n1"), node("n2")}}
-		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
+		n := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
 		n.Status.NodeInfo.KubeletVersion = c.kubelet
-		printed(t, corev1.NodeList{Items: []corev1.Node{*n}}, &p.Nodes)
+		p.Nodes = []corev1.Node{n}
 		p.DRA = &ClusterDRA{DRA: *draOf(t, c.objects...), Served: c.served}
 		if d := cmp.Diff(c.want, text(clusterDRA(p))); d != "" {
 			t.Errorf("%s (-want +got):\n%s", c.name, d)

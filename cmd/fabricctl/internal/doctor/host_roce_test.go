@@ -108,7 +108,7 @@ func TestNodesAlike(t *testing.T) {
 		{"half of the nodes are slower", func(c *Cluster) {
 			c.FabricNodes = c.FabricNodes[:3]
 			c.AgentPods.On = map[string]bool{"cp": true, "g1": true, "g2": true}
-			c.Nodes.Items = c.Nodes.Items[:2]
+			c.Nodes = c.Nodes[:2]
 			c.FabricNodes[2].Node.HCA("mlx5_4").Ports[0].RateGb = 200
 		}, "WARN cluster-agents a FabricNode whose Node is gone, and the controller has not noticed: cp\n"},
 	})

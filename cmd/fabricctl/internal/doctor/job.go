@@ -190,7 +190,7 @@ func (p *Plan) String() string {
 	return few(names)
 }
 
-// Unasked is a finding about what kubectl could not be asked, or a pod not be looked at.
+// Unasked is a finding about what the cluster could not be asked, or a pod not be looked at.
 func Unasked(what string) Finding { return finding("job-access", Warn, what) }
 
 // Ready is called when all objects have been added.

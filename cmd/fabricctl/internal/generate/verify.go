@@ -11,7 +11,7 @@ import (
 type VerifyJob struct {
 	Namespace string
 	Name      string
-	Image     string   // with fabricctl and kubectl
+	Image     string   // with fabricctl
 	Schedule  string   // of a CronJob; empty: a Job
 	Args      []string // of fabricctl
 	Labels    bool     // it labels nodes
@@ -26,12 +26,12 @@ func Verify(v VerifyJob) (string, error) {
 		return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}
 	}
 	rules := []rbacv1.PolicyRule{
-		may("", "pods", "get", "list", "watch", "create", "patch", "delete"), may("", "pods/exec", "get", "create"),
+		may("", "pods", "get", "list", "create", "patch", "delete"), may("", "pods/exec", "get", "create"),
 		may("resource.k8s.io", "resourceclaimtemplates", "get", "create", "patch", "delete"),
 	}
 	if v.NCCL {
 		rules = append(rules, may("kubeflow.org", "mpijobs", "get", "create", "patch", "delete"),
-			may("batch", "jobs", "get"), may("", "pods/log", "get"))
+			may("", "pods/log", "get"))
 	}
 	clusterRules := []rbacv1.PolicyRule{{
 		APIGroups: []string{AgentPrefix}, Resources: []string{"fabrics", "fabricnodes"}, Verbs: []string{"get", "list"},
@@ -60,7 +60,7 @@ func Verify(v VerifyJob) (string, error) {
 				"Job that has",
 			"failed says by exit status 3 that something is slow, has failed, or was not measured:",
 			"kubectl -n " + v.Namespace + " logs job/...",
-			"The image needs fabricctl and kubectl.",
+			"The image needs fabricctl, as that of fabric-agent has it.",
 		}, nil},
 		{rbacv1.Role{TypeMeta: kind(rbac, "Role"), ObjectMeta: meta, Rules: rules}, nil, map[string]string{
 			"resourceclaimtemplates": "Pods of Fabrics with allocation DRA have claims.",
@@ -79,7 +79,6 @@ func Verify(v VerifyJob) (string, error) {
 			"concurrencyPolicy":             "Two at once would measure each other.",
 			"backoffLimit":                  "A fabric that is slow is no better the second time.",
 			"terminationGracePeriodSeconds": "In which it deletes its pods.",
-			"HOME":                          "kubectl's cache",
 		}},
 	})
 }

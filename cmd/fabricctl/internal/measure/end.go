@@ -6,11 +6,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os/exec"
 	"strings"
+	"sync"
 	"time"
 
-	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/kubectl"
+	utilexec "k8s.io/client-go/util/exec"
+
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/cluster"
 )
 
 // End is one side of a measurement: something that runs commands with the rails in reach.
@@ -18,17 +22,19 @@ type End struct {
 	Name string
 	Node string // of a pod, as the API server says; empty: not known
 	UID  string // of the pod
-	// prefix is put before every command; inside starts it elsewhere, if it is set.
-	prefix []string
+	// Either pod runs a command in a pod, or inside starts it in a network namespace.
+	pod    func(ctx context.Context, args []string, out io.Writer) error
 	inside interface {
 		Start(c *exec.Cmd) error
 		Close() error
 	}
 }
 
-// Pod is a pod, through kubectl exec.
-func Pod(namespace, name string) *End {
-	return &End{Name: name, prefix: []string{"kubectl", "-n", namespace, "exec", name, "--"}}
+// Pod is a pod of a cluster.
+func Pod(kube *cluster.Cluster, namespace, name string) *End {
+	return &End{Name: name, pod: func(ctx context.Context, args []string, out io.Writer) error {
+		return kube.Exec(ctx, namespace, name, "", args, out, out)
+	}}
 }
 
 // Close lets go of the namespace.
@@ -41,39 +47,50 @@ func (e *End) Close() {
 // maxOutput bounds what is kept of a command's output: a pod's owner decides what it prints.
 const maxOutput = 1 << 20
 
-// output keeps the beginning of what is written to it.
-type output struct{ bytes.Buffer }
+// Output keeps the beginning of what is written to it. Both streams of a command may be written at once.
+type Output struct {
+	mu   sync.Mutex
+	b    bytes.Buffer
+	most int
+}
 
-func (o *output) Write(p []byte) (int, error) {
-	if room := maxOutput - o.Len(); room > 0 {
-		o.Buffer.Write(p[:min(len(p), room)])
-	}
+// NewOutput keeps so many bytes.
+func NewOutput(most int) *Output { return &Output{most: most} }
+
+func (o *Output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.b.Write(p[:min(len(p), max(0, o.most-o.b.Len()))])
 	return len(p), nil
 }
 
-func (e *End) command(ctx context.Context, args []string) (*exec.Cmd, *output) {
-	all := append(append([]string{}, e.prefix...), args...)
-	cmd := exec.CommandContext(ctx, all[0], all[1:]...)
-	cmd.WaitDelay = 10 * time.Second // what it has started may hold its output open
-	out := &output{}
-	cmd.Stdout, cmd.Stderr = out, out
-	return cmd, out
+// Bytes is what was kept.
+func (o *Output) Bytes() []byte {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return bytes.Clone(o.b.Bytes())
 }
 
-// start starts a command where the end is.
-func (e *End) start(cmd *exec.Cmd, args []string) error {
-	start := cmd.Start
-	if e.inside != nil {
-		start = func() error { return e.inside.Start(cmd) }
+func (o *Output) String() string { return string(o.Bytes()) }
+
+// start starts a command where the end is. wait waits until it has ended.
+func (e *End) start(ctx context.Context, args []string, out io.Writer) (wait func() error, err error) {
+	if e.pod != nil {
+		done := make(chan error, 1)
+		go func() { done <- e.pod(ctx, args, out) }()
+		return func() error { return <-done }, nil
 	}
-	err := start()
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.WaitDelay = 10 * time.Second // what it has started may hold its output open
+	cmd.Stdout, cmd.Stderr = out, out
+	err = e.inside.Start(cmd)
 	if errors.Is(err, exec.ErrNotFound) {
-		return fmt.Errorf("run %s: %w: install %s, or put it in PATH", cmd.Args[0], err, packageOf(cmd.Args[0]))
+		return nil, fmt.Errorf("run %s: %w: install %s, or put it in PATH", args[0], err, packageOf(args[0]))
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %s: %w", e.Name, strings.Join(args, " "), err)
+		return nil, fmt.Errorf("%s: %s: %w", e.Name, strings.Join(args, " "), err)
 	}
-	return nil
+	return cmd.Wait, nil
 }
 
 // packageOf is the Debian package that has a program.
@@ -93,11 +110,12 @@ func packageOf(program string) string {
 
 // Run runs a command and returns what it prints, on both outputs.
 func (e *End) Run(ctx context.Context, args ...string) (string, error) {
-	cmd, out := e.command(ctx, args)
-	if err := e.start(cmd, args); err != nil {
+	out := NewOutput(maxOutput)
+	wait, err := e.start(ctx, args, out)
+	if err != nil {
 		return "", err
 	}
-	err := cmd.Wait()
+	err = wait()
 	return out.String(), e.ended(args, err, out.String())
 }
 
@@ -106,8 +124,8 @@ func (e *End) ended(args []string, err error, out string) error {
 	if err == nil {
 		return nil
 	}
-	if text := kubectl.Unreached(out); len(e.prefix) > 0 && text != "" {
-		return fmt.Errorf("%s: %s", e.Name, text)
+	if e.pod != nil && !errors.As(err, new(utilexec.CodeExitError)) { // it was not run at all
+		return fmt.Errorf("%s: %w", e.Name, err)
 	}
 	return fmt.Errorf("%s: %s: %w: %s", e.Name, strings.Join(args, " "), err, tail(out))
 }
@@ -123,14 +141,15 @@ type Server struct {
 // Serve starts a command that runs until Stop, or until its client has what it wants.
 func (e *End) Serve(ctx context.Context, args ...string) (*Server, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	cmd, out := e.command(ctx, args)
-	if err := e.start(cmd, args); err != nil {
+	out := NewOutput(maxOutput)
+	wait, err := e.start(ctx, args, out)
+	if err != nil {
 		cancel()
 		return nil, err
 	}
 	s := &Server{cancel: cancel, done: make(chan struct{})}
 	go func() {
-		err := cmd.Wait()
+		err := wait()
 		s.out, s.err = out.String(), e.ended(args, err, out.String())
 		close(s.done)
 	}()
@@ -158,7 +177,7 @@ func (s *Server) Failed() bool {
 func tail(s string) string {
 	var lines []string
 	for line := range strings.Lines(s) {
-		if line = strings.TrimSpace(line); strings.Trim(line, "-") != "" && !kubectl.Logged(line) {
+		if line = strings.TrimSpace(line); strings.Trim(line, "-") != "" {
 			lines = append(lines, line)
 		}
 	}

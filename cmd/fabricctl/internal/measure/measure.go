@@ -111,7 +111,7 @@ func All(ctx context.Context, ends []*End, o Options) (list []perftest.Result, n
 func (m *run) look(ctx context.Context) error {
 	errs := make([]error, len(m.ends))
 	var wg sync.WaitGroup
-	slots := make(chan struct{}, 16) // each is a kubectl
+	slots := make(chan struct{}, 16) // each is a connection
 	for i, e := range m.ends {
 		wg.Go(func() {
 			slots <- struct{}{}
@@ -249,7 +249,7 @@ func (m *run) alive(ctx context.Context, p perftest.Pair, r *perftest.Result) {
 		return
 	}
 	for _, i := range []int{p.A, p.B} {
-		if len(m.ends[i].prefix) == 0 {
+		if m.ends[i].pod == nil {
 			continue
 		}
 		soon, cancel := context.WithTimeout(ctx, patient)

@@ -119,9 +119,9 @@ func (f flow) rping(ctx context.Context) error {
 	return err
 }
 
-// bounded ends a command in a pod too: ending kubectl does not.
+// bounded ends a command in a pod too: ending the connection does not.
 func (e *End) bounded(args []string) []string {
-	if len(e.prefix) == 0 {
+	if e.pod == nil {
 		return args
 	}
 	return append([]string{"timeout", itoa(int(each.Seconds()))}, args...)

@@ -1,10 +1,12 @@
-package cli
+package cluster
 
 import (
 	"fmt"
 	"io"
 	"strings"
 	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // endless is a text that does not end: its buffer is full each time.
@@ -47,11 +49,11 @@ func TestEachItem(t *testing.T) {
 		{"white space without end", &endless{begin: `{"items":`, more: " "}, "EOF"},
 	} {
 		got := ""
-		err := eachItem(c.text, func(o *named, bad error) {
+		err := EachItem(c.text, func(o *metav1.PartialObjectMetadata, bad error) {
 			if bad != nil {
 				got += "! "
-			} else if o.Metadata.Name != "" {
-				got += o.Metadata.Name + " "
+			} else if o.Name != "" {
+				got += o.Name + " "
 			}
 		})
 		if got += fmt.Sprint(err); !strings.HasPrefix(got, c.want) {
