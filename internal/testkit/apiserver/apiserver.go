@@ -30,7 +30,7 @@ import (
 //	bin/pod NAMESPACE POD COMMAND...  runs a command in a pod
 //
 // The query has no limit. A script that fails prints a sentence on standard error, with the HTTP status before it (404
-// if there is none); of a pod, exit status 125 is for a command that can't be run.
+// without it); of a pod, exit status 125 is for a command that can't be run.
 type Server struct {
 	Dir  string
 	http *httptest.Server
