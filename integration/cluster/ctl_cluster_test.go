@@ -121,7 +121,8 @@ subjects: [{kind: ServiceAccount, name: reader, namespace: default}]
 	says(t, "few rights", out, "WARN  cluster-access  list daemonsets.apps: ",
 		"the role lacks the verb list on daemonsets.apps")
 	out, diag := ctlWith(t, 1, "", as("nobody"), "doctor", "cluster")
-	says(t, "no rights", out+diag, "fabricctl: doctor cluster: no cluster, or no rights: list customresource", "is forbidden")
+	says(t, "no rights", out+diag, "fabricctl: doctor cluster: no cluster, or no rights: list customresource",
+		"is forbidden")
 	crds(t)
 	_, diag = ctlWith(t, 1, "", as("nobody"), "generate", "fabric", "--cluster")
 	says(t, "no rights", diag, "fabricctl: --cluster: list fabricnodes", "is forbidden")

@@ -125,7 +125,8 @@ func (a *allocation) open() (nodes []string) {
 // maxFormer is how many former ranges a FabricNode may have.
 const maxFormer = 256
 
-// formerOf is what a node had before, once it has these ranges: what it loses now is among it, until it has released that.
+// formerOf is what a node had before, once it has these ranges: what it loses now is among it, until it has released
+// that.
 func formerOf(h *holding, has []v1alpha1.AssignedRange) (out []v1alpha1.AssignedRange) {
 	covered := func(r v1alpha1.AssignedRange) bool {
 		p, err := netip.ParsePrefix(r.Range)
