@@ -105,7 +105,7 @@ func eachRail(t *testing.T, a, b string, to []string) {
 	t.Helper()
 	const flags = "-F -s 65536 -n 50 --report_gbits"
 	in(t, b, hcaOf+`for i in 1 2 3 4; do
-  timeout 120 ib_write_bw -d "$(hca $i)" -p 1850$i `+flags+` >/tmp/bw$i 2>&1 &
+  timeout 900 ib_write_bw -d "$(hca $i)" -p 1850$i `+flags+` >/tmp/bw$i 2>&1 &
 done
 for i in $(seq 300); do
   [ "$(ss -ltnH | grep -c ':1850[1-4] ')" != 4 ] || exit 0
@@ -168,7 +168,7 @@ chmod +x /tmp/rsh
 `
 	in(t, b, agent+`busybox nc -ll -p 2200 -e /bin/sh </dev/null >/dev/null 2>&1 &`)
 	out := in(t, a, agent+`export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-timeout 500 mpirun.openmpi --mca plm_rsh_agent /tmp/rsh --mca oob_tcp_if_include eth0 --host "$1:1,$2:1" -np 2 \
+timeout 900 mpirun.openmpi --mca plm_rsh_agent /tmp/rsh --mca oob_tcp_if_include eth0 --host "$1:1,$2:1" -np 2 \
   --mca mpi_yield_when_idle 1 --mca pml ucx --mca osc ucx --mca btl self sh -c '
     eval "$(fabricctl nccl-env)"; export UCX_TLS=rc,self UCX_LOG_LEVEL=info
     exec NPopenmpi -l 1024 -u 65536 -p 0 -n 5 -o /tmp/np' 2>&1`, ips...)
