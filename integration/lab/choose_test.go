@@ -15,7 +15,7 @@ import (
 // allWork is what there is on every kernel, by the sources of the guest tests.
 func allWork(t *testing.T) (all []*work) {
 	t.Helper()
-	expected, err := readDurations()
+	expected, err := tableDurations() // not what this machine measured: a slow one is no fault of the choice
 	if err != nil {
 		t.Fatal(err)
 	}

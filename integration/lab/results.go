@@ -244,8 +244,8 @@ func durationsFile() string {
 	return filepath.Join(Cache(), "durations.json")
 }
 
-// readDurations reads what earlier runs on this machine took, and for what never ran here the table in the repository.
-func readDurations() (durations, error) {
+// tableDurations reads the table in the repository.
+func tableDurations() (durations, error) {
 	d := make(durations)
 	for line := range strings.Lines(durationTable) {
 		var id string
@@ -254,6 +254,15 @@ func readDurations() (durations, error) {
 			return nil, fmt.Errorf("durations.txt: line %q: %w", line, err)
 		}
 		d[id] = seconds
+	}
+	return d, nil
+}
+
+// readDurations reads what earlier runs on this machine took, and for what never ran here the table in the repository.
+func readDurations() (durations, error) {
+	d, err := tableDurations()
+	if err != nil {
+		return nil, err
 	}
 	data, err := os.ReadFile(durationsFile())
 	if err == nil {
