@@ -21,7 +21,7 @@ func TestAlive(t *testing.T) {
 	successor := own
 	successor.Cookie++ // the path and the inode are reused, the cookie is not
 	ready := func(id string, is bool) Liveness { return Liveness{Ready: map[string]bool{id: is}} }
-	nobody := netns.ID{Dev: own.Dev, Ino: 1, Cookie: 1}
+	unused := netns.ID{Dev: own.Dev, Ino: 1, Cookie: 1}
 	for name, tt := range map[string]struct {
 		path string
 		id   netns.ID
@@ -32,20 +32,20 @@ func TestAlive(t *testing.T) {
 	}{
 		"its path":                          {here, own, boot, Liveness{}, true, false},
 		"another path to it":                {gone, own, boot, Liveness{}, true, false},
-		"path taken by another":             {here, nobody, boot, Liveness{}, false, false},
+		"path taken by another":             {here, unused, boot, Liveness{}, false, false},
 		"inode reused":                      {here, successor, boot, Liveness{}, false, false},
-		"all gone":                          {gone, nobody, boot, Liveness{}, false, false},
-		"mount point left":                  {file, nobody, boot, Liveness{}, false, false},
-		"path that can't be looked at":      {file + "/x", nobody, boot, Liveness{}, false, true},
-		"processes that can't be looked at": {gone, nobody, boot, Liveness{Proc: t.TempDir()}, false, true},
+		"all gone":                          {gone, unused, boot, Liveness{}, false, false},
+		"mount point left":                  {file, unused, boot, Liveness{}, false, false},
+		"path that can't be looked at":      {file + "/x", unused, boot, Liveness{}, false, true},
+		"processes that can't be looked at": {gone, unused, boot, Liveness{Proc: t.TempDir()}, false, true},
 		"before the boot":                   {here, own, "another", Liveness{}, false, false},
 		"boot not recorded":                 {here, own, "", Liveness{}, true, false},
-		"boot not recorded, gone":           {gone, nobody, "", Liveness{}, false, false},
+		"boot not recorded, gone":           {gone, unused, "", Liveness{}, false, false},
 		"boot not readable":                 {here, own, "another", Liveness{Proc: t.TempDir()}, true, false},
-		"ready":                             {gone, nobody, boot, ready("c1", true), true, false},
+		"ready":                             {gone, unused, boot, ready("c1", true), true, false},
 		"not ready, still there":            {here, own, boot, ready("c1", false), true, false},
-		"not ready, gone":                   {gone, nobody, boot, ready("c1", false), false, false},
-		"another is ready":                  {gone, nobody, boot, ready("c2", true), false, false},
+		"not ready, gone":                   {gone, unused, boot, ready("c1", false), false, false},
+		"another is ready":                  {gone, unused, boot, ready("c2", true), false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := Entry{Key: Key{"c1", "net1"}, NetnsPath: tt.path, Netns: tt.id, BootID: tt.boot}

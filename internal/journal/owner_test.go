@@ -111,7 +111,7 @@ func TestChildren(t *testing.T) {
 	if diff := cmp.Diff([]Key{a, b}, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	wantOwner(t, s, deviceKey, Key{}, false) // a parent with children is owned by nobody
+	wantOwner(t, s, deviceKey, Key{}, false) // a parent with children has no owner
 	must(t, s.RemoveChild(deviceKey, a))
 	must(t, s.RemoveChild(deviceKey, a))
 	must(t, s.RemoveChild(deviceKey, b))

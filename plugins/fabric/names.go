@@ -70,11 +70,11 @@ func (nm names) deviceAt(deviceKey string) (*inventory.Device, error) {
 // caller has. What can't be settled now is left to the next DEL.
 func (nm names) restoreNames(held string) {
 	for _, f := range named {
-		debtors, err := nm.s.store.PendingNames(f).Devices()
+		devices, err := nm.s.store.PendingNames(f).Devices()
 		if err != nil {
 			nm.s.log.Warn("pending names are not known", "reason", err)
 		}
-		for _, deviceKey := range debtors {
+		for _, deviceKey := range devices {
 			var lock *journal.Lock
 			if deviceKey != held {
 				if lock, err = nm.tryLock(deviceKey); errors.Is(err, journal.ErrBusy) {

@@ -22,8 +22,8 @@ type attached struct {
 	Created   time.Time `json:"created"`
 	Missing   bool      `json:"missing,omitempty"` // DEL has not found what it has, which may be in use
 
-	entry   *entry
-	witness witness
+	entry    *entry
+	liveness liveness
 }
 
 // States of an attachment.

@@ -11,8 +11,8 @@ import (
 // entry is an attachment in the plugin's journal.
 type entry = journal.Entry
 
-// witness is where to look whether its pod is alive.
-type witness = journal.Liveness
+// liveness is where to look whether its pod is alive.
+type liveness = journal.Liveness
 
 // attachments reads the journal. Entries that can't be read are in the error, beside the others.
 func (a *app) attachments() ([]attached, error) {
@@ -21,7 +21,7 @@ func (a *app) attachments() ([]attached, error) {
 		err = nil
 	}
 	out := []attached{}
-	looks := a.witness()
+	looks := a.liveness()
 	for _, e := range entries {
 		l := attached{
 			Pod:       e.Pod(),
@@ -35,7 +35,7 @@ func (a *app) attachments() ([]attached, error) {
 			Missing:   e.Missing,
 			State:     stateOf(e, looks),
 			entry:     e,
-			witness:   looks,
+			liveness:  looks,
 		}
 		switch {
 		case e.Child != nil:
@@ -57,18 +57,18 @@ func (a *app) foreign() []string { return foreign.In(a.stateDir) }
 // damaged says whether the journal could be read but for what is damaged in it.
 func damaged(err error) bool { return errors.Is(err, journal.ErrCorrupt) }
 
-// witness is where to look for signs of life: a container sees no processes but its own, and those of all pods in the
+// liveness is where to look for signs of life: a container sees no processes but its own, and those of all pods in the
 // /proc of its node.
-func (a *app) witness() witness {
+func (a *app) liveness() liveness {
 	_, proc, _, err := a.nodeTree()
 	if err != nil {
-		return witness{}
+		return liveness{}
 	}
-	return witness{Proc: proc}
+	return liveness{Proc: proc}
 }
 
 // stateOf looks at the pod of an entry. A pod that may be alive is not reported as dead.
-func stateOf(e *journal.Entry, w witness) string {
+func stateOf(e *journal.Entry, w liveness) string {
 	if e.BeforeBoot(journal.BootID("/proc")) {
 		return stateBefore
 	}
@@ -83,6 +83,6 @@ func stateOf(e *journal.Entry, w witness) string {
 
 // unclear is why it could not be found out whether the pod is alive.
 func (l *attached) unclear() error {
-	_, err := l.entry.Alive(l.witness)
+	_, err := l.entry.Alive(l.liveness)
 	return err
 }

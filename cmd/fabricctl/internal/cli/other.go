@@ -15,7 +15,7 @@ import (
 
 type entry struct{}
 
-type witness struct{}
+type liveness struct{}
 
 func (*entry) Encode() ([]byte, error) { return nil, errNotLinux }
 

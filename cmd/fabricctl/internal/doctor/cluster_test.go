@@ -94,7 +94,7 @@ func TestCheckCluster(t *testing.T) {
 		}, "WARN cluster-nodes none of rdma/rdma_a100 on g2, which other nodes offer (2)\n"},
 		{"daemons", func(c *Cluster) { c.DaemonSets[0].Status.NumberReady = 2 }, "FAIL cluster-daemons " +
 			"kube-system/kube-multus-ds is ready on 2 of 3 nodes\n"},
-		{"nobody to free addresses", func(c *Cluster) { c.DaemonSets = c.DaemonSets[:1] },
+		{"no whereabouts to free addresses", func(c *Cluster) { c.DaemonSets = c.DaemonSets[:1] },
 			"WARN cluster-daemons no DaemonSet of whereabouts, and it is the IPAM of ml/ib\n"},
 		{"another IPAM", func(c *Cluster) { c.DaemonSets, c.NADs.Items = c.DaemonSets[:1], nil }, ""},
 		{"drivers of the network operator", func(c *Cluster) {

@@ -15,11 +15,7 @@ import (
 func trained(nodes []*node.Node) (out map[string]bool, doubts []string) {
 	out = map[string]bool{}
 	for _, n := range nodes {
-		var ports []string
-		for _, p := range n.Ports() {
-			ports = append(ports, p.Name())
-		}
-		list := nccl.SlowPorts(n)
+		list, ports := nccl.SlowPorts(n), n.Ports()
 		for i := range list {
 			p := &list[i]
 			name, fate := n.Name+" "+p.Port, "it is left out (fabricctl doctor host)"

@@ -88,10 +88,11 @@ func slowOf(ports []Slow) (out []Slow) {
 
 // Paced are the ports among these of the kind of a slow one that are used together, at the rate of the slowest (least,
 // in Gb/s): where they carry more so than the fast ones alone. There are none where the slow ones are left out.
-func (s *Slow) Paced(slow []Slow, ports []string) (all []string, least float64) {
+func (s *Slow) Paced(slow []Slow, ports []topology.Port) (all []string, least float64) {
 	fast := 0
 	least = s.Best
-	for _, name := range ports {
+	for i := range ports {
+		name := ports[i].Name()
 		is := slices.IndexFunc(slow, func(o Slow) bool { return o.Port == name && slices.Equal(o.Peers, s.Peers) })
 		if slices.Contains(s.Peers, name) {
 			fast, all = fast+1, append(all, name)
@@ -107,14 +108,10 @@ func (s *Slow) Paced(slow []Slow, ports []string) (all []string, least float64) 
 
 // pace gives ports that are used together the rate of the slowest of them, so that they count as one fabric.
 func pace(ports []topology.Port, slow []Slow) {
-	var names []string
-	for i := range ports {
-		names = append(names, ports[i].Name())
-	}
 	for i := range slow {
-		all, least := slow[i].Paced(slow, names)
+		all, least := slow[i].Paced(slow, ports)
 		for j := range ports {
-			if slices.Contains(all, names[j]) {
+			if slices.Contains(all, ports[j].Name()) {
 				ports[j].RateGb = least
 			}
 		}
