@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/check"
-	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/cluster"
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/doctor"
 )
 
@@ -161,8 +160,7 @@ func (k *checker) world(ctx context.Context) (w *check.World, err error) {
 		return nil, fmt.Errorf("--cluster: %w", err)
 	}
 	w.Existing, k.from.bad = existing, append(k.from.bad, bad...)
-	served, err := k.from.kube.Versions(ctx, cluster.DRA)
-	if err != nil || !slices.Contains(served, "v1") {
+	if !servesDRA(ctx, k.from.kube) {
 		w.NoDRA = errors.New("this cluster does not serve resource.k8s.io/v1, which allocation: DRA needs: it " +
 			"comes with Kubernetes 1.34; update the cluster, or write allocation: DevicePlugin")
 	}

@@ -45,6 +45,13 @@ func addDRA(ctx context.Context, kube *cluster.Cluster, d *doctor.DRA, namespace
 	return nil
 }
 
+// servesDRA reports whether the API server has the stable API of Dynamic Resource Allocation. A group that is not
+// served is an error.
+func servesDRA(ctx context.Context, kube *cluster.Cluster) bool {
+	versions, err := kube.Versions(ctx, cluster.DRA)
+	return err == nil && slices.Contains(versions, "v1")
+}
+
 // listDRA asks for all of it; who may not list the whole cluster gets the claims of a namespace.
 func listDRA(ctx context.Context, kube *cluster.Cluster, d *doctor.DRA, namespace string) {
 	all := &doctor.DRA{}
@@ -65,12 +72,11 @@ func (c *collector) collectDRA(ctx context.Context) {
 	if !c.ClaimsWanted() {
 		return
 	}
-	versions, err := c.kube.Versions(ctx, cluster.DRA)
-	c.DRA = &doctor.ClusterDRA{Served: slices.Contains(versions, "v1")}
-	if err != nil || !c.DRA.Served {
-		return // a group that is not served is an error
+	c.DRA = &doctor.ClusterDRA{Served: servesDRA(ctx, c.kube)}
+	if !c.DRA.Served {
+		return
 	}
-	err = addDRA(ctx, c.kube, &c.DRA.DRA, "", cluster.Slices, cluster.Classes)
+	err := addDRA(ctx, c.kube, &c.DRA.DRA, "", cluster.Slices, cluster.Classes)
 	c.DRA.Partial = !c.missing(err)
 	c.Missing = append(c.Missing, c.DRA.Missing...)
 }

@@ -36,6 +36,8 @@ type Cluster struct {
 	config *rest.Config
 	client *rest.RESTClient
 	err    error
+
+	served sync.Map // what the API server has said of itself, []byte by path: it is asked once
 }
 
 // New is the cluster of the current context.
@@ -154,7 +156,7 @@ func (c *Cluster) at(ctx context.Context, t *target) (*rest.RESTClient, error) {
 		return client, nil
 	}
 	var group metav1.APIGroup
-	if err := c.raw(ctx, "/apis/"+t.of.Group, &group); err != nil {
+	if err := c.discover(ctx, "/apis/"+t.of.Group, &group); err != nil {
 		return nil, err
 	}
 	t.of.Version = group.PreferredVersion.Version

@@ -177,6 +177,10 @@ func TestPages(t *testing.T) {
 			"labelSelector=a%3Db&limit=500" {
 		t.Errorf("%q, %v, of\n%s", got, err, strings.Join(asked, "\n"))
 	}
+	_, err = list(List{Of: Templates})
+	if err != nil || len(asked) != 7 {
+		t.Errorf("the versions of a group are asked for once: %v, %q", err, asked)
+	}
 	if got, err := list(List{Of: Nodes, Most: 1}); err != nil || strings.Join(got, " ") != "a" {
 		t.Errorf("one: %q, %v", got, err)
 	}

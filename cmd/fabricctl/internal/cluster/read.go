@@ -41,8 +41,12 @@ func decode(into any) func(io.Reader) error {
 	return func(r io.Reader) error { return json.NewDecoder(io.LimitReader(r, MaxObject)).Decode(into) }
 }
 
-// raw reads what the API server says of itself.
-func (c *Cluster) raw(ctx context.Context, path string, into any) error {
+// discover reads what the API server says of itself.
+func (c *Cluster) discover(ctx context.Context, path string, into any) error {
+	known, _ := c.served.Load(path)
+	if b, ok := known.([]byte); ok {
+		return json.Unmarshal(b, into)
+	}
 	client, err := c.open()
 	if err != nil {
 		return err
@@ -52,13 +56,20 @@ func (c *Cluster) raw(ctx context.Context, path string, into any) error {
 		return err
 	}
 	defer body.Close()
-	return decode(into)(body)
+	b, err := io.ReadAll(io.LimitReader(body, MaxObject))
+	if err == nil {
+		err = json.Unmarshal(b, into)
+	}
+	if err == nil {
+		c.served.Store(path, b)
+	}
+	return err
 }
 
 // Versions are those of an API group that the API server serves.
 func (c *Cluster) Versions(ctx context.Context, group string) (out []string, err error) {
 	var served metav1.APIGroup
-	if err := c.raw(ctx, "/apis/"+group, &served); err != nil {
+	if err := c.discover(ctx, "/apis/"+group, &served); err != nil {
 		return nil, c.fault(target{"get", Resource{Resource: "/apis/" + group}, "", "", ""}, err)
 	}
 	for _, v := range served.Versions {
@@ -74,7 +85,7 @@ func (c *Cluster) Resources(ctx context.Context, group, version string) ([]metav
 		path = "/apis/" + group + "/" + version
 	}
 	var served metav1.APIResourceList
-	if err := c.raw(ctx, path, &served); err != nil {
+	if err := c.discover(ctx, path, &served); err != nil {
 		return nil, c.fault(target{"get", Resource{Resource: path}, "", "", ""}, err)
 	}
 	return served.APIResources, nil
