@@ -81,9 +81,17 @@ func LocationOnPCI(name string) Location { return Location{OnPCI(name), name} }
 func (l Location) ID() string { return l.Address.ID() }
 
 // Compare is the order of rails: that of the PCI functions, which nodes of one make share whatever the devices are
-// called. A function comes before the subfunctions on it, and these are in the order of their numbers.
+// called. A function comes before the subfunctions on it, and these are in the order of their numbers. What is on no
+// function comes last.
 func (l Location) Compare(m Location) int {
-	return cmp.Or(Address{busPCI, l.PCI}.Compare(Address{busPCI, m.PCI}), l.Address.Compare(m.Address))
+	return cmp.Or(l.slot().Compare(m.slot()), l.Address.Compare(m.Address))
+}
+
+func (l Location) slot() Address {
+	if l.PCI == "" {
+		return l.Address
+	}
+	return Address{busPCI, l.PCI}
 }
 
 // Virtual is the bus of netdevs that are on none, such as a veth.

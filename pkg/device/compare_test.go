@@ -34,16 +34,16 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// Rails are in the order of PCI functions, whatever the numbers of the subfunctions on them are.
+// Rails are in the order of PCI functions, whatever the numbers of the subfunctions on them are. What is on no function
+// comes last.
 func TestRailOrder(t *testing.T) {
 	sf := func(number, pci string) Location {
 		return Location{Address{"auxiliary", "mlx5_core.sf." + number}, pci}
 	}
 	want := []Location{
-		{Address{"platform", "fakeib.2"}, ""}, {Address{"platform", "fakeib.10"}, ""},
 		{OnPCI("0000:3b:00.0"), "0000:3b:00.0"}, sf("9", "0000:3b:00.0"), sf("11", "0000:3b:00.0"),
 		{OnPCI("0000:3b:00.2"), "0000:3b:00.2"}, sf("10", "0000:5e:00.0"), sf("8", "ffff:01:00.0"),
-		sf("7", "10000:01:00.0"),
+		sf("7", "10000:01:00.0"), {Address{"platform", "fakeib.2"}, ""}, {Address{"platform", "fakeib.10"}, ""},
 	}
 	got := slices.Clone(want)
 	rand.Shuffle(len(got), func(i, j int) { got[i], got[j] = got[j], got[i] })
