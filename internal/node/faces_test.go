@@ -59,7 +59,7 @@ func opened(t *testing.T, m *machines.Machine) *node.Node {
 	return n
 }
 
-func others(g *node.Given) (out []string) {
+func others(g *node.PodView) (out []string) {
 	for _, o := range g.Others {
 		out = append(out, o.Port)
 	}
@@ -87,7 +87,7 @@ func TestHere(t *testing.T) {
 		{"h20", []string{"ibs110"}, "mlx5_3 ibs110", "mlx5_0:1 mlx5_bond_0:1 mlx5_4:1 mlx5_5:1 mlx5_6:1 mlx5_7:1"},
 	} {
 		n := podOf(t, machines.Named(c.machine), c.keep...)
-		given := n.Given(node.Told{})
+		given := n.PodView(node.DeviceEnv{})
 		here, elsewhere := given.Node, others(given)
 		if d := cmp.Diff(c.want, strings.Join(facesOf(here), ",")); d != "" {
 			t.Errorf("%s %v: here (-want +got):\n%s", c.machine, c.keep, d)
@@ -103,11 +103,11 @@ func TestHereWithoutInterfaces(t *testing.T) {
 	m := machines.Named("gb200")
 	m.Live.RDMAMode, m.Live.RDMANetdevs = "shared", map[string]string{}
 	n := opened(t, m)
-	if g := n.Given(node.Told{}); len(g.Node.HCAs) != len(n.HCAs) || len(g.Others) > 0 {
+	if g := n.PodView(node.DeviceEnv{}); len(g.Node.HCAs) != len(n.HCAs) || len(g.Others) > 0 {
 		t.Errorf("%+v", g)
 	}
 	n = opened(t, machines.H20())
-	if g := n.Given(node.Told{}); len(g.Node.HCAs) != len(n.HCAs) || len(g.Others) > 0 || g.Guessed {
+	if g := n.PodView(node.DeviceEnv{}); len(g.Node.HCAs) != len(n.HCAs) || len(g.Others) > 0 || g.Guessed {
 		t.Errorf("exclusive: %+v", g)
 	}
 }
@@ -126,7 +126,7 @@ func TestHereMacvlan(t *testing.T) {
 		}
 	}
 	m.Live.Netdevs = map[string]node.LiveNetdev{"net1": m.Live.Netdevs["xgbe3"]}
-	here := opened(t, m).Given(node.Told{}).Node
+	here := opened(t, m).PodView(node.DeviceEnv{}).Node
 	if h := here.HCA("mlx5_3"); h == nil || h.Ports[0].Netdev != "net1" || len(h.Ports[0].GIDs) != 2 ||
 		h.Ports[0].GIDs[1].Index != 3 {
 		t.Errorf("mlx5_3: %+v", h)
@@ -149,7 +149,7 @@ func TestChildAlone(t *testing.T) {
 			m.File(dir+"/net/ibs110/parent", "ibs999")
 		}
 	}
-	given := opened(t, m).Given(node.Told{})
+	given := opened(t, m).PodView(node.DeviceEnv{})
 	here, elsewhere := given.Node, others(given)
 	if h := here.HCA("mlx5_3"); h == nil || h.Ports[0].Netdev != "ibs110" || here.HCA("mlx5_0") != nil {
 		t.Errorf("mlx5_3: %+v, elsewhere: %v", h, elsewhere)

@@ -28,7 +28,7 @@ needed, and nothing by habit. Exit status 3 if there is no usable port.`,
 			if err != nil {
 				return err
 			}
-			vars, notes := nccl.Choose(p.Given()).Env()
+			vars, notes := nccl.Choose(p.PodView()).Env()
 			return printVars(&a.console, format, vars, notes)
 		},
 	}

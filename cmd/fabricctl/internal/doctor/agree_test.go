@@ -32,7 +32,7 @@ func TestUsableByBoth(t *testing.T) {
 	}
 	for _, p := range append(pods, down) {
 		c := seen(t, p)
-		vars, _ := nccl.Choose(c.Given()).Env()
+		vars, _ := nccl.Choose(c.PodView()).Env()
 		if list := CheckPod(c); (len(vars) == 0) != (Worst(list) == Fail) {
 			t.Errorf("%s: nccl-env has %d variables, doctor pod: %s", p.Name, len(vars), text(list))
 		}
@@ -62,7 +62,7 @@ func TestMostSlow(t *testing.T) {
 	slow(m)
 	slow(p.Machine)
 	c := seen(t, p)
-	choice := nccl.Choose(c.Given())
+	choice := nccl.Choose(c.PodView())
 	vars, notes := choice.Env()
 	if got := fmt.Sprint(choice.Names()); got != "[mlx5_0:1 mlx5_3:1 mlx5_4:1 mlx5_7:1]" || len(choice.Slow) != 3 {
 		t.Errorf("%s, slow: %+v", got, choice.Slow)
@@ -137,7 +137,7 @@ func TestPKeyIndex(t *testing.T) {
 	for name, key := range map[string]string{"0": "0x7fff", "1": "0x0000", "2": "0x8001"} {
 		p.PortFile(p.Rails[0], "pkeys/"+name, key)
 	}
-	vars, _ := nccl.Choose(seen(t, p).Given()).Env()
+	vars, _ := nccl.Choose(seen(t, p).PodView()).Env()
 	if !slices.Contains(environ(vars), "NCCL_IB_PKEY=2") {
 		t.Error(environ(vars))
 	}

@@ -14,7 +14,7 @@ import (
 // CheckPod runs every check of a pod.
 func CheckPod(p *Pod) (out []Finding) {
 	pod := *p
-	given := p.Given()
+	given := p.PodView()
 	pod.Node, pod.given, pod.choice = given.Node, given, nccl.Choose(given)
 	p = &pod
 	checks := []func(*Pod) []Finding{podInterface, podPorts, podRates, podGIDs, podSubnets, podMTU}

@@ -30,8 +30,8 @@ type Pod struct {
 	Interfaces []string
 	Denied     []string // of Uverbs, those that can't be opened; nil: not tried
 
-	given  *node.Given  // what of Node is the pod's
-	choice *nccl.Choice // and what it should use
+	given  *node.PodView // what of Node is the pod's
+	choice *nccl.Choice  // and what it should use
 }
 
 // CollectPod reads a container: root is its root directory, proc that of one of its processes. env is that process's
@@ -65,24 +65,24 @@ func CollectPod(root, proc fs.FS, n *node.Node, env []string) *Pod {
 	return p
 }
 
-// Given tells which of the visible RDMA devices were given to the pod.
-func (p *Pod) Given() *node.Given {
-	told := node.Told{}
+// PodView returns the visible RDMA devices, and which of them were given to the pod.
+func (p *Pod) PodView() *node.PodView {
+	env := node.DeviceEnv{}
 	if !p.Bare && len(p.Verbs) > 0 { // otherwise it is not known which character device is whose
-		told.Openable = map[string]bool{}
+		env.Openable = map[string]bool{}
 		for u, hca := range p.Verbs {
 			can := slices.Contains(p.Uverbs, u) && !slices.Contains(p.Denied, u)
-			told.Openable[hca] = told.Openable[hca] || can
+			env.Openable[hca] = env.Openable[hca] || can
 		}
 	}
 	for name, value := range p.Env {
 		// The SR-IOV network device plugin's: PCI addresses or names of auxiliary devices, and another one that ends
 		// with _INFO and has JSON.
 		if strings.HasPrefix(name, "PCIDEVICE_") && !strings.HasSuffix(name, "_INFO") {
-			told.PCI = append(told.PCI, strings.Split(value, ",")...)
+			env.PCI = append(env.PCI, strings.Split(value, ",")...)
 		}
 	}
-	return p.Node.Given(told)
+	return p.Node.PodView(env)
 }
 
 // InterfacesOf are the interfaces of a network namespace, as its sysfs shows them; nil where that is not whole.

@@ -38,7 +38,7 @@ func (p *Pod) noHCA() []Finding {
 			ports = append(ports, left.Port.Name()+" ("+left.Why.String()+")")
 		}
 	}
-	for _, name := range slices.Concat(v.Others[node.Elsewhere], v.Others[node.Unnamed]) {
+	for _, name := range slices.Concat(v.Others[node.NetdevElsewhere], v.Others[node.NotNamed]) {
 		if hca, _, _ := strings.Cut(name, ":"); p.opens(hca) {
 			others = append(others, name)
 		}
@@ -81,12 +81,12 @@ func (p *Pod) envHCA(l *nccl.Library, value string) (out []Finding) {
 	}
 	const notOurs = "the list has ports that were not given to this pod"
 	for _, w := range []struct {
-		why  node.Why
+		why  node.ForeignReason
 		text string
 	}{
-		{node.Elsewhere, "the interface is in another network namespace: "},
-		{node.Closed, "the container has no character device of "},
-		{node.Unnamed, "given to another pod (" + nccl.WhyOther(node.Unnamed) + "): "},
+		{node.NetdevElsewhere, "the interface is in another network namespace: "},
+		{node.NoCharDevice, "the container has no character device of "},
+		{node.NotNamed, "given to another pod (" + node.NotNamed.String() + "): "},
 	} {
 		if ports := v.Others[w.why]; len(ports) > 0 {
 			say(Warn, notOurs, w.text+few(ports))

@@ -140,7 +140,7 @@ func TestCollectPod(t *testing.T) {
 func TestOpenable(t *testing.T) {
 	p := pod(t, machines.RoCE())
 	p.Uverbs = []string{"uverbs1", "uverbs2"}
-	g := p.Given()
+	g := p.PodView()
 	var without []string
 	for _, o := range g.Others {
 		without = append(without, o.HCA)
@@ -150,7 +150,7 @@ func TestOpenable(t *testing.T) {
 		t.Errorf("without %v", without)
 	}
 	p.Bare = true
-	if g := p.Given(); len(g.Others) > 0 {
+	if g := p.PodView(); len(g.Others) > 0 {
 		t.Errorf("bare: %+v", g.Others)
 	}
 }

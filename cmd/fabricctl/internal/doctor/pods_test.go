@@ -55,7 +55,7 @@ func TestPods(t *testing.T) {
 	for _, p := range machines.Pods() {
 		fmt.Fprintf(&b, "== %s\n", p.Name)
 		c := seen(t, p)
-		vars, notes := nccl.Choose(c.Given()).Env()
+		vars, notes := nccl.Choose(c.PodView()).Env()
 		for _, v := range vars {
 			if v.Name != "OMPI_MCA_coll_hcoll_enable" && !strings.HasSuffix(v.Name, "SOCKET_IFNAME") {
 				fmt.Fprintf(&b, "%s=%s\n", v.Name, v.Value)
@@ -90,7 +90,7 @@ func TestPods(t *testing.T) {
 func TestEnvOfPods(t *testing.T) {
 	wrong := []string{"NCCL_IB_HCA==mlx5_77:1", "UCX_NET_DEVICES=mlx5_77:1", "NVSHMEM_HCA_LIST=mlx5_77"}
 	check := func(name string, see func(env ...string) *Pod) {
-		vars, _ := nccl.Choose(see().Given()).Env()
+		vars, _ := nccl.Choose(see().PodView()).Env()
 		if len(vars) == 0 {
 			return
 		}
@@ -217,7 +217,7 @@ func TestDenied(t *testing.T) {
 	for pod, given := range map[string]string{"h20-exclusive": "uverbs0", "gb200-shared-privileged": "uverbs0"} {
 		c := seen(t, machines.PodNamed(pod))
 		c.Denied = []string{given}
-		vars, notes := nccl.Choose(c.Given()).Env()
+		vars, notes := nccl.Choose(c.PodView()).Env()
 		if all := strings.Join(environ(vars), "\n"); strings.Contains(all, "mlx5_0:1") ||
 			!strings.Contains(strings.Join(notes, "\n"), "without a character device in the container: mlx5_0:1") {
 			t.Errorf("%s: %s\n%v", pod, all, notes)

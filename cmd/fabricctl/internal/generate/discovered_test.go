@@ -61,7 +61,7 @@ func TestTrainedDown(t *testing.T) {
 	if text, told := generated(t, "fabric", n, options()); len(told) != 3 || strings.Contains(text, "100g") {
 		t.Errorf("told %q\n%s", told, text)
 	}
-	env := nccl.Choose(&node.Given{Node: n, All: n})
+	env := nccl.Choose(&node.PodView{Node: n, All: n})
 	if got := env.Names(); len(got) != 1 || len(env.Left) < 3 {
 		t.Errorf("nccl-env: %v, left %v", got, env.Left)
 	}

@@ -19,7 +19,7 @@ type Choice struct {
 	Left   []Left           // the pod's other ports
 	Slow   []Slow           // of Ports, those whose link has trained down: all run at their pace
 
-	given *node.Given
+	given *node.PodView
 }
 
 // Left is a port of the pod that is not to be used.
@@ -56,7 +56,7 @@ var short = map[Why]string{
 func (w Why) String() string { return short[w] }
 
 // Choose takes the ports of the fabric with the most bandwidth that can work.
-func Choose(g *node.Given) *Choice {
+func Choose(g *node.PodView) *Choice {
 	c := &Choice{given: g}
 	ports := slices.DeleteFunc(g.Node.Ports(), c.noFace)
 	slow := SlowPorts(g.All)

@@ -26,7 +26,7 @@ var Libraries = []Library{
 // Verdict is what a variable does to the pod.
 type Verdict struct {
 	Missing []string // entries that mean nothing in the pod
-	Others  map[node.Why][]string
+	Others  map[node.ForeignReason][]string
 	Left    []Left   // selected ports that are not to be used
 	Unused  []string // ports of the choice that are not selected
 	Used    int      // ports of the choice that are
@@ -40,7 +40,7 @@ type Verdict struct {
 // UCX takes too.
 func (c *Choice) Judge(l *Library, value string, isNetdev func(string) bool) *Verdict {
 	list := l.Parse(value)
-	v := &Verdict{Others: map[node.Why][]string{}}
+	v := &Verdict{Others: map[node.ForeignReason][]string{}}
 	tcp := false
 	for i := range list.Entries {
 		e := &list.Entries[i]
@@ -81,10 +81,10 @@ func (c *Choice) judgeOther(v *Verdict, list *List, h *node.HCA, p *node.Port) (
 	name, hca := h.PortName(p), h.Name
 	for _, o := range c.given.Others {
 		if o.Port == name {
-			if c.isNamed(list, hca) || o.Why != node.Closed && p.Active() {
-				v.Others[o.Why] = append(v.Others[o.Why], name)
+			if c.isNamed(list, hca) || o.Reason != node.NoCharDevice && p.Active() {
+				v.Others[o.Reason] = append(v.Others[o.Reason], name)
 			}
-			return o.Why != node.Closed && p.Active()
+			return o.Reason != node.NoCharDevice && p.Active()
 		}
 	}
 	for i := range c.Left {

@@ -113,24 +113,22 @@ func verb(l *Left) string {
 	return l.Reason
 }
 
-// others names what is visible and another's.
+// others names the visible ports that were not given to the pod.
 func (c *Choice) others() (notes []string) {
 	by := map[string][]string{}
 	for _, o := range c.given.Others {
-		by[WhyOther(o.Why)] = append(by[WhyOther(o.Why)], o.Port)
+		by[o.Reason.String()] = append(by[o.Reason.String()], o.Port)
 	}
 	for _, why := range slices.Sorted(maps.Keys(by)) {
 		notes = append(notes, "visible, but "+why+": "+few(by[why]))
 	}
 	if c.given.Guessed {
 		notes = append(notes, "the pod sees and can open every RDMA device of the node, and nothing tells which were "+
-			"given "+
-			"to it: other pods may be told to use the same ones")
+			"given to it: other pods may be told to use the same ones")
 	}
 	if names := c.withoutFace(); len(names) > 0 {
 		notes = append(notes, "without an interface in the pod: "+few(names)+". NCCL and UCX work, IPoIB and "+
-			"rdma_cm by "+
-			"IP address do not")
+			"rdma_cm by IP address do not")
 	}
 	return notes
 }
@@ -147,17 +145,6 @@ func (c *Choice) withoutFace() (names []string) {
 		}
 	}
 	return names
-}
-
-// WhyOther says in words in which way a port is another's.
-func WhyOther(w node.Why) string {
-	switch w {
-	case node.Closed:
-		return "without a character device in the container"
-	case node.Elsewhere:
-		return "with its interface in another network namespace"
-	}
-	return "not among the devices that PCIDEVICE_... names"
 }
 
 func (c *Choice) sockets() (vars []Var, notes []string) {

@@ -34,7 +34,7 @@ func brief(vars []Var) string {
 	return strings.Join(out, "\n")
 }
 
-func env(n *node.Node) ([]Var, []string) { return Choose(n.Given(node.Told{})).Env() }
+func env(n *node.Node) ([]Var, []string) { return Choose(n.PodView(node.DeviceEnv{})).Env() }
 
 const common = "\nOMPI_MCA_coll_hcoll_enable=0"
 
@@ -178,7 +178,7 @@ func TestHostileNames(t *testing.T) {
 func TestTwoFabrics(t *testing.T) {
 	n := open(t, machines.V100())
 	n.HCA("mlx5_1").Ports[0].Prefix++
-	g := n.Given(node.Told{})
+	g := n.PodView(node.DeviceEnv{})
 	c := Choose(g)
 	vars, notes := c.Env()
 	if !strings.Contains(brief(vars), "NCCL_IB_HCA==mlx5_0:1\n") || !strings.Contains(strings.Join(notes, "\n"),

@@ -20,13 +20,13 @@ func TestGiven(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		told := node.Told{Openable: openable(p.FS)}
+		env := node.DeviceEnv{Openable: openable(p.FS)}
 		for _, e := range p.Env {
 			if _, v, ok := strings.Cut(e, "="); ok && strings.HasPrefix(e, "PCIDEVICE_") {
-				told.PCI = append(told.PCI, v)
+				env.PCI = append(env.PCI, v)
 			}
 		}
-		g := n.Given(told)
+		g := n.PodView(env)
 		var names []string
 		for _, h := range g.Node.HCAs {
 			if h.Bond == "" {
@@ -72,13 +72,13 @@ func TestGivenBonds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h := n.Given(node.Told{}).Node.HCA("mlx5_bond_0"); h.Bond != "bond0" {
+	if h := n.PodView(node.DeviceEnv{}).Node.HCA("mlx5_bond_0"); h.Bond != "bond0" {
 		t.Errorf("beside rails: %q", h.Bond)
 	}
 	only := n.HCA("mlx5_bond_0")
 	n.HCAs = []node.HCA{*only, *only}
 	n.HCAs[1].Name = "mlx5_bond_1"
-	for _, h := range n.Given(node.Told{}).Node.HCAs {
+	for _, h := range n.PodView(node.DeviceEnv{}).Node.HCAs {
 		if h.Bond != "" {
 			t.Errorf("alone: %s: %q", h.Name, h.Bond)
 		}

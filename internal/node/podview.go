@@ -8,46 +8,59 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
-// Told is what a container knows of the devices that it was given, beside its interfaces.
-type Told struct {
+// DeviceEnv is what a container knows of the devices that it was given, beside its interfaces.
+type DeviceEnv struct {
 	Openable map[string]bool // by HCA: whether the container has its character device; those not known are not in it
 	PCI      []string        // addresses that a device plugin has named in the environment (PCIDEVICE_*)
 }
 
-// Given is what a pod sees, and what of it is the pod's own.
-type Given struct {
-	All    *Node   // what is visible
-	Node   *Node   // without what was not given
-	Others []Other // what is visible and was not given
+// PodView is what a pod sees, and what of it is the pod's own.
+type PodView struct {
+	All    *Node         // what is visible
+	Node   *Node         // without what was not given
+	Others []ForeignPort // what is visible and was not given
 	// Guessed reports that the pod sees every RDMA device of a node in shared mode, and that nothing tells which of
 	// them are meant for it.
 	Guessed bool
 }
 
-// Other is a port that was not given to the pod.
-type Other struct {
-	HCA  string
-	Port string // mlx5_0:1
-	Why  Why
+// ForeignPort is a port that was not given to the pod.
+type ForeignPort struct {
+	HCA    string
+	Port   string // mlx5_0:1
+	Reason ForeignReason
 }
 
-// Why says in which way a port is another's.
-type Why int
+// ForeignReason is why a port is not the pod's.
+type ForeignReason int
 
-// The ways.
+// Reasons.
 const (
-	Closed    Why = iota // the container has no character device of it
-	Elsewhere            // its interface is in another network namespace
-	Unnamed              // a device plugin has named the pod's devices, and not this one
+	NoCharDevice    ForeignReason = iota // the container has no character device of it
+	NetdevElsewhere                      // its interface is in another network namespace
+	NotNamed                             // a device plugin has named the pod's devices, and not this one
 )
 
-// Given tells what was given to a pod. In exclusive mode that is what it can see and open. In shared mode every RDMA
-// device is visible in all network namespaces: a port is the pod's if its interface is here, or if the device plugin's
-// variables name it, or if it was chosen: if the container has its character device, and not those of all others. An
-// Ethernet port is not chosen without its interface where another one has its own: it has no GID here.
-func (n *Node) Given(told Told) *Given {
-	g := &Given{All: n, Node: n}
-	facts := n.facts(told)
+// String completes "visible, but ...".
+func (r ForeignReason) String() string {
+	switch r {
+	case NoCharDevice:
+		return "without a character device in the container"
+	case NetdevElsewhere:
+		return "with its interface in another network namespace"
+	case NotNamed:
+	}
+	return "not among the devices that PCIDEVICE_... names"
+}
+
+// PodView returns what a pod sees, and which of it was given to the pod. In exclusive mode that is what it can see and
+// open. In shared mode every RDMA device is visible in all network namespaces: a port is the pod's if its interface is
+// here, or if the device plugin's variables name it, or if it was chosen: if the container has its character device,
+// and not those of all others. An Ethernet port is not chosen without its interface where another one has its own: it
+// has no GID here.
+func (n *Node) PodView(env DeviceEnv) *PodView {
+	g := &PodView{All: n, Node: n}
+	facts := n.facts(env)
 	out := *n
 	out.HCAs, out.Kept = []HCA{}, nil // the policy is about the host, and here others are marked as bonds below
 	for _, h := range n.HCAs {
@@ -55,7 +68,7 @@ func (n *Node) Given(told Told) *Given {
 		h.Ports = nil
 		for _, p := range all {
 			if why, other := facts.other(&h, &p); other {
-				g.Others = append(g.Others, Other{h.Name, portName(h.Name, p.Number), why})
+				g.Others = append(g.Others, ForeignPort{h.Name, portName(h.Name, p.Number), why})
 				continue
 			}
 			if facts.shared && p.LinkLayer == device.Ethernet {
@@ -75,7 +88,7 @@ func (n *Node) Given(told Told) *Given {
 	return g
 }
 
-// facts are what Given decides by.
+// facts are what PodView decides by.
 type facts struct {
 	shared   bool
 	openable map[string]bool
@@ -85,9 +98,9 @@ type facts struct {
 	ethFace  bool            // there is one of a RoCE port
 }
 
-func (n *Node) facts(told Told) *facts {
+func (n *Node) facts(env DeviceEnv) *facts {
 	f := &facts{
-		shared: n.RDMAMode == device.NetnsShared.String(), openable: told.Openable, named: map[string]bool{},
+		shared: n.RDMAMode == device.NetnsShared.String(), openable: env.Openable, named: map[string]bool{},
 	}
 	hardware := slices.ContainsFunc(n.HCAs, func(h HCA) bool { return h.Kind != topology.Soft })
 	for i := range n.HCAs {
@@ -95,9 +108,9 @@ func (n *Node) facts(told Told) *facts {
 		if hardware && h.Kind == topology.Soft {
 			continue // its interface may be any, such as the cluster's
 		}
-		open, known := told.Openable[h.Name]
+		open, known := env.Openable[h.Name]
 		f.chosen = f.chosen || known && !open
-		if slices.Contains(told.PCI, h.PCI) && h.PCI != "" || slices.Contains(told.PCI, h.Address.Name) &&
+		if slices.Contains(env.PCI, h.PCI) && h.PCI != "" || slices.Contains(env.PCI, h.Address.Name) &&
 			!h.Address.IsZero() {
 			f.named[h.Name] = true
 		}
@@ -110,21 +123,21 @@ func (n *Node) facts(told Told) *facts {
 }
 
 // other reports whether a port is not the pod's, and why.
-func (f *facts) other(h *HCA, p *Port) (why Why, other bool) {
+func (f *facts) other(h *HCA, p *Port) (why ForeignReason, other bool) {
 	if open, known := f.openable[h.Name]; known && !open {
-		return Closed, true
+		return NoCharDevice, true
 	}
 	switch {
 	case !f.shared || p.Netdev != "" || f.named[h.Name]:
 		return 0, false
 	case f.ethFace && p.LinkLayer == device.Ethernet:
-		return Elsewhere, true
+		return NetdevElsewhere, true
 	case f.chosen:
 		return 0, false
 	case f.anyFace:
-		return Elsewhere, true
+		return NetdevElsewhere, true
 	}
-	return Unnamed, len(f.named) > 0
+	return NotNamed, len(f.named) > 0
 }
 
 // gidsHere leaves out the GIDs of interfaces that are elsewhere, if it is known of any where its interface is.
