@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# check-words.sh   no comment of the code, no page and no message of agent, controller and plugin has one of these
-# phrases: each hides who does what.
+# check-words.sh   no comment of the code, no page and no message of a program has one of these phrases: each hides who
+# does what.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,7 +21,7 @@ found_in "^[^\`\"]*($phrases)" '*.md' ':!CHANGELOG.md' ':!docs/doctor.md' ':!doc
 found_in "//.*($phrases)" '*.go' ':!*_test.go'
 # What the programs print. "is none of those" is a message that released versions of fabricctl know.
 printed='nobody|somebody|whoever|comes? home|come home|came home|says so|it is that|besides'
-found_in "\"[^\"]*\b($printed)\b[^\"]*\"" 'internal/*.go' 'pkg/*.go' 'plugins/*.go' ':!*_test.go'
+found_in "\"[^\"]*\b($printed)\b[^\"]*\"" 'cmd/*.go' 'internal/*.go' 'pkg/*.go' 'plugins/*.go' ':!*_test.go'
 found_in "//.*whoever" '*_test.go'
 if ((found)); then
   echo "check-words: say who does what, in other words than these: ${phrases//|/, }"

@@ -81,8 +81,7 @@ var Symptoms = []Default{
 	{"local_ack_timeout_err", 60, "packets, or their acknowledgements, were lost on the way, or the peer's " +
 		"process has died"},
 	{"rx_discards_phy", 600, "packets were dropped because the port's buffer was full: the sender was not paused " +
-		"(PFC), or " +
-		"the host takes them too slowly"},
+		"(PFC), or the host takes them too slowly"},
 	{"roce_slow_restart", 600, "congestion control starts from the lowest rate again and again"},
 }
 

@@ -126,8 +126,7 @@ func TestRoutedRails(t *testing.T) {
 			rack("b", "10.1.0.2/24", "10.1.9.2/24")),
 			"roce-200g*" + both + "\n", "Ethernet, 200 Gb/s",
 			"no node has all 3 subnets, so rails go by the place of the hardware, and at one, 0000:20:00.0, there " +
-				"are " +
-				"several: 10.1.1.0/24, 10.1.9.0/24"},
+				"are several: 10.1.1.0/24, 10.1.9.0/24"},
 		{"swapped cables", join(rack("a", "10.1.0.1/24", "10.1.1.1/24"), rack("b", "10.1.1.2/24", "10.1.0.2/24")),
 			"roce-200g* 0(a/mlx5_0 b/mlx5_1) 1(a/mlx5_1 b/mlx5_0)\n", "Ethernet, 200 Gb/s", ""},
 	} {

@@ -164,10 +164,9 @@ func (f *Fabric) moved(ports []Port, seen []uint16) {
 		where = append(where, fmt.Sprintf("LID %d on %s", lid, few(sorted(nodes))))
 	}
 	f.Warnings = append(f.Warnings, "the nodes name several subnet managers ("+strings.Join(where, "; ")+"): taken "+
-		"for "+
-		"one subnet whose manager has moved since, because no node names two and no LID occurs twice. Two subnets of "+
-		"which few nodes were looked at would look the same: look at all nodes again, at the same time, or run sminfo "+
-		"on a node of each")
+		"for one subnet whose manager has moved since, because no node names two and no LID occurs twice. Two subnets "+
+		"of which few nodes were looked at would look the same: look at all nodes again, at the same time, or run "+
+		"sminfo on a node of each")
 }
 
 // doubt says of a fabric that it may be a part of another one.
@@ -182,9 +181,8 @@ func (s *subnetting) doubt(f *Fabric) []string {
 		return nil
 	}
 	return []string{fmt.Sprintf("the subnet manager at LID %d may be one of those at %s that has moved: some of these "+
-		"are proven to be of different subnets, and nothing tells of which this one is. Look at all nodes again, "+
-		"at the "+
-		"same time", f.SMLID, lids(others))}
+		"are proven to be of different subnets, and nothing tells of which this one is. Look at all nodes again, at "+
+		"the same time", f.SMLID, lids(others))}
 }
 
 // lids is LID 3, or LIDs 3 and 7.

@@ -37,8 +37,7 @@ func cardHost(t testing.TB, mac, name string) {
 	shell(
 		t,
 		"ip link set "+name+" down; ip address flush dev "+name+"; ip link set "+name+" mtu 1500 txqueuelen 1000 "+
-			"alias ''; "+
-			"ip link property del dev "+name+" altname "+name+"np0 altname enx"+name,
+			"alias ''; ip link property del dev "+name+" altname "+name+"np0 altname enx"+name,
 	)
 	settings(
 		t,

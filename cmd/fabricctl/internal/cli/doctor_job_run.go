@@ -44,8 +44,7 @@ func (j *jobCheck) watch(ctx context.Context, args []string) (*jobReport, error)
 	}
 	if len(list) == 0 {
 		return nil, fmt.Errorf("%s: no such pods in namespace %s: kubectl -n %s get pods --show-labels; -n for "+
-			"another "+
-			"namespace, -l for other labels", r.Job, j.namespace, j.namespace)
+			"another namespace, -l for other labels", r.Job, j.namespace, j.namespace)
 	}
 	if len(list) > j.most {
 		r.Findings = append(r.Findings, doctor.Unasked(fmt.Sprintf("the job has %d pods, and %d were looked at "+

@@ -78,11 +78,9 @@ func (m *manifestRef) flags(c *cobra.Command) {
 	c.Flags().StringVar(&m.pod, "pod", "", "[NAMESPACE/]NAME of a pod of the cluster")
 	c.Flags().StringVarP(&m.namespace, "namespace", "n", "", "namespace of --pod NAME (default: that of the context)")
 	c.Flags().StringVar(&m.nads, "nads", "", "a file with the networks, as kubectl get net-attach-def -A -o json "+
-		"prints "+
-		"them, or YAML")
+		"prints them, or YAML")
 	c.Flags().StringVar(&m.claims, "claims", "", "ResourceClaims, ResourceClaimTemplates, ResourceSlices, "+
-		"DeviceClasses "+
-		"and Events, as one kubectl get ... -A -o json prints them")
+		"DeviceClasses and Events, as one kubectl get ... -A -o json prints them")
 }
 
 // world is a pod, and what it depends on in its cluster. Parts may be nil: not known.

@@ -84,19 +84,16 @@ func (g *generation) checkUse(kind string, f *pflag.FlagSet) (err error) {
 		return fmt.Errorf("%w: --shared: with --cluster the Fabrics say whether pods share devices (spec.mode)",
 			errUsage)
 	case g.Shared && g.allocation == dra:
-		return fmt.Errorf("%w: --shared and --allocation dra exclude each other: the RDMA shared device plugin "+
-			"knows no "+
-			"claims", errUsage)
+		return fmt.Errorf("%w: --shared and --allocation dra exclude each other: the RDMA shared device plugin knows "+
+			"no claims", errUsage)
 	case kind == "claim" && !g.Pod && f.Changed("image"):
 		return fmt.Errorf("%w: --image %.300q: a claim has none; --pod writes a pod with it", errUsage, g.Image)
 	case kind == "claim" && !g.Pod && f.Changed("gpus") && g.GPUClass == "":
 		return fmt.Errorf("%w: --gpus %d: a claim has GPUs with --gpu-class; --pod writes a pod with it that asks "+
-			"their "+
-			"device plugin", errUsage, g.GPUs)
+			"their device plugin", errUsage, g.GPUs)
 	case kind == "claim" && !g.Pod && f.Changed("gpu-resource"):
 		return fmt.Errorf("%w: --gpu-resource %.253q: a claim has none; --pod writes a pod with it that asks the "+
-			"device "+
-			"plugin of the GPUs", errUsage, g.GPU)
+			"device plugin of the GPUs", errUsage, g.GPU)
 	}
 	return g.checkResources(kind, f)
 }
@@ -117,14 +114,13 @@ func (g *generation) checkResources(kind string, f *pflag.FlagSet) error {
 		return fmt.Errorf("%w: --resource-prefix %s: those of fabric-agent are not of the RDMA shared device plugin: "+
 			"leave out --shared", errUsage, g.Prefix)
 	case !g.Shared && g.Prefix == generate.SharedPrefix:
-		return fmt.Errorf("%w: --resource-prefix %s: it is that of the RDMA shared device plugin, whose devices "+
-			"belong to no "+
-			"network: want --shared, or the prefix of an SR-IOV network device plugin, such as nvidia.com", errUsage,
+		return fmt.Errorf("%w: --resource-prefix %s is that of the RDMA shared device plugin, whose devices "+
+			"belong to no network: want --shared, or the prefix of an SR-IOV network device plugin, such as "+
+			"nvidia.com", errUsage,
 			g.Prefix)
 	case g.Prefix == generate.AgentPrefix && (kind == "nad" || kind == devicePlugin):
 		return fmt.Errorf("%w: --resource-prefix %s: fabric-agent offers these resources, and its controller makes "+
-			"their "+
-			"networks: generate fabric", errUsage, g.Prefix)
+			"their networks: generate fabric", errUsage, g.Prefix)
 	case f.Changed("gpu-resource"):
 		return resourceRule.check("gpu-resource", g.GPU)
 	}

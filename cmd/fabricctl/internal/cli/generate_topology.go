@@ -50,9 +50,8 @@ nodes that do not exist: it wants --cluster, which knows their names.`,
 	s.flags(c)
 	f := c.Flags()
 	f.StringSliceVar(&o.Families, "labels", []string{"fabric", "topograph"}, "fabric (fabric.dev/leaf), topograph "+
-		"(fabric.topograph.run/tier-0), nvidia (network.topology.nvidia.com/leaf, topograph before 1.0); Kueue "+
-		"gets the "+
-		"first")
+		"(fabric.topograph.run/tier-0), nvidia (network.topology.nvidia.com/leaf, topograph before 1.0); Kueue gets "+
+		"the first")
 	f.StringVar(&o.Kueue, "kueue", "v1beta1", "version of kueue.x-k8s.io for the Topology: v1beta1, v1beta2 or none")
 	f.StringVar(&o.Name, "name", "fabric", "name of the Topology")
 	f.StringVarP(&o.Format, "output", "o", "shell", "shell or yaml")

@@ -39,9 +39,8 @@ func (l *twoLooks) check(a *app) error {
 		return fmt.Errorf("%w: --for %s: want a time from %s to %s, as in 10s", errUsage, l.wait, shortestWait,
 			longestWait)
 	case l.wait != 0 && a.root != "/":
-		return fmt.Errorf("%w: --for looks at the running machine, and --root is %s; of two recordings the "+
-			"earlier one is "+
-			"--before", errUsage, a.root)
+		return fmt.Errorf("%w: --for looks at the running machine, and --root is %s; of two recordings the earlier "+
+			"one is --before", errUsage, a.root)
 	}
 	return nil
 }
@@ -63,13 +62,11 @@ func (l *twoLooks) take(ctx context.Context, a *app, h *doctor.Host) error {
 		case n.Name != h.Node.Name:
 			return fmt.Errorf("--before %s: is of node %s, and this is %s", l.before, n.Name, h.Node.Name)
 		case h.Before.Up == 0 || h.Look.Up == 0:
-			return fmt.Errorf("--before %s: one of the two has no proc/uptime, so nobody knows how far apart they "+
-				"are; "+
+			return fmt.Errorf("--before %s: one of the two has no proc/uptime, so the time between them is unknown; "+
 				"record them again with this fabricctl", l.before)
 		case h.Before.Up >= h.Look.Up:
 			return fmt.Errorf("--before %s: the node was up for %s then and is up for %s now: it was booted in "+
-				"between, or "+
-				"the two are the wrong way round", l.before, h.Before.Up, h.Look.Up)
+				"between, or the two are the wrong way round", l.before, h.Before.Up, h.Look.Up)
 		}
 	case l.wait > 0:
 		h.Before = h.Look

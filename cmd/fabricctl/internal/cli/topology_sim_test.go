@@ -202,9 +202,8 @@ func TestSimulatedFatTree(t *testing.T) {
 	want := []string{
 		"FAIL fabric-wrong-rail gpu-5 mlx5_2:1 is on leaf-10 port 9, and the same port of nodes cabled like it is on " +
 			"leaf-02: swap its cable with that of gpu-40 mlx5_2:1 on leaf-02 port 6",
-		"FAIL fabric-wrong-rail gpu-40 mlx5_2:1 is on leaf-02 port 6, and the same port of nodes cabled like it " +
-			"is on " +
-			"leaf-10: swap its cable with that of gpu-5 mlx5_2:1 on leaf-10 port 9",
+		"FAIL fabric-wrong-rail gpu-40 mlx5_2:1 is on leaf-02 port 6, and the same port of nodes cabled like it is " +
+			"on leaf-10: swap its cable with that of gpu-5 mlx5_2:1 on leaf-10 port 9",
 		"FAIL fabric-cable-missing gpu-17 mlx5_6:1 has no link: 31 of 32 nodes that are cabled alike have one, on " +
 			"leaf-06",
 	}

@@ -16,7 +16,7 @@ var hostChecks = []Check{
 	{
 		"host-soft-rdma",
 		"No soft RDMA device is on a device for pods",
-		"somebody has made one (rdma link add); the kernel would destroy it when the interface moves, so ADD refuses " +
+		"one was made by hand (rdma link add); the kernel would destroy it when the interface moves, so ADD refuses " +
 			"the interface with error 101",
 		"rdma link delete NAME",
 	},
@@ -76,8 +76,8 @@ var hostChecks = []Check{
 	{
 		"host-flaps",
 		"No link comes and goes",
-		"a cable or transceiver that is loose or broken, a switch that was restarted or reconfigured, or somebody " +
-			"who took the interface down",
+		"a cable or transceiver that is loose or broken, a switch that was restarted or reconfigured, or an " +
+			"interface that was taken down by hand",
 		"journalctl -k | grep -i 'link down'; mlxlink -d ADDRESS -m -c shows the reason of the last link down; of " +
 			"many ports of one switch at once it is the switch",
 	},
@@ -286,9 +286,8 @@ var podChecks = []Check{
 		"pod-rate",
 		"Ports of one kind run at one rate",
 		"the link has trained down: a cable, a transceiver or a switch port is dirty, damaged or set to a lower " +
-			"speed. " +
-			"A collective runs at the pace of its slowest port: fabricctl nccl-env leaves the port out where the " +
-			"others carry more without it",
+			"speed. A collective runs at the pace of its slowest port: fabricctl nccl-env leaves the port out where " +
+			"the others carry more without it",
 		"on the node: mlxlink -d ADDRESS -m -c shows width, speed and errors; clean or change cable and transceiver; " +
 			"see the speed that the switch port is set to",
 	},
@@ -305,9 +304,8 @@ var podChecks = []Check{
 		"pod-memory",
 		"The memory limit leaves room for pinned buffers",
 		"pinned pages, and what is in /dev/shm (a tmpfs), count towards resources.limits.memory, with cgroup v1 as " +
-			"with " +
-			"v2. At the limit registrations fail, or the kernel kills: with v2 the whole container (kubelet 1.28 and " +
-			"later), with v1 one rank, for which the others wait",
+			"with v2. At the limit registrations fail, or the kernel kills: with v2 the whole container (kubelet " +
+			"1.28 and later), with v1 one rank, for which the others wait",
 		"raise resources.limits.memory; sizeLimit of the emptyDir at /dev/shm below it",
 	},
 	{

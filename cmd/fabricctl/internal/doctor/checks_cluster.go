@@ -73,14 +73,14 @@ var clusterChecks = []Check{
 	{
 		"cluster-versions",
 		"One version of agent, plugin and fabricctl",
-		"an update that has not reached every node, or a node whose plugin somebody else has replaced",
+		"an update that has not reached every node, or a node whose plugin another installer has replaced",
 		"kubectl -n fabric-system rollout status daemonset fabric-agent",
 	},
 	{
 		"cluster-nad",
 		"Every network has devices, and is whose it seems",
 		"spec.config is broken, or no node offers the resource (device plugin, selectors), or a network names no " +
-			"device at all, or one that is called differently on other nodes; or somebody has made a network with " +
+			"device at all, or one that is called differently on other nodes; or a network made by hand has " +
 			"the name of a Fabric",
 		"with fabric-agent a Fabric: fabricctl generate fabric --cluster; else fabricctl generate nad and " +
 			"device-plugin; kubectl get nodes -o json | jq '.items[].status.allocatable'",

@@ -84,7 +84,7 @@ var claimChecks = []Check{
 	{
 		"cluster-dra-class",
 		"Each Fabric with allocation DRA has its DeviceClass",
-		"the controller is away, may not write DeviceClasses, or somebody has deleted it",
+		"the controller is away, may not write DeviceClasses, or it was deleted",
 		"kubectl describe fabric NAME; the controller's logs; see cluster-controller",
 	},
 	{

@@ -43,8 +43,8 @@ var fabricChecks = []Check{
 	},
 	{
 		"fabric-identity",
-		"Every port is of the node that it says",
-		"the description of the HCA is that of another node: a copied image, or somebody who pretends; the port " +
+		"Every port belongs to the node in its description",
+		"the description of the HCA is that of another node: a copied image, or a false name; the port " +
 			"counts for no node",
 		"rdma-ndd on the node (systemctl restart rdma-ndd); discover --record on all nodes, and give the recordings",
 	},

@@ -87,7 +87,7 @@ var jobChecks = []Check{
 	{
 		"job-debug",
 		"The log says which network NCCL uses",
-		"NCCL says so with NCCL_DEBUG=INFO only, when a communicator is made: the log has no such line, or it is " +
+		"NCCL logs it with NCCL_DEBUG=INFO only, when a communicator is made: the log has no such line, or it is " +
 			"further up than what was read",
 		"env: {name: NCCL_DEBUG, value: INFO} and {name: NCCL_DEBUG_SUBSYS, value: \"INIT,NET,GRAPH\"} in the " +
 			"workers; mpirun -x NCCL_DEBUG=INFO; NCCL_DEBUG_FILE must not lead it elsewhere; --tail reads more",

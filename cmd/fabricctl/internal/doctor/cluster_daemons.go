@@ -76,7 +76,7 @@ func clusterDaemons(c *Cluster) (out []Finding) {
 		slices.Contains(c.CRDs, whereaboutsCRD) { // without them clusterCRDs says that it is not installed
 		f := finding("cluster-daemons", Warn, "no DaemonSet of whereabouts, and it is the IPAM of "+few(users))
 		f.Cause = "whereabouts is not installed: a node without /opt/cni/bin/whereabouts starts no pod with " +
-			"these networks, and nobody frees the addresses of pods that have died"
+			"these networks, and the addresses of dead pods are never freed"
 		f.Cure = "apply whereabouts' DaemonSet and CRDs of one release; or addresses of fabric-cni itself: addresses." +
 			"nodeRanges in the Fabric"
 		out = append(out, f)

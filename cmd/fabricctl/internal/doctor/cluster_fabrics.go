@@ -55,7 +55,7 @@ func clusterController(c *Cluster) (out []Finding) {
 	lease := "the Lease " + k.Namespace + "/" + leaseName
 	switch {
 	case k.Leader == "":
-		out = append(out, finding("cluster-controller", Fail, "nobody leads: "+lease+" has no holder"))
+		out = append(out, finding("cluster-controller", Fail, "no controller leads: "+lease+" has no holder"))
 	case !k.alive():
 		out = append(out, finding("cluster-controller", Fail,
 			fmt.Sprintf("the leader %s renewed %s %d s ago: it lasts for %d s", k.Leader, lease, k.Silent, k.Lasts)))
@@ -75,7 +75,7 @@ var fabricCures = map[string]string{
 		"that was accepted is in force",
 	"InUse":         "delete these pods: kubectl get fabricnodes -o json has all; the Fabric goes with the last one",
 	"MultusMissing": "install Multus: its manifests have the CustomResourceDefinition and the DaemonSet",
-	"NetworkConflict": "kubectl -n NAMESPACE delete network-attachment-definition NAME, if nobody needs it; or " +
+	"NetworkConflict": "kubectl -n NAMESPACE delete network-attachment-definition NAME, if nothing uses it; or " +
 		"rename the Fabric, or remove the namespace from spec.namespaces",
 	"NamespaceMissing": "kubectl create namespace, the one that the message names; or kubectl edit fabric NAME: " +
 		"remove it from namespaces.names",
@@ -86,7 +86,7 @@ var fabricCures = map[string]string{
 		"change the Fabric instead: kubectl edit fabric NAME",
 	networkPutBack: "change the Fabric instead of its NetworkAttachmentDefinition: kubectl edit fabric NAME",
 	"DRANotServed": "update the cluster to Kubernetes 1.34, or kubectl edit fabric NAME: allocation: DevicePlugin",
-	"DeviceClassConflict": "kubectl delete deviceclass, the one that the message names, if nobody needs it; or " +
+	"DeviceClassConflict": "kubectl delete deviceclass, the one that the message names, if nothing uses it; or " +
 		"rename the Fabric",
 	"DeviceClassFailed": "kubectl auth can-i create deviceclasses.resource.k8s.io --as " +
 		"system:serviceaccount:fabric-system:fabric-controller: apply the manifests of the controller's version",

@@ -27,7 +27,7 @@ func TestCheckFabrics(t *testing.T) {
 			"fabrics.fabric.dev, fabricnodes.fabric.dev\n"},
 		{"no controller", func(c *Cluster) { c.Controller.Found, c.Controller.Leader = false, "" }, "FAIL " +
 			"cluster-controller no Deployment of the controller in the namespace fabric-system\nFAIL " +
-			"cluster-controller nobody leads: the Lease fabric-system/fabric-controller has no holder\n"},
+			"cluster-controller no controller leads: the Lease fabric-system/fabric-controller has no holder\n"},
 		{"a controller that crashes", func(c *Cluster) { c.Controller.Ready, c.Controller.Silent = 0, 61 }, "FAIL " +
 			"cluster-controller no pod of the Deployment fabric-system/fabric-controller is ready, of 2\nFAIL " +
 			"cluster-controller the leader a renewed the Lease fabric-system/fabric-controller 61 s ago: it lasts " +

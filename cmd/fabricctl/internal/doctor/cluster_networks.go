@@ -75,7 +75,7 @@ func (c *Cluster) nad(n *NAD) (out []Finding) {
 		d := finding("cluster-nad", Warn,
 			name+" has the name of Fabric "+f.Name+", and is not the Fabric's: its pods get another network")
 		d.Cure = "kubectl -n " + n.Metadata.Namespace + " delete network-attachment-definition " + n.Metadata.Name +
-			", if nobody needs it; or another name"
+			", if nothing uses it; or another name"
 		return one(d)
 	}
 	conf, err := n.conf()

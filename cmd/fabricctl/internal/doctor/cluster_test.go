@@ -100,18 +100,16 @@ func TestCheckCluster(t *testing.T) {
 		{"drivers of the network operator", func(c *Cluster) {
 			c.DaemonSets = append(c.DaemonSets, decode[DaemonSet](t, mofed))
 			c.DaemonSets[3].Pods = decode[[]corev1.Pod](t, mofedPods)
-		}, "FAIL cluster-daemons nvidia-network-operator/mofed-ubuntu22.04-ds is ready on 35 of 36 nodes: not " +
-			"on gpu-17 " +
-			"(CrashLoopBackOff)\n"},
+		}, "FAIL cluster-daemons nvidia-network-operator/mofed-ubuntu22.04-ds is ready on 35 of 36 nodes: not on " +
+			"gpu-17 (CrashLoopBackOff)\n"},
 		{"drivers, and no right to list pods", func(c *Cluster) {
 			c.DaemonSets = append(c.DaemonSets, decode[DaemonSet](t, mofed))
 		}, "FAIL cluster-daemons nvidia-network-operator/mofed-ubuntu22.04-ds is ready on 35 of 36 nodes\n"},
 		{"a pod that is not there yet", func(c *Cluster) {
 			c.DaemonSets = append(c.DaemonSets, decode[DaemonSet](t, mofed))
 			c.DaemonSets[3].Pods = decode[[]corev1.Pod](t, mofedPods)[:35]
-		}, "FAIL cluster-daemons nvidia-network-operator/mofed-ubuntu22.04-ds is ready on 35 of 36 nodes: 1 " +
-			"nodes have no " +
-			"pod of it yet\n"},
+		}, "FAIL cluster-daemons nvidia-network-operator/mofed-ubuntu22.04-ds is ready on 35 of 36 nodes: 1 nodes " +
+			"have no pod of it yet\n"},
 		{"skew", func(c *Cluster) { c.DaemonSets[0].Status.UpdatedNumberScheduled = 1 }, "WARN cluster-daemons " +
 			"kube-system/kube-multus-ds has its new version on 1 of 3 nodes\n"},
 		{"networks", func(c *Cluster) {

@@ -214,8 +214,7 @@ func unscheduled() []claimCase {
 			&resourceapi.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "roce.fabric.dev"}}},
 			`FAIL pod-claim-class claim ml/train-0-rails, request "rails": the DeviceClass "ib.fabric.dev" does not ` +
 				"exist; of fabric.dev there are: roce.fabric.dev\nWARN pod-claim-allocated there are enough devices " +
-				"of " +
-				"each fabric on one node, and the scheduler has not given them: selectors, matchAttribute, other " +
+				"of each fabric on one node, and the scheduler has not given them: selectors, matchAttribute, other " +
 				"drivers or the node's other resources decide\n"},
 		{"incomplete pool", podOf("train", ofPod, 8), []any{claimOf(ofPod, "", 8), incomplete, ibClass},
 			"WARN pod-claim-pool pool n9: 1 of 2 slices of generation 2\n"},

@@ -52,8 +52,7 @@ var recognised = map[string][]string{
 		"NCCL INFO NCCL_IB_DISABLE set by environment to 1",
 	},
 	"log-shm": {
-		"RuntimeError: DataLoader worker (pid 123) is killed by signal: Bus error. It is possible that " +
-			"dataloader's " +
+		"RuntimeError: DataLoader worker (pid 123) is killed by signal: Bus error. It is possible that dataloader's " +
 			"workers are out of shared memory. Please try to raise your shared memory limit.",
 	},
 	"log-openib": {

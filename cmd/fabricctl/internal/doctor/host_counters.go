@@ -77,9 +77,8 @@ func (h *Host) mendCounter(f Finding, hca string) Finding {
 func (h *Host) stuck(p *counters.Port) (out []Finding) {
 	for _, name := range health.WireLimits().Counters() {
 		if v := p.Values[name]; counters.AtEnd(name, v) {
-			f := finding("host-counters", Warn, fmt.Sprintf("%s: %s is at %d, the most that it can count: nobody "+
-				"sees it "+
-				"rise", h.portAt(p), name, v))
+			f := finding("host-counters", Warn, fmt.Sprintf("%s: %s is at %d, the most that it can count: a rise "+
+				"no longer shows", h.portAt(p), name, v))
 			f.Cause = "the counter does not wrap: it has stopped, maybe long ago"
 			f.Cure = "perfquery -r resets the counters of this node's port (-C HCA -P PORT); then fabricctl " +
 				"doctor host --for 1m"

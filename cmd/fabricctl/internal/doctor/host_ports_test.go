@@ -159,9 +159,8 @@ func TestHostStranded(t *testing.T) {
 
 // GPU memory is reached by nvidia_peermem, or as DMA-BUF, which takes the open kernel modules and Linux 5.12.
 func TestHostGPUDirect(t *testing.T) {
-	const open, closed = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  550.1", "NVRM version: " +
-		"NVIDIA UNIX " +
-		"x86_64 Kernel Module  535.54.03  Tue Jun  6"
+	const open, closed = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  550.1", "NVRM version: NVIDIA " +
+		"UNIX x86_64 Kernel Module  535.54.03  Tue Jun  6"
 	for name, c := range map[string]struct {
 		m                     *machines.Machine
 		driver, taint, kernel string

@@ -46,8 +46,7 @@ func TestReadLook(t *testing.T) {
 		{"one look only: no sleep", "U a\nP a 1 ACTIVE InfiniBand " + gid + "01\nT 1\nC a 1 100 100\n", "a:1 ACTIVE " +
 			"? ?"},
 		{"cgroup v2", "M 2 max 4096\nK shmem 1024\nK oom_kill 3\nV 16\nV 4\n", " v2 limit -1 used 4096 shm 1024 " +
-			"pinned 20480 " +
-			"killed 3"},
+			"pinned 20480 killed 3"},
 		{"cgroup v1 without limit", "M 1 9223372036854771712 4096\n", " v1 limit -1 used 4096 shm 0 pinned 0 killed 0"},
 		{"cgroup v1", "M 1 8192 4096\n", " v1 limit 8192 used 4096 shm 0 pinned 0 killed 0"},
 		{"nonsense", "T x\nU\nC a b c d\nP a 1\nM 3 1 1\nV -1\nV 99999999999999999999\nK shmem -5\nT 5\nT 1\n", ""},
@@ -131,8 +130,7 @@ func TestCheckWorkers(t *testing.T) {
 		{"in order", []Worker{worker(t, "w0", good, busy), worker(t, "w1", good, busy)}, ""},
 		{"one has a silent rail", []Worker{worker(t, "w0", good, busy), worker(t, "w1", good, look(100, 0))},
 			"WARN job-traffic ml/w1 on n-w1: b:1 had 0.00 Gb/s in both directions together, the other rails 200.00 " +
-				"on " +
-				"average\n"},
+				"on average\n"},
 		{"nobody sends", []Worker{worker(t, "w0", good, look(0, 0)), worker(t, "w1", good, look(0, 0))},
 			"WARN job-traffic no rail of 2 workers had traffic within 1.0 s\n"},
 		{"one goes over TCP, on purpose", []Worker{worker(t, "w0", good, ""), worker(t, "w1",
@@ -143,8 +141,7 @@ func TestCheckWorkers(t *testing.T) {
 				"rails\n"},
 		{"TCP on one node matters to nobody yet", []Worker{worker(t, "w0", "$Using network Socket\n", "")},
 			"WARN job-net ml/w0 on n-w0: NCCL uses TCP (NET/Socket); the pod has 2 rails; all ranks are on one node, " +
-				"so " +
-				"nothing goes over it yet\n"},
+				"so nothing goes over it yet\n"},
 		{"one of three uses one rail", []Worker{worker(t, "w0", good, ""), worker(t, "w1", good, ""), worker(t, "w2",
 			"$NET/IB : Using [0]a:1/IB\n$0 [send] via NET/IB/0/GDRDMA\n", "")},
 			"WARN job-rails ml/w2 on n-w2: NCCL uses 1 of 2 rails: a:1\n" +
@@ -162,14 +159,12 @@ func TestCheckWorkers(t *testing.T) {
 			"FAIL pod-env-off ml/w0: container c: NCCL_IB_DISABLE=1\n"},
 		{"near the limit by pinned pages", []Worker{worker(t, "w0", good, busy+"M 2 1073741824 1073000000\nK shmem "+
 			"536870912\nV 490000\n")}, "WARN job-memory ml/w0 on n-w0: 1023 MiB used, limit 1024 MiB (cgroup v2), " +
-			"512 of " +
-			"them in /dev/shm, 478 MiB pinned for RDMA\n"},
+			"512 of them in /dev/shm, 478 MiB pinned for RDMA\n"},
 		{"a cache of files near the limit is no fault", []Worker{worker(t, "w0", good, busy+
 			"M 2 1073741824 1073000000\nK shmem 1024\nV 4\n")}, ""},
 		{"killed", []Worker{worker(t, "w0", good, busy+"M 1 1073741824 1024\nK oom_kill 1\n")},
 			"FAIL job-memory ml/w0 on n-w0: the kernel has killed processes of the container for want of memory: 1; " +
-				"0 " +
-				"MiB used, limit 1024 MiB (cgroup v1), 0 of them in /dev/shm, 0 MiB pinned for RDMA\n"},
+				"0 MiB used, limit 1024 MiB (cgroup v1), 0 of them in /dev/shm, 0 MiB pinned for RDMA\n"},
 		{"no workers", []Worker{{Pod: &Manifest{}}},
 			"WARN job-devices its pods ask neither for GPUs nor for RDMA devices\n"},
 	} {

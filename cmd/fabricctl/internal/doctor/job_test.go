@@ -138,15 +138,12 @@ func TestPlanOnNodes(t *testing.T) {
 			"devices, and there is room for 2 now: Worker 1 of 3 pods find no node with nvidia.com/gpu: 4, " +
 			"nvidia.com/ib: 2"},
 		{"no room ever", "ib,ib,ib,ib", "", 3, 8, &Site{Rooms: rooms}, "FAIL job-fit PyTorchJob default/train: 3 " +
-			"pods " +
-			"with devices, and the nodes have room for 2, even if all were free: Worker 1 of 3 pods find no node " +
-			"with " +
-			"nvidia.com/gpu: 8, nvidia.com/ib: 4"},
+			"pods with devices, and the nodes have room for 2, even if all were free: Worker 1 of 3 pods find no " +
+			"node with nvidia.com/gpu: 8, nvidia.com/ib: 4"},
 		{"no such node", "ib", "nodeSelector: {pool: h100}", 1, 8, &Site{Rooms: rooms},
 			"FAIL job-fit PyTorchJob default/train: 1 pod with devices, and the nodes have room for 0, even if all " +
-				"were " +
-				"free: Worker 1 of 1 pod find no node with nvidia.com/gpu: 8, nvidia.com/ib: 1 among those of its " +
-				"nodeSelector"},
+				"were free: Worker 1 of 1 pod find no node with nvidia.com/gpu: 8, nvidia.com/ib: 1 among those of " +
+				"its nodeSelector"},
 	} {
 		_, list := CheckPlan(jobOf(t, c.workers, c.gpus, c.networks, c.more), c.site)
 		got := ""

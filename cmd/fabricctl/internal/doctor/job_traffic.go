@@ -45,8 +45,7 @@ func jobTraffic(list []Worker) (out []Finding) {
 			w := &list[i]
 			if n := w.idle(); n > 0 {
 				out = append(out, finding("job-traffic", Warn, fmt.Sprintf("%s: none of its %d rails had traffic, "+
-					"those "+
-					"of %d others had", w.at(), n, busy)))
+					"those of %d others had", w.at(), n, busy)))
 			}
 		}
 	}

@@ -126,8 +126,7 @@ func (m *Manifest) withoutNetworks() Finding {
 	if len(verbs) == 0 {
 		if c := m.privileged(); c != "" {
 			return finding("pod-annotation", Warn, none+"; container "+c+" is privileged: in shared RDMA mode it can "+
-				"open "+
-				"every HCA of the node (InfiniBand works so; "+roceGID+"), in exclusive mode it has none")
+				"open every HCA of the node (InfiniBand works so; "+roceGID+"), in exclusive mode it has none")
 		}
 		return finding("pod-annotation", Fail, none)
 	}

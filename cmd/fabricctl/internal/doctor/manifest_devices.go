@@ -163,9 +163,8 @@ func (m *Manifest) ourCounts() (out []Finding) {
 			}
 		}
 		if ok && n != asked[r] {
-			out = append(out, finding("pod-count", Warn, fmt.Sprintf("%d %s called %s in the annotation, the pod "+
-				"asks for %d "+
-				"of %s", n, plural(n, "network"), name, asked[r], r)))
+			out = append(out, finding("pod-count", Warn, fmt.Sprintf("%d %s called %s in the annotation, the pod asks "+
+				"for %d of %s", n, plural(n, "network"), name, asked[r], r)))
 		}
 	}
 	return out

@@ -224,7 +224,7 @@ var clusterMessages = []Message{
 	},
 	{
 		ID:    "log-address-in-use",
-		Title: "Somebody on the network has the address",
+		Title: "Another host on the network has the address",
 		Pattern: said(
 			`address \S+ is in use on this network by`,
 			`fabric: .*address \S+ is in use by`,

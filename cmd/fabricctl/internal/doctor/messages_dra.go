@@ -190,7 +190,7 @@ var claimMessages = []Message{
 			"fabric: device pci/0000:3b:00.0 is given to pod ml/train-1 by ResourceClaim ml/train-1-rails-9qv4d " +
 				"(kubelet gives it back when that pod has ended (NodeUnprepareResources))",
 		},
-		Cause: "a pod with another network asks for a device that the scheduler has given to somebody else: two " +
+		Cause: "a pod with another network asks for a device that the scheduler has given to another pod: two " +
 			"owners hand it out, for example another device plugin beside a Fabric with allocation DRA, or a " +
 			"network that names it",
 		Cure: "one owner for a device: take it out of the other device plugin's selectors or the other network; " +

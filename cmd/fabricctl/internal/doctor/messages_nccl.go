@@ -16,8 +16,8 @@ var jobMessages = []Message{
 			"train-0:42:97 [0] transport/net_ib.cc:92 NCCL WARN NET/IB : mlx5_2:1 Got async event : port error",
 			"NCCL WARN NET/IB : Got async event : port error",
 		},
-		Cause: "the link of an HCA's port went down: cable, transceiver, switch port, or somebody restarted the " +
-			"switch. Transfers over that port fail a few seconds later, also if the link comes back",
+		Cause: "the link of an HCA's port went down: cable, transceiver, switch port, or the switch was " +
+			"restarted. Transfers over that port fail a few seconds later, also if the link comes back",
 		Cure: "on that node: dmesg -T | grep -i link; mlxlink -d ADDRESS -c (bit errors, temperature); " +
 			"/sys/class/infiniband/*/ports/1/counters/link_downed counts it; take the node or the rail out until the " +
 			"link is stable; NCCL_IB_TIMEOUT=22 survives short ones",

@@ -52,9 +52,8 @@ func podInterface(p *Pod) []Finding {
 		f.Cure = addRoCEFace
 		return one(f)
 	case p.Node.RDMAMode == device.NetnsExclusive.String() && len(ib) > 0:
-		f := finding("pod-interface", Warn, "InfiniBand ("+few(ib)+") without an interface in the pod: NCCL's "+
-			"NET/IB and "+
-			"UCX work; IPoIB, and rdma_cm by IP address, do not")
+		f := finding("pod-interface", Warn, "InfiniBand ("+few(ib)+") without an interface in the pod: NCCL's NET/IB "+
+			"and UCX work; IPoIB, and rdma_cm by IP address, do not")
 		f.Cause = "the HCA was moved into the pod and its interface was not: a network is missing in the annotation"
 		return one(f)
 	case p.Node.RDMAMode == "" && len(ib) > 0:
@@ -121,8 +120,7 @@ func podUsable(p *Pod) (out []Finding) {
 		switch {
 		case slices.Contains(p.Denied, name):
 			f := finding("pod-usable", denied, "/dev/infiniband/"+name+" ("+p.Verbs[name]+") is there, and opening it "+
-				"is not "+
-				"permitted")
+				"is not permitted")
 			f.Cause = deniedCause
 			out = append(out, f)
 		case slices.Contains(p.Uverbs, name):

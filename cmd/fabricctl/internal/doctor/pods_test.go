@@ -131,9 +131,8 @@ func TestWrongEnv(t *testing.T) {
 		{"h20-exclusive", "NCCL_IB_HCA==mlx5_0:2", "FAIL not in the pod: mlx5_0:2. No port that can work: NCCL " +
 			"goes over TCP without an error\n"},
 		{"h20-shared-privileged", "UCX_NET_DEVICES=mlx5_5:1", "FAIL mlx5_5:1 is Down (physical state Polling): no " +
-			"peer " +
-			"answers: cable, transceiver or switch port. No port that can work: UCX does not start, or goes over " +
-			"TCP\n"},
+			"peer answers: cable, transceiver or switch port. No port that can work: UCX does not start, or goes " +
+			"over TCP\n"},
 		{"h20-shared-bare", "UCX_NET_DEVICES=mlx5_5:1", "FAIL the container has no character device of mlx5_5:1. No " +
 			"port that can work: UCX does not start, or goes over TCP\n"},
 		{"h20-exclusive", "UCX_NET_DEVICES=mlx5_0", "FAIL not in the pod: mlx5_0. No port that can work: UCX " +
@@ -149,8 +148,7 @@ func TestWrongEnv(t *testing.T) {
 		{"h20-exclusive", "NVSHMEM_HCA_LIST==mlx5_0:1", "FAIL not in the pod: =mlx5_0:1. No port that can work: " +
 			"NVSHMEM does not start, or has no remote transport\n"},
 		{"roce-shared-privileged", "NCCL_IB_HCA=mlx5", "WARN mlx5_bond_0:1 is part of bond bond0: it carries the " +
-			"node's own " +
-			"traffic (storage, bootstrap); no rail of its own\n"},
+			"node's own traffic (storage, bootstrap); no rail of its own\n"},
 		{"roce-shared-privileged-faces", "NCCL_IB_HCA=mlx5",
 			"WARN the interface is in another network namespace: mlx5_bond_0:1\n"},
 		{"roce-shared-privileged-one", "NCCL_IB_HCA==mlx5_2:1,mlx5_3:1",
@@ -158,10 +156,8 @@ func TestWrongEnv(t *testing.T) {
 		{"roce-exclusive-no-address", "NCCL_IB_HCA==mlx5_2:1,mlx5_3:1,mlx5_4:1,mlx5_5:1",
 			"WARN mlx5_5:1 has no RoCE v2 GID for an IP address: give xgbe5 an address\n"},
 		{"h20-exclusive-slow", "NCCL_IB_HCA=mlx5", "WARN mlx5_7:1 runs at 200 Gb/sec (2X NDR), and mlx5_0:1, " +
-			"mlx5_3:1, " +
-			"mlx5_4:1 of the same kind (ConnectX-7) at 400 Gb/s: its link has trained down. A collective runs at the " +
-			"pace " +
-			"of its slowest port\n"},
+			"mlx5_3:1, mlx5_4:1 of the same kind (ConnectX-7) at 400 Gb/s: its link has trained down. A collective " +
+			"runs at the pace of its slowest port\n"},
 		{"roce-shared-privileged-named", "NCCL_IB_HCA==mlx5_3:1",
 			"WARN given to another pod (not among the devices that PCIDEVICE_... names): mlx5_3:1\n"},
 		{"a100-exclusive", "NCCL_IB_HCA=mlx5_bond_0", "FAIL not in the pod: mlx5_bond_0. No port that can work: NCCL " +

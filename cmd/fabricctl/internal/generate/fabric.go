@@ -126,9 +126,8 @@ func (n *Network) Warnings() []string {
 	if !n.Fabric.Routed {
 		return nil
 	}
-	return []string{"these ports are routed. A range that any pod on any node has an address of does not lead to " +
-		"the right " +
-		"rack: give each node a subnet that its switches route, with a gateway (nv-ipam with a CIDRPool, or " +
+	return []string{"these ports are routed. A range that any pod on any node has an address of does not lead to the " +
+		"right rack: give each node a subnet that its switches route, with a gateway (nv-ipam with a CIDRPool, or " +
 		"nodeRanges with static), and not what stands here"}
 }
 

@@ -45,16 +45,15 @@ func (d *data) mpi() (fields, map[string]string) {
 			"coll_hcoll_enable": "Open MPI's HCOLL opens RDMA devices by itself and hangs in containers. NCCL's own " +
 				"traffic is\nuntouched by this and by pml and btl.",
 			"pml": "Open MPI's own messages go over the cluster's network; the rails are NCCL's. Without ob1 it " +
-				"takes " +
-				"UCX where it has\nit, and UCX takes the rails. For MPI over the rails set UCX_NET_DEVICES in each " +
+				"takes UCX where it has\nit, and UCX takes the rails. For MPI over the rails set UCX_NET_DEVICES in " +
+				"each " +
 				`worker, by eval "$(fabricctl nccl-env)":` +
 				"\n-x UCX_NET_DEVICES hands the devices of one pod to the others, where UCX finds none of that name.",
 			"NCCL_DEBUG=INFO": "Look for NET/IB; NET/Socket is TCP.",
-			"worker": "The ranks come by ssh: they see no variable of this container, only those that mpirun " +
-				"hands on (-x), the same for all.\nWhat differs by pod, the ports and the GID index, NCCL reads from " +
-				"/etc/nccl.conf or, if that can't be written, ~/.nccl.conf.\nAn image without fabricctl works " +
-				"too: then " +
-				"NCCL chooses among the ports that the pod has. An image whose sshd is\nstarted in another way, " +
+			"worker": "The ranks come by ssh: they see no variable of this container, only those that mpirun hands " +
+				"on (-x), the same for all.\nWhat differs by pod, the ports and the GID index, NCCL reads from " +
+				"/etc/nccl.conf or, if that can't be written, ~/.nccl.conf.\nAn image without fabricctl works too: " +
+				"then NCCL chooses among the ports that the pod has. An image whose sshd is\nstarted in another way, " +
 				"for a user other than root, needs its own last line.",
 		}
 }

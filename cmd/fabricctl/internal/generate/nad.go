@@ -196,10 +196,9 @@ func (d *data) operatorDocs(n *Network) ([]doc, error) {
 			"without --for.",
 	}
 	if n.sourceBased() {
-		head = append(head, warnings([]string{"the rails of a pod share this subnet, and a HostDeviceNetwork " +
-			"can't ask for " +
-			"routing.sourceBased: all traffic by IP leaves through one of them. generate nad without --for asks " +
-			"for it"})...)
+		head = append(head, warnings([]string{"the rails of a pod share this subnet, and a HostDeviceNetwork can't " +
+			"ask for routing.sourceBased: all traffic by IP leaves through one of them. generate nad without --for " +
+			"asks for it"})...)
 	}
 	return []doc{network(kind("mellanox.com/v1alpha1", "HostDeviceNetwork"), meta, head...)}, nil
 }

@@ -24,9 +24,8 @@ func (d *data) operator(nodes []*node.Node) error {
 		list = append(list, few(g.Nodes))
 	}
 	return fmt.Errorf("the operator has one configuration of its device plugin for all nodes, and no selector is "+
-		"right for all of these: one would do for each of %s. Cable the nodes alike, write for some of them, or "+
-		"run device "+
-		"plugins of your own (generate device-plugin)", strings.Join(list, "; "))
+		"right for all of these: one would do for each of %s. Cable the nodes alike, write for some of them, or run "+
+		"device plugins of your own (generate device-plugin)", strings.Join(list, "; "))
 }
 
 // OperatorResource is the resource of a network as the operator takes it: it puts nvidia.com before one without a

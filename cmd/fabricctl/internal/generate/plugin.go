@@ -129,13 +129,12 @@ func (d *data) pluginHead() (lines []string) {
 	daemonSet := "kube-sriov-device-plugin"
 	if d.Plugin != nil {
 		daemonSet = cmp.Or(d.Plugin.Name, daemonSet)
-		lines = append(lines, d.Plugin.Namespace+"/"+d.Plugin.Name+" reads its configuration from a ConfigMap in "+
-			"its own "+
-			"namespace.")
+		lines = append(lines, d.Plugin.Namespace+"/"+d.Plugin.Name+" reads its configuration from a ConfigMap in its "+
+			"own namespace.")
 	} else {
-		lines = append(lines, "The ConfigMap belongs in the namespace of the plugin's DaemonSet, and has the "+
-			"name that its "+
-			"volume names. Those here", "are what the project's own manifests have; --cluster asks the cluster, "+
+		lines = append(lines, "The ConfigMap belongs in the namespace of the plugin's DaemonSet, and has the name "+
+			"that its volume names. Those "+
+			"here", "are what the project's own manifests have; --cluster asks the cluster, "+
 			"--namespace "+
 			"says it. kubectl get daemonsets -A")
 	}

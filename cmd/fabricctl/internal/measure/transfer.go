@@ -128,7 +128,7 @@ func (e *End) bounded(args []string) []string {
 }
 
 // talk runs a server on b and a client on a, which tries again as long as it finds no server.
-func (f flow) talk(ctx context.Context, server, client []string, nobody string) (string, error) {
+func (f flow) talk(ctx context.Context, server, client []string, noServer string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, each)
 	defer cancel()
 	s, err := f.b.Serve(ctx, f.b.bounded(server)...)
@@ -145,7 +145,7 @@ func (f flow) talk(ctx context.Context, server, client []string, nobody string) 
 			serverOut, serverErr := s.Stop()
 			return serverOut + out, serverErr
 		}
-		if !strings.Contains(out, nobody) || time.Since(begun) > patient {
+		if !strings.Contains(out, noServer) || time.Since(begun) > patient {
 			return out, err
 		}
 		select {

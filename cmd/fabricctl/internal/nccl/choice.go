@@ -180,8 +180,7 @@ func (c *Choice) take(ports []topology.Port) {
 		switch {
 		case kinds[p.Device] < kinds[usual]:
 			c.leave(p, Kind, fmt.Sprintf("is another kind of card than %d others at its rate, and nothing says that "+
-				"it was "+
-				"given to this pod", kinds[usual]))
+				"it was given to this pod", kinds[usual]))
 		case (p.Kind == "VF" || p.Kind == "SF") && whole[p.Slot]:
 			c.leave(p, Function, "is a function of "+p.Slot+", whose port is in the list: they share one link")
 		case !plain(p.HCA):

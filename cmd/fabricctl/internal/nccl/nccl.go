@@ -35,13 +35,11 @@ func (c *Choice) Env() (vars []Var, notes []string) {
 	}
 	list := strings.Join(c.Names(), ",")
 	vars = append(vars, Var{"NCCL_IB_HCA", "=" + list, "the ports of fabric " + c.Fabric.Name + " in rail order; " +
-		"with = " +
-		"names are exact, without it mlx5_1 is mlx5_10 too" + c.leftOut()})
+		"with = names are exact, without it mlx5_1 is mlx5_10 too" + c.leftOut()})
 	notes = append(notes, c.loud()...)
 	for _, s := range c.Slow {
 		notes = append(notes, s.Port+" "+s.String()+". All ports of the list together carry more than the others "+
-			"alone, "+
-			"each at its pace")
+			"alone, each at its pace")
 	}
 	sock, note := c.sockets()
 	vars, notes = append(vars, sock...), append(notes, note...)
@@ -55,8 +53,7 @@ func (c *Choice) Env() (vars []Var, notes []string) {
 	}
 	vars = append(vars,
 		Var{"UCX_NET_DEVICES", list, "the same ports for UCX, which would take any other. They are this pod's: not " +
-			"for " +
-			"mpirun -x, which hands them to pods with other devices, where UCX finds none; set it in each pod"})
+			"for mpirun -x, which hands them to pods with other devices, where UCX finds none; set it in each pod"})
 	vars = append(vars, c.nvshmem(gid)...)
 	vars = append(vars, Var{"OMPI_MCA_coll_hcoll_enable", "0",
 		"HCOLL opens RDMA devices by itself and hangs in containers; NCCL's traffic is untouched"})
@@ -159,8 +156,7 @@ func (c *Choice) sockets() (vars []Var, notes []string) {
 	return []Var{
 		{"NCCL_SOCKET_IFNAME", "=" + primary, "the bootstrap goes over the interface of the default route"},
 		{"GLOO_SOCKET_IFNAME", primary, "the same for Gloo (PyTorch's CPU collectives), as a plain name without =: " +
-			"it " +
-			"would take the address that the host name stands for"},
+			"it would take the address that the host name stands for"},
 	}, nil
 }
 
@@ -186,12 +182,11 @@ func (c *Choice) gidIndex() (vars []Var, notes []string) {
 	slices.Sort(found)
 	if same := slices.Compact(found); len(same) > 1 {
 		return []Var{{"NCCL_IB_ROCE_VERSION_NUM", "2", fmt.Sprintf("the index of the RoCE v2 GID differs by device "+
-			"%v, so "+
-			"NCCL_IB_GID_INDEX can't be set: NCCL 2.21 and later choose by version", same)}}, notes
+			"%v, so NCCL_IB_GID_INDEX can't be set: NCCL 2.21 and later choose by version", same)}}, notes
 	}
 	return []Var{{"NCCL_IB_GID_INDEX", strconv.Itoa(found[0]), "the RoCE v2 GID of the IP address, at this index on " +
-		"every " +
-		"port of the list; NCCL 2.21 and later would find it, older ones take index 0, which is link-local"}}, notes
+		"every port of the list; NCCL 2.21 and later would find it, older ones take index 0, which is " +
+		"link-local"}}, notes
 }
 
 // nvshmem are NVSHMEM's variables: which ports, and the GID. The list is always there, because PyTorch copies
@@ -200,18 +195,16 @@ func (c *Choice) gidIndex() (vars []Var, notes []string) {
 // nearest port, which is one of the list unless a port of the same kind was left.
 func (c *Choice) nvshmem(gid []Var) []Var {
 	vars := []Var{{"NVSHMEM_HCA_LIST", strings.Join(c.Names(), ","), "the same ports for NVSHMEM, without =: where " +
-		"this " +
-		"is not set, PyTorch copies NCCL_IB_HCA into it, and NVSHMEM finds no device whose name begins with ="}}
+		"this is not set, PyTorch copies NCCL_IB_HCA into it, and NVSHMEM finds no device whose name begins with ="}}
 	if others := c.alike(); len(others) > 0 {
 		vars = append(vars, Var{"NVSHMEM_ENABLE_NIC_PE_MAPPING", "1", "without it newer versions ignore the list and " +
-			"give a " +
-			"GPU the nearest port, which may be " + few(others) + "; with it ports are given out in the order of the " +
+			"give a GPU the nearest port, which may " +
+			"be " + few(others) + "; with it ports are given out in the order of the " +
 			"list"})
 	}
 	if len(gid) > 0 && gid[0].Name == "NCCL_IB_GID_INDEX" {
 		vars = append(vars, Var{"NVSHMEM_IB_GID_INDEX", gid[0].Value, "the same GID for NVSHMEM, of which most " +
-			"versions " +
-			"take index 0"})
+			"versions take index 0"})
 	}
 	return vars
 }

@@ -161,7 +161,7 @@ func Wiring(list []Result) (out []string) {
 			continue
 		}
 		slices.Sort(to)
-		text := fmt.Sprintf("%s of %s reaches %s, and %s of nobody: its cable is in another rail's switch", r.name,
+		text := fmt.Sprintf("%s of %s reaches %s, and no %s: its cable is in another rail's switch", r.name,
 			r.end, strings.Join(to, " and "), r.name)
 		if len(own[r]) == 1 { // of two ends either may be the one
 			text += ", or theirs are"

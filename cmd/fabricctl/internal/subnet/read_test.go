@@ -157,8 +157,7 @@ func TestIdentify(t *testing.T) {
 		"such GUID\n" +
 		"WARN fabric-identity 2 ports say that they are gpu-7 mlx5_0:1: 0x0000000000000b31, 0x0000000000000b41\n" +
 		"WARN fabric-isolated gpu-1: 1 of 2 Active InfiniBand ports of its inventory are not in what the fabric's " +
-		"tools " +
-		"saw\n"
+		"tools saw\n"
 	if got := found(topo); got != want {
 		t.Errorf("got:\n%swant:\n%s", got, want)
 	}
@@ -194,9 +193,8 @@ func TestMissingWithInventory(t *testing.T) {
 	if err := g.Finish(); err != nil {
 		t.Fatal(err)
 	}
-	want := "FAIL fabric-cable-missing gpu-2 mlx5_1:1 has no link, its inventory says Down (physical state " +
-		"Polling): 7 " +
-		"of 8 nodes that are cabled alike have one, on leaf-1\n"
+	want := "FAIL fabric-cable-missing gpu-2 mlx5_1:1 has no link, its inventory says Down (physical state Polling): " +
+		"7 of 8 nodes that are cabled alike have one, on leaf-1\n"
 	if got := found(g.Judge(ports)); got != want {
 		t.Errorf("got:\n%swant:\n%s", got, want)
 	}

@@ -160,27 +160,24 @@ var faults = []struct {
 		"FAIL fabric-wrong-rail gpu-3 mlx5_1:1 is on leaf-5 port 4, and the same port of nodes cabled like it " +
 			"is on " +
 			"leaf-1: swap its cable with that of gpu-3 mlx5_5:1 on leaf-1 port 4\n" +
-			"FAIL fabric-wrong-rail gpu-3 mlx5_5:1 is on leaf-1 port 4, and the same port of nodes cabled " +
-			"like it is on " +
-			"leaf-5: swap its cable with that of gpu-3 mlx5_1:1 on leaf-5 port 4\n",
+			"FAIL fabric-wrong-rail gpu-3 mlx5_5:1 is on leaf-1 port 4, and the same port of nodes cabled like it is " +
+			"on leaf-5: swap its cable with that of gpu-3 mlx5_1:1 on leaf-5 port 4\n",
 	},
 	{
 		"swapped between groups", newFat(64, 8, 32, 8, 4), func(f *fat) { f.swap(f.of(3, 1), f.of(40, 1)) },
 		"FAIL fabric-wrong-rail gpu-3 mlx5_1:1 is on leaf-9 port 9, and the same port of nodes cabled like it " +
 			"is on " +
 			"leaf-1: swap its cable with that of gpu-40 mlx5_1:1 on leaf-1 port 4\n" +
-			"FAIL fabric-wrong-rail gpu-40 mlx5_1:1 is on leaf-1 port 4, and the same port of nodes cabled " +
-			"like it is " +
-			"on leaf-9: swap its cable with that of gpu-3 mlx5_1:1 on leaf-9 port 9\n",
+			"FAIL fabric-wrong-rail gpu-40 mlx5_1:1 is on leaf-1 port 4, and the same port of nodes cabled like it " +
+			"is on leaf-9: swap its cable with that of gpu-3 mlx5_1:1 on leaf-9 port 9\n",
 	},
 	{
 		"swapped with two rails", newFat(8, 2, 8, 2, 4), func(f *fat) { f.swap(f.of(3, 0), f.of(3, 1)) },
 		"FAIL fabric-wrong-rail gpu-3 mlx5_0:1 is on leaf-1 port 4, and the same port of nodes cabled like it " +
 			"is on " +
 			"leaf-0: swap its cable with that of gpu-3 mlx5_1:1 on leaf-0 port 4\n" +
-			"FAIL fabric-wrong-rail gpu-3 mlx5_1:1 is on leaf-0 port 4, and the same port of nodes cabled " +
-			"like it is on " +
-			"leaf-1: swap its cable with that of gpu-3 mlx5_0:1 on leaf-1 port 4\n",
+			"FAIL fabric-wrong-rail gpu-3 mlx5_1:1 is on leaf-0 port 4, and the same port of nodes cabled like it is " +
+			"on leaf-1: swap its cable with that of gpu-3 mlx5_0:1 on leaf-1 port 4\n",
 	},
 	{
 		"every node has a fault of its own", newFat(4, 8, 4, 2, 2), func(f *fat) {
@@ -192,8 +189,7 @@ var faults = []struct {
 	},
 	{
 		"a cable of a node", newFat(64, 8, 32, 8, 4), func(f *fat) { f.of(40, 3).missing = true },
-		"FAIL fabric-cable-missing gpu-40 mlx5_3:1 has no link: 31 of 32 nodes that are cabled alike have " +
-			"one, on " +
+		"FAIL fabric-cable-missing gpu-40 mlx5_3:1 has no link: 31 of 32 nodes that are cabled alike have one, on " +
 			"leaf-11\n",
 	},
 	{
@@ -206,17 +202,14 @@ var faults = []struct {
 		"FAIL fabric-link-slow gpu-1 mlx5_2:1 on leaf-2 port 2 runs at 200 Gb/s (4x HDR): 7 of 8 links like " +
 			"it at " +
 			"400 Gb/s (4x NDR)\n" +
-			"FAIL fabric-link-slow leaf-2 port 14 to spine-2 port 6 runs at 100 Gb/s (1x NDR): 31 of 32 links " +
-			"like it " +
-			"at 400 Gb/s (4x NDR)\n",
+			"FAIL fabric-link-slow leaf-2 port 14 to spine-2 port 6 runs at 100 Gb/s (1x NDR): 31 of 32 links like " +
+			"it at 400 Gb/s (4x NDR)\n",
 	},
 	{
 		"oversubscribed", newFat(32, 2, 16, 2, 4), func(*fat) {},
-		"WARN fabric-oversubscribed 2:1 on 4 leaves: leaf-0 (6400 Gb/s to nodes, 3200 Gb/s up), leaf-1 (6400 " +
-			"Gb/s " +
-			"to nodes, 3200 Gb/s up), leaf-2 (6400 Gb/s to nodes, 3200 Gb/s up), leaf-3 (6400 Gb/s to nodes, " +
-			"3200 " +
-			"Gb/s up)\n",
+		"WARN fabric-oversubscribed 2:1 on 4 leaves: leaf-0 (6400 Gb/s to nodes, 3200 Gb/s up), leaf-1 (6400 Gb/s to " +
+			"nodes, 3200 Gb/s up), leaf-2 (6400 Gb/s to nodes, 3200 Gb/s up), leaf-3 (6400 Gb/s to nodes, 3200 Gb/s " +
+			"up)\n",
 	},
 	{
 		"two nodes only", newFat(2, 2, 2, 2, 1), func(f *fat) { f.swap(f.of(0, 0), f.of(0, 1)) },

@@ -180,13 +180,11 @@ func (t *Topology) describe(g *Graph, tree Tree, groups []*Group) {
 	}
 	if alone > 0 {
 		t.Notes = append(t.Notes, fmt.Sprintf("nodes with fewer than two others that are cabled like them: %d; "+
-			"whether "+
-			"their cables are right is not judged", alone))
+			"whether their cables are right is not judged", alone))
 	}
 	if unnamed > 0 {
 		t.Notes = append(t.Notes, fmt.Sprintf("ports of HCAs of no node that is known: %d; give recordings, or "+
-			"--cluster, "+
-			"or run rdma-ndd on the nodes", unnamed))
+			"--cluster, or run rdma-ndd on the nodes", unnamed))
 	}
 	if len(t.Findings) == 0 && judged > 0 {
 		t.add(
