@@ -81,8 +81,12 @@ func newQueue(all []*work) *queue {
 
 // machine describes the machine that a suite's tests need on a kernel. Equal text means that they can share a guest.
 func machine(k Kernel, s Suite) string {
+	apart := ""
+	if s.Apart {
+		apart = s.Name
+	}
 	return strings.Join([]string{
-		k.Series, fmt.Sprint(s.NewQEMU, s.UserLand, s.Pyverbs),
+		k.Series, apart, fmt.Sprint(s.NewQEMU, s.UserLand, s.Pyverbs),
 		strings.Join(s.Append, " "), strings.Join(s.Devices, " "),
 	}, "|")
 }

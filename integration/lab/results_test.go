@@ -81,6 +81,7 @@ func TestKeys(t *testing.T) {
 		"pieces":   func(w *work, _ *keys) { w.pieces = 3 },
 		"suite":    func(w *work, _ *keys) { w.suite.Name = "other" },
 		"append":   func(w *work, _ *keys) { w.suite.Append = exclusive },
+		"apart":    func(w *work, _ *keys) { w.suite.Apart = true },
 		"devices":  func(w *work, _ *keys) { w.suite.Devices = VirtioNet(1) },
 		"QEMU":     func(w *work, _ *keys) { w.suite.NewQEMU = true },
 		"version":  func(_ *work, k *keys) { k.qemu[false] = "QEMU 8" },

@@ -9,13 +9,14 @@ import (
 	"time"
 )
 
-// Suite is a set of guest tests that need the same machine. Suites with equal machines share their guests.
+// Suite is a set of guest tests that need the same machine. Suites with equal machines share guests, if not Apart.
 type Suite struct {
 	Name      string
 	Package   string        // of the guest tests; "": ./integration/lab/guest
 	Run       string        // regular expression: the top-level tests of the suite
 	Append    []string      // kernel command line
 	Devices   []string      // QEMU arguments
+	Apart     bool          // its guests run no other suite: its tests take the netdevs as they are after boot
 	NewQEMU   bool          // see Spec
 	Series    []string      // kernels it is for; none: all
 	Night     bool          // only when it is asked for, and in a full run
@@ -82,6 +83,7 @@ var Suites = []Suite{
 	{
 		Name:    "ether",
 		Run:     `^TestEther`,
+		Apart:   true,
 		Append:  exclusive,
 		Devices: append(VirtioNet(2), E1000e(2)...),
 	},

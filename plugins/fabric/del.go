@@ -459,9 +459,12 @@ func (c returner) childLost(ctx context.Context, r *apply.Runner, e *journal.Ent
 	if e.Child.HWAddr == "" { // ADD was killed before it had seen one
 		return releaseRules(ctx, r)
 	}
-	return c.missing(e, fmt.Errorf("the IPoIB child of %s with the hardware address %s: %w", e.DeviceKey,
-		e.Child.HWAddr,
-		apply.ErrMissing))
+	why := "the kernel still has its queue pair"
+	if !e.Child.Listed {
+		why = "the kernel did not list its queue pair when it was made, so it can't be proved gone"
+	}
+	return c.missing(e, fmt.Errorf("the IPoIB child of %s with the hardware address %s: %w: %s", e.DeviceKey,
+		e.Child.HWAddr, apply.ErrMissing, why))
 }
 
 // releaseOrphans removes the rules of rails that are not in the pod any more.
