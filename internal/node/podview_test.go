@@ -13,7 +13,7 @@ import (
 )
 
 // Which of the visible HCAs are the pod's: by interface, by character device, by the device plugin's variables.
-func TestGiven(t *testing.T) {
+func TestPodView(t *testing.T) {
 	all := map[string]string{}
 	for _, p := range machines.Pods() {
 		n, err := node.Open(p.FS, journal.Store{})
@@ -67,7 +67,7 @@ func openable(tree fstest.MapFS) map[string]bool {
 }
 
 // A port of a bond is no rail beside others; on nodes whose rails are bonds it is.
-func TestGivenBonds(t *testing.T) {
+func TestPodViewBonds(t *testing.T) {
 	n, err := node.Open(machines.PodNamed("roce-shared-privileged").FS, journal.Store{})
 	if err != nil {
 		t.Fatal(err)

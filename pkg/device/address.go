@@ -84,14 +84,8 @@ func (l Location) ID() string { return l.Address.ID() }
 // called. A function comes before the subfunctions on it, and these are in the order of their numbers. What is on no
 // function comes last.
 func (l Location) Compare(m Location) int {
-	return cmp.Or(l.slot().Compare(m.slot()), l.Address.Compare(m.Address))
-}
-
-func (l Location) slot() Address {
-	if l.PCI == "" {
-		return l.Address
-	}
-	return Address{busPCI, l.PCI}
+	slot := func(l Location) Address { return cmp.Or(OnPCI(l.PCI), l.Address) }
+	return cmp.Or(slot(l).Compare(slot(m)), l.Address.Compare(m.Address))
 }
 
 // Virtual is the bus of netdevs that are on none, such as a veth.

@@ -116,8 +116,7 @@ func (g *generation) checkResources(kind string, f *pflag.FlagSet) error {
 	case !g.Shared && g.Prefix == generate.SharedPrefix:
 		return fmt.Errorf("%w: --resource-prefix %s is that of the RDMA shared device plugin, whose devices "+
 			"belong to no network: want --shared, or the prefix of an SR-IOV network device plugin, such as "+
-			"nvidia.com", errUsage,
-			g.Prefix)
+			"nvidia.com", errUsage, g.Prefix)
 	case g.Prefix == generate.AgentPrefix && (kind == "nad" || kind == devicePlugin):
 		return fmt.Errorf("%w: --resource-prefix %s: fabric-agent offers these resources, and its controller makes "+
 			"their networks: generate fabric", errUsage, g.Prefix)

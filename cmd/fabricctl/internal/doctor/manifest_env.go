@@ -174,7 +174,7 @@ func (m *Manifest) envSocket(at string, vars map[string]setting) (out []Finding)
 			out = append(out, loopback(text))
 		case i >= 0:
 			out = append(out, finding("pod-env-socket", Warn, text+": "+rails[i]+" is a rail: it needs an address "+
-				"that all pods of the job reach, and with planes there is none"))
+				"that all pods of the job reach, and rails on separate planes have none"))
 		case m.label() == "":
 			out = append(out, finding("pod-env-socket", Fail, text+" fits no interface of the pod: "+
 				strings.Join(append([]string{"eth0"}, rails...), ", ")))

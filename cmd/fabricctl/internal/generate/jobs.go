@@ -46,8 +46,7 @@ func (d *data) mpi() (fields, map[string]string) {
 				"traffic is\nuntouched by this and by pml and btl.",
 			"pml": "Open MPI's own messages go over the cluster's network; the rails are NCCL's. Without ob1 it " +
 				"takes UCX where it has\nit, and UCX takes the rails. For MPI over the rails set UCX_NET_DEVICES in " +
-				"each " +
-				`worker, by eval "$(fabricctl nccl-env)":` +
+				`each worker, by eval "$(fabricctl nccl-env)":` +
 				"\n-x UCX_NET_DEVICES hands the devices of one pod to the others, where UCX finds none of that name.",
 			"NCCL_DEBUG=INFO": "Look for NET/IB; NET/Socket is TCP.",
 			"worker": "The ranks come by ssh: they see no variable of this container, only those that mpirun hands " +

@@ -133,10 +133,8 @@ func (d *data) pluginHead() (lines []string) {
 			"own namespace.")
 	} else {
 		lines = append(lines, "The ConfigMap belongs in the namespace of the plugin's DaemonSet, and has the name "+
-			"that its volume names. Those "+
-			"here", "are what the project's own manifests have; --cluster asks the cluster, "+
-			"--namespace "+
-			"says it. kubectl get daemonsets -A")
+			"that its volume names. Those here", "are what the project's own manifests have; --cluster asks the "+
+			"cluster, --namespace says it. kubectl get daemonsets -A")
 	}
 	if !d.Shared {
 		lines = append(lines, "Restart the plugin after a change: kubectl -n "+d.Namespace+" rollout restart "+

@@ -32,8 +32,8 @@ func onMasters(list []Network) (out []Network, err error) {
 					text = append(text, fmt.Sprintf("%q on %s", name, few(called[name])))
 				}
 				return nil, fmt.Errorf("rail %d of %s: a network of pods that share devices names one interface, and "+
-					"this one is %s: give it one name on all nodes (udev, netplan), or write networks for some of the "+
-					"nodes",
+					"this one is %s: give it one name on all nodes (udev, netplan), or write networks for some of "+
+					"the nodes",
 					r.Index, n.Fabric.Name, strings.Join(text, ", "))
 			}
 			one := *n
@@ -64,8 +64,8 @@ func (d *data) exclusive(nodes []*node.Node) {
 	}
 	if d.Shared && len(names) > 0 {
 		d.Note = fmt.Sprintf("The RDMA mode is exclusive on %s: there the RDMA shared device plugin gives pods "+
-			"devices that they can't see. It needs mode shared (options ib_core netns_mode=1, and a "+
-			"reboot)", few(names))
+			"devices that they can't see. It needs mode shared (options ib_core netns_mode=1, and "+
+			"a reboot)", few(names))
 	}
 }
 

@@ -198,9 +198,8 @@ func (c *Choice) nvshmem(gid []Var) []Var {
 		"this is not set, PyTorch copies NCCL_IB_HCA into it, and NVSHMEM finds no device whose name begins with ="}}
 	if others := c.alike(); len(others) > 0 {
 		vars = append(vars, Var{"NVSHMEM_ENABLE_NIC_PE_MAPPING", "1", "without it newer versions ignore the list and " +
-			"give a GPU the nearest port, which may " +
-			"be " + few(others) + "; with it ports are given out in the order of the " +
-			"list"})
+			"give a GPU the nearest port, which may be " + few(others) + "; with it ports are given out in the order " +
+			"of the list"})
 	}
 	if len(gid) > 0 && gid[0].Name == "NCCL_IB_GID_INDEX" {
 		vars = append(vars, Var{"NVSHMEM_IB_GID_INDEX", gid[0].Value, "the same GID for NVSHMEM, of which most " +
