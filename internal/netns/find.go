@@ -158,22 +158,25 @@ func (n *NS) inSys(readOnly, stay bool, f func(dir string) error) error {
 	return <-done
 }
 
-// OnThread starts f on a thread that ends with it. That is not the main thread, which can't end: its namespaces are
-// those of the process for all who look into /proc.
+// OnThread starts f on a thread that ends with it, and is not the main one, which can't end.
 func OnThread(f func()) {
+	go offMain(f)
+}
+
+// offMain runs f on a thread that does nothing else, and that ends with the goroutine unless f unlocks it. That is not
+// the main thread, whose namespaces are those of the process for all who look into /proc, Inhabited among them.
+func offMain(f func()) {
+	runtime.LockOSThread()
+	if unix.Gettid() != unix.Getpid() {
+		f()
+		return
+	}
+	defer runtime.UnlockOSThread()
+	done := make(chan struct{})
 	go func() {
+		defer close(done)
 		runtime.LockOSThread()
-		if unix.Gettid() != unix.Getpid() {
-			f()
-			return // still locked
-		}
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			runtime.LockOSThread()
-			f()
-		}()
-		<-done
-		runtime.UnlockOSThread()
+		f()
 	}()
+	<-done
 }

@@ -80,7 +80,7 @@ func New() (*NS, error) {
 	}
 	defer here.Close()
 	var made *NS
-	err = here.Do(func() (err error) { // the thread comes back: it may be the main one, which is the process for others
+	err = here.Do(func() (err error) { // the thread comes back
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("create network namespace: %w", err)
 		}
@@ -116,12 +116,12 @@ func (n *NS) Close() error { return n.handle.Close() }
 // A thread that can't be brought back is not reused: it ends with its goroutine.
 func (n *NS) Do(f func() error) error {
 	done := make(chan error, 1)
-	go func() { done <- n.inThread(f) }()
+	go offMain(func() { done <- n.inThread(f) })
 	return <-done
 }
 
+// inThread is called on a locked thread.
 func (n *NS) inThread(f func() error) error {
-	runtime.LockOSThread()
 	// Not vns.Get, which asks /proc for the numbers that this process has for itself and its thread: called by the
 	// agent's container with the node's /proc, it would get the namespace of another process, or none.
 	orig, err := vns.GetFromPath("/proc/thread-self/ns/net")

@@ -213,6 +213,9 @@ func TestDo(t *testing.T) {
 					runtime.Gosched()
 					id, err := netns.IDOf("/proc/thread-self/ns/net")
 					in = id
+					if process, err := netns.IDOf("/proc/self/ns/net"); err != nil || process != own {
+						t.Errorf("the process is in %v, %v", process, err)
+					}
 					return errors.Join(err, failed)
 				})
 				if !errors.Is(err, failed) || in != ns.ID {
