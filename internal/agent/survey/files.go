@@ -33,11 +33,11 @@ func (n Node) FilesNow(ctx context.Context, a device.Address, alone bool, was []
 	end := time.After(filesWait)
 	var last []string
 	for {
-		now, home, err := n.filesAtHome(r, a)
+		owner, owned, err := n.Store.Owner(a.String()) // first: what it has given up, it changes no more
 		if err != nil {
 			return nil, err
 		}
-		owner, owned, err := n.Store.Owner(a.String())
+		now, home, err := n.filesAtHome(r, a)
 		if err != nil {
 			return nil, err
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/fstest"
@@ -17,8 +18,10 @@ import (
 
 // changing is a sysfs whose content is replaced while somebody looks.
 type changing struct {
-	mu sync.Mutex
-	fs fstest.MapFS
+	mu    sync.Mutex
+	fs    fstest.MapFS
+	looks int    // at whether the HCA is there, which is after the look at its files
+	then  func() // at the second of them
 }
 
 func (c *changing) set(files ...string) {
@@ -31,6 +34,11 @@ func (c *changing) set(files ...string) {
 }
 
 func (c *changing) Open(name string) (fs.File, error) {
+	if strings.HasSuffix(name, "/infiniband") {
+		if c.looks++; c.looks == 2 && c.then != nil {
+			c.then()
+		}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.fs.Open(name)
@@ -70,12 +78,13 @@ func TestFilesNow(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	time.AfterFunc(30*time.Millisecond, func() { // its attachment binds its driver again, and gives it up
+	sys.looks = 0
+	sys.then = func() { // its attachment binds its driver again, and gives it up, when the files have been looked at
 		sys.set(home[0], "infiniband_verbs/uverbs1/dev")
 		if err := n.Store.ClearOwner(a.String(), k); err != nil {
 			t.Error(err)
 		}
-	})
+	}
 	look(t.Context(), true, []string{"/dev/infiniband/rdma_cm", "/dev/infiniband/uverbs1"})
 }
 
