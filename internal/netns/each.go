@@ -14,8 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mostTime bounds Each: a node may have thousands of processes, and of namespaces that others have left.
-const mostTime = 2 * time.Second
+// What bounds Each and Search: a node may have thousands of processes, and of namespaces that others have left. On a
+// node that is just slow, the time alone is no reason to give up.
+const (
+	mostTime        = 2 * time.Second
+	leastPaths      = 1 << 14 // that are looked at even so: mounts, processes, threads, descriptors
+	leastNamespaces = 256     // that are opened even so
+)
 
 // ErrTooMany means that there was no time to look at all network namespaces.
 var ErrTooMany = errors.New("too many network namespaces to look at all")
@@ -68,10 +73,11 @@ func Search(proc string, f func(*NS) (stop bool)) error {
 
 // each is one call of Each or Search.
 type each struct {
-	f    func(*NS) (stop bool)
-	seen map[ID]bool // without cookies
-	end  time.Time
-	err  error
+	f     func(*NS) (stop bool)
+	seen  map[ID]bool // without cookies
+	looks int         // at paths
+	end   time.Time
+	err   error
 }
 
 func newEach(f func(*NS) (stop bool)) *each {
@@ -96,9 +102,10 @@ func (e *each) paths(proc string, looks ...func(process string) []string) (stop 
 	return false, nil
 }
 
-// over says that there is no time left.
+// over counts a path, and says that there is no time left.
 func (e *each) over() bool {
-	if time.Now().After(e.end) {
+	e.looks++
+	if (e.looks > leastPaths || len(e.seen) > leastNamespaces) && time.Now().After(e.end) {
 		e.err = fmt.Errorf("%w: %d in %s", ErrTooMany, len(e.seen), mostTime)
 	}
 	return e.err != nil
