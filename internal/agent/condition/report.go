@@ -44,6 +44,9 @@ func (r *Reporter) Report(s *Set) {
 			notReady = append(notReady, c.Message)
 		}
 	}
+	if r.Ready != nil { // before anything says so: the metric is not to be behind the probe and the log
+		r.Ready(len(notReady) == 0)
+	}
 	r.mu.Lock()
 	before := r.reported
 	r.reported, r.notReady, r.looked = now, notReady, true
@@ -59,9 +62,6 @@ func (r *Reporter) Report(s *Set) {
 		if _, still := now[k]; !still {
 			r.resolved(c, s)
 		}
-	}
-	if r.Ready != nil {
-		r.Ready(len(notReady) == 0)
 	}
 }
 
