@@ -273,7 +273,8 @@ func nodeFiles(t *testing.T) map[string]bool {
 func release(t *testing.T) (log string, ok bool) {
 	t.Helper()
 	text := k(t, "kustomize", filepath.Join(current.repo, "deployments/release"))
-	patient := strings.Replace(text, "        - release\n", "        - release\n        - --timeout=5s\n", 1)
+	patient := strings.Replace(text, "        - release\n", "        - release\n        - --timeout="+
+		machine.scaled(5*time.Second).String()+"\n", 1)
 	if patient == text {
 		t.Fatalf("no arguments in\n%s", text)
 	}
@@ -281,7 +282,7 @@ func release(t *testing.T) (log string, ok bool) {
 		t.Fatal(err)
 	}
 	k(t, "-n", "fabric-system", "wait", "job/fabric-release", "--for=jsonpath={.status.conditions[-1:].status}=True",
-		"--timeout=5m")
+		"--timeout="+machine.scaled(5*time.Minute).String())
 	log = k(t, "-n", "fabric-system", "logs", "job/fabric-release")
 	_, err := output("kubectl", "-n", "fabric-system", "wait", "job/fabric-release", "--for=condition=complete",
 		"--timeout=1s")

@@ -284,7 +284,7 @@ func (n *LabNode) State() (s guest.State, err error) {
 }
 
 func (n *LabNode) call(method, path, body string) (answer []byte, status string, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), machine.scaled(3*time.Minute))
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, "http://"+n.IP()+":2222"+path, strings.NewReader(body))
 	if err != nil {

@@ -164,7 +164,7 @@ spec:
 }
 
 // deployNodes installs the project for the nodes of the lab: its image, what is deployed, and a flag that makes tests
-// short. The controller runs on this machine: emulated nodes have other things to do.
+// short. Emulated nodes take their time: for probes, and the controller runs on this machine.
 func deployNodes(t *testing.T) {
 	t.Helper()
 	dir := filepath.Join(current.run, "overlay")
@@ -185,6 +185,8 @@ patches:
 - target: {kind: DaemonSet}
   patch: |
     - {op: add, path: /spec/template/spec/containers/0/args/-, value: --grace=5s}
+    - {op: replace, path: /spec/template/spec/containers/0/livenessProbe/timeoutSeconds, value: 60}
+    - {op: replace, path: /spec/template/spec/containers/0/readinessProbe/timeoutSeconds, value: 60}
 `
 	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)

@@ -43,7 +43,7 @@ func turn() (run string, ok bool) {
 	if flagValue("test.run") != "" || len(picked) == len(nodeGroups) {
 		return "", true
 	}
-	if share.NoTime("cluster: TestNodes", groupTakes) {
+	if share.NoTime("cluster: TestNodes", min(machine.scaled(groupTakes), 2*groupTakes)) {
 		return "", false
 	}
 	fmt.Printf("cluster: of the %d groups of parts of TestNodes this landing runs %s; test-full has the others\n",

@@ -87,7 +87,7 @@ func whole(t *testing.T) client.Client {
 // until waits for a state; what says what is missing.
 func until(t *testing.T, what func() string) {
 	t.Helper()
-	deadline := time.Now().Add(2 * time.Minute)
+	deadline := time.Now().Add(10 * time.Minute)
 	for {
 		missing := what()
 		if missing == "" {

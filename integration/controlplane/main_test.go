@@ -36,7 +36,7 @@ func run(m *testing.M) int {
 		return 2
 	}
 	defer os.RemoveAll(scratch)
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	defer cancel()
 	began := time.Now()
 	if server, err = controlplane.Start(ctx, filepath.Join(scratch, "server")); err == nil {

@@ -181,7 +181,7 @@ func TestReleaseNodes(t *testing.T) {
 	}
 	answers := make(chan answer)
 	go func() {
-		log, err := releaseAs(t, short)
+		log, err := releaseAs(t, controller.ReleaseOptions{Timeout: 20 * time.Second}) // for what is written below
 		answers <- answer{log, err}
 	}()
 	d := installed

@@ -95,7 +95,7 @@ func (s *Server) StartAPI(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	for range 600 {
+	for range 3000 { // ten minutes, for a machine that is busy
 		_, err = client.RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
 		if err == nil {
 			_, err = client.CoreV1().Namespaces().Get(ctx, "default", getOptions)

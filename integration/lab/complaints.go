@@ -14,10 +14,26 @@ var (
 		`WARNING: Support for the .* is deprecated|Spectre|retbleed|mitigation`)
 )
 
+// stalled begins the report of a stall or a lockup, of which the call trace is a part.
+var stalled = regexp.MustCompile(`soft lockup|detected stall|self-detected stall|detected expedited stalls|` +
+	`blocked for more than`)
+
+// mostLines is how long the report of a stall may be up to its call trace: modules and registers.
+const mostLines = 60
+
 // Complaints returns the lines of a kernel log that show a bug or a leak.
 func Complaints(dmesg string) []string {
 	var found []string
+	left := 0 // lines in which a call trace is that of a stall
 	for line := range strings.Lines(dmesg) {
+		left--
+		if stalled.MatchString(line) {
+			left = mostLines
+		}
+		if left > 0 && strings.Contains(line, "Call Trace") {
+			left = 0
+			continue
+		}
 		if complaint.MatchString(line) && !harmless.MatchString(line) {
 			found = append(found, strings.TrimRight(line, "\n"))
 		}

@@ -181,7 +181,7 @@ func boot(ctx context.Context, k Kernel, spec Spec, out string) (Result, error) 
 		}
 	}
 	// A guest that gets stuck while booting is not worth the whole timeout.
-	watchdog := time.AfterFunc(min(timeout, 90*time.Second), func() {
+	watchdog := time.AfterFunc(min(timeout, 3*time.Minute), func() {
 		if console.Started().IsZero() {
 			cancel()
 		}

@@ -58,6 +58,7 @@ var Suites = []Suite{
 		Run:     `^TestSnapshot`,
 		Append:  exclusive,
 		Devices: VirtioNet(1),
+		Timeout: 20 * time.Minute,
 	},
 	{
 		// Names of RDMA devices are unique in the system up to 7.2, in a network namespace since 7.3.
@@ -79,6 +80,7 @@ var Suites = []Suite{
 		Name:    "shared",
 		Run:     `^TestShared`,
 		Devices: VirtioNet(1),
+		Timeout: 20 * time.Minute,
 	},
 	{
 		Name:    "ether",
@@ -86,6 +88,7 @@ var Suites = []Suite{
 		Apart:   true,
 		Append:  exclusive,
 		Devices: append(VirtioNet(2), E1000e(2)...),
+		Timeout: 20 * time.Minute,
 	},
 	{
 		Name:    "vf",

@@ -25,6 +25,16 @@ func TestComplaints(t *testing.T) {
 			t.Errorf("%q complains: %v, want %v", line, got, want)
 		}
 	}
+	const lockup = "[    1.0] watchdog: BUG: soft lockup - CPU#0 stuck for 22s! [x:1]\n"
+	const trace = "[    1.0] Call Trace:\n"
+	far := strings.Repeat("[    1.0] RAX: 0\n", mostLines)
+	for text, want := range map[string]int{
+		trace: 1, lockup + trace: 0, lockup + trace + trace: 1, lockup + far + trace: 1,
+	} {
+		if got := Complaints(text); len(got) != want {
+			t.Errorf("%q: %q", text, got)
+		}
+	}
 }
 
 func TestAssign(t *testing.T) {
