@@ -220,7 +220,7 @@ func TestMetricsSecure(t *testing.T) {
 		return res.StatusCode
 	}
 	const url = "https://127.0.0.1:9467/metrics"
-	sandbox.Until(t, "it listens", func() bool { return listens("127.0.0.1:9467") })
+	sandbox.Until(t, "it listens", func() bool { return listens("127.0.0.1:9467") && listens("127.0.0.1:9468") })
 	for token, want := range map[string]int{"": 401, "nobody": 401, "tenant": 403, "reader": 200} {
 		if got := ask(url, token); got != want {
 			t.Errorf("%q: %d, want %d", token, got, want)

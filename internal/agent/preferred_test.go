@@ -29,10 +29,11 @@ import (
 // lister is kubelet's side of the pod resources API.
 type lister struct {
 	api.UnimplementedPodResourcesListerServer
-	mu    sync.Mutex
-	pods  []*api.PodResources
-	hangs bool
-	calls int
+	mu      sync.Mutex
+	pods    []*api.PodResources
+	hangs   bool
+	entered func() // when it hangs
+	calls   int
 }
 
 func (l *lister) set(f func()) {
@@ -47,6 +48,7 @@ func (l *lister) List(ctx context.Context, _ *api.ListPodResourcesRequest) (*api
 	hangs, pods := l.hangs, l.pods
 	l.mu.Unlock()
 	if hangs {
+		l.entered()
 		<-ctx.Done()
 	}
 	return &api.ListPodResourcesResponse{PodResources: pods}, nil
@@ -126,10 +128,11 @@ func TestRailsOfThePod(t *testing.T) {
 		kubelet: podresources.Kubelet{Socket: filepath.Join(dir, "k")},
 		runtime: cri.Runtime{Socket: filepath.Join(dir, "c")},
 	}
+	ctx := t.Context()
 	check := func(what, want string, calls int) {
 		t.Helper()
 		kubelet.set(func() { kubelet.calls = 0 })
-		got := c.choose(t.Context(), from)
+		got := c.choose(ctx, from)
 		kubelet.set(func() {
 			if !slices.Equal(got, []string{want}) || kubelet.calls != calls {
 				t.Errorf("%s: %v, %d calls, want %s", what, got, kubelet.calls, want)
@@ -146,9 +149,9 @@ func TestRailsOfThePod(t *testing.T) {
 	started.list.Store(&[]*runtime.PodSandbox{})
 	check("two pods have no sandbox", "mlx5_0", 1)
 	kubelet.set(func() { kubelet.hangs = true })
-	c.within = time.Second
+	ctx, kubelet.entered = context.WithCancel(t.Context()) // the time is up when kubelet has been asked
 	check("kubelet does not answer", "mlx5_0", 1)
-	c.within = time.Minute
+	ctx = t.Context()
 	kubelet.set(func() { kubelet.hangs, kubelet.pods = false, kubelet.pods[1:] })
 	check("GPU 7 again", "mlx5_7", 1)
 	c.runtime.Socket = filepath.Join(dir, "none")

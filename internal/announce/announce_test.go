@@ -171,14 +171,21 @@ func TestPeerLearnsWithARPAnnounce(t *testing.T) {
 // The kernel repeats the announcement of an IPv4 address, so a link that gets its carrier later is no loss.
 func TestPeerLearnsAfterTheCarrier(t *testing.T) {
 	p := newPair(t)
-	ok(t, p.peer.LinkSetDown(p.theirs))
 	a := netip.MustParsePrefix("10.9.0.1/24")
-	ok(t, netlink.AddrAdd(p.ours, &netlink.Addr{IPNet: &net.IPNet{IP: a.Addr().AsSlice(), Mask: net.CIDRMask(24, 32)}}))
-	if err := p.announce([]netip.Prefix{a}); err != nil {
-		t.Fatal(err)
+	for range 5 {
+		ok(t, p.peer.LinkSetDown(p.theirs))
+		addr := &netlink.Addr{IPNet: &net.IPNet{IP: a.Addr().AsSlice(), Mask: net.CIDRMask(24, 32)}}
+		ok(t, netlink.AddrReplace(p.ours, addr))
+		begun := time.Now()
+		if err := p.announce([]netip.Prefix{a}); err != nil {
+			t.Fatal(err)
+		}
+		ok(t, p.peer.LinkSetUp(p.theirs))
+		p.stale(a.Addr())
+		if time.Since(begun) < time.Second { // else the repetitions may have been before: once more
+			break
+		}
 	}
-	ok(t, p.peer.LinkSetUp(p.theirs))
-	p.stale(a.Addr())
 	p.learned(a.Addr(), p.ours.Attrs().HardwareAddr)
 }
 

@@ -245,10 +245,8 @@ func TestReturnStableSecret(t *testing.T) {
 				b.host.Sysctl(t, "net/ipv6/conf/v0/stable_secret", "2001:db8::1234")
 			}
 			b.do(t, b.host, "link set v0 down", "link set v0 addrgenmode "+mode, "link set v0 up")
+			b.host.AwaitLinkLocal(t, "v0")
 			b.host.Settled(t)
-			sandbox.Until(t, "it has its address", func() bool {
-				return strings.Contains(b.host.IP(t, "-6", "addr", "show", "dev", "v0"), "fe80:")
-			})
 			b.was, b.before = b.read(t, b.runner.Host, "v0"), b.state(t)
 			secret := b.host.ReadSysctl(t, "net/ipv6/conf/v0/stable_secret")
 			b.take(t)

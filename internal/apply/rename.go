@@ -23,7 +23,7 @@ import (
 
 // renameWait bounds the wait for a name that is taken by a device on its way elsewhere: the kernel gives a recreated
 // IPoIB netdev the lowest free ib%d, which can be another device's name, until its own call renames it.
-const renameWait = 2 * time.Second
+var renameWait = 2 * time.Second
 
 // ErrNameTaken says that another device has the name and keeps it.
 var ErrNameTaken = errors.New("the name is taken")

@@ -105,6 +105,7 @@ route add default dev e1
 route add default table 200 nexthop dev e2 nexthop dev e1
 rule add from 10.8.1.1 table 200
 `)
+	n.Settled(t)
 	once, _, err := r.Once(nil)
 	if err != nil {
 		t.Fatal(err)

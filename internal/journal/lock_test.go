@@ -129,7 +129,10 @@ func TestLockBusy(t *testing.T) {
 
 // Two locks in one process exclude each other as well, and the second knows that it has waited.
 func TestLockWaited(t *testing.T) {
-	s := Store{t.TempDir()}
+	dir, err := os.MkdirTemp("/run", "locks") // of a tmpfs /proc/locks tells the device number that stat does
+	must(t, err)
+	defer os.RemoveAll(dir)
+	s := Store{dir}
 	first, err := s.Lock(t.Context(), deviceKey)
 	must(t, err)
 	if first.Waited {
@@ -148,10 +151,13 @@ func TestLockWaited(t *testing.T) {
 		}
 		second <- l
 	}()
+	sandbox.Until(t, "the second waits", func() bool {
+		return sandbox.Waits(t, filepath.Join(dir, "locks", fileOf(deviceKey)))
+	})
 	select {
 	case <-second:
 		t.Error("both have it")
-	case <-time.After(20 * time.Millisecond):
+	default:
 	}
 	first.Unlock()
 	if l := <-second; l == nil || !l.Waited {

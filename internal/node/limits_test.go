@@ -244,6 +244,7 @@ func TestRecordingDirectory(t *testing.T) {
 	if _, err := Open(tree, journal.Store{}); err == nil || !strings.Contains(err.Error(), "live.json") {
 		t.Errorf("fifo as live.json: %v", err)
 	}
+	ended.Stop()
 	for range 5 {
 		if err := os.WriteFile(in("sys/much"), make([]byte, maxFile), 0o600); err != nil {
 			t.Fatal(err)

@@ -172,6 +172,7 @@ func TestAdversaryInFlight(t *testing.T) {
 		t.Errorf("entries after that ADD: %+v, %v", list, err)
 	}
 	release() // that deletes the interface, and its peer with it
+	sandbox.Until(t, "its peer has ended", func() bool { return !n.far.Has(t, "v1") })
 	n.must(t, n.call("DEL", of))
 	if _, err := os.Stat(address); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("its address is held still: %v", err)

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/fabric-cni/fabric-cni/internal/journal"
@@ -339,16 +340,20 @@ func TestAddFromClaimsAtOnce(t *testing.T) {
 	t.Parallel()
 	n := claimNode(t)
 	n.prepare(t, podUID, claimUID, rail("v0"), rail("v1"), rail("v2"))
-	var all []*running
-	for i := range 4 {
-		all = append(all, n.start(t, n.ofPod("ADD", "net"+string(rune('1'+i)))))
-	}
+	var wg sync.WaitGroup
+	var mu sync.Mutex
 	var failed []string
-	for _, r := range all {
-		if a := <-r.done; !a.ok {
-			failed = append(failed, a.Msg)
-		}
+	for i := range 4 {
+		wg.Go(func() {
+			a := n.retry(t, n.ofPod("ADD", "net"+string(rune('1'+i))))
+			mu.Lock()
+			defer mu.Unlock()
+			if !a.ok {
+				failed = append(failed, a.Msg)
+			}
+		})
 	}
+	wg.Wait()
 	if len(failed) != 1 || !strings.Contains(failed[0], "once more than its ResourceClaims give it devices") {
 		t.Errorf("of four for three devices failed: %q", failed)
 	}

@@ -142,7 +142,7 @@ func TestAddInRailOrderAtOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for i, id := range r.ids {
 		wg.Go(func() {
-			if a := r.run(t, r.multus("ADD", fmt.Sprint("net", i+1), id)); !a.ok {
+			if a := r.retry(t, r.multus("ADD", fmt.Sprint("net", i+1), id)); !a.ok {
 				t.Errorf("net%d: %+v", i+1, a)
 			}
 		})

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/fabric-cni/fabric-cni/internal/policy"
-	"github.com/fabric-cni/fabric-cni/internal/testkit/sandbox"
 )
 
 // elsewhere is an interface beside v0 that has the way to the other networks.
@@ -141,10 +140,6 @@ func TestUplinkStays(t *testing.T) {
 				}
 			}
 			n.host.Settled(t)
-			sandbox.Until(t, "each IPv6 address has its route", func() bool { // the kernel makes it later, by itself
-				routes := n.host.IP(t, "-6", "route", "show", "table", "local", "type", "local")
-				return strings.Count(routes, "\n") == strings.Count(n.host.IP(t, "-6", "-o", "addr"), "inet6")
-			})
 			n.before = n.host.State(t)
 			n.policy(t, `{"allowVirtual":true`+tt.policy+`}`)
 			if tt.found != "" {

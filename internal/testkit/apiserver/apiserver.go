@@ -123,9 +123,10 @@ func refuse(w http.ResponseWriter, said string) {
 	})
 }
 
-// command is a script with the variables of the server. It ends with its children.
+// command is a script with the variables of the server. It ends with its children. The shell reads the file: it could
+// not be executed while another test's child has it open for writing, between its fork and its exec.
 func (s *Server) command(ctx context.Context, script string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, filepath.Join(s.Dir, "bin", script), args...)
+	cmd := exec.CommandContext(ctx, "sh", append([]string{filepath.Join(s.Dir, "bin", script)}, args...)...)
 	cmd.Dir, cmd.Env = s.Dir, os.Environ()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

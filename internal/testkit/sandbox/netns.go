@@ -93,11 +93,12 @@ func (n Netns) Veth(t testing.TB, name string, other Netns, peer string) {
 	n.IP(t, "link", "add", name, "type", "veth", "peer", "name", peer, "netns", other.Name)
 	n.IP(t, "link", "set", name, "up")
 	other.IP(t, "link", "set", peer, "up")
-	n.awaitLinkLocal(t, name)
-	other.awaitLinkLocal(t, peer)
+	n.AwaitLinkLocal(t, name)
+	other.AwaitLinkLocal(t, peer)
 }
 
-func (n Netns) awaitLinkLocal(t testing.TB, name string) {
+// AwaitLinkLocal waits for what the kernel gives a link that has come up, up to a second later.
+func (n Netns) AwaitLinkLocal(t testing.TB, name string) {
 	t.Helper()
 	Until(t, name+" has its link-local address", func() bool {
 		s := n.IP(t, "-6", "addr", "show", "dev", name)
@@ -106,11 +107,15 @@ func (n Netns) awaitLinkLocal(t testing.TB, name string) {
 }
 
 // Settled waits until no IPv6 address is tentative, which even without duplicate address detection each is for a
-// moment.
+// moment, and each that is up has its local route, which the kernel makes a moment later.
 func (n Netns) Settled(t testing.TB) {
 	t.Helper()
 	Until(t, "no address of "+n.Name+" is tentative", func() bool {
 		return !strings.Contains(n.IP(t, "-6", "addr", "show", "tentative"), "inet6")
+	})
+	Until(t, "each IPv6 address of "+n.Name+" has its route", func() bool {
+		routes := n.IP(t, "-6", "route", "show", "table", "all", "type", "local")
+		return strings.Count(routes, "\n") >= strings.Count(n.IP(t, "-6", "-o", "addr", "show", "up"), "inet6")
 	})
 }
 

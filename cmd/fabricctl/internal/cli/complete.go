@@ -84,7 +84,7 @@ func nodeNames(kube *cluster.Cluster) complete {
 }
 
 // patience is how long a completion (Tab) waits for the cluster.
-const patience = 2 * time.Second
+var patience = 2 * time.Second
 
 // ofCluster offers the names of the objects of a resource, pods of the namespace of --namespace. Without a cluster it
 // offers nothing.

@@ -86,7 +86,7 @@ func viewIn(t *testing.T, page, window string) (title string, shot []byte) {
 		var diag bytes.Buffer
 		cmd.Stderr = &diag
 		out, err := cmd.Output()
-		if err != nil {
+		if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
 			t.Fatalf("chromium %v: %v\n%s", args, err, diag.String())
 		}
 		return out
