@@ -11,6 +11,18 @@ MODULE_PARM_DESC(roce, "init_net netdevs to put a RoCE HCA on, NETDEV[@OWNER]: i
 static bool notified;
 static struct fib_dev *roce_dev[ARRAY_SIZE(roce)];
 static struct net_device *roce_ndev[ARRAY_SIZE(roce)];
+static struct device *roce_on[ARRAY_SIZE(roce)];	/* the function of the netdev; a bond has none */
+
+/* the PCI function under a netdev: virtio has a device of its own in between, where a real NIC has none */
+static struct device *fib_function(struct net_device *n)
+{
+	struct device *d;
+
+	for (d = n->dev.parent; d; d = d->parent)
+		if (dev_is_pci(d))
+			return d;
+	return n->dev.parent;
+}
 
 /* like mlx5: drop the netdev on UNREGISTER (also sent when it leaves a netns), take it back on REGISTER */
 static int fib_netdev_event(struct notifier_block *nb, unsigned long ev, void *ptr)
@@ -23,6 +35,8 @@ static int fib_netdev_event(struct notifier_block *nb, unsigned long ev, void *p
 			continue;
 		if (ev == NETDEV_CHANGEADDR)
 			roce_mac_changed(roce_dev[i], n);	/* n may be a VLAN on the port's netdev */
+		if (ev == NETDEV_REGISTER && n->type == ARPHRD_ETHER && roce_on[i] && fib_function(n) == roce_on[i])
+			roce_ndev[i] = n;	/* another one, if the driver was bound again */
 		if (n != roce_ndev[i])
 			continue;
 		if (ev == NETDEV_UNREGISTER || ev == NETDEV_REGISTER) {
@@ -30,21 +44,12 @@ static int fib_netdev_event(struct notifier_block *nb, unsigned long ev, void *p
 			ib_device_set_netdev(&roce_dev[i]->ib, roce_dev[i]->ndev, 1);
 		}
 		roce_netdev_changed(roce_dev[i], n);
+		if (ev == NETDEV_UNREGISTER && roce_on[i] && n->reg_state == NETREG_UNREGISTERING)
+			roce_ndev[i] = NULL;	/* the next one may be anywhere */
 	}
 	return NOTIFY_DONE;
 }
 static struct notifier_block fib_netdev_nb = { .notifier_call = fib_netdev_event };
-
-/* the PCI function under a netdev: virtio has a device of its own in between, where a real NIC has none */
-static struct device *fib_function(struct net_device *n)
-{
-	struct device *d;
-
-	for (d = n->dev.parent; d; d = d->parent)
-		if (dev_is_pci(d))
-			return d;
-	return n->dev.parent;
-}
 
 int fib_roce_init(void)
 {
@@ -78,6 +83,7 @@ int fib_roce_init(void)
 		if (IS_ERR(d))
 			return PTR_ERR(d);
 		roce_ndev[i] = n;
+		roce_on[i] = fib_function(n);
 		roce_dev[i] = d;
 	}
 	return 0;
