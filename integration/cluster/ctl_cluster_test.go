@@ -85,7 +85,7 @@ func testNoCRD(t *testing.T) {
 	silent(t, "the CRD is back", out, "cluster-crds")
 }
 
-// Somebody who may list nodes only, somebody who may do nothing, and no API server at all.
+// A user who may list nodes only, a user who may do nothing, and no API server at all.
 func testNoRights(t *testing.T) {
 	apply(t, `apiVersion: v1
 kind: ServiceAccount

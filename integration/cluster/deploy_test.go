@@ -124,8 +124,8 @@ func testNodeAddresses(t *testing.T) {
 	})
 }
 
-// The definition of a Fabric comes and goes with it. An edit is undone; a definition of somebody else's is left as it
-// is, and told.
+// The definition of a Fabric comes and goes with it. An edit is undone; a definition of another owner is left as it is,
+// and reported.
 func testPublish(t *testing.T) {
 	fabric(t, "ib-200g", "{match: {rateGb: 200}, network: {mtu: 4092}, "+
 		"addresses: {ipam: {type: whereabouts, range: 198.51.100.0/28}}}")
@@ -192,9 +192,9 @@ func ifindex(t *testing.T, name string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// Multus is absent while a pod is deleted: nobody calls the plugin. The device comes back from the dead namespace under
-// a name that is not its own, and the agent does what is left. (A veth dies with its namespace, so the test makes one
-// that looks like it; hardware would be put there by the kernel.)
+// Multus is absent while a pod is deleted: nothing calls the plugin. The device comes back from the dead namespace
+// under a name that is not its own, and the agent does what is left. (A veth dies with its namespace, so the test makes
+// one that looks like it; hardware would be put there by the kernel.)
 func testRepair(t *testing.T) {
 	const mac = "02:00:5e:00:53:07"
 	ip(t, "link", "add", "rail7", "address", mac, "mtu", "1400", "type", "veth", "peer", "name", "rail7p")

@@ -93,7 +93,7 @@ func (g *draRig) makeRails() error {
 }
 
 // reviveRails makes those again whose network namespace has gone with them in it: the kernel deletes a veth then, where
-// it brings hardware home. The other end is what tells that from a rail that somebody has lost.
+// it brings hardware home. The other end tells that from a rail that a program has lost.
 func (g *draRig) reviveRails() (revived int, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -117,7 +117,7 @@ echo $! >/run/gpu.pid`)
 	return pods
 }
 
-// A device whose port goes Down has a taint, and the scheduler gives it to nobody. When it is up again a pod gets it.
+// A device whose port goes Down has a taint, and the scheduler gives it to no pod. When it is up again a pod gets it.
 func badPort(t *testing.T, n *LabNode, name string, pods []string, free []Rail) {
 	t.Helper()
 	var taken []face
@@ -182,7 +182,7 @@ func healthOf(t *testing.T, pod, want string) {
 	})
 }
 
-// Without Multus nobody calls the plugin: the runtime makes the pod's sandbox all the same, and its container never
+// Without Multus nothing calls the plugin: the runtime makes the pod's sandbox all the same, and its container never
 // starts.
 func blind(t *testing.T, n *LabNode, name string) {
 	t.Helper()

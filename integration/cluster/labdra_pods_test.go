@@ -178,7 +178,7 @@ func told(t *testing.T, pod string, texts ...string) {
 }
 
 // staticPod has kubelet make a pod with a network, and returns its name at the API server. Such a pod can't have
-// claims, and its UID is none of the API server's.
+// claims, and its UID is not from the API server.
 func staticPod(t *testing.T, n *LabNode, name, network string) string {
 	t.Helper()
 	on(t, n, `cat >/etc/kubernetes/manifests/`+name+`.json <<'END'

@@ -61,8 +61,8 @@ func on(t *testing.T, n *LabNode, script string) string {
 	return out
 }
 
-// state is that of the node without what is none of the plugin's business: the interfaces of the cluster's own network,
-// the files of other plugins, and what the agent notes of each Fabric's ranges, which stays until the agent goes.
+// state is that of the node without what does not concern the plugin: the interfaces of the cluster's own network, the
+// files of other plugins, and what the agent notes of each Fabric's ranges, which stays until the agent goes.
 func state(n *LabNode) (guest.State, error) {
 	s, err := n.State()
 	if err != nil {

@@ -18,11 +18,11 @@ import (
 )
 
 const (
-	paused = 2 * time.Second        // how long somebody is stopped
-	away   = 500 * time.Millisecond // how long somebody who was killed stays away
+	paused = 2 * time.Second        // how long an actor is stopped
+	away   = 500 * time.Millisecond // how long an actor that was killed stays away
 )
 
-// actor is somebody to whom something happens.
+// actor is a program, or the node, that the test kills or pauses.
 type actor interface {
 	kill(t *testing.T, g *gap)
 	restart(t *testing.T)
@@ -95,7 +95,7 @@ func (p *process) stop() error {
 	})
 }
 
-// multusActor is a process for each call. Killed, it is gone from the node besides: before ADD with its configuration,
+// multusActor is a process for each call. Killed, it is gone from the node as well: before ADD with its configuration,
 // so that the runtime gives pods the cluster's own network alone; later without, as the runtime has to fail then and
 // not to drop the namespace with the veths in it, which no device of a real node is lost by.
 type multusActor struct {

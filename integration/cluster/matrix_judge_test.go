@@ -139,7 +139,7 @@ func (m *matrix) hasExactly(name string, rails int) error {
 }
 
 // atRest asserts that there is nothing but the steady pod: its devices are with it, all others on the host as they
-// were, and nobody remembers anything else.
+// were, and no program remembers anything else.
 func (m *matrix) atRest() error {
 	if err := m.hasExactly(steady, 1); err != nil {
 		return fmt.Errorf("pod %s: %w", steady, err)

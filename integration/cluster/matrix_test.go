@@ -176,7 +176,7 @@ func nodeReady() error {
 	return err
 }
 
-// await waits until somebody waits.
+// await waits until the gap is reached.
 func (m *matrix) await(t *testing.T, g *gap) {
 	t.Helper()
 	err := poll("it comes to "+g.after, time.Minute, shortly, func() error {

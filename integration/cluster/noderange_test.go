@@ -21,8 +21,8 @@ var (
 	nodeColumns = []string{"NAME", "RDMA-MODE", "DEVICES", "HEALTHY", "ATTACHED", "PLUGIN", "READY", "REASON"}
 )
 
-// Three nodes that start at once have a range each. One comes back as a new machine, and has what it had; who comes
-// when none is left waits and says so, and gets the range of a Node that is gone for good.
+// Three nodes that start at once have a range each. One comes back as a new machine, and has what it had; one that
+// comes when none is left waits and reports that, and gets the range of a Node that is gone for good.
 func TestNodeRanges(t *testing.T) {
 	s := newSimulated(t)
 	controller(t)
@@ -149,7 +149,7 @@ func podOnRange(t *testing.T, s *simulated, node string) {
 }
 
 // While no controller runs, what runs goes on, pods come and go, and new nodes wait and say for what. The next
-// controller gives them what is nobody's.
+// controller gives them what no node has.
 func TestControllerKilled(t *testing.T) {
 	s := newSimulated(t)
 	end := controller(t)

@@ -231,7 +231,7 @@ func portDown(t *testing.T, n *LabNode, a, b string) {
 	says(t, "doctor pod", out, "WARN  pod-port-state  "+rails[i]+":1 is Down")
 }
 
-// platformRail returns the HCAs of a pod by rail, and the first of them whose port states can set; -1: there is none.
+// platformRail returns the HCAs of a pod by rail, and the first of them whose port states can set, or -1.
 func platformRail(t *testing.T, n *LabNode, pod string) (hcas []string, rail int) {
 	t.Helper()
 	hcas = strings.Fields(in(t, pod, hcaOf+`for i in 1 2 3 4; do hca $i; done`))

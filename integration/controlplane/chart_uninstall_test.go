@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ofRelease are the objects of a release that are still there; the CRDs are nobody's.
+// ofRelease are the objects of a release that are still there; the CRDs belong to no release.
 func ofRelease(t *testing.T, name string) (left []string) {
 	t.Helper()
 	kinds := strings.Fields(do(t, "kubectl", "api-resources", "--verbs=list", "-o", "name"))
@@ -120,8 +120,8 @@ func TestChartUninstall(t *testing.T) {
 	}
 }
 
-// Somebody has deleted the kinds before the release, which has Fabrics: Helm can't name what it should delete. Once the
-// kinds are back it can.
+// An administrator has deleted the kinds before the release, which has Fabrics: Helm can't name what it should delete.
+// Once the kinds are back it can.
 func TestChartUninstallAfterKinds(t *testing.T) {
 	fresh(t, everything[0])
 	c := whole(t)

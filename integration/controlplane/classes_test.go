@@ -118,14 +118,14 @@ func TestDeviceClasses(t *testing.T) {
 	untilClasses(t, c, map[string]string{})
 }
 
-// foreignClass is mine.fabric.dev of somebody else, as classes has it: theirClass.
+// foreignClass is mine.fabric.dev of another owner, as classes has it: theirClass.
 const (
 	foreignClass = `{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {name: mine.fabric.dev},
   spec: {selectors: [{cel: {expression: 'device.driver == "moon.example.com"'}}]}}`
 	theirClass = `map[cel:map[expression:device.driver == "moon.example.com"]]; ; `
 )
 
-// Somebody else's class is left alone, and what somebody has changed of ours is as it was within a minute. A round that
+// Another owner's class is left alone, and what a user has changed of ours is as it was within a minute. A round that
 // finds all in order writes nothing, also where the API server drops the name of the resource.
 func TestForeignDeviceClass(t *testing.T) {
 	c := whole(t)

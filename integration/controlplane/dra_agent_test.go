@@ -130,7 +130,7 @@ func (n *draNode) offered(t *testing.T, want ...string) {
 	})
 }
 
-// What a server whose gates are off drops is said in another way, and nobody gets a device that is unhealthy.
+// What a server whose gates are off drops is said in another way, and no pod gets a device that is unhealthy.
 func TestDRAOffer(t *testing.T) {
 	agentRules(t)
 	defer removeNodes(t, whole(t))

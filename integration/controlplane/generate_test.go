@@ -103,7 +103,7 @@ func TestGeneratedFabrics(t *testing.T) {
 // together.
 func TestGeneratedClaims(t *testing.T) {
 	c := newCtl(t)
-	for _, o := range []string{ // without a controller manager nobody makes the account
+	for _, o := range []string{ // there is no controller manager to make the account
 		"{apiVersion: v1, kind: Namespace, metadata: {name: claims}}",
 		"{apiVersion: v1, kind: ServiceAccount, metadata: {name: default, namespace: claims}}",
 	} {

@@ -43,7 +43,7 @@ func TestKustomize(t *testing.T) {
 		t.Errorf("the Job has ended, and has its rights: %s", out)
 	}
 	do(t, "kubectl", "delete", "-k", manifests+"release", "--ignore-not-found")
-	// Nobody here ends a namespace, and no kubelet its pods.
+	// No controller here ends a namespace, and no kubelet its pods.
 	do(t, "kubectl", "delete", "-k", overlay, "--ignore-not-found", "--wait=false")
 	if names := ran(); !slices.Equal(names, []string{"fabric-release"}) {
 		t.Errorf("jobs: %q", names)
@@ -60,8 +60,8 @@ func TestKustomize(t *testing.T) {
 	}
 }
 
-// untouched applies the base again, twice: no Fabric is changed, those that somebody has made beside it are still
-// there, and so are the networks.
+// untouched applies the base again, twice: no Fabric is changed, those that a user has made beside it are still there,
+// and so are the networks.
 func untouched(t *testing.T, c client.Client) {
 	t.Helper()
 	apply(t, testfabrics.Object("own", `{match: {linkLayer: Ethernet}, namespaces: {names: [default]}}`))

@@ -109,7 +109,7 @@ func tryPods(t *testing.T, c kubernetes.Interface, table []labelled) {
 		if created == nil {
 			continue
 		}
-		// Once more, as somebody does with the output of kubectl get.
+		// Once more, as a user does with the output of kubectl get.
 		created.ResourceVersion, created.UID = "", ""
 		if _, again := tryPod(t.Context(), c, created); again != got {
 			t.Errorf("%s, again:\n got %s\nwant %s", l.name, again, got)

@@ -53,7 +53,7 @@ func has(t *testing.T, c client.Client, node, mode string, rates map[string][]in
 }
 
 // What a node has is in labels of its Node if that is asked for: they follow devices, and not their health, and no
-// label of somebody else is changed. release removes them.
+// label of another owner is changed. release removes them.
 func TestNodeLabels(t *testing.T) {
 	if err := server.Apply(t.Context(), manifests+"overlays/node-labels/rbac.yaml"); err != nil {
 		t.Fatal(err)
@@ -98,7 +98,7 @@ func TestNodeLabels(t *testing.T) {
 	has(t, c, "l1", "", map[string][]int32{"ib": {200, 0}, long: {0}})
 	problem(t, c, "l1", "PortDown")
 	becomes("l1", "fabric.dev/ib.devices=2 fabric.dev/ib.rate=100"+rest)
-	// Somebody changes one: it follows the node again.
+	// A user changes one: it follows the node again.
 	n := newNode("l1")
 	if err := c.Patch(t.Context(), n, client.RawPatch("application/merge-patch+json",
 		[]byte(`{"metadata":{"labels":{"fabric.dev/ib.devices":"8","fabric.dev/mine":"1"}}}`))); err != nil {

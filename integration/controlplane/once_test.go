@@ -115,7 +115,7 @@ func TestAddressesOnceAfterDeletion(t *testing.T) {
 }
 
 // A change of a Fabric that would take an address from a pod is refused, and names who has it. Without that pod it is
-// accepted, and then a node's former range is nobody's until the node has said that it has done with it.
+// accepted, and then a node's former range goes to no other until the node has said that it has done with it.
 func TestAddressesOnceAfterChange(t *testing.T) {
 	c := whole(t)
 	defer removeFabrics(t, c)
@@ -145,7 +145,7 @@ func TestAddressesOnceAfterChange(t *testing.T) {
 		h.end(h.file("cut"))
 	}
 	untilCondition(t, c, "cut", v1alpha1.FabricAccepted, "True")
-	until(t, func() string { // what is left of the former ranges is nobody's any more
+	until(t, func() string { // no node has a former range any more
 		for _, h := range hosts {
 			n := &v1alpha1.FabricNode{}
 			if err := c.Get(t.Context(), client.ObjectKey{Name: h.name}, n); err != nil {
@@ -276,7 +276,7 @@ func TestAddressesOnceFromWhereabouts(t *testing.T) {
 	if got := ranges(t, c); got != "one 10.60.0.16/28" {
 		t.Error(got)
 	}
-	// A pool of somebody else's network.
+	// A pool of another owner's network.
 	apply(t, strings.ReplaceAll(whereaboutsPool("theirs-10.61.0.0-24", "10.61.0.0/24", 1), "p-0", `evil\u001b[2J`))
 	apply(t, testfabrics.Object("wn2", `{addresses: {nodeRanges: {ranges: [{range: 10.61.0.0/24, perNode: 28}]}}}`))
 	s.becomes("wn2", v1alpha1.FabricAccepted, "False Refused: whereabouts has given 10.61.0.1 to pod ")

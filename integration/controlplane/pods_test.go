@@ -70,7 +70,7 @@ func podPolicy(t *testing.T) string {
 }
 
 // A user who creates a pod whose networks and devices don't fit together is warned, with both numbers. Where it can't
-// be judged nobody is.
+// be judged there is no warning.
 func TestPodPolicy(t *testing.T) {
 	freshWith(t, []string{"--disable-admission-plugins=ServiceAccount"}, everything[0], podPolicy(t))
 	for name, spec := range map[string]string{

@@ -18,8 +18,8 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
 
-// configOf is the configuration of the network in the namespace default; "file" is none, with which Multus takes the
-// file of that name on the node.
+// configOf is the configuration of the network in the namespace default; "file" stands for none, with which Multus
+// takes the file of that name on the node.
 func configOf(t *testing.T, c client.Client, name string) string {
 	t.Helper()
 	u := definition(name)
@@ -202,7 +202,7 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: blind}
 subjects: [{kind: ServiceAccount, name: blind, namespace: fabric-system}]
 `
 
-// A controller that may not read definitions says so in each Fabric, and does the rest of its work.
+// A controller that may not read definitions reports that in each Fabric, and does the rest of its work.
 func TestUnreadableDefinitions(t *testing.T) {
 	c := whole(t)
 	defer removeFabrics(t, c)
@@ -225,9 +225,9 @@ func TestUnreadableDefinitions(t *testing.T) {
 	s.becomes("unseen", v1alpha1.FabricPublished, "True Published")
 }
 
-// A definition that somebody changes or deletes is put back, and a condition says who it was. Who does so again and
-// again is named in a condition that is False, and it is put back more and more rarely: two programs do not chase each
-// other.
+// A definition that another client changes or deletes is put back, and a condition names the client. One that does so
+// again and again is named in a condition that is False, and the definition is put back more and more rarely: two
+// programs do not chase each other.
 func TestNetworkPutBack(t *testing.T) {
 	c := whole(t)
 	defer removeFabrics(t, c)
@@ -295,7 +295,7 @@ func TestNetworkPutBack(t *testing.T) {
 	s = newStepper(t, limited(t, "fabric-controller"))
 	s.round(0)
 	published("True NetworkPutBack: " + byArgo)
-	// A new generation of the Fabric is nobody's edit.
+	// A new generation of the Fabric is no edit by another client.
 	apply(t, testfabrics.Object("edited", `{}`))
 	s = newStepper(t, limited(t, "fabric-controller"))
 	s.round(0)

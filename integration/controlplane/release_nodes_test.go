@@ -207,7 +207,7 @@ func TestReleaseNodes(t *testing.T) {
 	}
 	leaves(t, installed, d)
 
-	// The pod ends, and its node is done. What nodes had is deleted; marks of theirs as well, and nobody else's.
+	// The pod ends, and its node is done. What nodes had is deleted; marks of theirs as well, and no other owner's.
 	p := &corev1.Pod{}
 	key := client.ObjectKey{Namespace: "fabric-system", Name: "fabric-agent-two"}
 	if err := c.Get(t.Context(), key, p); err != nil {

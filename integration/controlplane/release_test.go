@@ -169,8 +169,8 @@ func TestReleaseWithLostNode(t *testing.T) {
 	}
 }
 
-// Somebody deletes the kinds while the controller runs and pods use a Fabric: nothing hangs, no network is left, and
-// when the kinds are back all is as it was.
+// An administrator deletes the kinds while the controller runs and pods use a Fabric: nothing hangs, no network is
+// left, and when the kinds are back all is as it was.
 func TestKindsFirst(t *testing.T) {
 	fresh(t, everything...)
 	c := whole(t)

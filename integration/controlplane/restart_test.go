@@ -74,7 +74,7 @@ func wired(t *testing.T, w *wire, term string) *controller.Controller {
 	}
 }
 
-// begin is a cluster that nobody has worked on yet: three nodes, one of which is gone, two fabrics, one with a pod.
+// begin is a cluster that no controller has seen: three nodes, one of which is gone, two fabrics, one with a pod.
 func begin(t *testing.T, c client.Client) {
 	t.Helper()
 	for _, n := range []string{"a", "b", "gone"} {
@@ -205,11 +205,11 @@ func TestKilledBetweenWrites(t *testing.T) {
 	}
 }
 
-// noise is a condition that somebody else sets.
+// noise is a condition that another client sets.
 const noise = "Noise"
 
-// Two controllers, both of which believe that they lead, and somebody else who writes into the same objects: nobody's
-// mistake stays.
+// Two controllers, both of which believe that they lead, and another client that writes into the same objects: no
+// mistake of the three stays.
 func TestConflicts(t *testing.T) {
 	c := whole(t)
 	create(t, c, newNode("a"))
@@ -256,7 +256,7 @@ func TestConflicts(t *testing.T) {
 	w = &wire{cut: -1}
 	last := wired(t, w, "last")
 	settle(t, last, w)
-	later := time.Now().Add(2 * time.Hour) // by then nobody is told any more that the definitions were put back
+	later := time.Now().Add(2 * time.Hour) // by then no condition tells any more that the definitions were put back
 	last.Now = func() time.Time { return later }
 	if _, err := last.Round(t.Context()); err != nil {
 		t.Error(err)

@@ -140,7 +140,7 @@ func TestAgentWithStricterCRDs(t *testing.T) {
 	})
 }
 
-// CRDs of the version before: what they do not know is lost, and nobody writes it again and again.
+// CRDs of the version before: what they do not know is lost, and no agent writes it again and again.
 func TestAgentWithOlderCRDs(t *testing.T) {
 	s := startSkewed(t, older)
 	l, end := s.link("a")
@@ -178,7 +178,7 @@ func TestControllerWithOlderCRDs(t *testing.T) {
 	}
 }
 
-// A Fabric with a value that this version does not know keeps what is in force, and says so.
+// A Fabric with a value that this version does not know keeps what is in force, and a condition tells that.
 func TestControllerWithNewerCRDs(t *testing.T) {
 	s := startSkewed(t, newer)
 	s.apply("ib", "{class: gold, "+ranged+"}")
@@ -250,7 +250,7 @@ func TestControllerSetBack(t *testing.T) {
 }
 
 // The next version of the controller has put into force what an agent can't read: the agent goes on with what it had,
-// and says so in its FabricNode.
+// and reports that in its FabricNode.
 func TestAgentOfOlderVersion(t *testing.T) {
 	s := startSkewed(t, newer)
 	s.apply("ib", `{match: {linkLayer: InfiniBand}, mode: exclusive}`)

@@ -143,7 +143,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// get asks the running agent where it listens by default; empty while nobody answers.
+// get asks the running agent where it listens by default; empty while it does not answer.
 func get(path string) (int, string) {
 	port := "9468"
 	if path == "/metrics" {

@@ -22,7 +22,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/testkit/sandbox"
 )
 
-// listens tells whether somebody does at an address.
+// listens tells whether a program does at an address.
 func listens(address string) bool {
 	c, err := net.Dial("tcp", address)
 	if err != nil {
@@ -32,7 +32,7 @@ func listens(address string) bool {
 	return true
 }
 
-// By default nobody outside of the node reaches the agent, and kubelet does; with flags it listens where they say.
+// By default no client outside of the node reaches the agent, and kubelet does; with flags it listens where they say.
 func TestListenAddresses(t *testing.T) {
 	const outside = "192.0.2.7"
 	sandbox.Run(t, "ip", "address", "add", outside+"/32", "dev", "lo")

@@ -263,7 +263,7 @@ func TestFabricsUnknown(t *testing.T) {
 	now = now.Add(tellBy)
 	look(false, 0)
 	known = true
-	look(true, 0) // there is none
+	look(true, 0) // there is no Fabric
 	list = []*v1alpha1.Fabric{{Status: v1alpha1.FabricStatus{InForce: &v1alpha1.FabricInForce{Generation: 1}}}}
 	list[0].Name, list[0].Generation = "a", 2 // of which the second generation is refused
 	look(true, 1)

@@ -134,8 +134,8 @@ func TestUninstallLeavesNothing(t *testing.T) {
 	}
 }
 
-// An agent that runs while its node is uninstalled puts nothing back, says so, and takes the last file with it. What
-// it is told on its command line need not be said again.
+// An agent that runs while its node is uninstalled puts nothing back, reports that, and takes the last file with it.
+// What it is told on its command line need not be said again.
 func TestUninstallBesideAgent(t *testing.T) {
 	p := newPlace(t)
 	p.furnish()
@@ -198,8 +198,8 @@ func TestUninstallBesideAgent(t *testing.T) {
 	}
 }
 
-// uninstallOnly is uninstall as somebody calls it in the agent's container: with no flags but those without which it
-// would not be this test's.
+// uninstallOnly is uninstall as an administrator calls it in the agent's container: with no flags but those without
+// which it would not be this test's.
 func (p *place) uninstallOnly(t *testing.T) error {
 	t.Helper()
 	return runMain(t, &p.logs, "uninstall", "--source", p.path("image/fabric"), "--state-dir", p.path("run"))

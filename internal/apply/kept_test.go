@@ -35,7 +35,7 @@ func (b *bench) do(t *testing.T, n sandbox.Netns, commands ...string) {
 	}
 }
 
-// What a pod has set comes home with the interface unless it is set back, while the pod lives and when it is half-way.
+// What a pod has set returns with the interface unless it is set back, while the pod lives and when it is half-way.
 func TestReturnSetsBack(t *testing.T) {
 	for name, commands := range mischief {
 		t.Run(name, func(t *testing.T) {

@@ -89,7 +89,7 @@ var returnTests = map[string]struct {
 	},
 }
 
-// Whatever was set up on the host, and whatever the pod does to the device: it comes home as it was.
+// Whatever was set up on the host, and whatever the pod does to the device: it returns to the host as it was.
 func TestReturn(t *testing.T) {
 	for name, tt := range returnTests {
 		t.Run(name, func(t *testing.T) {
@@ -111,7 +111,7 @@ func TestReturn(t *testing.T) {
 	}
 }
 
-// The sysctls of the netdev come home too: a move gives it the defaults of the namespace it goes to.
+// The sysctls of the netdev return to the host too: a move gives it the defaults of the namespace it goes to.
 func TestReturnConf(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -185,8 +185,8 @@ func TestReturnWaitsForSource(t *testing.T) {
 	b.same(t)
 }
 
-// While the device was away somebody has given its name to another one: it comes home all the same, with all but the
-// name, and the error says who has it.
+// While the device was away an administrator has given its name to another one: it returns all the same, with all but
+// the name, and the error says which one has it.
 func TestReturnNameTaken(t *testing.T) {
 	for name, setup := range map[string][]string{
 		"name":             {"link add v0 type bridge"},

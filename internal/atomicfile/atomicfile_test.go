@@ -162,8 +162,7 @@ func TestWhole(t *testing.T) {
 	}
 }
 
-// The label of the old file goes to the new one. Where the kernel does not let a test set a label, there is none to
-// keep.
+// The label of the old file goes to the new one. Where the kernel lets no test set a label, no label is kept.
 func TestKeepLabel(t *testing.T) {
 	const name, label = "security.selinux", "system_u:object_r:bin_t:s0\x00"
 	dir := t.TempDir()

@@ -11,7 +11,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 )
 
-// Whatever somebody has written into a NetworkAttachmentDefinition, CNI_ARGS or a prevResult: what netconf accepts is
+// Whatever a user has written into a NetworkAttachmentDefinition, CNI_ARGS or a prevResult: what netconf accepts is
 // decided on, for each kind of device, with one line for each refusal, or with steps that can be printed.
 func FuzzDecide(f *testing.F) {
 	files, err := filepath.Glob("../../pkg/netconf/testdata/*.json")

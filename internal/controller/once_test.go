@@ -22,7 +22,7 @@ type machine struct {
 	absent bool                           // the cluster does not have it yet
 	live   map[string]map[netip.Addr]bool // by fabric
 	limits map[string][]netip.Prefix      // what the plugin may give
-	spec   *v1alpha1.FabricNodeSpec       // its FabricNode; nil: there is none
+	spec   *v1alpha1.FabricNodeSpec       // its FabricNode, or nil
 	uid    int
 	gen    int64
 	works  int64 // the generation that the agent has reported
@@ -216,8 +216,8 @@ func (c *cluster) say(format string, args ...any) {
 	c.log = append(c.log, fmt.Sprintf(format, args...))
 }
 
-// change makes the Fabric another one: other parts, exclusions, static ranges, another name, or none. Nobody judges it
-// first: what the controller refuses is not what keeps addresses apart.
+// change makes the Fabric another one: other parts, exclusions, static ranges, another name, or none. No controller
+// judges it first: what the controller refuses is not what keeps addresses apart.
 func (c *cluster) change() {
 	r := c.rand
 	if r.IntN(5) == 0 {
@@ -281,7 +281,7 @@ func (c *cluster) step() {
 	case n < 98:
 		c.change()
 	case n < 99:
-		m.spec, m.heard, m.held = nil, false, nil // somebody deletes its FabricNode
+		m.spec, m.heard, m.held = nil, false, nil // a user deletes its FabricNode
 		c.say("n%d lost", i)
 	default:
 		for _, m := range c.machines { // kubectl delete -k base, with the definitions

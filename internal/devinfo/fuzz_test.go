@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Whatever a device plugin, or somebody else, has written: an error, or a file that has what was to be told and keeps
+// Whatever a device plugin, or another program, has written: an error, or a file that has what was to be told and keeps
 // everything else; told once more it is the same.
 func FuzzMerge(f *testing.F) {
 	for _, s := range []string{
@@ -29,7 +29,7 @@ func FuzzMerge(f *testing.F) {
 			t.Fatalf("once more: %v\n%s\n%s", err, after, again)
 		}
 		was, is := map[string]any{}, map[string]any{}
-		_ = json.Unmarshal(before, &was) // an empty file is none
+		_ = json.Unmarshal(before, &was) // an empty file counts as no file
 		if err := json.Unmarshal(after, &is); err != nil {
 			t.Fatal(err)
 		}

@@ -184,7 +184,7 @@ func TestTogetherWithExecutable(t *testing.T) {
 }
 
 // A call that is killed after it has made the file of an address, and before it has written whose it is, leaves an
-// address that nobody has: the next DEL frees it. Other files stay.
+// address that no pod has: the next DEL frees it. Other files stay.
 func TestAddressOfNobody(t *testing.T) {
 	data := t.TempDir()
 	dir := filepath.Join(data, "n")

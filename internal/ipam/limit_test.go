@@ -56,7 +56,7 @@ func TestLimit(t *testing.T) {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
-	limit() // nobody has asked for the network yet: it has no directory
+	limit() // no call has asked for the network yet: it has no directory
 	if _, err := os.Stat(filepath.Join(data, "n")); err == nil {
 		t.Error("there is a directory")
 	}

@@ -87,7 +87,7 @@ func TestOfFails(t *testing.T) {
 	}
 }
 
-// The file says which devices a pod may have: it counts only if nobody but root can have written it.
+// The file says which devices a pod may have: it counts only if root alone can have written it.
 func TestOfForeign(t *testing.T) {
 	for name, spoil := range map[string]func(file string) error{
 		"writable for all":   func(file string) error { return os.Chmod(file, 0o606) },
@@ -114,7 +114,7 @@ func TestOfForeign(t *testing.T) {
 		"too long": func(file string) error { return os.Truncate(file, maxFile+1) },
 	} {
 		if name == "somebody's" && os.Getuid() != 0 {
-			continue // nobody else can give a file away
+			continue // only root can give a file away
 		}
 		t.Run(name, func(t *testing.T) {
 			dir := checkpoint(t, recorded)

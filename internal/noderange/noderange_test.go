@@ -98,7 +98,7 @@ func TestDualStack(t *testing.T) {
 	assign(t, p, "a", "[10.0.0.64/26 fd00::1:0/112]")
 	assign(t, p, "c", "none")
 	assign(t, p, "b", "[10.0.0.0/26 fd00::/112]")
-	// A second family came, and takes nobody's first range away.
+	// A second family came, and takes no node's first range away.
 	p = newPool(t, spec("10.0.0.0/24 26", "fd00::/64 112"), owner("b", "10.0.0.0/26"))
 	assign(t, p, "a", "[10.0.0.64/26 fd00::/112]")
 	assign(t, p, "b", "[10.0.0.0/26 fd00::1:0/112]")
@@ -173,7 +173,7 @@ func TestClaim(t *testing.T) {
 	if got := fmt.Sprint(p.Conflicts()); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	// What pods hold of another fabric is nobody's.
+	// What pods hold of another fabric is no node's.
 	p = newPool(t, spec("10.0.0.0/25 26"), noderange.Owner{Node: "a", OthersHeld: prefixes("10.0.0.9/32")},
 		noderange.Owner{Node: "b", OthersFormer: prefixes("10.0.0.64/27")})
 	claim(p, "a", "[] false")

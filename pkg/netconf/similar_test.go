@@ -6,7 +6,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 )
 
-// What somebody may have meant is near to what they wrote.
+// What a user may have meant is near to what the user wrote.
 func TestSimilar(t *testing.T) {
 	known := []string{"dhcp", "host-local", "nv-ipam", "static", "whereabouts"}
 	for word, want := range map[string]string{

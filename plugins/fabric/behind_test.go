@@ -57,7 +57,7 @@ func TestDelOfChain(t *testing.T) {
 	n.same(t, "after DEL of both")
 	chained()
 	n.must(t, second)
-	n.must(t, second) // again: whatever the chain has become, the device comes home
+	n.must(t, second) // again: whatever the chain has become, the device returns
 	n.same(t, "after DEL of the second one twice")
 	chained()
 	n.must(t, n.call("DEL", conf())) // the chain has lost its second plugin

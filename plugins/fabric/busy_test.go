@@ -10,7 +10,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/testkit/sandbox"
 )
 
-// An IPAM plugin that hangs in DEL keeps the device from nobody.
+// An IPAM plugin that hangs in DEL keeps the device from no other pod.
 func TestDelHangingIPAM(t *testing.T) {
 	t.Parallel()
 	n, g := newNode(t, everything...), newGate(t, "gate")

@@ -265,7 +265,7 @@ func TestAddFromClaimsWithDeviceID(t *testing.T) {
 }
 
 // Without claims of its own a configuration may name any device, but not one that a claim gives to another pod. What
-// can't be read of others keeps nobody waiting.
+// can't be read of others keeps no pod waiting.
 func TestAddOfAnothersDevice(t *testing.T) {
 	t.Parallel()
 	n := claimNode(t)

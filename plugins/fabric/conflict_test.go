@@ -9,7 +9,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/testkit/sandbox"
 )
 
-// detectConflicts: an address that somebody on the network has is not used, and everything is given back.
+// detectConflicts: an address that another host on the network has is not used, and everything is given back.
 func TestDetectConflicts(t *testing.T) {
 	for name, tt := range map[string]struct {
 		spoil []string // on the other end of the wire
@@ -75,7 +75,7 @@ func reserved(t *testing.T, dir string) []string {
 	return files
 }
 
-// Without a carrier nobody can be asked: then the port is down, as far as that goes.
+// Without a carrier no neighbour can be asked: then the port is down, as far as that goes.
 func TestDetectConflictsWithoutCarrier(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)

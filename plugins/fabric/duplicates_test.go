@@ -8,7 +8,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/testkit/sandbox"
 )
 
-// A hardware address, or an address that the configuration itself gives, which somebody on the node has, is refused.
+// A hardware address, or an address that the configuration itself gives, that is in use on the node, is refused.
 func TestDuplicates(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)

@@ -86,7 +86,7 @@ func TestAddOfKubeletsDevice(t *testing.T) {
 			r.must(t, c)
 		}
 	}
-	// Where kubelet has written something else, nothing is known, and the log says so.
+	// Where kubelet has written something else, nothing is known, and the log reports that.
 	r.mustDo(os.WriteFile(r.file(), []byte("{"), 0o600))
 	if a := r.must(t, thief("ADD")); !strings.Contains(a.stderr, "it is not known which devices kubelet has given") {
 		t.Errorf("log %q", a.stderr)

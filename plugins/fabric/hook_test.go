@@ -167,7 +167,7 @@ func TestHookCountsShares(t *testing.T) {
 	}
 }
 
-// Whatever the runtime, or somebody in its place, writes: one line, and no container.
+// Whatever the runtime, or another program in its place, writes: one line, and no container.
 func TestHookHostile(t *testing.T) {
 	t.Parallel()
 	n := claimNode(t)

@@ -151,7 +151,7 @@ func TestKilledAddTakesIPAMAlong(t *testing.T) {
 	n.must(t, g.call(n, "DEL", "c1"))
 	n.same(t, "after DEL")
 	f, err := os.OpenFile(g.fifo("ADD", "c1"), os.O_WRONLY|unix.O_NONBLOCK, 0)
-	if !errors.Is(err, unix.ENXIO) { // nobody has it open for reading
+	if !errors.Is(err, unix.ENXIO) { // no process has it open for reading
 		f.Close()
 		t.Errorf("after the last DEL a plugin waits to give an address: %v", err)
 	}

@@ -12,7 +12,7 @@ import (
 // remaining is how long an address or route has, which goes down.
 var remaining = regexp.MustCompile(`(valid_lft|preferred_lft|expires) \d+sec`)
 
-// Addresses with a lifetime, as DHCP, router advertisements and NetworkManager leave them, come home with the prefix
+// Addresses with a lifetime, as DHCP, router advertisements and NetworkManager leave them, return with the prefix
 // routes that they had, and no others.
 func TestDelRestoresLifetimes(t *testing.T) {
 	for name, commands := range map[string][]string{

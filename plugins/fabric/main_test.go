@@ -84,7 +84,7 @@ type call struct {
 	command, id, ifName, netns string
 	conf                       string
 	env                        []string
-	started                    func(*exec.Cmd) // called when the process runs; nil: nobody asks
+	started                    func(*exec.Cmd) // called when the process runs; may be nil
 }
 
 // ADD, DEL and CHECK of the usual attachment.
@@ -197,7 +197,7 @@ func (n *node) files(t *testing.T) []string {
 	return out
 }
 
-// policy writes the node's policy. One that is to allow v0 says so: it is a veth.
+// policy writes the node's policy. One that is to allow v0 needs allowVirtual: it is a veth.
 func (n *node) policy(t *testing.T, content string) {
 	t.Helper()
 	dir := filepath.Join(n.etc, "fabric.d")

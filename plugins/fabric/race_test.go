@@ -41,7 +41,7 @@ fi
 [ $CNI_COMMAND != ADD ] || echo '{"cniVersion":"1.1.0","ips":[{"address":"192.168.10.7/24"}]}'
 `
 
-// retry calls again what says so (11), as a runtime does: on a busy machine a turn may not come in time.
+// retry repeats a call that asks for it (11), as a runtime does: on a busy machine a turn may not come in time.
 func (n *node) retry(t *testing.T, c call) (a answer) {
 	t.Helper()
 	for range 10 {
@@ -85,7 +85,7 @@ func (g *gate) shut(t *testing.T, command, id string) {
 
 func (g *gate) fifo(command, id string) string { return filepath.Join(g.dir, command+"."+id) }
 
-// open lets go on who waits. It waits until somebody does.
+// open lets the call that waits go on. It waits until one does.
 func (g *gate) open(t *testing.T, command, id string) {
 	t.Helper()
 	fifo := g.fifo(command, id)

@@ -166,8 +166,8 @@ func TestAddInRailOrderAtOnce(t *testing.T) {
 	r.same(t, "after DEL")
 }
 
-// Whatever is not as expected leaves the device that Multus names. So does a network that wants it, or a device that
-// somebody has written.
+// Whatever is not as expected leaves the device that Multus names. So does a network that wants it, or a device that a
+// user has written.
 func TestAddNotInRailOrder(t *testing.T) {
 	both := func(r *railNode) { r.give0(r.ids) }
 	conf := func(conf string) func(*call) { return func(c *call) { c.conf = conf } }

@@ -41,7 +41,7 @@ func TestDelRecorded(t *testing.T) {
 			t.Fatal(err)
 		}
 		del := n.call("DEL", conf)
-		if nameless { // nobody can name the namespace any more: it is found by its id
+		if nameless { // the runtime can't name the namespace any more: it is found by its id
 			del.netns = ""
 		}
 		n.must(t, del)

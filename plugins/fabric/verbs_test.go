@@ -119,7 +119,7 @@ func TestGC(t *testing.T) {
 	if s := n.pod.IP(t, "link"); strings.Contains(s, "net1") || !strings.Contains(s, "net2") {
 		t.Errorf("in the pod: %s", s)
 	}
-	// It goes on past what it can't read, and says so.
+	// It goes on past what it can't read, and reports that.
 	if err := os.WriteFile(filepath.Join(n.state, "attachments", "c0@net1"), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 )
 
 // A virtual interface has no bus address. Whatever the pod makes of its name and its hardware address, and whatever has
-// its name on the host meanwhile, it is the one that comes home.
+// its name on the host meanwhile, it is the one that returns to the host.
 func TestDelFindsVirtualInterface(t *testing.T) {
 	const disguise = "link set net1 down address 02:00:00:00:00:99"
 	for name, tt := range map[string]struct {
@@ -42,7 +42,7 @@ func TestDelFindsVirtualInterface(t *testing.T) {
 				n.host.IP(t, strings.Fields(c)...)
 			}
 			a := n.run(t, n.call("DEL", conf()))
-			if len(tt.host) > 0 { // it is home, and says so; then its name is free
+			if len(tt.host) > 0 { // it is home, and DEL reports the name; then that is free
 				if a.ok || !strings.Contains(a.Msg, "the name is taken") {
 					t.Errorf("answer: %+v", a)
 				}
@@ -57,7 +57,7 @@ func TestDelFindsVirtualInterface(t *testing.T) {
 	}
 }
 
-// One that the pod has deleted does not come back, and keeps nobody waiting.
+// One that the pod has deleted does not come back, and keeps no call waiting.
 func TestDelOfDeletedVirtualInterface(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)

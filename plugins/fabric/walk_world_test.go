@@ -291,7 +291,7 @@ func (w *walkWorld) find(place string, device int) (string, error) {
 	return "", nil
 }
 
-// number is the ifindex of a link on the far side, "" if there is none.
+// number is the ifindex of a link on the far side, or "".
 func (w *walkWorld) number(name string) string {
 	out, _ := exec.Command("ip", "-n", w.far.Name, "-o", "link", "show", "dev", name).Output()
 	n, _, _ := strings.Cut(string(out), ":")

@@ -204,7 +204,7 @@ func TestAgentMetrics(t *testing.T) {
 	attach(pod, "DEL", "ibs112").Must(t)
 }
 
-// A pod that dies with three rails, and no DEL: all come home as they were.
+// A pod that dies with three rails, and no DEL: all return to the host as they were.
 func TestAgentRepairs(t *testing.T) {
 	guest.S1(t)
 	guest.Unchanged(t)

@@ -67,7 +67,7 @@ func (r *running) text() string {
 // metricsAt is where the agent listens.
 const metricsAt = "127.0.0.1:9467"
 
-// value is that of the first metric whose line has all these texts; 0 if there is none.
+// value is that of the first metric whose line has all these texts, or 0.
 func (r *running) value(t *testing.T, has ...string) float64 {
 	t.Helper()
 	res, err := http.Get("http://" + metricsAt + "/metrics")
@@ -208,7 +208,7 @@ func TestAgentFlaps(t *testing.T) {
 	}
 }
 
-// A port that goes down is said once wherever it is, also when its device goes into a pod and comes home meanwhile.
+// A port that goes down is said once wherever it is, also when its device goes into a pod and returns meanwhile.
 func TestAgentPortDown(t *testing.T) {
 	n := guest.S1(t)
 	guest.Unchanged(t)

@@ -134,7 +134,7 @@ func TestFactMoveAndRenameRDMA(t *testing.T) {
 	Same(t, before)
 }
 
-// Fact 28: since 7.3 a device of a namespace that ends comes home as ibdevN if its name is taken on the host.
+// Fact 28: since 7.3 a device of a namespace that ends returns to the host as ibdevN if its name is taken there.
 func TestFactNetnsDeletionAndTakenName(t *testing.T) {
 	Fabric{Num: 2, Bare: true}.Load(t)
 	before := Snapshot(t)

@@ -73,7 +73,7 @@ func freshHost(t testing.TB) {
 	}
 }
 
-// bareHost has RDMA devices that nobody has given a netdev.
+// bareHost has RDMA devices without a netdev.
 func bareHost(t testing.TB) {
 	t.Helper()
 	freshHost(t)

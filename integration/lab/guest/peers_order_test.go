@@ -37,7 +37,7 @@ func railPods(t *testing.T, order []int, conf func(i int) config) []*attachment 
 func byBus(i int) config { return config{"deviceID": fmt.Sprintf("platform/fakeib.%d", i)} }
 
 // ib-sriov-cni: A added, B added, B returned, A returned: the names swap, and A's DEL fails for ever. Here four devices
-// with the kernel's own names, each the lowest free one when a device comes home, in all orders of return.
+// with the kernel's own names, each the lowest free one when a device returns, in all orders of return.
 func TestPeerReturnInAnyOrder(t *testing.T) {
 	Fabric{Num: 4}.Load(t)
 	before := Snapshot(t)
@@ -52,7 +52,7 @@ func TestPeerReturnInAnyOrder(t *testing.T) {
 	}
 }
 
-// The same with netdevs that somebody has named after each other's turn: fakeib.0 is ib3, and so on.
+// The same with netdevs that an administrator has named after each other's turn: fakeib.0 is ib3, and so on.
 func TestPeerReturnWithCrossedNames(t *testing.T) {
 	Fabric{Num: 4}.Load(t)
 	shell(

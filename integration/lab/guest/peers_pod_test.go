@@ -47,7 +47,7 @@ func TestPeerPodChangesInterface(t *testing.T) {
 	}
 }
 
-// The netdev is not left in another namespace that the pod has made: it comes home when that ends.
+// The netdev is not left in another namespace that the pod has made: it returns to the host when that ends.
 func TestPeerPodRenamesAndDies(t *testing.T) {
 	S1(t)
 	Unchanged(t)

@@ -16,9 +16,9 @@ func (e countError) Error() string { return fmt.Sprintf("there are %d, want %d",
 func TestPeerUdevRace(t *testing.T) {
 	n := S1(t)
 	Unchanged(t)
-	// udev's rules are where the host's names come from, so it gives the names that are to come back. Where somebody
-	// has changed a name since, udev can have the last word: between its look at the name and its rename there is no
-	// lock.
+	// udev's rules are where the host's names come from, so it gives the names that are to come back. Where an
+	// administrator has changed a name since, udev can have the last word: between its look at the name and its rename
+	// there is no lock.
 	udev := StartUdev(t, n.Names(), map[string]string{"fakeib.0": "ibp8s0"})
 	for round := range 10 {
 		var list []*attachment

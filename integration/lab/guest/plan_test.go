@@ -112,7 +112,7 @@ func TestCtlPlanIsCarriedOut(t *testing.T) {
 	allowVirtual(t)
 	ips := static("10.0.0.1/24 via 10.0.0.254", "fd00::1/64")
 	// Children first: one has the link-local address of its master, and the kernel would find a duplicate if the master
-	// came home in the moment before, and still looked for others who have it.
+	// returned in the moment before, and still looked for others that have it.
 	for _, c := range []struct {
 		name   string
 		fields config

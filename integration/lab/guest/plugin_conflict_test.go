@@ -9,7 +9,7 @@ import (
 
 // An address that a pod on another port has is found by ARP and by neighbour discovery over IPoIB, whose link addresses
 // have 20 bytes, and the ADD takes everything back. The children are on a port of their own: a child has the link-local
-// address of its parent, and spoils the duplicate address detection of one that has just come home.
+// address of its parent, and spoils the duplicate address detection of one that has just returned to the host.
 func TestPluginDetectConflicts(t *testing.T) {
 	S1(t)
 	Unchanged(t)

@@ -141,7 +141,7 @@ func TestEtherPluginComesBack(t *testing.T) {
 	}
 }
 
-// Another netdev has the name when the device comes home: it is home all the same, and says under which name.
+// Another netdev has the name when the device returns: it is on the host all the same, and DEL says under which name.
 func TestEtherPluginNameTaken(t *testing.T) {
 	name := nics(t, "virtio_net")[0].Attrs().Name
 	Unload(t)

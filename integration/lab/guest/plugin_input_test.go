@@ -10,8 +10,8 @@ import (
 // longName fits nowhere.
 var longName = strings.Repeat("x", 300)
 
-// What a runtime, or somebody who writes a NetworkAttachmentDefinition, can get wrong: each has its code, and a message
-// that names the field, the value and what is allowed.
+// What a runtime, or the author of a NetworkAttachmentDefinition, can get wrong: each has its code, and a message that
+// names the field, the value and what is allowed.
 func TestPluginBadConfiguration(t *testing.T) {
 	S1(t)
 	Unchanged(t)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Nobody moves what the node stands on, whatever a network configuration says.
+// The plugin never moves what the node stands on, whatever a network configuration says.
 func TestPluginPolicyRefuses(t *testing.T) {
 	S1(t)
 	Modprobe(t, "dummy")

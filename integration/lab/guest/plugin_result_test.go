@@ -117,7 +117,7 @@ func TestPluginFamilies(t *testing.T) {
 	}
 }
 
-// An IPv6 address is usable at once: IPAM has made sure that it is nobody else's.
+// An IPv6 address is usable at once: IPAM has made sure that no other pod has it.
 func TestPluginIPv6AtOnce(t *testing.T) {
 	S1(t)
 	Unchanged(t)

@@ -116,7 +116,7 @@ func TestPluginSelectorsThatAreWrong(t *testing.T) {
 			out := a.call("ADD").Exec(t)
 			code := uint(7)
 			if name == "no device" && out.Err != nil && out.Err.Code == 100 {
-				code = 100 // a directory is no device: either code says so
+				code = 100 // a directory is no device: either code tells that
 			}
 			wantError(t, out, code, c.words...)
 		})
@@ -154,7 +154,7 @@ func TestPluginDeviceInUse(t *testing.T) {
 	a.del(t)
 }
 
-// The owner's pod died and nobody called DEL: the device is taken back, its address freed, and ADD succeeds.
+// The owner's pod died without DEL: the device is taken back, its address freed, and ADD succeeds.
 func TestPluginDeviceOfDeadOwner(t *testing.T) {
 	for name, fields := range map[string]config{
 		"by address": {"deviceID": "platform/fakeib.0"}, "by name": {"device": "ibs108"},

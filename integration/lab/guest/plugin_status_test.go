@@ -86,7 +86,7 @@ func TestPluginStatusOfState(t *testing.T) {
 	shell(t, "mount -t tmpfs -o ro none /run/fabric-cni")
 	t.Cleanup(func() { shell(t, "umount /run/fabric-cni") })
 	wantError(t, readiness(t, config{"device": "ibs108"}, ""), 51, "/run/fabric-cni", "read-only")
-	// ADD says so before it has changed anything.
+	// ADD reports that before it has changed anything.
 	a := interfaceOf(NewPod(t, "pod"), "net1", network(config{"device": "ibs108"}))
 	wantError(t, a.call("ADD").Exec(t), 5, "/run/fabric-cni", "read-only")
 }

@@ -216,7 +216,7 @@ func TestRDMANameOfAHostDevice(t *testing.T) {
 }
 
 // Where names are unique in the system, a name that another attachment's device has on the host is refused: that device
-// could not come home. Where they are not, two pods have equal names, and each device comes home under its own.
+// could not return. Where they are not, two pods have equal names, and each device returns under its own.
 func TestRDMANameThatIsAnotherDevices(t *testing.T) {
 	Fabric{Num: 3}.Load(t)
 	before := Snapshot(t)

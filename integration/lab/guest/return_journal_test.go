@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Without the journal nobody knows what a device was like: these hosts have nothing that the device itself does not
-// tell.
+// Without the journal the plugin does not know what a device was like: these hosts have nothing that the device itself
+// does not tell.
 var (
 	simpleIPoIB = mode{
 		name: "device-ipoib",

@@ -38,7 +38,7 @@ func TestReturnWithoutNetns(t *testing.T) {
 	})
 }
 
-// A process outlives its pod: nobody can name the namespace any more, and the device is in it.
+// A process outlives its pod: no path names the namespace any more, and the device is in it.
 func TestReturnFromUnlinkedNetns(t *testing.T) {
 	eachReturned(t, func(t *testing.T, r *rig) {
 		s := r.sandbox(t)
@@ -95,7 +95,7 @@ func TestReturnPathReused(t *testing.T) {
 	})
 }
 
-// The pod that has the path now has an interface of this name that is none of ours.
+// The pod that has the path now has an interface of this name that is not ours.
 func TestReturnPathReusedByStranger(t *testing.T) {
 	Modprobe(t, "dummy")
 	eachReturned(t, func(t *testing.T, r *rig) {
@@ -114,7 +114,7 @@ func TestReturnPathReusedByStranger(t *testing.T) {
 	})
 }
 
-// After a reboot the device is on the host already, perhaps in somebody's hands: only the address is still held.
+// After a reboot the device is on the host already, perhaps in use by a program: only the address is still held.
 func TestReturnAfterReboot(t *testing.T) {
 	eachReturned(t, func(t *testing.T, r *rig) {
 		s := r.sandbox(t)

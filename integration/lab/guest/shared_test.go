@@ -54,7 +54,7 @@ func TestSharedChildOfThePod(t *testing.T) {
 		}
 		a.del(t)
 		if !gone {
-			pod.link(t, "net2") // the other attachment's child is none of this device's
+			pod.link(t, "net2") // the other attachment's child is not this device's
 			if out := pod.sh(t, "ip -o link"); strings.Contains(out, "c5") {
 				t.Errorf("the child is left in the pod:\n%s", out)
 			}

@@ -78,7 +78,7 @@ func fact45(t *testing.T, shared bool) {
 func TestFactSoftRDMA(t *testing.T)       { fact45(t, false) }
 func TestSharedFactSoftRDMA(t *testing.T) { fact45(t, true) }
 
-// ADD refuses a card that has a soft RDMA device of the host on it, before anything has changed, and STATUS says so.
+// ADD refuses a card that has a soft RDMA device of the host on it, before anything has changed, and STATUS reports it.
 // What is selected by such a device is called what it is.
 func TestEtherSoftRDMARefused(t *testing.T) {
 	SoftRDMA(t)

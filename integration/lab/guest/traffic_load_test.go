@@ -13,7 +13,7 @@ import (
 
 // endless runs ib_write_bw between two pods, in both directions and without end, and returns when the queue pairs of
 // both are ready to send. The two find each other by a TCP port, which has to be free. They poll, each on a core of its
-// own on a node; the one processor of a guest they have only while nobody else wants it.
+// own on a node; the one processor of a guest they have only while no other process wants it.
 func endless(t testing.TB, server, client *Pod, serverHCA, clientHCA, address string, port int) *Talking {
 	t.Helper()
 	talking := Pair{

@@ -31,7 +31,7 @@ type verbsObject struct {
 	addr   string // of a memory region
 }
 
-// startVerbs starts the process in a pod, on the host if there is none. It is killed when the test ends.
+// startVerbs starts the process in a pod, or on the host if pod is nil. It is killed when the test ends.
 func startVerbs(t testing.TB, pod *Pod) *verbsProcess { return startVerbsAs(t, pod, "lab-verbs") }
 
 // startVerbsAs is startVerbs with another name of the program.

@@ -62,7 +62,7 @@ func TestVFDeviceInfo(t *testing.T) {
 		}
 	}
 	os.Remove(file)
-	// One that is not where such files are is not written, and the attachment is none the worse.
+	// One that is not where such files are is not written, and ADD succeeds all the same.
 	a = interfaceOf(
 		NewPod(t, "second"),
 		"net1",

@@ -9,8 +9,8 @@ import (
 )
 
 // A new RDMA device gets the lowest name that is free in its network namespace: since 7.3 that of a device that is in a
-// pod, also if the new one was called otherwise before. That device comes home all the same, from a pod that lives or
-// one that is dead; DEL reports twice that its name is taken, and its next DEL gives it back once it is free.
+// pod, also if the new one was called otherwise before. That device returns all the same, from a pod that lives or one
+// that is dead; DEL reports twice that its name is taken, and its next DEL gives it back once it is free.
 func TestVFNewDeviceTakesTheName(t *testing.T) {
 	for _, dead := range []bool{false, true} {
 		t.Run(fmt.Sprint(dead), func(t *testing.T) {

@@ -125,7 +125,7 @@ func TestVFNumbersAfterDeaths(t *testing.T) {
 	t.Logf("%d of %d devices came home with other numbers", swapped, 4*len(vfs))
 }
 
-// A device that does not come home has no numbers to hand out, whatever its files were.
+// A device that does not return to the host has no numbers to hand out, whatever its files were.
 func TestVFNumbersOfAPod(t *testing.T) {
 	vfs := VFHost(t, 2, Fabric{})
 	Unchanged(t)

@@ -168,9 +168,8 @@ func (w *walkWorld) bind(device int, file string, bound bool) error {
 	return os.WriteFile(driver+file, []byte(filepath.Base(sysfs)), 0o200)
 }
 
-// Home compares. After a round in which hardware has left, somebody sets up the host again, as after a reboot; then
-// only what is on file is compared: whether the plugin gives back what has come home under a new driver has tests of
-// its own.
+// Home compares. After a round in which hardware has left, it sets up the host again, as after a reboot; then only what
+// is on file is compared: whether the plugin gives back what has returned under a new driver has tests of its own.
 func (w *walkWorld) Home() (string, error) {
 	w.release()
 	clear(w.results)

@@ -44,7 +44,7 @@ func (r *Reporter) Report(s *Set) {
 			notReady = append(notReady, c.Message)
 		}
 	}
-	if r.Ready != nil { // before anything says so: the metric is not to be behind the probe and the log
+	if r.Ready != nil { // before the probe and the log report it: the metric is not to be behind them
 		r.Ready(len(notReady) == 0)
 	}
 	r.mu.Lock()

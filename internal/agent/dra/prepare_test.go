@@ -36,7 +36,7 @@ type node struct {
 	asked   []fabric.PreflightRequest
 	judged  []time.Duration  // how long the plugin's own decision took
 	refused map[string]error // by address
-	away    map[string]bool  // by address: the device does not come home
+	away    map[string]bool  // by address: the device does not return
 	extra   []string         // kinds of device files that the fabric allows
 }
 
@@ -136,7 +136,7 @@ const (
 
 func two(t *testing.T) *node { t.Helper(); return newNode(t, "0000:3b:00.0", "0000:5e:00.0") }
 
-// The CDI spec of a claim has what verbs need, and umad and issm only if the Fabric says so.
+// The CDI spec of a claim has what verbs need, and umad and issm only if the Fabric allows them.
 func TestPrepareFiles(t *testing.T) {
 	for _, extra := range [][]string{nil, {"umad"}, {"umad", "issm"}} {
 		n := two(t)
@@ -302,7 +302,7 @@ func TestKilledBetween(t *testing.T) {
 	}
 }
 
-// The kernel gives the files of a device other numbers whenever it comes home: containers that start later get those.
+// The kernel gives the files of a device other numbers whenever it returns: containers that start later get those.
 func TestFilesChange(t *testing.T) {
 	n := two(t)
 	if _, err := n.claim(t, given("c1", "p1", dev1)); err != nil {

@@ -126,8 +126,8 @@ func (n *node) add(id, netns string) error {
 // mac is what the rail is known by: a veth has no bus address.
 const mac = "02:00:5e:00:53:01"
 
-// pod has the rail, in a namespace that the test can kill. A veth dies with its namespace where hardware would come
-// home under a name of the kernel's: the test does that part.
+// pod has the rail, in a namespace that the test can kill. A veth dies with its namespace where hardware would return
+// to the host under a name of the kernel's: the test does that part.
 func (n *node) pod(id string) (kill func()) {
 	n.t.Helper()
 	ns := "/run/netns/" + id

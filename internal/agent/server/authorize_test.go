@@ -70,7 +70,7 @@ func TestAuthorized(t *testing.T) {
 			}
 		}
 	}
-	// nobody, contradiction, tenant and reader once; what failed was asked again
+	// an unknown user, contradiction, tenant and reader once; what failed was asked again
 	if n := s.asked.Load(); n != 6 {
 		t.Errorf("asked %d times", n)
 	}

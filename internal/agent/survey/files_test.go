@@ -16,7 +16,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
-// changing is a sysfs whose content is replaced while somebody looks.
+// changing is a sysfs whose content is replaced while the agent looks.
 type changing struct {
 	mu    sync.Mutex
 	fs    fstest.MapFS
@@ -60,7 +60,7 @@ func TestFilesNow(t *testing.T) {
 	sys.set(home...)
 	look(t.Context(), true, at3)
 
-	sys.set(home[1:]...) // in a pod: its files are another device's when it comes home
+	sys.set(home[1:]...) // in a pod: its files are another device's when it returns
 	look(t.Context(), false, at3)
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -88,8 +88,8 @@ func TestFilesNow(t *testing.T) {
 	look(t.Context(), true, []string{"/dev/infiniband/rdma_cm", "/dev/infiniband/uverbs1"})
 }
 
-// Containers get what verbs need, and umad and issm only if their fabric says so.
-func TestGiven(t *testing.T) {
+// Containers get what verbs need, and umad and issm only if their fabric allows them.
+func TestAllowedFiles(t *testing.T) {
 	files := []string{
 		"/dev/infiniband/issm3", "/dev/infiniband/rdma_cm", "/dev/infiniband/umad3", "/dev/infiniband/uverbs12",
 	}
@@ -113,7 +113,7 @@ func TestGiven(t *testing.T) {
 	}
 }
 
-// A device that is home, and that nobody gives back: its files are handed out all the same, unless the return, which
+// A device that is home, and that no DEL gives back: its files are handed out all the same, unless the return, which
 // the next ADD does, will bind its driver again.
 func TestFilesOfADeadPod(t *testing.T) {
 	a, pf := device.Address{Bus: "pci", Name: "0000:3b:00.4"}, device.Address{Bus: "pci", Name: "0000:3b:00.0"}

@@ -106,7 +106,7 @@ func (w *hostileWorld) file(t *testing.T, name, content string) string {
 	return name
 }
 
-// json encodes a value; bytes that are no UTF-8 stay in it, as they do in files that somebody wrote.
+// json encodes a value; bytes that are no UTF-8 stay in it, as they do in files that other programs write.
 func (w *hostileWorld) json(t *testing.T, v any) string {
 	t.Helper()
 	b, err := json.Marshal(v)

@@ -25,7 +25,7 @@ func onMac(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	return status, out.String(), said.String()
 }
 
-// Where there is no Linux, what needs it says so, and what reads recordings works.
+// Without Linux, a command that needs it reports that, and one that reads recordings works.
 func TestNotLinux(t *testing.T) {
 	const (
 		here  = " needs a Linux node: run it there\n"

@@ -15,7 +15,7 @@ import (
 )
 
 // A tree with holes, with nonsense in its files, and with files that answer with an error: the picture has less in it,
-// and nobody panics.
+// and nothing panics.
 func TestBrokenTrees(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, m := range machines.All() {

@@ -193,7 +193,7 @@ func TestNotRecognised(t *testing.T) {
 	}
 }
 
-// A line whose meaning depends on those before it: in a log, not when somebody asks for it alone.
+// A line whose meaning depends on those before it: in a log, not when a user asks for it alone.
 func TestContext(t *testing.T) {
 	crash := "*** SIGSEGV (@0x8) received by PID 42 (TID 0x7f) from PID 8; stack trace: ***\n"
 	few, many := strings.Repeat("step loss 1.2\n", 20), strings.Repeat("step loss 1.2\n", 2000)

@@ -62,7 +62,7 @@ func TestHostRoCE(t *testing.T) {
 			}
 			return out
 		}()},
-		"priority by VLAN tag": {func(m *machines.Machine) { // what the tag says nobody sees here
+		"priority by VLAN tag": {func(m *machines.Machine) { // doctor can't see what the tag says
 			for i := range 4 {
 				m.Live.Netdevs[fmt.Sprintf("xgbe%d", 2+i)].DCB.DSCP = nil
 			}

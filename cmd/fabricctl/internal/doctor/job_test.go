@@ -157,7 +157,7 @@ func TestPlanOnNodes(t *testing.T) {
 	}
 }
 
-// What is no manifest, and what is beyond all bounds, is an error that says so.
+// What is no manifest, and what is beyond all bounds, is an error that gives the reason.
 func TestWrongPlans(t *testing.T) {
 	for _, c := range []struct{ object, want string }{
 		{`{"kind":"Service","apiVersion":"v1"}`, "nothing in it makes pods: want CronJob, DaemonSet, Deployment"},

@@ -45,7 +45,7 @@ func TestHostSoft(t *testing.T) {
 		found       bool
 	}{
 		{"roce", "xgbe2", OK, true},
-		{"roce", "veth7", OK, false}, // in nobody's way
+		{"roce", "veth7", OK, false}, // in no pod's way
 		{"roce", "", OK, false},      // in a pod
 		{"plain", "veth7", Fail, false},
 	} {

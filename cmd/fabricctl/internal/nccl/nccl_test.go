@@ -174,7 +174,7 @@ func TestHostileNames(t *testing.T) {
 	}
 }
 
-// Two fabrics of one rate may be planes of one network: nccl-env names one and says so, and who names both is right.
+// Two fabrics of one rate may be planes of one network: nccl-env names one and reports that, and naming both is right.
 func TestTwoFabrics(t *testing.T) {
 	n := open(t, machines.V100())
 	n.HCA("mlx5_1").Ports[0].Prefix++

@@ -79,7 +79,7 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-// What was not measured is no success, and nothing at all is none either.
+// What was not measured is no success, and neither is an empty list.
 func TestWorst(t *testing.T) {
 	for _, c := range []struct {
 		list []Verdict

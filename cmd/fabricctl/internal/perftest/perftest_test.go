@@ -111,7 +111,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Every pair once, nobody twice in a round, as few rounds as can be.
+// Every pair once, no end twice in a round, as few rounds as can be.
 func TestRounds(t *testing.T) {
 	for n := range 20 {
 		seen := map[Pair]bool{}
