@@ -50,7 +50,7 @@ func (s *search) look(ctx context.Context, j *journey) {
 	}
 	s.count++
 	found := j.fetch(ctx)
-	s.next = time.Now().Add(searchEvery)
+	s.next = now.Add(searchEvery)
 	enough := rebindAfter
 	if j.Pod == nil {
 		enough = rebindAfterEnd

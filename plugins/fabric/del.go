@@ -319,7 +319,7 @@ func (c returner) tryAgain(e *journal.Entry, err error) error {
 	return errors.Join(err, c.store.Try(e))
 }
 
-// unsureWait bounds the wait for a child that may never have been made: its creator was killed at an unknown point.
+// unsureWait bounds the wait for what earlier calls did not find.
 const unsureWait = 3 * time.Second
 
 // soon is when a child that is not where it belongs is looked for elsewhere.
@@ -340,7 +340,7 @@ func (c returner) removeChild(r *apply.Runner, e *journal.Entry) error {
 	switch {
 	case r.Pod != nil, removed: // the kernel has nothing to bring
 		wait = 0
-	case e.Child.HWAddr == "", e.Missing:
+	case e.Missing:
 		wait = unsureWait
 	}
 	end, next := time.Now().Add(wait), time.Now().Add(soon)

@@ -135,7 +135,7 @@ func (u *unjournaled) bringFound() error {
 // restoreReturned is for a pod that is gone: the kernel has put on the host what was in it, a netdev under its name in
 // the pod, a child of no use. Without a device there is nothing to wait for.
 func (u *unjournaled) restoreReturned() error {
-	ctx, cancel := bounded(unsureWait)
+	ctx, cancel := bounded(homeWait)
 	defer cancel()
 	for {
 		n, err := u.findReturned()
