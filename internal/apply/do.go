@@ -333,8 +333,8 @@ func writeIPv6Conf(side *Side, name string, conf map[string]int32) error {
 }
 
 // carrierWait bounds the wait before a neighbour advertisement. The kernel repeats the ARP announcement for IPv4, not
-// this: sent before IPoIB has joined its broadcast group, it is lost.
-const carrierWait = 500 * time.Millisecond
+// this: sent before IPoIB has joined its broadcast group, or before the kernel has taken notice of that, it is lost.
+const carrierWait = 2 * time.Second
 
 func (a addressSteps) announce(ctx context.Context, s plan.Announce) error {
 	side, index, err := a.r.on(plan.Pod)
@@ -345,12 +345,12 @@ func (a addressSteps) announce(ctx context.Context, s plan.Announce) error {
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(s.Addrs, func(a device.Addr) bool { return a.Prefix.Addr().Is6() }) && !n.Carrier {
+	if slices.ContainsFunc(s.Addrs, func(a device.Addr) bool { return a.Prefix.Addr().Is6() }) && n.Flags&running == 0 {
 		ctx, cancel := context.WithTimeout(ctx, carrierWait)
 		defer cancel()
 		_ = poll(ctx, func() (bool, error) { // without a carrier it is tried all the same
 			now, err := side.Link.ByIndex(index)
-			return err == nil && now.Carrier, err
+			return err == nil && now.Flags&running != 0, err
 		})
 	}
 	return side.NS.Do(func() error { return announce.Announce(index, n.ARPType, n.HWAddr, n.Broadcast, addrsOf(s)) })
