@@ -14,9 +14,10 @@ var (
 		`WARNING: Support for the .* is deprecated|Spectre|retbleed|mitigation`)
 )
 
-// stalled begins the report of a stall or a lockup, of which the call trace is a part.
+// stalled begins a part of the report of a stall or a lockup that has a call trace.
 var stalled = regexp.MustCompile(`soft lockup|detected stall|self-detected stall|detected expedited stalls|` +
-	`blocked for more than`)
+	`blocked for more than|kthread starved|kthread timer wakeup didn't happen|kthread stack dump|` +
+	`Stack dump where RCU GP kthread last ran|task:\S+ +state:`)
 
 // mostLines is how long the report of a stall may be up to its call trace: modules and registers.
 const mostLines = 60

@@ -29,6 +29,7 @@ func TestComplaints(t *testing.T) {
 	const trace = "[    1.0] Call Trace:\n"
 	far := strings.Repeat("[    1.0] RAX: 0\n", mostLines)
 	for text, want := range map[string]int{
+		lockup + trace + "[    1.0] rcu: RCU grace-period kthread stack dump:\n" + trace: 0,
 		trace: 1, lockup + trace: 0, lockup + trace + trace: 1, lockup + far + trace: 1,
 	} {
 		if got := Complaints(text); len(got) != want {

@@ -4,12 +4,15 @@ package guest
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -101,7 +104,7 @@ func TestSharedAdversaryChild(t *testing.T) {
 				}
 				a.del(t)
 				Same(t, before)
-				if how == "second pod" && strings.Contains(x.sh(t, "ip -o link"), "ipoib") {
+				if how == "second pod" && strings.Contains(x.sh(t, "ip -o -d link"), "ipoib") {
 					t.Error("the child is still there")
 				}
 				x.end()
@@ -129,6 +132,14 @@ func TestSharedAdversaryChildInFlight(t *testing.T) {
 		t.Errorf("on file: %s", got)
 	}
 	x.end()
+	Until(t, "the child is on the host", func() error {
+		links, err := dump(netlink.LinkList)
+		is := func(l netlink.Link) bool { return l.Type() == "ipoib" && l.Attrs().Group == 7 }
+		if err == nil && !slices.ContainsFunc(links, is) {
+			err = fs.ErrNotExist
+		}
+		return err
+	})
 	a.del(t)
 	Same(t, before)
 }
@@ -338,7 +349,10 @@ func TestEtherAdversaryParked(t *testing.T) {
 			x.sh(t, script)
 			x.Delete(t)
 			Until(t, "the device is on the host", func() error {
-				_, err := os.Stat(filepath.Join("/sys/bus/pci/devices", pci, "net"))
+				list, err := os.ReadDir(filepath.Join("/sys/bus/pci/devices", pci, "net")) // empty while it is away
+				if err == nil && len(list) == 0 {
+					err = fs.ErrNotExist
+				}
 				return err
 			})
 			c := interfaceOf(NewPod(t, fmt.Sprintf("next%d", i)), "net1", network(config{"device": victim}))

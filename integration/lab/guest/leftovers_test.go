@@ -120,6 +120,7 @@ ip route add 10.72.0.0/16 nhid 7
 echo 77 >/proc/sys/net/ipv4/neigh/%[1]s/gc_stale_time
 echo 1 >/sys/class/net/%[1]s/queues/rx-0/rps_cpus
 ip link set %[1]s gso_max_size 9000 multicast off`, name))
+	carrier(t, name, true)
 	t.Cleanup(func() {
 		shell(t, fmt.Sprintf(`tc qdisc del dev %[1]s root; ip neigh del 10.71.0.9 dev %[1]s; ip nexthop del id 7
 echo 60 >/proc/sys/net/ipv4/neigh/%[1]s/gc_stale_time; echo 0 >/sys/class/net/%[1]s/queues/rx-0/rps_cpus

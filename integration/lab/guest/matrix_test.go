@@ -169,7 +169,7 @@ func (r *rig) finish(t *testing.T, s *sandbox, gone bool) {
 // delete wants one DEL to be enough.
 func (r *rig) delete(t *testing.T, s *sandbox, gone bool) {
 	t.Helper()
-	if out := s.call("DEL").Exec(t); out.Failed() {
+	if out := s.call("DEL").Finish(t); out.Failed() {
 		t.Errorf("DEL after the fault: %s\n%s", out, out.Stderr)
 	}
 	r.back(t, s, gone)

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// endless runs ib_write_bw between two pods, in both directions and without end, and returns when the queue pairs of
-// both are ready to send. The two find each other by a TCP port, which has to be free. They poll, each on a core of its
+// endless runs ib_write_bw between two pods, in both directions and without end, and returns when both
+// send. The two find each other by a TCP port, which has to be free. They poll, each on a core of its
 // own on a node; the one processor of a guest they have only while no other process wants it.
 func endless(t testing.TB, server, client *Pod, serverHCA, clientHCA, address string, port int) *Talking {
 	t.Helper()
@@ -24,13 +24,21 @@ func endless(t testing.TB, server, client *Pod, serverHCA, clientHCA, address st
 		ServerArgs: []string{"-d", serverHCA}, ClientArgs: []string{"-d", clientHCA},
 	}.Start(t)
 	for pod, p := range map[*Pod]*Program{server: talking.Server, client: talking.Client} {
-		Until(t, "ib_write_bw can send from "+pod.Name, func() error {
+		hca := map[*Pod]string{server: serverHCA, client: clientHCA}[pod]
+		before := Counters(t, pod, hca)["port_xmit_data"]
+		Until(t, "ib_write_bw sends from "+pod.Name, func() error {
 			out, err := pod.Command("rdma", "resource", "show", "qp", "pid", fmt.Sprint(p.PID()))
 			if err == nil && !strings.Contains(out, "state RTS") {
 				err = fmt.Errorf("%s%s", out, p.Output())
 			}
+			// Its last word over TCP comes after RTS, on the same rail.
+			if sent := 4 * (Counters(t, pod, hca)["port_xmit_data"] - before); err == nil && sent < 16*65536 {
+				err = fmt.Errorf("%d octets are sent: %s", sent, p.Output())
+			}
 			return err
 		})
+	}
+	for _, p := range []*Program{talking.Server, talking.Client} {
 		if err := syscall.Setpriority(syscall.PRIO_PGRP, p.PID(), 19); err != nil {
 			t.Fatal(err)
 		}

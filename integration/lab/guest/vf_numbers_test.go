@@ -92,19 +92,24 @@ func TestVFNumbersAfterDeaths(t *testing.T) {
 			a.pod.Delete(t)
 		}
 		if round%2 == 1 { // a new pod asks before the old ones are returned: it waits, and gets nothing old
-			early := make(chan error, 1)
+			type answer struct {
+				files []string
+				err   error
+			}
+			early := make(chan answer, 1)
 			go func() {
 				files, err := allocateNow(vfs[7])
-				if err == nil && len(files) < 3 {
-					err = fmt.Errorf("it got %v", files)
-				}
-				early <- err
+				early <- answer{files, err}
 			}()
 			for _, a := range list {
 				a.del(t)
 			}
-			if err := <-early; err != nil {
-				t.Error(err)
+			got := <-early
+			switch {
+			case got.err == nil:
+				vfs[7].belongs(t, got.files)
+			case !strings.Contains(got.err.Error(), "has not given it back"): // in time, on a machine that is busy
+				t.Error(got.err)
 			}
 		} else {
 			for _, a := range list {
