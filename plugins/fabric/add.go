@@ -463,11 +463,14 @@ func (a *adder) look(ctx context.Context) (*attach.Decision, error) {
 		if err == nil && a.names().restoreOwn(deviceKey, g.dev) {
 			err = g.find()
 		}
-		if err == nil && a.cfg.Mode == netconf.ModeDevice && a.cfg.VF.GUID != nil {
+		if err == nil {
+			err = g.inspect()
+		}
+		if err == nil && a.cfg.Mode == netconf.ModeDevice && a.cfg.VF.GUID != nil { // last: others wait for it
 			a.guids, err = a.store.Lock(ctx, guidLock)
 		}
 		if err == nil {
-			err = g.inspect()
+			err = g.guid()
 		}
 		if err != nil {
 			return nil, err

@@ -108,11 +108,17 @@ func (in *inspector) virtualFunction() error {
 		}
 		in.facts.OtherTenant = noted && tenant != in.c.cfg.Pod.Namespace
 	}
-	guid := in.c.cfg.VF.GUID
-	if guid == nil || vf.PFName == "" {
+	return nil
+}
+
+// guid looks who has the GUID that a VF is to get.
+func (g *gatherer) guid() (err error) {
+	guid, vf := g.cfg.VF.GUID, g.facts.VF
+	if guid == nil || vf == nil || vf.PFName == "" {
 		return nil
 	}
-	in.facts.GUIDHolder, err = in.guidHolder(*guid, vf)
+	in := &inspector{g.call, g.facts, g.dev}
+	g.facts.GUIDHolder, err = in.guidHolder(*guid, vf)
 	return err
 }
 

@@ -98,7 +98,11 @@ func backAndForth(t *testing.T, list []*attachment) {
 	for _, a := range list {
 		wait.Go(func() {
 			for _, command := range []string{"ADD", "DEL"} {
-				if out := a.call(command).Exec(t); out.Failed() {
+				out := a.call(command).Exec(t)
+				for try := 0; try < 3 && out.Err != nil && out.Err.Code == 11; try++ { // as a runtime does
+					out = a.call(command).Exec(t)
+				}
+				if out.Failed() {
 					t.Errorf("%s of %s %s: %s", command, a.id, a.ifname, out)
 				}
 			}
