@@ -93,14 +93,9 @@ func TestCtlGeneratedNetwork(t *testing.T) {
 // What the agent says of its node, on the way to what is generated from it; the image's fabricctl; a bundle.
 func TestCtlInventory(t *testing.T) {
 	deploy(t)
-	until(t, "the FabricNode is there", func() error {
-		out, err := output("kubectl", "get", "fabricnode", "rig", "-o",
-			"jsonpath={.status.agent} {.status.inventory.hcas}")
-		if err == nil && out != "e2e []" {
-			err = textError(out)
-		}
-		return err
-	})
+	until(t, "the FabricNode is there", prints("e2e []",
+		"get", "fabricnode", "rig", "-o",
+		"jsonpath={.status.agent} {.status.inventory.hcas}"))
 	out, _ := ctl(t, 0, "discover", "--cluster")
 	says(t, "discover --cluster", out, "1 node, 0 RDMA devices")
 	_, diag := ctl(t, 1, "generate", "fabric", "--cluster")
@@ -183,21 +178,11 @@ func testFabricsOfCluster(t *testing.T, text string) {
 	devices := `{"id":"0000:3b:00.0","hca":"mlx5_0","rateGb":100},{"id":"0000:3b:00.1","hca":"mlx5_1","rateGb":100}`
 	k(t, "patch", "fabricnode", "v100", "--subresource=status", "--type=merge", "-p",
 		`{"status":{"fabrics":[{"name":"ib-100g","devices":[`+devices+`]}]}}`)
-	until(t, "the Fabric is Ready", func() error {
-		out, err := output("kubectl", "get", "fabric", "ib-100g", "-o",
-			`jsonpath={.status.published} {.status.conditions[?(@.type=="Ready")].status}`)
-		if err == nil && out != `["default"] True` {
-			err = textError(out)
-		}
-		return err
-	})
-	until(t, "the node has a range", func() error {
-		out, err := output("kubectl", "get", "fabricnode", "v100", "-o", "jsonpath={.spec.ranges[*].fabric}")
-		if err == nil && out != "ib-100g" {
-			err = textError(out)
-		}
-		return err
-	})
+	until(t, "the Fabric is Ready", prints(`["default"] True`,
+		"get", "fabric", "ib-100g", "-o",
+		`jsonpath={.status.published} {.status.conditions[?(@.type=="Ready")].status}`))
+	until(t, "the node has a range", prints("ib-100g",
+		"get", "fabricnode", "v100", "-o", "jsonpath={.spec.ranges[*].fabric}"))
 	pod, _ := ctl(t, 0, "generate", "pod", "--cluster")
 	says(t, "generate pod --cluster", pod, "fabric.dev/ib-100g: 2", "cni.cncf.io/networks: ib-100g, ib-100g")
 	judged(t, "pod --cluster", pod)

@@ -105,12 +105,7 @@ spec:
 func counts(t *testing.T, resource, capacity, allocatable string) {
 	t.Helper()
 	key := strings.ReplaceAll(resource, ".", `\.`)
-	until(t, resource+" has "+capacity+", of them healthy "+allocatable, func() error {
-		out, err := output("kubectl", "get", "node", "rig", "-o",
-			"jsonpath={.status.capacity."+key+`} {.status.allocatable.`+key+"}")
-		if err == nil && out != capacity+" "+allocatable {
-			err = textError(out)
-		}
-		return err
-	})
+	until(t, resource+" has "+capacity+", of them healthy "+allocatable, prints(capacity+" "+allocatable,
+		"get", "node", "rig", "-o",
+		"jsonpath={.status.capacity."+key+`} {.status.allocatable.`+key+"}"))
 }

@@ -57,15 +57,10 @@ func killed(t *testing.T, n *LabNode) {
 func agentKilled(t *testing.T, n *LabNode) {
 	t.Helper()
 	on(t, n, "kill -9 $(pidof fabric-agent)")
-	eventually(t, "there is another agent", func() error {
-		out, err := output("kubectl", "-n", "fabric-system", "get", "pod", "--field-selector", "spec.nodeName="+n.Name,
-			"-o", "jsonpath={.items[*].status.containerStatuses[*].restartCount} "+
-				"{.items[*].status.containerStatuses[*].ready}")
-		if err == nil && out != "1 true" {
-			err = textError(out)
-		}
-		return err
-	})
+	eventually(t, "there is another agent", prints("1 true",
+		"-n", "fabric-system", "get", "pod", "--field-selector", "spec.nodeName="+n.Name,
+		"-o", "jsonpath={.items[*].status.containerStatuses[*].restartCount} "+
+			"{.items[*].status.containerStatuses[*].ready}"))
 	offersAll(t, n)
 	stage(t, "there is another agent")
 }
@@ -74,14 +69,9 @@ func agentKilled(t *testing.T, n *LabNode) {
 func offersAll(t *testing.T, n *LabNode) {
 	t.Helper()
 	want := fmt.Sprintf("%d %d", len(n.Rails)+len(n.Spares), len(n.Rails))
-	eventually(t, "all devices are offered: "+want, func() error {
-		out, err := output("kubectl", "get", "node", n.Name, "-o",
-			`jsonpath={.status.capacity.fabric\.dev/`+fabric200+`} {.status.allocatable.fabric\.dev/`+fabric200+"}")
-		if err == nil && out != want {
-			err = textError(out)
-		}
-		return err
-	})
+	eventually(t, "all devices are offered: "+want, prints(want,
+		"get", "node", n.Name, "-o",
+		`jsonpath={.status.capacity.fabric\.dev/`+fabric200+`} {.status.allocatable.fabric\.dev/`+fabric200+"}"))
 }
 
 // kubelet makes a new sandbox for the same pod: the devices go home and come again.

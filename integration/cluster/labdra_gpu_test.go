@@ -63,14 +63,9 @@ func draGPUs(t *testing.T, n *LabNode) {
 // offersOf waits until kubelet has so many devices of a fabric for pods.
 func offersOf(t *testing.T, n *LabNode, fabric, want string) {
 	t.Helper()
-	eventually(t, n.Name+" offers "+want+" of "+fabric, func() error {
-		out, err := output("kubectl", "get", "node", n.Name, "-o",
-			`jsonpath={.status.allocatable.fabric\.dev/`+fabric+"}")
-		if err == nil && out != want {
-			err = textError(out)
-		}
-		return err
-	})
+	eventually(t, n.Name+" offers "+want+" of "+fabric, prints(want,
+		"get", "node", n.Name, "-o",
+		`jsonpath={.status.allocatable.fabric\.dev/`+fabric+"}"))
 }
 
 // aligned is a pod with a GPU and a rail below one PCIe root, and two replicas of a job, each with a rail by the device
@@ -172,14 +167,9 @@ spec: {devices: {requests: [{name: rails, exactly: {deviceClassName: %s.fabric.d
 // healthOf waits until kubelet says of the only device of a pod's claim how it is.
 func healthOf(t *testing.T, pod, want string) {
 	t.Helper()
-	eventually(t, "the device of pod "+pod+" is "+want, func() error {
-		out, err := output("kubectl", "get", "pod", pod, "-o",
-			"jsonpath={.status.containerStatuses[*].allocatedResourcesStatus[*].resources[*].health}")
-		if err == nil && out != want {
-			err = textError(out)
-		}
-		return err
-	})
+	eventually(t, "the device of pod "+pod+" is "+want, prints(want,
+		"get", "pod", pod, "-o",
+		"jsonpath={.status.containerStatuses[*].allocatedResourcesStatus[*].resources[*].health}"))
 }
 
 // Without Multus nothing calls the plugin: the runtime makes the pod's sandbox all the same, and its container never

@@ -168,12 +168,8 @@ func (m *matrix) hold(t *testing.T, g *gap) {
 
 // nodeReady asserts that the scheduler may use the node rig.
 func nodeReady() error {
-	out, err := output("kubectl", "get", "node", "rig", "-o",
-		`jsonpath={.status.conditions[?(@.type=="Ready")].status} {.spec.taints[*].key}`)
-	if err == nil && out != "True " {
-		err = textError(out)
-	}
-	return err
+	return prints("True ", "get", "node", "rig", "-o",
+		`jsonpath={.status.conditions[?(@.type=="Ready")].status} {.spec.taints[*].key}`)()
 }
 
 // await waits until the gap is reached.

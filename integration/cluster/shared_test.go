@@ -18,14 +18,9 @@ func shareNode(t *testing.T, n *LabNode) {
 	fabricsOf(t, "shared")
 	k(t, "patch", "fabric", fabricShared, "--type=merge",
 		"-p", `{"spec":{"precedence":1,"deviceFiles":["umad"],"match":{"devices":["`+first.Netdev+`"]}}}`)
-	eventually(t, "shares are offered", func() error {
-		out, err := output("kubectl", "get", "node", n.Name, "-o",
-			`jsonpath={.status.allocatable.fabric\.dev/`+fabricShared+"}")
-		if err == nil && out != "16" {
-			err = textError(out)
-		}
-		return err
-	})
+	eventually(t, "shares are offered", prints("16",
+		"get", "node", n.Name, "-o",
+		`jsonpath={.status.allocatable.fabric\.dev/`+fabricShared+"}"))
 	deployed(t)
 	stage(t, "in shared mode")
 }

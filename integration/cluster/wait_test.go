@@ -45,6 +45,17 @@ func eventually(t *testing.T, what string, f func() error) {
 	}
 }
 
+// prints is for until and eventually: kubectl, called with args, prints want and nothing else.
+func prints(want string, args ...string) func() error {
+	return func() error {
+		out, err := output("kubectl", args...)
+		if err == nil && out != want {
+			err = textError(out)
+		}
+		return err
+	}
+}
+
 // textError is a state that is not the one that is waited for.
 type textError string
 

@@ -80,14 +80,9 @@ func TestWalkHelm(t *testing.T) {
 // objectsOf are all objects of the cluster but those that come by themselves, once earlier deletions have ended.
 func objectsOf(t *testing.T) (all []string) {
 	t.Helper()
-	until(t, "nothing is being deleted", func() error {
-		out, err := output("kubectl", "get", "namespaces,pods", "-A", "-o",
-			"go-template={{range .items}}{{if .metadata.deletionTimestamp}}{{.kind}} {{.metadata.name}} {{end}}{{end}}")
-		if err == nil && out != "" {
-			err = textError(out)
-		}
-		return err
-	})
+	until(t, "nothing is being deleted", prints("",
+		"get", "namespaces,pods", "-A", "-o",
+		"go-template={{range .items}}{{if .metadata.deletionTimestamp}}{{.kind}} {{.metadata.name}} {{end}}{{end}}"))
 	all, err := listObjects()
 	if err != nil {
 		t.Fatal(err)

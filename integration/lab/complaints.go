@@ -15,9 +15,8 @@ var (
 )
 
 // stalled begins a part of the report of a stall or a lockup that has a call trace.
-var stalled = regexp.MustCompile(`soft lockup|detected stall|self-detected stall|detected expedited stalls|` +
-	`blocked for more than|kthread starved|kthread timer wakeup didn't happen|kthread stack dump|` +
-	`Stack dump where RCU GP kthread last ran|task:\S+ +state:`)
+var stalled = regexp.MustCompile(`soft lockup|detected (expedited )?stall|kthread starved|` +
+	`kthread timer wakeup didn't happen|kthread stack dump|Stack dump where RCU GP kthread last ran`)
 
 // mostLines is how long the report of a stall may be up to its call trace: modules and registers.
 const mostLines = 60

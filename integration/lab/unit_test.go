@@ -30,6 +30,7 @@ func TestComplaints(t *testing.T) {
 	far := strings.Repeat("[    1.0] RAX: 0\n", mostLines)
 	for text, want := range map[string]int{
 		lockup + trace + "[    1.0] rcu: RCU grace-period kthread stack dump:\n" + trace: 0,
+		"[    1.0] INFO: task rmmod:9 blocked for more than 122 seconds.\n" + trace:      1,
 		trace: 1, lockup + trace: 0, lockup + trace + trace: 1, lockup + far + trace: 1,
 	} {
 		if got := Complaints(text); len(got) != want {

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -70,9 +69,6 @@ func newNode(t *testing.T, setup ...string) *node {
 	n.host.Veth(t, "v0", n.far, "v1")
 	for _, c := range setup {
 		n.host.IP(t, strings.Fields(c)...)
-	}
-	if slices.Contains(setup, "link set v0 up") { // after it was down
-		n.host.AwaitLinkLocal(t, "v0")
 	}
 	n.host.Settled(t)
 	n.before = n.host.State(t)

@@ -16,15 +16,19 @@ func TestDelRecorded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, nameless := range []bool{false, true} {
-		n := newNode(t,
-			"link property add dev v0 altname enp59s0 altname rail0",
-			"link set v0 address 02:00:00:00:00:07 mtu 9000 alias rail txqueuelen 500",
-			"link set v0 down", // for a link-local address that fits
-			"link set v0 up",
-			"addr add 10.9.0.1/24 dev v0",
-			"addr add 2001:db8:9::1/64 dev v0 nodad",
-			"route add 10.10.0.0/16 via 10.9.0.9",
-		)
+		n := newNode(t)
+		// Down and up: for a link-local address that fits.
+		n.host.Batch(t, `link property add dev v0 altname enp59s0 altname rail0
+link set v0 address 02:00:00:00:00:07 mtu 9000 alias rail txqueuelen 500
+link set v0 down
+link set v0 up
+addr add 10.9.0.1/24 dev v0
+addr add 2001:db8:9::1/64 dev v0 nodad
+route add 10.10.0.0/16 via 10.9.0.9
+`)
+		n.host.AwaitLinkLocal(t, "v0")
+		n.host.Settled(t)
+		n.before = n.host.State(t)
 		const conf = `{"cniVersion":"1.1.0","name":"n","type":"fabric","device":"v0","mtu":1500,
 			"routing":{"sourceBased":true},"ipam":{"type":"static","addresses":[{"address":"10.1.0.5/24"}]}}`
 		n.must(t, n.call("ADD", conf))

@@ -45,7 +45,10 @@ func (c *call) decideUnlocked(ch *choice) (*attach.Decision, error) {
 	if err := g.find(); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(g.inspect(), g.guid()); err != nil {
+	if err := g.inspect(); err != nil {
+		return nil, err
+	}
+	if err := g.guid(); err != nil {
 		return nil, err
 	}
 	return attach.Decide(g.facts), nil

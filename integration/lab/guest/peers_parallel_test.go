@@ -8,9 +8,12 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/fabric-cni/fabric-cni/internal/journal"
 )
 
 const parallelRails = 8
@@ -99,8 +102,8 @@ func backAndForth(t *testing.T, list []*attachment) {
 		wait.Go(func() {
 			for _, command := range []string{"ADD", "DEL"} {
 				out := a.call(command).Exec(t)
-				for try := 0; try < 3 && out.Err != nil && out.Err.Code == 11; try++ { // as a runtime does
-					out = a.call(command).Exec(t)
+				for try := 0; try < 3 && strings.Contains(out.String(), journal.ErrBusy.Error()); try++ {
+					out = a.call(command).Exec(t) // as a runtime does
 				}
 				if out.Failed() {
 					t.Errorf("%s of %s %s: %s", command, a.id, a.ifname, out)
