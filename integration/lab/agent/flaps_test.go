@@ -22,6 +22,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/integration/lab/guest"
 	"github.com/fabric-cni/fabric-cni/internal/agent"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/internal/policy"
 )
 
 // running is an agent that runs in this process, and what it has said.
@@ -113,12 +114,19 @@ func run(t *testing.T, interval time.Duration, health string, hcas ...string) *r
 	if err := os.WriteFile(file, []byte(state), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	// No kubelet has given these devices to a pod.
+	if err := os.MkdirAll(filepath.Dir(policy.DefaultPath), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(policy.DefaultPath, []byte(`{"requireAllocated": false}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	dir := t.TempDir()
 	r := &running{}
 	o := &agent.Options{
 		Source: filepath.Join(guest.BinDir(), "fabric"), BinDir: filepath.Join(dir, "bin"),
 		StateDir: journal.DefaultDir,
-		Policy:   filepath.Join(dir, "policy.json"), Node: "guest", NoCluster: true, Metrics: metricsAt,
+		Policy:   policy.DefaultPath, Node: "guest", NoCluster: true, Metrics: metricsAt,
 		Interval: interval, Grace: time.Hour,
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -129,8 +137,11 @@ func run(t *testing.T, interval time.Duration, health string, hcas ...string) *r
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		if err := os.Remove(file); err != nil {
-			t.Error(err)
+		addresses := filepath.Join(journal.DefaultDir, policy.NodeAddressesFile)
+		for _, f := range []string{file, addresses, policy.DefaultPath} {
+			if err := os.Remove(f); err != nil {
+				t.Error(err)
+			}
 		}
 		if t.Failed() {
 			t.Log(r.text())

@@ -392,5 +392,5 @@ func TestVerifyDoctorIsRight(t *testing.T) {
 
 	SetStates(t, 1, 4)
 	defer SetStates(t, 4, 4)
-	agree("WARN  pod-port-state  mlx5_0:1 is Down", "Port number 1 state is Down", []string{"ib_write_bw", "-F"})
+	agree("FAIL  pod-port-state  mlx5_0:1 is Down", "Port number 1 state is Down", []string{"ib_write_bw", "-F"})
 }
