@@ -77,20 +77,46 @@ func TestWalkHelm(t *testing.T) {
 	sameObjects(t, objects)
 }
 
-// objectsOf are all objects of the cluster but those that come by themselves, once earlier deletions have ended.
+// objectsOf are all objects of the cluster but those that come by themselves, once what earlier tests left has ended:
+// what is being deleted, what outlives its owner until the garbage collector comes, and ResourceSlices, which kubelet
+// deletes 30 s after their driver has gone.
 func objectsOf(t *testing.T) (all []string) {
 	t.Helper()
-	until(t, "nothing is being deleted", prints("",
-		"get", "namespaces,pods", "-A", "-o",
-		"go-template={{range .items}}{{if .metadata.deletionTimestamp}}{{.kind}} {{.metadata.name}} {{end}}{{end}}"))
-	all, err := listObjects()
-	if err != nil {
-		t.Fatal(err)
-	}
+	until(t, "nothing is being deleted, and no object without its owner or ResourceSlice is left", func() error {
+		objects, err := listObjects()
+		if err != nil {
+			return err
+		}
+		alive := map[string]bool{}
+		for _, o := range objects {
+			alive[o.uid] = true
+		}
+		all = nil
+		for _, o := range objects {
+			gone := func(uid string) bool { return !alive[uid] }
+			if o.deleted || slices.ContainsFunc(o.owners, gone) || strings.HasPrefix(o.name, "ResourceSlice ") {
+				return textError(o.name)
+			}
+			all = append(all, o.name)
+		}
+		return nil
+	})
 	return all
 }
 
-func listObjects() ([]string, error) {
+// object is one of the cluster.
+type object struct {
+	name, uid string // name: kind, namespace if any, and name
+	deleted   bool   // being deleted
+	owners    []string
+}
+
+// objectLines prints one line for each object: name, a tab, UID, whether it is being deleted, and its owners' UIDs.
+const objectLines = `{{range .items}}{{.kind}} {{with .metadata.namespace}}{{.}}/{{end}}{{.metadata.name}}` +
+	"\t" + `{{.metadata.uid}} {{if .metadata.deletionTimestamp}}true{{else}}false{{end}}` +
+	`{{range .metadata.ownerReferences}} {{.uid}}{{end}}` + "\n{{end}}"
+
+func listObjects() (objects []object, err error) {
 	out, err := output("kubectl", "api-resources", "--verbs=list", "-o", "name")
 	if err != nil {
 		return nil, err
@@ -98,10 +124,15 @@ func listObjects() ([]string, error) {
 	kinds := slices.DeleteFunc(strings.Fields(out), func(kind string) bool {
 		return strings.HasPrefix(kind, "events") || strings.HasPrefix(kind, "leases.") || kind == "componentstatuses"
 	})
-	out, err = output("kubectl", "get", strings.Join(kinds, ","), "-A", "-o", "name", "--ignore-not-found")
-	all := strings.Fields(out)
-	slices.Sort(all)
-	return slices.Compact(all), err
+	out, err = output("kubectl", "get", strings.Join(kinds, ","), "-A", "-o", "go-template="+objectLines)
+	for line := range strings.Lines(out) {
+		name, rest, _ := strings.Cut(line, "\t")
+		if fields := strings.Fields(rest); len(fields) >= 2 {
+			objects = append(objects, object{name, fields[0], fields[1] == "true", fields[2:]})
+		}
+	}
+	slices.SortFunc(objects, func(a, b object) int { return strings.Compare(a.name, b.name) })
+	return slices.CompactFunc(objects, func(a, b object) bool { return a.name == b.name }), err
 }
 
 // sameObjects waits until the cluster has the objects that it had.
@@ -112,7 +143,11 @@ func sameObjects(t *testing.T, before []string) {
 		if err != nil {
 			return err
 		}
-		if diff := cmp.Diff(before, now); diff != "" {
+		names := make([]string, len(now))
+		for i, o := range now {
+			names[i] = o.name
+		}
+		if diff := cmp.Diff(before, names); diff != "" {
 			return textError("(-before +after):\n" + diff)
 		}
 		return nil
