@@ -82,15 +82,22 @@ func (p *trafficPod) leave(t *testing.T) {
 // rail has no IPoIB, or none that works.
 func join(t *testing.T, a, b *trafficPod) {
 	t.Helper()
+	wire(t, a.Pod, b.Pod)
+	for _, p := range []*trafficPod{a, b} {
+		p.sh(t, "ip address add "+p.clusterAddress()+"/24 dev eth0; ip link set eth0 up")
+	}
+}
+
+// wire gives each of two pods an end of a veth, eth0. It gets this name there: Linux 6.1 refuses to create an interface
+// in another network namespace under a name that one here has, and NICs of earlier tests have such names.
+func wire(t *testing.T, a, b *Pod) {
+	t.Helper()
 	Modprobe(t, "veth")
 	commands(t, [][]string{
 		{"ip", "link", "add", "veth" + a.Name, "type", "veth", "peer", "name", "veth" + b.Name},
 		{"ip", "link", "set", "veth" + a.Name, "netns", a.Name, "name", "eth0"},
 		{"ip", "link", "set", "veth" + b.Name, "netns", b.Name, "name", "eth0"},
 	})
-	for _, p := range []*trafficPod{a, b} {
-		p.sh(t, "ip address add "+p.clusterAddress()+"/24 dev eth0; ip link set eth0 up")
-	}
 }
 
 func (p *trafficPod) clusterAddress() string { return fmt.Sprintf("192.168.0.%d", p.number) }

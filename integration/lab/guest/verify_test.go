@@ -317,10 +317,7 @@ func TestVerifyNoInterface(t *testing.T) {
 		"fabricctl doctor pod --netns /run/netns/a") {
 		t.Errorf("verify: %v: %s", err, out)
 	}
-	err = run("ip", "link", "add", "eth0", "netns", "a", "type", "veth", "peer", "name", "eth0", "netns", "b")
-	if err != nil {
-		t.Fatal(err)
-	}
+	wire(t, pods[0], pods[1])
 	for i, pod := range pods {
 		pod.sh(t, fmt.Sprintf("ip address add 10.9.0.%d/24 dev eth0; ip link set eth0 up; ip link set lo up", i+1))
 	}
