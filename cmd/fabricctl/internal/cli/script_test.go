@@ -37,6 +37,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(inSandbox{m}, map[string]func(){
 		"fabricctl":      ctl,
 		"kubectl-fabric": ctl,
+		"terminal":       terminal,
 		"fabric": func() {
 			os.Exit(
 				fabric.Plugin{
