@@ -81,6 +81,8 @@ func TestTrafficAdversaryHostProcess(t *testing.T) {
 			return nil
 		})
 	}
+	// The counter rises by ARP and by datagrams of the connection manager, too, before there is a queue pair.
+	Until(t, "rping is connected", func() error { return host.readyToSend(talking.Server) })
 	flows("before ADD")
 	who := fmt.Sprintf("process %d (rping)", talking.Server.PID())
 	wantError(t, pod.call("ADD").Exec(t), 101, "mlx5_0", who, "allowHostUse")

@@ -27,10 +27,7 @@ func endless(t testing.TB, server, client *Pod, serverHCA, clientHCA, address st
 		hca := map[*Pod]string{server: serverHCA, client: clientHCA}[pod]
 		before := Counters(t, pod, hca)["port_xmit_data"]
 		Until(t, "ib_write_bw sends from "+pod.Name, func() error {
-			out, err := pod.Command("rdma", "resource", "show", "qp", "pid", fmt.Sprint(p.PID()))
-			if err == nil && !strings.Contains(out, "state RTS") {
-				err = fmt.Errorf("%s%s", out, p.Output())
-			}
+			err := pod.readyToSend(p)
 			// Its last word over TCP comes after RTS, on the same rail.
 			if sent := 4 * (Counters(t, pod, hca)["port_xmit_data"] - before); err == nil && sent < 16*65536 {
 				err = fmt.Errorf("%d octets are sent: %s", sent, p.Output())
@@ -44,6 +41,16 @@ func endless(t testing.TB, server, client *Pod, serverHCA, clientHCA, address st
 		}
 	}
 	return talking
+}
+
+// readyToSend returns nil if a program has a queue pair that is ready to send: its peer may not be yet, and what was
+// sent before was not sent by it.
+func (p *Pod) readyToSend(prog *Program) error {
+	out, err := p.Command("rdma", "resource", "show", "qp", "pid", strconv.Itoa(prog.PID()))
+	if err == nil && !strings.Contains(out, "state RTS") {
+		err = fmt.Errorf("no queue pair of %s is in RTS: %s%s", prog.where, out, prog.Output())
+	}
+	return err
 }
 
 // fails waits until a program ends by itself, and fails the test unless that is with an error.
