@@ -13,7 +13,8 @@ import (
 
 const (
 	each    = 2 * time.Minute  // bounds one command, perftest's own few seconds included
-	patient = 20 * time.Second // how long a server may take until it listens
+	patient = 20 * time.Second // how long a pod may take until it answers
+	listens = time.Minute      // how long a server may take until it listens: a busy node starts it late
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }
@@ -145,7 +146,7 @@ func (f flow) talk(ctx context.Context, server, client []string, noServer string
 			serverOut, serverErr := s.Stop()
 			return serverOut + out, serverErr
 		}
-		if !strings.Contains(out, noServer) || time.Since(begun) > patient {
+		if !strings.Contains(out, noServer) || time.Since(begun) > listens {
 			return out, err
 		}
 		select {
