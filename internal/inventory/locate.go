@@ -135,8 +135,15 @@ func (r *Reader) Child(c Child) (*device.Netdev, error) {
 		return nil, err
 	}
 	for i := range list {
-		if n := &list[i]; c.is(n) && (!c.OnHost || n.Group == c.Group || !n.Up() && c.keptIndex(n, list)) {
+		n := &list[i]
+		if !c.is(n) {
+			continue
+		}
+		if !c.OnHost || n.Group == c.Group {
 			return n, nil
+		}
+		if kept, err := r.keptIndex(&c, n); err != nil || kept && !n.Up() {
+			return n, err
 		}
 	}
 	return nil, fmt.Errorf("find IPoIB child with PKey %s: %w", c.PKey, fs.ErrNotExist)
@@ -156,10 +163,17 @@ func (c *Child) is(n *device.Netdev) bool {
 	return n.Group == c.Group
 }
 
-// keptIndex says whether a netdev has the ifindex that it had in the pod, or had to take another one.
-func (c *Child) keptIndex(n *device.Netdev, others []device.Netdev) bool {
-	return c.Index == 0 || n.Index == c.Index ||
-		slices.ContainsFunc(others, func(o device.Netdev) bool { return o.Index == c.Index })
+// keptIndex says whether a netdev has the ifindex that it had in the pod, or had to take another one, because a netdev
+// of any kind has that on the host (net/core/dev.c, __dev_change_net_namespace).
+func (r *Reader) keptIndex(c *Child, n *device.Netdev) (bool, error) {
+	if c.Index == 0 || n.Index == c.Index {
+		return true, nil
+	}
+	_, err := r.Link.ByIndex(c.Index)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // Snapshot adds to a netdev what is not among its own attributes: with it the netdev holds all that a move loses, and

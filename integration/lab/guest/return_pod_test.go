@@ -92,9 +92,10 @@ func podChanges(t *testing.T, m mode, changes ...[]podChange) {
 	}
 	host := m.host
 	m.host = func(t testing.TB) {
+		// The netdev with this name on the host keeps it; and the ifindex, which the first interface of a pod has.
+		shell(t, "ip link show other0 >/dev/null 2>&1 || ip link add other0 index 2 type dummy || "+
+			"ip link add other0 type dummy")
 		host(t)
-		// The netdev with this name on the host keeps it.
-		shell(t, "ip link show other0 >/dev/null 2>&1 || ip link add other0 type dummy")
 	}
 	r := newRig(t, m)
 	defer shell(t, "ip link del other0")
