@@ -142,8 +142,15 @@ func (r *Reader) Child(c Child) (*device.Netdev, error) {
 		if !c.OnHost || n.Group == c.Group {
 			return n, nil
 		}
-		if kept, err := r.keptIndex(&c, n); err != nil || kept && !n.Up() {
-			return n, err
+		if n.Up() {
+			continue
+		}
+		kept, err := r.keptIndex(&c, n)
+		if err != nil {
+			return nil, err
+		}
+		if kept {
+			return n, nil
 		}
 	}
 	return nil, fmt.Errorf("find IPoIB child with PKey %s: %w", c.PKey, fs.ErrNotExist)

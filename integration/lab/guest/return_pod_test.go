@@ -92,7 +92,7 @@ func podChanges(t *testing.T, m mode, changes ...[]podChange) {
 	}
 	host := m.host
 	m.host = func(t testing.TB) {
-		// The netdev with this name on the host keeps it; and the ifindex, which the first interface of a pod has.
+		// On the host this netdev keeps the name, and the ifindex that the first interface of a pod has.
 		shell(t, "ip link show other0 >/dev/null 2>&1 || ip link add other0 index 2 type dummy || "+
 			"ip link add other0 type dummy")
 		host(t)
