@@ -67,9 +67,9 @@ type request struct {
 	Class string
 	Count int
 	All   bool // as many as there are
-	// Tolerates: it takes devices with a taint. Which ones is not looked at.
-	Tolerates bool
-	Selectors []string // CEL
+	// Tolerations are the taints of devices that it takes nevertheless.
+	Tolerations []resourcev1.DeviceToleration
+	Selectors   []string // CEL
 }
 
 // requestsOf are those of the spec of a claim, as resource.k8s.io/v1 has it.
@@ -78,7 +78,7 @@ func requestsOf(s *resourcev1.ResourceClaimSpec) (out []request) {
 		q := request{Name: r.Name, Count: 1}
 		if e := r.Exactly; e != nil {
 			q.Class, q.Count = e.DeviceClassName, int(max(e.Count, 1))
-			q.All, q.Tolerates = e.AllocationMode == resourcev1.DeviceAllocationModeAll, len(e.Tolerations) > 0
+			q.All, q.Tolerations = e.AllocationMode == resourcev1.DeviceAllocationModeAll, e.Tolerations
 			for _, s := range e.Selectors {
 				if s.CEL != nil {
 					q.Selectors = append(q.Selectors, s.CEL.Expression)
@@ -184,10 +184,8 @@ func fabricOf(class string) string {
 // offer is a device that a node offers, and who has it.
 type offer struct {
 	node, pool, name string
+	device           *resourcev1.Device
 	fabric           string
-	rail, rate       int64 // -1: not known
-	problem          string
-	multiple         bool
 	holders          []string
 }
 
@@ -212,24 +210,13 @@ func (d *DRA) offers() (out []offer) {
 		if s.Driver != draDriver || s.Pool.Generation != newest[s.Pool.Name] {
 			continue
 		}
-		for _, v := range s.Devices {
-			o := offer{
-				node: ptr.Deref(s.NodeName, ""), pool: s.Pool.Name, name: v.Name,
-				fabric:   ptr.Deref(v.Attributes["fabric"].StringValue, ""),
-				rail:     ptr.Deref(v.Attributes["rail"].IntValue, -1),
-				rate:     ptr.Deref(v.Attributes["rateGb"].IntValue, -1),
-				multiple: ptr.Deref(v.AllowMultipleAllocations, false),
-				holders:  held[[2]string{s.Pool.Name, v.Name}],
-			}
-			for _, t := range v.Taints {
-				if slices.Contains(unusable, t.Effect) {
-					o.problem = strings.TrimSuffix(t.Key+" "+t.Value, " ")
-					if t.Key == draDriver+"/unhealthy" && t.Value != "" {
-						o.problem = t.Value
-					}
-				}
-			}
-			out = append(out, o)
+		for i := range s.Devices {
+			v := &s.Devices[i]
+			out = append(out, offer{
+				node: ptr.Deref(s.NodeName, ""), pool: s.Pool.Name, name: v.Name, device: v,
+				fabric:  ptr.Deref(v.Attributes["fabric"].StringValue, ""),
+				holders: held[[2]string{s.Pool.Name, v.Name}],
+			})
 		}
 	}
 	return out

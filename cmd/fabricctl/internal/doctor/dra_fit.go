@@ -2,59 +2,53 @@ package doctor
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
-)
 
-// The selectors that are understood here: those that fabricctl generate claim writes.
-var (
-	railSelector = regexp.MustCompile(`^\s*device\.attributes\["fabric\.dev"\]\.rail\s*==\s*(\d{1,9})\s*$`)
-	rateSelector = regexp.MustCompile(
-		`^\s*device\.attributes\["fabric\.dev"\]\.\??rateGb(?:\.orValue\(0\))?\s*>=\s*(\d{1,9})\s*$`)
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/dynamic-resource-allocation/cel"
+	"k8s.io/dynamic-resource-allocation/resourceclaim"
+	"k8s.io/utils/ptr"
 )
 
 // demand is what the scheduler has to find on one node.
 type demand struct {
-	fabric    string
-	count     int
-	rail      int64 // -1: any
-	rate      int64 // at least; 0: any
-	tolerates bool
-	partial   bool // it has selectors that are not understood
+	fabric      string
+	count       int
+	selectors   []string // CEL, as resource.k8s.io/v1 has it
+	tolerations []resourcev1.DeviceToleration
 }
 
 // demandOf is a request for devices of a Fabric.
 func demandOf(r *request) (demand, bool) {
-	d := demand{fabric: fabricOf(r.Class), count: r.Count, rail: -1, tolerates: r.Tolerates}
-	if d.fabric == "" || r.All {
-		return d, false
+	d := demand{
+		fabric: fabricOf(r.Class), count: r.Count, selectors: r.Selectors, tolerations: r.Tolerations,
 	}
-	for _, s := range r.Selectors {
-		if m := railSelector.FindStringSubmatch(s); m != nil {
-			d.rail, _ = strconv.ParseInt(m[1], 10, 64) // nine digits fit
-		} else if m := rateSelector.FindStringSubmatch(s); m != nil {
-			d.rate, _ = strconv.ParseInt(m[1], 10, 64)
-		} else {
-			d.partial = true
-		}
-	}
-	return d, true
+	return d, d.fabric != "" && !r.All
 }
 
 func (d *demand) String() string {
 	s := fmt.Sprintf("%d %s of fabric %s", d.count, plural(d.count, "device"), d.fabric)
-	if d.rail >= 0 {
-		s += fmt.Sprintf(" on rail %d", d.rail)
-	}
-	if d.rate > 0 {
-		s += fmt.Sprintf(" with %d Gb/s or more", d.rate)
+	for i, selector := range d.selectors {
+		s += []string{" with ", " and "}[min(i, 1)] + quoted(selector)
 	}
 	return s
 }
+
+// quoted is a selector on one line, and not longer than a line.
+func quoted(selector string) string {
+	const most = 120
+	text := oneLine(selector)
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "..."
+	}
+	return fmt.Sprintf("%#q", text)
+}
+
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 func plural(n int, word string) string {
 	if n == 1 {
@@ -63,19 +57,73 @@ func plural(n int, word string) string {
 	return word + "s"
 }
 
-func (d *demand) fits(o *offer) bool {
-	return o.fabric == d.fabric && (d.rail < 0 || o.rail == d.rail) && (d.rate == 0 || o.rate >= d.rate)
+// selectors are compiled by the scheduler's own code. It evaluates each with a bounded cost.
+type selectors []cel.CompilationResult
+
+func compile(list []string) (out selectors, err error) {
+	compiler := cel.GetCompiler(cel.Features{EnableConsumableCapacity: true})
+	for _, s := range list {
+		c := compiler.CompileCELExpression(s, cel.Options{DisableCostEstimation: true})
+		if c.Error != nil {
+			return nil, fmt.Errorf("selector %s: %s", quoted(s), oneLine(c.Error.Detail))
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+// match reports whether all selectors are true for a device. An error is one for the scheduler too: it then gives no
+// device of that node.
+func (list selectors) match(v *resourcev1.Device) (bool, error) {
+	for _, s := range list {
+		ok, _, err := s.DeviceMatches(context.Background(), cel.Device{
+			Driver: draDriver, AllowMultipleAllocations: v.AllowMultipleAllocations,
+			Attributes: v.Attributes, Capacity: v.Capacity,
+		})
+		if err != nil {
+			return false, fmt.Errorf("selector %s: %w", quoted(s.Expression), err)
+		}
+		if !ok {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// problem is the taint by which no request with these tolerations gets the device; empty: there is none.
+func (o *offer) problem(tolerations []resourcev1.DeviceToleration) string {
+	for _, t := range o.device.Taints {
+		tolerated := func(l resourcev1.DeviceToleration) bool { return resourceclaim.ToleratesTaint(l, t) }
+		if !slices.Contains(unusable, t.Effect) || slices.ContainsFunc(tolerations, tolerated) {
+			continue
+		}
+		if t.Key == draDriver+"/unhealthy" && t.Value != "" {
+			return t.Value
+		}
+		return strings.TrimSuffix(t.Key+" "+t.Value, " ")
+	}
+	return ""
 }
 
 // nodeHas is what a node has of a demand.
 type nodeHas struct{ offered, healthy, free int }
 
-// unmet says why no node has what is asked for; empty: one has, as far as can be told without CEL.
+// unmet says why no node has what is asked for; empty: one has.
 func (d *DRA) unmet(want *demand) string {
+	selectors, err := compile(want.selectors)
+	if err != nil {
+		return err.Error()
+	}
 	nodes := map[string]*nodeHas{}
-	var bad, taken []string
+	var bad, taken, failed []string
 	for _, o := range d.offers() {
-		if !want.fits(&o) {
+		if o.fabric != want.fabric {
+			continue
+		}
+		if ok, err := selectors.match(o.device); err != nil {
+			failed = append(failed, fmt.Sprintf("%s %s: %v", o.node, o.name, err))
+			continue
+		} else if !ok {
 			continue
 		}
 		n := nodes[o.node]
@@ -84,12 +132,12 @@ func (d *DRA) unmet(want *demand) string {
 			nodes[o.node] = n
 		}
 		n.offered++
-		if o.problem != "" && !want.tolerates {
-			bad = append(bad, fmt.Sprintf("%s %s %s", o.node, o.name, o.problem))
+		if problem := o.problem(want.tolerations); problem != "" {
+			bad = append(bad, fmt.Sprintf("%s %s %s", o.node, o.name, problem))
 			continue
 		}
 		n.healthy++
-		if len(o.holders) > 0 && !o.multiple {
+		if len(o.holders) > 0 && !ptr.Deref(o.device.AllowMultipleAllocations, false) {
 			taken = append(taken, fmt.Sprintf("%s %s has %s", o.node, o.name, few(o.holders)))
 			continue
 		}
@@ -98,6 +146,8 @@ func (d *DRA) unmet(want *demand) string {
 	slices.Sort(bad)
 	slices.Sort(taken)
 	switch most := func(of func(*nodeHas) int) int { return mostOf(nodes, of) }; {
+	case len(nodes) == 0 && len(failed) > 0:
+		return "no device can be judged: " + few(failed)
 	case len(nodes) == 0:
 		return fmt.Sprintf("no node offers %s", want)
 	case most((*nodeHas).isHealthy) < want.count:

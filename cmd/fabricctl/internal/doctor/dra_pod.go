@@ -221,10 +221,10 @@ func (d *DRA) podAllocated(claims []podRequests) (out []Finding) {
 			}
 			if t := total[want.fabric]; t != nil {
 				t.count += want.count
-				t.tolerates = t.tolerates || want.tolerates
+				t.tolerations = append(t.tolerations, want.tolerations...)
 			} else {
 				total[want.fabric] = &demand{
-					fabric: want.fabric, count: want.count, rail: -1, tolerates: want.tolerates,
+					fabric: want.fabric, count: want.count, tolerations: slices.Clone(want.tolerations),
 				}
 			}
 		}
@@ -245,9 +245,9 @@ func (d *DRA) podAllocated(claims []podRequests) (out []Finding) {
 		out = append(out, finding("pod-claim-pool", Warn, "pool "+pool))
 	}
 	if len(out) == 0 && len(total) > 0 {
-		out = append(out, finding("pod-claim-allocated", Warn, "there are enough devices of each fabric on one "+
-			"node, and the scheduler has not given them: selectors, matchAttribute, other drivers or the node's "+
-			"other resources decide"))
+		out = append(out, finding("pod-claim-allocated", Warn, "there are enough devices for each request on "+
+			"one node, and the scheduler has not given them: requests for the same device, matchAttribute, other "+
+			"drivers or the node's other resources decide"))
 	}
 	return out
 }

@@ -164,17 +164,43 @@ type claimCase struct {
 
 const ofPod = "train-0-rails" // the claim that Kubernetes has made for the pod
 
+const sufficient = "WARN pod-claim-allocated there are enough devices for each request on one node, and the " +
+	"scheduler has not given them: requests for the same device, matchAttribute, other drivers or the node's other " +
+	"resources decide\n"
+
 // unscheduled are pods of which the scheduler has not found a node, and what is said of them.
 func unscheduled() []claimCase {
 	other := *ibTemplate
 	other.Namespace = "team"
 	incomplete := poolOf("n9", 8, 0)
 	incomplete.Spec.Pool.ResourceSliceCount = 2
-	selected := claimOf(ofPod, "", 1)
-	selected.Spec = rails(1, `device.attributes["fabric.dev"].rail == 7`)
-	fast := claimOf(ofPod, "", 1)
-	fast.Spec = rails(1, `device.attributes["fabric.dev"].?rateGb.orValue(0) >= 800`)
+	selects := func(
+		count int64, selector string, tolerations ...resourceapi.DeviceToleration,
+	) *resourceapi.ResourceClaim {
+		c := claimOf(ofPod, "", count)
+		c.Spec = rails(count, selector)
+		c.Spec.Devices.Requests[0].Exactly.Tolerations = tolerations
+		return c
+	}
+	portDown := resourceapi.DeviceToleration{Key: "fabric.dev/unhealthy", Value: "PortDown"}
+	flapping := resourceapi.DeviceToleration{Key: "fabric.dev/unhealthy", Value: "Flapping"}
 	return []claimCase{
+		{"these rails", podOf("train", ofPod, 3), fleet(selects(3, `device.attributes["fabric.dev"].rail in [1, 2]`)),
+			`FAIL pod-claim-allocated claim ml/train-0-rails, request "rails": no node has 3 devices of fabric ib ` +
+				"with `device.attributes[\"fabric.dev\"].rail in [1, 2]` with state Active: 39 nodes have 2\n"},
+		{"no such attribute", podOf("train", ofPod, 1), []any{
+			selects(1, `device.attributes["fabric.dev"].speed > 1`), poolOf("n1", 1, 0), ibClass},
+			`FAIL pod-claim-allocated claim ml/train-0-rails, request "rails": no device can be judged: n1 pci-0: ` +
+				"selector `device.attributes[\"fabric.dev\"].speed > 1`: no such key: speed\n"},
+		{"no CEL", podOf("train", ofPod, 1), fleet(selects(1, "rail == 1")),
+			`FAIL pod-claim-allocated claim ml/train-0-rails, request "rails": selector ` + "`rail == 1`: " +
+				"compilation failed: ERROR: <input>:1:1: undeclared reference to 'rail' (in container '') | " +
+				"rail == 1 | ^\n"},
+		{"tolerated", podOf("train", ofPod, 8), []any{selects(8, "true", portDown),
+			poolOf("n1", 8, 1), ibClass}, sufficient},
+		{"not tolerated", podOf("train", ofPod, 8), []any{selects(8, "true", flapping), poolOf("n1", 8, 1), ibClass},
+			`FAIL pod-claim-allocated claim ml/train-0-rails, request "rails": no node has 8 devices of fabric ib ` +
+				"with `true` with state Active: 1 node has 7 (unhealthy: n1 pci-7 PortDown)\n"},
 		{"too many", podOf("train", ofPod, 8), fleet(claimOf(ofPod, "", 8)),
 			`FAIL pod-claim-allocated claim ml/train-0-rails, request "rails": no node has 8 devices of fabric ib ` +
 				`with state Active: 37 nodes have 7, 2 nodes have 4 (unhealthy: x1 pci-4 PortDown, x1 pci-5 ` +
@@ -188,15 +214,15 @@ func unscheduled() []claimCase {
 			claimOf("other", "n1", 1, "train-1"), poolOf("n1", 7, 0), ibClass, ibTemplate},
 			`FAIL pod-claim-allocated claim ml/train-0-rails, request "rails": no node has 7 devices of fabric ib ` +
 				"that are free: 1 node has 6 (n1 pci-0 has claim ml/other of pod train-1)\n"},
-		{"this rail", podOf("train", ofPod, 1), fleet(selected),
+		{"this rail", podOf("train", ofPod, 1), fleet(selects(1, `device.attributes["fabric.dev"].rail == 7`)),
 			`FAIL pod-claim-allocated claim ml/train-0-rails, request "rails": no node offers 1 device of fabric ib ` +
-				"on rail 7\n"},
-		{"this rate", podOf("train", ofPod, 1), fleet(fast),
+				"with `device.attributes[\"fabric.dev\"].rail == 7`\n"},
+		{"this rate", podOf("train", ofPod, 1), fleet(
+			selects(1, `device.attributes["fabric.dev"].?rateGb.orValue(0) >= 800`)),
 			`FAIL pod-claim-allocated claim ml/train-0-rails, request "rails": no node offers 1 device of fabric ib ` +
-				"with 800 Gb/s or more\n"},
+				"with `device.attributes[\"fabric.dev\"].?rateGb.orValue(0) >= 800`\n"},
 		{"something else", podOf("train", ofPod, 1), fleet(claimOf(ofPod, "", 1)),
-			"WARN pod-claim-allocated there are enough devices of each fabric on one node, and the scheduler has " +
-				"not given them: selectors, matchAttribute, other drivers or the node's other resources decide\n"},
+			sufficient},
 		{"no template", podOf("trian", "", 8), fleet(&other),
 			`FAIL pod-claim claim "rails": the ResourceClaimTemplate "trian" does not exist in namespace ml` + "\n"},
 		{"in another namespace", podOf("train", "", 8), []any{&other, ibClass},
@@ -213,9 +239,7 @@ func unscheduled() []claimCase {
 		{"no class", podOf("train", ofPod, 4), []any{claimOf(ofPod, "", 4), poolOf("n1", 4, 0),
 			&resourceapi.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "roce.fabric.dev"}}},
 			`FAIL pod-claim-class claim ml/train-0-rails, request "rails": the DeviceClass "ib.fabric.dev" does not ` +
-				"exist; of fabric.dev there are: roce.fabric.dev\nWARN pod-claim-allocated there are enough devices " +
-				"of each fabric on one node, and the scheduler has not given them: selectors, matchAttribute, other " +
-				"drivers or the node's other resources decide\n"},
+				"exist; of fabric.dev there are: roce.fabric.dev\n" + sufficient},
 		{"incomplete pool", podOf("train", ofPod, 8), []any{claimOf(ofPod, "", 8), incomplete, ibClass},
 			"WARN pod-claim-pool pool n9: 1 of 2 slices of generation 2\n"},
 	}
