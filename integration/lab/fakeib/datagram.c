@@ -10,62 +10,6 @@ static LIST_HEAD(pkts);
 static u32 npkts;
 static DEFINE_SPINLOCK(pkts_lock);
 
-static void deliver_user(struct fib_qp *qp, struct fib_pkt *p, struct ib_wc *wc)
-{
-	static struct fib_io from;	/* fib_lock */
-
-	fib_io_init(&from);
-	fib_io_flat(&from, p->data, p->len);
-	fib_receive(qp, wc, &from, &p->hdr, p->len, p->solicited);
-}
-
-/* To a QP that is known to take it: from whom, with which PKey and QKey has been looked at. */
-void fib_deliver(struct fib_qp *qp, struct fib_pkt *p, u16 slid)
-{
-	struct ib_wc wc = { .status = IB_WC_SUCCESS, .opcode = IB_WC_RECV, .qp = &qp->ib, .src_qp = p->sqpn,
-			    .slid = slid, .sl = p->sl, .port_num = 1, .byte_len = p->len + FIB_GRH,
-			    .ex.imm_data = p->imm,
-			    .wc_flags = (p->grh ? IB_WC_GRH : 0) | (p->has_imm ? IB_WC_WITH_IMM : 0) };
-	struct fib_rwr r;
-	unsigned long f;
-	u32 off = 0, end = p->len + FIB_GRH, n;
-	int i;
-
-	if (qp->attr.qp_state < IB_QPS_RTR || qp->attr.qp_state == IB_QPS_ERR)
-		return;
-	if (qp->ib.qp_type == IB_QPT_GSI)
-		wc.pkey_index = max(fib_pkey_index(dev_of(qp), p->pkey), 0);
-	if (p->src->is_roce && !qp->user)
-		roce_received(&wc, p->src, &p->to);
-	if (qp->user) {
-		deliver_user(qp, p, &wc);
-		return;
-	}
-	spin_lock_irqsave(&qp->lock, f);
-	if (qp->head == qp->tail) {
-		spin_unlock_irqrestore(&qp->lock, f);
-		dev_of(qp)->hw[HW_OUT_OF_BUFFER]++;
-		return;
-	}
-	r = qp->rq[qp->head++ % qp->size];
-	spin_unlock_irqrestore(&qp->lock, f);
-	wc.wr_id = r.wr_id;
-	for (i = 0; i < r.n && off < end; i++) {	/* the GRH, then the payload */
-		u8 *dst = (u8 *)(uintptr_t)r.sge[i].addr, *stop = dst + r.sge[i].length;
-
-		while (dst < stop && off < end) {
-			n = off < FIB_GRH ? FIB_GRH - off : end - off;
-			n = min_t(u32, n, stop - dst);
-			memcpy(dst, off < FIB_GRH ? (u8 *)&p->hdr + off : p->data + off - FIB_GRH, n);
-			dst += n;
-			off += n;
-		}
-	}
-	if (off < end)
-		wc.status = IB_WC_LOC_LEN_ERR;
-	fib_push_wc(qp->ib.recv_cq, &wc, p->solicited);
-}
-
 /* false: the address is none of this port's fabric */
 static bool address(struct fib_pkt *p, struct fib_qp *qp, const struct rdma_ah_attr *a, u32 dqpn, u32 qkey, u16 pkey)
 {
@@ -216,7 +160,7 @@ static void multicast(struct fib_pkt *p)
 }
 
 /* fib_lock is held */
-void fib_send(struct fib_pkt *p)
+static void send(struct fib_pkt *p)
 {
 	if (!fib_up(p->src))
 		p->src->traffic.xmit_discards++;
@@ -249,7 +193,7 @@ bool fib_run_packets(void)
 		spin_unlock_irq(&pkts_lock);
 		if (!p)
 			return false;
-		fib_send(p);
+		send(p);
 		kfree(p);
 	}
 	return true;
@@ -295,7 +239,7 @@ enum ib_wc_status fib_send_ud(struct fib_qp *qp, struct fib_wqe *w)
 	p->solicited = w->wr.send_flags & IB_SEND_SOLICITED;
 	if (address(p, qp, &ah->attr, w->wr.wr.ud.remote_qpn, w->wr.wr.ud.remote_qkey,
 		    fib_pkey(dev_of(qp), qp->attr.pkey_index)))
-		fib_send(p);
+		send(p);
 	kfree(p);
 	return IB_WC_SUCCESS;
 }

@@ -10,9 +10,6 @@ MODULE_PARM_DESC(vf_guid, "VFs have a GUID before the PF gives them one; without
 static bool verbs = true;
 module_param(verbs, bool, 0444);
 MODULE_PARM_DESC(verbs, "user space finds a provider for the InfiniBand HCAs; without, they have no data path");
-static int rate = 200;
-module_param(rate, int, 0444);
-MODULE_PARM_DESC(rate, "Gb/s that InfiniBand ports say they have, 4 lanes: 10, 20, 40, 56, 100, 200 (default), 400");
 static bool movable = true;
 module_param(movable, bool, 0444);
 MODULE_PARM_DESC(movable, "provide disassociate_ucontext, i.e. allow moves between net namespaces");
@@ -21,40 +18,6 @@ module_param(lid, ushort, 0444);
 MODULE_PARM_DESC(lid, "LID of the first HCA; GUIDs are made from it, too: guests that are to look like nodes of one fabric want their own");
 
 static DEFINE_IDA(hca_ida);
-
-enum ib_port_state fib_state(const struct fib_dev *d)
-{
-	if (d->is_roce)
-		return roce_state(d);
-	if (d->pf && d->pf->vf_link[d->vf] == IFLA_VF_LINK_STATE_DISABLE)
-		return IB_PORT_DOWN;
-	if (!d->guid)
-		return IB_PORT_INIT;
-	return d->plat && fib_states[d->plat->id] ? fib_states[d->plat->id] : IB_PORT_ACTIVE;
-}
-
-int fib_rate(void)
-{
-	return rate;
-}
-
-/* GID 0, which a port has for ever; others are the core's (RoCE) */
-void fib_own_gid(const struct fib_dev *d, union ib_gid *gid)
-{
-	gid->global.subnet_prefix = cpu_to_be64(0xfe80000000000000ULL);
-	gid->global.interface_id = d->guid;
-}
-
-/* One more of a kind, of what user space can have without bound otherwise. */
-int fib_take(struct ib_device *d, enum fib_kind kind)
-{
-	return atomic_add_unless(&to_dev(d)->used[kind], 1, FIB_MAX_OBJ) ? 0 : -ENOMEM;
-}
-
-void fib_give(struct ib_device *d, enum fib_kind kind)
-{
-	atomic_dec(&to_dev(d)->used[kind]);
-}
 
 static int fib_query_device(struct ib_device *d, struct ib_device_attr *a, struct ib_udata *u)
 {
@@ -91,7 +54,7 @@ static void query_speed(struct ib_port_attr *a)
 
 	a->active_width = IB_WIDTH_4X;
 	a->active_speed = IB_SPEED_SDR;
-	for (i = 0; i < ARRAY_SIZE(speeds) && speeds[i].gbps <= rate; i++)
+	for (i = 0; i < ARRAY_SIZE(speeds) && speeds[i].gbps <= fib_rate(); i++)
 		a->active_speed = speeds[i].speed;
 }
 

@@ -178,17 +178,20 @@ static inline struct ib_ucontext *fib_ctx(struct ib_udata *u)
 	return c ? &c->ib : NULL;
 }
 
-/* main.c: parameters */
+/* From here on in layers: a file uses those above it only. TestFakeibLayers holds it. */
+
+/* hca.c */
+extern struct list_head fib_devs, fib_qps;	/* fib_lock */
+extern struct xarray fib_qpns;			/* QPs by number; fib_lock */
+extern struct xarray fib_ahs;	/* address handles of user space, by the number it knows them by; fib_lock */
+extern struct mutex fib_lock;			/* those, and whatever is being delivered */
 extern u8 fib_states[MAXHCA];
 const char *fib_name(int idx);
-
-/* device.c */
-enum ib_port_state fib_state(const struct fib_dev *d);
-struct fib_dev *fib_add(struct device *parent, struct platform_device *plat, struct fib_dev *pf, int vf,
-			struct net_device *ndev);
-void fib_del(struct fib_dev *d);
 int fib_rate(void);
+enum ib_port_state fib_state(const struct fib_dev *d);
+bool fib_up(const struct fib_dev *d);
 void fib_own_gid(const struct fib_dev *d, union ib_gid *gid);
+bool fib_reaches(const struct fib_dev *from, const struct rdma_ah_attr *av, const struct fib_dev *to);
 int fib_take(struct ib_device *d, enum fib_kind kind);
 void fib_give(struct ib_device *d, enum fib_kind kind);
 
@@ -198,54 +201,12 @@ u16 fib_pkey(const struct fib_dev *d, u16 i);
 int fib_pkey_index(const struct fib_dev *d, u16 pkey);
 bool fib_pkeys_match(u16 a, u16 b);
 
-/* roce.c, sf.c: other buses; exit may be called without init */
-int fib_roce_init(void);
-void fib_roce_exit(void);
-int fib_sf_init(void);
-void fib_sf_exit(void);
-
-/* fabric.c: what runs when */
-extern struct list_head fib_devs, fib_qps;	/* fib_lock */
-extern struct xarray fib_qpns;			/* QPs by number; fib_lock */
-extern struct mutex fib_lock;			/* those, and whatever is being delivered */
-int fib_ulp_init(void);
-void fib_ulp_exit(void);
-int fib_fabric_init(void);
-void fib_fabric_exit(void);
-void fib_wake(void);
-void fib_ready(struct fib_qp *qp);
-void fib_not_ready(struct fib_qp *qp);
-void fib_ready_later(struct fib_qp *qp, unsigned long delay);
-void fib_doorbell(struct fib_qp *qp);
-bool fib_up(const struct fib_dev *d);
-bool fib_reaches(const struct fib_dev *from, const struct rdma_ah_attr *av, const struct fib_dev *to);
-void fib_push_wc(struct ib_cq *ibcq, const struct ib_wc *wc, bool solicited);
-void fib_cq_forget(struct fib_cq *cq);
-
-/* datagram.c */
-void fib_deliver(struct fib_qp *qp, struct fib_pkt *p, u16 slid);
-void fib_transmit(struct fib_pkt *p, struct fib_qp *qp, const struct rdma_ah_attr *a, u32 dqpn, u32 qkey, u16 pkey);
-void fib_send(struct fib_pkt *p);
-bool fib_run_packets(void);
-bool fib_packets_wait(void);
-void fib_forget(struct fib_dev *d);
-enum ib_wc_status fib_send_ud(struct fib_qp *qp, struct fib_wqe *w);
-
-/* sa.c */
-void fib_sa_request(struct fib_pkt *p);
-
-/* send.c: the queues of user space; fib_lock is held */
-bool fib_run_sq(struct fib_qp *qp);
-void fib_qp_error(struct fib_qp *qp, enum ib_event_type event);
-void fib_retry_timer(struct work_struct *w);
-struct fib_ring *fib_rq(struct fib_qp *qp);
-int fib_receive(struct fib_qp *qp, struct ib_wc *wc, struct fib_io *from, void *grh, u32 len, bool solicited);
-bool fib_take_recv(struct fib_qp *qp, u64 *wr_id);
-
-/* connected.c: a status of struct ib_wc, or one of these */
-#define FIB_RNR		-1		/* the receiver has no buffer */
-#define FIB_LOST	-2		/* no answer */
-int fib_send_connected(struct fib_qp *qp, struct fib_wqe *w, struct ib_wc *done);
+/* counters.c */
+void fib_count(struct fib_dev *from, struct fib_dev *to, u32 packets, u64 bytes, bool multicast);
+struct rdma_hw_stats *fib_alloc_stats(struct ib_device *d, u32 port);
+int fib_get_stats(struct ib_device *d, struct rdma_hw_stats *s, u32 port, int index);
+int fib_process_mad(struct ib_device *d, int flags, u32 port, const struct ib_wc *wc, const struct ib_grh *grh,
+		    const struct ib_mad *in, struct ib_mad *out, size_t *size, u16 *pkey_index);
 
 /* ring.c */
 int fib_ring_make(struct fib_ring *r, struct ib_ucontext *ctx, u32 *n, u32 elem, struct mminfo *mi);
@@ -271,6 +232,50 @@ struct ib_mr *fib_reg_user_mr(struct ib_pd *pd, u64 start, u64 len, u64 iova, in
 			      struct ib_dmah *dmah,
 #endif
 			      struct ib_udata *u);
+
+/* ready.c: what is to be done */
+extern struct workqueue_struct *fib_wq;
+extern struct work_struct fib_work;
+void fib_wake(void);
+void fib_ready(struct fib_qp *qp);
+void fib_not_ready(struct fib_qp *qp);
+void fib_ready_later(struct fib_qp *qp, unsigned long delay);
+struct fib_qp *fib_next_ready(void);
+bool fib_ready_wait(void);
+void fib_push_wc(struct ib_cq *ibcq, const struct ib_wc *wc, bool solicited);
+void fib_cq_forget(struct fib_cq *cq);
+void fib_report_cqs(void);
+
+/* receive.c: fib_lock is held; a status of struct ib_wc, or FIB_RNR */
+#define FIB_RNR		-1		/* the receiver has no buffer */
+struct fib_ring *fib_rq(struct fib_qp *qp);
+void fib_qp_error(struct fib_qp *qp, enum ib_event_type event);
+bool fib_take_recv(struct fib_qp *qp, u64 *wr_id);
+int fib_receive(struct fib_qp *qp, struct ib_wc *wc, struct fib_io *from, void *grh, u32 len, bool solicited);
+void fib_deliver(struct fib_qp *qp, struct fib_pkt *p, u16 slid);
+
+/* sa.c */
+void fib_sa_request(struct fib_pkt *p);
+
+/* datagram.c */
+void fib_transmit(struct fib_pkt *p, struct fib_qp *qp, const struct rdma_ah_attr *a, u32 dqpn, u32 qkey, u16 pkey);
+bool fib_run_packets(void);
+bool fib_packets_wait(void);
+void fib_forget(struct fib_dev *d);
+enum ib_wc_status fib_send_ud(struct fib_qp *qp, struct fib_wqe *w);
+
+/* connected.c: a status of struct ib_wc, FIB_RNR, or FIB_LOST */
+#define FIB_LOST	-2		/* no answer */
+int fib_send_connected(struct fib_qp *qp, struct fib_wqe *w, struct ib_wc *done);
+
+/* send.c: the queues of user space; fib_lock is held */
+bool fib_run_sq(struct fib_qp *qp);
+void fib_retry_timer(struct work_struct *w);
+
+/* run.c: what runs when */
+int fib_run_init(void);
+void fib_run_exit(void);
+void fib_doorbell(struct fib_qp *qp);
 
 /* cq.c */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 11, 0)
@@ -300,7 +305,6 @@ int fib_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr, const struct 
 int fib_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr, const struct ib_recv_wr **bad);
 
 /* verbs.c */
-extern struct xarray fib_ahs;	/* address handles of user space, by the number it knows them by; fib_lock */
 int fib_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init, struct ib_udata *u);
 int fib_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *a, enum ib_srq_attr_mask mask, struct ib_udata *u);
 int fib_query_srq(struct ib_srq *ibsrq, struct ib_srq_attr *a);
@@ -315,11 +319,19 @@ int fib_alloc_uctx(struct ib_ucontext *c, struct ib_udata *u);
 void fib_dealloc_uctx(struct ib_ucontext *c);
 void fib_disassociate(struct ib_ucontext *c);
 
-/* counters.c */
-void fib_count(struct fib_dev *from, struct fib_dev *to, u32 packets, u64 bytes, bool multicast);
-struct rdma_hw_stats *fib_alloc_stats(struct ib_device *d, u32 port);
-int fib_get_stats(struct ib_device *d, struct rdma_hw_stats *s, u32 port, int index);
-int fib_process_mad(struct ib_device *d, int flags, u32 port, const struct ib_wc *wc, const struct ib_grh *grh,
-		    const struct ib_mad *in, struct ib_mad *out, size_t *size, u16 *pkey_index);
+/* device.c */
+struct fib_dev *fib_add(struct device *parent, struct platform_device *plat, struct fib_dev *pf, int vf,
+			struct net_device *ndev);
+void fib_del(struct fib_dev *d);
+
+/* ulp.c */
+int fib_ulp_init(void);
+void fib_ulp_exit(void);
+
+/* roce.c, sf.c: other buses; exit may be called without init */
+int fib_roce_init(void);
+void fib_roce_exit(void);
+int fib_sf_init(void);
+void fib_sf_exit(void);
 
 #endif

@@ -13,18 +13,6 @@
 static int num = 2;
 module_param(num, int, 0444);
 MODULE_PARM_DESC(num, "HCAs to create on platform devices");
-static char *name = "mlx5_%d";
-module_param(name, charp, 0444);
-static char *names[64];
-static int nnames;
-module_param_array(names, charp, &nnames, 0444);
-MODULE_PARM_DESC(names, "names of the HCAs in the order of creation: platform, then roce; name= for the rest");
-
-const char *fib_name(int idx)
-{
-	return idx < nnames ? names[idx] : name;
-}
-
 static bool pci;
 module_param(pci, bool, 0444);
 MODULE_PARM_DESC(pci, "also drive QEMU nvme / igb PCI functions as HCAs, with SR-IOV VFs");
@@ -33,7 +21,6 @@ MODULE_PARM_DESC(pci, "also drive QEMU nvme / igb PCI functions as HCAs, with SR
  * state=4,1,2: IB port state (1 Down, 2 Init, 3 Armed, 4 Active) of each platform HCA; the ones not mentioned are
  * Active.  Writable at run time: the difference is dispatched as PORT_ACTIVE or PORT_ERR, as mlx5 does.
  */
-u8 fib_states[MAXHCA];
 static DEFINE_MUTEX(states_lock);	/* fib_states against the set of platform HCAs */
 static int states_set(const char *val, const struct kernel_param *kp);
 static int states_get(char *buf, const struct kernel_param *kp);
@@ -140,7 +127,7 @@ static int __init fib_init(void)
 	r = fib_ulp_init();
 	if (r)
 		return r;
-	r = fib_fabric_init();
+	r = fib_run_init();
 	if (r) {
 		fib_ulp_exit();
 		return r;
@@ -172,7 +159,7 @@ static int __init fib_init(void)
 	if (r) {
 		fib_sf_exit();
 		fib_plat_exit();
-		fib_fabric_exit();
+		fib_run_exit();
 		fib_ulp_exit();
 	}
 	return r;
@@ -184,7 +171,7 @@ static void __exit fib_exit(void)
 		pci_unregister_driver(&fib_pci);
 	fib_sf_exit();
 	fib_plat_exit();
-	fib_fabric_exit();
+	fib_run_exit();
 	fib_ulp_exit();
 }
 

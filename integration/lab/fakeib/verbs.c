@@ -4,8 +4,6 @@
  */
 #include "fakeib.h"
 
-DEFINE_XARRAY_ALLOC1(fib_ahs);
-
 static u32 recv_size(u32 sges)
 {
 	return sizeof(struct rxe_recv_wqe) + sges * sizeof(struct rxe_sge);

@@ -1,45 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The fabric: who may reach whom, and what runs when.
- *
- * All that is sent is delivered with fib_lock held, in process context: by a worker, or, when that is idle, by the
- * process that rings the doorbell. Either does a bounded amount, then lets others have the lock and the CPU.
+ * What is to be done: QPs of user space with requests, and completions whose users are to be told. run.c does it.
  */
 #include "fakeib.h"
-
-LIST_HEAD(fib_devs);
-LIST_HEAD(fib_qps);
-DEFINE_XARRAY_ALLOC1(fib_qpns);
-DEFINE_MUTEX(fib_lock);
 
 static LIST_HEAD(ready);		/* QPs of user space with something to do */
 static DEFINE_SPINLOCK(ready_lock);
 static LIST_HEAD(pending);		/* CQs whose users are to be told */
 static DEFINE_SPINLOCK(pending_lock);
-static struct workqueue_struct *fib_wq;
-static void run(struct work_struct *w);
-static DECLARE_WORK(fib_work, run);
-
-bool fib_up(const struct fib_dev *d)
-{
-	return fib_state(d) == IB_PORT_ACTIVE;
-}
-
-/* An address that has a GRH names the port twice, and both names count. */
-bool fib_reaches(const struct fib_dev *from, const struct rdma_ah_attr *av, const struct fib_dev *to)
-{
-	struct roce_dst dst;
-	union ib_gid gid;
-
-	if (from->is_roce)
-		return roce_dst(&dst, av) && roce_leads_to(from, &dst, to);
-	if (to->is_roce || rdma_ah_get_dlid(av) != to->lid)
-		return false;
-	if (!(rdma_ah_get_ah_flags(av) & IB_AH_GRH))
-		return true;
-	fib_own_gid(to, &gid);
-	return !memcmp(&gid, &rdma_ah_read_grh(av)->dgid, sizeof(gid));
-}
+struct workqueue_struct *fib_wq;
+struct work_struct fib_work;
 
 void fib_wake(void)
 {
@@ -72,7 +42,8 @@ void fib_ready_later(struct fib_qp *qp, unsigned long delay)
 	mod_delayed_work(fib_wq, &qp->timer, delay);
 }
 
-static struct fib_qp *next_ready(void)
+/* The next QP that has something to do; NULL: there is none. */
+struct fib_qp *fib_next_ready(void)
 {
 	struct fib_qp *qp;
 	unsigned long f;
@@ -138,7 +109,8 @@ void fib_cq_forget(struct fib_cq *cq)
 	mutex_unlock(&fib_lock);
 }
 
-static void report_cqs(void)
+/* Tells the users of CQs what has been pushed; fib_lock is held. */
+void fib_report_cqs(void)
 {
 	struct fib_cq *cq;
 	bool fire, overrun;
@@ -171,61 +143,7 @@ static void report_cqs(void)
 	}
 }
 
-/* A bounded amount of work; true if there is more. */
-static bool step(void)
+bool fib_ready_wait(void)
 {
-	struct fib_qp *qp;
-	int i;
-
-	fib_run_packets();
-	for (i = 0; i < 8; i++) {
-		qp = next_ready();
-		if (!qp)
-			break;
-		if (fib_run_sq(qp))
-			fib_ready(qp);
-	}
-	report_cqs();
-	return !list_empty_careful(&ready) || !list_empty_careful(&pending) || fib_packets_wait();
-}
-
-static void run(struct work_struct *w)
-{
-	bool more;
-
-	do {
-		mutex_lock(&fib_lock);
-		more = step();
-		mutex_unlock(&fib_lock);
-		cond_resched();
-	} while (more);
-}
-
-/*
- * Of user space: what to send is in the queue that it has mapped. Done at once if nobody else is at it: a message then
- * costs no switch to the worker and back, which is most of its time on one CPU.
- */
-void fib_doorbell(struct fib_qp *qp)
-{
-	bool more = true;
-
-	fib_ready(qp);
-	if (mutex_trylock(&fib_lock)) {
-		more = step();
-		mutex_unlock(&fib_lock);
-	}
-	if (more)
-		fib_wake();
-}
-
-int fib_fabric_init(void)
-{
-	fib_wq = alloc_workqueue("fakeib", WQ_UNBOUND, 0);
-	return fib_wq ? 0 : -ENOMEM;
-}
-
-/* No device is left, hence no QP and no timer. */
-void fib_fabric_exit(void)
-{
-	destroy_workqueue(fib_wq);
+	return !list_empty_careful(&ready) || !list_empty_careful(&pending);
 }
