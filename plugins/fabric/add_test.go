@@ -118,29 +118,28 @@ func TestDel(t *testing.T) {
 	tests := map[string]struct {
 		before func(*testing.T, *node)
 		edit   func(*call)
+		lost   bool // without a journal only the device and its names can be known
 	}{
-		"empty netns":         {nil, func(c *call) { c.netns = "" }},
-		"netns path gone":     {nil, func(c *call) { c.netns = "/run/netns/not-there" }},
-		"another netns":       {nil, func(c *call) { c.netns = "/proc/1/ns/net" }},
-		"renamed in the pod":  {pod("link set net1 down", "link set net1 name eth5"), nil},
-		"aliased in the pod":  {pod("link set net1 alias x", "link property add dev net1 altname mine"), nil},
-		"settings in the pod": {pod("link set net1 mtu 1000 group 9", "addr flush dev net1"), nil},
-		"without ipam":        {nil, func(c *call) { c.conf = confOf("1.1.0", `"device":"v0"`) }},
-		"another device":      {nil, func(c *call) { c.conf = strings.Replace(c.conf, `"v0"`, `"v7"`, 1) }},
+		"empty netns":         {nil, func(c *call) { c.netns = "" }, false},
+		"netns path gone":     {nil, func(c *call) { c.netns = "/run/netns/not-there" }, false},
+		"another netns":       {nil, func(c *call) { c.netns = "/proc/1/ns/net" }, false},
+		"renamed in the pod":  {pod("link set net1 down", "link set net1 name eth5"), nil, false},
+		"aliased in the pod":  {pod("link set net1 alias x", "link property add dev net1 altname mine"), nil, false},
+		"settings in the pod": {pod("link set net1 mtu 1000 group 9", "addr flush dev net1"), nil, false},
+		"without ipam":        {nil, func(c *call) { c.conf = confOf("1.1.0", `"device":"v0"`) }, false},
+		"another device":      {nil, func(c *call) { c.conf = strings.Replace(c.conf, `"v0"`, `"v7"`, 1) }, false},
 		"journal damaged": {func(t *testing.T, n *node) {
 			if err := os.WriteFile(filepath.Join(n.state, "attachments", "c1@net1"), []byte("{"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-		}, nil},
+		}, nil, true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			setup := everything
-			if strings.Contains(name, "damaged") {
-				setup = []string{
-					"link set v0 down",
-				} // all that can be known without a journal: the device and its names
+			if tt.lost {
+				setup = []string{"link set v0 down"}
 			}
 			n := newNode(t, setup...)
 			c := n.call("ADD", conf())
@@ -153,7 +152,7 @@ func TestDel(t *testing.T) {
 				tt.edit(&c)
 			}
 			n.must(t, c)
-			if strings.Contains(name, "damaged") {
+			if tt.lost {
 				n.before = strings.ReplaceAll(n.before, "qdisc noqueue state DOWN", "qdisc noop state DOWN")
 			}
 			n.same(t, "after DEL")

@@ -12,13 +12,14 @@ import (
 // detectConflicts: an address that another host on the network has is not used, and everything is given back.
 func TestDetectConflicts(t *testing.T) {
 	for name, tt := range map[string]struct {
-		spoil []string // on the other end of the wire
-		found string
+		spoil   []string // on the other end of the wire
+		found   string
+		without bool // IPv6 is turned off in the pod
 	}{
-		"free":               {[]string{"addr add 192.168.10.8/24 dev v1"}, ""},
-		"IPv4":               {[]string{"addr add 192.168.10.7/24 dev v1"}, "192.168.10.7"},
-		"IPv6":               {[]string{"addr add 2001:db8:10::7/64 dev v1 nodad"}, "2001:db8:10::7"},
-		"IPv6 is turned off": {[]string{"addr add 2001:db8:10::7/64 dev v1 nodad"}, "2001:db8:10::7"},
+		"free":               {[]string{"addr add 192.168.10.8/24 dev v1"}, "", false},
+		"IPv4":               {[]string{"addr add 192.168.10.7/24 dev v1"}, "192.168.10.7", false},
+		"IPv6":               {[]string{"addr add 2001:db8:10::7/64 dev v1 nodad"}, "2001:db8:10::7", false},
+		"IPv6 is turned off": {[]string{"addr add 2001:db8:10::7/64 dev v1 nodad"}, "2001:db8:10::7", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -27,7 +28,7 @@ func TestDetectConflicts(t *testing.T) {
 				n.far.IP(t, strings.Fields(c)...)
 			}
 			n.far.Settled(t)
-			if strings.Contains(name, "off") {
+			if tt.without {
 				n.pod.Sysctl(t, "net/ipv6/conf/default/disable_ipv6", "1")
 			}
 			data := t.TempDir()

@@ -88,7 +88,8 @@ func TestForCluster(t *testing.T) {
 			if got := strings.Contains(got, "NCCL_CROSS_NIC"); got != planes {
 				t.Errorf("%s: planes %v", c.name, got)
 			}
-			if shared := strings.Contains(got, "An IPoIB interface on"); shared != strings.Contains(c.name, "share") {
+			wantShared := c.fabrics[0].Spec.Mode == v1alpha1.Shared
+			if shared := strings.Contains(got, "An IPoIB interface on"); shared != wantShared {
 				t.Errorf("%s: shared %v", c.name, shared)
 			}
 			got = regexp.MustCompile(`cni.cncf.io/networks: (.*)`).FindStringSubmatch(got)[1]
