@@ -37,7 +37,7 @@ func TestPeerIPAMFailureLeavesNothing(t *testing.T) {
 				if !out.Failed() || out.Err == nil {
 					t.Fatalf("ADD: %s", out)
 				}
-				if strings.HasPrefix(name, "refuses") {
+				if strings.HasSuffix(script, refusal) {
 					wantError(t, out, out.Err.Code, "no address left", `"odd"`)
 				}
 				got, err := os.ReadFile(calls)
