@@ -185,7 +185,7 @@ func TestTogetherWithExecutable(t *testing.T) {
 
 // A call that is killed after it has made the file of an address, and before it has written whose it is, leaves an
 // address that no pod has: the next DEL frees it. Other files stay.
-func TestAddressOfNobody(t *testing.T) {
+func TestAddressWithoutOwner(t *testing.T) {
 	data := t.TempDir()
 	dir := filepath.Join(data, "n")
 	d := Delegate{

@@ -123,8 +123,8 @@ func TestLateAddOfTwo(t *testing.T) {
 	g.hasNot(t, "c1")
 }
 
-// An ADD that fails while its IPAM plugin hangs holds no others up: its DEL returns the device at once.
-func TestFailedAddHoldsNobodyUp(t *testing.T) {
+// An ADD that fails while its IPAM plugin hangs holds no lock: its DEL returns the device at once.
+func TestFailedAddBlocksNoDel(t *testing.T) {
 	t.Parallel()
 	n, g := newNode(t, "link add link v0 m0 type macvlan", "addr add 10.5.0.1/24 dev m0"), newGate(t, "gate")
 	c := g.call(n, "ADD", "c1")
