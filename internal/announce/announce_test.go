@@ -17,6 +17,8 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/testkit/sandbox"
 )
 
+func TestMain(m *testing.M) { sandbox.Main(m, nil) }
+
 // pair is a veth pair between the calling thread's network namespace, which is new, and another new one, the peer.
 type pair struct {
 	t        testing.TB

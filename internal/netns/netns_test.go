@@ -243,6 +243,7 @@ func TestDoWithTheProcOfTheNode(t *testing.T) {
 
 // Who reads the /sys of a namespace does not make it read-only for others, which may write meanwhile.
 func TestDoWithSysBlocksNoWriter(t *testing.T) {
+	sandbox.Root(t) // owns tx_queue_len
 	n := sandbox.New(t).Open(t)
 	const file = "class/net/lo/tx_queue_len"
 	err := n.DoWithSys(func(fs.FS) error {
