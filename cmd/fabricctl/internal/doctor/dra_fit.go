@@ -90,7 +90,7 @@ func (list selectors) match(v *resourcev1.Device) (bool, error) {
 	return true, nil
 }
 
-// problem is the taint by which no request with these tolerations gets the device; empty: there is none.
+// problem is the taint by which no request with these tolerations gets the device; empty: no taint does that.
 func (o *offer) problem(tolerations []resourcev1.DeviceToleration) string {
 	for _, t := range o.device.Taints {
 		tolerated := func(l resourcev1.DeviceToleration) bool { return resourceclaim.ToleratesTaint(l, t) }
