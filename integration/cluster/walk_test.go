@@ -91,30 +91,37 @@ func objectsOf(t *testing.T) (all []string) {
 		for _, o := range objects {
 			alive[o.uid] = true
 		}
-		all = nil
 		for _, o := range objects {
 			gone := func(uid string) bool { return !alive[uid] }
 			if o.deleted || slices.ContainsFunc(o.owners, gone) || strings.HasPrefix(o.name, "ResourceSlice ") {
 				return textError(o.name)
 			}
-			all = append(all, o.name)
 		}
+		all = namesOf(objects)
 		return nil
 	})
 	return all
 }
 
+func namesOf(objects []object) (all []string) {
+	for _, o := range objects {
+		all = append(all, o.name)
+	}
+	return all
+}
+
 // object is one of the cluster.
 type object struct {
-	name, uid string // name: kind, namespace if any, and name
+	name, uid string // name: kind, API group and version, namespace if any, and name
 	deleted   bool   // being deleted
 	owners    []string
 }
 
 // objectLines prints one line for each object: name, a tab, UID, whether it is being deleted, and its owners' UIDs.
-const objectLines = `{{range .items}}{{.kind}} {{with .metadata.namespace}}{{.}}/{{end}}{{.metadata.name}}` +
-	"\t" + `{{.metadata.uid}} {{if .metadata.deletionTimestamp}}true{{else}}false{{end}}` +
-	`{{range .metadata.ownerReferences}} {{.uid}}{{end}}` + "\n{{end}}"
+const objectLines = "{{range .items}}" +
+	"{{.kind}} {{.apiVersion}} {{with .metadata.namespace}}{{.}}/{{end}}{{.metadata.name}}\t" +
+	"{{.metadata.uid}} {{if .metadata.deletionTimestamp}}true{{else}}false{{end}}" +
+	"{{range .metadata.ownerReferences}} {{.uid}}{{end}}\n{{end}}"
 
 func listObjects() (objects []object, err error) {
 	out, err := output("kubectl", "api-resources", "--verbs=list", "-o", "name")
@@ -127,12 +134,14 @@ func listObjects() (objects []object, err error) {
 	out, err = output("kubectl", "get", strings.Join(kinds, ","), "-A", "-o", "go-template="+objectLines)
 	for line := range strings.Lines(out) {
 		name, rest, _ := strings.Cut(line, "\t")
-		if fields := strings.Fields(rest); len(fields) >= 2 {
-			objects = append(objects, object{name, fields[0], fields[1] == "true", fields[2:]})
+		fields := strings.Fields(rest)
+		if len(fields) < 2 {
+			return nil, textError("not an object: " + line)
 		}
+		objects = append(objects, object{name, fields[0], fields[1] == "true", fields[2:]})
 	}
 	slices.SortFunc(objects, func(a, b object) int { return strings.Compare(a.name, b.name) })
-	return slices.CompactFunc(objects, func(a, b object) bool { return a.name == b.name }), err
+	return objects, err
 }
 
 // sameObjects waits until the cluster has the objects that it had.
@@ -143,11 +152,7 @@ func sameObjects(t *testing.T, before []string) {
 		if err != nil {
 			return err
 		}
-		names := make([]string, len(now))
-		for i, o := range now {
-			names[i] = o.name
-		}
-		if diff := cmp.Diff(before, names); diff != "" {
+		if diff := cmp.Diff(before, namesOf(now)); diff != "" {
 			return textError("(-before +after):\n" + diff)
 		}
 		return nil
