@@ -89,6 +89,7 @@ func index(t *testing.T, s *Side, name string) int {
 
 // BPF programs stay on an interface wherever it goes, also those that a process of the pod holds.
 func TestReturnDropsPrograms(t *testing.T) {
+	sandbox.Root(t) // loads BPF programs
 	for _, k := range program.All {
 		for _, moved := range []bool{false, true} {
 			name := string(k)
@@ -122,6 +123,7 @@ func TestReturnDropsPrograms(t *testing.T) {
 
 // The programs are off before the interface leaves the pod: the host never sees one.
 func TestReturnDropsProgramsFirst(t *testing.T) {
+	sandbox.Root(t) // loads BPF programs
 	b := newBench(t)
 	b.take(t)
 	pod := b.runner.Pod
