@@ -132,7 +132,7 @@ func TestUnread(t *testing.T) {
 		t.Errorf("unread: %v", got)
 	}
 	if got := inForce(all); len(got) != 0 {
-		t.Errorf("in force: %v", fabrics.Names(got))
+		t.Errorf("in force: %v", got)
 	}
 }
 

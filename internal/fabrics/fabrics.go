@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -250,13 +249,4 @@ func Sort(list []Fabric) {
 	slices.SortFunc(list, func(a, b Fabric) int {
 		return cmp.Or(cmp.Compare(b.Precedence, a.Precedence), cmp.Compare(a.Name, b.Name))
 	})
-}
-
-// Names are the names of fabrics, for messages.
-func Names(list []Fabric) []string {
-	out := map[string]bool{}
-	for i := range list {
-		out[list[i].Name] = true
-	}
-	return slices.Sorted(maps.Keys(out))
 }

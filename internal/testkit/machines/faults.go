@@ -24,11 +24,6 @@ func (m *Machine) NetFile(netdev, name, content string) {
 	m.File(path.Join(m.target("sys/class/net/"+netdev), name), content)
 }
 
-// PCIFile plants a file of a PCI function.
-func (m *Machine) PCIFile(pci, name, content string) {
-	m.File(path.Join(m.target("sys/bus/pci/devices/"+pci), name), content)
-}
-
 // target is where a link of the tree points to.
 func (m *Machine) target(link string) string {
 	f := m.FS[link]

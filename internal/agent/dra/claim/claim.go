@@ -167,20 +167,6 @@ func allowed() string {
 // short bounds a value in a message that quotes it.
 func short(s string) string { return s[:min(len(s), 60)] }
 
-// Merge puts settings of a claim over a network's configuration.
-func Merge(conf []byte, settings ...json.RawMessage) ([]byte, error) {
-	out := map[string]json.RawMessage{}
-	for _, b := range append([]json.RawMessage{conf}, settings...) {
-		if len(b) == 0 {
-			continue
-		}
-		if err := json.Unmarshal(b, &out); err != nil {
-			return nil, fmt.Errorf("merge a network's configuration: %w", err)
-		}
-	}
-	return json.Marshal(out)
-}
-
 // Main is the request that an answer to kubelet names: of an alternative, the request that it is one of.
 func Main(request string) string {
 	main, _, _ := strings.Cut(request, "/")

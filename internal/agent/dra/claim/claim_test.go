@@ -113,10 +113,3 @@ func TestWrongParameters(t *testing.T) {
 		}
 	}
 }
-
-func TestMerge(t *testing.T) {
-	b, err := Merge([]byte(`{"name":"ib","mtu":2044}`), []byte(`{"mtu":4000}`), nil)
-	if want := `{"mtu":4000,"name":"ib"}`; err != nil || string(b) != want {
-		t.Errorf("%s, %v", b, err)
-	}
-}
