@@ -155,15 +155,18 @@ func named(cure, name string) string {
 
 // because is the reason of a condition, and its message as far as it is of use.
 func because(c *metav1.Condition) string {
-	const most = 300
-	text := c.Message
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "") + "..."
-	}
-	if text == "" {
+	if c.Message == "" {
 		return c.Reason
 	}
-	return c.Reason + ": " + text
+	return c.Reason + ": " + clipped(c.Message, 300)
+}
+
+// clipped is a text of so many bytes at most, and "..." if it was longer.
+func clipped(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "..."
 }
 
 // clusterDeletion finds Fabrics that wait to be deleted while no controller works.

@@ -40,12 +40,7 @@ func (d *demand) String() string {
 
 // quoted is a selector on one line, and not longer than a line.
 func quoted(selector string) string {
-	const most = 120
-	text := oneLine(selector)
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "") + "..."
-	}
-	return fmt.Sprintf("%#q", text)
+	return fmt.Sprintf("%#q", clipped(oneLine(selector), 120))
 }
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
