@@ -40,6 +40,7 @@ type healthReconciler struct {
 // problems are the conditions of a device that the judge has found a problem with.
 var problems = map[health.Problem]condition.Type{
 	health.PortDown:     condition.PortActive,
+	health.NotConnected: condition.PortConnected,
 	health.Flapping:     condition.PortStable,
 	health.CounterLimit: condition.CountersWithinLimits,
 }
@@ -71,7 +72,7 @@ func (r *healthReconciler) reconcile(v *view) {
 
 // sample is a look at a device.
 func (r *healthReconciler) sample(d *survey.Device, l *health.Limits) health.Sample {
-	s := health.Sample{Place: place(d), Moving: d.Moving(), Active: d.Active()}
+	s := health.Sample{Place: place(d), Moving: d.Moving(), Active: d.Active(), Was: r.saved.wasActive(d.ID())}
 	if s.Moving || r.counters == nil {
 		return s
 	}
@@ -111,6 +112,9 @@ func explain(f *fabrics.Fabric, d *survey.Device, v *health.Verdict) string {
 	}
 	if d.Holder != nil {
 		text += "; it is in " + podOf(d.Holder)
+	}
+	if v.Problem == health.NotConnected {
+		return text + "; it has never been Active: if it has a cable, check that, its transceiver and the port of the switch"
 	}
 	text += "; check its cable, its transceiver and the port of the switch"
 	if f.Health.Withhold && v.Problem != health.PortDown {

@@ -179,6 +179,31 @@ func TestHealthDown(t *testing.T) {
 	}
 }
 
+// A port that was never Active is a note, for which no Event is made and the node is not less Ready.
+func TestHealthNotConnected(t *testing.T) {
+	j := newJudged(t, nil)
+	j.port(device.PortDown)
+	j.look(3)
+	want := "fabric ib: mlx5_0 (a) port is Down (no state); it has never been Active: if it has a cable, check that, its " +
+		"transceiver and the port of the switch"
+	if got := j.wrong(condition.PortConnected); got != want || j.usable() {
+		t.Errorf("usable %t, %q, want %q", j.usable(), got, want)
+	}
+	if wrong, notes := j.view.conditions.Sum(); len(wrong) != 0 || len(notes) != 1 || condition.PortConnected.Event {
+		t.Errorf("%d are wrong, %d notes", len(wrong), len(notes))
+	}
+	j.view.assigned["ib"][0].Unserved = "NoRange"
+	if d := deviceOf(&j.view.assigned["ib"][0], nil); d.Problem != string(health.NotConnected) {
+		t.Errorf("%+v", d)
+	}
+	j.saved.hear(&v1alpha1.FabricNode{Status: v1alpha1.FabricNodeStatus{Fabrics: []v1alpha1.NodeFabric{{Name: "ib",
+		Devices: []v1alpha1.FabricDevice{{ID: "a"}}}}}}) // it was, before the boot
+	j.look(1)
+	if j.wrong(condition.PortConnected) != "" || j.wrong(condition.PortActive) == "" {
+		t.Errorf("%q, %q", j.wrong(condition.PortConnected), j.wrong(condition.PortActive))
+	}
+}
+
 // The way into a pod and back is no flap, whatever the port does on it; nor is it when the pod takes its Ethernet
 // interface down and up.
 func TestHealthMoves(t *testing.T) {

@@ -69,6 +69,9 @@ func (r *reconciler) reconcile(ctx context.Context) {
 	for _, d := range devices {
 		r.discovered[d.ID()] = d.Fabric
 	}
+	if link := r.ranges.link; link != nil && link.Synced() {
+		r.saved.hear(link.Own())
+	}
 	conditions := &condition.Set{}
 	inForce := r.fabrics.reconcile(conditions)
 	v := &view{

@@ -28,6 +28,8 @@ type savedState struct {
 	Health map[string]health.Saved `json:"health,omitempty"`
 	// Devices maps a device id to the fabric that the device was in when its port was last up.
 	Devices map[string]string `json:"devices,omitempty"`
+	// Heard means that the FabricNode of before the boot has been read.
+	Heard bool `json:"heard,omitempty"`
 
 	file string
 }
@@ -64,6 +66,32 @@ func (s *savedState) save() error {
 		return fmt.Errorf("save the state for the next agent: %w", err)
 	}
 	return nil
+}
+
+// wasActive reports whether the port of a device is known to have been Active, before the boot too.
+func (s *savedState) wasActive(id string) bool { return s.Devices[id] != "" }
+
+// hear takes from the node's own FabricNode which ports were Active before the boot, once after each boot: a port whose
+// cable has broken meanwhile is Down, and not one that was never connected. A nil node is one that has none yet.
+func (s *savedState) hear(own *v1alpha1.FabricNode) {
+	if s.Heard {
+		return
+	}
+	s.Heard = true
+	if own == nil {
+		return
+	}
+	if s.Devices == nil {
+		s.Devices = map[string]string{}
+	}
+	for i := range own.Status.Fabrics {
+		f := &own.Status.Fabrics[i]
+		for j := range f.Devices {
+			if d := &f.Devices[j]; d.Problem != string(health.NotConnected) && s.Devices[d.ID] == "" {
+				s.Devices[d.ID] = f.Name
+			}
+		}
+	}
 }
 
 // setDevices records the fabric of each device whose port is up, and saves the state.

@@ -3,6 +3,7 @@ package agent
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -191,6 +192,24 @@ func TestDevicesRemembered(t *testing.T) {
 	if s.Devices["a"] != "fast" || s.Devices["b"] != "fast" {
 		t.Errorf("%v", s.Devices)
 	}
+}
+
+// What the node's own FabricNode had before a boot says which ports were Active: it is read once.
+func TestHear(t *testing.T) {
+	own := &v1alpha1.FabricNode{}
+	own.Status.Fabrics = []v1alpha1.NodeFabric{{Name: "fast", Devices: []v1alpha1.FabricDevice{
+		{ID: "a"}, {ID: "b", Problem: "PortDown"}, {ID: "c", Problem: "NotConnected"}, {ID: "d"}}}}
+	s := &savedState{Devices: map[string]string{"d": "slow"}}
+	s.hear(own)
+	if want := map[string]string{"a": "fast", "b": "fast", "d": "slow"}; !maps.Equal(s.Devices, want) {
+		t.Errorf("%v, want %v", s.Devices, want)
+	}
+	own.Status.Fabrics[0].Devices[2].Problem = ""
+	if s.hear(own); s.wasActive("c") {
+		t.Error("it is read again")
+	}
+	new(savedState).hear(nil)
+	new(savedState).hear(own)
 }
 
 // What ADD refuses makes the agent not ready; a device that pods could not use is unhealthy for kubelet.

@@ -16,6 +16,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/agent/condition"
 	"github.com/fabric-cni/fabric-cni/internal/agent/install"
 	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
+	"github.com/fabric-cni/fabric-cni/internal/health"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/node"
 	"github.com/fabric-cni/fabric-cni/internal/prepared"
@@ -98,8 +99,11 @@ func (r *statusReconciler) status(v *view) *v1alpha1.FabricNodeStatus {
 		for j := range v.assigned[f.Name] {
 			d := deviceOf(&v.assigned[f.Name][j], pods)
 			s.Devices.Total++
-			if d.Problem == "" {
+			switch d.Problem {
+			case "":
 				s.Devices.Healthy++
+			case string(health.NotConnected):
+				s.Devices.NotConnected++
 			}
 			s.Devices.Attached += int32(len(d.Pods))
 			d.Pods = d.Pods[:min(len(d.Pods), maxPods)]
@@ -117,8 +121,16 @@ func (r *statusReconciler) status(v *view) *v1alpha1.FabricNodeStatus {
 func deviceOf(d *survey.Device, pods map[string][]string) v1alpha1.FabricDevice {
 	return v1alpha1.FabricDevice{
 		ID: d.ID(), HCA: quote.Terminal(d.HCA.Name), LinkLayer: string(d.LinkLayer()), RateGb: int32(d.RateGb),
-		Problem: cmp.Or(d.Unserved, string(d.Problem)), Pods: pods[d.Address.String()],
+		Problem: problemOf(d), Pods: pods[d.Address.String()],
 	}
+}
+
+// problemOf is why no pod should get a device, or can: no pod would get one without a cable, whatever else is missing.
+func problemOf(d *survey.Device) string {
+	if d.Problem == health.NotConnected {
+		return string(d.Problem)
+	}
+	return cmp.Or(d.Unserved, string(d.Problem))
 }
 
 // podsOf are the pods that have a device, by its address; in mode shared by that of the parent. A pod for which a claim

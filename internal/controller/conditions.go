@@ -111,7 +111,7 @@ func (c *Controller) conditions(j *judged, s *sum, p *published, a *addresses) {
 	c.condition(o, v1alpha1.FabricAddressesSufficient, a.verdict)
 	c.condition(o, v1alpha1.FabricPublished, p.verdict())
 	degraded := metav1.Condition{Type: v1alpha1.FabricDegraded, Status: metav1.ConditionFalse, Reason: "AllHealthy"}
-	if s.devices.Healthy < s.devices.Total {
+	if s.unhealthy() > 0 {
 		degraded.Status, degraded.Reason, degraded.Message = metav1.ConditionTrue, "DevicesUnhealthy", s.wrong()
 	}
 	degraded.ObservedGeneration = o.Generation
@@ -151,6 +151,9 @@ func ready(j *judged, s *sum, p *published, a *verdict) verdict {
 	case s.devices.Total == 0:
 		return verdict{reason: "NoDevices",
 			err: errors.New("no node has a device of this fabric: see `kubectl get fabricnodes`")}
+	case s.devices.Healthy == 0 && s.unhealthy() == 0:
+		return verdict{reason: "NotConnected", err: errors.New("no port of a device of this fabric has ever been Active: " +
+			"connect one, or match other devices")}
 	case s.devices.Healthy == 0:
 		return verdict{reason: "DevicesUnhealthy", err: fmt.Errorf("no device is healthy: %s", s.wrong())}
 	}

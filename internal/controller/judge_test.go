@@ -142,6 +142,7 @@ func TestReady(t *testing.T) {
 	in := judged{object: &plain, force: force}
 	some := &sum{devices: v1alpha1.DeviceCounts{Total: 2, Healthy: 1}}
 	down := &sum{devices: v1alpha1.DeviceCounts{Total: 2}, problems: map[string]int32{"PortDown": 2}}
+	bare := &sum{devices: v1alpha1.DeviceCounts{Total: 2, NotConnected: 2}, problems: map[string]int32{notConnected: 2}}
 	refused := errors.New("it overlaps")
 	deleted, newer := v1alpha1.Fabric{}, objectOf(t, "a", `{}`, `{}`, 0)
 	deleted.DeletionTimestamp = &metav1.Time{Time: noon}
@@ -159,6 +160,7 @@ func TestReady(t *testing.T) {
 		{"all is well", in, some, &published{}, &verdict{}, "Ready"},
 		{"a namespace is missing", in, some, harmless, &verdict{}, "Ready"},
 		{"no device is healthy", in, down, &published{}, &verdict{}, "DevicesUnhealthy"},
+		{"no port was ever connected", in, bare, &published{}, &verdict{}, "NotConnected"},
 		{"no node has a device", in, &sum{}, &published{}, &verdict{}, "NoDevices"},
 		{"too few addresses", in, &sum{}, &published{}, few, rangeTooSmall},
 		{"not published", in, down, wrong, few, publishFailed},

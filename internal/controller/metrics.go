@@ -21,7 +21,7 @@ var (
 
 	devicesDesc = prometheus.NewDesc("fabric_devices",
 		"Devices of a fabric in the cluster: all (total), those that pods may "+
-			"use (healthy), and those that are in pods (attached).", []string{"fabric", "state"}, nil)
+			"use (healthy), those whose port was never Active (not_connected), and those that are in pods (attached).", []string{"fabric", "state"}, nil)
 
 	addressesDesc = prometheus.NewDesc("fabric_addresses",
 		"Addresses of a fabric in the cluster: those there are to give "+
@@ -89,6 +89,7 @@ func (s *shown) set(all []judged, nodes []v1alpha1.FabricNode) {
 		gauge(nodesDesc, float64(st.Nodes), name)
 		gauge(devicesDesc, float64(st.Devices.Total), name, "total")
 		gauge(devicesDesc, float64(st.Devices.Healthy), name, "healthy")
+		gauge(devicesDesc, float64(st.Devices.NotConnected), name, "not_connected")
 		gauge(devicesDesc, float64(st.Devices.Attached), name, "attached")
 		gauge(addressesDesc, float64(st.Addresses.Capacity), name, "capacity")
 		gauge(addressesDesc, float64(st.Addresses.Allocated), name, "allocated")

@@ -8,8 +8,12 @@ import (
 	"strconv"
 
 	"github.com/fabric-cni/fabric-cni/internal/fabrics"
+	"github.com/fabric-cni/fabric-cni/internal/health"
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
+
+// notConnected is the problem of a device whose port was never Active.
+const notConnected = string(health.NotConnected)
 
 // maxUsers is how many pods a sum names.
 const maxUsers = 5
@@ -64,9 +68,13 @@ func (s *sum) add(f *v1alpha1.NodeFabric, shares int) {
 	for k := range f.Devices {
 		d := &f.Devices[k]
 		s.devices.Total++
-		if d.Problem == "" {
+		switch d.Problem {
+		case "":
 			s.devices.Healthy++
-		} else {
+		case notConnected:
+			s.devices.NotConnected++
+			s.problems[d.Problem]++
+		default:
 			s.problems[d.Problem]++
 		}
 		s.devices.Attached += int32(len(d.Pods))
@@ -109,6 +117,9 @@ func (s *sum) rate() string {
 	}
 	return fmt.Sprintf("%dG-%dG", low, high)
 }
+
+// unhealthy is how many devices are not as they should be. A port that was never connected is.
+func (s *sum) unhealthy() int32 { return s.devices.Total - s.devices.Healthy - s.devices.NotConnected }
 
 // wrong says what is wrong with devices: "3 PortDown, 1 Flapping".
 func (s *sum) wrong() string {

@@ -23,24 +23,25 @@ func TestSums(t *testing.T) {
 	found := sums([]v1alpha1.FabricNode{
 		nodeWith("a", v1alpha1.FabricDevice{ID: "0", LinkLayer: "InfiniBand", RateGb: 400, Pods: []string{"t/p"}},
 			v1alpha1.FabricDevice{ID: "1", LinkLayer: "InfiniBand", RateGb: 400, Pods: []string{"t/p", "t/q"}}),
-		nodeWith("b", v1alpha1.FabricDevice{ID: "0", RateGb: 200, Problem: ipamMissing, Pods: []string{"t/p"}}),
+		nodeWith("b", v1alpha1.FabricDevice{ID: "0", RateGb: 200, Problem: ipamMissing, Pods: []string{"t/p"}},
+			v1alpha1.FabricDevice{ID: "1", Problem: notConnected}),
 		nodeWith("none"), gone,
 	}, map[string]int{"ib": 4})
 	s := found["ib"]
 	if len(found) != 1 || s == nil {
 		t.Fatalf("sums of %d Fabrics", len(found))
 	}
-	counts := v1alpha1.DeviceCounts{Total: 3, Healthy: 2, Attached: 4}
-	if s.devices != counts || s.nodes != 2 || s.given != 4 {
+	counts := v1alpha1.DeviceCounts{Total: 4, Healthy: 2, NotConnected: 1, Attached: 4}
+	if s.devices != counts || s.unhealthy() != 1 || s.nodes != 2 || s.given != 4 {
 		t.Errorf("%+v of %d nodes, %d addresses", s.devices, s.nodes, s.given)
 	}
-	if s.need != (need{inCluster: 12, onNode: 8}) {
+	if s.need != (need{inCluster: 16, onNode: 8}) {
 		t.Errorf("it needs %+v", s.need)
 	}
 	if s.pods != 3 || users(s) != "t/p, t/p, t/q" { // one of each node may have this name
 		t.Errorf("%d pods: %s", s.pods, users(s))
 	}
-	if s.layer() != "InfiniBand" || s.rate() != "200G-400G" || s.wrong() != "1 "+ipamMissing {
+	if s.layer() != "InfiniBand" || s.rate() != "200G-400G" || s.wrong() != "1 "+ipamMissing+", 1 "+notConnected {
 		t.Errorf("%s, %s, %s", s.layer(), s.rate(), s.wrong())
 	}
 	if fmt.Sprint(s.missing) != "[b]" {
@@ -153,6 +154,7 @@ func TestJudgement(t *testing.T) {
 	}{
 		{nil, "", false},
 		{[]string{"", "RangeMissing"}, "", true},
+		{[]string{"", notConnected}, "", true},
 		{[]string{"", "PortDown", "Flapping"}, "2 of 3 devices: 1 PortDown, 2 Flapping", true},
 	} {
 		var devices []v1alpha1.FabricDevice

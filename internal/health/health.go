@@ -11,16 +11,17 @@ import (
 // Problem is why pods should not use a device: a word for conditions, Events and metrics.
 type Problem string
 
-// The problems. A device has one at a time: Flapping before PortDown before CounterLimit.
+// The problems. A device has one at a time: Flapping before PortDown and NotConnected before CounterLimit.
 const (
 	None         Problem = ""
-	PortDown     Problem = "PortDown"     // the port is not Active
+	PortDown     Problem = "PortDown"     // the port is not Active, and once was
+	NotConnected Problem = "NotConnected" // the port is not Active, and never was: no cable, most likely
 	CounterLimit Problem = "CounterLimit" // a counter rises too fast
 	Flapping     Problem = "Flapping"     // the port comes and goes
 )
 
 // Problems are all of them.
-var Problems = []Problem{PortDown, CounterLimit, Flapping}
+var Problems = []Problem{PortDown, NotConnected, CounterLimit, Flapping}
 
 // Sample is one look at a device.
 type Sample struct {
@@ -30,6 +31,8 @@ type Sample struct {
 	// Moving means that an attachment is being made or ended. Nothing is judged meanwhile.
 	Moving bool
 	Active bool
+	// Was means that the port is known to have been Active before the Judge was made.
+	Was bool
 	// Counters are its counters by name. Nil: they can't be read now.
 	Counters map[string]uint64
 	// Downs is how often the link went down, as the port has counted it, also between two looks. Nil: it does not say,
@@ -48,8 +51,8 @@ type Verdict struct {
 	Flaps   int       `json:"flaps,omitempty"`   // Flapping: how often the port left Active
 }
 
-// String says what is wrong: "the port left Active 3 times within 10m". It is empty for PortDown and for None: what
-// state the port is in is to be seen.
+// String says what is wrong: "the port left Active 3 times within 10m". It is empty for PortDown,
+// NotConnected and None: what state the port is in is to be seen.
 func (v *Verdict) String() string {
 	switch v.Problem {
 	case Flapping:

@@ -29,6 +29,7 @@ type record struct {
 	moved   time.Time // when the place last changed
 	seen    time.Time // when it was last looked at
 	bad     time.Time // when something was last wrong
+	active  bool      // the port has been Active, as far as anything says
 
 	down      int // looks in a row that found it Down
 	downSince time.Time
@@ -46,6 +47,7 @@ func (j *Judge) Look(now time.Time, id string, s Sample, l *Limits) Verdict {
 		r = j.add(id)
 	}
 	r.seen = now
+	r.active = r.active || s.Active || s.Was || s.Downs != nil && *s.Downs > 0 // a link goes down that was up
 	if !r.placed {
 		r.placed, r.place = true, s.Place
 	}
@@ -163,6 +165,10 @@ func (r *record) decide(now time.Time, s *Sample, l *Limits, down, flapped bool)
 	}
 	recovered := well && now.Sub(r.bad) >= l.Recovery
 	flaps := r.flapsNow(now)
+	notActive := PortDown
+	if !r.active {
+		notActive = NotConnected
+	}
 	switch was := r.verdict.Problem; {
 	case was != Flapping && l.Flaps > 0 && flaps >= l.Flaps:
 		r.verdict = Verdict{Problem: Flapping, Since: now, Flaps: flaps}
@@ -170,9 +176,9 @@ func (r *record) decide(now time.Time, s *Sample, l *Limits, down, flapped bool)
 		r.end()
 		r.verdict = Verdict{Problem: PortDown, Since: now}
 	case was == Flapping && !recovered:
-	case was != PortDown && down:
-		r.verdict = Verdict{Problem: PortDown, Since: now}
-	case was == PortDown && !s.Active && !l.AllowDown:
+	case was != notActive && down:
+		r.verdict = Verdict{Problem: notActive, Since: now}
+	case was == notActive && !s.Active && !l.AllowDown:
 	case was == CounterLimit && !recovered:
 	case over.Problem != None:
 		r.verdict = over

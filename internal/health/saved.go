@@ -43,6 +43,7 @@ func (j *Judge) Restore(now time.Time, saved map[string]Saved) {
 		r.seen, r.bad = now, now
 		if slices.Contains(Problems, s.Problem) { // else a newer agent has saved it
 			r.verdict = s.Verdict
+			r.active = s.Problem != None && s.Problem != NotConnected
 		}
 		for _, t := range s.Left {
 			if !t.After(now) && len(r.left.times) < maxSaved {

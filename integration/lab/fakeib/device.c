@@ -45,7 +45,11 @@ static int fib_query_device(struct ib_device *d, struct ib_device_attr *a, struc
 	return 0;
 }
 
-static void query_speed(struct ib_port_attr *a)
+/*
+ * A port that is down has no negotiated rate. mlx5 says 4X SDR of it, 10 Gb/s, and of a RoCE port 4X QDR, 40 Gb/s, with
+ * which mlx5_query_port_roce begins.
+ */
+static void query_speed(struct ib_port_attr *a, bool roce)
 {
 	static const struct { int gbps; u16 speed; } speeds[] = {
 		{ 10, IB_SPEED_SDR }, { 20, IB_SPEED_DDR }, { 40, IB_SPEED_QDR }, { 56, IB_SPEED_FDR },
@@ -53,7 +57,9 @@ static void query_speed(struct ib_port_attr *a)
 	int i;
 
 	a->active_width = IB_WIDTH_4X;
-	a->active_speed = IB_SPEED_SDR;
+	a->active_speed = roce ? IB_SPEED_QDR : IB_SPEED_SDR;
+	if (a->state == IB_PORT_DOWN)
+		return;
 	for (i = 0; i < ARRAY_SIZE(speeds) && speeds[i].gbps <= fib_rate(); i++)
 		a->active_speed = speeds[i].speed;
 }
@@ -72,7 +78,7 @@ static int fib_query_port(struct ib_device *d, u32 port, struct ib_port_attr *a)
 		a->lid = to_dev(d)->lid;
 		a->sm_lid = SM_LID;
 	}
-	query_speed(a);
+	query_speed(a, to_dev(d)->is_roce);
 	if (to_dev(d)->is_roce)
 		roce_query_port(to_dev(d), a);
 	return 0;

@@ -31,6 +31,9 @@ var (
 	FabricMatched = Type{Name: "FabricMatched", Reason: "FabricUnmatched", Event: true, Note: true}
 	// PortActive says that a device of a fabric carries traffic.
 	PortActive = Type{Name: "PortActive", Reason: "PortDown", Event: true, Once: true, Recovered: recovered}
+	// PortConnected says that the port of a device has been Active at some time. Nodes with more ports than cables are
+	// the rule.
+	PortConnected = Type{Name: "PortConnected", Reason: "NotConnected", Note: true, Once: true}
 	// PortStable says that the port of a device has not come and gone of late.
 	PortStable = Type{Name: "PortStable", Reason: "Flapping", Event: true, Once: true, Recovered: recovered}
 	// CountersWithinLimits says that no counter of a device rises faster than its fabric allows.

@@ -73,6 +73,12 @@ type DeviceCounts struct {
 	// +kubebuilder:default=0
 	// +optional
 	Healthy int32 `json:"healthy"`
+	// Those whose port is not Active and has never been, as where there is no cable. They make nothing Degraded, and a
+	// node not less Ready.
+	//
+	// +kubebuilder:default=0
+	// +optional
+	NotConnected int32 `json:"notConnected"`
 	// Those that are in pods; in mode shared the interfaces on them.
 	//
 	// +kubebuilder:default=0
