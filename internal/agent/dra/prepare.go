@@ -182,6 +182,15 @@ func (d *Driver) resolve(p *prepared.Claim, given []claim.Device) ([]Device, err
 // reserve keeps the devices of a claim from another one that is prepared at the same time, until release is called, and
 // refuses what another prepared claim has. The scheduler sees to that, and this is the last line of defence.
 func (d *Driver) reserve(p *prepared.Claim) (release func(), err error) {
+	if err := d.begin(p); err != nil {
+		return nil, err
+	}
+	release = func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		maps.DeleteFunc(d.preparing, func(_, by string) bool { return by == p.UID })
+	}
+	// Only now: another claim that was prepared until a moment ago is on file before it is not being prepared any more.
 	claims, _ := d.Prepared.All() // what can't be read costs its own claim only; sweep has logged it
 	has := map[string]*prepared.Claim{}
 	for _, c := range claims {
@@ -189,26 +198,29 @@ func (d *Driver) reserve(p *prepared.Claim) (release func(), err error) {
 			has[use(&c.Devices[i])] = c
 		}
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	for i := range p.Devices {
-		key := use(&p.Devices[i])
-		if c := has[key]; c != nil && c.UID != p.UID {
+		if c := has[use(&p.Devices[i])]; c != nil && c.UID != p.UID {
+			release()
 			return nil, because(InUse, "device %s is prepared for claim %s of pod %s: it goes into one pod at a time",
 				p.Devices[i].Name, quote.Terminal(c.Namespace+"/"+c.Name), quote.Terminal(c.Pod))
 		}
-		if by := d.preparing[key]; by != "" && by != p.UID {
-			return nil, because(InUse, "device %s is being prepared for claim %s", p.Devices[i].Name, by)
+	}
+	return release, nil
+}
+
+// begin notes the devices of a claim as being prepared, unless they are for another one.
+func (d *Driver) begin(p *prepared.Claim) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i := range p.Devices {
+		if by := d.preparing[use(&p.Devices[i])]; by != "" && by != p.UID {
+			return because(InUse, "device %s is being prepared for claim %s", p.Devices[i].Name, by)
 		}
 	}
 	for i := range p.Devices {
 		d.preparing[use(&p.Devices[i])] = p.UID
 	}
-	return func() {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		maps.DeleteFunc(d.preparing, func(_, by string) bool { return by == p.UID })
-	}, nil
+	return nil
 }
 
 // use is what only one claim may have: a device, or a share of one.

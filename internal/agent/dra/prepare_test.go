@@ -250,6 +250,13 @@ func TestRefused(t *testing.T) {
 
 // One device is one claim's, also of claims that are prepared at the same time.
 func TestTwoClaims(t *testing.T) {
+	for range 30 { // the order of their steps is another one each time
+		twoClaims(t)
+	}
+}
+
+func twoClaims(t *testing.T) {
+	t.Helper()
 	n := two(t)
 	claims := []*resourceapi.ResourceClaim{given("c1", "p1", dev0), given("c2", "p2", dev0), given("c3", "p3", dev1)}
 	out, err := n.PrepareResourceClaims(t.Context(), claims)
