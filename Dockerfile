@@ -14,7 +14,7 @@ RUN go mod download
 COPY cmd/fabric cmd/fabric
 COPY cmd/fabric-agent cmd/fabric-agent
 COPY cmd/fabricctl cmd/fabricctl
-COPY deployments/crds deployments/crds
+COPY deployments/helm deployments/helm
 COPY internal internal
 COPY pkg pkg
 COPY plugins plugins

@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
-	"github.com/fabric-cni/fabric-cni/deployments/crds"
+	"github.com/fabric-cni/fabric-cni/deployments/helm"
 	"github.com/fabric-cni/fabric-cni/internal/admit"
 	"github.com/fabric-cni/fabric-cni/internal/fabrics"
 	"github.com/fabric-cni/fabric-cni/internal/policy"
@@ -169,7 +169,7 @@ func nadConfig(t *testing.T, text string) string {
 // TestDocumentation parses the configurations that pages print: of the plugin and of the node policy, and Fabrics.
 func TestDocumentation(t *testing.T) {
 	fence := regexp.MustCompile("(?s)```(json|yaml)\n(.*?)```")
-	judge, err := admit.New(crds.Fabrics)
+	judge, err := admit.New(helm.Fabrics)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +204,7 @@ func TestDocumentation(t *testing.T) {
 
 // TestManifestFabrics judges the Fabrics of the manifests.
 func TestManifestFabrics(t *testing.T) {
-	judge, err := admit.New(crds.Fabrics)
+	judge, err := admit.New(helm.Fabrics)
 	if err != nil {
 		t.Fatal(err)
 	}

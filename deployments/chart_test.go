@@ -20,31 +20,6 @@ import (
 
 const chart = "helm/fabric-cni/"
 
-// Helm installs what is in crds/ before anything else, so that Fabrics of the values find their kind; a link would not
-// be in the package.
-func TestChartCRDs(t *testing.T) {
-	for _, name := range []string{"fabric.dev_fabrics.yaml", "fabric.dev_fabricnodes.yaml"} {
-		b, err := os.ReadFile("crds/" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		golden.Check(t, chart+"crds/"+name, string(b))
-	}
-	files, err := filepath.Glob(chart + "crds/*")
-	if err != nil || len(files) != 2 {
-		t.Errorf("%q, %v", files, err)
-	}
-}
-
-// Helm reads nothing outside of the chart.
-func TestChartDashboard(t *testing.T) {
-	b, err := os.ReadFile("grafana/fabric-cni.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	golden.Check(t, chart+"files/fabric-cni.json", string(b))
-}
-
 // The chart refuses a Fabric with an unknown field: the API server would only warn Helm of it.
 func TestChartSchema(t *testing.T) {
 	var crd struct {
@@ -56,7 +31,7 @@ func TestChartSchema(t *testing.T) {
 			}
 		}
 	}
-	read(t, "crds/fabric.dev_fabrics.yaml", &crd)
+	read(t, chart+"crds/fabric.dev_fabrics.yaml", &crd)
 	var schema map[string]any
 	read(t, chart+"values.schema.json", &schema)
 	spec, _ := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].(map[string]any)
@@ -223,7 +198,7 @@ func TestChartAnnotations(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]string{}
-	files, err := filepath.Glob("crds/fabric.dev_*.yaml")
+	files, err := filepath.Glob(chart + "crds/fabric.dev_*.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

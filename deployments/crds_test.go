@@ -14,7 +14,7 @@ import (
 
 // The API server accepts the definitions: structure, rules and what the rules may cost.
 func TestCRDs(t *testing.T) {
-	files, err := filepath.Glob("crds/fabric.dev_*.yaml")
+	files, err := filepath.Glob(chart + "crds/fabric.dev_*.yaml")
 	if err != nil || len(files) != 2 {
 		t.Fatalf("%q, %v", files, err)
 	}

@@ -51,7 +51,7 @@ func TestDashboardLayout(t *testing.T) {
 		}
 		Panels []panel
 	}
-	text, err := os.ReadFile("grafana/fabric-cni.json")
+	text, err := os.ReadFile(chart + "files/fabric-cni.json")
 	if err != nil {
 		t.Fatal(err)
 	}

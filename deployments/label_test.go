@@ -13,15 +13,6 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
 
-// The policies of the chart and those of fabricctl generate policy have the same text.
-func TestChartLabel(t *testing.T) {
-	b, err := os.ReadFile("../internal/podlabel/policy.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	golden.Check(t, chart+"files/label.yaml", string(b))
-}
-
 // The directory label has the policies of the Fabrics in overlays/exclusive.
 func TestLabel(t *testing.T) {
 	b, err := os.ReadFile("overlays/exclusive/fabrics.yaml")

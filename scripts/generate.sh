@@ -9,8 +9,8 @@ go=${GO:-go}
 gen=("$go" tool -modfile=scripts/tools/go.mod controller-gen paths=./pkg/api/...)
 
 if [ "${1:-}" != --check ]; then
-  "${gen[@]}" object crd output:object:dir=pkg/api/v1alpha1 output:crd:dir=deployments/crds
-  "$go" test ./deployments -run TestChart -update >/dev/null # copies for Helm, the schema of its values
+  "${gen[@]}" object crd output:object:dir=pkg/api/v1alpha1 output:crd:dir=deployments/helm/fabric-cni/crds
+  "$go" test ./deployments -run TestChart -update >/dev/null # the schema of its values
   exec "$go" run ./scripts/apidoc
 fi
 
@@ -22,7 +22,7 @@ for file in "$dir"/*; do
   name=$(basename "$file")
   case $name in
     *.go) committed=pkg/api/v1alpha1/$name ;;
-    *) committed=deployments/crds/$name ;;
+    *) committed=deployments/helm/fabric-cni/crds/$name ;;
   esac
   if ! diff -u "$committed" "$file"; then
     echo "$committed is not what the types in pkg/api/v1alpha1 say: make generate"

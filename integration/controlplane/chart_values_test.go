@@ -12,7 +12,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/fabric-cni/fabric-cni/deployments/crds"
+	"github.com/fabric-cni/fabric-cni/deployments/helm"
 	"github.com/fabric-cni/fabric-cni/internal/admit"
 	"github.com/fabric-cni/fabric-cni/internal/testkit/fabrics"
 )
@@ -131,7 +131,7 @@ var valueOf = regexp.MustCompile(`^("[^"]*"|[0-9]+): `)
 
 // What says of a Fabric what the API server would say, in fabricctl check, says it of each of them.
 func TestAdmit(t *testing.T) {
-	judge, err := admit.New(crds.Fabrics)
+	judge, err := admit.New(helm.Fabrics)
 	if err != nil {
 		t.Fatal(err)
 	}

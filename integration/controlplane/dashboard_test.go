@@ -131,7 +131,7 @@ func (q query) labels(t *testing.T, known exported) {
 // dashboard reads the queries, those of the variables as well.
 func dashboard(t *testing.T) (out []query) {
 	t.Helper()
-	b, err := os.ReadFile(manifests + "grafana/fabric-cni.json")
+	b, err := os.ReadFile(manifests + "helm/fabric-cni/files/fabric-cni.json")
 	if err != nil {
 		t.Fatal(err)
 	}

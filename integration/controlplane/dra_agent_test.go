@@ -152,7 +152,7 @@ func TestDRAOffer(t *testing.T) {
 
 func TestDRAOfferGates(t *testing.T) {
 	freshWith(t, []string{"--feature-gates=DRADeviceTaints=true,DRAConsumableCapacity=true"},
-		"../../deployments/crds/fabric.dev_*.yaml")
+		"../../deployments/helm/fabric-cni/crds/fabric.dev_*.yaml")
 	agentRules(t)
 	n := newDRANode(t, "dra-on")
 	go n.Run(t.Context())
@@ -162,7 +162,7 @@ func TestDRAOfferGates(t *testing.T) {
 
 // A cluster that does not serve the API has a condition, and kubelet is told nothing.
 func TestDRANotServed(t *testing.T) {
-	freshWith(t, []string{"--runtime-config=resource.k8s.io/v1=false"}, "../../deployments/crds/fabric.dev_*.yaml")
+	freshWith(t, []string{"--runtime-config=resource.k8s.io/v1=false"}, "../../deployments/helm/fabric-cni/crds/fabric.dev_*.yaml")
 	agentRules(t)
 	n := newDRANode(t, "dra-none")
 	go n.Run(t.Context())

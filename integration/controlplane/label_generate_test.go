@@ -19,7 +19,7 @@ import (
 func TestGeneratePolicy(t *testing.T) {
 	program := built(t, "fabricctl")
 	s, c := withGate(t, gate[0]+",DRAExtendedResource=true", gate[1])
-	if err := s.Apply(t.Context(), manifests+"crds/fabric.dev_*.yaml"); err != nil {
+	if err := s.Apply(t.Context(), manifests+"helm/fabric-cni/crds/fabric.dev_*.yaml"); err != nil {
 		t.Fatal(err)
 	}
 	for name, spec := range map[string]string{"ib-200g": `{namespaces: {names: [ml]}}`, "dra": `{allocation: DRA}`} {
@@ -67,7 +67,7 @@ func TestGeneratePolicy(t *testing.T) {
 	}
 
 	s, _ = withGate(t)
-	if err := s.Apply(t.Context(), manifests+"crds/fabric.dev_*.yaml"); err != nil {
+	if err := s.Apply(t.Context(), manifests+"helm/fabric-cni/crds/fabric.dev_*.yaml"); err != nil {
 		t.Fatal(err)
 	}
 	until(t, func() string {

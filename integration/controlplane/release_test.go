@@ -20,7 +20,7 @@ import (
 
 // all that the cluster has before fabric-cni is installed, and its own.
 var everything = []string{
-	"../../deployments/crds/fabric.dev_*.yaml", "../../deployments/base/namespace.yaml",
+	"../../deployments/helm/fabric-cni/crds/fabric.dev_*.yaml", "../../deployments/base/namespace.yaml",
 	"../../deployments/base/controller.yaml", "../../deployments/base/admission.yaml",
 }
 

@@ -103,7 +103,7 @@ func startSkewed(t *testing.T, change func(fabric, node tree)) *skewed {
 	t.Cleanup(s.Stop)
 	crds, schemas := map[string]tree{}, map[string]tree{}
 	for _, name := range []string{"fabrics", "fabricnodes"} {
-		b, err := os.ReadFile("../../deployments/crds/fabric.dev_" + name + ".yaml")
+		b, err := os.ReadFile("../../deployments/helm/fabric-cni/crds/fabric.dev_" + name + ".yaml")
 		if err != nil {
 			t.Fatal(err)
 		}

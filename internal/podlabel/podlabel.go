@@ -1,11 +1,10 @@
 // Package podlabel writes the admission policies that give a pod with the label fabric.dev/rails, or
-// rails.fabric.dev/NAME, its networks, its resources and the capability IPC_LOCK. The text is policy.yaml; the chart
-// has the same file. It is pure.
+// rails.fabric.dev/NAME, its networks, its resources and the capability IPC_LOCK. The text is files/label.yaml of
+// the chart. It is pure.
 package podlabel
 
 import (
 	"cmp"
-	_ "embed"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -15,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/fabric-cni/fabric-cni/deployments/helm"
 	"github.com/fabric-cni/fabric-cni/internal/fabrics"
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
@@ -28,9 +28,6 @@ var Versions = []string{"v1", "v1beta1"}
 
 // MostRails is the most that a label may ask for.
 const MostRails = 64
-
-//go:embed policy.yaml
-var text string
 
 // Options are what the Fabrics do not say.
 type Options struct {
@@ -139,7 +136,7 @@ func rails(list []*fabrics.Fabric) (out []string) {
 }
 
 func render(data map[string]any) (string, error) {
-	t, err := template.New("policy.yaml").Funcs(template.FuncMap{"toJson": toJSON}).Parse(text)
+	t, err := template.New("label.yaml").Funcs(template.FuncMap{"toJson": toJSON}).Parse(helm.Label)
 	if err != nil {
 		return "", err
 	}

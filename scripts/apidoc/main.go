@@ -36,7 +36,7 @@ func page(root string) (string, error) {
 	w := &writer{}
 	w.f("%s", head)
 	for _, plural := range []string{"fabrics", "fabricnodes"} {
-		b, err := os.ReadFile(filepath.Join(root, "deployments/crds/fabric.dev_"+plural+".yaml"))
+		b, err := os.ReadFile(filepath.Join(root, "deployments/helm/fabric-cni/crds/fabric.dev_"+plural+".yaml"))
 		if err != nil {
 			return "", err
 		}

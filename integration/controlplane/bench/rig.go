@@ -44,7 +44,7 @@ func newRig(ctx context.Context, nodes int) (*rig, error) {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	r := &rig{dir: dir, server: server, meter: &meter{server}}
-	err = server.Apply(ctx, "deployments/crds/fabric.dev_*.yaml", server.Manifests()+"/*")
+	err = server.Apply(ctx, "deployments/helm/fabric-cni/crds/fabric.dev_*.yaml", server.Manifests()+"/*")
 	if err == nil {
 		err = r.makeNodes(ctx, 0, nodes)
 	}

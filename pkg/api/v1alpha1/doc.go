@@ -1,5 +1,5 @@
 // Package v1alpha1 has the objects that people write and read with kubectl: Fabric, which describes one network of
-// HCAs for all nodes, and FabricNode, which is what one node has of it. The CRDs in deployments/crds are generated from
+// HCAs for all nodes, and FabricNode, which is what one node has of it. The CRDs in the chart are generated from
 // these types, and so is docs/reference/api.md: a comment here is what `kubectl explain` prints.
 //
 // # Stability

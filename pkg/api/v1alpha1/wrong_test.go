@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fabric-cni/fabric-cni/deployments/crds"
+	"github.com/fabric-cni/fabric-cni/deployments/helm"
 	"github.com/fabric-cni/fabric-cni/internal/admit"
 	"github.com/fabric-cni/fabric-cni/internal/testkit/fabrics"
 )
@@ -21,7 +21,7 @@ func judge(t *testing.T, j *admit.Judge, object string) string {
 
 func newJudge(t *testing.T) *admit.Judge {
 	t.Helper()
-	j, err := admit.New(crds.Fabrics)
+	j, err := admit.New(helm.Fabrics)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"sync"
 
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/doctor"
-	"github.com/fabric-cni/fabric-cni/deployments/crds"
+	"github.com/fabric-cni/fabric-cni/deployments/helm"
 	"github.com/fabric-cni/fabric-cni/internal/admit"
 	"github.com/fabric-cni/fabric-cni/internal/fabrics"
 	"github.com/fabric-cni/fabric-cni/internal/node"
@@ -90,7 +90,7 @@ type World struct {
 }
 
 // ofFabrics knows the definition of Fabrics; compiling its rules takes a moment.
-var ofFabrics = sync.OnceValues(func() (*admit.Judge, error) { return admit.New(crds.Fabrics) })
+var ofFabrics = sync.OnceValues(func() (*admit.Judge, error) { return admit.New(helm.Fabrics) })
 
 // maxFabrics bounds the work: each is compared with each.
 const maxFabrics = 500

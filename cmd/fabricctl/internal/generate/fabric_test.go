@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
-	"github.com/fabric-cni/fabric-cni/deployments/crds"
+	"github.com/fabric-cni/fabric-cni/deployments/helm"
 	"github.com/fabric-cni/fabric-cni/internal/admit"
 	"github.com/fabric-cni/fabric-cni/internal/fabrics"
 	"github.com/fabric-cni/fabric-cni/internal/node"
@@ -22,7 +22,7 @@ import (
 // written are the Fabrics that are generated for nodes, after the API server and the controller have taken them.
 func written(t *testing.T, nodes []*node.Node, o Options) (out []*fabrics.Fabric) {
 	t.Helper()
-	judge, err := admit.New(crds.Fabrics)
+	judge, err := admit.New(helm.Fabrics)
 	if err != nil {
 		t.Fatal(err)
 	}
