@@ -15,7 +15,7 @@ import (
 
 // Sizes of the picture of a fabric in pixels, and how many of each it shows.
 const (
-	fabricW   = 1200
+	fabricW   = 1200 // at least: the switches of a level are side by side, so that no line runs over one
 	switchW   = 104
 	groupW    = 220
 	faultyW   = 374
@@ -35,6 +35,7 @@ const (
 type chart struct {
 	lines, boxes strings.Builder
 	y            int
+	width        int
 	at           map[string][2]int // middle of a switch' box
 }
 
@@ -54,10 +55,12 @@ type line struct {
 
 // TopologySVG draws the fabric: spines above leaves, below them the nodes; what is wrong is red.
 func TopologySVG(w io.Writer, t *subnet.Topology) error {
-	c := chart{y: 84, at: map[string][2]int{}}
-	top := 0
+	c := chart{y: 84, width: fabricW, at: map[string][2]int{}}
+	top, count := 0, map[int]int{}
 	for i := range t.Switches {
-		top = max(top, t.Switches[i].Level)
+		level := t.Switches[i].Level
+		count[level]++
+		top, c.width = max(top, level), max(c.width, 2*margin+min(count[level], mostBoxes)*(switchW+gap)-gap)
 	}
 	for level := top; level >= 0; level-- {
 		c.level(t, level)
@@ -89,17 +92,17 @@ func TopologySVG(w io.Writer, t *subnet.Topology) error {
 	height := c.y + margin
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" `+
-		`font-family="system-ui, sans-serif" font-size="13" role="img" aria-label="fabric">`, fabricW, height, fabricW,
+		`font-family="system-ui, sans-serif" font-size="13" role="img" aria-label="fabric">`, c.width, height, c.width,
 		height)
-	fmt.Fprintf(&b, "\n<rect width=\"%d\" height=\"%d\" fill=\"#ffffff\"/>\n", fabricW, height)
-	count := map[doctor.Status]int{}
+	fmt.Fprintf(&b, "\n<rect width=\"%d\" height=\"%d\" fill=\"#ffffff\"/>\n", c.width, height)
+	found := map[doctor.Status]int{}
 	for _, f := range t.Findings {
-		count[f.Status]++
+		found[f.Status]++
 	}
 	text(&b, margin, 32, 20, "#1a1a1a", "bold", fmt.Sprintf("%d nodes, %d ports of HCAs, %d switches", len(t.Nodes),
 		len(t.Ports), len(t.Switches)))
-	text(&b, margin, 54, 13, "#555555", "", clip(fmt.Sprintf("%d wrong, %d to look at; %s", count[doctor.Fail],
-		count[doctor.Warn], t.Reason), 150))
+	text(&b, margin, 54, 13, "#555555", "", clip(fmt.Sprintf("%d wrong, %d to look at; %s", found[doctor.Fail],
+		found[doctor.Warn], t.Reason), 150))
 	b.WriteString(c.lines.String() + c.boxes.String() + "</svg>\n")
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -190,13 +193,13 @@ func (c *chart) row(title string, list []box, width, most int) {
 	}
 	text(&c.boxes, margin, c.y, 12, "#777777", "", title)
 	c.y += 10
-	per := (fabricW - 2*margin + gap) / (width + gap)
+	per := (c.width - 2*margin + gap) / (width + gap)
 	for rows := range slices.Chunk(list, per) {
 		height := 0
 		for i := range rows {
 			height = max(height, 28+16*len(rows[i].lines))
 		}
-		left := (fabricW - len(rows)*(width+gap) + gap) / 2
+		left := (c.width - len(rows)*(width+gap) + gap) / 2
 		for i := range rows {
 			c.draw(&rows[i], left+i*(width+gap), width, height)
 		}

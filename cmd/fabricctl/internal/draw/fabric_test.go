@@ -100,7 +100,7 @@ func TestTopologyImage(t *testing.T) {
 	const file = "../../../../docs/images/topology.png"
 	if *update {
 		browser(t)
-		_, shot := viewIn(t, topologyPage(t, cabled(t, 8, 64, 32, 8, false)), "1240,660")
+		_, shot := viewIn(t, topologyPage(t, cabled(t, 8, 64, 32, 8, false)), "1984,580")
 		if err := os.WriteFile(file, shot, 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -110,7 +110,7 @@ func TestTopologyImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	size, err := png.DecodeConfig(bytes.NewReader(b))
-	if err != nil || size.Width != 1240 || size.Height != 660 || len(b) > 250<<10 {
+	if err != nil || size.Width != 1984 || size.Height != 580 || len(b) > 250<<10 {
 		t.Errorf("%v, %d x %d, %d bytes", err, size.Width, size.Height, len(b))
 	}
 }

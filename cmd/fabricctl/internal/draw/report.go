@@ -28,8 +28,9 @@ var reportPage = template.Must(template.New("report").Parse(`<!DOCTYPE html>
 .map td{width:84px;text-align:center}.map th{white-space:nowrap}.all td:nth-child(-n+6){white-space:nowrap}
 </style></head><body>
 <h1>Bandwidth between pods: {{.Summary.Verdict}}</h1>
-<p class="note">{{.Summary}}{{with .Time}}; {{.}}{{end}}. Part of the slower port's rate, averages of ib_write_bw, from
-the row to the column. Each way is measured by itself; &ndash;: this way was not measured.</p>
+<p class="note">{{.Summary}}{{with .Time}}; {{.}}{{end}}. A field is the average of ib_write_bw from
+the row to the column, in percent of the slower port's rate: green is good, yellow too slow, red less than half of what
+is good. &ndash;: this way was not measured.</p>
 {{with .Findings}}<ul>{{range .}}<li class="down">{{.}}</li>{{end}}</ul>{{end}}
 {{with .NCCL}}<p>NCCL all_reduce: <b>{{.Verdict}}</b>: {{.Text}}</p>{{end}}
 {{range .Maps}}<h2>Rail {{.Rail}}</h2>
@@ -142,12 +143,18 @@ func field(paths map[path]*perftest.Result, a, b string, l lane) spot {
 	default:
 		percent := 100 * bandwidth.AverageGb / r.RateGb
 		s.Text = fmt.Sprintf("%.0f %%", percent)
-		// From red over yellow to green: hue 0 at half the threshold and below, 120 at the threshold.
-		hue := max(0, min(1, 2*percent/perftest.Threshold-1)) * 120
-		if r.Verdict == perftest.Good { // by another threshold, it may be
-			hue = 120
-		}
-		s.Colour = template.CSS(fmt.Sprintf("hsl(%.0f,65%%,72%%)", hue))
+		s.Colour = colour(percent, r.Verdict)
 	}
 	return s
+}
+
+// colour is that of a share of the rate: three steps, of which the threshold is a border, so that slow is not green.
+func colour(percent float64, v perftest.Verdict) template.CSS {
+	switch {
+	case percent >= perftest.Threshold, v == perftest.Good: // by another threshold, it may be
+		return "#8ae68a"
+	case percent >= perftest.Threshold/2:
+		return "#ffd54f"
+	}
+	return "#ef9a9a"
 }

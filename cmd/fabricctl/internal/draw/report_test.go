@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/draw"
@@ -50,6 +51,24 @@ func TestReportOneWay(t *testing.T) {
 		}
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// A field has one of three colours, of which the threshold is a border: 81 of 90 percent is not green.
+func TestReportColours(t *testing.T) {
+	const green, yellow, red = "#8ae68a", "#ffd54f", "#ef9a9a"
+	for share, want := range map[float64]string{0.96: green, 0.90: green, 0.81: yellow, 0.45: yellow, 0.44: red} {
+		r := perftest.Result{A: "p1", B: "p2", Rail: "net1", RateGb: 200, Verdict: perftest.Slow,
+			Bandwidth: &perftest.Bandwidth{AverageGb: 200 * share}}
+		var page bytes.Buffer
+		if err := draw.Report(&page, perftest.NewReport([]perftest.Result{r}, nil)); err != nil {
+			t.Fatal(err)
+		}
+		for _, colour := range []string{green, yellow, red} {
+			if has := strings.Contains(page.String(), "background:"+colour); has != (colour == want) {
+				t.Errorf("%.2f of the rate: %s is there: %t, want %s alone", share, colour, has, want)
+			}
 		}
 	}
 }
