@@ -6,6 +6,7 @@ KERNELS    ?= 6.1 6.12 next
 DEMOKERNEL ?= 6.12
 FUZZTIME   ?= 1000000x
 IMAGE      ?= localhost/fabric-agent:latest
+TOOLS      ?= localhost/fabric-tools:latest
 DESTDIR    ?=
 CNI_BIN    ?= /opt/cni/bin
 PREFIX     ?= /usr/local
@@ -76,9 +77,9 @@ test-lab: ## tests on real kernels with simulated HCAs (KERNELS, LAB_RUN=regexp)
 	@$(SETUP)
 	@scripts/test-lab.sh $(KERNELS)
 
-image: ## the agent's container image for amd64 and arm64, an OCI archive in build/ (IMAGE, VERSION)
+image: ## images fabric-agent and fabric-tools for amd64 and arm64, OCI archives in build/ (IMAGE, TOOLS, VERSION)
 	@$(SETUP)
-	@$(GO) run ./scripts/image/build -name '$(IMAGE)' -version '$(VERSION)'
+	@$(GO) run ./scripts/image/build -name '$(IMAGE)' -tools '$(TOOLS)' -version '$(VERSION)'
 
 release: ## everything that a release has, checked, in build/release (VERSION=v1.2.3): docs/releasing.md
 	@$(SETUP)

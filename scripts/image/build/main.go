@@ -1,5 +1,5 @@
-// Command build builds the programs of the agent's container image and writes the image as an OCI archive, without
-// Docker: make image. The same sources give the same digest.
+// Command build builds the programs of the container images and writes the images as OCI archives, without Docker: make
+// image. The same sources give the same digest; of fabric-tools, the same Debian packages too.
 //
 //	build [flags] ARCHITECTURE...   amd64 and arm64 without arguments; run it at the root of the repository
 package main
@@ -35,6 +35,7 @@ func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("build", flag.ContinueOnError)
 	name := flags.String("name", "fabric-agent:latest", "name of the image")
 	out := flags.String("o", "build/fabric-agent.oci.tar", "archive to write; beside it an SBOM, .spdx.json")
+	tools := flags.String("tools", "", "name of the image fabric-tools; empty: it is not made")
 	version := flags.String("version", "dev", "version of the programs, and label of the image")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -43,8 +44,8 @@ func run(ctx context.Context, args []string) error {
 	if len(architectures) == 0 {
 		architectures = []string{"amd64", "arm64"}
 	}
-	var images []oci.Image
-	var binaries []string
+	var images, toolsImages []oci.Image
+	var binaries, ctl []string
 	for _, arch := range architectures {
 		dir := filepath.Join(filepath.Dir(*out), "image", arch)
 		for _, p := range image.Programs {
@@ -54,8 +55,37 @@ func run(ctx context.Context, args []string) error {
 			binaries = append(binaries, filepath.Join(dir, p.Name))
 		}
 		images = append(images, image.Agent(arch, dir, *version))
+		if *tools == "" {
+			continue
+		}
+		root := filepath.Join(dir, "tools")
+		if err := unpack(ctx, arch, root); err != nil {
+			return err
+		}
+		t, err := image.Tools(arch, root, dir, *version)
+		if err != nil {
+			return err
+		}
+		toolsImages, ctl = append(toolsImages, t), append(ctl, filepath.Join(dir, "fabricctl"))
 	}
-	return write(*out, *name, *version, images, binaries)
+	err := write(*out, *name, *version, images, binaries)
+	if err == nil && *tools != "" {
+		err = write(filepath.Join(filepath.Dir(*out), "fabric-tools.oci.tar"), *tools, *version, toolsImages, ctl)
+	}
+	return err
+}
+
+// unpack puts what fabric-tools has of Debian into a new directory.
+func unpack(ctx context.Context, arch, root string) error {
+	if err := os.RemoveAll(root); err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, "scripts/image/tools.sh", arch, root)
+	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("Debian packages of fabric-tools for %s: %w", arch, err)
+	}
+	return nil
 }
 
 // compile builds a program for an architecture.

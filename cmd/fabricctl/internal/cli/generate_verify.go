@@ -67,7 +67,7 @@ measured.`,
 // verifyArgs reads the flags of verify as verify does, so that what is wrong is said now and not by a Job at night.
 func verifyArgs(j *generate.VerifyJob, a *app, args []string) error {
 	all := append([]string{"--deploy", "--cluster", "--replace", "--namespace", j.Namespace}, args...)
-	v := &verification{console: &a.console}
+	v := &verification{console: &a.console, pods: testPods{version: a.version}}
 	c := &cobra.Command{Use: "verify"}
 	v.flags(c)
 	if err := c.ParseFlags(all); err != nil {

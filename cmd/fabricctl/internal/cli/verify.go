@@ -14,7 +14,7 @@ import (
 )
 
 func verifyCommand(a *app) *cobra.Command {
-	v := &verification{console: &a.console}
+	v := &verification{console: &a.console, pods: testPods{version: a.version}}
 	c := &cobra.Command{
 		Use:   "verify {--pods A,B,... | --deploy [RECORDING...] | --netns PATH,PATH,...}",
 		Short: "Measure between pods, rail by rail, and judge the result against the ports' rate",

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"regexp"
 	"strings"
 	"time"
 
@@ -23,6 +24,7 @@ type testPods struct {
 	from      sources
 	namespace string
 	image     string
+	version   string // of this fabricctl
 	fabric    string
 	prefix    string
 	count     int
@@ -42,8 +44,23 @@ func (p *testPods) flags(f *pflag.FlagSet) {
 	f.StringVar(&p.prefix, "resource-prefix", "nvidia.com",
 		"--deploy: prefix of the resources of these pods; "+generate.AgentPrefix+
 			" for those of fabric-agent, as with --cluster")
-	f.StringVar(&p.image, "image", "", "--deploy: image of these pods: it needs "+testImage)
+	f.StringVar(&p.image, "image", "", "--deploy: image of these pods: it needs "+testImage+" (default of a release: "+
+		toolsImage+" of its version)")
 	f.StringVar(&p.fabric, "fabric", "", "--deploy: fabric of these pods (default: the one with the most bandwidth)")
+}
+
+// toolsImage is the image fabric-tools, which a release publishes (.github/workflows/release.yml).
+const toolsImage = "ghcr.io/fabric-cni/fabric-tools"
+
+// released matches the versions of releases: docs/releasing.md.
+var released = regexp.MustCompile(`^v\d+\.\d+\.\d+(-(alpha|beta|rc)\.\d+)?$`)
+
+// defaultImage is the fabric-tools that was released with a fabricctl; empty: this one is no release.
+func defaultImage(version string) string {
+	if !released.MatchString(version) {
+		return ""
+	}
+	return toolsImage + ":" + version
 }
 
 // testImage is what the image of the pods needs.
@@ -58,10 +75,13 @@ func (p *testPods) check(deploy bool, f *pflag.FlagSet) error {
 	if !deploy {
 		return onlyWithDeploy(f, deployFlags)
 	}
+	if p.image == "" {
+		p.image = defaultImage(p.version)
+	}
 	switch {
 	case p.image == "":
-		return fmt.Errorf("%w: --deploy needs --image, of the pods that it makes: with %s; fabric-cni publishes "+
-			"none, and docs/verify.md has a Dockerfile", errUsage, testImage)
+		return fmt.Errorf("%w: --deploy needs --image, of the pods that it makes: with %s; this fabricctl is no "+
+			"release, whose image it would be: make image builds fabric-tools", errUsage, testImage)
 	case p.count < 2 || p.count > maxWorkers:
 		return fmt.Errorf("%w: --workers %d: want 2 to %d", errUsage, p.count, maxWorkers)
 	case p.timeout <= 0:
