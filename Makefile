@@ -27,7 +27,7 @@ export CGO_ENABLED = 0
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help build quick test gate test-full test-unit test-race test-lab e2e image bench-cluster bench-controlplane lint check
-.PHONY: vuln outdated fuzz bench demo cover clean install generate release
+.PHONY: site vuln outdated fuzz bench demo cover clean install generate release
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
@@ -54,16 +54,16 @@ test: ## what to run first: unit tests, and the plugin on Linux 6.12 in the lab,
 # FABRIC_SEED picks the share of what is too long for each commit (internal/testkit/share): the commit's hash.
 gate: export FABRIC_SEED ?= $(shell git -c safe.directory='*' rev-parse HEAD 2>/dev/null)
 gate: ## everything else that a change can break: lint, race detector, fuzzing, Kubernetes, three kernels; long ones in turn
-	@$(SETUP) lint race
+	@$(SETUP) lint race site
 	@echo "gate: the share of FABRIC_SEED=$(FABRIC_SEED)"
-	@scripts/stages.sh "fetch lint check-binary" "test-race test-slow fuzz-short vuln" "e2e" "test-lab"
+	@scripts/stages.sh "fetch lint site check-binary" "test-race test-slow fuzz-short vuln" "e2e" "test-lab"
 
 test-full: export FABRIC_LAB_FULL = 1
 test-full: export LAB_TIMEOUT = 8h
 test-full: export E2E_TIMEOUT = 8h
 test-full: ## for the night: all of test and gate, with every cell on every kernel, no results of earlier runs, long fuzzing
-	@$(SETUP) lint test race
-	@scripts/stages.sh "fetch lint check-binary" "test-unit test-slow vuln" "test-race" "e2e" "test-lab" "fuzz"
+	@$(SETUP) lint test race site
+	@scripts/stages.sh "fetch lint site check-binary" "test-unit test-slow vuln" "test-race" "e2e" "test-lab" "fuzz"
 
 test-unit: ## tests that need no lab, as root also those in network namespaces of this machine
 	@$(SETUP) test
@@ -121,6 +121,10 @@ check: ## the checks no linter has: file length, package names, skips, paths, pa
 	@scripts/check-docs.sh
 	@scripts/check-shell.sh
 	@scripts/generate.sh --check
+
+site: ## the site of docs/ in build/site, every link checked (SITE_VERSION=tag)
+	@$(SETUP) site
+	@scripts/site.sh
 
 .PHONY: fetch fetch-lab check-binary fuzz-short test-slow test-lab-sample
 # One after the other: both install packages where something is missing.

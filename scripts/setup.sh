@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# setup.sh GROUP...   makes a fresh Debian 12 machine fit for: base, lint, test, race, browser.
+# setup.sh GROUP...   makes a fresh Debian 12 machine fit for: base, lint, test, race, browser, site.
 #
 # Go itself has to be there. Looks first and calls apt only for what is missing, so a warm run takes no time and no
 # network. Without root or apt it names what is missing and fails. What the lab needs, lab-setup.sh installs.
@@ -38,8 +38,12 @@ for group in "$@"; do
     browser) # fabricctl's pictures are looked at in a real one
       want chromium chromium
       ;;
+    site)
+      want mkdocs mkdocs
+      want mkdocs-material /usr/share/mkdocs/themes/material/mkdocs_theme.yml
+      ;;
     *)
-      echo "setup.sh: unknown group $group (base, lint, test, race, browser)" >&2
+      echo "setup.sh: unknown group $group (base, lint, test, race, browser, site)" >&2
       exit 2
       ;;
   esac
