@@ -224,17 +224,6 @@ type Network struct {
 	//
 	// +optional
 	Umcast *bool `json:"umcast,omitempty"`
-	// How much the plugin logs.
-	//
-	// +kubebuilder:validation:Enum=error;warning;info;debug
-	// +optional
-	LogLevel string `json:"logLevel,omitempty"`
-	// Where the plugin logs: a file below /var/log/fabric-cni.
-	//
-	// +kubebuilder:validation:MaxLength=255
-	// +kubebuilder:validation:XValidation:rule="self.startsWith('/var/log/fabric-cni/') && !self.contains('/../') && !self.endsWith('/')",message="want a file below /var/log/fabric-cni"
-	// +optional
-	LogFile string `json:"logFile,omitempty"`
 }
 
 // Routing is how packets find their interface.
