@@ -113,6 +113,7 @@ looked at. doctor explain has others.`,
 	a.kube.Flags(root.PersistentFlags())
 	root.AddCommand(
 		discoverCommand(a),
+		statusCommand(a),
 		a.list(),
 		a.plan(),
 		a.repair(),

@@ -158,6 +158,9 @@ func (c *collector) collectController(ctx context.Context, namespace string, now
 	ok := objects(ctx, c, in, func(o *appsv1.Deployment) {
 		k.Found, k.Name, k.Ready = true, o.Name, int(o.Status.ReadyReplicas)
 		k.Wanted = int(ptr.Deref(o.Spec.Replicas, 1))
+		if o.Status.ObservedGeneration >= o.Generation {
+			k.Updated = int(o.Status.UpdatedReplicas)
+		}
 	})
 	// The clock of this machine may be wrong: the components of the control plane renew their Leases all the time.
 	var clock time.Time

@@ -69,7 +69,11 @@ func hostileCases(w *hostileWorld) map[string][]hostileCase {
 			{args: []string{"--cluster"}, refuses: true, formats: []string{"table", "wide", "json", "yaml"}},
 			{args: []string{"--cluster", "g1"}, refuses: true},
 		},
-		"list":   {{args: w.journal(), refuses: true}},
+		"list": {
+			{args: w.journal(), refuses: true}, {args: []string{"--cluster", "--all"}},
+			{args: []string{"--cluster"}},
+		},
+		"status": {{}, {args: []string{"--wait", "--timeout", "1s"}, formats: []string{"table"}}},
 		"repair": {{args: append(w.journal(), "--dry-run")}, {args: append(w.journal(), "--plugin", w.plugin)}},
 		"plan": {
 			{args: append(w.journal(), "--netns", w.netns), refuses: true},

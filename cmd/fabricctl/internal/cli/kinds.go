@@ -24,6 +24,8 @@ var kinds = []kind{
 	{"AttachmentList", attachmentList{}, "`list`"},
 	{"CheckReport", check.Report{}, "`check`"},
 	{"Cluster", clusterDiscovery{}, "`discover --cluster`"},
+	{"ClusterStatus", doctor.ClusterStatus{}, "`status`"},
+	{"DeviceList", deviceList{}, "`list --cluster`"},
 	{"Explanations", explanationList{}, "`doctor explain`"},
 	{"FabricTopology", subnet.Topology{}, "`topology`"},
 	{"Findings", findingList{}, "`doctor host`, `doctor pod`, `doctor cluster`"},
@@ -39,6 +41,11 @@ var kinds = []kind{
 // attachmentList is what list prints.
 type attachmentList struct {
 	Attachments []attached `json:"attachments"`
+}
+
+// deviceList is what list --cluster prints.
+type deviceList struct {
+	Devices []doctor.Device `json:"devices"`
 }
 
 // findingList is what the checks of doctor print, the worst first.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -36,16 +37,26 @@ const (
 
 func (a *app) list() *cobra.Command {
 	var format string
+	var all, ofCluster bool
 	c := &cobra.Command{
 		Use:   "list",
-		Short: "List the attachments on this node: which pod has which device",
+		Short: "List which pod has which device: on this node, or with --cluster in the cluster",
 		Long: `list reads the plugin's journal. STATE is "attached"; "begun" while an ADD is at work or when one was
 killed; "dead" when the pod's network namespace is gone and DEL has not come yet; "before" when the node was
-rebooted since. repair returns what is dead or from before.`,
+rebooted since. repair returns what is dead or from before.
+
+With --cluster it reads what the agents say of their nodes, and prints a line for each device of a Fabric that a pod
+holds, since when its pod runs; with --all also for the devices that no pod holds.`,
 		Args: argsBetween(0, 0),
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := oneOf("output", format, "table", "wide", "json", "yaml"); err != nil {
 				return err
+			}
+			switch {
+			case ofCluster:
+				return a.listCluster(cmd.Context(), format, all)
+			case all:
+				return fmt.Errorf("%w: --all is for --cluster: the journal of a node has no free devices", errUsage)
 			}
 			if err := a.running("list"); err != nil {
 				return err
@@ -90,6 +101,8 @@ rebooted since. repair returns what is dead or from before.`,
 		},
 	}
 	c.Flags().StringVarP(&format, "output", "o", "table", "table, wide, json or yaml")
+	c.Flags().BoolVar(&ofCluster, "cluster", false, "the devices of the cluster, from its FabricNodes")
+	c.Flags().BoolVar(&all, "all", false, "with --cluster: also devices that no pod holds")
 	return c
 }
 

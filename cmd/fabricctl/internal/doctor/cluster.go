@@ -73,10 +73,14 @@ func (c *Cluster) agent() bool {
 		slices.ContainsFunc(c.CRDs, func(n string) bool { return strings.HasSuffix(n, ".fabric.dev") })
 }
 
-const whereaboutsCRD = "ippools.whereabouts.cni.cncf.io"
+// Names of CustomResourceDefinitions.
+const (
+	NetworksCRD    = "network-attachment-definitions.k8s.cni.cncf.io"
+	whereaboutsCRD = "ippools.whereabouts.cni.cncf.io"
+)
 
 func clusterCRDs(c *Cluster) []Finding {
-	want := []string{"network-attachment-definitions.k8s.cni.cncf.io"}
+	want := []string{NetworksCRD}
 	if c.agent() {
 		want = append(want, "fabrics.fabric.dev", "fabricnodes.fabric.dev")
 	}

@@ -37,6 +37,14 @@ var nodeReasons = map[string]string{
 		"or addresses.nodeRanges",
 }
 
+// unreadyNode is the status of a node that is not Ready for this reason: Fail if it can serve no pod at all.
+func unreadyNode(reason string) Status {
+	if nodeReasons[reason] != "" {
+		return Fail
+	}
+	return Warn
+}
+
 // clusterFabricNodes finds nodes that are not Ready, by reason: of a rail that is down in a whole row there is one
 // line.
 func clusterFabricNodes(c *Cluster) (out []Finding) {
@@ -51,16 +59,12 @@ func clusterFabricNodes(c *Cluster) (out []Finding) {
 		first[ready.Reason] = cmp.Or(first[ready.Reason], n.Name+": "+because(ready))
 	}
 	for _, r := range slices.Sorted(maps.Keys(names)) {
-		status, cure := Warn, nodeReasons[r]
-		if cure != "" {
-			status = Fail
-		}
 		text := first[r]
 		if len(names[r]) > 1 {
 			text += fmt.Sprintf("; and %s on %s", r, few(names[r][1:]))
 		}
-		f := finding("cluster-fabricnodes", status, "not Ready: "+text)
-		f.Cure = cmp.Or(cure, f.Cure)
+		f := finding("cluster-fabricnodes", unreadyNode(r), "not Ready: "+text)
+		f.Cure = cmp.Or(nodeReasons[r], f.Cure)
 		out = append(out, f)
 	}
 	if len(c.FabricNodes) == 0 {

@@ -59,14 +59,8 @@ func clusterDaemons(c *Cluster) (out []Finding) {
 		}
 		name := d.Namespace + "/" + d.Name
 		seen = append(seen, name)
-		switch s := d.Status; {
-		case s.NumberReady < s.DesiredNumberScheduled:
-			text := fmt.Sprintf("%s is ready on %d of %d nodes", name, s.NumberReady, s.DesiredNumberScheduled)
-			out = append(out, finding("cluster-daemons", Fail, text+d.missing()))
-		case s.UpdatedNumberScheduled < s.DesiredNumberScheduled:
-			out = append(out, finding("cluster-daemons", Warn,
-				fmt.Sprintf("%s has its new version on %d of %d nodes", name, s.UpdatedNumberScheduled,
-					s.DesiredNumberScheduled)))
+		if s, text := d.state(); s != OK {
+			out = append(out, finding("cluster-daemons", s, name+text))
 		}
 	}
 	if !has("multus") {
@@ -82,6 +76,20 @@ func clusterDaemons(c *Cluster) (out []Finding) {
 		out = append(out, f)
 	}
 	return pass(out, "cluster-daemons", "all ready, of one version: "+few(seen))
+}
+
+// state is whether a DaemonSet is ready on its nodes with its new version, and in words that follow its name where.
+func (d *DaemonSet) state() (Status, string) {
+	s := d.Status
+	if s.NumberReady >= s.DesiredNumberScheduled && s.UpdatedNumberScheduled < s.DesiredNumberScheduled {
+		return Warn, fmt.Sprintf(" has its new version on %d of %d nodes", s.UpdatedNumberScheduled,
+			s.DesiredNumberScheduled)
+	}
+	text := fmt.Sprintf(" is ready on %d of %d nodes", s.NumberReady, s.DesiredNumberScheduled)
+	if s.NumberReady < s.DesiredNumberScheduled {
+		return Fail, text + d.missing()
+	}
+	return OK, text
 }
 
 // missing says on which nodes a DaemonSet's pod is not ready, and why.

@@ -20,6 +20,7 @@ type Controller struct {
 	Name      string // of it
 	Wanted    int    // pods
 	Ready     int
+	Updated   int    // of the latest spec
 	Leader    string // holder of the Lease; empty: not held
 	Silent    int    // seconds since the leader renewed the Lease
 	Lasts     int    // seconds for which the Lease is the leader's
@@ -111,35 +112,46 @@ var fabricCures = map[string]string{
 const poolCure = "kubectl edit fabric NAME, or the pool that it names: a wider range; addresses of dead pods: " +
 	"fabricctl repair on the nodes, whereabouts' ip-reconciler"
 
+// fabricFault is something that is wrong with a Fabric.
+type fabricFault struct {
+	status Status
+	text   string // after the name of the Fabric
+	reason string // of the condition; empty: no condition tells
+}
+
+// fabricFaults are what is wrong with a Fabric, by its conditions. One that is not Ready has no other faults.
+func fabricFaults(f *v1alpha1.Fabric) (out []fabricFault) {
+	ready := apimeta.FindStatusCondition(f.Status.Conditions, v1alpha1.FabricReady)
+	switch {
+	case ready == nil:
+		return []fabricFault{{Fail, ": no controller has looked at it", ""}}
+	case ready.Status != metav1.ConditionTrue:
+		s := Fail
+		if ready.Reason == "InUse" {
+			s = Warn
+		}
+		return []fabricFault{{s, " is not Ready: " + because(ready), ready.Reason}}
+	case f.Status.ObservedGeneration != f.Generation:
+		text := fmt.Sprintf(": the controller has not looked at generation %d", f.Generation)
+		out = append(out, fabricFault{Warn, text, ""})
+	}
+	for j := range f.Status.Conditions {
+		d := &f.Status.Conditions[j]
+		if wrong := d.Type == v1alpha1.FabricDegraded; (d.Status == metav1.ConditionTrue) == wrong ||
+			d.Reason == poolNearlyFull || d.Reason == networkPutBack {
+			out = append(out, fabricFault{Warn, ": " + because(d), d.Reason})
+		}
+	}
+	return out
+}
+
 func clusterFabrics(c *Cluster) (out []Finding) {
 	for i := range c.Fabrics {
 		f := &c.Fabrics[i]
-		say := func(s Status, text, reason string) {
-			d := finding("cluster-fabrics", s, "Fabric "+f.Name+text)
-			d.Cure = named(cmp.Or(fabricCures[reason], d.Cure), f.Name)
+		for _, fault := range fabricFaults(f) {
+			d := finding("cluster-fabrics", fault.status, "Fabric "+f.Name+fault.text)
+			d.Cure = named(cmp.Or(fabricCures[fault.reason], d.Cure), f.Name)
 			out = append(out, d)
-		}
-		ready := apimeta.FindStatusCondition(f.Status.Conditions, v1alpha1.FabricReady)
-		switch {
-		case ready == nil:
-			say(Fail, ": no controller has looked at it", "")
-			continue
-		case ready.Status != metav1.ConditionTrue:
-			s := Fail
-			if ready.Reason == "InUse" {
-				s = Warn
-			}
-			say(s, " is not Ready: "+because(ready), ready.Reason)
-			continue
-		case f.Status.ObservedGeneration != f.Generation:
-			say(Warn, fmt.Sprintf(": the controller has not looked at generation %d", f.Generation), "")
-		}
-		for j := range f.Status.Conditions {
-			d := &f.Status.Conditions[j]
-			if wrong := d.Type == v1alpha1.FabricDegraded; (d.Status == metav1.ConditionTrue) == wrong ||
-				d.Reason == poolNearlyFull || d.Reason == networkPutBack {
-				say(Warn, ": "+because(d), d.Reason)
-			}
 		}
 	}
 	if len(c.Fabrics) == 0 {
