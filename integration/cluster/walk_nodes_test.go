@@ -23,8 +23,8 @@ func walked(t *testing.T, nodes ...*LabNode) {
 	objects := objectsOf(t)
 	w := walk(t, "kustomize", map[string]string{
 		// The page has two nodes with two ports that are Down; the second node here has six.
-		"gpu-2 exclusive 6": "lab2 exclusive 10", "200G 2 12": "200G 2 16",
-		"gpu-1": nodes[0].Name, "gpu-2": nodes[1].Name, "v0.3.0": "e2e",
+		"200G 2 12": "200G 2 16",
+		"gpu-1":     nodes[0].Name, "gpu-2": nodes[1].Name, "v0.3.0": "e2e",
 	})
 	w.node = func(node, script string) (string, error) {
 		for _, n := range nodes {
