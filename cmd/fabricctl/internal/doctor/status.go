@@ -236,7 +236,7 @@ func (s *ClusterStatus) fabricsPart(c *Cluster) StatusPart {
 	worst := 0
 	for i := range c.Fabrics {
 		f := c.fabricStatus(&c.Fabrics[i])
-		if f.Status != Fail {
+		if f.Status != Fail && apimeta.IsStatusConditionTrue(c.Fabrics[i].Status.Conditions, v1alpha1.FabricReady) {
 			part.Count.Ready++
 		}
 		s.Fabrics = append(s.Fabrics, f)

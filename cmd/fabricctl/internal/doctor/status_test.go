@@ -166,6 +166,10 @@ func TestStatusObjects(t *testing.T) {
 			c.FabricNodes[2].Status.Fabrics[0].Generation = 2
 		}, "FAIL Fabrics 0 of 1 Fabrics are Ready; Fabric ib: the spec of g2 is older than generation 3; 12 of 12 " +
 			"devices are healthy, published in default, ml\n" + look, false},
+		{"a Fabric that is deleted, and in use", func(c *Cluster) {
+			c.Fabrics[0].Status.Conditions[0] = metav1.Condition{Type: "Ready", Status: "False", Reason: "InUse"}
+		}, "WARN Fabrics 0 of 1 Fabrics are Ready; Fabric ib is not Ready: InUse; 12 of 12 devices are healthy, " +
+			"published in default, ml\n" + look, true},
 		{"a Fabric that is degraded", func(c *Cluster) {
 			c.Fabrics[0].Status.Conditions[1] = metav1.Condition{
 				Type: "Degraded", Status: "True", Reason: "DevicesUnhealthy", Message: "PortDown 2"}
