@@ -151,6 +151,43 @@ func (l *Live) mode(store Store) error {
 	return l.devices(c, m, store)
 }
 
+// Users asks who uses the RDMA devices of this network namespace, in words, by the device's name, whatever the mode: in
+// shared mode processes of pods are among them. Without an RDMA subsystem it is empty.
+func Users() (map[string][]string, error) {
+	c, err := rdma.Dial()
+	if errors.Is(err, rdma.ErrNoRDMA) {
+		return map[string][]string{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	links, err := link.Dial()
+	if err != nil {
+		return nil, err
+	}
+	defer links.Close()
+	list, err := c.List()
+	if err != nil {
+		return nil, err
+	}
+	reader, _, err := (&inventory.Reader{Sys: os.DirFS("/sys"), RDMA: c, Link: links}).Once(nil)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string][]string{}
+	for i := range list {
+		users, err := reader.Users(&list[i], "/proc")
+		if err != nil {
+			return nil, err
+		}
+		if len(users) > 0 {
+			out[list[i].Name] = users
+		}
+	}
+	return out, nil
+}
+
 // devices asks for each RDMA device whether the node policy keeps it, who uses it, and nldev which interface each port
 // has. The kernel does not answer for one in another network namespace (drivers/infiniband/core/nldev.c,
 // fill_port_info), while sysfs shows the name that it has there.

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/cluster"
+	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
 // complete is what a shell offers where an argument or the value of a flag is to come.
@@ -28,6 +29,7 @@ func values(kube *cluster.Cluster) map[string]complete {
 		"pod":             podNames(kube),
 		"context":         contexts(kube),
 		"allocation":      choice(devicePlugin, dra),
+		"rdma-mode":       choice(device.NetnsExclusive.String(), device.NetnsShared.String()),
 		"output":          formats,
 	}
 }

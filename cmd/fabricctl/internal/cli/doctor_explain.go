@@ -61,7 +61,7 @@ type explainer struct {
 }
 
 // looksLikeID tells an id from a line of a log.
-var looksLikeID = regexp.MustCompile(`^(log|host|pod|cluster|job)-[a-z0-9-]+$`)
+var looksLikeID = regexp.MustCompile(`^(log|host|pod|cluster|job|preflight)-[a-z0-9-]+$`)
 
 func (e *explainer) check(args []string) error {
 	if err := oneOf("output", e.format, "text", "json", "yaml"); err != nil {

@@ -19,6 +19,7 @@ GET*/fabricnodes) case $2 in *=g1) cat fabricnode.json ;; *) cat fabricnodes.jso
 GET*/fabrics) cat fabrics.json ;;
 GET*/deployments) cat deployments.json ;;
 GET*/leases) cat leases.json ;;
+"GET /api/v1/pods") cat allpods.json ;;
 GET*/pods) cat pods.json ;;
 GET*/daemonsets) cat daemonsets.json ;;
 GET*/nodes) cat nodes.json ;;
@@ -30,6 +31,12 @@ GET*/events) cat events.json ;;
 GET*/resourceslices) cat slices.json ;;
 GET*/resourceclaimtemplates|GET*/deviceclasses) echo '{"items":[]}' ;;
 GET*/ippools) cat pools.json ;;
+"GET /version") cat version.json ;;
+"GET /apis/mellanox.com"|"GET /apis/sriovnetwork.openshift.io"|"GET /apis/machineconfiguration.openshift.io"|\
+"GET /apis/k8s.cni.cncf.io") echo '{"versions":[{"version":"v1"}],"preferredVersion":{"version":"v1"}}' ;;
+"GET /apis/k8s.cni.cncf.io/v1") echo '{"resources":[{"name":"network-attachment-definitions"}]}' ;;
+GET*/nicclusterpolicies|GET*/sriovnetworkpoolconfigs|GET*/sriovnetworknodestates|GET*/machineconfigs)
+	cat operators.json ;;
 GET*) exit 1 ;;
 *) echo '{}' ;;
 esac
@@ -113,6 +120,7 @@ func (w *hostileWorld) cluster(t *testing.T, n *node.Node) {
 	w.file(t, "leases.json", list(m{"metadata": m{"name": "fabric-controller"}, "spec": m{"holderIdentity": x,
 		"renewTime": "2026-01-01T00:00:00Z"}}))
 	w.jobs(t, meta)
+	w.before(t)
 	w.file(t, "pools.json", list(m{"metadata": meta, "spec": m{"range": "10.0.0.0/30" + x, "allocations": m{x: m{}}}},
 		m{"metadata": meta, "spec": m{"range": "10.0.0.0/30", "allocations": m{"1": m{}, "2": m{}, "3": m{}}}}))
 	w.file(t, "addresses.json", w.json(t, []any{m{"ifname": "net1" + x, "link_type": "infiniband",
@@ -130,6 +138,33 @@ func (w *hostileWorld) cluster(t *testing.T, n *node.Node) {
 		t.Fatal(err)
 	}
 	t.Setenv("KUBECONFIG", kubeconfig)
+}
+
+// before is what preflight finds, beside what others ask for, too: pods that use the HCAs of the host, and operators.
+func (w *hostileWorld) before(t *testing.T) {
+	t.Helper()
+	x := w.text
+	type m = map[string]any
+	owner := []any{m{"kind": "Job" + x, "name": "o" + x, "controller": true}}
+	pod := func(name string, spec m) m {
+		return m{"metadata": m{"name": name + x, "namespace": "ml" + x, "ownerReferences": owner}, "spec": spec}
+	}
+	w.file(t, "allpods.json", w.json(t, m{"items": []any{
+		pod("a", m{"containers": []any{m{"resources": m{"limits": m{"rdma/" + x: "1"}}}}}),
+		m{"metadata": m{"name": "b" + x}, "spec": m{"volumes": []any{m{"name": "d", "hostPath": m{
+			"path": "/dev/infiniband/" + x}}}}},
+		m{"metadata": m{"name": "c" + x}, "spec": m{"hostNetwork": true, "containers": []any{m{"env": []any{
+			m{"name": "NCCL_IB_" + x}}}}}},
+		m{"metadata": m{"name": "d" + x}, "spec": m{"hostNetwork": true}},
+		m{"metadata": m{"name": "e"}, "spec": x},
+	}}))
+	w.file(t, "version.json", w.json(t, m{"gitVersion": "v1.34.2" + x}))
+	w.file(t, "operators.json", w.json(t, m{"items": []any{
+		m{"metadata": m{"name": "x" + x, "namespace": "n" + x}, "status": m{"system": m{"rdmaMode": x}},
+			"spec": m{"rdmaMode": x, "ofedDriver": m{"image": x, "version": x}, "kernelArguments": []any{
+				"ib_core.netns_mode=0", x}, "rdmaSharedDevicePlugin": m{"config": w.json(t, m{"configList": []any{
+				m{"resourceName": "r" + x, "resourcePrefix": "nvidia.com"}}})}}},
+		m{"metadata": x}}}))
 }
 
 // jobs are a job before it is applied, and its pods, their logs and what they print of their devices.

@@ -80,6 +80,8 @@ func hostileCases(w *hostileWorld) map[string][]hostileCase {
 			{args: append(w.journal(), "--netns", w.netns, "-f", w.conf), refuses: true},
 			{args: append(w.journal(), "--netns", w.netns, "-f", w.refused), refuses: true},
 		},
+		"preflight": {{}, {args: []string{"--local", "--root", w.machine}},
+			{args: []string{"--local", "--root", w.changed}}},
 		"doctor host": {{args: []string{"--all", "--root", w.machine}}, {args: []string{"--all", "--root", w.changed}}},
 		"doctor pod": {
 			{args: []string{"--all", "--root", w.machine}}, {args: []string{"--all", "--root", w.pod}},

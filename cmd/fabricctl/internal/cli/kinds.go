@@ -28,7 +28,7 @@ var kinds = []kind{
 	{"DeviceList", deviceList{}, "`list --cluster`"},
 	{"Explanations", explanationList{}, "`doctor explain`"},
 	{"FabricTopology", subnet.Topology{}, "`topology`"},
-	{"Findings", findingList{}, "`doctor host`, `doctor pod`, `doctor cluster`"},
+	{"Findings", findingList{}, "`doctor host`, `doctor pod`, `doctor cluster`, `preflight`"},
 	{"NCCLEnvironment", ncclEnvironment{}, "`nccl-env`"},
 	{"Node", discovery{}, "`discover`, `discover --cluster NODE`"},
 	{"Plan", planReport{}, "`plan`"},

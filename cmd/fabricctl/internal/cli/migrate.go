@@ -113,7 +113,7 @@ func (m *migration) objects(ctx context.Context, c *console) (out []migrate.Obje
 
 // operatorKinds are the resources that are asked for. A cluster has those of the operators that it runs.
 var operatorKinds = []cluster.Resource{
-	{Group: "mellanox.com", Resource: "nicclusterpolicies"}, {Group: "mellanox.com", Resource: "hostdevicenetworks"},
+	cluster.NicClusterPolicies, {Group: "mellanox.com", Resource: "hostdevicenetworks"},
 	{Group: "mellanox.com", Resource: "ipoibnetworks"}, {Group: "mellanox.com", Resource: "macvlannetworks"},
 	{Group: "sriovnetwork.openshift.io", Resource: "sriovnetworks"},
 	{Group: "sriovnetwork.openshift.io", Resource: "sriovibnetworks"},

@@ -13,11 +13,13 @@ type cell struct{ text, colour string }
 
 // table is rows under a header; columns are as wide as their widest cell. On a terminal that is narrower the columns of
 // spare are left out, the first ones first, and a note says which; what still has no room is wrapped, or goes into a
-// second table below, which begins with the first column again.
+// second table below, which begins with the first column again. Columns of share are wrapped together, in equal shares
+// of what the others leave.
 type table struct {
 	header []string
 	rows   [][]cell
 	spare  []string
+	share  []string
 }
 
 func newTable(header ...string) *table { return &table{header: header} }
@@ -54,6 +56,7 @@ func (t *table) print(c *console) {
 		return
 	}
 	left := t.without(width, all, c.width)
+	t.shared(width, left, c.width)
 	for i, b := range bands(width, left, c.width) {
 		if i > 0 {
 			c.stdout.Printf("\n")
@@ -112,6 +115,27 @@ func (t *table) without(width, columns []int, room int) []int {
 // empty tells whether a column has nothing in any row.
 func (t *table) empty(column int) bool {
 	return !slices.ContainsFunc(t.rows, func(r []cell) bool { return r[column].text != "-" })
+}
+
+// shared narrows the columns of share so that all columns have room, if those can be read then.
+func (t *table) shared(width, columns []int, room int) {
+	var wide []int
+	for _, i := range columns {
+		if slices.Contains(t.share, t.header[i]) {
+			wide = append(wide, i)
+			room += width[i]
+		}
+	}
+	if len(wide) == 0 {
+		return
+	}
+	each := (room - sum(width, columns)) / len(wide)
+	if each < legible {
+		return
+	}
+	for _, i := range wide {
+		width[i] = min(width[i], each)
+	}
 }
 
 // bands shares columns out to tables that have room, each with the first column. It narrows those that are wrapped.

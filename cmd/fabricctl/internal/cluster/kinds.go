@@ -18,6 +18,11 @@ var (
 	Pools       = Resource{Group: "whereabouts.cni.cncf.io", Version: "v1alpha1", Resource: "ippools"}
 	MPIJobs     = Resource{Group: "kubeflow.org", Version: "v2beta1", Resource: "mpijobs"}
 
+	NicClusterPolicies = Resource{Group: "mellanox.com", Resource: "nicclusterpolicies"}
+	SriovPools         = Resource{Group: "sriovnetwork.openshift.io", Resource: "sriovnetworkpoolconfigs"}
+	SriovStates        = Resource{Group: "sriovnetwork.openshift.io", Resource: "sriovnetworknodestates"}
+	MachineConfigs     = Resource{Group: "machineconfiguration.openshift.io", Resource: "machineconfigs"}
+
 	Claims    = Resource{Group: DRA, Resource: "resourceclaims"}
 	Templates = Resource{Group: DRA, Resource: "resourceclaimtemplates"}
 	Slices    = Resource{Group: DRA, Resource: "resourceslices"}

@@ -66,6 +66,17 @@ func (c *Cluster) discover(ctx context.Context, path string, into any) error {
 	return err
 }
 
+// Version is that of the API server: v1.34.2.
+func (c *Cluster) Version(ctx context.Context) (string, error) {
+	var v struct {
+		GitVersion string `json:"gitVersion"`
+	}
+	if err := c.discover(ctx, "/version", &v); err != nil {
+		return "", c.fault(target{"get", Resource{Resource: "/version"}, "", "", ""}, err)
+	}
+	return v.GitVersion, nil
+}
+
 // Versions are those of an API group that the API server serves.
 func (c *Cluster) Versions(ctx context.Context, group string) (out []string, err error) {
 	var served metav1.APIGroup

@@ -2,8 +2,9 @@ package doctor
 
 import "slices"
 
-// Checks are the ids of doctor host, doctor cluster and doctor pod, with what is said when they find something.
-var Checks = slices.Concat(hostChecks, clusterChecks, podChecks, claimChecks, fabricChecks, jobChecks)
+// Checks are the ids of doctor host, doctor cluster, doctor pod and preflight, with what is said when they find
+// something.
+var Checks = slices.Concat(hostChecks, clusterChecks, podChecks, claimChecks, fabricChecks, jobChecks, preflightChecks)
 
 // hostChecks are those of doctor host.
 var hostChecks = []Check{

@@ -55,9 +55,13 @@ func CheckCluster(c *Cluster) (out []Finding) {
 	return out
 }
 
+// mostFindings of a check are readable.
+const mostFindings = 50
+
 // bounded keeps the findings of a check readable, whatever the size of the cluster.
-func bounded(list []Finding) []Finding {
-	const most = 50
+func bounded(list []Finding) []Finding { return boundedBy(list, mostFindings) }
+
+func boundedBy(list []Finding, most int) []Finding {
 	if len(list) <= most {
 		return list
 	}

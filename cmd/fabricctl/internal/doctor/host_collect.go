@@ -41,7 +41,11 @@ type Host struct {
 
 	InitramfsOld bool // ModeFile was written after Initramfs
 	// ACS has the control registers of bridges between GPUs and HCAs, by address; those that could be read
-	ACS           map[string]uint16
+	ACS map[string]uint16
+	// RDMATaint is what mlx5_core taints the kernel with, and RDMAVersion what it calls its version; nil: not known
+	RDMATaint     *string
+	RDMAVersion   string
+	UsersKnown    bool   // Node.Users was asked for in the mode that the node has
 	PluginVersion string // of /opt/cni/bin/fabric; empty: not known, as in a recording
 	Version       string // of the program that asks; empty: do not compare
 }
@@ -74,8 +78,20 @@ func CollectHost(root fs.FS, n *node.Node) *Host {
 	h.collectQoS(root)
 	h.Look = counters.Read(root, n)
 	h.collectDriver(root)
+	h.collectRDMADriver(root)
 	h.collectACS(root)
 	return h
+}
+
+// collectRDMADriver reads what tells the kernel's own mlx5_core from another one. What is built into the kernel has no
+// file taint, and is the kernel's own; a recording may be without the file.
+func (h *Host) collectRDMADriver(root fs.FS) {
+	const dir = "sys/module/mlx5_core"
+	in := list(root, dir)
+	if slices.Contains(in, "taint") || len(in) > 0 && !slices.Contains(in, "initstate") {
+		taint := read(root, dir+"/taint")
+		h.RDMATaint, h.RDMAVersion = &taint, read(root, dir+"/version")
+	}
 }
 
 // unit reads LimitMEMLOCK from containerd's unit and its drop-ins; those in /etc win.

@@ -10,7 +10,7 @@ func markdown() string {
 	var b strings.Builder
 	b.WriteString("# What fabricctl doctor says\n\n" +
 		"Written by `go test ./cmd/fabricctl/internal/doctor -update`; do not edit. " +
-		"`fabricctl doctor host`, `doctor cluster` and `doctor pod` print the ids below with\n" +
+		"`fabricctl doctor host`, `doctor cluster`, `doctor pod` and `preflight` print the ids below with\n" +
 		"the evidence; `fabricctl doctor explain \"<log line>\"` recognises the messages of the second half, and " +
 		"`fabricctl doctor explain host-mtu`\nprints what stands here.\n\n## Checks\n")
 	for _, c := range Checks {
