@@ -219,6 +219,7 @@ var Suites = []Suite{
 	{
 		// The same, in shared mode.
 		Name:     "traffic-shared",
+		Tools:    []string{"fabricctl"},
 		Run:      `^TestTrafficShared`,
 		UserLand: true,
 		Devices:  VirtioNet(2),

@@ -32,8 +32,8 @@ func preflightMultus(p *Preflight) (out []Finding) {
 			out = append(out, finding(id, Warn, fmt.Sprintf("%s is ready on %d of %d nodes", text, s.NumberReady,
 				s.DesiredNumberScheduled)))
 		case known && int(s.DesiredNumberScheduled) < len(nodes):
-			out = append(out, finding(id, Warn, fmt.Sprintf("%s is wanted on %d of %d nodes with HCAs", text,
-				s.DesiredNumberScheduled, len(nodes))))
+			out = append(out, finding(id, Warn, fmt.Sprintf("%s is wanted on %d %s, and HCAs are in %d", text,
+				s.DesiredNumberScheduled, plural(int(s.DesiredNumberScheduled), "node"), len(nodes))))
 		}
 	}
 	switch {

@@ -150,8 +150,8 @@ func TestPreflightCluster(t *testing.T) {
 			"kube-system/kube-multus-ds (multus-cni:v4.2.0, thin) is ready on 2 of 3 nodes\n"},
 		{"Multus not wanted", func(p *Preflight) {
 			p.DaemonSets[0].Status.NumberReady, p.DaemonSets[0].Status.DesiredNumberScheduled = 1, 1
-		}, "WARN preflight-multus kube-system/kube-multus-ds (multus-cni:v4.2.0, thin) is wanted on 1 of 2 nodes " +
-			"with HCAs\n"},
+		}, "WARN preflight-multus kube-system/kube-multus-ds (multus-cni:v4.2.0, thin) is wanted on 1 node, and HCAs " +
+			"are in 2\n"},
 		{"another device plugin", func(p *Preflight) {
 			p.Nodes[0].Status.Allocatable["nvidia.com/hostdev"] = resource.MustParse("4")
 			p.Nodes[0].Status.Allocatable["nvidia.com/gpu"] = resource.MustParse("8")
