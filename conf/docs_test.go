@@ -381,7 +381,8 @@ func TestPagesReasons(t *testing.T) {
 			found[m[1]] = true
 		}
 	}
-	for _, well := range []string{"Accepted", "AllHealthy", "DevicesHealthy", "Published", "Ready", "Sufficient"} {
+	for _, well := range []string{"Accepted", "AllHealthy", "DevicesHealthy", "Published", "Ready", "Sufficient",
+		"Unique"} {
 		delete(found, well)
 	}
 	for _, r := range slices.Sorted(maps.Keys(found)) {

@@ -73,6 +73,7 @@ func (c *Controller) report(ctx context.Context, j *judged, s *sum, w *world, p 
 	st.ObservedGeneration = old.Generation
 	a := c.addresses(ctx, j, s, w)
 	c.news = nil
+	c.condition(j.object, v1alpha1.FabricAddressesUnique, c.uniqueness(ctx, j, w))
 	c.conditions(j, s, p, a)
 	age := c.Now().Sub(c.counted[old.Name])
 	urgent := j.accept || age >= urgentEvery && !slices.EqualFunc(old.Status.Conditions, st.Conditions, sameState) ||

@@ -43,6 +43,9 @@ func (c *Controller) checkLive(ctx context.Context, w *world, candidate, force *
 		w.holdings = c.Ranges.holdings(w.nodes, w.present)
 		slices.SortFunc(w.holdings, func(a, b holding) int { return cmp.Compare(a.node, b.node) })
 	}
+	if err := c.checkUses(ctx, w, candidate, force); err != nil {
+		return err
+	}
 	if candidate.NodeRanges == nil {
 		return checkSection(w, candidate)
 	}

@@ -57,6 +57,7 @@ type Controller struct { //nolint:methods // the steps of a round
 	leases  leases // of whereabouts
 	shown   shown
 	known   nodeAddresses
+	uses    netUses
 }
 
 // world is what a round reads.

@@ -40,7 +40,7 @@ type FabricStatus struct {
 	// +listType=set
 	// +optional
 	Published []string `json:"published,omitempty"`
-	// Ready, Accepted, AddressesSufficient, Published, Degraded.
+	// Ready, Accepted, AddressesSufficient, AddressesUnique, Published, Degraded.
 	//
 	// +listType=map
 	// +listMapKey=type
@@ -111,6 +111,9 @@ const (
 	FabricAccepted = "Accepted"
 	// FabricAddressesSufficient says that there are as many addresses as the devices need.
 	FabricAddressesSufficient = "AddressesSufficient"
+	// FabricAddressesUnique says that nothing else in the cluster has addresses of the fabric's ranges: no Service, no
+	// pod's first interface, no node and no pool of an IPAM plugin, as far as the controller may read them.
+	FabricAddressesUnique = "AddressesUnique"
 	// FabricPublished says that the network is in each of its namespaces as the spec has it.
 	FabricPublished = "Published"
 	// FabricDegraded says that some of its devices are unhealthy.
