@@ -13,6 +13,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/doctor"
 	"github.com/fabric-cni/fabric-cni/deployments/helm"
 	"github.com/fabric-cni/fabric-cni/internal/admit"
+	"github.com/fabric-cni/fabric-cni/internal/clusternet"
 	"github.com/fabric-cni/fabric-cni/internal/fabrics"
 	"github.com/fabric-cni/fabric-cni/internal/node"
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
@@ -86,6 +87,7 @@ func (r *Report) Failed() bool {
 type World struct {
 	Nodes    []*node.Node
 	Existing []v1alpha1.Fabric // of the cluster
+	Net      *clusternet.Net   // what else the cluster has addresses for; nil: not known
 	NoDRA    error             // why the cluster has no DRA; nil: it has, or unknown
 }
 
@@ -132,6 +134,7 @@ func Check(in *Input, w World) (*Report, error) {
 	}
 	c.existing(in)
 	c.overlaps()
+	c.uses()
 	if err := c.devices(); err != nil {
 		return nil, err
 	}
@@ -266,4 +269,37 @@ func (c *checker) overlaps() {
 			}
 		}
 	}
+}
+
+// uses compares the addresses of the Fabrics of files with what else the cluster has addresses for.
+func (c *checker) uses() {
+	if c.world.Net == nil {
+		return
+	}
+	for i := range c.accepted {
+		a := &c.accepted[i]
+		if a.item == nil {
+			continue
+		}
+		met := a.Meets(c.world.Net.Uses)
+		if breaks := met.Breaks(c.force(a.Name)); len(breaks) > 0 {
+			c.add(a.item, doctor.Fail, byController, "spec.addresses", breaks.Err().Error())
+			c.Fabrics[a.row].Accepted = false
+		} else if len(met) > 0 {
+			c.add(a.item, doctor.Warn, byController, "spec.addresses", met.Err().Error())
+		}
+	}
+}
+
+// force is what is in force of a Fabric of the cluster; nil: nothing is.
+func (c *checker) force(name string) *fabrics.Fabric {
+	for k := range c.world.Existing {
+		if o := c.world.Existing[k].DeepCopy(); o.Name == name && o.Status.InForce != nil {
+			o.Spec = o.Status.InForce.Spec
+			if f, err := fabrics.Parse(o); err == nil {
+				return f
+			}
+		}
+	}
+	return nil
 }

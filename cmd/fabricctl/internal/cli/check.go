@@ -35,7 +35,8 @@ YAML or JSON, of objects, lists of them, or values of the Helm chart; other obje
 
 With recordings (discover --record), or --cluster, also which devices of which node each Fabric gets, the
 Fabrics and devices that are left over, and whether the addresses are enough. --cluster compares with the
-Fabrics that are there. -o wide has a row for every node.
+Fabrics that are there, and their addresses with those of Services, pods,
+nodes and pools. -o wide has a row for every node.
 
 Exit status: 3 if something would be refused or would not work.`,
 		Example: `  fabricctl check -f fabrics.yaml
@@ -160,6 +161,10 @@ func (k *checker) world(ctx context.Context) (w *check.World, err error) {
 		return nil, fmt.Errorf("--cluster: %w", err)
 	}
 	w.Existing, k.from.bad = existing, append(k.from.bad, bad...)
+	w.Net = clusterUses(ctx, k.from.kube)
+	for _, m := range w.Net.Missing {
+		k.stderr.Println("warning: addresses are not compared with", m)
+	}
 	if !servesDRA(ctx, k.from.kube) {
 		w.NoDRA = errors.New("this cluster does not serve resource.k8s.io/v1, which allocation: DRA needs: it " +
 			"comes with Kubernetes 1.34; update the cluster, or write allocation: DevicePlugin")

@@ -110,6 +110,7 @@ func collectCluster(ctx context.Context, kube *cluster.Cluster, namespace string
 		c.Pools.Items = append(c.Pools.Items, *o)
 	})
 	c.collectFabrics(ctx)
+	c.Net = clusterUses(ctx, c.kube)
 	c.collectDRA(ctx)
 	c.collectController(ctx, namespace, now)
 	if c.refused == c.asked {

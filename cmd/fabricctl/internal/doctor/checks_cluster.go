@@ -36,6 +36,14 @@ var clusterChecks = []Check{
 		"kubectl describe fabric NAME: conditions and events",
 	},
 	{
+		"cluster-addresses",
+		"No Service, pod, node or pool has addresses of a Fabric",
+		"the range of the Fabric is that of Services, of the pods' first interface or of another pool: pods send " +
+			"such traffic through the rail",
+		"kubectl edit fabric NAME, once no pod has its addresses: a free range, as fabricctl generate fabric " +
+			"--cluster proposes for a new Fabric",
+	},
+	{
 		"cluster-deletion",
 		"No Fabric hangs in its deletion",
 		"the finalizer keeps a Fabric until no pod uses it, and only the controller removes it",

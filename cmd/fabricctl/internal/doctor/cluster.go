@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/fabric-cni/fabric-cni/internal/clusternet"
 	"github.com/fabric-cni/fabric-cni/internal/node"
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
@@ -22,11 +23,12 @@ type Cluster struct {
 	Missing    []string // what could not be asked, with the reason
 
 	Fabrics     []v1alpha1.Fabric
-	FabricNodes []FabricNode // in the order of their names
-	Controller  *Controller  // nil: not known
-	AgentPods   *AgentPods   // nil: not known
-	DRA         *ClusterDRA  // nil: not asked for
-	Version     string       // of the program that asks; empty: do not compare
+	FabricNodes []FabricNode    // in the order of their names
+	Controller  *Controller     // nil: not known
+	AgentPods   *AgentPods      // nil: not known
+	DRA         *ClusterDRA     // nil: not asked for
+	Net         *clusternet.Net // what else has addresses; nil: not known
+	Version     string          // of the program that asks; empty: do not compare
 }
 
 // FabricNode is a FabricNode whose inventory has been read.
@@ -47,6 +49,7 @@ func CheckCluster(c *Cluster) (out []Finding) {
 		out = append(out, finding("cluster-access", Warn, m))
 	}
 	for _, check := range []func(*Cluster) []Finding{clusterCRDs, clusterDaemons, clusterController, clusterFabrics,
+		clusterAddresses,
 		clusterDeletion, clusterFabricNodes, clusterNodeRanges, clusterRDMAMode, clusterAgents, clusterVersions,
 		clusterNADs, clusterRanges, clusterPools, clusterNodes, clusterDiscovered, clusterGUIDs,
 		clusterFirmware, clusterRails, clusterDRA} {

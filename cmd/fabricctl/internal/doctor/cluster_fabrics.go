@@ -96,6 +96,8 @@ var fabricCures = map[string]string{
 	"RangeReserved": "delete the pods of the node that has it, or give the range to no node: kubectl edit fabric NAME",
 	"AddressConflict": "delete the pods of the node that the message names: their addresses are in the range of " +
 		"another node",
+	"RangeInUse": "kubectl edit fabric NAME, once no pod has its addresses: a range that is free, as generate fabric " +
+		"--cluster proposes for a new Fabric",
 	"RangeTooSmall": "kubectl edit fabric NAME: a wider range, or a longer perNode for more nodes",
 	"IPAMMissing":   "install the IPAM plugin that spec.addresses.ipam names, or use addresses.nodeRanges",
 	"PoolMissing": "make the pool: kubectl get ippools.nv-ipam.nvidia.com,cidrpools.nv-ipam.nvidia.com -A has those " +
@@ -106,6 +108,7 @@ var fabricCures = map[string]string{
 	poolNearlyFull: poolCure,
 	"NoDevices": "fabricctl generate fabric --cluster writes the match that fits what there is; kubectl get " +
 		"fabricnodes, and the condition FabricMatched of a node",
+	"NotConnected":     "connect a port, or match other devices: kubectl describe fabricnodes names those that it has",
 	"DevicesUnhealthy": "kubectl get fabricnodes shows where; fabricctl doctor host on that node",
 }
 
@@ -116,6 +119,7 @@ const poolCure = "kubectl edit fabric NAME, or the pool that it names: a wider r
 type fabricFault struct {
 	status Status
 	text   string // after the name of the Fabric
+	kind   string // of the condition; empty: none, or Ready
 	reason string // of the condition; empty: no condition tells
 }
 
@@ -124,22 +128,22 @@ func fabricFaults(f *v1alpha1.Fabric) (out []fabricFault) {
 	ready := apimeta.FindStatusCondition(f.Status.Conditions, v1alpha1.FabricReady)
 	switch {
 	case ready == nil:
-		return []fabricFault{{Fail, ": no controller has looked at it", ""}}
+		return []fabricFault{{status: Fail, text: ": no controller has looked at it"}}
 	case ready.Status != metav1.ConditionTrue:
 		s := Fail
 		if ready.Reason == "InUse" {
 			s = Warn
 		}
-		return []fabricFault{{s, " is not Ready: " + because(ready), ready.Reason}}
+		return []fabricFault{{status: s, text: " is not Ready: " + because(ready), reason: ready.Reason}}
 	case f.Status.ObservedGeneration != f.Generation:
 		text := fmt.Sprintf(": the controller has not looked at generation %d", f.Generation)
-		out = append(out, fabricFault{Warn, text, ""})
+		out = append(out, fabricFault{status: Warn, text: text})
 	}
 	for j := range f.Status.Conditions {
 		d := &f.Status.Conditions[j]
 		if wrong := d.Type == v1alpha1.FabricDegraded; (d.Status == metav1.ConditionTrue) == wrong ||
 			d.Reason == poolNearlyFull || d.Reason == networkPutBack {
-			out = append(out, fabricFault{Warn, ": " + because(d), d.Reason})
+			out = append(out, fabricFault{Warn, ": " + because(d), d.Type, d.Reason})
 		}
 	}
 	return out
@@ -149,6 +153,9 @@ func clusterFabrics(c *Cluster) (out []Finding) {
 	for i := range c.Fabrics {
 		f := &c.Fabrics[i]
 		for _, fault := range fabricFaults(f) {
+			if fault.kind == v1alpha1.FabricAddressesUnique && c.Net != nil {
+				continue // cluster-addresses has it, as it is now
+			}
 			d := finding("cluster-fabrics", fault.status, "Fabric "+f.Name+fault.text)
 			d.Cure = named(cmp.Or(fabricCures[fault.reason], d.Cure), f.Name)
 			out = append(out, d)

@@ -1,12 +1,14 @@
 package doctor
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fabric-cni/fabric-cni/internal/clusternet"
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
 
@@ -98,6 +100,21 @@ func TestCheckPublished(t *testing.T) {
 				Type: "Published", Status: "True", Reason: "NetworkPutBack", Message: `changed by "argo"`,
 			}
 		}, "WARN cluster-fabrics Fabric ib: NetworkPutBack: changed by \"argo\"\n"},
+	})
+}
+
+// A Fabric meets what has addresses of its range.
+func TestCheckAddresses(t *testing.T) {
+	spoil(t, []change{
+		{"a range that Services have", func(c *Cluster) {
+			c.Net = &clusternet.Net{Uses: []clusternet.Use{{Prefix: netip.MustParsePrefix("0.0.0.0/0"),
+				What: "ServiceCIDR kubernetes", Sure: true}}, Missing: []string{"Nodes: forbidden"}}
+			c.Fabrics[0].Spec.Addresses = &v1alpha1.Addresses{NodeRanges: &v1alpha1.NodeRanges{
+				Ranges: []v1alpha1.NodeRange{{Range: "10.0.0.0/24", PerNode: 26}}}}
+			c.Fabrics[0].Status.InForce = nil
+		}, "FAIL cluster-addresses Fabric ib: addresses.nodeRanges 10.0.0.0/24 meets ServiceCIDR kubernetes " +
+			"(0.0.0.0/0): pods would send to these addresses through the rail; choose another range " +
+			"(docs/addresses.md)\nWARN cluster-access addresses are not compared with Nodes: forbidden\n"},
 	})
 }
 
