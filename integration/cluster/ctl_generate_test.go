@@ -131,8 +131,8 @@ func testInventories(t *testing.T) {
 		recordings = append(recordings, dir)
 		fabricNode(t, name, dir)
 	}
-	want, _ := ctl(t, 0, append([]string{"generate", "fabric", "--range", "10.96.128.0/20"}, recordings...)...)
-	got, _ := ctl(t, 0, "generate", "fabric", "--range", "10.96.128.0/20", "--cluster")
+	want, _ := ctl(t, 0, append([]string{"generate", "fabric", "--range", "198.18.0.0/20"}, recordings...)...)
+	got, _ := ctl(t, 0, "generate", "fabric", "--range", "198.18.0.0/20", "--cluster")
 	if want != got {
 		t.Errorf("generate fabric: from recordings\n%s\nfrom the cluster\n%s", want, got)
 	}

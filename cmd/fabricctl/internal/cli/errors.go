@@ -74,7 +74,7 @@ func flagError(_ *cobra.Command, err error) error {
 func prefixOf(flag, value string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(value)
 	if err != nil {
-		return p, fmt.Errorf("%w: --%s %.300q: want a range of addresses such as 192.168.128.0/18 or fd00:1::/64",
+		return p, fmt.Errorf("%w: --%s %.300q: want a range of addresses such as 198.18.0.0/16 or fd00:1::/64",
 			errUsage, flag, value)
 	}
 	return p, nil

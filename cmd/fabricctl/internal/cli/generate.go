@@ -39,11 +39,11 @@ Pods of Fabrics with allocation DRA have a ResourceClaim instead of a resource: 
 
 Ports that are Down, part of a bond or carry the default route are in none of them; comments at the end say which and
 why.`,
-		Example: `  fabricctl generate fabric --cluster --range 10.20.0.0/16 | kubectl apply -f -
+		Example: `  fabricctl generate fabric --cluster | kubectl apply -f -
   fabricctl generate mpijob --cluster --workers 4 --image registry.example.com/nccl-tests:latest
   fabricctl generate claim --cluster --rails 1 --gpu-class gpu.nvidia.com --pod
   fabricctl generate pytorchjob --rails 2 gpu-*.tar.gz
-  fabricctl generate nad --range 192.168.128.0/18 gpu-*.tar.gz
+  fabricctl generate nad --range 198.18.0.0/18 gpu-*.tar.gz
   fabricctl generate device-plugin -n kube-system gpu-*.tar.gz`,
 		Args:      argsBetween(1, 10000),
 		ValidArgs: generate.Kinds,
@@ -56,6 +56,7 @@ why.`,
 				return fmt.Errorf("generate %s: %w", args[0], err)
 			}
 			g.Warn = func(s string) { a.stderr.Println("warning:", s) }
+			g.Note = func(s string) { a.stderr.Println(s) }
 			text, err := g.from.generate(cmd.Context(), "generate "+args[0], args[0], g.Options)
 			if err != nil {
 				g.from.warn(&a.console) // what was left out may be the cause
@@ -91,8 +92,9 @@ func (g *generation) flags(c *cobra.Command) {
 		"only this fabric (default: all; for a workload the one with the most bandwidth)")
 	f.StringVar(&g.Prefix, "resource-prefix", "nvidia.com", "prefix of the resources; "+generate.AgentPrefix+
 		" for those of fabric-agent, as with --cluster; "+generate.SharedPrefix+" with --shared")
-	f.StringVar(&g.pool, "range", "192.168.128.0/18",
-		"addresses of the rails, shared out to the Fabrics or networks in equal parts")
+	f.StringVar(&g.pool, "range", "",
+		"addresses of the rails, shared out to the Fabrics or networks in equal parts (default: fabric --cluster "+
+			"proposes a free range for each, or keeps that of a Fabric which is there)")
 	f.StringSliceVar(&g.excluded, "exclude", nil, "parts of the range that must not be given")
 	f.BoolVar(&g.from.cluster, "cluster", false,
 		"for what the FabricNodes and Fabrics of the cluster say; device-plugin, beside recordings: "+

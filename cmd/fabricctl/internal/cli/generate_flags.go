@@ -190,7 +190,7 @@ func (g *generation) check(kind string, f *pflag.FlagSet) error {
 		func() error { return g.checkClaim(kind, f) },
 		func() error { return g.checkUse(kind, f) },
 		func() error { return g.checkCounts(kind) },
-		g.addresses,
+		func() error { return g.addresses(kind) },
 	)
 }
 
@@ -205,25 +205,35 @@ func firstOf(checks ...func() error) error {
 }
 
 // addresses reads the range and what is excluded from it.
-func (g *generation) addresses() (err error) {
-	if g.Range, err = addressesOf("range", g.pool); err != nil {
-		return err
-	}
-	a := g.Range.Addr()
-	if a.IsLoopback() || a.IsMulticast() || a.IsLinkLocalUnicast() || a.IsUnspecified() {
-		return fmt.Errorf("%w: --range %s: want unicast addresses that pods can have, such as 192.168.128.0/18",
-			errUsage,
-			g.Range)
-	}
+func (g *generation) addresses(kind string) (err error) {
 	for _, e := range g.excluded {
 		p, err := addressesOf("exclude", e)
 		if err != nil {
 			return err
 		}
+		g.Exclude = append(g.Exclude, p)
+	}
+	switch {
+	case g.pool != "":
+	case len(g.Exclude) > 0:
+		return fmt.Errorf("%w: --exclude %s: want a part of --range, which is missing", errUsage, g.Exclude[0])
+	case kind == "nad" || kind == "fabric" && !g.from.cluster:
+		return fmt.Errorf("%w: generate %s: %w", errUsage, kind, generate.ErrNoRange)
+	default:
+		return nil
+	}
+	if g.Range, err = addressesOf("range", g.pool); err != nil {
+		return err
+	}
+	a := g.Range.Addr()
+	if a.IsLoopback() || a.IsMulticast() || a.IsLinkLocalUnicast() || a.IsUnspecified() {
+		return fmt.Errorf("%w: --range %s: want unicast addresses that pods can have, such as 198.18.0.0/16",
+			errUsage, g.Range)
+	}
+	for _, p := range g.Exclude {
 		if !p.Overlaps(g.Range) {
 			return fmt.Errorf("%w: --exclude %s: want a part of --range %s", errUsage, p, g.Range)
 		}
-		g.Exclude = append(g.Exclude, p)
 	}
 	return nil
 }

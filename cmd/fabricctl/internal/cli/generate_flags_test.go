@@ -60,11 +60,11 @@ var nonsense = [][4]string{
 	{"fabric", "h20", "--range=10.20.0.0/25", "overlaps the node's own subnet, 10.20.0.11/24 of bond0 on node h20"},
 	{"nad", "roce", "--range=192.168.0.0/16", "192.168.10.11/24 of xgbe2 on node roce: want another range, or " +
 		"--exclude"},
-	{"nad", "h20", "--range=192.168.1.0", "want a range of addresses such as 192.168.128.0/18"},
+	{"nad", "h20", "--range=192.168.1.0", "want a range of addresses such as 198.18.0.0/16"},
 	{"nad", "h20", "--range=192.168.1.0/16", "want 192.168.0.0/16"},
 	{"nad", "h20", "--range=224.0.0.0/8", "want unicast addresses"},
 	{"pod", "h20", "--range=192.168.128.0/18", "it is for fabric, nad"},
-	{"nad", "h20", "--exclude=10.0.0.0/8", "want a part of --range 192.168.128.0/18"},
+	{"nad", "h20", "--exclude=10.0.0.0/8", "want a part of --range, which is missing"},
 	{"nad", "h20", "--exclude=192.168.128.1", "want a range of addresses"},
 	{"pod", "h20", "--exclude=192.168.128.0/24", "it is for fabric, nad"},
 	{"nad", "h20", "--cluster=true", "from recordings"},
@@ -144,16 +144,19 @@ func TestGenerateIgnoresNoFlag(t *testing.T) {
 	values := map[string]string{
 		"namespace": "ml", "name": "train", "image": "example.com/other:2", "fabric": "ib-100g",
 		"resource-prefix": "example.com",
-		"range":           "10.99.0.0/16", "exclude": "192.168.128.0/28", "nodes": "5000", "workers": "3", "gpus": "1",
+		"range":           "10.99.0.0/16", "exclude": "198.18.0.0/28", "nodes": "5000", "workers": "3", "gpus": "1",
 		"gpu-resource": "nvidia.com/v100", "vfs": "true", "for": "network-operator", "same-node": "true",
 		"allocation": "dra", "pod": "true",
 		"rails":      "1",
 		"first-rail": "1", "per-rail": "true", "min-rate": "1", "gpu-class": "gpu.nvidia.com", "shared": "true",
 	}
 	for _, kind := range generate.Kinds {
-		plain := map[string]string{}
+		plain, args := map[string]string{}, []string{"generate", kind}
+		if kind == "fabric" || kind == "nad" {
+			args = append(args, "--range", "198.18.0.0/18")
+		}
 		for name, dir := range dirs {
-			_, plain[name], _ = ctl(t, "generate", kind, "--root", dir)
+			_, plain[name], _ = ctl(t, append(slices.Clone(args), "--root", dir)...)
 		}
 		generateCommand(&app{}).Flags().VisitAll(func(f *pflag.Flag) {
 			value, ok := values[f.Name]
@@ -165,7 +168,8 @@ func TestGenerateIgnoresNoFlag(t *testing.T) {
 			}
 			same := 0
 			for name, dir := range dirs {
-				status, out, diag := ctl(t, "generate", kind, "--root", dir, fmt.Sprintf("--%s=%s", f.Name, value))
+				with := append(slices.Clone(args), "--root", dir, fmt.Sprintf("--%s=%s", f.Name, value))
+				status, out, diag := ctl(t, with...)
 				if status == exitOK && out == plain[name] {
 					same++
 				}

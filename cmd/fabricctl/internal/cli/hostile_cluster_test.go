@@ -37,6 +37,7 @@ GET*/ippools) cat pools.json ;;
 "GET /apis/k8s.cni.cncf.io/v1") echo '{"resources":[{"name":"network-attachment-definitions"}]}' ;;
 GET*/nicclusterpolicies|GET*/sriovnetworkpoolconfigs|GET*/sriovnetworknodestates|GET*/machineconfigs)
 	cat operators.json ;;
+GET*/servicecidrs) cat cidrs.json ;;
 GET*) exit 1 ;;
 *) echo '{}' ;;
 esac
@@ -123,6 +124,7 @@ func (w *hostileWorld) cluster(t *testing.T, n *node.Node) {
 	w.before(t)
 	w.file(t, "pools.json", list(m{"metadata": meta, "spec": m{"range": "10.0.0.0/30" + x, "allocations": m{x: m{}}}},
 		m{"metadata": meta, "spec": m{"range": "10.0.0.0/30", "allocations": m{"1": m{}, "2": m{}, "3": m{}}}}))
+	w.file(t, "cidrs.json", list(m{"metadata": m{"name": "k" + x}, "spec": m{"cidrs": []any{x, "10.96.0.0/16"}}}))
 	w.file(t, "addresses.json", w.json(t, []any{m{"ifname": "net1" + x, "link_type": "infiniband",
 		"address":   "00:00:00:66:fe:80:00:00:00:00:00:00:00:02:c9:03:00:fa:00:10",
 		"addr_info": []any{m{"local": "10.0.0.1", "prefixlen": 24, "scope": "global"}}}}))

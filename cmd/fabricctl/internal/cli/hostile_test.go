@@ -130,14 +130,17 @@ func hostileCases(w *hostileWorld) map[string][]hostileCase {
 	}
 	for _, kind := range generate.Kinds {
 		isKind := func(t *testing.T, out []byte) { t.Helper(); isObjects(t, kind, out) }
+		with := map[string][]string{"nad": {"--range", "198.18.0.0/16"}, "fabric": {"--range", "198.18.0.0/16"}}[kind]
 		cases["generate"] = append(cases["generate"],
-			hostileCase{args: []string{kind, w.machine}, refuses: true, parse: isKind},
-			hostileCase{args: []string{kind, w.picture}, refuses: true, parse: isKind})
+			hostileCase{args: append([]string{kind, w.machine}, with...), refuses: true, parse: isKind},
+			hostileCase{args: append([]string{kind, w.picture}, with...), refuses: true, parse: isKind})
 		if kind != "nad" && kind != "device-plugin" {
 			cases["generate"] = append(cases["generate"],
 				hostileCase{args: []string{kind, "--cluster"}, refuses: true, parse: isKind})
 		}
 	}
+	cases["generate"] = append(cases["generate"], hostileCase{args: []string{"fabric", "--cluster", "--range",
+		"10.96.0.0/20"}, refuses: true})
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
 		cases["completion "+shell] = []hostileCase{{own: true}}
 	}

@@ -222,6 +222,14 @@ func (s *sources) generate(ctx context.Context, command, kind string, o generate
 	if err != nil {
 		return "", err
 	}
+	if s.cluster && kind == "fabric" {
+		existing, bad, err := listFabrics(ctx, s.kube)
+		if err != nil {
+			return "", fmt.Errorf("--cluster: %w", err)
+		}
+		s.bad = append(s.bad, bad...)
+		o.Taken = &generate.Taken{Net: clusterUses(ctx, s.kube), Fabrics: existing}
+	}
 	if text, err = generate.Generate(kind, nodes, o); err != nil {
 		return "", refused(command, err)
 	}

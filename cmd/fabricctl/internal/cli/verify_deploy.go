@@ -114,7 +114,7 @@ func (p *testPods) names() (out []string) {
 func (p *testPods) options(name, image string) generate.Options {
 	return generate.Options{
 		Namespace: p.namespace, Name: name, Image: image, Fabric: p.fabric, Prefix: p.prefix,
-		Range:   netip.MustParsePrefix("192.168.128.0/18"), // for networks: pods have none
+		Range:   netip.MustParsePrefix("198.18.0.0/18"), // for networks: pods have none
 		Workers: p.count, SameNode: p.sameNode, GPUs: -1,
 	}
 }

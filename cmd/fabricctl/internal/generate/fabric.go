@@ -21,32 +21,36 @@ const defaultShares = 8
 type Object struct {
 	Network
 	Match
-	Mode    string // exclusive, shared
-	Shares  int    // mode shared
-	RDMA    string // network.rdma; empty: as it comes
-	Source  bool   // network.routing.sourceBased
-	PerNode int    // prefix length of a node's range
-	PerHost int    // addresses that a node has
-	Room    int    // nodes that have a range
+	Mode    string              // exclusive, shared
+	Shares  int                 // mode shared
+	RDMA    string              // network.rdma; empty: as it comes
+	Source  bool                // network.routing.sourceBased
+	PerNode int                 // prefix length of a node's range
+	PerHost int                 // addresses that a node has
+	Room    int                 // nodes that have a range
+	Why     string              // why the range was proposed; empty: the options have it
+	Keep    *v1alpha1.Addresses // those that the Fabric has in the cluster; nil: Range is new
 	Warn    []string
 }
 
 // objects makes the Fabrics of the networks.
 func objects(list []Network, nodes []*node.Node, o *Options) (out []Object, err error) {
-	parts, err := split(o.Range, len(list))
-	if err != nil {
-		return nil, err
+	parts := make([]netip.Prefix, len(list))
+	if o.Range.IsValid() || o.Taken == nil {
+		if parts, err = split(o.Range, len(list)); err != nil {
+			return nil, err
+		}
 	}
-	ports := devices(nodes)
+	ports, chosen := devices(nodes), newChooser(nodes, o)
 	for i := range list {
 		x := Object{Network: list[i], Mode: "exclusive"}
-		x.Range = parts[i]
 		x.mode(nodes)
 		x.Source = !x.Fabric.Planes && len(x.Rails) > 1
 		x.Match = ports.match(&x.Network)
 		x.Warn = append(x.Warn, x.Doubts...)
 		x.Warn = append(x.Warn, x.Warnings()...)
-		if err := x.ranges(o); err != nil {
+		x.need()
+		if err := chosen.choose(&x, parts[i]); err != nil {
 			return nil, err
 		}
 		out = append(out, x)
@@ -92,6 +96,9 @@ func (x *Object) doc(o *Options) doc {
 		"nodeRanges": fmt.Sprintf("A range of %d addresses for each node, which needs %d; there is room for %d nodes.",
 			x.PerHost, x.Need, x.Room),
 	}
+	if x.Why != "" {
+		notes["nodeRanges"] += "\n" + wrapped(x.Why)
+	}
 	if x.RateGb != 0 {
 		spec.Match.RateGb = new(int32(x.RateGb))
 	}
@@ -111,6 +118,11 @@ func (x *Object) doc(o *Options) doc {
 		r.Exclude = append(r.Exclude, e.String())
 	}
 	spec.Addresses.NodeRanges.Ranges = []v1alpha1.NodeRange{r}
+	if x.Keep != nil {
+		spec.Addresses = x.Keep
+		delete(notes, "nodeRanges")
+		notes["addresses"] = "Those that the Fabric has in the cluster."
+	}
 	return doc{
 		object: object{
 			TypeMeta: kind(v1alpha1.GroupVersion.String(), "Fabric"),
@@ -167,8 +179,8 @@ func few(list []string) string {
 // room for it.
 var smallest = map[int]int{32: 28, 128: 124}
 
-// ranges divides the range into one for each node, as small as the interfaces of a node allow.
-func (x *Object) ranges(o *Options) error {
+// need counts the addresses that the node with most of them needs.
+func (x *Object) need() {
 	perNode := map[string]int{}
 	x.Need = 0
 	for _, r := range x.Rails {
@@ -177,6 +189,21 @@ func (x *Object) ranges(o *Options) error {
 			x.Need = max(x.Need, perNode[p.Node])
 		}
 	}
+}
+
+// nodes is how many nodes have ports of the network.
+func (x *Object) nodes() int {
+	seen := map[string]bool{}
+	for _, r := range x.Rails {
+		for _, p := range r.Ports {
+			seen[p.Node] = true
+		}
+	}
+	return len(seen)
+}
+
+// ranges divides the range into one for each node, as small as the interfaces of a node allow.
+func (x *Object) ranges(o *Options) error {
 	of := func(bits int) int { return pool.Usable(netip.PrefixFrom(x.Range.Addr(), bits)) }
 	bits := smallest[x.Range.Addr().BitLen()]
 	for bits > x.Range.Bits() && of(bits) < x.Need {
@@ -196,7 +223,7 @@ func (x *Object) ranges(o *Options) error {
 		x.Exclude = append(x.Exclude, e)
 		x.Room -= 1 << min(max(bits-e.Bits(), 0), most)
 	}
-	if nodes := max(o.Nodes, len(perNode)); bits < x.Range.Bits() || x.PerHost < x.Need || x.Room < nodes {
+	if nodes := max(o.Nodes, x.nodes()); bits < x.Range.Bits() || x.PerHost < x.Need || x.Room < nodes {
 		return fmt.Errorf("fabric %s: range %s has room for %d nodes with %d addresses each (/%d), %d nodes are "+
 			"needed; choose a wider --range", x.Name, x.Range, max(x.Room, 0), x.PerHost, bits, nodes)
 	}

@@ -47,6 +47,9 @@ type Options struct {
 	MinRate  int    // of a claim's rails in Gb/s; 0: any
 	GPUClass string // DeviceClass of the GPUs that a claim has beside its rails; empty: none
 
+	Taken *Taken       // what the cluster has; nil: not known
+	Note  func(string) // receives why a range is proposed; may be nil
+
 	Plugin *DaemonSet   // the device plugin that runs in the cluster; nil: not known
 	Warn   func(string) // receives what is left out, which a comment names too; may be nil
 }

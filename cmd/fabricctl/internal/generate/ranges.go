@@ -1,7 +1,6 @@
 package generate
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 
@@ -37,7 +36,7 @@ func ranges(list []Network, o *Options) error {
 // split shares a range out into equal parts.
 func split(p netip.Prefix, n int) ([]netip.Prefix, error) {
 	if !p.IsValid() {
-		return nil, errors.New("range is missing: --range 192.168.128.0/18")
+		return nil, ErrNoRange
 	}
 	bits := p.Bits()
 	for size := 1; size < n; size *= 2 {
