@@ -133,7 +133,7 @@ func collectPreflight(ctx context.Context, kube *cluster.Cluster) (*doctor.Prefl
 	if c.refused == c.asked {
 		return nil, fmt.Errorf("preflight: no cluster, or no rights: %s", strings.Join(c.Missing[:1], ""))
 	}
-	p.Missing = c.Missing
+	p.Missing, p.Net = c.Missing, clusterUses(ctx, kube)
 	return p, nil
 }
 

@@ -106,6 +106,13 @@ var preflightChecks = []Check{
 		"end it on these nodes, leave the HCAs that it uses out of the Fabrics, or keep the nodes in shared mode",
 	},
 	{
+		"preflight-ranges",
+		"It is known which addresses the cluster uses",
+		"the range of a Fabric becomes a route in its pods: one with addresses of Services, pods or nodes takes their " +
+			"traffic to the rail",
+		"a role that may list them; or compare by hand the range that you give to fabricctl generate fabric --range",
+	},
+	{
 		"preflight-ipam",
 		"It is known which IPAM plugins have pools",
 		"their pools could not be read",

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/fabric-cni/fabric-cni/internal/clusternet"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
@@ -22,6 +23,7 @@ type Preflight struct {
 	Nodes      []corev1.Node // name, labels, allocatable, versions
 	DaemonSets []DaemonSet
 	NADs       NADs
+	Net        *clusternet.Net // the addresses that the cluster uses; nil: not asked
 
 	FabricNodes    []FabricNode
 	Policies       []NicClusterPolicy
@@ -133,8 +135,7 @@ func CheckPreflight(p *Preflight) (out []Finding) {
 	for _, check := range []func(*Preflight) []Finding{
 		preflightNodes, preflightKubernetes, preflightFeatures, preflightKernel, preflightMultus, preflightDriver,
 		preflightMode, preflightModeOwner, preflightLocal, preflightSharedPlugin, preflightPlugins, preflightIPAM,
-		preflightRDMAPods, preflightHostUsers,
-		// RANGES: the check of internal/clusternet goes here, with an id preflight-ranges.
+		preflightRDMAPods, preflightHostUsers, preflightRanges,
 	} {
 		out = append(out, boundedBy(check(p), mostWorkloads)...)
 	}
