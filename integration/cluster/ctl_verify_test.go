@@ -14,8 +14,8 @@ import (
 	"github.com/fabric-cni/fabric-cni/scripts/image/oci"
 )
 
-// tools is the image fabric-tools, with perftest as recorded on two 200 Gb/s nodes, since no HCA is here. sh answers the
-// question for the HCA of an interface; everything else goes to the real one.
+// tools is the image fabric-tools, with perftest as recorded on two 200 Gb/s nodes, since no HCA is here. sh answers
+// the question for the HCA of an interface; everything else goes to the real one.
 func tools(t *testing.T) {
 	t.Helper()
 	file := func(path, text string) oci.File { return oci.File{Path: path, Data: []byte(text), Mode: 0o755} }

@@ -162,7 +162,8 @@ func TestDRAOfferGates(t *testing.T) {
 
 // A cluster that does not serve the API has a condition, and kubelet is told nothing.
 func TestDRANotServed(t *testing.T) {
-	freshWith(t, []string{"--runtime-config=resource.k8s.io/v1=false"}, "../../deployments/helm/fabric-cni/crds/fabric.dev_*.yaml")
+	freshWith(t, []string{"--runtime-config=resource.k8s.io/v1=false"},
+		"../../deployments/helm/fabric-cni/crds/fabric.dev_*.yaml")
 	agentRules(t)
 	n := newDRANode(t, "dra-none")
 	go n.Run(t.Context())

@@ -63,8 +63,9 @@ func TestRangesOfTheCluster(t *testing.T) {
 	}
 	s.becomes("free", unique, "True Unique: ")
 
-	apply(t, whereaboutsPool("198.18.32.0-24", "198.18.32.0/24", 2))
 	apply(t, of("pool", "198.18.32.0/20"))
+	s.becomes("pool", accepted, "True Accepted")
+	apply(t, whereaboutsPool("198.18.32.0-24", "198.18.32.0/24", 2))
 	s.becomes("pool", unique, "False RangeInUse: addresses.nodeRanges 198.18.32.0/20 meets whereabouts IPPool "+
 		"198.18.32.0-24 (198.18.32.0/24): addresses that both have can't be reached")
 

@@ -114,7 +114,8 @@ func explain(f *fabrics.Fabric, d *survey.Device, v *health.Verdict) string {
 		text += "; it is in " + podOf(d.Holder)
 	}
 	if v.Problem == health.NotConnected {
-		return text + "; it has never been Active: if it has a cable, check that, its transceiver and the port of the switch"
+		return text + "; it has never been Active: if it has a cable, check that, its transceiver and the port of " +
+			"the switch"
 	}
 	text += "; check its cable, its transceiver and the port of the switch"
 	if f.Health.Withhold && v.Problem != health.PortDown {

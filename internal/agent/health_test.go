@@ -184,8 +184,8 @@ func TestHealthNotConnected(t *testing.T) {
 	j := newJudged(t, nil)
 	j.port(device.PortDown)
 	j.look(3)
-	want := "fabric ib: mlx5_0 (a) port is Down (no state); it has never been Active: if it has a cable, check that, its " +
-		"transceiver and the port of the switch"
+	want := "fabric ib: mlx5_0 (a) port is Down (no state); it has never been Active: if it has a cable, check that, " +
+		"its transceiver and the port of the switch"
 	if got := j.wrong(condition.PortConnected); got != want || j.usable() {
 		t.Errorf("usable %t, %q, want %q", j.usable(), got, want)
 	}

@@ -153,8 +153,8 @@ func ready(j *judged, s *sum, p *published, a *verdict) verdict {
 		return verdict{reason: "NoDevices",
 			err: errors.New("no node has a device of this fabric: see `kubectl get fabricnodes`")}
 	case s.devices.Healthy == 0 && s.unhealthy() == 0:
-		return verdict{reason: "NotConnected", err: errors.New("no port of a device of this fabric has ever been Active: " +
-			"connect one, or match other devices")}
+		return verdict{reason: "NotConnected",
+			err: errors.New("no port of it has ever been Active: connect one, or match other devices")}
 	case s.devices.Healthy == 0:
 		return verdict{reason: "DevicesUnhealthy", err: fmt.Errorf("no device is healthy: %s", s.wrong())}
 	}

@@ -20,8 +20,8 @@ var (
 	nodesDesc = prometheus.NewDesc("fabric_nodes", "Nodes that have devices of a fabric.", []string{"fabric"}, nil)
 
 	devicesDesc = prometheus.NewDesc("fabric_devices",
-		"Devices of a fabric in the cluster: all (total), those that pods may "+
-			"use (healthy), those whose port was never Active (not_connected), and those that are in pods (attached).", []string{"fabric", "state"}, nil)
+		"Devices of a fabric in the cluster: all (total), those that pods may use (healthy), those whose port was "+
+			"never Active (not_connected), and those that are in pods (attached).", []string{"fabric", "state"}, nil)
 
 	addressesDesc = prometheus.NewDesc("fabric_addresses",
 		"Addresses of a fabric in the cluster: those there are to give "+

@@ -8,12 +8,11 @@ import (
 	"strconv"
 
 	"github.com/fabric-cni/fabric-cni/internal/fabrics"
-	"github.com/fabric-cni/fabric-cni/internal/health"
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
 
 // notConnected is the problem of a device whose port was never Active.
-const notConnected = string(health.NotConnected)
+const notConnected = "NotConnected"
 
 // maxUsers is how many pods a sum names.
 const maxUsers = 5

@@ -15,6 +15,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/ipam/nvipam"
 	"github.com/fabric-cni/fabric-cni/internal/ipam/ranges"
 	"github.com/fabric-cni/fabric-cni/internal/ipam/whereabouts"
+	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
 
 const (
@@ -42,7 +43,7 @@ type netUses struct {
 
 // lookAtUses reads what the cluster uses. candidate is judged beside what is in force; nil: none is.
 func (c *Controller) lookAtUses(ctx context.Context, w *world, candidate *fabrics.Fabric) *clusternet.Net {
-	taken, refs := w.taken(candidate)
+	taken, refs := w.taken()
 	key, age := fmt.Sprint(taken, refs), c.Now().Sub(c.uses.at)
 	if c.uses.net != nil && age < usesEvery && (age < changedUsesEvery || candidate == nil && key == c.uses.key) {
 		return c.uses.net
@@ -51,17 +52,21 @@ func (c *Controller) lookAtUses(ctx context.Context, w *world, candidate *fabric
 	return c.uses.net
 }
 
-// taken are the subnets of all Fabrics, and the pools that they name.
-func (w *world) taken(candidate *fabrics.Fabric) (taken []netip.Prefix, refs []ranges.Ref) {
-	add := func(f *fabrics.Fabric) {
-		taken = append(taken, f.Taken()...)
-		refs = append(refs, sectionOf(f).Refs...)
-	}
-	for i := range w.force {
-		add(&w.force[i])
-	}
-	if candidate != nil {
-		add(candidate)
+// taken are the subnets of all Fabrics, in force and wanted, and the pools that they name.
+func (w *world) taken() (taken []netip.Prefix, refs []ranges.Ref) {
+	for i := range w.fabrics {
+		o := w.fabrics[i].DeepCopy()
+		specs := []v1alpha1.FabricSpec{o.Spec}
+		if o.Status.InForce != nil {
+			specs = append(specs, o.Status.InForce.Spec)
+		}
+		for _, spec := range specs {
+			o.Spec = spec
+			if f, err := fabrics.Parse(o); err == nil {
+				taken = append(taken, f.Taken()...)
+				refs = append(refs, sectionOf(f).Refs...)
+			}
+		}
 	}
 	return taken, refs
 }

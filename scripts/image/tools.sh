@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# tools.sh ARCHITECTURE DIRECTORY   unpacks what the image fabric-tools has of Debian: perftest and rdma-core's programs,
-# ip, ping, a shell, and the libraries that they load. It installs nothing, and leaves the machine's own lists of
-# packages alone, so that it works for any architecture.
+# tools.sh ARCHITECTURE DIRECTORY   unpacks what the image fabric-tools has of Debian: perftest and rdma-core's
+# programs, ip, ping, a shell, and the libraries that they load. It installs nothing, and leaves the machine's own lists
+# of packages alone, so that it works for any architecture.
 set -euo pipefail
 
 [ $# = 2 ] || { echo "usage: tools.sh ARCHITECTURE DIRECTORY" >&2; exit 2; }

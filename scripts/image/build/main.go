@@ -83,7 +83,7 @@ func unpack(ctx context.Context, arch, root string) error {
 	cmd := exec.CommandContext(ctx, "scripts/image/tools.sh", arch, root)
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("Debian packages of fabric-tools for %s: %w", arch, err)
+		return fmt.Errorf("unpack the packages of fabric-tools for %s: %w", arch, err)
 	}
 	return nil
 }

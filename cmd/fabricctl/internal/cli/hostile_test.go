@@ -70,8 +70,7 @@ func hostileCases(w *hostileWorld) map[string][]hostileCase {
 			{args: []string{"--cluster", "g1"}, refuses: true},
 		},
 		"list": {
-			{args: w.journal(), refuses: true}, {args: []string{"--cluster", "--all"}},
-			{args: []string{"--cluster"}},
+			{args: w.journal(), refuses: true}, {args: []string{"--cluster", "--all"}}, {args: []string{"--cluster"}},
 		},
 		"status": {{}, {args: []string{"--wait", "--timeout", "1s"}, formats: []string{"table"}}},
 		"repair": {{args: append(w.journal(), "--dry-run")}, {args: append(w.journal(), "--plugin", w.plugin)}},
@@ -89,10 +88,9 @@ func hostileCases(w *hostileWorld) map[string][]hostileCase {
 			{args: []string{"--all", "--manifest", "-", "--nads", w.nads}, stdin: w.manifest},
 			{args: []string{"--all", "--manifest", "-", "--claims", w.claims}, stdin: w.manifest},
 		},
-		"doctor job": {
-			{args: []string{"--all", "-f", w.job, w.picture}}, {args: []string{"--all", "-f", w.job, "--nads", w.nads}},
-			{args: []string{"--all", "-f", w.job, "--cluster"}}, {args: []string{"--all", "--selector", "a=b"}},
-		},
+		"doctor job": {{args: []string{"--all", "-f", w.job, w.picture}},
+			{args: []string{"--all", "-f", w.job, "--nads", w.nads}},
+			{args: []string{"--all", "-f", w.job, "--cluster"}}, {args: []string{"--all", "--selector", "a=b"}}},
 		"doctor cluster": {{args: []string{"--all"}}},
 		"doctor explain": {{stdin: w.log, found: true}},
 		"nccl-env": {{args: []string{"--root", w.machine}}, {args: []string{"--root", w.changed}},

@@ -108,8 +108,8 @@ var preflightChecks = []Check{
 	{
 		"preflight-ranges",
 		"It is known which addresses the cluster uses",
-		"the range of a Fabric becomes a route in its pods: one with addresses of Services, pods or nodes takes their " +
-			"traffic to the rail",
+		"the range of a Fabric becomes a route in its pods: one with addresses of Services, pods or nodes takes " +
+			"their traffic to the rail",
 		"a role that may list them; or compare by hand the range that you give to fabricctl generate fabric --range",
 	},
 	{

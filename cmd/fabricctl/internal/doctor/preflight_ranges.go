@@ -33,5 +33,6 @@ func preflightRanges(p *Preflight) (out []Finding) {
 	if more := len(used) - mostRanges; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
-	return append(out, finding("preflight-ranges", OK, text+": fabricctl generate fabric --cluster proposes a free range"))
+	text += ": fabricctl generate fabric --cluster proposes a free range"
+	return append(out, finding("preflight-ranges", OK, text))
 }
