@@ -210,8 +210,8 @@ type FabricDevice struct {
 	// +optional
 	RateGb int32 `json:"rateGb,omitempty"`
 	// Why pods should not use it: PortDown, NotConnected, Flapping, CounterLimit; or why no new pod can be served with
-	// it: NoRange, NoAddressLeft, NoConfiguration, IPAMMissing, WrongRDMAMode, InUseElsewhere, InUseByHost. Empty: it is
-	// healthy.
+	// it: NoRange, NoAddressLeft, NoConfiguration, IPAMMissing, WrongRDMAMode, InUseElsewhere, InUseByHost. Empty: it
+	// is healthy.
 	//
 	// +optional
 	Problem string `json:"problem,omitempty"`

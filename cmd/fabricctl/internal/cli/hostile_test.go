@@ -110,10 +110,8 @@ func hostileCases(w *hostileWorld) map[string][]hostileCase {
 		},
 		"generate verify": {{args: []string{"--image", "example.com/x:1", "--", "--image", "example.com/p:1"},
 			own: true}},
-		"generate policy": {
-			{args: []string{"-f", w.fabric}, refuses: true},
-			{args: []string{"--cluster"}, refuses: true},
-		},
+		"generate policy": {{args: []string{"-f", w.fabric}, refuses: true},
+			{args: []string{"--cluster"}, refuses: true}},
 		"check": {
 			{args: []string{"-f", w.fabric, w.machine}, parse: isVisible, refuses: true},
 			{args: []string{"-f", w.fabric, "--cluster"}, parse: isVisible, refuses: true},
