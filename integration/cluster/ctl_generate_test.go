@@ -35,6 +35,14 @@ func judged(t *testing.T, what, text string) {
 	}
 }
 
+// rangeFlag is the flag of the kinds that have addresses.
+func rangeFlag(kind string) []string {
+	if kind == "fabric" || kind == "nad" {
+		return []string{"--range", "198.18.0.0/16"}
+	}
+	return nil
+}
+
 func TestCtlGenerate(t *testing.T) {
 	crds(t) // of Fabrics
 	// Too large for the annotation that apply would make.
@@ -50,13 +58,14 @@ func TestCtlGenerate(t *testing.T) {
 		}
 		for _, kind := range kinds {
 			what := kind + " of " + strings.Join(nodes, ", ")
-			out, _ := ctl(t, 0, append([]string{"generate", kind, "-n", "ml"}, recordings...)...)
+			out, _ := ctl(t, 0, slices.Concat([]string{"generate", kind, "-n", "ml"}, rangeFlag(kind), recordings)...)
 			judged(t, what, out)
 		}
 		out, _ := ctl(t, 0, append([]string{"generate", "device-plugin", "--shared", "-n", "ml"}, recordings...)...)
 		judged(t, "shared device plugin", out)
 		for _, kind := range []string{"nad", "device-plugin", "mpijob"} {
-			out, _ := ctl(t, 0, append([]string{"generate", kind, "--vfs", "-n", "ml"}, recordings...)...)
+			args := slices.Concat([]string{"generate", kind, "--vfs", "-n", "ml"}, rangeFlag(kind), recordings)
+			out, _ := ctl(t, 0, args...)
 			judged(t, kind+" of VFs", out)
 		}
 	}
