@@ -42,7 +42,7 @@ func shared(t *testing.T, n *LabNode) {
 	for _, name := range names {
 		s := status(t, name)
 		if len(s) != 2 || s[1].Interface != "net1" || len(s[1].IPs) != 1 ||
-			!strings.HasPrefix(s[1].IPs[0], "198.18.") {
+			!strings.HasPrefix(s[1].IPs[0], "198.19.") {
 			t.Fatalf("network-status of %s: %+v", name, s)
 		}
 		addresses = append(addresses, s[1].IPs[0])
