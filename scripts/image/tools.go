@@ -25,7 +25,11 @@ func Tools(architecture, root, binaries, version string) (oci.Image, error) {
 		},
 	}}
 	has := map[string]bool{}
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	root, err := filepath.EvalSymlinks(root) // WalkDir does not follow one
+	if err != nil {
+		return oci.Image{}, fmt.Errorf("image fabric-tools: %w", err)
+	}
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || path == root {
 			return err
 		}

@@ -26,7 +26,11 @@ func TestTools(t *testing.T) {
 	if err := os.Symlink("ib_write_bw", filepath.Join(root, "usr/bin/ib_bw")); err != nil {
 		t.Fatal(err)
 	}
-	i, err := image.Tools("amd64", root, "bin", "v1")
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(root, link); err != nil {
+		t.Fatal(err)
+	}
+	i, err := image.Tools("amd64", link, "bin", "v1")
 	if err != nil {
 		t.Fatal(err)
 	}
