@@ -70,7 +70,7 @@ func byNodeRange(b *testing.B) string {
 	b.Helper()
 	o := &v1alpha1.Fabric{}
 	must(b, yaml.UnmarshalStrict([]byte(testfabrics.Object("bench",
-		"{addresses: {nodeRanges: {ranges: [{range: 10.200.0.0/16, perNode: 24}]}}}")), o))
+		"{addresses: {nodeRanges: {ranges: [{range: 10.200.0.0/16, perNodePrefixLength: 24}]}}}")), o))
 	f, err := fabrics.Parse(o)
 	must(b, err)
 	pool, err := noderange.New(*f.NodeRanges, []noderange.Owner{

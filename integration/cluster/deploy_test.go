@@ -143,7 +143,7 @@ func testPublish(t *testing.T) {
 	}
 	defined("is there", "k8s.v1.cni.cncf.io/resourceName: fabric.dev/ib-200g", `"mtu": 4092`)
 	row(t, "fabrics", "ib-200g", fabricColumns,
-		[]string{"ib-200g", "exclusive", "", "", "0", "0", "0", "0", "0/14", "False"})
+		[]string{"ib-200g", "WholeDevice", "", "", "0", "0", "0", "0", "0/14", "False"})
 	row(t, "fabricnodes", "rig", nodeColumns, []string{"rig", "", "0", "0", "0", "e2e", "True", "Ready"})
 	described(t, "fabric", "ib-200g", "NoDevices", "no node has a device of this fabric")
 	k(t, "patch", "network-attachment-definition", "ib-200g", "--type=merge",
@@ -177,7 +177,7 @@ func testRefusal(t *testing.T) {
 	}
 	fabric(t, "older", "{addresses: {ipam: {type: whereabouts, range: 198.51.100.0/28}}}")
 	condition(t, "fabric/older", "Accepted", "True", "Accepted", "")
-	fabric(t, "younger", "{addresses: {nodeRanges: {ranges: [{range: 198.51.100.0/24, perNode: 28}]}}}")
+	fabric(t, "younger", "{addresses: {nodeRanges: {ranges: [{range: 198.51.100.0/24, perNodePrefixLength: 28}]}}}")
 	condition(t, "fabric/younger", "Accepted", "False", "Refused", `overlaps 198.51.100.0/28 of fabric "older"`)
 	described(t, "fabric", "younger", "Warning", "Refused", "both would give the same addresses")
 }

@@ -65,8 +65,8 @@ func newDRARig(t testing.TB, bin string, rails int) *draRig {
 			t.Error(err)
 		}
 	})
-	fabric(t, rigFabric, "{match: {devices: ['rail*']}, allocation: DRA, network: {rdma: none}, "+
-		"addresses: {nodeRanges: {ranges: [{range: 10.78.0.0/24, perNode: 26}]}}}")
+	fabric(t, rigFabric, "{match: {devices: ['rail*']}, allocation: DRA, network: {rdmaMode: Ignore}, "+
+		"addresses: {nodeRanges: {ranges: [{range: 10.78.0.0/24, perNodePrefixLength: 26}]}}}")
 	until(t, "all devices are in the ResourceSlice", g.published)
 	until(t, "the network is published", func() error {
 		_, err := os.Stat("/etc/cni/multus/net.d/fabric-agent-" + rigFabric + ".conf")

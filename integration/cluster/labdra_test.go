@@ -22,8 +22,8 @@ func draFabric(t *testing.T, n *LabNode, allocation string, rails ...Rail) strin
 		netdevs = append(netdevs, r.Netdev)
 	}
 	fabric(t, name, fmt.Sprintf(`{precedence: 1, allocation: %s, match: {devices: [%s]},
-  network: {rdma: exclusive, routing: {sourceBased: true}},
-  addresses: {nodeRanges: {ranges: [{range: 10.20%d.0.0/16, perNode: 27}]}}}`,
+  network: {rdmaMode: Exclusive},
+  addresses: {nodeRanges: {ranges: [{range: 10.20%d.0.0/16, perNodePrefixLength: 27}]}}}`,
 		allocation, strings.Join(netdevs, ", "), n.Number))
 	return name
 }

@@ -13,10 +13,10 @@ import (
 )
 
 const ranged = "{match: {rateGb: 200}, " +
-	"addresses: {nodeRanges: {ranges: [{range: 10.77.0.0/24, perNode: 26}], reclaim: 5s}}}"
+	"addresses: {nodeRanges: {ranges: [{range: 10.77.0.0/24, perNodePrefixLength: 26}], reclaim: 5s}}}"
 
 var (
-	fabricColumns = []string{"NAME", "MODE", "LINK", "RATE", "NODES", "DEVICES", "HEALTHY", "ATTACHED", "ADDRESSES",
+	fabricColumns = []string{"NAME", "ATTACHMENT", "LINK", "RATE", "NODES", "DEVICES", "HEALTHY", "ATTACHED", "ADDRESSES",
 		"READY", "AGE"}
 	nodeColumns = []string{"NAME", "RDMA-MODE", "DEVICES", "HEALTHY", "ATTACHED", "PLUGIN", "READY", "REASON"}
 )
@@ -43,7 +43,7 @@ func TestNodeRanges(t *testing.T) {
 		t.Errorf("the definition has a configuration, so Multus would not look at the node's: %s", y)
 	}
 	row(t, "fabrics", "ib", fabricColumns,
-		[]string{"ib", "exclusive", "InfiniBand", "200G", "3", "12", "12", "0", "0/190", "True"})
+		[]string{"ib", "WholeDevice", "InfiniBand", "200G", "3", "12", "12", "0", "0/190", "True"})
 	row(t, "fabricnodes", "n1", nodeColumns, []string{"n1", "", "4", "4", "0", "test", "True", "Ready"})
 
 	second := s.own("n2")
@@ -79,7 +79,7 @@ func TestNodeRanges(t *testing.T) {
 func refused(t *testing.T, s *simulated) {
 	t.Helper()
 	for spec, want := range map[string]string{
-		strings.ReplaceAll(ranged, "perNode: 26", "perNode: 30"): "perNode 30 has 2 addresses to give, " +
+		strings.ReplaceAll(ranged, "perNodePrefixLength: 26", "perNodePrefixLength: 30"): "perNodePrefixLength 30 has 2 addresses to give, " +
 			"and a node needs 4",
 		"{match: {rateGb: 200}, addresses: {ipam: {type: whereabouts, range: 10.77.0.0/30}}}": "range 10.77.0.0/30 " +
 			"has 2 addresses to give, and all nodes together need 20",
@@ -167,7 +167,7 @@ func TestControllerKilled(t *testing.T) {
 		t.Errorf("n1 had %s and has %s, n2 has %s, n3 has %s", first, now, second, third)
 	}
 	row(t, "fabrics", "ib", fabricColumns,
-		[]string{"ib", "exclusive", "InfiniBand", "200G", "3", "12", "12", "0", "0/190", "True"})
+		[]string{"ib", "WholeDevice", "InfiniBand", "200G", "3", "12", "12", "0", "0/190", "True"})
 }
 
 // While the API server is away an agent knows what it knew, also one that starts, and the plugin attaches and detaches.

@@ -17,7 +17,7 @@ func shareNode(t *testing.T, n *LabNode) {
 		"mkdir -p /etc/cni/fabric.d && echo '{\"devices\":[\""+first.PCI+"\"]}' >/etc/cni/fabric.d/policy.json")
 	fabricsOf(t, "shared")
 	k(t, "patch", "fabric", fabricShared, "--type=merge",
-		"-p", `{"spec":{"precedence":1,"deviceFiles":["umad"],"match":{"devices":["`+first.Netdev+`"]}}}`)
+		"-p", `{"spec":{"precedence":1,"deviceFiles":["UMAD"],"match":{"devices":["`+first.Netdev+`"]}}}`)
 	eventually(t, "shares are offered", prints("16",
 		"get", "node", n.Name, "-o",
 		`jsonpath={.status.allocatable.fabric\.dev/`+fabricShared+"}"))

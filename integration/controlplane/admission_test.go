@@ -129,7 +129,7 @@ func TestControllerToken(t *testing.T) {
 		{call{"POST", classes, strings.NewReplacer("NetworkAttachmentDefinition", "DeviceClass", "k8s.cni.cncf.io/v1",
 			"resource.k8s.io/v1", `"config":""`, "").Replace(nad("gpu.example.com", ""))},
 			"DeviceClasses NAME.fabric.dev"},
-		{call{"PATCH", fabric, `{"spec":{"mode":"shared"}}`}, finalizer},
+		{call{"PATCH", fabric, `{"spec":{"attachment":"IPoIBChild"}}`}, finalizer},
 		{call{"PATCH", fabric, `{"metadata":{"labels":{"a":"b"}}}`}, finalizer},
 		{call{"PATCH", fabric, `{"metadata":{"finalizers":["x/y"]}}`}, finalizer},
 		{call{"PATCH", "/api/v1/namespaces/default/events/theirs", `{"involvedObject":{"kind":"Fabric"}}`},

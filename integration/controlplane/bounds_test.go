@@ -65,7 +65,7 @@ func TestClockAhead(t *testing.T) {
 	fresh(t, append(everything, server.Manifests()+"/*")...)
 	c := whole(t)
 	apply(t, testfabrics.Object("clocks", `{addresses: {nodeRanges: {reclaim: 1h,
-	  ranges: [{range: 10.23.0.0/24, perNode: 26}]}}}`))
+	  ranges: [{range: 10.23.0.0/24, perNodePrefixLength: 26}]}}}`))
 	createNode(t, c, "away")
 	addNode(t, c, "away", "clocks")
 	stop := control(t)

@@ -157,7 +157,7 @@ func TestChartValues(t *testing.T) {
 			"dashboard=true,criSocket=/run/x.sock,imagePullSecrets[0].name=s,image.digest=sha256:"+
 			strings.Repeat("0", 64)+",controller.replicas=3,controller.port=9001",
 		"--set-json",
-		`fabrics=[{"name":"ib","spec":{"network":{"mtu":4092},"addresses":{"ipam":{"type":"x","some":1}}}}]`)
+		`fabrics=[{"name":"ib","spec":{"match":{"discovered":"ib"},"network":{"mtu":4092},"addresses":{"ipam":{"type":"x","some":1}}}}]`)
 	var known []string
 	for _, doc := range strings.Split(text, "\n---\n") {
 		if !strings.Contains(doc, "apiVersion: monitoring.coreos.com/v1") {
@@ -215,7 +215,7 @@ func TestChartNotes(t *testing.T) {
 			"helm uninstall notes -n default", "kubectl fabric doctor cluster",
 		}},
 		{
-			[]string{"--set-json", `fabrics=[{"name":"roce-a","spec":{}}]`, "--set", "label.enabled=true"},
+			[]string{"--set-json", `fabrics=[{"name":"roce-a","spec":{"match":{"discovered":"ib"}}}]`, "--set", "label.enabled=true"},
 			[]string{"READY is True", "fabric.dev/roce-a: 1", "label.enabled has no effect", "1 Fabrics"},
 		},
 	} {
@@ -246,14 +246,14 @@ func TestChartNotesOfNamespace(t *testing.T) {
 
 // What the chart installs is the release's: it is changed and removed with it, and the CRDs follow before an upgrade.
 func TestChartUpgrade(t *testing.T) {
-	const fabrics = `fabrics=[{"name":"chart-a","spec":{"mode":"shared"}},{"name":"chart-b","spec":{}}]`
+	const fabrics = `fabrics=[{"name":"chart-a","spec":{"match":{"discovered":"ib"},"attachment":"IPoIBChild"}},{"name":"chart-b","spec":{"match":{"discovered":"ib"}}}]`
 	helm := release(t, "up", "--set-json", fabrics)
 	if got := do(t, "kubectl", "get", "fabrics", "-o", "name"); !strings.Contains(got, "chart-a") ||
 		!strings.Contains(got, "chart-b") {
 		t.Error(got)
 	}
 	_, err := try(t, "", "helm", "upgrade", "up", chart, "-n", "up-system", "--no-hooks", "--set-json",
-		`fabrics=[{"name":"chart-a","spec":{"addresses":{"nodeRanges":{"ranges":[{"range":"10.0.0.5/16","perNode":26}]}}}}]`)
+		`fabrics=[{"name":"chart-a","spec":{"match":{"discovered":"ib"},"addresses":{"nodeRanges":{"ranges":[{"range":"10.0.0.5/16","perNodePrefixLength":26}]}}}}]`)
 	if err == nil || !strings.Contains(err.Error(), "write the first address of the range") {
 		t.Errorf("a wrong Fabric: %v", err)
 	}
@@ -263,7 +263,7 @@ func TestChartUpgrade(t *testing.T) {
 	do(t, "kubectl", "patch", crd, "--type=json", "-p",
 		`[{"op":"remove","path":"/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/precedence"}]`)
 	stop := jobs(t, "up-system")
-	helm("upgrade", chart, "--set-json", `fabrics=[{"name":"chart-b","spec":{"precedence":7}}]`)
+	helm("upgrade", chart, "--set-json", `fabrics=[{"name":"chart-b","spec":{"match":{"discovered":"ib"},"precedence":7}}]`)
 	if ran := stop(); len(ran) != 1 || ran[0] != "up-crds" {
 		t.Errorf("jobs: %q", ran)
 	}

@@ -67,7 +67,7 @@ func TestChartUninstall(t *testing.T) {
 	removeKind(t, c, "fabrics.fabric.dev")
 	removeKind(t, c, "fabricnodes.fabric.dev")
 	helm := release(t, "down", "--set-json",
-		`fabrics=[{"name":"down","spec":{"namespaces":{"names":["default","kube-public"]}}}]`)
+		`fabrics=[{"name":"down","spec":{"match":{"discovered":"ib"},"namespaces":{"names":["default","kube-public"]}}}]`)
 	if left := ofRelease(t, "down"); len(left) < 12 {
 		t.Errorf("installed: %q", left)
 	}
@@ -128,7 +128,7 @@ func TestChartUninstallAfterKinds(t *testing.T) {
 	if err := server.Apply(t.Context(), server.Manifests()+"/*"); err != nil {
 		t.Fatal(err)
 	}
-	helm := release(t, "down", "--set", "uninstall.nodes=false", "--set-json", `fabrics=[{"name":"down","spec":{}}]`)
+	helm := release(t, "down", "--set", "uninstall.nodes=false", "--set-json", `fabrics=[{"name":"down","spec":{"match":{"discovered":"ib"}}}]`)
 	removeKind(t, c, "fabrics.fabric.dev")
 	removeKind(t, c, "fabricnodes.fabric.dev")
 	defer jobs(t, "down-system")()

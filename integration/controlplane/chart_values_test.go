@@ -67,7 +67,7 @@ func TestChartBadValues(t *testing.T) {
 	}
 	for bad, want := range map[string]string{
 		`grace="-1m"`: "at '/grace'",
-		`fabrics=[{"name":"a","spec":{}},{"name":"a","spec":{}}]`: `fabrics[1]: "a" is the name of fabrics[0] already`,
+		`fabrics=[{"name":"a","spec":{"match":{"discovered":"ib"}}},{"name":"a","spec":{"match":{"discovered":"ib"}}}]`: `fabrics[1]: "a" is the name of fabrics[0] already`,
 	} {
 		_, err := try(t, "", "helm", "template", "fabric", chart, "--kube-version", "1.34", "--set-json", bad)
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -115,7 +115,7 @@ func TestForeignObjectsCostNothing(t *testing.T) {
 	apply(t, testfabrics.Object("nv", `{match: {devices: ["x*"]},
 	  addresses: {ipam: {type: nv-ipam, poolName: rail-0, poolType: cidrpool}}}`))
 	apply(t, testfabrics.Object("nr", `{match: {devices: ["y*"]},
-	  addresses: {nodeRanges: {ranges: [{range: 10.8.0.0/24, perNode: 28}]}}}`))
+	  addresses: {nodeRanges: {ranges: [{range: 10.8.0.0/24, perNodePrefixLength: 28}]}}}`))
 	for range 10 {
 		s.round(time.Minute)
 	}

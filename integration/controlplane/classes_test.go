@@ -88,7 +88,7 @@ func TestDeviceClasses(t *testing.T) {
 	defer control(t)()
 	apply(t, testfabrics.Object("plain", `{}`))
 	apply(t, testfabrics.Object("ra", `{allocation: DRA}`))
-	apply(t, testfabrics.Object("rb", `{allocation: DRA, mode: shared}`))
+	apply(t, testfabrics.Object("rb", `{allocation: DRA, attachment: IPoIBChild}`))
 	untilClasses(t, c, map[string]string{
 		"fabric.dev": allClass("ra rb"), "ra.fabric.dev": classOf("ra", ""), "rb.fabric.dev": classOf("rb", ""),
 	})
@@ -102,7 +102,7 @@ func TestDeviceClasses(t *testing.T) {
 		nad.GetAnnotations()[fabrics.ResourceAnnotation] != "fabric.dev/ra" {
 		t.Errorf("%s %q", config, nad.GetAnnotations())
 	}
-	apply(t, testfabrics.Object("rb", `{allocation: DevicePlugin, mode: shared}`))
+	apply(t, testfabrics.Object("rb", `{allocation: DevicePlugin, attachment: IPoIBChild}`))
 	untilClasses(t, c, map[string]string{"fabric.dev": allClass("ra"), "ra.fabric.dev": classOf("ra", "")})
 
 	// A Fabric that pods use stays, and no further pod gets a device of it.

@@ -234,7 +234,7 @@ func TestFabric(t *testing.T) {
 
 	apply(t, testfabrics.Object("life", `{match: {linkLayer: InfiniBand},
 	  namespaces: {selector: {matchLabels: {rdma: "yes"}}},
-	  addresses: {nodeRanges: {ranges: [{range: 10.0.0.0/24, perNode: 26}]}}}`))
+	  addresses: {nodeRanges: {ranges: [{range: 10.0.0.0/24, perNodePrefixLength: 26}]}}}`))
 	untilCondition(t, c, "life", v1alpha1.FabricReady, "True Ready")
 	untilDefined(t, c, "life", "team-a")
 	if got := ranges(t, c); got != "gpu-1 10.0.0.0/26, gpu-2 10.0.0.64/26" {
@@ -306,7 +306,7 @@ func TestControllerMetrics(t *testing.T) {
 	c := whole(t)
 	defer removeFabrics(t, c)
 	defer removeNodes(t, c)
-	apply(t, testfabrics.Object("shown", `{addresses: {nodeRanges: {ranges: [{range: 10.41.0.0/24, perNode: 26}]}}}`))
+	apply(t, testfabrics.Object("shown", `{addresses: {nodeRanges: {ranges: [{range: 10.41.0.0/24, perNodePrefixLength: 26}]}}}`))
 	apply(t, testfabrics.Object("wrong", `{match: {devices: [x]}, addresses: {ipam: {type: whereabouts, rnge: 1}}}`))
 	createNode(t, c, "one")
 	addNode(t, c, "one", "shown")

@@ -41,9 +41,9 @@ func TestGone(t *testing.T) {
 	c := whole(t)
 	defer removeNodes(t, c)
 	apply(t, testfabrics.Object("gone-day",
-		`{addresses: {nodeRanges: {ranges: [{range: 10.21.0.0/24, perNode: 26}]}}}`))
+		`{addresses: {nodeRanges: {ranges: [{range: 10.21.0.0/24, perNodePrefixLength: 26}]}}}`))
 	apply(t, testfabrics.Object("gone-now", `{addresses: {nodeRanges: {reclaim: 1s,
-	  ranges: [{range: 10.22.0.0/24, perNode: 26}]}}}`))
+	  ranges: [{range: 10.22.0.0/24, perNodePrefixLength: 26}]}}}`))
 	defer removeFabrics(t, c)
 	node := func(name string) *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}} }
 	wants := map[string][]string{"both": {"gone-day", "gone-now"}, "day": {"gone-day"}, "now": {"gone-now"},

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fabric-cni/fabric-cni/internal/podlabel"
+	testfabrics "github.com/fabric-cni/fabric-cni/internal/testkit/fabrics"
 )
 
 // The chart makes the same policies of its values as fabricctl does of Fabrics.
@@ -22,7 +23,7 @@ func TestLabelChart(t *testing.T) {
 	}{
 		{"v1", `{enabled: true, all: {b: 4}}`, podlabel.Options{All: map[string]int{"b": 4}}, [][2]string{{"b", `{}`}}},
 		{"v1beta1", `{enabled: true}`, podlabel.Options{}, [][2]string{
-			{"b", `{mode: shared, namespaces: {names: [x, xx]}}`},
+			{"b", `{attachment: IPoIBChild, namespaces: {names: [x, xx]}}`},
 			{"a", `{namespaces: {names: [z], selector: {matchLabels: {"a/b": c, x: ""}, matchExpressions: [` +
 				`{key: k, operator: In, values: [v, w]}, {key: l, operator: NotIn, values: [v]}, ` +
 				`{key: m, operator: Exists}, {key: o, operator: DoesNotExist}]}}}`},
@@ -39,7 +40,7 @@ func TestLabelChart(t *testing.T) {
 	} {
 		values := "label: " + tt.values + "\nfabrics:\n"
 		for _, s := range tt.specs {
-			values += "- {name: " + s[0] + ", spec: " + s[1] + "}\n"
+			values += "- {name: " + s[0] + ", spec: " + testfabrics.Spec(s[0], s[1]) + "}\n"
 		}
 		got := renderLabel(t, values, "--api-versions",
 			"admissionregistration.k8s.io/"+tt.version+"/MutatingAdmissionPolicy")
@@ -49,7 +50,7 @@ func TestLabelChart(t *testing.T) {
 			t.Errorf("%s: fabricctl -, chart +:\n%s", values, diff)
 		}
 	}
-	if got := renderLabel(t, "label: {enabled: true}\nfabrics: [{name: a, spec: {}}]\n"); len(got) > 0 {
+	if got := renderLabel(t, "label: {enabled: true}\nfabrics: [{name: a, spec: {match: {rail: 0}}}]\n"); len(got) > 0 {
 		t.Errorf("without the API: %v", got)
 	}
 }

@@ -131,7 +131,7 @@ func TestOffered(t *testing.T) {
 	runAgentWith(t, options)
 
 	const other = `{` + match + `, addresses: {nodeRanges: {
-		ranges: [{range: 10.91.0.0/28, perNode: 28}], static: [{node: another, range: 10.91.0.0/28}]}}}`
+		ranges: [{range: 10.91.0.0/28, perNodePrefixLength: 28}], static: [{node: another, range: 10.91.0.0/28}]}}}`
 	o.fabric("full", other)
 	o.becomes(`0/1 False NoRange "NoRange"`, "fabric full: the controller has given this node no range yet")
 	o.told("full", pluginapi.Unhealthy)
@@ -158,10 +158,10 @@ func TestOffered(t *testing.T) {
 	o.becomes(`1/1 True Ready ""`)
 
 	o.port.exclusive.Store(true)
-	o.fabric("children", `{precedence: 2, `+match+`, mode: shared}`)
-	o.becomes(`0/1 False WrongRDMAMode "WrongRDMAMode"`, "fabric children is of mode shared",
-		"rdma: none into spec.network")
-	o.fabric("children", `{precedence: 2, `+match+`, mode: shared, network: {rdma: none}}`)
+	o.fabric("children", `{precedence: 2, `+match+`, attachment: IPoIBChild}`)
+	o.becomes(`0/1 False WrongRDMAMode "WrongRDMAMode"`, "fabric children has attachment IPoIBChild",
+		"rdmaMode: Ignore into spec.network")
+	o.fabric("children", `{precedence: 2, `+match+`, attachment: IPoIBChild, network: {rdmaMode: Ignore}}`)
 	o.becomes(`1/1 True Ready ""`)
 
 	o.fabric("typo", `{precedence: 3, `+match+`, addresses: {ipam: {type: whereabout, range: 10.92.0.0/24}}}`)

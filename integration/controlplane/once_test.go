@@ -19,7 +19,7 @@ import (
 
 const once50 = `{match: {linkLayer: InfiniBand}, addresses: {nodeRanges: {ranges: [{range: 10.50.0.0/24, `
 
-const once28 = once50 + `perNode: 28}]}}}`
+const once28 = once50 + `perNodePrefixLength: 28}]}}}`
 
 // kubectl delete -k base, and apply again, while pods run: every node has the range again that holds its addresses, the
 // node that comes first; no node gets a fresh one before all have been heard. A FabricNode that is deleted alone, and a
@@ -136,7 +136,7 @@ func TestAddressesOnceAfterChange(t *testing.T) {
 	}
 	conf := hosts[0].file("cut")
 	untilHeldBy(t, c, 18)
-	apply(t, testfabrics.Object("cut", once50+`perNode: 29}]}}}`))
+	apply(t, testfabrics.Object("cut", once50+`perNodePrefixLength: 29}]}}}`))
 	untilCondition(t, c, "cut", v1alpha1.FabricAccepted, "False Refused: generation 1 stays in force: 10.50.0.")
 	if after := untilRanges(t, c, 2); after != before {
 		t.Errorf("%s, was %s", after, before)
@@ -198,13 +198,13 @@ func TestAddressesOnceRefused(t *testing.T) {
 	before := ranges(t, c)
 	const nodeRanges = "addresses: {nodeRanges: {ranges: [{range: 10.50.0.0/24, "
 	for _, change := range []struct{ spec, want string }{
-		{nodeRanges + "perNode: 29}]}}", "10.50.0.9/32 is in use on node one (pods team/p), which would have " +
+		{nodeRanges + "perNodePrefixLength: 29}]}}", "10.50.0.9/32 is in use on node one (pods team/p), which would have " +
 			"[10.50.0.0/29]"},
-		{nodeRanges + "perNode: 28, exclude: [10.50.0.4/32]}]}}",
-			"10.50.0.4/31 is in use on node one (pods team/p), which would have no range: keep perNode, exclude and"},
-		{nodeRanges + "perNode: 28}], static: [{node: two, range: 10.50.0.0/28}]}}",
+		{nodeRanges + "perNodePrefixLength: 28, exclude: [10.50.0.4/32]}]}}",
+			"10.50.0.4/31 is in use on node one (pods team/p), which would have no range: keep perNodePrefixLength, exclude and"},
+		{nodeRanges + "perNodePrefixLength: 28}], static: [{node: two, range: 10.50.0.0/28}]}}",
 			"10.50.0.4/31 is in use on node one (pods team/p), which would have no range"},
-		{nodeRanges + "perNode: 27}]}}", "10.50.0.4/31 is in use on node one (pods team/p), which would have no range"},
+		{nodeRanges + "perNodePrefixLength: 27}]}}", "10.50.0.4/31 is in use on node one (pods team/p), which would have no range"},
 		{"addresses: {ipam: {type: whereabouts, range: 10.50.0.0/24}}", "10.50.0.4/31 is in use on node one (pods " +
 			"team/p), of nodeRanges of fabric cut, and ipam.range 10.50.0.0/24 has it too: exclude it"},
 	} {
@@ -216,7 +216,7 @@ func TestAddressesOnceRefused(t *testing.T) {
 	}
 	// What has nothing to do with addresses, and what cuts nothing off.
 	apply(t, testfabrics.Object("cut", "{match: {linkLayer: InfiniBand}, network: {mtu: 2044}, "+
-		nodeRanges+"perNode: 28, exclude: [10.50.0.64/26]}]}}}"))
+		nodeRanges+"perNodePrefixLength: 28, exclude: [10.50.0.64/26]}]}}}"))
 	s.becomes("cut", v1alpha1.FabricAccepted, "True")
 	if after := ranges(t, c); after != before {
 		t.Errorf("%s, was %s", after, before)
@@ -264,7 +264,7 @@ func TestAddressesOnceFromWhereabouts(t *testing.T) {
 	change := func(exclude, want string) {
 		t.Helper()
 		apply(t, testfabrics.Object("wn",
-			`{addresses: {nodeRanges: {ranges: [{range: 10.60.0.0/24, perNode: 28, exclude: [`+exclude+`]}]}}}`))
+			`{addresses: {nodeRanges: {ranges: [{range: 10.60.0.0/24, perNodePrefixLength: 28, exclude: [`+exclude+`]}]}}}`))
 		s.becomes("wn", v1alpha1.FabricAccepted, want)
 	}
 	change("", "False Refused: generation 1 stays in force: whereabouts has given 10.60.0.1 to pod default/p-0 "+
@@ -278,7 +278,7 @@ func TestAddressesOnceFromWhereabouts(t *testing.T) {
 	}
 	// A pool of another owner's network.
 	apply(t, strings.ReplaceAll(whereaboutsPool("theirs-10.61.0.0-24", "10.61.0.0/24", 1), "p-0", `evil\u001b[2J`))
-	apply(t, testfabrics.Object("wn2", `{addresses: {nodeRanges: {ranges: [{range: 10.61.0.0/24, perNode: 28}]}}}`))
+	apply(t, testfabrics.Object("wn2", `{addresses: {nodeRanges: {ranges: [{range: 10.61.0.0/24, perNodePrefixLength: 28}]}}}`))
 	s.becomes("wn2", v1alpha1.FabricAccepted, "False Refused: whereabouts has given 10.61.0.1 to pod ")
 	if got := conditionOf(t, c, "wn2", v1alpha1.FabricAccepted); strings.Contains(got, "\x1b") {
 		t.Errorf("%q", got)

@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	testfabrics "github.com/fabric-cni/fabric-cni/internal/testkit/fabrics"
 )
 
 // warned collects what the API server warns of.
@@ -75,10 +77,10 @@ func TestPodPolicy(t *testing.T) {
 	freshWith(t, []string{"--disable-admission-plugins=ServiceAccount"}, everything[0], podPolicy(t))
 	for name, spec := range map[string]string{
 		"pp": `{}`, "pq": `{}`, "pteam": `{namespaces: {names: [default, team]}}`, "pdra": `{allocation: DRA}`,
-		"pshared": `{mode: shared}`, "pall": `{namespaces: {selector: {}}}`,
+		"pshared": `{attachment: IPoIBChild}`, "pall": `{namespaces: {selector: {}}}`,
 		"psel": `{namespaces: {selector: {matchLabels: {rails: "yes"}}}}`,
 	} {
-		apply(t, "apiVersion: fabric.dev/v1alpha1\nkind: Fabric\nmetadata: {name: "+name+"}\nspec: "+spec+"\n")
+		apply(t, testfabrics.Object(name, spec))
 	}
 	apply(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: team}\n")
 	apply(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: picked, labels: {rails: \"yes\"}}\n")

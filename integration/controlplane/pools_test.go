@@ -269,7 +269,7 @@ func TestNodeRangesNearlyFull(t *testing.T) {
 	defer removeFabrics(t, c)
 	defer removeNodes(t, c)
 	s := newStepper(t, c)
-	apply(t, testfabrics.Object("nr", `{addresses: {nodeRanges: {ranges: [{range: 10.0.0.0/24, perNode: 28}]}}}`))
+	apply(t, testfabrics.Object("nr", `{addresses: {nodeRanges: {ranges: [{range: 10.0.0.0/24, perNodePrefixLength: 28}]}}}`))
 	add := func(from, to int) {
 		t.Helper()
 		for i := from; i < to; i++ {
@@ -345,8 +345,8 @@ func TestFromWhereabouts(t *testing.T) {
 	addNode(t, c, "one", "ib-200g")
 	apply(t, testfabrics.Object("ib-200g", `{addresses: {ipam: {type: whereabouts, range: 10.20.0.0/16}}}`))
 	s.becomes("ib-200g", v1alpha1.FabricReady, "True Ready")
-	const with, without = `ranges: [{range: 10.20.0.0/16, perNode: 26, exclude: [10.20.0.0/21]}]`,
-		`ranges: [{range: 10.20.0.0/16, perNode: 26}]`
+	const with, without = `ranges: [{range: 10.20.0.0/16, perNodePrefixLength: 26, exclude: [10.20.0.0/21]}]`,
+		`ranges: [{range: 10.20.0.0/16, perNodePrefixLength: 26}]`
 	for _, spec := range []string{with, without} {
 		apply(t, testfabrics.Object("ib-200g", `{addresses: {nodeRanges: {`+spec+`}}}`))
 		for range 3 {

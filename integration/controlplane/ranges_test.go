@@ -111,7 +111,7 @@ func all(names ...string) map[string]bool {
 	return out
 }
 
-const perNode26 = `{addresses: {nodeRanges: {ranges: [{range: 10.0.0.0/24, perNode: 26}], reclaim: 1h}}}`
+const perNode26 = `{addresses: {nodeRanges: {ranges: [{range: 10.0.0.0/24, perNodePrefixLength: 26}], reclaim: 1h}}}`
 
 func TestRanges(t *testing.T) {
 	c := api(t)
@@ -272,7 +272,7 @@ func TestManyLeaders(t *testing.T) {
 	c := api(t)
 	defer removeNodes(t, c)
 	list := []fabrics.Fabric{fabric(t, "ib",
-		`{addresses: {nodeRanges: {ranges: [{range: 10.0.0.0/16, perNode: 24}]}}}`)}
+		`{addresses: {nodeRanges: {ranges: [{range: 10.0.0.0/16, perNodePrefixLength: 24}]}}}`)}
 	var names []string
 	for i := range 60 {
 		names = append(names, fmt.Sprintf("n%02d", i))

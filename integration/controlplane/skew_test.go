@@ -188,15 +188,15 @@ func TestControllerWithNewerCRDs(t *testing.T) {
 	if got := s.condition("ib", v1alpha1.FabricAccepted); !strings.HasPrefix(got, "True") {
 		t.Fatal(got)
 	}
-	turbo := strings.Replace(ranged, "exclusive", "turbo", 1)
+	turbo := strings.Replace(ranged, "WholeDevice", "turbo", 1)
 	s.apply("ib", "{class: gold, "+turbo+"}")
 	c.rounds(3)
-	want := `False Refused: generation 1 stays in force: mode "turbo": want exclusive or shared`
+	want := `False Refused: generation 1 stays in force: attachment "turbo": must be WholeDevice or IPoIBChild`
 	if got := s.condition("ib", v1alpha1.FabricAccepted); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	if got := s.text("Fabric", "ib", "status", "inForce", "spec", "mode"); got != "exclusive" {
-		t.Errorf("mode %s is in force", got)
+	if got := s.text("Fabric", "ib", "status", "inForce", "spec", "attachment"); got != "WholeDevice" {
+		t.Errorf("attachment %s is in force", got)
 	}
 	if got := s.text("Fabric", "ib", "spec", "class"); got != "gold" {
 		t.Errorf("class %q, which the controller does not know", got)
@@ -216,8 +216,8 @@ func TestControllerSetBack(t *testing.T) {
 	s.apply("ib", "{"+ranged+"}")
 	s.addSkewedNode("a")
 	s.controller().rounds(3)
-	s.patch("Fabric", "ib", `{"status": {"inForce": {"spec": {"mode": "turbo"}}}}`, "status")
-	s.patch("Fabric", "ib", `{"spec": {"mode": "turbo"}}`)
+	s.patch("Fabric", "ib", `{"status": {"inForce": {"spec": {"attachment": "turbo"}}}}`, "status")
+	s.patch("Fabric", "ib", `{"spec": {"attachment": "turbo"}}`)
 	s.patch("Fabric", "ib", `{"status": {"inForce": {"generation": 2}}}`, "status")
 	back := s.controller()
 	back.rounds(2)
@@ -233,13 +233,13 @@ func TestControllerSetBack(t *testing.T) {
 	if got := s.condition("ib", v1alpha1.FabricReady); !strings.HasPrefix(got, want) {
 		t.Errorf("%s, want %s", got, want)
 	}
-	if got := s.text("Fabric", "ib", "status", "inForce", "spec", "mode"); got != "turbo" {
-		t.Errorf("mode %s is in force", got)
+	if got := s.text("Fabric", "ib", "status", "inForce", "spec", "attachment"); got != "turbo" {
+		t.Errorf("attachment %s is in force", got)
 	}
 	// To this version the older one's work looks like this: a field of the same generation is missing.
-	s.patch("Fabric", "ib", `{"spec": {"mode": "exclusive", "network": {"mtu": 4092}}}`)
+	s.patch("Fabric", "ib", `{"spec": {"attachment": "WholeDevice", "network": {"mtu": 4092}}}`)
 	s.patch("Fabric", "ib",
-		`{"status": {"inForce": {"generation": 3, "spec": {"mode": "exclusive", "network": null}}}}`, "status")
+		`{"status": {"inForce": {"generation": 3, "spec": {"attachment": "WholeDevice", "network": null}}}}`, "status")
 	s.controller().rounds(2)
 	if got := s.text("Fabric", "ib", "status", "inForce", "spec", "network", "mtu"); got != "4092" {
 		t.Errorf("mtu %s is in force", got)
@@ -253,9 +253,9 @@ func TestControllerSetBack(t *testing.T) {
 // and reports that in its FabricNode.
 func TestAgentOfOlderVersion(t *testing.T) {
 	s := startSkewed(t, newer)
-	s.apply("ib", `{match: {linkLayer: InfiniBand}, mode: exclusive}`)
+	s.apply("ib", `{match: {linkLayer: InfiniBand}, attachment: WholeDevice}`)
 	s.patch("Fabric", "ib", `{"status": {"inForce": {"generation": 1,
-	  "spec": {"match": {"linkLayer": "InfiniBand"}, "mode": "exclusive"}}}}`, "status")
+	  "spec": {"match": {"linkLayer": "InfiniBand"}, "attachment": "WholeDevice"}}}}`, "status")
 	defer s.runAgent("a")()
 	works := func(generation int64) string {
 		n := &v1alpha1.FabricNode{}
@@ -271,7 +271,7 @@ func TestAgentOfOlderVersion(t *testing.T) {
 	}
 	until(t, func() string { return works(1) })
 	s.apply("ib", `{match: {linkLayer: InfiniBand}, mode: turbo}`)
-	s.patch("Fabric", "ib", `{"status": {"inForce": {"generation": 2, "spec": {"mode": "turbo"}}}}`, "status")
+	s.patch("Fabric", "ib", `{"status": {"inForce": {"generation": 2, "spec": {"attachment": "turbo"}}}}`, "status")
 	until(t, func() string {
 		n := &v1alpha1.FabricNode{}
 		if err := s.Get(t.Context(), client.ObjectKey{Name: "a"}, n); err != nil {

@@ -65,8 +65,8 @@ func newer(fabric, node tree) {
 	spec := properties(fabric, "spec") // status.inForce.spec takes anything
 	spec["class"] = text
 	at(spec, "network", "properties")["colour"] = text
-	mode := at(spec, "mode")
-	mode["enum"] = []any{"exclusive", "shared", "turbo"}
+	attachment := at(spec, "attachment")
+	attachment["enum"] = []any{"WholeDevice", "IPoIBChild", "turbo"}
 	properties(fabric, "status")["phase"] = text
 	properties(node, "spec")["zone"] = text
 	properties(node, "status")["phase"] = text
@@ -222,7 +222,8 @@ func (c *skewedController) rounds(n int) {
 	}
 }
 
-const ranged = `mode: exclusive, addresses: {nodeRanges: {ranges: [{range: 10.0.0.0/24, perNode: 26}]}}`
+const ranged = `match: {linkLayer: InfiniBand}, attachment: WholeDevice, ` +
+	`addresses: {nodeRanges: {ranges: [{range: 10.0.0.0/24, perNodePrefixLength: 26}]}}`
 
 // addSkewedNode is a Node and what its agent does.
 func (s *skewed) addSkewedNode(name string) {

@@ -38,7 +38,7 @@ func TestRangesOfTheCluster(t *testing.T) {
 	s := newStepper(t, as)
 	of := func(name, r string) string {
 		return testfabrics.Object(name, `{match: {devices: ["`+name+`*"]},
-		  addresses: {nodeRanges: {ranges: [{range: `+r+`, perNode: 27}]}}}`)
+		  addresses: {nodeRanges: {ranges: [{range: `+r+`, perNodePrefixLength: 27}]}}}`)
 	}
 	const unique, accepted = v1alpha1.FabricAddressesUnique, v1alpha1.FabricAccepted
 	apply(t, of("service", "10.96.128.0/20"))

@@ -86,7 +86,7 @@ func (r *claimReconciler) device(f *fabrics.Fabric, d *survey.Device, conf []byt
 		RateGb: d.RateGb, RDMADevice: d.HCA.Name, Netdev: d.Netdev, Firmware: d.Firmware, NUMA: d.NUMA,
 		Problem: cmp.Or(d.Unserved, string(network.Problem(f, d))),
 	}
-	if f.Mode == v1alpha1.Shared {
+	if f.Attachment == v1alpha1.IPoIBChild {
 		it.Shares = f.Shares
 	}
 	if len(d.HCA.Ports) > 0 {

@@ -13,15 +13,16 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
-// A Fabric's deviceFiles say which files kubelet hands out beside those that verbs need, in both modes.
+// A Fabric's deviceFiles say which files kubelet hands out beside those that verbs need, with both attachments.
 func TestDeviceFiles(t *testing.T) {
 	all := []string{
 		"/dev/infiniband/issm0", "/dev/infiniband/rdma_cm", "/dev/infiniband/umad0", "/dev/infiniband/uverbs0",
 	}
 	d := survey.Device{Location: device.LocationOnPCI("0000:3b:00.0"), Files: all}
-	for _, mode := range []v1alpha1.Mode{v1alpha1.Exclusive, v1alpha1.Shared} {
+	match := v1alpha1.Match{RateGb: new(int32(200))}
+	for _, attachment := range []v1alpha1.Attachment{v1alpha1.WholeDevice, v1alpha1.IPoIBChild} {
 		for _, kinds := range [][]v1alpha1.DeviceFile{nil, {v1alpha1.UMAD}, {v1alpha1.UMAD, v1alpha1.ISSM}} {
-			o := &v1alpha1.Fabric{Spec: v1alpha1.FabricSpec{Mode: mode, DeviceFiles: kinds}}
+			o := &v1alpha1.Fabric{Spec: v1alpha1.FabricSpec{Match: match, Attachment: attachment, DeviceFiles: kinds}}
 			o.Name = "ib"
 			f, err := fabrics.Parse(o)
 			if err != nil {
@@ -30,14 +31,14 @@ func TestDeviceFiles(t *testing.T) {
 			files, err := filesThen(t.Context(), network.Units(f, []survey.Device{d})[0])
 			if err != nil || len(files) != 2+len(kinds) || !slices.Contains(files, all[1]) ||
 				!slices.Contains(files, all[3]) || slices.Contains(files, all[2]) != (len(kinds) > 0) {
-				t.Errorf("mode %s, deviceFiles %v: %v, %v", mode, kinds, files, err)
+				t.Errorf("attachment %s, deviceFiles %v: %v, %v", attachment, kinds, files, err)
 			}
 		}
 	}
 	o := &v1alpha1.Fabric{Spec: v1alpha1.FabricSpec{DeviceFiles: []v1alpha1.DeviceFile{"uverbs"}}}
 	o.Name = "ib"
 	_, err := fabrics.Parse(o)
-	if err == nil || !strings.Contains(err.Error(), `deviceFiles "uverbs": want umad or issm`) {
+	if err == nil || !strings.Contains(err.Error(), `deviceFiles "uverbs": must be UMAD or ISSM`) {
 		t.Errorf("deviceFiles: [uverbs]: %v", err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/fabric-cni/fabric-cni/internal/agent/condition"
@@ -13,13 +14,17 @@ import (
 )
 
 // fabricsReconciler decides which fabrics are in force on this node: those that the controller has accepted, and while
-// the API server is away the last ones that it told of.
+// the API server is away the last ones that it told of. One with a nodeSelector is in force where the controller has
+// written that it selects the node: an agent may not read its Node.
 type fabricsReconciler struct {
 	// told returns the Fabrics that there are, and whether the API server has listed them. Nil without an API server.
-	told  func() ([]*v1alpha1.Fabric, bool)
-	saved *savedState
-	log   *slog.Logger
-	now   func() time.Time
+	told func() ([]*v1alpha1.Fabric, bool)
+	// selected returns the Fabrics whose nodeSelector selects this node, and whether the API server has told of them. Nil
+	// without an API server.
+	selected func() ([]string, bool)
+	saved    *savedState
+	log      *slog.Logger
+	now      func() time.Time
 
 	began   time.Time        // the first look
 	fabrics []fabrics.Fabric // in force, in the order in which a device looks for its own
@@ -31,7 +36,12 @@ const tellBy = 10 * time.Second
 // reconcile returns the fabrics in force. A Fabric that this version of the agent can't read, because it is of a newer
 // one, stays as it was.
 func (r *fabricsReconciler) reconcile(conditions *condition.Set) []fabrics.Fabric {
-	next := r.saved.Fabrics
+	next, selected := r.saved.Fabrics, r.saved.Selected
+	if r.selected != nil {
+		if now, known := r.selected(); known {
+			selected = now
+		}
+	}
 	if r.told != nil {
 		list, known := r.told()
 		if !known {
@@ -57,12 +67,15 @@ func (r *fabricsReconciler) reconcile(conditions *condition.Set) []fabrics.Fabri
 				continue
 			}
 		}
-		kept, list = append(kept, s), append(list, *f)
+		kept = append(kept, s)
+		if f.Nodes == nil || slices.Contains(selected, s.Name) {
+			list = append(list, *f)
+		}
 	}
 	fabrics.Sort(list)
 	r.fabrics = list
-	if !reflect.DeepEqual(kept, r.saved.Fabrics) {
-		r.saved.Fabrics = kept
+	if !reflect.DeepEqual(kept, r.saved.Fabrics) || !slices.Equal(selected, r.saved.Selected) {
+		r.saved.Fabrics, r.saved.Selected = kept, selected
 		if err := r.saved.save(); err != nil {
 			r.log.Error(err.Error())
 		}

@@ -46,7 +46,7 @@ func newJudged(t *testing.T, change func(*v1alpha1.Health)) *judged {
 		t.Fatal(err)
 	}
 	j := &judged{t: t, clock: time.Unix(1e9, 0), values: map[string]uint64{}, registry: prometheus.NewRegistry(),
-		fabric: fabrics.Fabric{Name: "ib", Mode: v1alpha1.Exclusive, Health: *l}}
+		fabric: fabrics.Fabric{Name: "ib", Attachment: v1alpha1.WholeDevice, Health: *l}}
 	j.device = rails(device.PortActive, 1)[0]
 	j.device.HCA.Name = "mlx5_0"
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))

@@ -130,7 +130,7 @@ func (h *holders) to(f *fabrics.Fabric, unit string) (pod string, given bool) {
 // it. sure is false if that may be over in a moment: a pod that has just ended, or begins.
 func (h *holders) stranger(f *fabrics.Fabric, d *survey.Device) (u *use, sure bool) {
 	whole := h.whole[d.Address.String()]
-	if f.Mode == v1alpha1.Shared {
+	if f.Attachment == v1alpha1.IPoIBChild {
 		for i := range whole {
 			if !whole[i].claim || f.Allocation != v1alpha1.DRA { // a claim has a share
 				return &whole[i], true

@@ -64,16 +64,16 @@ func modeOf(f *fabrics.Fabric, mode device.NetnsMode) modeFit {
 		return modeFit{fmt.Errorf(": %s; %s", r.Message, r.Hint), true, true}
 	}
 	switch {
-	case f.Mode == v1alpha1.Exclusive && mode == device.NetnsShared && config.RDMA == netconf.RDMAAuto:
+	case f.Attachment == v1alpha1.WholeDevice && mode == device.NetnsShared && config.RDMA == netconf.RDMAAuto:
 		return modeFit{err: errors.New(" hands out whole devices, but the node's RDMA network namespace mode is " +
 			"shared: their RDMA devices stay on the host, where every pod sees them; put options ib_core " +
-			"netns_mode=0 into the node's /etc/modprobe.d and reboot, or put \"rdma\": \"shared\" into its network " +
+			"netns_mode=0 into the node's /etc/modprobe.d and reboot, or rdmaMode: Shared into its spec.network " +
 			"if that is what you want")}
-	case f.Mode == v1alpha1.Shared && mode == device.NetnsExclusive && f.Network["rdma"] != string(netconf.RDMANone):
-		return modeFit{useless: true, err: errors.New(" is of mode shared, but the node's RDMA network namespace " +
-			"mode is exclusive: pods would get device files and no RDMA device, so none is on offer; put options " +
-			"ib_core netns_mode=1 into the node's /etc/modprobe.d and reboot, or rdma: none into spec.network if IP " +
-			"is all that pods need")}
+	case f.Attachment == v1alpha1.IPoIBChild && mode == device.NetnsExclusive && f.Network["rdma"] != string(netconf.RDMANone):
+		return modeFit{useless: true, err: errors.New(" has attachment IPoIBChild, but the node's RDMA network " +
+			"namespace mode is exclusive: pods would get device files and no RDMA device, so none is on offer; put " +
+			"options ib_core netns_mode=1 into the node's /etc/modprobe.d and reboot, or rdmaMode: Ignore into " +
+			"spec.network if IP is all that pods need")}
 	}
 	return modeFit{}
 }

@@ -41,7 +41,7 @@ func (r *networkReconciler) config(f *fabrics.Fabric, devices []survey.Device) [
 	if !network.Configurable(f, devices) {
 		return nil
 	}
-	here := fabrics.NodeParams{Master: network.Master(devices), IPAMDir: r.ipamDir}
+	here := fabrics.NodeParams{Master: network.Master(devices), Several: len(devices) > 1, IPAMDir: r.ipamDir}
 	if f.NodeRanges != nil {
 		own, err := r.ranges.own(f)
 		if err != nil {
@@ -60,7 +60,7 @@ func (r *networkReconciler) config(f *fabrics.Fabric, devices []survey.Device) [
 // definition.
 func (r *networkReconciler) configOf(f *fabrics.Fabric, devices []survey.Device) ([]byte, error) {
 	if !f.OfNode() {
-		return f.Config(fabrics.NodeParams{})
+		return f.Config(fabrics.NodeParams{Several: len(devices) > 1})
 	}
 	if b := r.config(f, devices); b != nil {
 		return b, nil
@@ -69,8 +69,8 @@ func (r *networkReconciler) configOf(f *fabrics.Fabric, devices []survey.Device)
 }
 
 // errNoConfig means that a fabric has no configuration on this node.
-var errNoConfig = errors.New("this node has no configuration of its network now: it has no range yet, or mode shared " +
-	"and no interface (the conditions of its FabricNode say which)")
+var errNoConfig = errors.New("this node has no configuration of its network now: it has no range yet, or it is of " +
+	"attachment IPoIBChild and the node has no interface (the conditions of its FabricNode say which)")
 
 // write makes the agent's files in Multus's directory, and its notes of them for the plugin, these. A file that is
 // missing now stays while pods of this node are on its network, unless its addresses are no longer this node's: a

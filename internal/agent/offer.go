@@ -126,7 +126,7 @@ func (r *offerReconciler) units(f *fabrics.Fabric, v *view, h *holders, stranger
 			one := unit{Unit: u, device: d, reason: why}
 			switch _, given := h.to(f, u.ID); {
 			case why != "":
-			case f.Mode == v1alpha1.Exclusive:
+			case f.Attachment == v1alpha1.WholeDevice:
 				if one.held = given || len(h.whole[d.Address.String()]) > 0; !one.held {
 					one.reason = byHost(f, d, v)
 				}
@@ -203,7 +203,7 @@ func (r *offerReconciler) ration(
 	}
 	v.conditions.Fail(condition.AddressesLeft, condition.Fabric(f.Name), "fabric %s: the node's range %s has %d "+
 		"addresses to give, %d of them to attachments that are not known any more, and %d devices or shares are on "+
-		"offer: those without an address are withheld; choose a shorter perNode for a new Fabric, or fewer shares",
+		"offer: those without an address are withheld; choose a shorter perNodePrefixLength for a new Fabric, or fewer shares",
 		f.Name, own[0], capacity, gone, len(units))
 	for i := range units {
 		u := &units[i]

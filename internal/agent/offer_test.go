@@ -48,7 +48,7 @@ type offers struct {
 func newOffers(t *testing.T, devices int) *offers {
 	t.Helper()
 	o := &offers{t: t, dir: t.TempDir(), devices: devices, mode: device.NetnsExclusive,
-		fabric:   fabrics.Fabric{Name: "ib", Mode: v1alpha1.Exclusive, Network: map[string]any{}},
+		fabric:   fabrics.Fabric{Name: "ib", Attachment: v1alpha1.WholeDevice, Network: map[string]any{}},
 		registry: prometheus.NewRegistry()}
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	store := journal.Store{Dir: filepath.Join(o.dir, "state")}
@@ -317,10 +317,10 @@ func TestOfferClaimed(t *testing.T) {
 // pods have stay: kubelet knows which; where it can't be asked, as many of them.
 func TestOfferShared(t *testing.T) {
 	o := newOffers(t, 1)
-	o.fabric.Mode, o.fabric.Shares = v1alpha1.Shared, 3
+	o.fabric.Attachment, o.fabric.Shares = v1alpha1.IPoIBChild, 3
 	o.wants("on an exclusive node", "WrongRDMAMode WrongRDMAMode WrongRDMAMode")
 	o.says(condition.RDMAModeFits, condition.Fabric("ib"), "device files and no RDMA device", "netns_mode=1",
-		"rdma: none into spec.network")
+		"rdmaMode: Ignore into spec.network")
 	if got := o.problems(); !slices.Equal(got, []string{"WrongRDMAMode"}) {
 		t.Errorf("%q", got)
 	}

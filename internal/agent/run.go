@@ -110,11 +110,18 @@ func newReconciler(
 			reporter.Known(t, condition.Device(id))
 		}
 	}
-	var told func() ([]*v1alpha1.Fabric, bool)
+	inForce := fabricsReconciler{saved: saved, log: log, now: time.Now}
 	confined := confinedReconciler{log: log, now: time.Now}
 	if link != nil {
 		confined.mayWriteOthers = link.MayWriteOthers
-		told = func() ([]*v1alpha1.Fabric, bool) { return link.Fabrics(), link.Synced() }
+		inForce.told = func() ([]*v1alpha1.Fabric, bool) { return link.Fabrics(), link.Synced() }
+		inForce.selected = func() ([]string, bool) {
+			own := link.Own()
+			if own == nil {
+				return nil, link.Synced()
+			}
+			return own.Spec.Selected, link.Synced()
+		}
 	}
 	r := &reconciler{
 		addresses: addressReconciler{
@@ -125,7 +132,7 @@ func newReconciler(
 		surveyed: outcome{what: "read all devices"},
 		counted:  outcome{what: "count the plugin's calls"},
 		survey:   o.Survey, stateDir: o.StateDir, log: log, metrics: m, reporter: reporter, saved: saved,
-		fabrics: fabricsReconciler{told: told, saved: saved, log: log, now: time.Now},
+		fabrics: inForce,
 		ranges:  ranges,
 		limits:  limitReconciler{link: link, saved: saved, ipamDir: ipamDir, log: log},
 		networks: networkReconciler{

@@ -24,6 +24,8 @@ type savedState struct {
 	// Fabrics are those in force, and Ranges this node's own.
 	Fabrics []savedFabric            `json:"fabrics,omitempty"`
 	Ranges  []v1alpha1.AssignedRange `json:"ranges,omitempty"`
+	// Selected are the Fabrics whose nodeSelector selects this node.
+	Selected []string `json:"selected,omitempty"`
 	// Health is what was wrong with devices, by their id, and their last flaps.
 	Health map[string]health.Saved `json:"health,omitempty"`
 	// Devices maps a device id to the fabric that the device was in when its port was last up.

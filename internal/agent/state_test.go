@@ -15,6 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/fabric-cni/fabric-cni/internal/agent/condition"
 	"github.com/fabric-cni/fabric-cni/internal/agent/metrics"
 	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
@@ -46,14 +48,20 @@ func inForce(t *testing.T, dir string) (out []string, unreadable string) {
 	return out, c.Message
 }
 
+// matched is the spec of a Fabric, with a match.
+func matched(s v1alpha1.FabricSpec) v1alpha1.FabricSpec {
+	s.Match.Discovered = "ib-200g"
+	return s
+}
+
 // Without an API server the last fabrics and ranges that it told of stay in force, also in the next agent.
 func TestSavedState(t *testing.T) {
 	dir := t.TempDir()
 	s := load(t, dir)
 	s.Fabrics = []savedFabric{
-		{Name: "a", Generation: 3, Spec: v1alpha1.FabricSpec{Mode: v1alpha1.Shared}},
-		{Name: "newer", Generation: 1, Spec: v1alpha1.FabricSpec{Mode: "split"}},
-		{Name: "b", Generation: 1, Spec: v1alpha1.FabricSpec{Precedence: 1}},
+		{Name: "a", Generation: 3, Spec: matched(v1alpha1.FabricSpec{Attachment: v1alpha1.IPoIBChild})},
+		{Name: "newer", Generation: 1, Spec: matched(v1alpha1.FabricSpec{Attachment: "split"})},
+		{Name: "b", Generation: 1, Spec: matched(v1alpha1.FabricSpec{Precedence: 1})},
 	}
 	s.Ranges = []v1alpha1.AssignedRange{{Fabric: "a", Subnet: "10.0.0.0/16", Range: "10.0.4.0/26"}}
 	if err := s.save(); err != nil {
@@ -61,7 +69,7 @@ func TestSavedState(t *testing.T) {
 	}
 	got, unreadable := inForce(t, dir)
 	if !slices.Equal(got, []string{"b", "a"}) ||
-		!strings.Contains(unreadable, `mode "split": want exclusive or shared`) {
+		!strings.Contains(unreadable, `attachment "split": must be WholeDevice or IPoIBChild`) {
 		t.Errorf("%v, %q", got, unreadable)
 	}
 	r := rangeReconciler{saved: load(t, dir)}
@@ -99,27 +107,27 @@ func TestNewerFabric(t *testing.T) {
 		conditions := &condition.Set{}
 		got := ""
 		for _, f := range r.reconcile(conditions) {
-			got += fmt.Sprint(f.Name, " ", f.Generation, " ", f.Mode, ";")
+			got += fmt.Sprint(f.Name, " ", f.Generation, " ", f.Attachment, ";")
 		}
 		c, _ := conditions.Get(condition.FabricReadable, condition.Fabric("a"))
 		return got, c.Message
 	}
-	told("a", 1, v1alpha1.FabricSpec{Mode: v1alpha1.Shared})
-	told("b", 1, v1alpha1.FabricSpec{})
-	if got, said := look(); got != "a 1 shared;b 1 exclusive;" || said != "" {
+	told("a", 1, matched(v1alpha1.FabricSpec{Attachment: v1alpha1.IPoIBChild}))
+	told("b", 1, matched(v1alpha1.FabricSpec{}))
+	if got, said := look(); got != "a 1 IPoIBChild;b 1 WholeDevice;" || said != "" {
 		t.Errorf("%q, %q", got, said)
 	}
 	list = nil
-	told("a", 2, v1alpha1.FabricSpec{Health: v1alpha1.Health{Action: "Reboot"}})
+	told("a", 2, matched(v1alpha1.FabricSpec{Health: v1alpha1.Health{Action: "Reboot"}}))
 	for range 2 { // the second one is an agent that has been restarted
 		got, said := look()
-		if got != "a 1 shared;" || !strings.Contains(said, "can't read generation 2 of Fabric a") ||
+		if got != "a 1 IPoIBChild;" || !strings.Contains(said, "can't read generation 2 of Fabric a") ||
 			!strings.Contains(said, `health.action "Reboot"`) {
 			t.Errorf("%q, %q", got, said)
 		}
 	}
 	list = nil // the API server is away
-	if got, said := look(); got != "a 1 shared;" || said != "" {
+	if got, said := look(); got != "a 1 IPoIBChild;" || said != "" {
 		t.Errorf("%q, %q", got, said)
 	}
 }
@@ -144,7 +152,7 @@ func TestRangesGiven(t *testing.T) {
 	r := rangeReconciler{ipamDir: dir, metrics: m, saved: &savedState{
 		Ranges: []v1alpha1.AssignedRange{{Fabric: "a", Subnet: "10.0.0.0/16", Range: "10.0.4.0/26"}},
 	}}
-	f := fabrics.Fabric{Name: "a", Mode: v1alpha1.Exclusive, NodeRanges: rangeOf(t)}
+	f := fabrics.Fabric{Name: "a", Attachment: v1alpha1.WholeDevice, NodeRanges: rangeOf(t)}
 	b := f
 	b.Name = "b"
 	v := &view{fabrics: []fabrics.Fabric{f, b}, conditions: &condition.Set{},
@@ -214,9 +222,9 @@ func TestHear(t *testing.T) {
 
 // What ADD refuses makes the agent not ready; a device that pods could not use is unhealthy for kubelet.
 func TestModes(t *testing.T) {
-	const whole, shared = v1alpha1.Exclusive, v1alpha1.Shared
+	const whole, shared = v1alpha1.WholeDevice, v1alpha1.IPoIBChild
 	for _, tt := range []struct {
-		mode             v1alpha1.Mode
+		mode             v1alpha1.Attachment
 		rdma             any
 		node             device.NetnsMode
 		refused, useless bool
@@ -234,7 +242,7 @@ func TestModes(t *testing.T) {
 		{shared, "shared", device.NetnsExclusive, true, true, "mode is exclusive"},
 		{shared, "none", device.NetnsExclusive, false, false, ""},
 	} {
-		f := fabrics.Fabric{Name: "f", Mode: tt.mode, Network: map[string]any{}}
+		f := fabrics.Fabric{Name: "f", Attachment: tt.mode, Network: map[string]any{}}
 		if tt.rdma != nil {
 			f.Network["rdma"] = tt.rdma
 		}
@@ -251,6 +259,37 @@ func rangeOf(t *testing.T) *noderange.Spec {
 	return &noderange.Spec{
 		Fabric: "a", Ranges: []noderange.Range{{Prefix: netip.MustParsePrefix("10.0.0.0/16"), Bits: 26}},
 	}
+}
+
+// A Fabric with a nodeSelector is in force where the controller has written so, which survives a restart of the agent
+// and an API server that is away.
+func TestNodeSelector(t *testing.T) {
+	dir := t.TempDir()
+	o := &v1alpha1.Fabric{}
+	o.Name = "ib"
+	o.Status.InForce = &v1alpha1.FabricInForce{Spec: matched(v1alpha1.FabricSpec{
+		NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "h20"}},
+	})}
+	var selected []string
+	known := true
+	look := func(want int) {
+		t.Helper()
+		r := fabricsReconciler{
+			told:     func() ([]*v1alpha1.Fabric, bool) { return []*v1alpha1.Fabric{o}, known },
+			selected: func() ([]string, bool) { return selected, known },
+			saved:    load(t, dir), log: slog.New(slog.NewTextHandler(t.Output(), nil)), now: time.Now,
+		}
+		if got := r.reconcile(&condition.Set{}); len(got) != want {
+			t.Errorf("selected %v, known %t: %d fabrics, want %d", selected, known, len(got), want)
+		}
+	}
+	look(0)
+	selected = []string{"another", "ib"}
+	look(1)
+	selected, known = nil, false
+	look(1)
+	known = true
+	look(0)
 }
 
 // After a reboot without an API server nothing is known: that is said, and the agent is not ready. What an earlier
@@ -283,7 +322,9 @@ func TestFabricsUnknown(t *testing.T) {
 	look(false, 0)
 	known = true
 	look(true, 0) // there is no Fabric
-	list = []*v1alpha1.Fabric{{Status: v1alpha1.FabricStatus{InForce: &v1alpha1.FabricInForce{Generation: 1}}}}
+	list = []*v1alpha1.Fabric{{Status: v1alpha1.FabricStatus{InForce: &v1alpha1.FabricInForce{
+		Generation: 1, Spec: matched(v1alpha1.FabricSpec{}),
+	}}}}
 	list[0].Name, list[0].Generation = "a", 2 // of which the second generation is refused
 	look(true, 1)
 	r.saved, r.began, known = load(t, dir), time.Time{}, false

@@ -106,11 +106,11 @@ func nodeRanges(f *fabrics.Fabric, u Usage) verdict {
 	case pool.LevelOf(u.Total-u.Left, u.Total) == pool.Full:
 		return verdict{reason: poolNearlyFull,
 			note: fmt.Sprintf("each range of %s is given: the next node gets none; choose "+
-				"a wider range or a longer perNode", f.NodeRanges.Ranges[0].Prefix)}
+				"a wider range or a longer perNodePrefixLength", f.NodeRanges.Ranges[0].Prefix)}
 	case pool.LevelOf(u.Total-u.Left, u.Total) == pool.NearlyFull:
 		return verdict{reason: poolNearlyFull,
 			note: fmt.Sprintf("over %d %% of the %d ranges of %s are given; choose a wider "+
-				"range or a longer perNode before nodes have to wait", pool.NearlyFullPercent, u.Total,
+				"range or a longer perNodePrefixLength before nodes have to wait", pool.NearlyFullPercent, u.Total,
 				f.NodeRanges.Ranges[0].Prefix)}
 	}
 	return verdict{reason: sufficient}

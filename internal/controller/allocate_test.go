@@ -50,7 +50,7 @@ func texts(all []change) string {
 	return strings.Join(out, "; ")
 }
 
-const of26 = "ranges: [{range: 10.0.0.0/24, perNode: 26}]"
+const of26 = "ranges: [{range: 10.0.0.0/24, perNodePrefixLength: 26}]"
 
 // ofIB are the Fabrics that most nodes of these tests have devices of.
 var ofIB = []string{"ib"}
@@ -96,12 +96,12 @@ var allocations = map[string]struct {
 		gives:    "b:",
 	},
 	"a range of another length becomes a former one": {
-		spec:     "ranges: [{range: 10.0.0.0/24, perNode: 27}]",
+		spec:     "ranges: [{range: 10.0.0.0/24, perNodePrefixLength: 27}]",
 		holdings: []holding{{node: "a", wants: ofIB, ranges: assigned("ib", "10.0.0.0/26")}},
 		gives:    "a: 10.0.0.0/27, had 10.0.0.0/26",
 	},
 	"what a longer one has in common with the own is no former one": {
-		spec:     "ranges: [{range: 10.0.0.0/24, perNode: 25}]",
+		spec:     "ranges: [{range: 10.0.0.0/24, perNodePrefixLength: 25}]",
 		holdings: []holding{{node: "a", wants: ofIB, ranges: assigned("ib", "10.0.0.0/26")}},
 		gives:    "a: 10.0.0.0/25",
 	},
@@ -167,7 +167,7 @@ func TestAllocate(t *testing.T) {
 
 // A range that all others have is taken from a Node that is gone, once reclaim has passed, and before it is given.
 func TestAllocateReclaims(t *testing.T) {
-	const two = "ranges: [{range: 10.0.0.0/24, perNode: 26, exclude: [10.0.0.128/25]}], reclaim: 1h"
+	const two = "ranges: [{range: 10.0.0.0/24, perNodePrefixLength: 26, exclude: [10.0.0.128/25]}], reclaim: 1h"
 	list := []fabrics.Fabric{*fabricOf(t, "ib", two)}
 	holdings := func(gone, paused time.Duration) []holding {
 		return []holding{

@@ -119,9 +119,9 @@ func doubled(first, most time.Duration, n int) time.Duration {
 
 // define makes one definition as it should be.
 func (c *Controller) define(
-	ctx context.Context, j *judged, ns *corev1.Namespace, listed *metav1.PartialObjectMetadata, s *slot,
+	ctx context.Context, j *judged, ns *corev1.Namespace, listed *metav1.PartialObjectMetadata, s *slot, several bool,
 ) state {
-	should, err := j.force.Definition(ns.Name, j.owner())
+	should, err := j.force.Definition(ns.Name, j.owner(), several)
 	now := c.Now()
 	if err != nil {
 		return s.fail(err, now)

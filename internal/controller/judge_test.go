@@ -34,9 +34,9 @@ func objectOf(t *testing.T, name, spec, inForce string, age time.Duration) v1alp
 }
 
 const (
-	here26  = `{addresses: {nodeRanges: {ranges: [{range: 10.0.0.0/24, perNode: 26}]}}}`
-	here27  = `{addresses: {nodeRanges: {ranges: [{range: 10.0.0.0/24, perNode: 27}]}}}`
-	there26 = `{addresses: {nodeRanges: {ranges: [{range: 10.1.0.0/24, perNode: 26}]}}}`
+	here26  = `{addresses: {nodeRanges: {ranges: [{range: 10.0.0.0/24, perNodePrefixLength: 26}]}}}`
+	here27  = `{addresses: {nodeRanges: {ranges: [{range: 10.0.0.0/24, perNodePrefixLength: 27}]}}}`
+	there26 = `{addresses: {nodeRanges: {ranges: [{range: 10.1.0.0/24, perNodePrefixLength: 26}]}}}`
 )
 
 func TestJudge(t *testing.T) {
@@ -125,7 +125,7 @@ func TestJudge(t *testing.T) {
 // What a newer version has accepted and this one can't read is known by its name, and is not among what is in force.
 func TestUnread(t *testing.T) {
 	o := objectOf(t, "new", `{}`, `{}`, 0)
-	o.Status.InForce.Spec.Mode = "turbo"
+	o.Status.InForce.Spec.Attachment = "turbo"
 	all := judge([]v1alpha1.Fabric{o, objectOf(t, "old", `{}`, "", 0)}, nil, nil,
 		func(_, _ *fabrics.Fabric) error { return errors.New("no") })
 	if got := unread(all); len(got) != 1 || !got["new"] {

@@ -32,14 +32,14 @@ func TestCheckCut(t *testing.T) {
 	force := fabricOf(t, "ib", of26)
 	for name, tt := range map[string]struct{ spec, want string }{
 		"the same":                                {of26, ""},
-		"wider: both nodes have addresses of it":  {of("perNode: 25"), "10.0.0.40/32"},
-		"narrower: its addresses are of one part": {of("perNode: 27"), ""},
-		"an address is excluded":                  {of("perNode: 26, exclude: [10.0.0.40/32]"), "no range"},
-		"another one is excluded":                 {of("perNode: 26, exclude: [10.0.0.192/26]"), ""},
-		"what only a node that is gone has":       {of("perNode: 26, exclude: [10.0.0.129/32]"), ""},
+		"wider: both nodes have addresses of it":  {of("perNodePrefixLength: 25"), "10.0.0.40/32"},
+		"narrower: its addresses are of one part": {of("perNodePrefixLength: 27"), ""},
+		"an address is excluded":                  {of("perNodePrefixLength: 26, exclude: [10.0.0.40/32]"), "no range"},
+		"another one is excluded":                 {of("perNodePrefixLength: 26, exclude: [10.0.0.192/26]"), ""},
+		"what only a node that is gone has":       {of("perNodePrefixLength: 26, exclude: [10.0.0.129/32]"), ""},
 		"the range is another node's by now": {of26 + ", static: [{node: b, range: 10.0.0.0/26}]",
 			"(pods team/p, team/q)"},
-		"another range": {"ranges: [{range: 10.7.0.0/24, perNode: 26}]", ""},
+		"another range": {"ranges: [{range: 10.7.0.0/24, perNodePrefixLength: 26}]", ""},
 	} {
 		err := checkCut(worldOf(), fabricOf(t, "ib", tt.spec), force, noon)
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
@@ -91,9 +91,9 @@ func TestLeases(t *testing.T) {
 	}
 	for spec, want := range map[string]string{
 		of26: "10.0.0.1 to pod team/p (IPPool kube-system/pool), and 2 addresses",
-		"ranges: [{range: 10.0.0.0/24, perNode: 26, exclude: [10.0.0.0/26]}]":                "10.0.0.200 to pod",
-		"ranges: [{range: 10.0.0.0/24, perNode: 26, exclude: [10.0.0.0/26, 10.0.0.192/26]}]": "",
-		"ranges: [{range: 10.9.0.0/24, perNode: 26}]":                                        "",
+		"ranges: [{range: 10.0.0.0/24, perNodePrefixLength: 26, exclude: [10.0.0.0/26]}]":                "10.0.0.200 to pod",
+		"ranges: [{range: 10.0.0.0/24, perNodePrefixLength: 26, exclude: [10.0.0.0/26, 10.0.0.192/26]}]": "",
+		"ranges: [{range: 10.9.0.0/24, perNodePrefixLength: 26}]":                                        "",
 	} {
 		err := clash(fabricOf(t, "ib", spec), all)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {

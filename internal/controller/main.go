@@ -324,7 +324,6 @@ func slim() map[client.Object]cache.ByObject {
 		}},
 		node: {Transform: func(o any) (any, error) {
 			if m, ok := o.(*metav1.PartialObjectMetadata); ok {
-				m.SetLabels(ourLabels(m.Labels))
 				m.SetAnnotations(nil)
 			}
 			return bare(o)

@@ -227,7 +227,7 @@ func (c *cluster) change() {
 	}
 	name := []string{"a", "a", "a", "b"}[r.IntN(4)]
 	bits := 26 + r.IntN(4) // of the widest there are as many as nodes
-	text := fmt.Sprintf("range: 10.0.0.0/24, perNode: %d", bits)
+	text := fmt.Sprintf("range: 10.0.0.0/24, perNodePrefixLength: %d", bits)
 	if r.IntN(3) == 0 {
 		text += fmt.Sprintf(", exclude: [10.0.0.%d/28]", r.IntN(16)*16)
 	}
@@ -294,7 +294,7 @@ func (c *cluster) step() {
 // rest has all pods end: then each node has a range, and nothing is kept from anybody.
 func (c *cluster) rest() {
 	c.t.Helper()
-	c.fabric = fabricOf(c.t, "a", "ranges: [{range: 10.0.0.0/24, perNode: 28}]")
+	c.fabric = fabricOf(c.t, "a", "ranges: [{range: 10.0.0.0/24, perNodePrefixLength: 28}]")
 	c.late, c.calm = nil, true
 	for range 4 {
 		for _, m := range c.machines {

@@ -107,7 +107,7 @@ func (c *Controller) publish(ctx context.Context, j *judged, w *world) *publishe
 	for _, ns := range namespaces {
 		s := slotOf(before, ns.Name)
 		slots[ns.Name] = s
-		t.add(ns.Name, s, c.define(ctx, j, ns, there[ns.Name], s), c.Now())
+		t.add(ns.Name, s, c.define(ctx, j, ns, there[ns.Name], s, w.several[j.object.Name]), c.Now())
 		delete(there, ns.Name)
 	}
 	for ns, u := range there {

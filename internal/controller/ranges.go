@@ -8,6 +8,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fabric-cni/fabric-cni/internal/fabrics"
@@ -29,6 +30,7 @@ type Ranges struct {
 	Unread map[string]bool // fabrics in force that this version can't read: their ranges stay as they are
 	Agents Agents          // nil: it waits for none
 	Born   map[string]time.Time
+	Labels map[string]labels.Set // of Nodes
 
 	ledger ledger
 	heard  heard
@@ -45,7 +47,8 @@ func NewRanges(c client.Client, live client.Reader, term string, leading func() 
 	}
 }
 
-// Round gives each node the ranges that it lacks, and forgets nodes that are gone. present are the names of the
+// Round gives each node the ranges that it lacks, tells it which nodeSelectors select it, and forgets nodes that are
+// gone. present are the names of the
 // cluster's Nodes. It returns how much is given, by fabric.
 func (r *Ranges) Round(ctx context.Context, list []fabrics.Fabric, present map[string]bool) (map[string]Usage, error) {
 	if !r.begun {
@@ -61,6 +64,9 @@ func (r *Ranges) Round(ctx context.Context, list []fabrics.Fabric, present map[s
 	}
 	usage, err := r.round(ctx, list, nodes, present)
 	if err != nil {
+		return nil, err
+	}
+	if err := r.pick(ctx, list, nodes); err != nil {
 		return nil, err
 	}
 	return usage, r.forget(ctx, list, nodes, present)
@@ -120,6 +126,37 @@ func (r *Ranges) holdings(nodes []v1alpha1.FabricNode, present map[string]bool) 
 		out = append(out, h)
 	}
 	return out
+}
+
+// pick writes into each FabricNode which fabrics with a nodeSelector select its Node. An agent can't read its Node: a
+// role can't allow it to read just that one. Fabrics that this version can't read stay as they are.
+func (r *Ranges) pick(ctx context.Context, list []fabrics.Fabric, nodes []v1alpha1.FabricNode) error {
+	specs := map[string]v1alpha1.FabricNodeSpec{}
+	for i := range nodes {
+		name := nodes[i].Name
+		of, there := r.Labels[name]
+		if !there {
+			continue // the Node is gone
+		}
+		spec := r.ledger.entry(name).spec
+		var selected []string
+		for j := range list {
+			if f := &list[j]; f.Nodes != nil && f.Nodes.Matches(of) {
+				selected = append(selected, f.Name)
+			}
+		}
+		for _, s := range spec.Selected {
+			if r.Unread[s] {
+				selected = append(selected, s)
+			}
+		}
+		slices.Sort(selected)
+		if !slices.Equal(selected, spec.Selected) {
+			spec.Selected = selected
+			specs[name] = spec
+		}
+	}
+	return r.ledger.writeAll(ctx, specs)
 }
 
 // pausedSince is how much of the time since a Node is gone does not count.

@@ -104,15 +104,19 @@ func (r railsOf) fits(f *Fabric, d *Candidate) bool {
 
 // fits reports whether the device has all that the match names.
 func fits(f *Fabric, d *Candidate) bool {
-	if f.Match.IsZero() {
-		return d.Discovered == f.Name
-	}
 	return len(misfits(&f.Match, d)) == 0
 }
 
 // misfits lists what the match names and the device does not have, for people. Prefix and rate of a device in a pod may
 // not be visible: it is still the fabric's if everything else fits.
 func misfits(m *Match, d *Candidate) (out []string) {
+	if m.Discovered != "" && d.Discovered != m.Discovered {
+		is := "it is discovered in no fabric"
+		if d.Discovered != "" {
+			is = "it is discovered in " + d.Discovered
+		}
+		out = append(out, is+", not in "+m.Discovered)
+	}
 	if l := string(d.LinkLayer); m.LinkLayer != "" && string(m.LinkLayer) != l {
 		out = append(out, "it is "+cmp.Or(l, "of no known link layer")+", not "+string(m.LinkLayer))
 	}
@@ -158,19 +162,6 @@ func matchesName(m *Match, d *Candidate) bool {
 func Unmatched(f *Fabric, devices []Candidate, assigned map[string][]Candidate) string {
 	if len(assigned[f.Name]) > 0 || len(devices) == 0 {
 		return ""
-	}
-	if f.Match.IsZero() {
-		found := map[string]bool{}
-		for i := range devices {
-			if name := devices[i].Discovered; name != "" {
-				found[name] = true
-			}
-		}
-		nearest := "none is discovered here"
-		if len(found) > 0 {
-			nearest = "the discovered ones are " + strings.Join(slices.Sorted(maps.Keys(found)), ", ")
-		}
-		return "has no match, and no fabric of its name is discovered on this node: " + nearest
 	}
 	d := slices.MinFunc(devices, func(a, b Candidate) int {
 		return cmp.Or(

@@ -19,22 +19,26 @@ import (
 
 // NodeParams is the part of a fabric's configuration that depends on the node.
 type NodeParams struct {
-	Master  string         // mode shared: the parent interface of the IPoIB children; none with allocation DRA
+	Master  string         // attachment IPoIBChild: the parent interface of the IPoIB children; none with allocation DRA
 	Own     []netip.Prefix // nodeRanges: the node's ranges, in the order of the fabric's
+	Several bool           // a node has several devices of the fabric
 	IPAMDir string         // nodeRanges: the directory in which host-local records the addresses that it has given
 }
 
 // OfNode returns whether the fabric's configuration is a file of each node: then its definition has none.
-func (f *Fabric) OfNode() bool { return f.Mode == v1alpha1.Shared || f.NodeRanges != nil }
+func (f *Fabric) OfNode() bool { return f.Attachment == v1alpha1.IPoIBChild || f.NodeRanges != nil }
 
 // Config is the fabric's network configuration.
 func (f *Fabric) Config(h NodeParams) ([]byte, error) {
 	c := map[string]any{}
-	if f.Mode == v1alpha1.Shared {
+	if f.Attachment == v1alpha1.IPoIBChild {
 		c["mode"] = string(netconf.ModeIPoIB)
 		if h.Master != "" || f.Allocation != v1alpha1.DRA { // with DRA the pod's device determines it
 			c["master"] = h.Master
 		}
+	}
+	if h.Several && f.Attachment == v1alpha1.WholeDevice {
+		c["routing"] = map[string]any{"sourceBased": true}
 	}
 	maps.Copy(c, f.Network)
 	if f.Allocation == v1alpha1.DRA {
@@ -141,13 +145,13 @@ const (
 	Manager            = "fabric-agent"
 )
 
-// Definition is the fabric's NetworkAttachmentDefinition in a namespace, which is the same for every node. In mode
-// shared and with nodeRanges it has no configuration, so that Multus takes the file of that name on the node. It goes
-// with its owner.
-func (f *Fabric) Definition(namespace string, owner metav1.OwnerReference) (*unstructured.Unstructured, error) {
+// Definition is the fabric's NetworkAttachmentDefinition in a namespace, which is the same for every node. With
+// attachment IPoIBChild and with nodeRanges it has no configuration, so that Multus takes the file of that name on the
+// node. It goes with its owner. several says that a node has several devices of the fabric.
+func (f *Fabric) Definition(namespace string, owner metav1.OwnerReference, several bool) (*unstructured.Unstructured, error) {
 	u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{}}}
 	if !f.OfNode() {
-		b, err := f.Config(NodeParams{})
+		b, err := f.Config(NodeParams{Several: several})
 		if err != nil {
 			return nil, err
 		}

@@ -10,7 +10,11 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/fabric-cni/fabric-cni/internal/health"
 	"github.com/fabric-cni/fabric-cni/internal/noderange"
@@ -24,8 +28,11 @@ type Fabric struct {
 	Generation int64 // of the spec that it was read from
 	Precedence int
 	Match      Match
-	Mode       v1alpha1.Mode
-	Shares     int // mode shared: pods on one device
+	// Nodes selects the Nodes whose devices belong to the fabric; nil: all Nodes. Who may not read Nodes goes by the
+	// spec of the FabricNode.
+	Nodes      labels.Selector
+	Attachment v1alpha1.Attachment
+	Shares     int // attachment IPoIBChild: pods on one device
 	Allocation v1alpha1.Allocation
 	Files      []string // kinds of device files beside those that verbs need: umad, issm
 	Namespaces v1alpha1.Namespaces
@@ -62,7 +69,8 @@ func (f *Fabric) DeviceClass() string { return f.Name + "." + Driver }
 func Parse(o *v1alpha1.Fabric) (*Fabric, error) {
 	s := &o.Spec
 	f := &Fabric{
-		Name: o.Name, Generation: o.Generation, Precedence: int(s.Precedence), Mode: cmp.Or(s.Mode, v1alpha1.Exclusive),
+		Name: o.Name, Generation: o.Generation, Precedence: int(s.Precedence),
+		Attachment: cmp.Or(s.Attachment, v1alpha1.WholeDevice),
 		Namespaces: s.Namespaces, Allocation: cmp.Or(s.Allocation, v1alpha1.DevicePlugin),
 	}
 	if len(f.Namespaces.Names) == 0 && f.Namespaces.Selector == nil {
@@ -87,22 +95,29 @@ func (f *Fabric) head(s *v1alpha1.FabricSpec) error {
 	if !isLabel(f.Name) {
 		return fmt.Errorf("metadata.name %q: want 1 to 50 of a-z, 0-9 and -, as in ib-200g", f.Name)
 	}
-	if f.Mode != v1alpha1.Exclusive && f.Mode != v1alpha1.Shared {
-		return fmt.Errorf("mode %q: want exclusive or shared", f.Mode)
+	if f.Attachment != v1alpha1.WholeDevice && f.Attachment != v1alpha1.IPoIBChild {
+		return fmt.Errorf("attachment %q: must be WholeDevice or IPoIBChild", f.Attachment)
+	}
+	if s.NodeSelector != nil {
+		selector, err := metav1.LabelSelectorAsSelector(s.NodeSelector)
+		if err != nil {
+			return fmt.Errorf("nodeSelector: %w", err)
+		}
+		f.Nodes = selector
 	}
 	if f.Allocation != v1alpha1.DevicePlugin && f.Allocation != v1alpha1.DRA {
 		return fmt.Errorf("allocation %q: want DevicePlugin or DRA", s.Allocation)
 	}
 	for _, kind := range s.DeviceFiles {
 		if kind != v1alpha1.UMAD && kind != v1alpha1.ISSM {
-			return fmt.Errorf("deviceFiles %q: want umad or issm; uverbs and rdma_cm are always there", kind)
+			return fmt.Errorf("deviceFiles %q: must be UMAD or ISSM; uverbs and rdma_cm are always there", kind)
 		}
-		f.Files = append(f.Files, string(kind))
+		f.Files = append(f.Files, strings.ToLower(string(kind)))
 	}
 	switch {
-	case f.Mode == v1alpha1.Exclusive && s.Shares != nil:
-		return errors.New("shares: allowed in mode shared only")
-	case f.Mode == v1alpha1.Shared && s.Shares == nil:
+	case f.Attachment == v1alpha1.WholeDevice && s.Shares != nil:
+		return errors.New("shares: for attachment IPoIBChild only")
+	case f.Attachment == v1alpha1.IPoIBChild && s.Shares == nil:
 		f.Shares = defaultShares
 	case s.Shares != nil && (*s.Shares < 1 || *s.Shares > 1000):
 		return fmt.Errorf("shares %d: want 1 to 1000", *s.Shares)
@@ -113,7 +128,7 @@ func (f *Fabric) head(s *v1alpha1.FabricSpec) error {
 }
 
 func (f *Fabric) match(m *v1alpha1.Match) error {
-	f.Match = Match{LinkLayer: device.LinkLayer(m.LinkLayer), Devices: m.Devices}
+	f.Match = Match{Discovered: m.Discovered, LinkLayer: device.LinkLayer(m.LinkLayer), Devices: m.Devices}
 	if m.SubnetPrefix != "" {
 		p, err := device.ParseSubnetPrefix(m.SubnetPrefix)
 		if err != nil {
@@ -134,15 +149,13 @@ func (f *Fabric) match(m *v1alpha1.Match) error {
 	return f.Match.check()
 }
 
-// network makes the configuration of the typed settings: their names are those of the plugin.
+// network makes the configuration of the typed settings.
 func (f *Fabric) network(n *v1alpha1.Network) error {
-	b, err := json.Marshal(n)
-	if err == nil {
-		err = json.Unmarshal(b, &f.Network)
-	}
+	settings, err := Settings(n)
 	if err != nil {
 		return fmt.Errorf("network: %w", err)
 	}
+	f.Network = settings
 	return nil
 }
 
@@ -195,7 +208,7 @@ func nodeRanges(fabric string, r *v1alpha1.NodeRanges) (*noderange.Spec, error) 
 		p, err := netip.ParsePrefix(s.Range)
 		fits := func(r noderange.Range) bool { return p.Bits() == r.Bits && r.Prefix.Contains(p.Addr()) }
 		if err != nil || p != p.Masked() || !slices.ContainsFunc(out.Ranges, fits) {
-			return nil, fmt.Errorf("%s.static[%d].range %q: want a range within ranges, as long as its perNode says",
+			return nil, fmt.Errorf("%s.static[%d].range %q: want a range within ranges, as long as its perNodePrefixLength says",
 				field, i, s.Range)
 		}
 		for other, ps := range out.Static {
@@ -214,10 +227,10 @@ func nodeRange(r *v1alpha1.NodeRange) (*noderange.Range, error) {
 		return nil, fmt.Errorf("range %q: want the first address of a range with its prefix length, as in 10.0.0.0/16",
 			r.Range)
 	}
-	out := &noderange.Range{Prefix: p, Bits: int(r.PerNode)}
+	out := &noderange.Range{Prefix: p, Bits: int(r.PerNodePrefixLength)}
 	if longest := p.Addr().BitLen() - 2; out.Bits < p.Bits() || out.Bits > longest {
-		return nil, fmt.Errorf("perNode %d: want a prefix length from %d, which is that of the range, to %d",
-			r.PerNode, p.Bits(), longest)
+		return nil, fmt.Errorf("perNodePrefixLength %d: want a prefix length from %d, which is that of the range, to %d",
+			r.PerNodePrefixLength, p.Bits(), longest)
 	}
 	for _, text := range r.Exclude {
 		w, err := netip.ParsePrefix(text)

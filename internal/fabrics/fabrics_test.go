@@ -46,15 +46,15 @@ func TestParse(t *testing.T) {
 	}
 	inDefault := v1alpha1.Namespaces{Names: []string{"default"}}
 	for spec, want := range map[string]fabrics.Fabric{
-		`{}`: {Name: "a", Mode: v1alpha1.Exclusive, Namespaces: inDefault, Network: map[string]any{}},
+		`{}`: {Name: "a", Attachment: v1alpha1.WholeDevice, Namespaces: inDefault, Network: map[string]any{}},
 		`{allocation: DRA}`: {
-			Name: "a", Mode: v1alpha1.Exclusive, Allocation: v1alpha1.DRA, Namespaces: inDefault,
+			Name: "a", Attachment: v1alpha1.WholeDevice, Allocation: v1alpha1.DRA, Namespaces: inDefault,
 			Network: map[string]any{},
 		},
 		`{match: {linkLayer: InfiniBand, rateGb: 200, subnetPrefix: "fe80::", rail: 3}, precedence: 5,
-		  network: {mtu: 4092, routing: {sourceBased: true}}, namespaces: {names: [team-a]},
+		  network: {mtu: 4092, sourceBasedRouting: true}, namespaces: {names: [team-a]},
 		  addresses: {ipam: {type: whereabouts, range: 192.168.10.0/24, network_name: a}}}`: {
-			Name: "a", Mode: v1alpha1.Exclusive, Precedence: 5,
+			Name: "a", Attachment: v1alpha1.WholeDevice, Precedence: 5,
 			Namespaces: v1alpha1.Namespaces{Names: []string{"team-a"}},
 			Match: fabrics.Match{
 				LinkLayer: device.InfiniBand, RateGb: 200, SubnetPrefix: device.DefaultSubnetPrefix, Rail: &rail,
@@ -64,10 +64,11 @@ func TestParse(t *testing.T) {
 				"ipam": map[string]any{"type": "whereabouts", "range": "192.168.10.0/24", "network_name": "a"},
 			},
 		},
-		`{mode: shared, network: {pkey: "0x8001"}, addresses: {nodeRanges: {ranges: [
-		    {range: 10.0.0.0/16, perNode: 26, exclude: [10.0.0.1, 10.0.1.0/24]}, {range: "fd00::/64", perNode: 112}],
+		`{attachment: IPoIBChild, network: {pkey: "0x8001"}, addresses: {nodeRanges: {ranges: [
+		    {range: 10.0.0.0/16, perNodePrefixLength: 26, exclude: [10.0.0.1, 10.0.1.0/24]},
+		    {range: "fd00::/64", perNodePrefixLength: 112}],
 		  static: [{node: x, range: 10.0.4.0/26}], reclaim: 2h}}}`: {
-			Name: "a", Mode: v1alpha1.Shared, Shares: 8, Namespaces: inDefault,
+			Name: "a", Attachment: v1alpha1.IPoIBChild, Shares: 8, Namespaces: inDefault,
 			Network: map[string]any{"pkey": "0x8001"},
 			NodeRanges: &noderange.Spec{
 				Fabric: "a", Reclaim: 2 * time.Hour,
@@ -85,6 +86,9 @@ func TestParse(t *testing.T) {
 		},
 	} {
 		want.Health = *defaults
+		if want.Match.IsZero() {
+			want.Match.Discovered = "a"
+		}
 		if want.Allocation == "" {
 			want.Allocation = v1alpha1.DevicePlugin
 		}
@@ -99,17 +103,24 @@ func TestParse(t *testing.T) {
 // What the API server can't see.
 func TestParseRefuses(t *testing.T) {
 	for spec, want := range map[string]string{
-		`{match: {subnetPrefix: "fe80::1"}}`: `match.subnetPrefix: subnet prefix "fe80::1": that is a GID`,
-		`{match: {devices: ["mlx5_0 "]}}`:    `match.devices: pattern "mlx5_0 "`,
-		`{match: {devices: ["[a"]}}`:         `match.devices: pattern "[a": syntax error in pattern`,
+		`{match: {}}`:                 "match: must have a field: discovered: NAME takes the devices",
+		`{match: {discovered: "a*"}}`: `match.discovered "a*": must be`,
+		`{nodeSelector: {matchExpressions: [{key: a, operator: Near}]}}`: `nodeSelector: "Near" is not a valid label ` +
+			`selector operator`,
+		`{network: {rdmaMode: exclusive}}`:                     `network: rdmaMode "exclusive": must be Any, Exclusive`,
+		`{attachment: IPoIBChild, network: {ipoibMode: fast}}`: `network: ipoibMode "fast": must be Datagram or`,
+		`{match: {subnetPrefix: "fe80::1"}}`:                   `match.subnetPrefix: subnet prefix "fe80::1": that is a GID`,
+		`{match: {devices: ["mlx5_0 "]}}`:                      `match.devices: pattern "mlx5_0 "`,
+		`{match: {devices: ["[a"]}}`:                           `match.devices: pattern "[a": syntax error in pattern`,
 		`{addresses: {ipam: {type: whereabouts, range: 10.0.0.0/24, exlude: [10.0.0.0/28]}}}`: `addresses.ipam: ` +
 			`"exlude" is unknown`,
 		`{addresses: {ipam: {type: host-local, subnet: 10.0.0.0}}}`: `addresses.ipam: subnet "10.0.0.0": want`,
-		`{addresses: {nodeRanges: {ranges: [{range: 10.0.0.0/16, perNode: 26}],
+		`{addresses: {nodeRanges: {ranges: [{range: 10.0.0.0/16, perNodePrefixLength: 26}],
 		  static: [{node: a, range: 10.0.0.0/26},
 		  {node: b, range: 10.0.0.0/26}]}}}`: `static[1].range 10.0.0.0/26: is ` +
 			`that of node a`,
-		`{addresses: {nodeRanges: {ranges: [{range: 10.0.0.0/16, perNode: 26}], reclaim: -1h}}}`: `reclaim -1h0m0s: want`,
+		`{addresses: {nodeRanges: {ranges: [{range: 10.0.0.0/16, perNodePrefixLength: 26}], reclaim: -1h}}}`: `reclaim ` +
+			`-1h0m0s: want`,
 	} {
 		_, err := fabrics.Parse(read(t, testfabrics.Object("a", spec)))
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -122,11 +133,11 @@ func TestOverlap(t *testing.T) {
 	for _, tt := range []struct{ a, b, want string }{
 		{
 			`{addresses: {ipam: {type: whereabouts, range: 10.0.0.0/16}}}`,
-			`{addresses: {nodeRanges: {ranges: [{range: 10.0.3.0/24, perNode: 28}]}}}`,
+			`{addresses: {nodeRanges: {ranges: [{range: 10.0.3.0/24, perNodePrefixLength: 28}]}}}`,
 			`addresses.nodeRanges 10.0.3.0/24 overlaps 10.0.0.0/16 of fabric "a"`,
 		},
 		{
-			`{addresses: {nodeRanges: {ranges: [{range: 10.0.0.0/16, perNode: 26, exclude: [10.0.3.0/24]}]}}}`,
+			`{addresses: {nodeRanges: {ranges: [{range: 10.0.0.0/16, perNodePrefixLength: 26, exclude: [10.0.3.0/24]}]}}}`,
 			`{addresses: {ipam: {type: whereabouts, range: 10.0.3.0/24}}}`, ``,
 		},
 		{`{}`, `{addresses: {ipam: {type: whereabouts, range: 10.0.3.0/24}}}`, ``},
@@ -157,11 +168,11 @@ func TestSort(t *testing.T) {
 // With allocation DRA the parent of an IPoIB child is the device that the pod was given: no node has to name one.
 func TestConfigDRA(t *testing.T) {
 	for spec, want := range map[string]string{
-		`{allocation: DRA, mode: shared}`: `{"allocation":"DRA","cniVersion":"1.0.0","mode":"ipoib","name":"a",` +
+		`{allocation: DRA, attachment: IPoIBChild}`: `{"allocation":"DRA","cniVersion":"1.0.0","mode":"ipoib","name":"a",` +
 			`"type":"fabric"}`,
 		`{allocation: DRA}`: `{"allocation":"DRA","capabilities":{"CNIDeviceInfoFile":true,"deviceID":true},` +
 			`"cniVersion":"1.0.0","name":"a","type":"fabric"}`,
-		`{mode: shared}`: `{"cniVersion":"1.0.0","master":"","mode":"ipoib","name":"a","type":"fabric"}`,
+		`{attachment: IPoIBChild}`: `{"cniVersion":"1.0.0","master":"","mode":"ipoib","name":"a","type":"fabric"}`,
 	} {
 		b, err := parse(t, "a", spec).Config(fabrics.NodeParams{})
 		var got map[string]any

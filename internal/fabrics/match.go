@@ -1,6 +1,7 @@
 package fabrics
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"path"
@@ -9,9 +10,9 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
-// Match picks a node's HCAs. What is empty does not count; all that is not must fit. One that is empty as a whole
-// leaves it to discovery: the HCAs of the fabric that is found under that name.
+// Match picks a node's HCAs. What is empty does not count; all that is not must fit.
 type Match struct {
+	Discovered   string // the fabric that discovery finds it in
 	LinkLayer    device.LinkLayer
 	SubnetPrefix device.SubnetPrefix // of port 1
 	RateGb       float64             // Gb/s of port 1
@@ -19,13 +20,20 @@ type Match struct {
 	Devices      []string            // patterns: PCI address, RDMA device, netdev or altname
 }
 
-// IsZero reports whether the match is left to discovery.
+// IsZero reports whether the match has no field, and would fit every device.
 func (m *Match) IsZero() bool {
-	return m.LinkLayer == "" && m.SubnetPrefix == 0 && m.RateGb == 0 && m.Rail == nil && len(m.Devices) == 0
+	return m.Discovered == "" && m.LinkLayer == "" && m.SubnetPrefix == 0 && m.RateGb == 0 && m.Rail == nil && len(m.Devices) == 0
 }
 
 // check refuses what no port of any node could match, and names the nearest thing that one could.
 func (m *Match) check() error {
+	if m.IsZero() {
+		return errors.New("match: must have a field: discovered: NAME takes the devices that `fabricctl discover` " +
+			"shows as fabric NAME")
+	}
+	if m.Discovered != "" && !isLabel(m.Discovered) {
+		return fmt.Errorf("match.discovered %q: must be 1 to 50 of a-z, 0-9 and -, as in ib-200g", m.Discovered)
+	}
 	if l := m.LinkLayer; l != "" && l != device.InfiniBand && l != device.Ethernet {
 		return fmt.Errorf("match.linkLayer %q: %s", l, nearestLayer(string(l)))
 	}

@@ -84,7 +84,7 @@ func (f *Fabric) taken() (out []span) {
 			out = append(out, s)
 		}
 	}
-	if f.sourceBased() {
+	if on, _ := f.Network["routing"].(map[string]any); on["sourceBased"] == true {
 		return out // routes are in a table that only what has the rail's address looks into
 	}
 	section, _ := f.Network["ipam"].(map[string]any)
@@ -97,12 +97,6 @@ func (f *Fabric) taken() (out []span) {
 		}
 	}
 	return out
-}
-
-func (f *Fabric) sourceBased() bool {
-	routing, _ := f.Network["routing"].(map[string]any)
-	on, _ := routing["sourceBased"].(bool)
-	return on
 }
 
 // Taken are the subnets and routes of a fabric's rails, as far as it has them itself: those of nv-ipam's pools are

@@ -28,18 +28,18 @@ func uses() []clusternet.Use {
 func TestMeets(t *testing.T) {
 	for _, c := range []struct{ spec, want string }{
 		{`{}`, "<nil>"},
-		{`{addresses: {nodeRanges: {ranges: [{range: 198.18.0.0/16, perNode: 27}]}}}`, "<nil>"},
-		{`{addresses: {nodeRanges: {ranges: [{range: 10.96.128.0/20, perNode: 27}]}}}`,
+		{`{addresses: {nodeRanges: {ranges: [{range: 198.18.0.0/16, perNodePrefixLength: 27}]}}}`, "<nil>"},
+		{`{addresses: {nodeRanges: {ranges: [{range: 10.96.128.0/20, perNodePrefixLength: 27}]}}}`,
 			"addresses.nodeRanges 10.96.128.0/20 meets ServiceCIDR kubernetes (10.96.0.0/16): pods would send to " +
 				"these addresses through the rail; choose another range (docs/addresses.md)"},
-		{`{addresses: {nodeRanges: {ranges: [{range: 192.0.2.0/24, perNode: 27, exclude: [192.0.2.0/28]}]}}}`,
+		{`{addresses: {nodeRanges: {ranges: [{range: 192.0.2.0/24, perNodePrefixLength: 27, exclude: [192.0.2.0/28]}]}}}`,
 			"addresses.nodeRanges 192.0.2.0/24 meets address of Node n1 (192.0.2.7/32): addresses that both have " +
 				"can't be reached; choose another range (docs/addresses.md)"},
 		{`{addresses: {ipam: {type: whereabouts, range: 10.7.0.0/28}}}`, "<nil>"},
 		{`{addresses: {ipam: {type: whereabouts, range: 10.7.0.0/28, network_name: x}}}`,
 			"addresses.ipam.range 10.7.0.0/28 meets whereabouts IPPool 10.7.0.0-28 (10.7.0.0/28): addresses that " +
 				"both have can't be reached; choose another range (docs/addresses.md)"},
-		{`{addresses: {nodeRanges: {ranges: [{range: 10.8.0.0/24, perNode: 27}]}}}`, "<nil>"},
+		{`{addresses: {nodeRanges: {ranges: [{range: 10.8.0.0/24, perNodePrefixLength: 27}]}}}`, "<nil>"},
 		{`{addresses: {ipam: {type: nv-ipam, poolName: rail-0, poolType: cidrpool}}}`,
 			"addresses.ipam: nv-ipam CIDRPool rail-0 10.5.0.0/24 meets podCIDRs of Node n1 (10.5.0.0/26): pods would " +
 				"send to these addresses through the rail; choose another range (docs/addresses.md)"},
@@ -47,9 +47,9 @@ func TestMeets(t *testing.T) {
 		  {dst: 10.96.4.0/24}]}}}`,
 			"addresses.ipam.routes[1].dst 10.96.4.0/24 meets ServiceCIDR kubernetes (10.96.0.0/16): pods would send " +
 				"to these addresses through the rail; choose another range (docs/addresses.md)"},
-		{`{network: {routing: {sourceBased: true}}, addresses: {ipam: {type: host-local,
+		{`{network: {sourceBasedRouting: true}, addresses: {ipam: {type: host-local,
 		  ranges: [[{subnet: 198.18.0.0/24}]], routes: [{dst: 10.96.4.0/24}]}}}`, "<nil>"},
-		{`{addresses: {nodeRanges: {ranges: [{range: 0.0.0.0/1, perNode: 27}]}}}`,
+		{`{addresses: {nodeRanges: {ranges: [{range: 0.0.0.0/1, perNodePrefixLength: 27}]}}}`,
 			"addresses.nodeRanges 0.0.0.0/1 meets ServiceCIDR kubernetes (10.96.0.0/16), podCIDRs of Node n1 " +
 				"(10.5.0.0/26), nv-ipam CIDRPool rail-0 (10.5.0.0/24) and 1 more: pods would send to these addresses " +
 				"through the rail; choose another range (docs/addresses.md)"},
@@ -64,7 +64,7 @@ func TestMeets(t *testing.T) {
 func TestBreaks(t *testing.T) {
 	with := func(of string) *fabrics.Fabric {
 		t.Helper()
-		return parse(t, "ib", `{addresses: {nodeRanges: {ranges: [{range: `+of+`, perNode: 28}]}}}`)
+		return parse(t, "ib", `{addresses: {nodeRanges: {ranges: [{range: `+of+`, perNodePrefixLength: 28}]}}}`)
 	}
 	service, node := with("10.96.1.0/24"), with("192.0.2.0/24")
 	for _, c := range []struct {

@@ -191,7 +191,7 @@ func TestFlapsBetweenLooks(t *testing.T) {
 
 func TestNoFlapLimit(t *testing.T) {
 	none := int32(0)
-	b := newBench(limits(t, func(h *v1alpha1.Health) { h.Flaps = &none }))
+	b := newBench(limits(t, func(h *v1alpha1.Health) { h.FlapsPerTenMinutes = &none }))
 	b.look(1)
 	b.flap(50)
 	b.want(t)
@@ -383,7 +383,7 @@ func TestParseLimits(t *testing.T) {
 		`action "Reboot": want Report or Withhold`: {Action: "Reboot"},
 		"counters[0].counter":                      {Counters: []v1alpha1.CounterLimit{{}}},
 		"counters[0].perMinute -1":                 {Counters: []v1alpha1.CounterLimit{{Counter: "a", PerMinute: -1}}},
-		"flaps 1001":                               {Flaps: &many},
+		"flapsPerTenMinutes 1001":                  {FlapsPerTenMinutes: &many},
 		"recovery -1s":                             {Recovery: &metav1.Duration{Duration: -time.Second}},
 	} {
 		if _, err := health.ParseLimits(&h, false); err == nil || !strings.Contains(err.Error(), want) {

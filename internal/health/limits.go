@@ -75,11 +75,11 @@ func ParseLimits(h *v1alpha1.Health, allowDown bool) (*Limits, error) {
 			l.PerMinute[c.Counter] = c.PerMinute
 		}
 	}
-	if h.Flaps != nil {
-		l.Flaps = int(*h.Flaps)
+	if h.FlapsPerTenMinutes != nil {
+		l.Flaps = int(*h.FlapsPerTenMinutes)
 	}
 	if l.Flaps < 0 || l.Flaps > maxFlaps {
-		return nil, fmt.Errorf("health.flaps %d: want 0 to ignore them, to %d", l.Flaps, maxFlaps)
+		return nil, fmt.Errorf("health.flapsPerTenMinutes %d: must be 0 to ignore them, to %d", l.Flaps, maxFlaps)
 	}
 	if h.Recovery != nil {
 		l.Recovery = h.Recovery.Duration

@@ -36,7 +36,7 @@ type Options struct {
 	// Rails are the fabrics that the label fabric.dev/rails counts: devices of a single one, or one device of each of
 	// several. Empty: those with match.rail in the order of their rails, else the only fabric there is.
 	Rails []string
-	// All is what the value all is, by fabric: how many devices a node has. It is 1 with match.rail and in mode shared.
+	// All is what the value all is, by fabric: how many devices a node has. It is 1 with match.rail and with attachment IPoIBChild.
 	All map[string]int
 }
 
@@ -92,8 +92,8 @@ func row(f *fabrics.Fabric, all int) (map[string]any, error) {
 		}
 	}
 	out := map[string]any{"name": f.Name, "names": f.Namespaces.Names, "all": all}
-	// All pods in mode shared are on one device of their node.
-	if all == 0 && (f.Match.Rail != nil || f.Mode == v1alpha1.Shared) {
+	// All pods with attachment IPoIBChild are on one device of their node.
+	if all == 0 && (f.Match.Rail != nil || f.Attachment == v1alpha1.IPoIBChild) {
 		out["all"] = 1
 	}
 	if s := f.Namespaces.Selector; s != nil {

@@ -222,15 +222,15 @@ func sharedSubnets(nets map[netip.Prefix][]Port) (warnings []string) {
 // node does not shift the rails behind it. Otherwise (nodes of different make, or one port of two is cabled and not the
 // same one everywhere) the n-th port of a node is rail n.
 func bySlot(ports []Port) []Rail {
-	all, perNode := map[slot]bool{}, map[string]map[slot]bool{}
+	all, perNodePrefixLength := map[slot]bool{}, map[string]map[slot]bool{}
 	most := 0
 	for _, p := range ports {
 		all[p.slot()] = true
-		put(perNode, p.Node, p.slot(), true)
-		most = max(most, len(perNode[p.Node]))
+		put(perNodePrefixLength, p.Node, p.slot(), true)
+		most = max(most, len(perNodePrefixLength[p.Node]))
 	}
 	places := map[string][]slot{}
-	for node, slots := range perNode {
+	for node, slots := range perNodePrefixLength {
 		places[node] = slotsOf(slots)
 	}
 	index := func(p *Port) (int, string) {
@@ -240,7 +240,7 @@ func bySlot(ports []Port) []Rail {
 	if most == len(all) {
 		places := slotsOf(all)
 		where := "in PCI order: "
-		if len(perNode) > 1 {
+		if len(perNodePrefixLength) > 1 {
 			where = "the same place in every node: "
 		}
 		index = func(p *Port) (int, string) {

@@ -72,7 +72,7 @@ func (r *rig) addFabrics(ctx context.Context) error {
 func (r *rig) addFabric(ctx context.Context, i, mtu int) error {
 	return r.server.ApplyText(ctx, []byte(fabrics.Object(fabricName(i), fmt.Sprintf(
 		`{match: {linkLayer: InfiniBand, rail: %d}, network: {mtu: %d},
-		  addresses: {nodeRanges: {ranges: [{range: 10.%d.0.0/13, perNode: 26}]}}}`, i, mtu, 8*i))))
+		  addresses: {nodeRanges: {ranges: [{range: 10.%d.0.0/13, perNodePrefixLength: 26}]}}}`, i, mtu, 8*i))))
 }
 
 // namespace is that of the manifests.

@@ -105,7 +105,7 @@ func TestAgentSurvey(t *testing.T) {
 	}
 	discovered(t, list(look(t)), fmt.Sprintf("ib-%vg", in.RateGb), 4)
 	// What kubelet is told is the same, wherever the device is.
-	f := fabrics.Fabric{Name: "ib", Mode: v1alpha1.Exclusive, Match: fabrics.Match{LinkLayer: device.InfiniBand}}
+	f := fabrics.Fabric{Name: "ib", Attachment: v1alpha1.WholeDevice, Match: fabrics.Match{LinkLayer: device.InfiniBand}}
 	units := func(devices map[string]survey.Device) []deviceplugin.Unit {
 		return network.Units(&f, network.Assign([]fabrics.Fabric{f}, list(devices), nil)["ib"])
 	}
@@ -140,7 +140,7 @@ func states(n *guest.Node, down string) (out []int) {
 func discovered(t *testing.T, devices []survey.Device, name string, want int) {
 	t.Helper()
 	network.Discover(devices, nil)
-	got := network.Assign([]fabrics.Fabric{{Name: name}}, devices, nil)[name]
+	got := network.Assign([]fabrics.Fabric{{Name: name, Match: fabrics.Match{Discovered: name}}}, devices, nil)[name]
 	if len(got) != want {
 		t.Errorf("fabric %s has %d devices, want %d: %+v", name, len(got), want, devices)
 	}

@@ -241,7 +241,7 @@ func TestAgentPortDown(t *testing.T) {
 func TestAgentMoves(t *testing.T) {
 	n := guest.S1(t)
 	guest.Unchanged(t)
-	r := run(t, 20*time.Millisecond, `{"flaps": 1}`, n.Rails[0].HCA, n.Rails[1].HCA)
+	r := run(t, 20*time.Millisecond, `{"flapsPerTenMinutes": 1}`, n.Rails[0].HCA, n.Rails[1].HCA)
 	for i := range 5 {
 		pod := guest.NewPod(t, fmt.Sprint("pod", i))
 		for _, rail := range n.Rails[:2] {

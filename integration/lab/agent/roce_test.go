@@ -60,7 +60,7 @@ const trains = 3 * time.Second
 func TestAgentMovesRoCE(t *testing.T) {
 	hca, netdev := roce(t)
 	guest.Unchanged(t)
-	r := run(t, trains, `{"flaps": 1}`, hca)
+	r := run(t, trains, `{"flapsPerTenMinutes": 1}`, hca)
 	looked := func(verb string, calls int) {
 		t.Helper()
 		guest.Until(t, "the agent has looked after "+verb, func() error { // it counts a call with the second look

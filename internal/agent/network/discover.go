@@ -64,6 +64,6 @@ func Unused(f *topology.Fabric, assigned map[string][]survey.Device) string {
 	if len(names) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("the ports %s form a fabric (%s), and no pod can ask for it: apply a Fabric of the name %s "+
-		"(fabricctl generate fabric writes it)", strings.Join(names, ", "), f.Reason, f.Name)
+	return fmt.Sprintf("the ports %s form a fabric (%s), and no pod can ask for it: apply a Fabric with match: "+
+		"{discovered: %s} (fabricctl generate fabric writes one)", strings.Join(names, ", "), f.Reason, f.Name)
 }

@@ -21,10 +21,10 @@ func Units(f *fabrics.Fabric, devices []survey.Device) (out []deviceplugin.Unit)
 	for _, d := range devices {
 		u := deviceplugin.Unit{
 			ID: d.ID(), Location: d.Location, Healthy: Problem(f, &d) == health.None, NUMA: d.NUMA, Files: d.Files,
-			Extra: f.Files, RDMA: d.HCA.Name, Alone: f.Mode == v1alpha1.Exclusive, Slot: cmp.Or(d.Slot, d.ID()),
+			Extra: f.Files, RDMA: d.HCA.Name, Alone: f.Attachment == v1alpha1.WholeDevice, Slot: cmp.Or(d.Slot, d.ID()),
 			Path: d.Path,
 		}
-		if f.Mode == v1alpha1.Exclusive {
+		if f.Attachment == v1alpha1.WholeDevice {
 			out = append(out, u)
 			continue
 		}
@@ -49,10 +49,10 @@ func Problem(f *fabrics.Fabric, d *survey.Device) health.Problem {
 }
 
 // Configurable returns whether a fabric's configuration is a file of each node, and a node with these devices can have
-// one: it has a device, and in mode shared an interface for the children, unless a claim says which.
+// one: it has a device, and with attachment IPoIBChild an interface for the children, unless a claim says which.
 func Configurable(f *fabrics.Fabric, devices []survey.Device) bool {
 	return f.OfNode() && len(devices) > 0 &&
-		(f.Mode != v1alpha1.Shared || f.Allocation == v1alpha1.DRA || Master(devices) != "")
+		(f.Attachment != v1alpha1.IPoIBChild || f.Allocation == v1alpha1.DRA || Master(devices) != "")
 }
 
 // Master is the parent interface of this node's IPoIB children of a fabric: that of the first device that carries

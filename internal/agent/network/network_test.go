@@ -95,7 +95,7 @@ func TestAssignDown(t *testing.T) {
 	list := []fabrics.Fabric{
 		{Name: "slow", Match: fabrics.Match{RateGb: 10}},
 		{Name: "fast", Match: fabrics.Match{RateGb: 200, LinkLayer: "InfiniBand"}},
-		{Name: "ib-400g"},
+		{Name: "ib-400g", Match: fabrics.Match{Discovered: "ib-400g", LinkLayer: "InfiniBand"}},
 	}
 	for name, tt := range map[string]struct {
 		state  device.PortState
@@ -127,7 +127,7 @@ func TestAssignDown(t *testing.T) {
 }
 
 func TestUnits(t *testing.T) {
-	f := fabrics.Fabric{Name: "f", Mode: v1alpha1.Exclusive}
+	f := fabrics.Fabric{Name: "f", Attachment: v1alpha1.WholeDevice}
 	devices := node()[:2]
 	devices[0].Slot, devices[0].Path = "0000:3b:00.0", []string{"pci0000:3a", "0000:3b:00.0"}
 	units := network.Units(&f, devices)
@@ -139,7 +139,7 @@ func TestUnits(t *testing.T) {
 		units[0].RDMA != "mlx5_0" {
 		t.Errorf("%+v", units)
 	}
-	f.Mode, f.Shares = v1alpha1.Shared, 3
+	f.Attachment, f.Shares = v1alpha1.IPoIBChild, 3
 	var ids []string
 	for _, u := range network.Units(&f, node()[:2]) {
 		ids = append(ids, u.ID)
@@ -247,12 +247,12 @@ func TestDiscover(t *testing.T) {
 		devices[3].Fabric != "" {
 		t.Errorf("%+v: %+v", found, devices)
 	}
-	list := []fabrics.Fabric{{Name: "ib-200g"}}
+	list := []fabrics.Fabric{{Name: "ib-200g", Match: fabrics.Match{Discovered: "ib-200g"}}}
 	assigned := network.Assign(list, devices, nil)
 	if len(assigned["ib-200g"]) != 1 {
 		t.Errorf("%+v", assigned)
 	}
-	for i, want := range []string{"", `a Fabric of the name ib-100g`} {
+	for i, want := range []string{"", `a Fabric with match: {discovered: ib-100g}`} {
 		if got := network.Unused(&found[i], assigned); !strings.Contains(got, want) || want == "" && got != "" {
 			t.Errorf("%s: %q", found[i].Name, got)
 		}

@@ -1,6 +1,8 @@
 // Package fabrics has Fabrics for tests: wrong ones, with the words that the API server must answer with.
 package fabrics
 
+import "strings"
+
 // Wrong is a Fabric that `kubectl apply` must refuse.
 type Wrong struct {
 	Name string   // of the case
@@ -11,22 +13,50 @@ type Wrong struct {
 // Object is the whole Fabric.
 func (w *Wrong) Object() string { return Object("wrong", w.Spec) }
 
-// Object makes a Fabric from the spec in YAML's flow style.
+// Object makes a Fabric from the spec in YAML's flow style, with Spec's match.
 func Object(name, spec string) string {
+	spec = Spec(name, spec)
 	return "apiVersion: fabric.dev/v1alpha1\nkind: Fabric\nmetadata: {name: " + name + "}\nspec: " + spec + "\n"
+}
+
+// Spec adds a match to a spec that has none: that for the discovered fabric of the Fabric's name.
+func Spec(name, spec string) string {
+	if strings.Contains(spec, "match: {") {
+		return spec
+	}
+	rest, sep := strings.TrimPrefix(strings.TrimSpace(spec), "{"), ", "
+	if strings.TrimSpace(rest) == "}" {
+		sep = ""
+	}
+	return "{match: {discovered: " + name + "}" + sep + rest
 }
 
 // AllWrong are mistakes that people make, from simple typos to fields that contradict each other.
 var AllWrong = []Wrong{
 	{
-		"mode misspelt",
-		`{mode: both}`,
-		[]string{`spec.mode`, `"both": supported values: "exclusive", "shared"`},
+		"no match",
+		`{match: {}}`,
+		[]string{`spec.match`, `must have a field: discovered: NAME takes the devices`},
 	},
 	{
-		"mode in capitals",
-		`{mode: Exclusive}`,
-		[]string{`supported values: "exclusive", "shared"`},
+		"discovered fabric with a wildcard",
+		`{match: {discovered: "ib-*"}}`,
+		[]string{`spec.match.discovered`, `must be the name of a fabric`},
+	},
+	{
+		"selector of nodes as a map",
+		`{nodeSelector: {pool: h20}}`,
+		[]string{`unknown field "spec.nodeSelector.pool"`},
+	},
+	{
+		"attachment misspelt",
+		`{attachment: Both}`,
+		[]string{`spec.attachment`, `"Both": supported values: "WholeDevice", "IPoIBChild"`},
+	},
+	{
+		"attachment in lower case",
+		`{attachment: wholeDevice}`,
+		[]string{`supported values: "WholeDevice", "IPoIBChild"`},
 	},
 	{
 		"allocation of another operator",
@@ -40,27 +70,27 @@ var AllWrong = []Wrong{
 	},
 	{
 		"a device file twice",
-		`{deviceFiles: [umad, umad]}`,
-		[]string{`spec.deviceFiles[1]`, `Duplicate value: "umad"`},
+		`{deviceFiles: [UMAD, UMAD]}`,
+		[]string{`spec.deviceFiles[1]`, `Duplicate value: "UMAD"`},
 	},
 	{
-		"shares without mode shared",
+		"shares of a whole device",
 		`{shares: 4}`,
-		[]string{`spec.shares`, `remove it, or write mode: shared`},
+		[]string{`spec.shares`, `remove it, or write attachment: IPoIBChild`},
 	},
 	{
 		"no share",
-		`{mode: shared, shares: 0}`,
+		`{attachment: IPoIBChild, shares: 0}`,
 		[]string{`spec.shares`, `0: spec.shares in body should be greater than or equal to 1`},
 	},
 	{
 		"too many shares",
-		`{mode: shared, shares: 5000}`,
+		`{attachment: IPoIBChild, shares: 5000}`,
 		[]string{`spec.shares in body should be less than or equal to 1000`},
 	},
 	{
 		"shares in words",
-		`{mode: shared, shares: many}`,
+		`{attachment: IPoIBChild, shares: many}`,
 		[]string{`spec.shares`},
 	},
 	{
@@ -151,32 +181,32 @@ var AllWrong = []Wrong{
 	{
 		"PKey of a whole device",
 		`{network: {pkey: "0x8001"}}`,
-		[]string{`spec.network`, `pkey, ipoibMode and umcast are for mode shared only`},
+		[]string{`spec.network`, `pkey, ipoibMode and umcast are for attachment IPoIBChild only`},
 	},
 	{
 		"PKey 0",
-		`{mode: shared, network: {pkey: "0x8000"}}`,
+		`{attachment: IPoIBChild, network: {pkey: "0x8000"}}`,
 		[]string{`spec.network.pkey`, `want 0x0001 to 0x7fff`},
 	},
 	{
 		"PKey as a number",
-		`{mode: shared, network: {pkey: 32769}}`,
+		`{attachment: IPoIBChild, network: {pkey: 32769}}`,
 		[]string{`spec.network.pkey`},
 	},
 	{
 		"IPoIB mode misspelt",
-		`{mode: shared, network: {ipoibMode: conn}}`,
-		[]string{`spec.network.ipoibMode`, `"conn": supported values: "datagram", "connected"`},
+		`{attachment: IPoIBChild, network: {ipoibMode: conn}}`,
+		[]string{`spec.network.ipoibMode`, `"conn": supported values: "Datagram", "Connected"`},
 	},
 	{
-		"RDMA name in mode shared",
-		`{mode: shared, network: {rdmaName: auto}}`,
-		[]string{`spec.network.rdmaName`, `rdmaName is for mode exclusive only`},
+		"RDMA name of an IPoIB child",
+		`{attachment: IPoIBChild, network: {rdmaName: auto}}`,
+		[]string{`spec.network.rdmaName`, `rdmaName is for attachment WholeDevice only`},
 	},
 	{
-		"RDMA policy misspelt",
-		`{network: {rdma: excl}}`,
-		[]string{`spec.network.rdma`, `"excl"`},
+		"RDMA mode in lower case",
+		`{network: {rdmaMode: exclusive}}`,
+		[]string{`spec.network.rdmaMode`, `"exclusive": supported values: "Any", "Exclusive", "Shared", "Ignore"`},
 	},
 	{
 		"namespace with a wildcard",
@@ -185,7 +215,7 @@ var AllWrong = []Wrong{
 	},
 	{
 		"two sources of addresses",
-		`{addresses: {ipam: {type: whereabouts, range: 10.0.0.0/16}, nodeRanges: {ranges: [{range: 10.0.0.0/16, perNode: 26}]}}}`,
+		`{addresses: {ipam: {type: whereabouts, range: 10.0.0.0/16}, nodeRanges: {ranges: [{range: 10.0.0.0/16, perNodePrefixLength: 26}]}}}`,
 		[]string{`spec.addresses`, `want exactly one of nodeRanges and ipam`},
 	},
 	{
@@ -215,28 +245,28 @@ var AllWrong = []Wrong{
 	},
 	{
 		"range without a length",
-		`{addresses: {nodeRanges: {ranges: [{range: 10.0.0.0, perNode: 26}]}}}`,
+		`{addresses: {nodeRanges: {ranges: [{range: 10.0.0.0, perNodePrefixLength: 26}]}}}`,
 		[]string{`ranges[0].range`, `want an address with a prefix length`},
 	},
 	{
 		"range with host bits",
-		`{addresses: {nodeRanges: {ranges: [{range: 10.0.0.5/16, perNode: 26}]}}}`,
+		`{addresses: {nodeRanges: {ranges: [{range: 10.0.0.5/16, perNodePrefixLength: 26}]}}}`,
 		[]string{`ranges[0].range`, `has bits of an address behind its prefix length`},
 	},
 	{
 		"part larger than the range",
-		`{addresses: {nodeRanges: {ranges: [{range: 10.0.0.0/16, perNode: 12}]}}}`,
-		[]string{`ranges[0].perNode`, `want a prefix length from that of 10.0.0.0/16 to 30`},
+		`{addresses: {nodeRanges: {ranges: [{range: 10.0.0.0/16, perNodePrefixLength: 12}]}}}`,
+		[]string{`ranges[0].perNodePrefixLength`, `want a prefix length from that of 10.0.0.0/16 to 30`},
 	},
 	{
 		"part without addresses",
-		`{addresses: {nodeRanges: {ranges: [{range: 10.0.0.0/16, perNode: 32}]}}}`,
-		[]string{`ranges[0].perNode`, `want a prefix length`},
+		`{addresses: {nodeRanges: {ranges: [{range: 10.0.0.0/16, perNodePrefixLength: 32}]}}}`,
+		[]string{`ranges[0].perNodePrefixLength`, `want a prefix length`},
 	},
 	{
 		"part as text",
-		`{addresses: {nodeRanges: {ranges: [{range: 10.0.0.0/16, perNode: /26}]}}}`,
-		[]string{`ranges[0].perNode`},
+		`{addresses: {nodeRanges: {ranges: [{range: 10.0.0.0/16, perNodePrefixLength: /26}]}}}`,
+		[]string{`ranges[0].perNodePrefixLength`},
 	},
 	{
 		"no range",
@@ -245,27 +275,27 @@ var AllWrong = []Wrong{
 	},
 	{
 		"two ranges of one family",
-		`{addresses: {nodeRanges: {ranges: [{range: 10.0.0.0/16, perNode: 26}, {range: 10.1.0.0/16, perNode: 26}]}}}`,
+		`{addresses: {nodeRanges: {ranges: [{range: 10.0.0.0/16, perNodePrefixLength: 26}, {range: 10.1.0.0/16, perNodePrefixLength: 26}]}}}`,
 		[]string{`spec.addresses.nodeRanges.ranges`, `two ranges are one of IPv4 and one of IPv6`},
 	},
 	{
 		"exclusion elsewhere",
-		`{addresses: {nodeRanges: {ranges: [{range: 10.0.0.0/16, perNode: 26, exclude: [10.1.0.0/26]}]}}}`,
+		`{addresses: {nodeRanges: {ranges: [{range: 10.0.0.0/16, perNodePrefixLength: 26, exclude: [10.1.0.0/26]}]}}}`,
 		[]string{`ranges[0].exclude`, `want ranges and addresses that lie within 10.0.0.0/16`},
 	},
 	{
 		"static range elsewhere",
-		`{addresses: {nodeRanges: {ranges: [{range: 10.0.0.0/16, perNode: 26}], static: [{node: a, range: 10.1.0.0/26}]}}}`,
+		`{addresses: {nodeRanges: {ranges: [{range: 10.0.0.0/16, perNodePrefixLength: 26}], static: [{node: a, range: 10.1.0.0/26}]}}}`,
 		[]string{`spec.addresses.nodeRanges.static`, `each static range lies within a range`},
 	},
 	{
 		"static range of another length",
-		`{addresses: {nodeRanges: {ranges: [{range: 10.0.0.0/16, perNode: 26}], static: [{node: a, range: 10.0.0.0/24}]}}}`,
-		[]string{`as long as its perNode says`},
+		`{addresses: {nodeRanges: {ranges: [{range: 10.0.0.0/16, perNodePrefixLength: 26}], static: [{node: a, range: 10.0.0.0/24}]}}}`,
+		[]string{`as long as its perNodePrefixLength says`},
 	},
 	{
 		"node with two static ranges",
-		`{addresses: {nodeRanges: {ranges: [{range: 10.0.0.0/16, perNode: 26}], static: [{node: a, range: 10.0.0.0/26}, {node: a, range: 10.0.0.64/26}]}}}`,
+		`{addresses: {nodeRanges: {ranges: [{range: 10.0.0.0/16, perNodePrefixLength: 26}], static: [{node: a, range: 10.0.0.0/26}, {node: a, range: 10.0.0.64/26}]}}}`,
 		[]string{`static[1]: Duplicate value`},
 	},
 	{

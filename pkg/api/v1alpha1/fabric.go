@@ -9,7 +9,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=fab,categories=fabric-cni
 // +kubebuilder:subresource:status
-// +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`
+// +kubebuilder:printcolumn:name="Attachment",type=string,JSONPath=`.spec.attachment`
 // +kubebuilder:printcolumn:name="Link",type=string,JSONPath=`.status.linkLayer`
 // +kubebuilder:printcolumn:name="Rate",type=string,JSONPath=`.status.rate`
 // +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.status.nodes`
@@ -20,6 +20,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Allocation",type=string,priority=1,JSONPath=`.spec.allocation`
 // +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Namespaces",type=string,priority=1,JSONPath=`.status.published`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([a-z0-9-]{0,48}[a-z0-9])?$')",message="metadata.name: want 1 to 50 of a-z, 0-9 and -, as in ib-200g: it is the name of the resource, of the network and of a file"
 type Fabric struct {
@@ -45,22 +46,23 @@ type FabricList struct {
 
 // FabricSpec is what the fabric should be.
 //
-// +kubebuilder:validation:XValidation:rule="self.mode == 'shared' || !has(self.shares)",fieldPath=".shares",message="shares is for mode shared only: remove it, or write mode: shared"
-// +kubebuilder:validation:XValidation:rule="self.mode == 'exclusive' || !has(self.network) || !has(self.network.rdmaName)",fieldPath=".network.rdmaName",message="rdmaName is for mode exclusive only: in mode shared the RDMA device stays on the host"
-// +kubebuilder:validation:XValidation:rule="self.mode == 'shared' || !has(self.network) || (!has(self.network.pkey) && !has(self.network.ipoibMode) && !has(self.network.umcast))",fieldPath=".network",message="pkey, ipoibMode and umcast are for mode shared only: they are those of an IPoIB child"
+// +kubebuilder:validation:XValidation:rule="self.attachment == 'IPoIBChild' || !has(self.shares)",fieldPath=".shares",message="shares is for attachment IPoIBChild only: remove it, or write attachment: IPoIBChild"
+// +kubebuilder:validation:XValidation:rule="self.attachment == 'WholeDevice' || !has(self.network) || !has(self.network.rdmaName)",fieldPath=".network.rdmaName",message="rdmaName is for attachment WholeDevice only: with attachment IPoIBChild the RDMA device stays on the host"
+// +kubebuilder:validation:XValidation:rule="self.attachment == 'IPoIBChild' || !has(self.network) || (!has(self.network.pkey) && !has(self.network.ipoibMode) && !has(self.network.umcast))",fieldPath=".network",message="pkey, ipoibMode and umcast are for attachment IPoIBChild only"
 type FabricSpec struct {
-	// Which ports of which nodes belong to the fabric. Every given field must fit. Without match, the devices of the
-	// discovered fabric of the same name: `fabricctl discover` shows these.
+	// Which devices belong to the fabric. A device belongs to it if every given field fits.
+	Match Match `json:"match"`
+	// Labels of the Nodes whose devices belong to the fabric. Default: all Nodes.
 	//
 	// +optional
-	Match Match `json:"match,omitzero"`
-	// How devices are handed out. exclusive: one device to one pod, with its RDMA device and its interface. shared: one
-	// device to several pods, each of which gets an IPoIB child interface and the device files of the HCA.
+	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
+	// What a pod gets. WholeDevice: a device of its own, with its RDMA device and its interface. IPoIBChild: an IPoIB
+	// child interface on a device that it shares with other pods, and the device files of the HCA.
 	//
-	// +kubebuilder:default=exclusive
+	// +kubebuilder:default=WholeDevice
 	// +optional
-	Mode Mode `json:"mode,omitempty"`
-	// How many pods may be on one device, in mode shared. Default 8.
+	Attachment Attachment `json:"attachment,omitempty"`
+	// How many pods may share a device, with attachment IPoIBChild. Default 8.
 	//
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
@@ -72,9 +74,9 @@ type FabricSpec struct {
 	// +kubebuilder:default=DevicePlugin
 	// +optional
 	Allocation Allocation `json:"allocation,omitempty"`
-	// Device files of the HCA that containers get beside uverbs and rdma_cm, which is all that verbs need. With umad a
+	// Device files of the HCA that containers get beside uverbs and rdma_cm, which is all that verbs need. With UMAD a
 	// container sends management datagrams: it can read and change what the subnet manager sets, if that uses no keys,
-	// and reset counters. issm lets it tell the subnet that it is a subnet manager itself. Default: none.
+	// and reset counters. ISSM lets it tell the subnet that it is a subnet manager itself. Default: none.
 	//
 	// +kubebuilder:validation:MaxItems=2
 	// +listType=set
@@ -104,15 +106,15 @@ type FabricSpec struct {
 	Precedence int32 `json:"precedence,omitempty"`
 }
 
-// Mode is how devices are handed out.
+// Attachment is what a pod gets of a device.
 //
-// +kubebuilder:validation:Enum=exclusive;shared
-type Mode string
+// +kubebuilder:validation:Enum=WholeDevice;IPoIBChild
+type Attachment string
 
-// The modes.
+// What a pod gets of a device.
 const (
-	Exclusive Mode = "exclusive"
-	Shared    Mode = "shared"
+	WholeDevice Attachment = "WholeDevice" // the RDMA device and its interface
+	IPoIBChild  Attachment = "IPoIBChild"  // an IPoIB interface on it
 )
 
 // Allocation is who hands devices out.
@@ -128,19 +130,27 @@ const (
 
 // DeviceFile is a kind of device file that not every container needs.
 //
-// +kubebuilder:validation:Enum=umad;issm
+// +kubebuilder:validation:Enum=UMAD;ISSM
 type DeviceFile string
 
 // The device files that a Fabric has to allow.
 const (
-	UMAD DeviceFile = "umad" // management datagrams: /dev/infiniband/umadN
-	ISSM DeviceFile = "issm" // the mark of a subnet manager: /dev/infiniband/issmN
+	UMAD DeviceFile = "UMAD" // management datagrams: /dev/infiniband/umadN
+	ISSM DeviceFile = "ISSM" // the mark of a subnet manager: /dev/infiniband/issmN
 )
 
-// Match picks ports of nodes.
+// Match picks devices of nodes.
 //
+// +kubebuilder:validation:XValidation:rule="has(self.discovered) || has(self.linkLayer) || has(self.subnetPrefix) || has(self.rateGb) || has(self.rail) || has(self.devices)",message="must have a field: discovered: NAME takes the devices that `fabricctl discover` shows as fabric NAME"
 // +kubebuilder:validation:XValidation:rule="!has(self.subnetPrefix) || !has(self.linkLayer) || self.linkLayer != 'Ethernet'",fieldPath=".subnetPrefix",message="Ethernet ports have no subnet prefix: remove it, or write linkLayer: InfiniBand"
 type Match struct {
+	// The name under which `fabricctl discover` shows the devices: ib-200g. It depends on link layer, rate and subnet
+	// prefix.
+	//
+	// +kubebuilder:validation:MaxLength=50
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')",message="must be the name of a fabric that `fabricctl discover` shows, as in ib-200g"
+	// +optional
+	Discovered string `json:"discovered,omitempty"`
 	// The link layer of the ports.
 	//
 	// +kubebuilder:validation:Enum=InfiniBand;Ethernet
@@ -152,7 +162,8 @@ type Match struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9a-fA-F]{1,4}(:[0-9a-fA-F]{1,4}){0,3}::(/64)?|([0-9a-fA-F]{1,4}:){3}[0-9a-fA-F]{1,4}|0x[0-9a-fA-F]{16})$')",message="want the upper 64 bits of a GID, as `fabricctl discover -o wide` prints them: \"fe80::\""
 	// +optional
 	SubnetPrefix string `json:"subnetPrefix,omitempty"`
-	// The rate of port 1 in Gb/s, as the kernel reports it: 25, 100, 200, 400.
+	// The rate of port 1 in Gb/s, as the kernel reports it: 25, 100, 200, 400. A port that has trained down to a lower
+	// rate does not fit.
 	//
 	// +kubebuilder:validation:XValidation:rule="self in [5,10,14,20,25,28,30,40,50,56,60,80,100,112,120,168,200,300,400,600,800,1200,1600,2400]",message="no link has this rate: want one of 5, 10, 14, 20, 25, 28, 30, 40, 50, 56, 60, 80, 100, 112, 120, 168, 200, 300, 400, 600, 800, 1200, 1600, 2400"
 	// +optional
@@ -190,49 +201,65 @@ type Network struct {
 	//
 	// +optional
 	AllowDown bool `json:"allowDown,omitempty"`
-	// What happens to the RDMA device: auto moves it into the pod where the node's RDMA mode is exclusive, and leaves
-	// it where it is shared; exclusive and shared refuse nodes in the other mode; none ignores it.
+	// The RDMA namespace mode that nodes must have. Any: the RDMA device moves into the pod where the mode is exclusive,
+	// and stays on the host where it is shared. Exclusive, Shared: nodes in the other mode offer no device. Ignore: the
+	// RDMA device is left alone, in both modes. Default Any.
 	//
-	// +kubebuilder:validation:Enum=auto;exclusive;shared;none
 	// +optional
-	RDMA string `json:"rdma,omitempty"`
+	RDMAMode RDMAMode `json:"rdmaMode,omitempty"`
 	// The name of the RDMA device in the pod; auto: mlx5_0 for the pod's first, mlx5_1 for its second, and so on.
 	//
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	RDMAName string `json:"rdmaName,omitempty"`
-	// Policy routing, so that each rail answers from its own interface.
+	// A routing table and rules for the addresses of each interface, so that each rail answers from its own interface.
+	// Default: true where a node has several devices of the fabric.
 	//
 	// +optional
-	Routing Routing `json:"routing,omitzero"`
+	SourceBasedRouting *bool `json:"sourceBasedRouting,omitempty"`
 	// Asks on the network whether the address is in use, before a pod gets it. Takes 0.9 s.
 	//
 	// +optional
 	DetectConflicts bool `json:"detectConflicts,omitempty"`
-	// The partition of an IPoIB child, in mode shared: 0x0001 to 0x7fff, or 0x8001 to 0xffff.
+	// The partition of an IPoIB child, with attachment IPoIBChild: 0x0001 to 0x7fff, or 0x8001 to 0xffff.
 	//
 	// +kubebuilder:validation:MaxLength=6
 	// +kubebuilder:validation:XValidation:rule="self.matches('^0x[0-9a-fA-F]{1,4}$') && !self.matches('^0x(0{1,4}|8000)$')",message="want 0x0001 to 0x7fff, or 0x8001 to 0xffff for a full member"
 	// +optional
 	PKey string `json:"pkey,omitempty"`
-	// The mode of an IPoIB child, in mode shared.
+	// The mode of an IPoIB child, with attachment IPoIBChild.
 	//
-	// +kubebuilder:validation:Enum=datagram;connected
 	// +optional
-	IPoIBMode string `json:"ipoibMode,omitempty"`
-	// Whether the kernel ignores the multicast of an IPoIB child, in mode shared.
+	IPoIBMode IPoIBMode `json:"ipoibMode,omitempty"`
+	// Whether the kernel ignores the multicast of an IPoIB child, with attachment IPoIBChild.
 	//
 	// +optional
 	Umcast *bool `json:"umcast,omitempty"`
 }
 
-// Routing is how packets find their interface.
-type Routing struct {
-	// A routing table and rules of its own for the addresses of each interface.
-	//
-	// +optional
-	SourceBased bool `json:"sourceBased,omitempty"`
-}
+// RDMAMode is the RDMA namespace mode that a fabric needs.
+//
+// +kubebuilder:validation:Enum=Any;Exclusive;Shared;Ignore
+type RDMAMode string
+
+// The RDMA namespace modes that a fabric may need.
+const (
+	RDMAAny       RDMAMode = "Any"       // the RDMA device moves where the mode is exclusive
+	RDMAExclusive RDMAMode = "Exclusive" // rdma system set netns exclusive
+	RDMAShared    RDMAMode = "Shared"    // rdma system set netns shared
+	RDMAIgnore    RDMAMode = "Ignore"    // the RDMA device is left alone
+)
+
+// IPoIBMode is the mode of an IPoIB interface.
+//
+// +kubebuilder:validation:Enum=Datagram;Connected
+type IPoIBMode string
+
+// The modes of an IPoIB interface.
+const (
+	Datagram  IPoIBMode = "Datagram"
+	Connected IPoIBMode = "Connected"
+)
 
 // Namespaces is where a network is published: in those of the list and in those that the selector selects.
 type Namespaces struct {
@@ -260,13 +287,13 @@ type Health struct {
 	// +listMapKey=counter
 	// +optional
 	Counters []CounterLimit `json:"counters,omitempty"`
-	// A port that leaves Active this often within ten minutes is flapping. Default 3; 0: none is. The way of a device
-	// into a pod and back is not counted.
+	// A port that leaves Active this often within ten minutes is flapping. Default 3; 0: never. Moving a device into a
+	// pod and back does not count.
 	//
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
 	// +optional
-	Flaps *int32 `json:"flaps,omitempty"`
+	FlapsPerTenMinutes *int32 `json:"flapsPerTenMinutes,omitempty"`
 	// For how long the port must have been Active, and all counters within their limits, before a port that was
 	// flapping or over a limit is healthy again. Default 10m.
 	//

@@ -79,7 +79,7 @@ func (i IPAM) MarshalJSON() ([]byte, error) {
 // addresses.
 //
 // +kubebuilder:validation:XValidation:rule="self.ranges.size() < 2 || !isCIDR(self.ranges[0].range) || !isCIDR(self.ranges[1].range) || cidr(self.ranges[0].range).ip().family() != cidr(self.ranges[1].range).ip().family()",fieldPath=".ranges",message="two ranges are one of IPv4 and one of IPv6: an interface gets an address of each"
-// +kubebuilder:validation:XValidation:rule="!has(self.static) || self.static.all(s, !isCIDR(s.range) || self.ranges.exists(r, isCIDR(r.range) && cidr(r.range).containsCIDR(s.range) && cidr(s.range).prefixLength() == r.perNode))",fieldPath=".static",message="each static range lies within a range and is as long as its perNode says"
+// +kubebuilder:validation:XValidation:rule="!has(self.static) || self.static.all(s, !isCIDR(s.range) || self.ranges.exists(r, isCIDR(r.range) && cidr(r.range).containsCIDR(s.range) && cidr(s.range).prefixLength() == r.perNodePrefixLength))",fieldPath=".static",message="each static range lies within a range and is as long as its perNodePrefixLength says"
 type NodeRanges struct {
 	// One range, or one IPv4 and one IPv6 range.
 	//
@@ -102,7 +102,7 @@ type NodeRanges struct {
 
 // NodeRange is a range of the whole fabric, and how much of it a node gets.
 //
-// +kubebuilder:validation:XValidation:rule="!isCIDR(self.range) || (self.perNode >= cidr(self.range).prefixLength() && self.perNode <= (cidr(self.range).ip().family() == 4 ? 30 : 126))",fieldPath=".perNode",messageExpression="'want a prefix length from that of ' + self.range + ' to 30, or 126 for IPv6'"
+// +kubebuilder:validation:XValidation:rule="!isCIDR(self.range) || (self.perNodePrefixLength >= cidr(self.range).prefixLength() && self.perNodePrefixLength <= (cidr(self.range).ip().family() == 4 ? 30 : 126))",fieldPath=".perNodePrefixLength",messageExpression="'want a prefix length from that of ' + self.range + ' to 30, or 126 for IPv6'"
 // +kubebuilder:validation:XValidation:rule="!has(self.exclude) || !isCIDR(self.range) || self.exclude.all(e, (isIP(e) && cidr(self.range).containsIP(e)) || (isCIDR(e) && cidr(self.range).containsCIDR(e)))",fieldPath=".exclude",messageExpression="'want ranges and addresses that lie within ' + self.range"
 type NodeRange struct {
 	// The range of the whole fabric, which is also the subnet of every interface: 10.0.0.0/16.
@@ -115,7 +115,7 @@ type NodeRange struct {
 	//
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=126
-	PerNode int32 `json:"perNode"`
+	PerNodePrefixLength int32 `json:"perNodePrefixLength"`
 	// Ranges and addresses that no pod gets.
 	//
 	// +kubebuilder:validation:MaxItems=256
@@ -132,7 +132,7 @@ type StaticRange struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Node string `json:"node"`
-	// The node's range, of the length perNode and within one of the ranges.
+	// The node's range, of the length perNodePrefixLength and within one of the ranges.
 	//
 	// +kubebuilder:validation:MaxLength=43
 	// +kubebuilder:validation:XValidation:rule="isCIDR(self)",message="want an address with a prefix length, as in 10.0.1.0/26"

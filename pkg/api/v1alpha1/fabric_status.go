@@ -79,7 +79,7 @@ type DeviceCounts struct {
 	// +kubebuilder:default=0
 	// +optional
 	NotConnected int32 `json:"notConnected"`
-	// Those that are in pods; in mode shared the interfaces on them.
+	// Those that are in pods; with attachment IPoIBChild the interfaces on them.
 	//
 	// +kubebuilder:default=0
 	// +optional

@@ -62,6 +62,13 @@ type FabricNodeSpec struct {
 	//
 	// +optional
 	Gone *metav1.Time `json:"gone,omitempty"`
+	// Fabrics with a nodeSelector that selects the node, by name. The node uses no other Fabric that has a nodeSelector.
+	//
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=1024
+	// +kubebuilder:validation:items:MaxLength=50
+	// +optional
+	Selected []string `json:"selected,omitempty"`
 	// Which term of the controller last wrote here.
 	//
 	// +kubebuilder:validation:MaxLength=128

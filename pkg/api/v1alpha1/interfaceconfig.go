@@ -18,23 +18,23 @@ type InterfaceConfig struct {
 	//
 	// +optional
 	RDMAName string `json:"rdmaName,omitempty"`
-	// Policy routing, so that each rail answers from its own interface.
+	// A routing table and rules for the addresses of each interface, so that each rail answers from its own interface.
 	//
 	// +optional
-	Routing *Routing `json:"routing,omitempty"`
+	SourceBasedRouting *bool `json:"sourceBasedRouting,omitempty"`
 	// Asks on the network whether the address is in use, before the pod gets it.
 	//
 	// +optional
 	DetectConflicts *bool `json:"detectConflicts,omitempty"`
-	// The partition of an IPoIB child, for fabrics of mode shared.
+	// The partition of an IPoIB child, of fabrics with attachment IPoIBChild.
 	//
 	// +optional
 	PKey string `json:"pkey,omitempty"`
-	// The mode of an IPoIB child, for fabrics of mode shared: datagram or connected.
+	// The mode of an IPoIB child, of fabrics with attachment IPoIBChild: Datagram or Connected.
 	//
 	// +optional
-	IPoIBMode string `json:"ipoibMode,omitempty"`
-	// Whether the kernel ignores the multicast of an IPoIB child, for fabrics of mode shared.
+	IPoIBMode IPoIBMode `json:"ipoibMode,omitempty"`
+	// Whether the kernel ignores the multicast of an IPoIB child, of fabrics with attachment IPoIBChild.
 	//
 	// +optional
 	Umcast *bool `json:"umcast,omitempty"`

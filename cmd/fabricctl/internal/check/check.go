@@ -57,13 +57,13 @@ func (f *Finding) Where() string {
 
 // Fabric is a Fabric, and what nodes have for it.
 type Fabric struct {
-	Name     string          `json:"name"`
-	File     string          `json:"file,omitempty"` // empty: it is in the cluster
-	Document int             `json:"document,omitempty"`
-	Mode     v1alpha1.Mode   `json:"mode,omitempty"`
-	Accepted bool            `json:"accepted"` // API server and controller would take it
-	Devices  int             `json:"devices"`  // of all nodes
-	Nodes    []DevicesOfNode `json:"nodes,omitempty"`
+	Name       string              `json:"name"`
+	File       string              `json:"file,omitempty"` // empty: it is in the cluster
+	Document   int                 `json:"document,omitempty"`
+	Attachment v1alpha1.Attachment `json:"attachment,omitempty"`
+	Accepted   bool                `json:"accepted"` // API server and controller would take it
+	Devices    int                 `json:"devices"`  // of all nodes
+	Nodes      []DevicesOfNode     `json:"nodes,omitempty"`
 }
 
 // DevicesOfNode is the devices of a node that a Fabric gets.
@@ -200,7 +200,7 @@ func (c *checker) item(i *item, before []item) {
 	if f.Allocation == v1alpha1.DRA && c.world.NoDRA != nil {
 		c.add(i, doctor.Fail, byController, "spec.allocation", c.world.NoDRA.Error())
 	}
-	c.Fabrics[row].Mode, c.Fabrics[row].Accepted = f.Mode, true
+	c.Fabrics[row].Attachment, c.Fabrics[row].Accepted = f.Attachment, true
 	c.accepted = slices.DeleteFunc(c.accepted, func(a candidate) bool { return a.Name == f.Name })
 	c.accepted = append(c.accepted, candidate{f, i, row})
 }
@@ -248,7 +248,7 @@ func (c *checker) existing(in *Input) {
 		if err != nil {
 			continue // it is refused already, and gets nothing
 		}
-		c.Fabrics = append(c.Fabrics, Fabric{Name: f.Name, Mode: f.Mode, Accepted: true})
+		c.Fabrics = append(c.Fabrics, Fabric{Name: f.Name, Attachment: f.Attachment, Accepted: true})
 		c.accepted = append(c.accepted, candidate{f, nil, len(c.Fabrics) - 1})
 	}
 }

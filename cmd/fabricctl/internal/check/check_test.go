@@ -67,7 +67,7 @@ func TestCheck(t *testing.T) {
 		}
 		return o
 	}
-	const ranged = `{addresses: {nodeRanges: {ranges: [{range: 10.0.0.0/16, perNode: 26}]}}}`
+	const ranged = `{addresses: {nodeRanges: {ranges: [{range: 10.0.0.0/16, perNodePrefixLength: 26}]}}}`
 	moved := in("b", `{}`)
 	moved.Status.InForce = &v1alpha1.FabricInForce{Spec: in("b", ranged).Spec}
 	for name, c := range map[string]struct {
@@ -91,7 +91,7 @@ func TestCheck(t *testing.T) {
 			[]string{object("a", `{match: {subnetPrefix: "fe80::1:0:0:0:1"}}`)}, []string{"(API server)"}},
 		"the controller refuses a change": {World{Existing: []v1alpha1.Fabric{in("a", `{}`)}},
 			[]string{object("a", `{match: {devices: ["[a"]}}`)}, []string{"what is in force of it stays in force"}},
-		"twice": {World{}, []string{object("a", `{}`), object("a", `{mode: shared}`)},
+		"twice": {World{}, []string{object("a", `{}`), object("a", `{attachment: IPoIBChild}`)},
 			[]string{"document 2: Fabric a: document 1 of a.yaml is a Fabric of this name, too"}},
 		"another version": {World{}, []string{strings.Replace(object("a", `{}`), "v1alpha1", "v1", 1)},
 			[]string{`no matches for kind "Fabric" in version "fabric.dev/v1": want fabric.dev/v1alpha1`}},
@@ -99,10 +99,10 @@ func TestCheck(t *testing.T) {
 			[]string{`no matches for kind "Fabric" in version "v1"`}},
 		"a key twice": {World{},
 			[]string{"apiVersion: fabric.dev/v1alpha1\nkind: Fabric\nmetadata: {name: a}\nspec:\n  " +
-				"mode: shared\n  mode: exclusive"}, []string{`key "mode" already set in map (kubectl)`}},
+				"attachment: IPoIBChild\n  attachment: WholeDevice"}, []string{`key "attachment" already set in map (kubectl)`}},
 		"merged keys": {World{},
 			[]string{"apiVersion: fabric.dev/v1alpha1\nkind: Fabric\nmetadata: {name: a}\nspec:\n  " +
-				"<<: {mode: shared}\n  mode: exclusive"}, nil},
+				"match: {rail: 0}\n  <<: {attachment: IPoIBChild}\n  attachment: WholeDevice"}, nil},
 		"no name": {World{}, []string{"apiVersion: fabric.dev/v1alpha1\nkind: Fabric\nspec: {}"},
 			[]string{"metadata.name: Required value"}},
 		"a name in capitals": {World{}, []string{object("A", `{}`)}, []string{"metadata.name: Invalid value"}},
@@ -113,7 +113,7 @@ func TestCheck(t *testing.T) {
 		"no text": {World{}, []string{object("no", `{}`)}, []string{"cannot unmarshal bool"}},
 		"a list": {World{},
 			[]string{"apiVersion: v1\nkind: List\nitems: [{apiVersion: fabric.dev/v1alpha1, kind: Fabric, " +
-				"metadata: {name: a}, spec: {mode: both}}]"}, []string{"Fabric a: spec.mode"}},
+				"metadata: {name: a}, spec: {attachment: Both}}]"}, []string{"Fabric a: spec.attachment"}},
 		"values of Helm": {World{},
 			[]string{"image: {tag: v1}\nfabrics:\n- name: a\n  spec: {network: {mut: 1}}\n- name: a"},
 			[]string{`Fabric a: unknown field "spec.network.mut"`, "spec: Invalid value: \"null\"",
@@ -188,21 +188,21 @@ func TestDevices(t *testing.T) {
 				"Fabrics ib and ic both match mlx5_0: ib gets what both match"},
 		"too few on a node": {[]string{object("x",
 			`{match: {rateGb: 400}, addresses: {nodeRanges: {ranges: [{range: `+
-				`10.0.0.0/16, perNode: 30}]}}}`)},
-			"too few addresses: addresses.nodeRanges: perNode 30 has 2 addresses to " +
+				`10.0.0.0/16, perNodePrefixLength: 30}]}}}`)},
+			"too few addresses: addresses.nodeRanges: perNodePrefixLength 30 has 2 addresses to " +
 				"give, and a node needs 4"},
 		"too few nodes": {[]string{object("x",
-			`{addresses: {nodeRanges: {ranges: [{range: 10.0.0.0/28, perNode: 28}]}},
+			`{addresses: {nodeRanges: {ranges: [{range: 10.0.0.0/28, perNodePrefixLength: 28}]}},
 			match: {devices: ["mlx5_[23]"]}}`)}, "Fabric x: "},
 		"too small a pool": {[]string{object("x",
 			`{match: {rateGb: 400}, addresses: {ipam: {type: whereabouts, range: `+
 				`10.0.0.0/30}}}`)}, "too few addresses: addresses.ipam"},
-		"shared on exclusive nodes": {[]string{object("x", `{match: {rateGb: 400}, mode: shared}`)},
+		"shared on exclusive nodes": {[]string{object("x", `{match: {rateGb: 400}, attachment: IPoIBChild}`)},
 			"FAIL a.yaml: " +
 				"document 1: Fabric x: h20: the node's RDMA mode is exclusive"},
-		"the other mode": {[]string{object("x", `{match: {rateGb: 400}, network: {rdma: shared}}`)},
-			"h20: network.rdma " +
-				"is shared, and the node's RDMA mode is exclusive"},
+		"the other mode": {[]string{object("x", `{match: {rateGb: 400}, network: {rdmaMode: Shared}}`)},
+			"h20: network.rdmaMode " +
+				"needs shared, and the node's RDMA mode is exclusive"},
 		"what the node needs": {[]string{object("x", `{match: {devices: ["mlx5_bond_0"]}}`)},
 			"keeps it on the host: refused by node policy: ens31f0np0 carries"},
 	} {

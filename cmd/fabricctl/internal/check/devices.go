@@ -127,17 +127,17 @@ func unfit(f *fabrics.Fabric, n *node.Node, devices []fabrics.Candidate) string 
 	}
 	rdma, _ := f.Network["rdma"].(string)
 	switch {
-	case f.Mode == v1alpha1.Shared && n.RDMAMode == device.NetnsExclusive.String():
-		return "the node's RDMA mode is exclusive: a pod of mode shared gets an interface and no RDMA device; make " +
-			"it a Fabric of mode exclusive, or rdma system set netns shared"
+	case f.Attachment == v1alpha1.IPoIBChild && n.RDMAMode == device.NetnsExclusive.String():
+		return "the node's RDMA mode is exclusive: with attachment IPoIBChild a pod gets an interface and no " +
+			"RDMA device; write attachment: WholeDevice, or rdma system set netns shared"
 	case rdma != "" && rdma != "auto" && rdma != "none" && n.RDMAMode != "" && rdma != n.RDMAMode:
-		return fmt.Sprintf("network.rdma is %s, and the node's RDMA mode is %s: the plugin refuses it; write rdma: "+
-			"auto, or rdma system set netns %s", rdma, n.RDMAMode, rdma)
-	case f.Mode == v1alpha1.Shared:
+		return fmt.Sprintf("network.rdmaMode needs %s, and the node's RDMA mode is %s: the plugin refuses it; write "+
+			"rdmaMode: Any, or rdma system set netns %s", rdma, n.RDMAMode, rdma)
+	case f.Attachment == v1alpha1.IPoIBChild:
 		for _, d := range devices {
 			if d.LinkLayer == device.Ethernet {
-				return fmt.Sprintf("%s is Ethernet: mode shared makes IPoIB children, of InfiniBand ports only; write "+
-					"match.linkLayer: InfiniBand, or mode: exclusive", d.HCA)
+				return fmt.Sprintf("%s is Ethernet: attachment IPoIBChild is for InfiniBand ports only; write "+
+					"match.linkLayer: InfiniBand, or attachment: WholeDevice", d.HCA)
 			}
 		}
 	}

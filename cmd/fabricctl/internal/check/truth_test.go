@@ -86,7 +86,7 @@ func why(kept, carries bool) string {
 
 // everything is a Fabric that matches each device.
 func everything() fabrics.Fabric {
-	return fabrics.Fabric{Name: "f", Mode: v1alpha1.Exclusive, Match: fabrics.Match{Devices: []string{"*", "*/*"}}}
+	return fabrics.Fabric{Name: "f", Attachment: v1alpha1.WholeDevice, Match: fabrics.Match{Devices: []string{"*", "*/*"}}}
 }
 
 func ofAgent(devices []survey.Device) answer {

@@ -210,10 +210,10 @@ func (k *checker) print(r *check.Report, nodes int) error {
 // table prints which devices of which nodes each Fabric gets. Nodes with the same devices are one row, unless all are
 // asked for.
 func (k *checker) table(r *check.Report) {
-	t := newTable("FABRIC", "MODE", "NODES", "DEVICES")
+	t := newTable("FABRIC", "ATTACHMENT", "NODES", "DEVICES")
 	for _, f := range r.Fabrics {
 		if len(f.Nodes) == 0 {
-			t.add(f.Name, f.Mode, "", "")
+			t.add(f.Name, f.Attachment, "", "")
 			continue
 		}
 		var order []string
@@ -231,7 +231,7 @@ func (k *checker) table(r *check.Report) {
 		}
 		for _, key := range order {
 			devices := key[strings.LastIndexByte(key, 0)+1:]
-			t.add(f.Name, f.Mode, check.Some(nodes[key]), devices)
+			t.add(f.Name, f.Attachment, check.Some(nodes[key]), devices)
 		}
 	}
 	t.print(k.console)

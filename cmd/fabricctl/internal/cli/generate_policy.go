@@ -187,7 +187,7 @@ func (p *policySource) ofCluster(ctx context.Context) (out []*fabrics.Fabric, er
 			return nil, err
 		}
 		out = append(out, f)
-		if n := usual[f.Name]; p.All[f.Name] == 0 && n > 0 && f.Mode == v1alpha1.Exclusive {
+		if n := usual[f.Name]; p.All[f.Name] == 0 && n > 0 && f.Attachment == v1alpha1.WholeDevice {
 			if p.All == nil {
 				p.All = map[string]int{}
 			}

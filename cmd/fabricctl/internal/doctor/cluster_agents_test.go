@@ -66,7 +66,7 @@ func agents(t *testing.T) *Cluster {
 	p.AgentPods = &AgentPods{On: map[string]bool{"cp": true, "g1": true, "g2": true, "g3": true}}
 	f := v1alpha1.Fabric{}
 	f.Name, f.UID = "ib", "1"
-	f.Spec.Mode = v1alpha1.Exclusive
+	f.Spec.Attachment, f.Spec.Match.Discovered = v1alpha1.WholeDevice, "ib-200g"
 	f.Spec.Addresses = &v1alpha1.Addresses{NodeRanges: &v1alpha1.NodeRanges{}}
 	f.Status.Conditions = []metav1.Condition{
 		{Type: v1alpha1.FabricReady, Status: "True"}, {Type: v1alpha1.FabricDegraded, Status: "False"},
@@ -168,7 +168,7 @@ func TestManyNodes(t *testing.T) {
 	n.Status.Conditions = []metav1.Condition{
 		{Type: "Ready", Status: "False", Reason: "NoRange", Message: strings.Repeat("x", 4000)},
 	}
-	p.Fabrics[0].Spec.Network.RDMA = "exclusive"
+	p.Fabrics[0].Spec.Network.RDMAMode = v1alpha1.RDMAExclusive
 	for range 5000 {
 		p.FabricNodes = append(p.FabricNodes, n)
 		p.Nodes = append(p.Nodes, p.Nodes[0])

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
+	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
 // Controller is what there is of the controller of Fabrics.
@@ -98,7 +99,7 @@ var fabricCures = map[string]string{
 		"another node",
 	"RangeInUse": "kubectl edit fabric NAME, once no pod has its addresses: a range that is free, as generate fabric " +
 		"--cluster proposes for a new Fabric",
-	"RangeTooSmall": "kubectl edit fabric NAME: a wider range, or a longer perNode for more nodes",
+	"RangeTooSmall": "kubectl edit fabric NAME: a wider range, or a longer perNodePrefixLength for more nodes",
 	"IPAMMissing":   "install the IPAM plugin that spec.addresses.ipam names, or use addresses.nodeRanges",
 	"PoolMissing": "make the pool: kubectl get ippools.nv-ipam.nvidia.com,cidrpools.nv-ipam.nvidia.com -A has those " +
 		"that there are; or correct poolName: kubectl edit fabric NAME",
@@ -261,11 +262,14 @@ func clusterRDMAMode(c *Cluster) (out []Finding) {
 			}
 		}
 		spec := inForce(f)
-		want := cmp.Or(spec.Network.RDMA, "auto")
-		if spec.Mode == v1alpha1.Shared {
-			want = "shared"
+		want := ""
+		switch {
+		case spec.Attachment == v1alpha1.IPoIBChild, spec.Network.RDMAMode == v1alpha1.RDMAShared:
+			want = device.NetnsShared.String()
+		case spec.Network.RDMAMode == v1alpha1.RDMAExclusive:
+			want = device.NetnsExclusive.String()
 		}
-		if want == "exclusive" || want == "shared" {
+		if want != "" {
 			delete(modes, want)
 			for _, m := range slices.Sorted(maps.Keys(modes)) {
 				out = append(out, finding("cluster-rdma-mode", Fail,

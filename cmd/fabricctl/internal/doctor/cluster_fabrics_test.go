@@ -67,7 +67,7 @@ func TestCheckFabrics(t *testing.T) {
 			"WARN cluster-rdma-mode Fabric ib: the RDMA mode is exclusive on g1, g3; shared on g2\n"},
 		{"a mode that the Fabric is not for", func(c *Cluster) {
 			c.Fabrics[0].Status.InForce = &v1alpha1.FabricInForce{Spec: *c.Fabrics[0].Spec.DeepCopy()}
-			c.Fabrics[0].Status.InForce.Spec.Mode = v1alpha1.Shared
+			c.Fabrics[0].Status.InForce.Spec.Attachment = v1alpha1.IPoIBChild
 			c.FabricNodes[2].Status.RDMAMode = "shared"
 		}, "FAIL cluster-rdma-mode Fabric ib is for RDMA mode shared, and the mode is exclusive on g1, g3\n"},
 		{"somebody else's network", func(c *Cluster) {
@@ -110,7 +110,7 @@ func TestCheckAddresses(t *testing.T) {
 			c.Net = &clusternet.Net{Uses: []clusternet.Use{{Prefix: netip.MustParsePrefix("0.0.0.0/0"),
 				What: "ServiceCIDR kubernetes", Sure: true}}, Missing: []string{"Nodes: forbidden"}}
 			c.Fabrics[0].Spec.Addresses = &v1alpha1.Addresses{NodeRanges: &v1alpha1.NodeRanges{
-				Ranges: []v1alpha1.NodeRange{{Range: "10.0.0.0/24", PerNode: 26}}}}
+				Ranges: []v1alpha1.NodeRange{{Range: "10.0.0.0/24", PerNodePrefixLength: 26}}}}
 			c.Fabrics[0].Status.InForce = nil
 		}, "FAIL cluster-addresses Fabric ib: addresses.nodeRanges 10.0.0.0/24 meets ServiceCIDR kubernetes " +
 			"(0.0.0.0/0): pods would send to these addresses through the rail; choose another range " +

@@ -45,7 +45,7 @@ var fabricPrefix = v1alpha1.GroupVersion.Group + "/"
 func (m *Manifest) meaning(resource string) (meant, device.LinkLayer) {
 	if name, ok := strings.CutPrefix(resource, fabricPrefix); ok {
 		for i := range m.fabrics {
-			if f := &m.fabrics[i]; f.Name == name && f.Spec.Mode == v1alpha1.Shared {
+			if f := &m.fabrics[i]; f.Name == name && f.Spec.Attachment == v1alpha1.IPoIBChild {
 				return forVerbs, device.InfiniBand // its interfaces are IPoIB children
 			}
 		}
@@ -105,7 +105,7 @@ const (
 )
 
 // withoutNetworks judges a pod without networks by what it was meant to be, which its resources tell: one of the RDMA
-// shared device plugin, or of a Fabric in mode shared, is for verbs on the node's HCAs.
+// shared device plugin, or of a Fabric with attachment IPoIBChild, is for verbs on the node's HCAs.
 func (m *Manifest) withoutNetworks() Finding {
 	const none = "no annotation " + networksAnnotation
 	var verbs []string

@@ -12,12 +12,12 @@ import (
 
 // A pod without networks is judged by what its resources mean, and by its node.
 func TestManifestWithoutNetworks(t *testing.T) {
-	fabric := func(name string, mode v1alpha1.Mode) v1alpha1.Fabric {
+	fabric := func(name string, mode v1alpha1.Attachment) v1alpha1.Fabric {
 		f := v1alpha1.Fabric{}
-		f.Name, f.Spec.Mode = name, mode
+		f.Name, f.Spec.Attachment = name, mode
 		return f
 	}
-	fabrics := []v1alpha1.Fabric{fabric("ib-200g", v1alpha1.Shared), fabric("ib-400g", v1alpha1.Exclusive)}
+	fabrics := []v1alpha1.Fabric{fabric("ib-200g", v1alpha1.IPoIBChild), fabric("ib-400g", v1alpha1.WholeDevice)}
 	for _, c := range []struct {
 		limits, security string
 		on               string // machine

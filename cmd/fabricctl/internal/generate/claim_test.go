@@ -118,7 +118,7 @@ func TestClaimForCluster(t *testing.T) {
 		nodes = append(nodes, n)
 	}
 	fabric := func(a v1alpha1.Allocation) []v1alpha1.Fabric {
-		f := published("ib", -1, v1alpha1.Exclusive)
+		f := published("ib", -1, v1alpha1.WholeDevice)
 		f.Spec.Allocation = a
 		return []v1alpha1.Fabric{f}
 	}

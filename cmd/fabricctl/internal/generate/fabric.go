@@ -21,16 +21,15 @@ const defaultShares = 8
 type Object struct {
 	Network
 	Match
-	Mode    string              // exclusive, shared
-	Shares  int                 // mode shared
-	RDMA    string              // network.rdma; empty: as it comes
-	Source  bool                // network.routing.sourceBased
-	PerNode int                 // prefix length of a node's range
-	PerHost int                 // addresses that a node has
-	Room    int                 // nodes that have a range
-	Why     string              // why the range was proposed; empty: the options have it
-	Keep    *v1alpha1.Addresses // those that the Fabric has in the cluster; nil: Range is new
-	Warn    []string
+	Attachment v1alpha1.Attachment
+	Shares     int                 // attachment IPoIBChild
+	RDMA       v1alpha1.RDMAMode   // network.rdmaMode; empty: as it comes
+	PerNode    int                 // prefix length of a node's range
+	PerHost    int                 // addresses that a node has
+	Room       int                 // nodes that have a range
+	Why        string              // why the range was proposed; empty: the options have it
+	Keep       *v1alpha1.Addresses // those that the Fabric has in the cluster; nil: Range is new
+	Warn       []string
 }
 
 // objects makes the Fabrics of the networks.
@@ -43,9 +42,8 @@ func objects(list []Network, nodes []*node.Node, o *Options) (out []Object, err 
 	}
 	ports, chosen := devices(nodes), newChooser(nodes, o)
 	for i := range list {
-		x := Object{Network: list[i], Mode: "exclusive"}
+		x := Object{Network: list[i], Attachment: v1alpha1.WholeDevice}
 		x.mode(nodes)
-		x.Source = !x.Fabric.Planes && len(x.Rails) > 1
 		x.Match = ports.match(&x.Network)
 		x.Warn = append(x.Warn, x.Doubts...)
 		x.Warn = append(x.Warn, x.Warnings()...)
@@ -76,19 +74,16 @@ const sharedSubnet = "The rails of a pod share the subnet; without a table per r
 // doc is the Fabric, with its comments.
 func (x *Object) doc(o *Options) doc {
 	spec := v1alpha1.FabricSpec{
-		Match: v1alpha1.Match{LinkLayer: string(x.LinkLayer), SubnetPrefix: x.Prefix, Devices: x.Devices},
-		Mode:  v1alpha1.Mode(x.Mode),
-		Network: v1alpha1.Network{
-			RDMA: x.RDMA, Routing: v1alpha1.Routing{SourceBased: x.Source},
-		},
+		Match:      v1alpha1.Match{LinkLayer: string(x.LinkLayer), SubnetPrefix: x.Prefix, Devices: x.Devices},
+		Attachment: x.Attachment,
+		Network:    v1alpha1.Network{RDMAMode: x.RDMA},
 		Namespaces: v1alpha1.Namespaces{Names: []string{o.Namespace}},
 		Addresses:  &v1alpha1.Addresses{NodeRanges: &v1alpha1.NodeRanges{}},
 	}
 	notes := map[string]string{
-		"mode":       "A device to a pod.",
+		"attachment": "One pod per device.",
 		"rail":       "Counted from 0 in the order of PCI addresses, on each node.",
-		"rdma":       "The mode of the nodes; one in another mode is refused, with the reason.",
-		"routing":    sharedSubnet,
+		"rdmaMode":   "The mode of the nodes; one in another mode is refused, with the reason.",
 		"namespaces": "Where pods can ask for it.",
 		"shares":     "Pods on one device.",
 		"allocation": fmt.Sprintf("Pods have ResourceClaims of the DeviceClass %s; Kubernetes "+
@@ -107,13 +102,13 @@ func (x *Object) doc(o *Options) doc {
 	}
 	if x.Shares > 0 {
 		spec.Shares = new(int32(x.Shares))
-		notes["mode"] = "The nodes are in RDMA mode shared: each pod has an IPoIB interface of its own on a device, " +
+		notes["attachment"] = "The nodes are in RDMA mode shared: each pod has an IPoIB interface of its own on a device, " +
 			"and sees the\nRDMA devices of all pods."
 	}
 	if o.DRA {
 		spec.Allocation = v1alpha1.DRA
 	}
-	r := v1alpha1.NodeRange{Range: x.Range.String(), PerNode: int32(x.PerNode)}
+	r := v1alpha1.NodeRange{Range: x.Range.String(), PerNodePrefixLength: int32(x.PerNode)}
 	for _, e := range x.Exclude {
 		r.Exclude = append(r.Exclude, e.String())
 	}
@@ -160,9 +155,9 @@ func (x *Object) mode(nodes []*node.Node) {
 	}
 	switch {
 	case len(exclusive) > 0 && len(exclusive) >= len(shared):
-		x.RDMA = "exclusive"
+		x.RDMA = v1alpha1.RDMAExclusive
 	case len(shared) > 0 && x.Fabric.LinkLayer == device.InfiniBand:
-		x.Mode, x.Shares = "shared", defaultShares
+		x.Attachment, x.Shares = v1alpha1.IPoIBChild, defaultShares
 	}
 }
 

@@ -107,50 +107,50 @@ func TestMatch(t *testing.T) {
 		change func(node, rail int, h *node.HCA, d *node.Netdev)
 		want   string
 	}{
-		{"one fabric", func(int, int, *node.HCA, *node.Netdev) {}, "ib-400g InfiniBand 400 exclusive source"},
+		{"one fabric", func(int, int, *node.HCA, *node.Netdev) {}, "ib-400g InfiniBand 400 WholeDevice"},
 		{"two rates", func(_, r int, h *node.HCA, _ *node.Netdev) {
 			if r == 3 {
 				h.Ports[0].RateGb = 200
 			}
-		}, "ib-400g InfiniBand 400 exclusive source\nib-200g InfiniBand 200 exclusive"},
+		}, "ib-400g InfiniBand 400 WholeDevice\nib-200g InfiniBand 200 WholeDevice"},
 		{"two prefixes", func(_, r int, h *node.HCA, _ *node.Netdev) {
 			if r > 1 {
 				h.Ports[0].Prefix, h.Ports[0].LID = 0xfec0000000000001, h.Ports[0].LID+100
 			}
-		}, "ib-400g-a InfiniBand 400 fe80:: exclusive source\nib-400g-b InfiniBand 400 fec0:0:0:1:: exclusive source"},
+		}, "ib-400g-a InfiniBand 400 fe80:: WholeDevice\nib-400g-b InfiniBand 400 fec0:0:0:1:: WholeDevice"},
 		{"two subnet managers", func(_, r int, h *node.HCA, _ *node.Netdev) {
 			if r > 1 {
 				h.Ports[0].SMLID = 9
 			}
-		}, "ib-400g-a InfiniBand 400 [0000:10:00.0 0000:20:00.0] exclusive source\n" +
-			"ib-400g-b InfiniBand 400 [0000:30:00.0 0000:40:00.0] exclusive source"},
+		}, "ib-400g-a InfiniBand 400 [0000:10:00.0 0000:20:00.0] WholeDevice\n" +
+			"ib-400g-b InfiniBand 400 [0000:30:00.0 0000:40:00.0] WholeDevice"},
 		{"subnet managers on other ports of the next node", func(i, r int, h *node.HCA, _ *node.Netdev) {
 			if (r+i)%2 == 1 {
 				h.Ports[0].SMLID = 9
 			}
-		}, "ib-400g-a InfiniBand 400 [0000:10:00.0 0000:20:00.0 0000:30:00.0 0000:40:00.0] exclusive source warning: " +
+		}, "ib-400g-a InfiniBand 400 [0000:10:00.0 0000:20:00.0 0000:30:00.0 0000:40:00.0] WholeDevice warning: " +
 			"this match also fits n0 mlx5_1:1, n0 mlx5_3:1, n1 mlx5_0:1, n1 mlx5_2:1: add to it by hand\nib-400g-b " +
-			"InfiniBand 400 [0000:10:00.0 0000:20:00.0 0000:30:00.0 0000:40:00.0] exclusive source warning: this " +
+			"InfiniBand 400 [0000:10:00.0 0000:20:00.0 0000:30:00.0 0000:40:00.0] WholeDevice warning: this " +
 			"match also fits n0 mlx5_0:1, n0 mlx5_2:1, n1 mlx5_1:1, n1 mlx5_3:1: add to it by hand"},
 		{"planes in the order of addresses", func(i, r int, h *node.HCA, d *node.Netdev) {
 			ethernet(h, d, fmt.Sprintf("10.0.%d.%d/24", r, i+1))
-		}, "roce-400g-rail0 Ethernet 400 rail 0 exclusive\nroce-400g-rail1 Ethernet 400 rail 1 exclusive\n" +
-			"roce-400g-rail2 Ethernet 400 rail 2 exclusive\nroce-400g-rail3 Ethernet 400 rail 3 exclusive"},
+		}, "roce-400g-rail0 Ethernet 400 rail 0 WholeDevice\nroce-400g-rail1 Ethernet 400 rail 1 WholeDevice\n" +
+			"roce-400g-rail2 Ethernet 400 rail 2 WholeDevice\nroce-400g-rail3 Ethernet 400 rail 3 WholeDevice"},
 		{"planes in another order", func(i, r int, h *node.HCA, d *node.Netdev) {
 			ethernet(h, d, fmt.Sprintf("10.0.%d.%d/24", 3-r, i+1))
-		}, "roce-400g-rail0 Ethernet 400 rail 3 exclusive\nroce-400g-rail1 Ethernet 400 rail 2 exclusive\n" +
-			"roce-400g-rail2 Ethernet 400 rail 1 exclusive\nroce-400g-rail3 Ethernet 400 rail 0 exclusive"},
+		}, "roce-400g-rail0 Ethernet 400 rail 3 WholeDevice\nroce-400g-rail1 Ethernet 400 rail 2 WholeDevice\n" +
+			"roce-400g-rail2 Ethernet 400 rail 1 WholeDevice\nroce-400g-rail3 Ethernet 400 rail 0 WholeDevice"},
 		{"a port that is down counts", func(i, r int, h *node.HCA, d *node.Netdev) {
 			ethernet(h, d, fmt.Sprintf("10.0.%d.%d/24", r, i+1))
 			if r == 1 && i == 1 {
 				h.Ports[0].State, h.Ports[0].RateGb = "Down", 10
 			}
-		}, "roce-400g-rail0 Ethernet 400 rail 0 exclusive\nroce-400g-rail1 Ethernet 400 rail 1 exclusive\n" +
-			"roce-400g-rail2 Ethernet 400 rail 2 exclusive\nroce-400g-rail3 Ethernet 400 rail 3 exclusive"},
+		}, "roce-400g-rail0 Ethernet 400 rail 0 WholeDevice\nroce-400g-rail1 Ethernet 400 rail 1 WholeDevice\n" +
+			"roce-400g-rail2 Ethernet 400 rail 2 WholeDevice\nroce-400g-rail3 Ethernet 400 rail 3 WholeDevice"},
 		{"the default route is kept on the host", func(_, r int, h *node.HCA, d *node.Netdev) {
 			ethernet(h, d, "")
 			d.Default = r == 0
-		}, "roce-400g Ethernet 400 exclusive source"},
+		}, "roce-400g Ethernet 400 WholeDevice"},
 	} {
 		nodes := rails(c.change)
 		if c.name == "the default route is kept on the host" {
@@ -170,10 +170,10 @@ func TestMode(t *testing.T) {
 		eth   bool
 		want  string
 	}{
-		{[2]string{"shared", "shared"}, false, "ib-400g InfiniBand 400 shared 8 source"},
-		{[2]string{"shared", "shared"}, true, "roce-400g Ethernet 400 exclusive auto source"},
-		{[2]string{"", ""}, false, "ib-400g InfiniBand 400 exclusive auto source"},
-		{[2]string{"shared", "exclusive"}, false, "ib-400g InfiniBand 400 exclusive source warning: the RDMA mode is " +
+		{[2]string{"shared", "shared"}, false, "ib-400g InfiniBand 400 IPoIBChild 8"},
+		{[2]string{"shared", "shared"}, true, "roce-400g Ethernet 400 WholeDevice auto"},
+		{[2]string{"", ""}, false, "ib-400g InfiniBand 400 WholeDevice auto"},
+		{[2]string{"shared", "exclusive"}, false, "ib-400g InfiniBand 400 WholeDevice warning: the RDMA mode is " +
 			"exclusive on n1 and shared on n0: one of them is what this Fabric needs, and the other nodes have to be " +
 			"changed (options ib_core netns_mode=, and a reboot)"},
 	} {
@@ -220,14 +220,11 @@ func summary(t *testing.T, nodes []*node.Node) string {
 		if len(x.Devices) > 0 {
 			s += fmt.Sprintf(" %v", x.Devices)
 		}
-		s += " " + x.Mode
-		if x.Mode == "shared" {
+		s += " " + string(x.Attachment)
+		if x.Attachment == v1alpha1.IPoIBChild {
 			s += fmt.Sprintf(" %d", x.Shares)
 		} else if x.RDMA == "" {
 			s += " auto"
-		}
-		if x.Source {
-			s += " source"
 		}
 		for _, w := range x.Warn {
 			s += " warning: " + w

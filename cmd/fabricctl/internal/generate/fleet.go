@@ -36,7 +36,7 @@ var fabricName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,48}[a-z0-9])?$`)
 type share struct {
 	fabric  *v1alpha1.Fabric
 	group   string // Fabrics that differ in their rail only are of one group
-	devices int    // on most of its nodes; in mode shared 1
+	devices int    // on most of its nodes; with attachment IPoIBChild 1
 	rateGb  int    // of most of them
 	layer   string
 }
@@ -64,7 +64,7 @@ func ForCluster(kind string, c *Fleet, o Options) (string, error) {
 		}
 		d.Workload = append(d.Workload, Network{
 			Name: s.fabric.Name, Resource: s.fabric.Name, Rails: c.rails(&s),
-			Shared: spec(s.fabric).Mode == v1alpha1.Shared,
+			Shared: spec(s.fabric).Attachment == v1alpha1.IPoIBChild,
 			Fabric: &topology.Fabric{Name: s.group, LinkLayer: device.LinkLayer(s.layer), Planes: len(chosen) > 1},
 		})
 	}
@@ -141,7 +141,7 @@ func (c *Fleet) share(f *v1alpha1.Fabric) share {
 		}
 	}
 	out.rateGb = usual(rates)
-	if spec(f).Mode == v1alpha1.Shared {
+	if spec(f).Attachment == v1alpha1.IPoIBChild {
 		out.devices = min(out.devices, 1) // a second share may be one of the same device
 	}
 	return out

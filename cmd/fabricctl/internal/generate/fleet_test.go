@@ -30,9 +30,9 @@ func member(name string, rateGb int32, devices map[string][2]int) doctor.FabricN
 	return n
 }
 
-func published(name string, rail int, mode v1alpha1.Mode) v1alpha1.Fabric {
+func published(name string, rail int, mode v1alpha1.Attachment) v1alpha1.Fabric {
 	f := v1alpha1.Fabric{}
-	f.Name, f.Spec.Mode, f.Status.Published = name, mode, []string{"ml"}
+	f.Name, f.Spec.Attachment, f.Status.Published = name, mode, []string{"ml"}
 	if rail >= 0 {
 		r := int32(rail)
 		f.Spec.Match = v1alpha1.Match{LinkLayer: "Ethernet", Rail: &r}
@@ -41,11 +41,11 @@ func published(name string, rail int, mode v1alpha1.Mode) v1alpha1.Fabric {
 }
 
 func TestForCluster(t *testing.T) {
-	one := []v1alpha1.Fabric{published("ib", -1, v1alpha1.Exclusive)}
+	one := []v1alpha1.Fabric{published("ib", -1, v1alpha1.WholeDevice)}
 	eight := map[string][2]int{"ib": {8, 0}}
 	planes := []v1alpha1.Fabric{
-		published("b", 1, v1alpha1.Exclusive), published("z", 0, v1alpha1.Exclusive),
-		published("ib", -1, v1alpha1.Exclusive),
+		published("b", 1, v1alpha1.WholeDevice), published("z", 0, v1alpha1.WholeDevice),
+		published("ib", -1, v1alpha1.WholeDevice),
 	}
 	onPlanes := map[string][2]int{"z": {1, 0}, "b": {1, 0}, "ib": {1, 0}}
 	gone := member("n3", 400, map[string][2]int{"ib": {2, 0}})
@@ -67,7 +67,7 @@ func TestForCluster(t *testing.T) {
 		{"a node that is gone", one, []doctor.FabricNode{member("n1", 400, map[string][2]int{"ib": {1, 0}}), gone,
 			gone}, "",
 			"ib"},
-		{"a share of one device", []v1alpha1.Fabric{published("ib", -1, v1alpha1.Shared)},
+		{"a share of one device", []v1alpha1.Fabric{published("ib", -1, v1alpha1.IPoIBChild)},
 			[]doctor.FabricNode{member("n1", 400, eight)}, "", "ib"},
 		{"planes, in the order of rails", planes, []doctor.FabricNode{member("n1", 400, onPlanes)}, "", "z, b"},
 		{"one of them", planes, []doctor.FabricNode{member("n1", 400, onPlanes)}, "b", "b"},
@@ -88,7 +88,7 @@ func TestForCluster(t *testing.T) {
 			if got := strings.Contains(got, "NCCL_CROSS_NIC"); got != planes {
 				t.Errorf("%s: planes %v", c.name, got)
 			}
-			wantShared := c.fabrics[0].Spec.Mode == v1alpha1.Shared
+			wantShared := c.fabrics[0].Spec.Attachment == v1alpha1.IPoIBChild
 			if shared := strings.Contains(got, "An IPoIB interface on"); shared != wantShared {
 				t.Errorf("%s: shared %v", c.name, shared)
 			}

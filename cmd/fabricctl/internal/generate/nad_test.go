@@ -26,8 +26,8 @@ func TestOneConfigurationOfANetwork(t *testing.T) {
 		operator string // apiVersion, kind and spec of the operators' object; its ipam is that of the network
 		fabric   string // spec; empty: no Fabric gives such a network
 	}{
-		{"roce", options(), "mellanox.com/v1alpha1 HostDeviceNetwork {resourceName: x", "{mode: exclusive"},
-		{"gb200", shared, "mellanox.com/v1alpha1 IPoIBNetwork {master: %s", "{mode: shared"},
+		{"roce", options(), "mellanox.com/v1alpha1 HostDeviceNetwork {resourceName: x", "{attachment: WholeDevice"},
+		{"gb200", shared, "mellanox.com/v1alpha1 IPoIBNetwork {master: %s", "{attachment: IPoIBChild"},
 		{"v100", vfs,
 			`sriovnetwork.openshift.io/v1 SriovIBNetwork {resourceName: x, capabilities: ` +
 				`'{"infinibandGUID": true}'`, ""},

@@ -79,8 +79,9 @@ func TestPropose(t *testing.T) {
 
 // A Fabric that is there keeps its addresses, and others keep off them.
 func TestKeep(t *testing.T) {
-	fabric := v1alpha1.Fabric{Spec: v1alpha1.FabricSpec{Addresses: &v1alpha1.Addresses{NodeRanges: &v1alpha1.NodeRanges{
-		Ranges: []v1alpha1.NodeRange{{Range: "198.18.0.0/16", PerNode: 27}}}}}}
+	fabric := v1alpha1.Fabric{Spec: v1alpha1.FabricSpec{
+		Match: v1alpha1.Match{Discovered: "ib"}, Addresses: &v1alpha1.Addresses{NodeRanges: &v1alpha1.NodeRanges{
+			Ranges: []v1alpha1.NodeRange{{Range: "198.18.0.0/16", PerNodePrefixLength: 27}}}}}}
 	fabric.Name = "ib"
 	o := &Options{Taken: &Taken{Net: &clusternet.Net{}, Fabrics: []v1alpha1.Fabric{fabric}}}
 	kept, other, same := asked("ib", 2, 4), asked("roce", 2, 4), asked("ib", 2, 4)

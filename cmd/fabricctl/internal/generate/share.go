@@ -8,6 +8,7 @@ import (
 
 	"github.com/fabric-cni/fabric-cni/internal/node"
 	"github.com/fabric-cni/fabric-cni/internal/topology"
+	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
 
 // SharedPrefix is that of the resources of the RDMA shared device plugin, unless its configuration says another.
@@ -69,12 +70,12 @@ func (d *data) exclusive(nodes []*node.Node) {
 	}
 }
 
-// sharedFabrics leaves one device to a pod of Fabrics that generate fabric would write with mode shared: there a second
-// share may be one of the same device.
+// sharedFabrics leaves one device to a pod of Fabrics that generate fabric would write with attachment IPoIBChild: there a
+// second share may be one of the same device.
 func (d *data) sharedFabrics(nodes []*node.Node) {
 	for i := range d.Workload {
-		x := Object{Network: d.Workload[i], Mode: "exclusive"}
-		if x.mode(nodes); x.Mode == "shared" {
+		x := Object{Network: d.Workload[i], Attachment: v1alpha1.WholeDevice}
+		if x.mode(nodes); x.Attachment == v1alpha1.IPoIBChild {
 			n := &d.Workload[i]
 			n.Shared, n.Rails = true, n.Rails[:1]
 		}

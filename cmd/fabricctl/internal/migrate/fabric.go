@@ -7,7 +7,9 @@ import (
 	"strings"
 
 	"github.com/fabric-cni/fabric-cni/internal/fabrics"
+	"github.com/fabric-cni/fabric-cni/internal/node"
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
+	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
 // fabric is a Fabric as it is written: without status.
@@ -28,7 +30,7 @@ func (c *conversion) toFabric(o *Object) (*Output, error) {
 	f := &fabric{
 		APIVersion: v1alpha1.GroupVersion.String(), Kind: "Fabric", Metadata: metadata{Name: o.Name},
 		Spec: v1alpha1.FabricSpec{
-			Mode: v1alpha1.Exclusive, Namespaces: v1alpha1.Namespaces{Names: []string{namespace}},
+			Attachment: v1alpha1.WholeDevice, Namespaces: v1alpha1.Namespaces{Names: []string{namespace}},
 		},
 	}
 	if o.Kind == ipoib {
@@ -71,9 +73,15 @@ func (c *conversion) exclusive(s *spec, f *fabric, res string) bool {
 		return false
 	}
 	r := &c.resources[i]
-	var several bool
-	f.Spec.Match, several = r.match(s, c.Nodes)
-	f.Spec.Network.Routing.SourceBased = several
+	f.Spec.Match = r.match(s, c.Nodes)
+	if m := &f.Spec.Match; m.LinkLayer == "" && m.RateGb == nil && len(m.Devices) == 0 {
+		m.Discovered = f.Metadata.Name // a placeholder: a doubt has been raised
+	}
+	if len(c.Nodes) > 0 && !slices.ContainsFunc(c.Nodes, func(n *node.Node) bool {
+		return n.RDMAMode != device.NetnsExclusive.String()
+	}) {
+		f.Spec.Network.RDMAMode = v1alpha1.RDMAExclusive
+	}
 	s.fate("pods ask for fabric.dev/%s instead of %s, as many; the annotation for the network stays", f.Metadata.Name,
 		res)
 	s.fate("remove %s from sriovDevicePlugin of NicClusterPolicy %s: two device plugins must not offer one device",
@@ -87,7 +95,7 @@ func (c *conversion) shared(s *spec, f *fabric) error {
 	if err != nil {
 		return err
 	}
-	f.Spec.Mode = v1alpha1.Shared
+	f.Spec.Attachment = v1alpha1.IPoIBChild
 	f.Spec.Match = v1alpha1.Match{LinkLayer: "InfiniBand", Devices: []string{master}}
 	f.Spec.Network.PKey = pkey
 	mtu, there, err := s.number("mtu")

@@ -154,7 +154,7 @@ func (r *resource) selects(h *node.HCA) bool {
 
 // match is a Fabric's match for the resource. Without nodes it has what the selectors say themselves; with nodes the
 // addresses of what they select there, because a Fabric does not select by vendor, device ID or driver.
-func (r *resource) match(s *spec, nodes []*node.Node) (m v1alpha1.Match, several bool) {
+func (r *resource) match(s *spec, nodes []*node.Node) (m v1alpha1.Match) {
 	m.LinkLayer = string(r.layer())
 	for _, o := range r.other {
 		s.doubt("selector %s of the resource %s is not known here: compare the devices yourself", o, r.name)
@@ -168,17 +168,16 @@ func (r *resource) match(s *spec, nodes []*node.Node) (m v1alpha1.Match, several
 		const how = "give recordings of the nodes (fabricctl discover --record), and the match is worked out"
 		switch by := r.byCard(); {
 		case m.LinkLayer == "" && len(r.devices) == 0:
-			s.doubt("match is missing, because a Fabric does not select by %s: %s", cmp.Or(by, "isRdma"), how)
+			s.doubt("match is a placeholder, because a Fabric does not select by %s: %s", cmp.Or(by, "isRdma"), how)
 		case len(r.devices) == 0 && by != "":
 			s.doubt("the resource %s selects by %s too, which a Fabric does not: it may take more ports than the "+
 				"resource had; %s", r.name, by, how)
 		}
-		return m, false
+		return m
 	}
 	var in, out []topology.Port
 	rates := map[float64]bool{}
 	for _, n := range nodes {
-		count := 0
 		for _, p := range n.Ports() {
 			h := n.HCA(p.HCA)
 			if h == nil || p.Kind != "PF" || p.Bond != "" || p.Primary || !r.selects(h) {
@@ -188,10 +187,8 @@ func (r *resource) match(s *spec, nodes []*node.Node) (m v1alpha1.Match, several
 			in = append(in, p)
 			if p.State == device.PortActive {
 				rates[p.RateGb] = true
-				count++
 			}
 		}
-		several = several || count > 1
 	}
 	for _, p := range in {
 		m.Devices = append(m.Devices, p.PCI)
@@ -202,7 +199,7 @@ func (r *resource) match(s *spec, nodes []*node.Node) (m v1alpha1.Match, several
 	slices.Sort(m.Devices)
 	m.Devices = slices.Compact(m.Devices)
 	r.compare(s, &m, in, out, rates)
-	return m, several
+	return m
 }
 
 // compare says where a match by address is not what the selectors have selected.

@@ -59,9 +59,10 @@ var (
 		interface version ifname binDir confDir cniDir clusterNetwork defaultNetworks systemNamespaces
 		namespaceIsolation readinessindicatorfile datastore_type nodename policy assign_ipv4 assign_ipv6`)
 	objectKeys = set(slices.Collect(maps.Keys(cniKeys)), `
-		apiVersion match linkLayer subnetPrefix rateGb rail devices shares namespaces names selector matchLabels
-		nodeRanges perNode static node reclaim health counters counter perMinute flaps recovery action precedence
-		poolName poolType network status observedGeneration inForce nodes total healthy attached published conditions
+		apiVersion match discovered linkLayer subnetPrefix rateGb rail devices attachment shares namespaces names
+		selector matchLabels rdmaMode sourceBasedRouting deviceFiles selected former
+		nodeRanges perNodePrefixLength static node reclaim health counters counter perMinute flapsPerTenMinutes recovery
+		action precedence poolName poolType network status observedGeneration inForce nodes total healthy attached published conditions
 		reason message lastTransitionTime finalizers deletionTimestamp kind items metadata namespace creationTimestamp
 		generation uid templates resourceClaims requests request exactly firstAvailable deviceClassName allocationMode
 		count selectors cel expression constraints matchAttribute tolerations taints key value effect operator

@@ -4,14 +4,15 @@
 package claim
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
 
 	resourceapi "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	sigsjson "sigs.k8s.io/json"
 
@@ -89,7 +90,7 @@ func podOf(c *resourceapi.ResourceClaim) (Pod, error) {
 // network merges the parameters that concern a request: those of the class first, then the claim's own. Each setting
 // replaces an earlier one.
 func network(configs []resourceapi.DeviceAllocationConfiguration, request string) (json.RawMessage, error) {
-	merged := map[string]json.RawMessage{}
+	merged := map[string]any{}
 	for _, source := range []resourceapi.AllocationConfigSource{
 		resourceapi.AllocationConfigSourceClass, resourceapi.AllocationConfigSourceClaim,
 	} {
@@ -123,7 +124,7 @@ func concerns(c *resourceapi.DeviceAllocationConfiguration, request string) bool
 const kind = "InterfaceConfig"
 
 // add reads one InterfaceConfig strictly, and puts its settings over those that there are.
-func add(merged map[string]json.RawMessage, raw []byte) error {
+func add(merged map[string]any, raw []byte) error {
 	if len(raw) > resourceapi.OpaqueParametersMaxLength {
 		return fmt.Errorf("%d bytes: want at most %d", len(raw), resourceapi.OpaqueParametersMaxLength)
 	}
@@ -139,16 +140,12 @@ func add(merged map[string]json.RawMessage, raw []byte) error {
 	if len(strict) > 0 {
 		return fmt.Errorf("%s: %s; allowed are %s", kind, quote.Terminal(strict[0].Error()), allowed())
 	}
-	var settings map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &settings); err != nil {
-		return fmt.Errorf("read %s: %w", kind, err)
+	c.TypeMeta = metav1.TypeMeta{}
+	settings, err := fabrics.Settings(c)
+	if err != nil {
+		return fmt.Errorf("%s: %w", kind, err)
 	}
-	for k, v := range settings {
-		if k == "apiVersion" || k == "kind" || bytes.Equal(v, []byte("null")) {
-			continue
-		}
-		merged[k] = v
-	}
+	maps.Copy(merged, settings)
 	return nil
 }
 

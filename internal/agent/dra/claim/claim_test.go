@@ -104,7 +104,8 @@ func TestWrongParameters(t *testing.T) {
 		head + `,"mtU":9000}`:                                      `unknown field "mtU"`,
 		head + `,"mtu":"9000"}`:                                    "mtu",
 		head + `,"mtu":9000,"mtu":1}`:                              `duplicate field "mtu"`,
-		head + `,"routing":{"x":1}}`:                               `unknown field "routing.x"`,
+		head + `,"routing":{"sourceBased":true}}`:                  `unknown field "routing"`,
+		head + `,"ipoibMode":"fast"}`:                              `ipoibMode "fast": must be Datagram or Connected`,
 		head + `,"rdmaName":"` + strings.Repeat("a", 11000) + `"}`: "want at most 10240",
 	} {
 		_, _, err := Of(allocated(config("FromClaim", params)), "n1")

@@ -72,7 +72,7 @@ const (
 	AttrResource resourceapi.QualifiedName = "k8s.cni.cncf.io/resourceName"
 )
 
-// CapacityShares counts the claims that a device of a fabric of mode shared may have.
+// CapacityShares counts the claims that a device of a fabric with attachment IPoIBChild may have.
 const CapacityShares resourceapi.QualifiedName = "shares"
 
 // TaintUnhealthy is the key of the taint of a device that new pods should not get. Its value is the problem: PortDown,

@@ -20,7 +20,7 @@ type Item struct {
 	Resource string // fabric.dev/NAME
 	device.Location
 	Rail       int
-	Shares     int // of a fabric of mode shared: claims that may have the device; 0: it is one pod's
+	Shares     int // of a fabric with attachment IPoIBChild: claims that may have the device; 0: it is one pod's
 	LinkLayer  string
 	RateGb     float64
 	State      string // of its port: Active, Down, ...

@@ -1,0 +1,59 @@
+package fabrics
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
+	"github.com/fabric-cni/fabric-cni/pkg/netconf"
+)
+
+// rdmaModes are the plugin's words for the RDMA modes of a Fabric.
+var rdmaModes = map[v1alpha1.RDMAMode]netconf.RDMAPolicy{
+	v1alpha1.RDMAAny: netconf.RDMAAuto, v1alpha1.RDMAExclusive: netconf.RDMAExclusive,
+	v1alpha1.RDMAShared: netconf.RDMAShared, v1alpha1.RDMAIgnore: netconf.RDMANone,
+}
+
+// ipoibModes are the plugin's words for the modes of an IPoIB interface.
+var ipoibModes = map[v1alpha1.IPoIBMode]string{v1alpha1.Datagram: "datagram", v1alpha1.Connected: "connected"}
+
+// Settings returns settings of a Fabric's network, or of an InterfaceConfig, as the plugin's configuration has them:
+// most have the same name there.
+func Settings(api any) (map[string]any, error) {
+	b, err := json.Marshal(api)
+	if err != nil {
+		return nil, err
+	}
+	var typed struct {
+		RDMAMode           v1alpha1.RDMAMode  `json:"rdmaMode"`
+		IPoIBMode          v1alpha1.IPoIBMode `json:"ipoibMode"`
+		SourceBasedRouting *bool              `json:"sourceBasedRouting"`
+	}
+	var out map[string]any
+	if err := json.Unmarshal(b, &out); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(b, &typed); err != nil {
+		return nil, err
+	}
+	if m := typed.RDMAMode; m != "" {
+		word, ok := rdmaModes[m]
+		if !ok {
+			return nil, fmt.Errorf("rdmaMode %q: must be Any, Exclusive, Shared or Ignore", m)
+		}
+		delete(out, "rdmaMode")
+		out["rdma"] = string(word)
+	}
+	if m := typed.IPoIBMode; m != "" {
+		word, ok := ipoibModes[m]
+		if !ok {
+			return nil, fmt.Errorf("ipoibMode %q: must be Datagram or Connected", m)
+		}
+		out["ipoibMode"] = word
+	}
+	if on := typed.SourceBasedRouting; on != nil {
+		delete(out, "sourceBasedRouting")
+		out["routing"] = map[string]any{"sourceBased": *on}
+	}
+	return out, nil
+}
