@@ -355,7 +355,7 @@ func TestPagesEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := pages(t)["docs/kubernetes.md"]
-	reasons := regexp.MustCompile(`Reason: "(\w+)", Event: true`).FindAllStringSubmatch(string(b), -1)
+	reasons := regexp.MustCompile(`Name: "(\w+)", Event: true`).FindAllStringSubmatch(string(b), -1)
 	for _, m := range reasons {
 		if !strings.Contains(text, "`"+m[1]+"`") {
 			t.Errorf("docs/kubernetes.md does not have the Event %s", m[1])

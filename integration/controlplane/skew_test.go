@@ -277,7 +277,7 @@ func TestAgentOfOlderVersion(t *testing.T) {
 		if err := s.Get(t.Context(), client.ObjectKey{Name: "a"}, n); err != nil {
 			return err.Error()
 		}
-		c := apimeta.FindStatusCondition(n.Status.Conditions, "FabricReadable")
+		c := apimeta.FindStatusCondition(n.Status.Conditions, v1alpha1.FabricNodeFabricsKnown)
 		if c != nil && c.Status == metav1.ConditionFalse && strings.Contains(c.Message, `mode "turbo"`) {
 			return works(1)
 		}

@@ -63,10 +63,10 @@ func (r *claimReconciler) reconcile(v *view) {
 	r.driver.Update(out)
 	problem, refused := r.driver.Problems()
 	if problem != "" && len(out.Fabrics) > 0 {
-		v.conditions.Fail(condition.AllocationServed, condition.Node, "%s", problem)
+		v.findings.Add(condition.NoAllocation, condition.Node, "%s", problem)
 	}
 	for _, n := range refused {
-		v.conditions.Fail(condition.DeviceOffered, condition.Device(n.ID), "%s", n.Reason)
+		v.findings.Add(condition.NotOffered, condition.Device(n.ID), "%s", n.Reason)
 	}
 }
 
@@ -74,7 +74,7 @@ func (r *claimReconciler) reconcile(v *view) {
 func (r *claimReconciler) unserved(v *view) {
 	for i := range v.fabrics {
 		if f := &v.fabrics[i]; f.Allocation == v1alpha1.DRA && len(v.assigned[f.Name]) > 0 {
-			v.conditions.Fail(condition.AllocationServed, condition.Node, "fabric %s has allocation DRA, and this "+
+			v.findings.Add(condition.NoAllocation, condition.Node, "fabric %s has allocation DRA, and this "+
 				"agent was started with --no-cluster or without --kubelet-plugins-dir: no pod gets its devices", f.Name)
 		}
 	}

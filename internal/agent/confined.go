@@ -25,7 +25,7 @@ type confinedReconciler struct {
 	admitted int // in a row
 }
 
-func (r *confinedReconciler) reconcile(ctx context.Context, conditions *condition.Set) {
+func (r *confinedReconciler) reconcile(ctx context.Context, findings *condition.Set) {
 	if r.mayWriteOthers == nil {
 		return
 	}
@@ -44,7 +44,7 @@ func (r *confinedReconciler) reconcile(ctx context.Context, conditions *conditio
 		}
 	}
 	if r.admitted > 1 {
-		conditions.Fail(condition.WritesConfined, condition.Node, "the API server lets this agent write about other "+
+		findings.Add(condition.WritesUnconfined, condition.Node, "the API server lets this agent write about other "+
 			"nodes, and so anybody with the token of a node: the ValidatingAdmissionPolicy fabric-agent is missing, "+
 			"or not of this version: apply the manifests again; Kubernetes must be 1.32 or later")
 	}

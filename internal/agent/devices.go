@@ -53,21 +53,21 @@ func (r *deviceReconciler) reconcile(ctx context.Context, v *view) {
 	}
 }
 
-// reportUnused adds a condition for each discovered fabric with ports that no pod can ask for.
+// reportUnused adds a finding for each discovered fabric with ports that no pod can ask for.
 func reportUnused(discovered []topology.Fabric, v *view) {
 	for i := range discovered {
 		if text := network.Unused(&discovered[i], v.assigned); text != "" {
-			v.conditions.Fail(condition.FabricUsed, condition.Fabric(discovered[i].Name), "%s", text)
+			v.findings.Add(condition.FabricUnused, condition.Fabric(discovered[i].Name), "%s", text)
 		}
 	}
 }
 
-// reportUnmatched adds a condition for each fabric that has no device here, although the node has some.
+// reportUnmatched adds a finding for each fabric that has no device here, although the node has some.
 func reportUnmatched(devices []survey.Device, v *view) {
 	for i := range v.fabrics {
 		f := &v.fabrics[i]
 		if text := network.Unmatched(f, devices, v.assigned); text != "" {
-			v.conditions.Fail(condition.FabricMatched, condition.Fabric(f.Name), "fabric %s %s", f.Name, text)
+			v.findings.Add(condition.FabricUnmatched, condition.Fabric(f.Name), "fabric %s %s", f.Name, text)
 		}
 	}
 }

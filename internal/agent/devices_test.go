@@ -50,15 +50,15 @@ func TestReportUnmatched(t *testing.T) {
 			{Name: "fast", Match: fabrics.Match{RateGb: 200}},
 			{Name: "slow", Match: fabrics.Match{RateGb: 100}},
 		},
-		assigned:   map[string][]survey.Device{"slow": {{RateGb: 100}}},
-		conditions: &condition.Set{},
+		assigned: map[string][]survey.Device{"slow": {{RateGb: 100}}},
+		findings: &condition.Set{},
 	}
 	reportUnmatched([]survey.Device{{RateGb: 100}}, v)
-	got, ok := v.conditions.Get(condition.FabricMatched, condition.Fabric("fast"))
+	got, ok := v.findings.Get(condition.FabricUnmatched, condition.Fabric("fast"))
 	if want := "its rate is 100 Gb/s, not 200"; !ok || !strings.Contains(got.Message, want) {
 		t.Errorf("%+v, want %q", got, want)
 	}
-	if got, ok := v.conditions.Get(condition.FabricMatched, condition.Fabric("slow")); ok {
+	if got, ok := v.findings.Get(condition.FabricUnmatched, condition.Fabric("slow")); ok {
 		t.Errorf("slow has a device: %+v", got)
 	}
 }

@@ -80,7 +80,7 @@ func (p *port) serve(ctx context.Context) {
 				text = "another process of this node has the port, end it, or give the agent another one: " + text
 			}
 			p.Log.Error(text)
-			p.happened("PortTaken", text)
+			p.happened(condition.PortTaken, text)
 		}
 	}
 }

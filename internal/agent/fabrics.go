@@ -35,7 +35,7 @@ const tellBy = 10 * time.Second
 
 // reconcile returns the fabrics in force. A Fabric that this version of the agent can't read, because it is of a newer
 // one, stays as it was.
-func (r *fabricsReconciler) reconcile(conditions *condition.Set) []fabrics.Fabric {
+func (r *fabricsReconciler) reconcile(findings *condition.Set) []fabrics.Fabric {
 	next, selected := r.saved.Fabrics, r.saved.Selected
 	if r.selected != nil {
 		if now, known := r.selected(); known {
@@ -45,7 +45,7 @@ func (r *fabricsReconciler) reconcile(conditions *condition.Set) []fabrics.Fabri
 	if r.told != nil {
 		list, known := r.told()
 		if !known {
-			r.checkKnown(conditions)
+			r.checkKnown(findings)
 		} else {
 			next = nil
 			for _, o := range list {
@@ -60,7 +60,7 @@ func (r *fabricsReconciler) reconcile(conditions *condition.Set) []fabrics.Fabri
 	for _, s := range next {
 		f, err := s.parse()
 		if err != nil {
-			conditions.Fail(condition.FabricReadable, condition.Fabric(s.Name),
+			findings.Add(condition.FabricUnreadable, condition.Fabric(s.Name),
 				"this agent can't read generation %d of Fabric %s: %v; is it older than the controller?",
 				s.Generation, s.Name, err)
 			if s, f = r.before(s.Name); f == nil {
@@ -84,15 +84,16 @@ func (r *fabricsReconciler) reconcile(conditions *condition.Set) []fabrics.Fabri
 }
 
 // checkKnown says that neither the API server nor an earlier agent has told of any Fabric: there is nothing to offer.
-func (r *fabricsReconciler) checkKnown(conditions *condition.Set) {
+func (r *fabricsReconciler) checkKnown(findings *condition.Set) {
 	now := r.now()
 	if r.began.IsZero() {
 		r.began = now
 	}
 	if len(r.saved.Fabrics) == 0 && now.Sub(r.began) >= tellBy {
-		conditions.Fail(condition.FabricsKnown, condition.Node, "the API server has not said which Fabrics there are, "+
-			"and %s has none of an earlier agent: a reboot empties it; pods that run keep their devices, and none is "+
-			"offered to new ones: can this node reach the API server, and may the agent list Fabrics?", r.saved.file)
+		findings.Add(condition.FabricsUnknown, condition.Node, "the API server has not said which Fabrics there "+
+			"are, and %s has none of an earlier agent: a reboot empties it; pods that run keep their devices, and none "+
+			"is offered to new ones: can this node reach the API server, and may the agent list Fabrics?",
+			r.saved.file)
 	}
 }
 

@@ -37,12 +37,12 @@ type healthReconciler struct {
 	now      func() time.Time
 }
 
-// problems are the conditions of a device that the judge has found a problem with.
-var problems = map[health.Problem]condition.Type{
-	health.PortDown:     condition.PortActive,
-	health.NotConnected: condition.PortConnected,
-	health.Flapping:     condition.PortStable,
-	health.CounterLimit: condition.CountersWithinLimits,
+// problems are the reasons of the problems that the judge finds.
+var problems = map[health.Problem]condition.Reason{
+	health.PortDown:     condition.PortDown,
+	health.NotConnected: condition.NotConnected,
+	health.Flapping:     condition.Flapping,
+	health.CounterLimit: condition.CounterLimit,
 }
 
 // reconcile judges each device, and notes in it what is wrong.
@@ -56,8 +56,8 @@ func (r *healthReconciler) reconcile(v *view) {
 			d := &devices[j]
 			verdict := r.judge.Look(now, d.ID(), r.sample(d, &f.Health), &f.Health)
 			d.Problem = verdict.Problem
-			if t, ok := problems[d.Problem]; ok {
-				v.conditions.Fail(t, condition.Device(d.ID()), "fabric %s: %s", f.Name, explain(f, d, &verdict))
+			if reason, ok := problems[d.Problem]; ok {
+				v.findings.Add(reason, condition.Device(d.ID()), "fabric %s: %s", f.Name, explain(f, d, &verdict))
 			}
 			judged = append(judged, metrics.Health{
 				Device: d.ID(), HCA: d.HCA.Name, Fabric: f.Name, Problem: string(d.Problem),

@@ -74,7 +74,7 @@ func newJudged(t *testing.T, change func(*v1alpha1.Health)) *judged {
 func (j *judged) look(times int) {
 	for range times {
 		j.clock = j.clock.Add(10 * time.Second)
-		j.view = &view{fabrics: []fabrics.Fabric{j.fabric}, conditions: &condition.Set{},
+		j.view = &view{fabrics: []fabrics.Fabric{j.fabric}, findings: &condition.Set{},
 			assigned: map[string][]survey.Device{"ib": {j.device}}}
 		j.reconcile(j.view)
 	}
@@ -86,8 +86,8 @@ func (j *judged) port(state device.PortState) {
 }
 
 // wrong is the condition of the device.
-func (j *judged) wrong(of condition.Type) string {
-	c, _ := j.view.conditions.Get(of, condition.Device("a"))
+func (j *judged) wrong(of condition.Reason) string {
+	c, _ := j.view.findings.Get(of, condition.Device("a"))
 	return c.Message
 }
 
@@ -111,7 +111,7 @@ func TestHealthSaid(t *testing.T) {
 	j.look(5)
 	want := "fabric ib: mlx5_0 (a): the port left Active 3 times within 10 minutes; it is in pod ml/train-0; check " +
 		"its cable, its transceiver and the port of the switch"
-	if got := j.wrong(condition.PortStable); got != want {
+	if got := j.wrong(condition.Flapping); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	if !j.usable() {
@@ -136,7 +136,7 @@ fabric_port_flaps_total{device="a",fabric="ib",hca="mlx5_0"} 3
 		t.Errorf("%+v", s)
 	}
 	j.look(60)
-	if got := j.wrong(condition.PortStable); got != "" {
+	if got := j.wrong(condition.Flapping); got != "" {
 		t.Errorf("after ten minutes: %q", got)
 	}
 }
@@ -152,7 +152,7 @@ func TestHealthWithheld(t *testing.T) {
 		if j.usable() != usable {
 			t.Errorf("action %q: usable %t", action, j.usable())
 		}
-		got := j.wrong(condition.CountersWithinLimits)
+		got := j.wrong(condition.CounterLimit)
 		if !strings.Contains(got, "symbol_error rose by ") || strings.Contains(got, "no new pod gets it") == usable {
 			t.Errorf("action %q: %q", action, got)
 		}
@@ -165,17 +165,17 @@ func TestHealthDown(t *testing.T) {
 	j.look(1)
 	j.port(device.PortDown)
 	j.look(1)
-	if j.usable() || j.wrong(condition.PortActive) != "" {
-		t.Errorf("usable %t, %q", j.usable(), j.wrong(condition.PortActive))
+	if j.usable() || j.wrong(condition.PortDown) != "" {
+		t.Errorf("usable %t, %q", j.usable(), j.wrong(condition.PortDown))
 	}
 	j.look(1)
-	if got := j.wrong(condition.PortActive); !strings.HasPrefix(got, "fabric ib: mlx5_0 (a) port is Down") {
+	if got := j.wrong(condition.PortDown); !strings.HasPrefix(got, "fabric ib: mlx5_0 (a) port is Down") {
 		t.Errorf("%q", got)
 	}
 	j.fabric.Health.AllowDown = true
 	j.look(1)
-	if !j.usable() || j.wrong(condition.PortActive) != "" {
-		t.Errorf("allowDown: usable %t, %q", j.usable(), j.wrong(condition.PortActive))
+	if !j.usable() || j.wrong(condition.PortDown) != "" {
+		t.Errorf("allowDown: usable %t, %q", j.usable(), j.wrong(condition.PortDown))
 	}
 }
 
@@ -186,10 +186,10 @@ func TestHealthNotConnected(t *testing.T) {
 	j.look(3)
 	want := "fabric ib: mlx5_0 (a) port is Down (no state); it has never been Active: if it has a cable, check that, " +
 		"its transceiver and the port of the switch"
-	if got := j.wrong(condition.PortConnected); got != want || j.usable() {
+	if got := j.wrong(condition.NotConnected); got != want || j.usable() {
 		t.Errorf("usable %t, %q, want %q", j.usable(), got, want)
 	}
-	if wrong, notes := j.view.conditions.Sum(); len(wrong) != 0 || len(notes) != 1 || condition.PortConnected.Event {
+	if wrong, notes := j.view.findings.Sum(); len(wrong) != 0 || len(notes) != 1 || condition.NotConnected.Event {
 		t.Errorf("%d are wrong, %d notes", len(wrong), len(notes))
 	}
 	j.view.assigned["ib"][0].Unserved = "NoRange"
@@ -199,8 +199,8 @@ func TestHealthNotConnected(t *testing.T) {
 	j.saved.hear(&v1alpha1.FabricNode{Status: v1alpha1.FabricNodeStatus{Fabrics: []v1alpha1.NodeFabric{{Name: "ib",
 		Devices: []v1alpha1.FabricDevice{{ID: "a"}}}}}}) // it was, before the boot
 	j.look(1)
-	if j.wrong(condition.PortConnected) != "" || j.wrong(condition.PortActive) == "" {
-		t.Errorf("%q, %q", j.wrong(condition.PortConnected), j.wrong(condition.PortActive))
+	if j.wrong(condition.NotConnected) != "" || j.wrong(condition.PortDown) == "" {
+		t.Errorf("%q, %q", j.wrong(condition.NotConnected), j.wrong(condition.PortDown))
 	}
 }
 
@@ -257,7 +257,7 @@ func TestHealthNoCounters(t *testing.T) {
 	j.look(2)
 	j.port(device.PortDown)
 	j.look(3)
-	if j.wrong(condition.PortActive) == "" {
+	if j.wrong(condition.PortDown) == "" {
 		t.Error("a port that is Down is not seen")
 	}
 }

@@ -65,7 +65,7 @@ func (r *ipamReconciler) reconcile(v *view, paths []string) map[string]bool {
 			text += fmt.Sprintf("; it is needed because the built-in %s does not know the key %s", typ,
 				quote.Terminal(cut(key)))
 		}
-		v.conditions.Fail(condition.IPAMInstalled, condition.Fabric(f.Name), "fabric %s: %s", f.Name, text)
+		v.findings.Add(condition.IPAMMissing, condition.Fabric(f.Name), "fabric %s: %s", f.Name, text)
 	}
 	r.missing = missing
 	return out

@@ -19,11 +19,11 @@ func ipamOf(t *testing.T, binDir, hostProc string, section map[string]any, paths
 	r := ipamReconciler{binDir: binDir, hostProc: hostProc, log: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	text := ""
 	for i := range 2 {
-		v := &view{conditions: &condition.Set{},
+		v := &view{findings: &condition.Set{},
 			assigned: map[string][]survey.Device{"ib": rails(device.PortActive, 1)},
 			fabrics:  []fabrics.Fabric{{Name: "ib", Network: map[string]any{"ipam": section}}}}
 		missing := r.reconcile(v, paths)
-		c, _ := v.conditions.Get(condition.IPAMInstalled, condition.Fabric("ib"))
+		c, _ := v.findings.Get(condition.IPAMMissing, condition.Fabric("ib"))
 		if i == 0 && c.Message != "" {
 			t.Errorf("said at the first look: %s", c.Message)
 		}

@@ -21,7 +21,7 @@ func (r *offerReconciler) checkModes(v *view) (useless map[string]bool) {
 		return nil
 	}
 	if err != nil {
-		v.conditions.Fail(condition.RDMAModeUsable, condition.Node, "%v", err)
+		v.findings.Add(condition.RefusedRDMAMode, condition.Node, "%v", err)
 		return nil
 	}
 	useless = map[string]bool{}
@@ -34,11 +34,11 @@ func (r *offerReconciler) checkModes(v *view) (useless map[string]bool) {
 		if m.err == nil {
 			continue
 		}
-		t := condition.RDMAModeFits
+		reason := condition.WrongRDMAMode
 		if m.refused {
-			t = condition.RDMAModeUsable
+			reason = condition.RefusedRDMAMode
 		}
-		v.conditions.Fail(t, condition.Fabric(f.Name), "fabric %s%v", f.Name, m.err)
+		v.findings.Add(reason, condition.Fabric(f.Name), "fabric %s%v", f.Name, m.err)
 		useless[f.Name] = m.useless
 	}
 	return useless

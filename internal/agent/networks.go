@@ -45,7 +45,7 @@ func (r *networkReconciler) config(f *fabrics.Fabric, devices []survey.Device) [
 	if f.NodeRanges != nil {
 		own, err := r.ranges.own(f)
 		if err != nil {
-			return nil // which is a condition
+			return nil // which is a finding
 		}
 		here.Own = own
 	}

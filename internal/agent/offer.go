@@ -20,7 +20,7 @@ import (
 )
 
 // offerReconciler decides with which units a new pod could be served. The others are unhealthy for kubelet, and a
-// condition says why. A unit that a pod has stays as it is: kubelet counts it, and compares it when it starts.
+// finding says why. A unit that a pod has stays as it is: kubelet counts it, and compares it when it starts.
 type offerReconciler struct {
 	networks *networkReconciler
 	mode     func() (device.NetnsMode, error) // the node's RDMA mode
@@ -61,9 +61,9 @@ func (r *offerReconciler) reconcile(ctx context.Context, v *view) {
 		var why string
 		switch {
 		case missing[f.Name]:
-			why = condition.IPAMInstalled.Reason
+			why = condition.IPAMMissing.Name
 		case useless[f.Name]:
-			why = condition.RDMAModeFits.Reason
+			why = condition.WrongRDMAMode.Name
 		default:
 			why = r.unconfigured(f, v)
 		}
@@ -102,7 +102,7 @@ func (r *offerReconciler) unconfigured(f *fabrics.Fabric, v *view) string {
 	case err == nil:
 		if f.NodeRanges != nil {
 			if _, err := r.networks.ranges.own(f); err != nil {
-				return condition.NodeRangeAllocated.Reason // the condition is that of the ranges
+				return condition.NoRange.Name // rangeReconciler has reported it
 			}
 		}
 		_, err = r.networks.configOf(f, devices)
@@ -110,9 +110,9 @@ func (r *offerReconciler) unconfigured(f *fabrics.Fabric, v *view) string {
 	if err == nil {
 		return ""
 	}
-	v.conditions.Fail(condition.NetworkConfigured, condition.Fabric(f.Name),
+	v.findings.Add(condition.NoConfiguration, condition.Fabric(f.Name),
 		"fabric %s has no network configuration on this node: %v", f.Name, err)
-	return condition.NetworkConfigured.Reason
+	return condition.NoConfiguration.Name
 }
 
 // units are the units of a fabric with their holders. A unit that a stranger has is withheld.
@@ -142,7 +142,7 @@ func (r *offerReconciler) units(f *fabrics.Fabric, v *view, h *holders, stranger
 	return out
 }
 
-// stranger adds a condition for a device whose holder was not given it.
+// stranger adds a finding for a device whose holder was not given it.
 func (r *offerReconciler) stranger(
 	f *fabrics.Fabric, d *survey.Device, v *view, h *holders, strangers map[string]string,
 ) string {
@@ -154,23 +154,22 @@ func (r *offerReconciler) stranger(
 	if !sure && r.strangers[d.ID()] != u.id {
 		return ""
 	}
-	v.conditions.Fail(condition.DeviceFree, condition.Device(d.ID()), "fabric %s: %s (%s) is not free, and no pod of "+
-		"the fabric can have it: %s; it is on offer again when that pod has ended", f.Name,
+	v.findings.Add(condition.InUseElsewhere, condition.Device(d.ID()), "fabric %s: %s (%s) is not free, and no pod "+
+		"of the fabric can have it: %s; it is on offer again when that pod has ended", f.Name,
 		quote.Terminal(d.HCA.Name), d.ID(), u)
-	return condition.DeviceFree.Reason
+	return condition.InUseElsewhere.Name
 }
 
-// byHost adds a condition for a device that something on the host uses: the move into a pod would cut its connections.
+// byHost adds a finding for a device that something on the host uses: the move into a pod would cut its connections.
 // A pod in the host's network namespace that was given the device is no such thing.
 func byHost(f *fabrics.Fabric, d *survey.Device, v *view) string {
 	if len(d.Users) == 0 {
 		return ""
 	}
-	v.conditions.Fail(condition.HostIdle, condition.Device(d.ID()), "fabric %s: RDMA device %s (%s) is in use by the "+
-		"host, and no pod can have it: %s; it is on offer again when that has ended, or when allowHostUse in the node "+
-		"policy has it", f.Name, quote.Terminal(d.HCA.Name), d.ID(),
-		strings.Join(d.Users, ", "))
-	return condition.HostIdle.Reason
+	v.findings.Add(condition.InUseByHost, condition.Device(d.ID()), "fabric %s: RDMA device %s (%s) is in use by "+
+		"the host, and no pod can have it: %s; it is on offer again when that has ended, or when allowHostUse in the "+
+		"node policy has it", f.Name, quote.Terminal(d.HCA.Name), d.ID(), strings.Join(d.Users, ", "))
+	return condition.InUseByHost.Name
 }
 
 // ration withholds the units for which the node's own ranges have no address left. Which ones these are does not depend
@@ -180,7 +179,7 @@ func (r *offerReconciler) ration(
 ) {
 	own, err := r.networks.ranges.own(f)
 	if err != nil {
-		return // which is a condition
+		return // which is a finding
 	}
 	capacity := int64(math.MaxInt64)
 	for i, p := range own { // an interface has an address of each
@@ -201,7 +200,7 @@ func (r *offerReconciler) ration(
 	if int64(free) <= spare {
 		return
 	}
-	v.conditions.Fail(condition.AddressesLeft, condition.Fabric(f.Name), "fabric %s: the node's range %s has %d "+
+	v.findings.Add(condition.NoAddressLeft, condition.Fabric(f.Name), "fabric %s: the node's range %s has %d "+
 		"addresses to give, %d of them to attachments that are not known any more, and %d devices or shares are on "+
 		"offer: those without an address are withheld; choose a shorter perNodePrefixLength for a new Fabric, or fewer shares",
 		f.Name, own[0], capacity, gone, len(units))
@@ -212,7 +211,7 @@ func (r *offerReconciler) ration(
 		case spare > 0:
 			spare--
 		default:
-			u.reason = condition.AddressesLeft.Reason
+			u.reason = condition.NoAddressLeft.Name
 		}
 	}
 }

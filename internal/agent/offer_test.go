@@ -120,7 +120,7 @@ func (o *offers) detach(k journal.Key, i int) {
 func (o *offers) look() string {
 	o.t.Helper()
 	v := &view{fabrics: []fabrics.Fabric{o.fabric}, assigned: map[string][]survey.Device{}}
-	v.conditions = &condition.Set{}
+	v.findings = &condition.Set{}
 	for i := range o.devices {
 		d := survey.Device{Location: device.LocationOnPCI(address(i).Name), Netdev: fmt.Sprint("ib", i), RateGb: 200}
 		d.HCA = device.HCA{Name: fmt.Sprint("mlx5_", i),
@@ -154,9 +154,9 @@ func (o *offers) wants(what, want string) {
 }
 
 // says looks for a condition, and for text in its message.
-func (o *offers) says(of condition.Type, object string, parts ...string) {
+func (o *offers) says(of condition.Reason, object string, parts ...string) {
 	o.t.Helper()
-	c, ok := o.view.conditions.Get(of, object)
+	c, ok := o.view.findings.Get(of, object)
 	for _, p := range parts {
 		if !ok || !strings.Contains(c.Message, p) {
 			o.t.Errorf("%s: %q, want %q", of.Name, c.Message, p)
@@ -191,7 +191,7 @@ func TestOfferNoRange(t *testing.T) {
 	o.ranges("", "10.0.4.0/26")
 	o.attach("p", "ib", 1, nil)
 	o.wants("without a range", "NoRange ok NoRange")
-	o.says(condition.NodeRangeAllocated, condition.Fabric("ib"), "no range yet")
+	o.says(condition.NoRange, condition.Fabric("ib"), "no range yet")
 	if got := o.problems(); !slices.Equal(got, []string{"NoRange", "", "NoRange"}) {
 		t.Errorf("%q", got)
 	}
@@ -213,7 +213,7 @@ func TestOfferRation(t *testing.T) {
 	o := newOffers(t, 4)
 	o.ranges("10.0.4.0/31", "10.0.4.0/31")
 	o.wants("two addresses", "ok ok NoAddressLeft NoAddressLeft")
-	o.says(condition.AddressesLeft, condition.Fabric("ib"), "10.0.4.0/31 has 2 addresses", "4 devices")
+	o.says(condition.NoAddressLeft, condition.Fabric("ib"), "10.0.4.0/31 has 2 addresses", "4 devices")
 	given := func(names ...string) {
 		t.Helper()
 		dir := filepath.Join(o.dir, "ipam", "ib")
@@ -233,7 +233,7 @@ func TestOfferRation(t *testing.T) {
 	o.detach(k, 1)
 	o.wants("its address outlives it", "ok ok NoAddressLeft NoAddressLeft")
 	o.wants("for good", "ok NoAddressLeft NoAddressLeft NoAddressLeft")
-	o.says(condition.AddressesLeft, condition.Fabric("ib"), "1 of them to attachments that are not known any more")
+	o.says(condition.NoAddressLeft, condition.Fabric("ib"), "1 of them to attachments that are not known any more")
 	given()
 	o.wants("it is back", "ok ok NoAddressLeft NoAddressLeft")
 	o.ranges("10.0.4.0/30", "10.0.4.0/30")
@@ -247,12 +247,12 @@ func TestOfferInUse(t *testing.T) {
 	mine := o.attach("mine", "ib", 1, nil)
 	named := o.attach("named", "own\x1b[2J"+strings.Repeat("x", 4096), 2, nil)
 	o.wants("held", "InUseElsewhere ok InUseElsewhere")
-	o.says(condition.DeviceFree, condition.Device(address(0).Name), "mlx5_0 (0000:00:00.0) is not free",
+	o.says(condition.InUseElsewhere, condition.Device(address(0).Name), "mlx5_0 (0000:00:00.0) is not free",
 		"pod ml/old has it, on network ib-old")
-	o.says(condition.DeviceFree, condition.Device(address(2).Name), "pod ml/named has it")
-	if c, _ := o.view.conditions.Get(condition.DeviceFree, condition.Device(address(2).Name)); len(c.Message) > 512 ||
-		strings.Contains(c.Message, "\x1b") {
-		t.Errorf("%q", c.Message)
+	o.says(condition.InUseElsewhere, condition.Device(address(2).Name), "pod ml/named has it")
+	f, _ := o.view.findings.Get(condition.InUseElsewhere, condition.Device(address(2).Name))
+	if len(f.Message) > 512 || strings.Contains(f.Message, "\x1b") {
+		t.Errorf("%q", f.Message)
 	}
 	for i, k := range []journal.Key{old, mine, named} {
 		o.detach(k, i)
@@ -272,9 +272,9 @@ func TestOfferInUseByHost(t *testing.T) {
 	o.users = map[int][]string{0: {"kernel module nvme_rdma"}, 2: {"process 7 (rping)", "kernel module smc"}}
 	o.attach("mine", "ib", 2, nil)
 	o.wants("in use", "InUseByHost ok ok")
-	o.says(condition.HostIdle, condition.Device(address(0).Name), "RDMA device mlx5_0 (0000:00:00.0)",
+	o.says(condition.InUseByHost, condition.Device(address(0).Name), "RDMA device mlx5_0 (0000:00:00.0)",
 		"kernel module nvme_rdma", "allowHostUse")
-	if _, ok := o.view.conditions.Get(condition.HostIdle, condition.Device(address(2).Name)); ok {
+	if _, ok := o.view.findings.Get(condition.InUseByHost, condition.Device(address(2).Name)); ok {
 		t.Error("a pod has been given it")
 	}
 	if got := o.problems(); !slices.Equal(got, []string{"InUseByHost", "", ""}) { // DRA makes its taint of it
@@ -296,7 +296,7 @@ func TestOfferKubelet(t *testing.T) {
 	o.attach("late", "ib", 3, nil)
 	o.wants("at first", "ok ok InUseElsewhere ok")
 	o.wants("and still", "ok InUseElsewhere InUseElsewhere InUseElsewhere")
-	o.says(condition.DeviceFree, condition.Device(address(1).Name), "pod ml/thief has it")
+	o.says(condition.InUseElsewhere, condition.Device(address(1).Name), "pod ml/thief has it")
 	o.holders.given = func(context.Context) ([]prefer.Container, error) { return nil, errors.New("kubelet is away") }
 	o.wants("by the names", "InUseElsewhere ok InUseElsewhere ok")
 }
@@ -310,7 +310,7 @@ func TestOfferClaimed(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.wants("claimed", "InUseElsewhere ok")
-	o.says(condition.DeviceFree, condition.Device(address(0).Name), "pod ml/train has it by a ResourceClaim")
+	o.says(condition.InUseElsewhere, condition.Device(address(0).Name), "pod ml/train has it by a ResourceClaim")
 }
 
 // Shares of a shared fabric on a node in exclusive RDMA mode would be device files without an RDMA device. Those that
@@ -319,7 +319,7 @@ func TestOfferShared(t *testing.T) {
 	o := newOffers(t, 1)
 	o.fabric.Attachment, o.fabric.Shares = v1alpha1.IPoIBChild, 3
 	o.wants("on an exclusive node", "WrongRDMAMode WrongRDMAMode WrongRDMAMode")
-	o.says(condition.RDMAModeFits, condition.Fabric("ib"), "device files and no RDMA device", "netns_mode=1",
+	o.says(condition.WrongRDMAMode, condition.Fabric("ib"), "device files and no RDMA device", "netns_mode=1",
 		"rdmaMode: Ignore into spec.network")
 	if got := o.problems(); !slices.Equal(got, []string{"WrongRDMAMode"}) {
 		t.Errorf("%q", got)
@@ -340,7 +340,7 @@ func TestOfferShared(t *testing.T) {
 	o.wants("on a shared node", "ok ok ok")
 	o.noNetdev = true
 	o.wants("without a parent", "NoConfiguration NoConfiguration ok")
-	o.says(condition.NetworkConfigured, condition.Fabric("ib"), "modprobe ib_ipoib")
+	o.says(condition.NoConfiguration, condition.Fabric("ib"), "modprobe ib_ipoib")
 	o.noNetdev = false
 	o.attach("whole", "ib", 0, nil)
 	o.wants("one that a pod has as a whole", "InUseElsewhere InUseElsewhere InUseElsewhere")
@@ -351,7 +351,7 @@ func TestOfferRefused(t *testing.T) {
 	o := newOffers(t, 1)
 	o.fabric.Network["rdma"], o.mode = "exclusive", device.NetnsShared
 	o.wants("refused", "WrongRDMAMode")
-	o.says(condition.RDMAModeUsable, condition.Fabric("ib"), "netns_mode=0")
+	o.says(condition.RefusedRDMAMode, condition.Fabric("ib"), "netns_mode=0")
 	// a file where the directory should be
 	if err := os.WriteFile(filepath.Join(o.dir, "net.d"), nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -359,5 +359,5 @@ func TestOfferRefused(t *testing.T) {
 	o.mode = device.NetnsExclusive
 	o.ranges("10.0.4.0/26", "10.0.4.0/26")
 	o.wants("the file can't be written", "NoConfiguration")
-	o.says(condition.NetworkConfigured, condition.Fabric("ib"), "net.d")
+	o.says(condition.NoConfiguration, condition.Fabric("ib"), "net.d")
 }

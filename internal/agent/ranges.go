@@ -49,7 +49,7 @@ func (r *rangeReconciler) reconcile(v *view) {
 		}
 		own, err := r.own(f)
 		if err != nil {
-			v.conditions.Fail(condition.NodeRangeAllocated, condition.Fabric(f.Name), "fabric %s: %v", f.Name, err)
+			v.findings.Add(condition.NoRange, condition.Fabric(f.Name), "fabric %s: %v", f.Name, err)
 			continue
 		}
 		// With two ranges each interface has an address of both.

@@ -20,9 +20,9 @@ func (r *readiness) reconcile(v *view) {
 		err = fmt.Errorf("%s is not the agent's binary", r.plugin.Path())
 	}
 	if err != nil {
-		v.conditions.Fail(condition.PluginInstalled, condition.Node, "%v", err)
+		v.findings.Add(condition.PluginMissing, condition.Node, "%v", err)
 	}
 	if err := r.store.Writable(); err != nil {
-		v.conditions.Fail(condition.StateWritable, condition.Node, "%v", err)
+		v.findings.Add(condition.StateNotWritable, condition.Node, "%v", err)
 	}
 }

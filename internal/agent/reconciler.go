@@ -16,7 +16,7 @@ import (
 // callTimeout bounds one call of the API server.
 const callTimeout = 10 * time.Second
 
-// view is what one look at the node has found. The sub-reconcilers work from it, and add their conditions.
+// view is what one look at the node has found. The sub-reconcilers work from it, and add their findings.
 type view struct {
 	fabrics    []fabrics.Fabric             // in force
 	assigned   map[string][]survey.Device   // by fabric, the devices of this node
@@ -24,7 +24,7 @@ type view struct {
 	generation int64                        // of the FabricNode's spec that the node works with; 0: it has none
 	withheld   map[string]map[string]string // by fabric and unit id: why no new pod can be served with it
 	kept       map[string]string            // by RDMA device: why the node policy keeps it on the host
-	conditions *condition.Set
+	findings   *condition.Set
 }
 
 // reconciler brings kubelet, Multus and the cluster in line with the Fabrics and the node. Each part of the work is a
@@ -72,10 +72,10 @@ func (r *reconciler) reconcile(ctx context.Context) {
 	if link := r.ranges.link; link != nil && link.Synced() {
 		r.saved.hear(link.Own())
 	}
-	conditions := &condition.Set{}
-	inForce := r.fabrics.reconcile(conditions)
+	findings := &condition.Set{}
+	inForce := r.fabrics.reconcile(findings)
 	v := &view{
-		fabrics: inForce, assigned: network.Assign(inForce, devices, r.saved.Devices), conditions: conditions,
+		fabrics: inForce, assigned: network.Assign(inForce, devices, r.saved.Devices), findings: findings,
 		kept: map[string]string{},
 	}
 	for i := range devices {
@@ -98,8 +98,8 @@ func (r *reconciler) reconcile(ctx context.Context) {
 	r.claims.reconcile(v)
 	r.counted.note(r.log, r.now(), r.metrics.CountCalls(r.stateDir))
 	r.readiness.reconcile(v)
-	r.confined.reconcile(ctx, v.conditions)
-	r.reporter.Report(v.conditions)
+	r.confined.reconcile(ctx, v.findings)
+	r.reporter.Report(v.findings)
 	r.status.reconcile(ctx, v)
 }
 

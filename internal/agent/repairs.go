@@ -35,8 +35,8 @@ func repairLoop(o *Options, m *metrics.Metrics, reporter *condition.Reporter, lo
 				return
 			}
 			m.Repaired.WithLabelValues(e.Network).Inc()
-			reporter.Happened("DeviceRepaired", fmt.Sprintf("reclaimed device %s of network %s: %s left it behind, "+
-				"and its DEL never came", e.DeviceKey, quote.Terminal(e.Network), e.Who()))
+			reporter.Happened(condition.DeviceRepaired, fmt.Sprintf("reclaimed device %s of network %s: %s left it "+
+				"behind, and its DEL never came", e.DeviceKey, quote.Terminal(e.Network), e.Who()))
 		},
 	}
 }

@@ -106,8 +106,8 @@ func newReconciler(
 	ipamDir := o.ipamDir()
 	ranges := &rangeReconciler{link: link, saved: saved, ipamDir: ipamDir, metrics: m, log: log}
 	for id, s := range saved.Health {
-		if t, ok := problems[s.Problem]; ok {
-			reporter.Known(t, condition.Device(id))
+		if reason, ok := problems[s.Problem]; ok {
+			reporter.Known(reason, condition.Device(id))
 		}
 	}
 	inForce := fabricsReconciler{saved: saved, log: log, now: time.Now}

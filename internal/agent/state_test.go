@@ -40,11 +40,11 @@ func load(t *testing.T, dir string) *savedState {
 func inForce(t *testing.T, dir string) (out []string, unreadable string) {
 	t.Helper()
 	r := fabricsReconciler{saved: load(t, dir), log: slog.New(slog.NewTextHandler(t.Output(), nil))}
-	var conditions condition.Set
-	for _, f := range r.reconcile(&conditions) {
+	var findings condition.Set
+	for _, f := range r.reconcile(&findings) {
 		out = append(out, f.Name)
 	}
-	c, _ := conditions.Get(condition.FabricReadable, condition.Fabric("newer"))
+	c, _ := findings.Get(condition.FabricUnreadable, condition.Fabric("newer"))
 	return out, c.Message
 }
 
@@ -104,12 +104,12 @@ func TestNewerFabric(t *testing.T) {
 		t.Helper()
 		r := fabricsReconciler{saved: load(t, dir), log: slog.New(slog.NewTextHandler(t.Output(), nil)), now: time.Now}
 		r.told = func() ([]*v1alpha1.Fabric, bool) { return list, list != nil }
-		conditions := &condition.Set{}
+		findings := &condition.Set{}
 		got := ""
-		for _, f := range r.reconcile(conditions) {
+		for _, f := range r.reconcile(findings) {
 			got += fmt.Sprint(f.Name, " ", f.Generation, " ", f.Attachment, ";")
 		}
-		c, _ := conditions.Get(condition.FabricReadable, condition.Fabric("a"))
+		c, _ := findings.Get(condition.FabricUnreadable, condition.Fabric("a"))
 		return got, c.Message
 	}
 	told("a", 1, matched(v1alpha1.FabricSpec{Attachment: v1alpha1.IPoIBChild}))
@@ -155,13 +155,13 @@ func TestRangesGiven(t *testing.T) {
 	f := fabrics.Fabric{Name: "a", Attachment: v1alpha1.WholeDevice, NodeRanges: rangeOf(t)}
 	b := f
 	b.Name = "b"
-	v := &view{fabrics: []fabrics.Fabric{f, b}, conditions: &condition.Set{},
+	v := &view{fabrics: []fabrics.Fabric{f, b}, findings: &condition.Set{},
 		assigned: map[string][]survey.Device{"a": rails(device.PortActive, 1), "b": rails(device.PortActive, 1)}}
 	r.reconcile(v)
 	if v.given["a"] != 3 || v.given["b"] != 0 {
 		t.Errorf("%v", v.given)
 	}
-	if c, _ := v.conditions.Get(condition.NodeRangeAllocated, condition.Fabric("b")); c.Reason != "NoRange" {
+	if c, _ := v.findings.Get(condition.NoRange, condition.Fabric("b")); c.Reason.Name != "NoRange" {
 		t.Errorf("%+v", c)
 	}
 	want := `# HELP fabric_pool_addresses Addresses that the node's own range of a fabric has, with nodeRanges.

@@ -83,7 +83,7 @@ func (r *statusReconciler) look(kept map[string]string) {
 func (r *statusReconciler) status(v *view) *v1alpha1.FabricNodeStatus {
 	s := &v1alpha1.FabricNodeStatus{
 		Agent: r.version, Plugin: v1alpha1.Plugin{Version: r.version}, RDMAMode: r.mode, Inventory: r.inventory,
-		Conditions: r.conditions(v.conditions), ObservedGeneration: v.generation,
+		Conditions: r.conditions(v.findings), ObservedGeneration: v.generation,
 	}
 	var err error
 	if s.Held, err = held(r.ipamDir); err != nil { // nothing is said, which is not "none"
@@ -166,7 +166,7 @@ func podsOf(store journal.Store, claims prepared.Store, log *slog.Logger) map[st
 	return out
 }
 
-// conditions are Ready, and what is wrong. A condition of several objects is one, with all their messages.
+// conditions are Ready, with the reason and message of the worst of the others, and those.
 func (r *statusReconciler) conditions(set *condition.Set) (out []metav1.Condition) {
 	ready := metav1.Condition{Type: v1alpha1.FabricNodeReady, Status: metav1.ConditionTrue, Reason: "Ready"}
 	wrong, notes := set.Sum()

@@ -50,7 +50,7 @@ func TestStatusBounded(t *testing.T) {
 	}
 	s := r.status(&view{
 		fabrics: []fabrics.Fabric{{Name: "ib"}}, assigned: map[string][]survey.Device{"ib": devices},
-		conditions: &condition.Set{},
+		findings: &condition.Set{},
 	})
 	if s.Devices.Total != maxDevices+2 || s.Devices.Attached != pods {
 		t.Errorf("%+v", s.Devices)

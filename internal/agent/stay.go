@@ -61,7 +61,7 @@ func (o *Options) untilUninstalled(
 			break
 		}
 		set := &condition.Set{}
-		set.Fail(condition.UninstallPossible, condition.Node, "%v", err)
+		set.Add(condition.UninstallRefused, condition.Node, "%v", err)
 		reporter.Report(set)
 		if link != nil {
 			s.refused(ctx, set, version)
@@ -72,7 +72,7 @@ func (o *Options) untilUninstalled(
 		return
 	}
 	set := &condition.Set{}
-	set.Fail(condition.Installed, condition.Node, "fabric-cni has been uninstalled from this node")
+	set.Add(condition.Uninstalled, condition.Node, "fabric-cni has been uninstalled from this node")
 	ctx, end := context.WithTimeout(ctx, reportTime)
 	defer end()
 	for ctx.Err() == nil && !s.idle(ctx, set, version) {

@@ -96,7 +96,7 @@ func (w *worker) run(ctx context.Context, b *work) {
 	}
 }
 
-// enter says that this agent works; nil: it can't, because the state directory is not to be used, which is a condition.
+// enter says that this agent works; nil: it can't, because the state directory is not to be used, which is a finding.
 func (w *worker) enter(ctx context.Context, p presence) *os.File {
 	f, err := p.enter(ctx, w.o.places())
 	if err != nil {
@@ -153,7 +153,7 @@ func (w *worker) work(ctx context.Context, p presence, present *os.File, b *work
 // of the node with it.
 func (w *worker) idle(ctx context.Context, p presence, mark *os.File) {
 	set := &condition.Set{}
-	set.Fail(condition.Installed, condition.Node, "fabric-cni has been uninstalled from this node: this agent does "+
+	set.Add(condition.Uninstalled, condition.Node, "fabric-cni has been uninstalled from this node: this agent does "+
 		"nothing, and no pod gets a device; a new pod of the agent ends that, and so does `fabric-agent install` in "+
 		"this one")
 	w.reporter.Report(set)

@@ -68,7 +68,7 @@ func (c *Controller) judgeAddresses(j *judged, s *sum, w *world) *addresses {
 	if len(s.missing) > 0 && j.force.NodeRanges == nil && a.verdict.err == nil {
 		a.verdict = verdict{reason: ipamMissing,
 			err: fmt.Errorf("the IPAM plugin that addresses.ipam.type names is not on %s: install it there, or "+
-				"correct the name; the condition IPAMInstalled of these FabricNodes says where it was looked for",
+				"correct the name; the condition DevicesAvailable of these FabricNodes says where it was looked for",
 				list(s.missing))}
 	}
 	if err := j.force.CheckCapacity(s.need.inCluster, s.need.onNode); err != nil && a.verdict.err == nil {

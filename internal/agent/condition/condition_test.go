@@ -11,7 +11,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/agent/condition"
 )
 
-// A condition is reported once: an Event and a log line when it is new or says something else, a log line when it is
+// A finding is reported once: an Event and a log line when it is new or says something else, a log line when it is
 // resolved.
 func TestReport(t *testing.T) {
 	var log bytes.Buffer
@@ -30,14 +30,14 @@ func TestReport(t *testing.T) {
 		fail(s)
 		r.Report(s)
 	}
-	down := func(s *condition.Set) { s.Fail(condition.FabricMatched, condition.Fabric("a"), "none is %s", "near") }
+	down := func(s *condition.Set) { s.Add(condition.FabricUnmatched, condition.Fabric("a"), "none is %s", "near") }
 	report(down)
 	report(down)
 	report(func(s *condition.Set) {
-		s.Fail(condition.FabricMatched, condition.Fabric("b"), "none is near")
-		s.Fail(condition.FabricMatched, condition.Fabric("a"), "none is there")
-		s.Fail(condition.StateWritable, condition.Node, "disk is full")
-		s.Fail(condition.RDMAModeUsable, condition.Node, "mode is shared")
+		s.Add(condition.FabricUnmatched, condition.Fabric("b"), "none is near")
+		s.Add(condition.FabricUnmatched, condition.Fabric("a"), "none is there")
+		s.Add(condition.StateNotWritable, condition.Node, "disk is full")
+		s.Add(condition.RefusedRDMAMode, condition.Node, "mode is shared")
 	})
 	if got, want := r.NotReady(), []string{"disk is full", "mode is shared"}; !slices.Equal(got, want) {
 		t.Errorf("not ready: %q, want %q", got, want)
@@ -62,7 +62,7 @@ func TestReport(t *testing.T) {
 	if n := strings.Count(log.String(), `msg="resolved: `); n != 4 {
 		t.Errorf("%d are resolved:\n%s", n, log.String())
 	}
-	line := `msg="disk is full" condition=StateWritable status=False reason=StateNotWritable`
+	line := `msg="disk is full" condition=PluginReady reason=StateNotWritable`
 	if !strings.Contains(log.String(), line) {
 		t.Errorf("no %q:\n%s", line, log.String())
 	}
@@ -80,23 +80,23 @@ func TestReportDevice(t *testing.T) {
 		return r
 	}
 	r := newReporter()
-	report := func(of condition.Type, text string) {
+	report := func(of condition.Reason, text string) {
 		s := &condition.Set{}
 		if text != "" {
-			s.Fail(of, condition.Device("a"), "%s", text)
+			s.Add(of, condition.Device("a"), "%s", text)
 		}
 		r.Report(s)
 	}
-	report(condition.PortActive, "a is Down")
-	report(condition.PortActive, "a is Init")
-	report(condition.PortStable, "a flaps")
+	report(condition.PortDown, "a is Down")
+	report(condition.PortDown, "a is Init")
+	report(condition.Flapping, "a flaps")
 	r = newReporter()
-	r.Known(condition.PortStable, condition.Device("a"))
-	report(condition.PortStable, "a flaps in a pod")
-	report(condition.PortStable, "")
+	r.Known(condition.Flapping, condition.Device("a"))
+	report(condition.Flapping, "a flaps in a pod")
+	report(condition.Flapping, "")
 	r = newReporter()
-	r.Known(condition.PortStable, condition.Device("a"))
-	report(condition.PortStable, "") // all that it knows is which
+	r.Known(condition.Flapping, condition.Device("a"))
+	report(condition.Flapping, "") // all that it knows is which
 	want := []string{
 		"true PortDown: a is Down", "true Flapping: a flaps", "false DeviceRecovered: resolved: a flaps in a pod",
 		"false DeviceRecovered: resolved: device/a: Flapping",
@@ -106,26 +106,66 @@ func TestReportDevice(t *testing.T) {
 	}
 }
 
-// A set has one condition of a type and object, the last; and one sum of a type.
+// A set has one finding of a reason and object, the last.
 func TestSet(t *testing.T) {
 	s := &condition.Set{}
-	s.Fail(condition.PortActive, condition.Device("a"), "a is Init")
-	s.Fail(condition.FabricMatched, condition.Fabric("f"), "no device")
-	s.Fail(condition.PortActive, condition.Device("a"), "a is Down")
-	s.Fail(condition.PortActive, condition.Device("b"), "b is Down")
-	c, ok := s.Get(condition.PortActive, condition.Device("a"))
-	if !ok || c.Message != "a is Down" || c.Status != "False" || c.Reason != "PortDown" {
-		t.Errorf("%+v, %v", c, ok)
+	s.Add(condition.PortDown, condition.Device("a"), "a is Init")
+	s.Add(condition.PortDown, condition.Device("b"), "b is Down")
+	s.Add(condition.PortDown, condition.Device("a"), "a is Down")
+	f, ok := s.Get(condition.PortDown, condition.Device("a"))
+	if !ok || f.Message != "a is Down" || f.Reason.Name != "PortDown" {
+		t.Errorf("%+v, %v", f, ok)
 	}
+	if f, ok = s.Get(condition.Flapping, condition.Device("a")); ok {
+		t.Errorf("%+v", f)
+	}
+}
+
+// A condition has the worst of its reasons, and the messages by reason and object, whatever came first.
+func TestSum(t *testing.T) {
+	s := &condition.Set{}
+	s.Add(condition.NotConnected, condition.Device("d"), "d has no cable")
+	s.Add(condition.NotOffered, condition.Device("a"), "a has no name")
+	s.Add(condition.FabricUnmatched, condition.Fabric("f"), "no device")
+	s.Add(condition.CounterLimit, condition.Device("a"), "a has errors")
+	s.Add(condition.WrongRDMAMode, condition.Fabric("a"), "a wants the other mode")
+	s.Add(condition.RefusedRDMAMode, condition.Fabric("b"), "b works in no mode")
+	s.Add(condition.PortDown, condition.Device("c"), "c is Down")
+	s.Add(condition.PortDown, condition.Device("b"), "b is Down")
+	s.Add(condition.StateNotWritable, condition.Node, "disk is full")
 	wrong, notes := s.Sum()
-	if len(wrong) != 1 || len(notes) != 1 ||
-		wrong[0].Message != "a is Down; b is Down" || notes[0].Message != "no device" {
-		t.Errorf("%+v, %+v", wrong, notes)
+	var got []string
+	for _, c := range append(wrong, notes...) {
+		got = append(got, fmt.Sprintf("%s %s %s: %s", c.Type, c.Status, c.Reason, c.Message))
 	}
+	want := []string{
+		"PluginReady False StateNotWritable: disk is full",
+		"PortsHealthy False PortDown: b is Down; c is Down; a has errors",
+		"RDMAModeFits False WrongRDMAMode: b works in no mode; a wants the other mode",
+		"DevicesAvailable False NotOffered: a has no name",
+		"FabricsUsed False FabricUnmatched: no device",
+		"PortsConnected False NotConnected: d has no cable",
+	}
+	if len(notes) != 2 || !slices.Equal(got, want) {
+		t.Errorf("%d notes, %q, want %q", len(notes), got, want)
+	}
+}
+
+// A message is no longer than its bound, and says how many messages were left out.
+func TestSumBounded(t *testing.T) {
+	s := &condition.Set{}
 	for i := range 200 {
-		s.Fail(condition.PortActive, condition.Device(strings.Repeat("x", i+1)), "%s", strings.Repeat("\u00e9", 10))
+		s.Add(condition.PortDown, condition.Device(fmt.Sprintf("%03d", i)), "%s", strings.Repeat("\u00e9", 10))
 	}
-	if wrong, _ = s.Sum(); len(wrong[0].Message) > 1024 || !strings.HasSuffix(wrong[0].Message, "...") {
-		t.Errorf("%d bytes", len(wrong[0].Message))
+	wrong, _ := s.Sum()
+	if m := wrong[0].Message; len(m) > 1024 || !strings.HasSuffix(m, "\u00e9; and 155 more") {
+		t.Errorf("%d bytes: %s", len(m), m)
+	}
+	s = &condition.Set{}
+	s.Add(condition.PortDown, condition.Device("a"), "x%s", strings.Repeat("\u00e9", 1000))
+	s.Add(condition.PortDown, condition.Device("b"), "b is Down")
+	wrong, _ = s.Sum()
+	if m := wrong[0].Message; len(m) > 1024 || !strings.HasSuffix(m, "\u00e9...; and 1 more") {
+		t.Errorf("%d bytes: %s", len(m), m)
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// Reporter makes log lines, Events, the readiness of the agent and its metric from conditions. Nothing else in the
-// agent does.
+// Reporter makes log lines, Events, the readiness of the agent and its metric from findings. Nothing else in the agent
+// does.
 type Reporter struct {
 	Log *slog.Logger
 	// Event makes an Event on the Node. Nil: there is no API server.
@@ -17,31 +17,31 @@ type Reporter struct {
 	Ready func(ready bool)
 
 	mu       sync.Mutex
-	reported map[key]Condition
+	reported map[key]Finding
 	looked   bool     // there was a report
-	notReady []string // messages of the conditions that make the agent not ready
+	notReady []string // messages of the findings that make the agent not ready
 }
 
-// Known makes the Reporter take a condition for reported: an earlier agent on this node has done that.
-func (r *Reporter) Known(t Type, object string) {
+// Known makes the Reporter take a finding for reported: an earlier agent on this node has done that.
+func (r *Reporter) Known(of Reason, object string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.reported == nil {
-		r.reported = map[key]Condition{}
+		r.reported = map[key]Finding{}
 	}
-	c := Condition{Object: object, Type: t, Reason: t.Reason, Message: object + ": " + t.Reason}
-	r.reported[c.key()] = c
+	f := Finding{Object: object, Reason: of, Message: object + ": " + of.Name}
+	r.reported[f.key()] = f
 }
 
-// Report compares the conditions with those of the last report. What is new or has another message becomes a log line
-// and, if its type has Event set, an Event; what has been resolved becomes a log line, and of a device an Event.
+// Report compares the findings with those of the last report. What is new or has another message becomes a log line
+// and, if its reason has Event set, an Event; what has been resolved becomes a log line, and of a device an Event.
 func (r *Reporter) Report(s *Set) {
-	now := map[key]Condition{}
+	now := map[key]Finding{}
 	var notReady []string
-	for _, c := range s.list {
-		now[c.key()] = c
-		if c.Type.Gate {
-			notReady = append(notReady, c.Message)
+	for _, f := range s.list {
+		now[f.key()] = f
+		if f.Reason.Gate {
+			notReady = append(notReady, f.Message)
 		}
 	}
 	if r.Ready != nil { // before the probe and the log report it: the metric is not to be behind them
@@ -52,48 +52,48 @@ func (r *Reporter) Report(s *Set) {
 	r.reported, r.notReady, r.looked = now, notReady, true
 	r.mu.Unlock()
 
-	for _, c := range s.list {
-		was, there := before[c.key()]
-		if !there || was.Message != c.Message && !c.Type.Once {
-			r.changed(c)
+	for _, f := range s.list {
+		was, there := before[f.key()]
+		if !there || was.Message != f.Message && !f.Reason.Once {
+			r.changed(f)
 		}
 	}
-	for k, c := range before {
+	for k, f := range before {
 		if _, still := now[k]; !still {
-			r.resolved(c, s)
+			r.resolved(f, s)
 		}
 	}
 }
 
-func (r *Reporter) changed(c Condition) {
+func (r *Reporter) changed(f Finding) {
 	level := slog.LevelInfo
-	if c.Type.Event {
+	if f.Reason.Event {
 		level = slog.LevelWarn
 		if r.Event != nil {
-			r.Event(true, c.Reason, c.Message)
+			r.Event(true, f.Reason.Name, f.Message)
 		}
 	}
-	r.Log.Log(context.Background(), level, c.Message, attributes(c)...)
+	r.Log.Log(context.Background(), level, f.Message, attributes(f)...)
 }
 
-// resolved says that a condition is over. A device is healthy again only when it has no other one.
-func (r *Reporter) resolved(c Condition, now *Set) {
-	r.Log.Info("resolved: "+c.Message, attributes(c)...)
-	other := func(o Condition) bool { return o.Object == c.Object }
-	if r.Event != nil && c.Type.Recovered != "" && !slices.ContainsFunc(now.list, other) {
-		r.Event(false, c.Type.Recovered, "resolved: "+c.Message)
+// resolved says that a finding is over. A device is healthy again only when it has no other one.
+func (r *Reporter) resolved(f Finding, now *Set) {
+	r.Log.Info("resolved: "+f.Message, attributes(f)...)
+	other := func(o Finding) bool { return o.Object == f.Object }
+	if r.Event != nil && f.Reason.Recovered != "" && !slices.ContainsFunc(now.list, other) {
+		r.Event(false, f.Reason.Recovered, "resolved: "+f.Message)
 	}
 }
 
-func attributes(c Condition) []any {
-	out := []any{"condition", c.Type.Name, "status", string(c.Status), "reason", c.Reason}
-	if c.Object != Node {
-		out = append(out, "object", c.Object)
+func attributes(f Finding) []any {
+	out := []any{"condition", f.Reason.condition(), "reason", f.Reason.Name}
+	if f.Object != Node {
+		out = append(out, "object", f.Object)
 	}
 	return out
 }
 
-// Happened reports something that is over at once, and so is no condition. The log line is the caller's: it has the
+// Happened reports something that is over at once, and so is no finding. The log line is the caller's: it has the
 // details.
 func (r *Reporter) Happened(reason, message string) {
 	if r.Event != nil {

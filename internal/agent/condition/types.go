@@ -1,75 +1,114 @@
 package condition
 
-import "github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
+import (
+	"slices"
 
-// Type is a kind of condition, and how it is reported when its status is False. The names are positive, so that False
-// is always the state that needs attention.
-type Type struct {
-	Name   string
-	Reason string // of the status False
-	Event  bool   // reported as an Event on the Node
-	Gate   bool   // the agent is not ready while its status is False
-	Note   bool   // it may well be meant so: the FabricNode is Ready all the same
+	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
+)
+
+// Reason is one thing that can be wrong, and how it is reported. Events, metrics and the problem of a device go by its
+// name.
+type Reason struct {
+	Name  string
+	Event bool // reported as an Event on the Node
+	Gate  bool // the agent is not ready while it lasts
 	// Once says that another message is not reported again, and Recovered is the reason of the Event with which it ends
-	// when its object has no other condition; empty: none.
+	// when its object has no other finding; empty: none.
 	Once      bool
 	Recovered string
 }
 
-// recovered is the reason of the Event that says that a device is healthy again.
-const recovered = "DeviceRecovered"
-
-// The types. Their reasons are listed in docs/kubernetes.md.
+// The reasons.
 var (
-	// FabricReadable says that this version of the agent can read a Fabric.
-	FabricReadable = Type{Name: "FabricReadable", Reason: "FabricUnreadable", Event: true}
-	// FabricsKnown says that the API server, or an earlier agent, has told which Fabrics there are.
-	FabricsKnown = Type{Name: "FabricsKnown", Reason: "FabricsUnknown", Event: true, Gate: true}
-	// FabricUsed says that pods can ask for all ports of a discovered fabric.
-	FabricUsed = Type{Name: "FabricUsed", Reason: "FabricUnused", Event: true, Note: true}
-	// FabricMatched says that a fabric has devices on a node that has any.
-	FabricMatched = Type{Name: "FabricMatched", Reason: "FabricUnmatched", Event: true, Note: true}
-	// PortActive says that a device of a fabric carries traffic.
-	PortActive = Type{Name: "PortActive", Reason: "PortDown", Event: true, Once: true, Recovered: recovered}
-	// PortConnected says that the port of a device has been Active at some time. Nodes with more ports than cables are
-	// the rule.
-	PortConnected = Type{Name: "PortConnected", Reason: "NotConnected", Note: true, Once: true}
-	// PortStable says that the port of a device has not come and gone of late.
-	PortStable = Type{Name: "PortStable", Reason: "Flapping", Event: true, Once: true, Recovered: recovered}
-	// CountersWithinLimits says that no counter of a device rises faster than its fabric allows.
-	CountersWithinLimits = Type{
-		Name: "CountersWithinLimits", Reason: "CounterLimit", Event: true, Once: true, Recovered: recovered,
-	}
-	// AllocationServed says that the node's devices of Fabrics with allocation DRA can be allocated by ResourceClaims.
-	AllocationServed = Type{Name: "AllocationServed", Reason: "NoAllocation", Event: true}
-	// DeviceOffered says that a device of a Fabric with allocation DRA has a name that a ResourceSlice can have.
-	DeviceOffered = Type{Name: "DeviceOffered", Reason: "NotOffered", Event: true}
-	// NodeRangeAllocated says that this node has addresses of its own in a fabric with nodeRanges.
-	NodeRangeAllocated = Type{Name: "NodeRangeAllocated", Reason: "NoRange", Event: true}
-	// AddressesLeft says that the node's own range has an address for each unit of a fabric that is on offer.
-	AddressesLeft = Type{Name: "AddressesLeft", Reason: "NoAddressLeft", Event: true}
-	// NetworkConfigured says that Multus finds the configuration of a fabric's network on this node.
-	NetworkConfigured = Type{Name: "NetworkConfigured", Reason: "NoConfiguration", Event: true}
-	// IPAMInstalled says that the IPAM plugin of a fabric is on this node.
-	IPAMInstalled = Type{Name: "IPAMInstalled", Reason: "IPAMMissing", Event: true}
-	// DeviceFree says that only pods that a device was offered to have it.
-	DeviceFree = Type{Name: "DeviceFree", Reason: "InUseElsewhere", Event: true, Once: true, Recovered: recovered}
-	// HostIdle says that nothing on the host uses the RDMA device of a device, which would lose its connections.
-	HostIdle = Type{Name: "HostIdle", Reason: "InUseByHost", Event: true, Once: true, Recovered: recovered}
-	// RDMAModeFits says that the node's RDMA mode gives pods what a fabric's mode promises.
-	RDMAModeFits = Type{Name: "RDMAModeFits", Reason: "WrongRDMAMode", Event: true}
-	// RDMAModeUsable says that the node's RDMA mode does not make ADD fail.
-	RDMAModeUsable = Type{Name: "RDMAModeUsable", Reason: "WrongRDMAMode", Event: true, Gate: true}
-	// Installed says that fabric-cni is not uninstalled from this node.
-	Installed = Type{Name: "Installed", Reason: "Uninstalled", Event: true, Gate: true}
-	// UninstallPossible says that nothing keeps a node, which is told to, from uninstalling it.
-	UninstallPossible = Type{
-		Name: v1alpha1.FabricNodeUninstallPossible, Reason: "UninstallRefused", Event: true, Gate: true,
-	}
-	// WritesConfined says that the API server refuses what this agent would write about other nodes.
-	WritesConfined = Type{Name: "WritesConfined", Reason: "WritesUnconfined", Event: true}
-	// PluginInstalled says that the installed CNI binary is the agent's.
-	PluginInstalled = Type{Name: "PluginInstalled", Reason: "PluginMissing", Gate: true}
-	// StateWritable says that the plugin can write its journal.
-	StateWritable = Type{Name: "StateWritable", Reason: "StateNotWritable", Gate: true}
+	// PluginMissing says that the installed CNI binary is not the agent's.
+	PluginMissing = Reason{Name: "PluginMissing", Gate: true}
+	// StateNotWritable says that the plugin can't write its journal.
+	StateNotWritable = Reason{Name: "StateNotWritable", Gate: true}
+	// Uninstalled says that fabric-cni is uninstalled from this node.
+	Uninstalled = Reason{Name: "Uninstalled", Event: true, Gate: true}
+	// FabricsUnknown says that neither the API server nor an earlier agent has told which Fabrics there are.
+	FabricsUnknown = Reason{Name: "FabricsUnknown", Event: true, Gate: true}
+	// FabricUnreadable says that this version of the agent can't read a Fabric.
+	FabricUnreadable = Reason{Name: "FabricUnreadable", Event: true}
+	// FabricUnused says that the node has a fabric with ports that no pod can ask for.
+	FabricUnused = Reason{Name: "FabricUnused", Event: true}
+	// FabricUnmatched says that a Fabric has no devices on a node that has some.
+	FabricUnmatched = Reason{Name: "FabricUnmatched", Event: true}
+	// PortDown says that the port of a device is not Active.
+	PortDown = Reason{Name: "PortDown", Event: true, Once: true, Recovered: DeviceRecovered}
+	// Flapping says that the port of a device has come and gone of late.
+	Flapping = Reason{Name: "Flapping", Event: true, Once: true, Recovered: DeviceRecovered}
+	// CounterLimit says that a counter of a device rises faster than its Fabric allows.
+	CounterLimit = Reason{Name: "CounterLimit", Event: true, Once: true, Recovered: DeviceRecovered}
+	// NotConnected says that the port of a device has never been Active, most likely for want of a cable.
+	NotConnected = Reason{Name: "NotConnected", Once: true}
+	// RefusedRDMAMode says that ADD fails in the node's RDMA mode.
+	RefusedRDMAMode = Reason{Name: wrongRDMAMode, Event: true, Gate: true}
+	// WrongRDMAMode says that the node's RDMA mode does not give pods what the mode of a Fabric promises.
+	WrongRDMAMode = Reason{Name: wrongRDMAMode, Event: true}
+	// NoRange says that this node has no addresses of its own in a Fabric with nodeRanges.
+	NoRange = Reason{Name: "NoRange", Event: true}
+	// NoAddressLeft says that the node's own range has fewer addresses than there are devices or shares on offer.
+	NoAddressLeft = Reason{Name: "NoAddressLeft", Event: true}
+	// NoConfiguration says that Multus finds no configuration of a Fabric's network on this node.
+	NoConfiguration = Reason{Name: "NoConfiguration", Event: true}
+	// IPAMMissing says that the IPAM plugin of a Fabric is not on this node.
+	IPAMMissing = Reason{Name: "IPAMMissing", Event: true}
+	// InUseElsewhere says that a pod has a device that was not offered to it.
+	InUseElsewhere = Reason{Name: "InUseElsewhere", Event: true, Once: true, Recovered: DeviceRecovered}
+	// InUseByHost says that the host uses the RDMA device of a device, and would lose its connections by a move.
+	InUseByHost = Reason{Name: "InUseByHost", Event: true, Once: true, Recovered: DeviceRecovered}
+	// NoAllocation says that ResourceClaims get no device of this node's Fabrics with allocation DRA.
+	NoAllocation = Reason{Name: "NoAllocation", Event: true}
+	// NotOffered says that a device of a Fabric with allocation DRA has a name that no ResourceSlice can have.
+	NotOffered = Reason{Name: "NotOffered", Event: true}
+	// WritesUnconfined says that the API server lets this agent write about other nodes.
+	WritesUnconfined = Reason{Name: "WritesUnconfined", Event: true}
+	// UninstallRefused says that pods have devices of a node that is told to uninstall everything.
+	UninstallRefused = Reason{Name: "UninstallRefused", Event: true, Gate: true}
 )
+
+// wrongRDMAMode is one name for two reasons: people do the same about both, and only one of them stops the agent.
+const wrongRDMAMode = "WrongRDMAMode"
+
+// The reasons of Events that say what has happened, and is over.
+const (
+	// DeviceRecovered says that nothing is wrong with a device any more.
+	DeviceRecovered = "DeviceRecovered"
+	// DeviceRepaired says that the agent has reclaimed a device that a dead pod left behind.
+	DeviceRepaired = "DeviceRepaired"
+	// PortTaken says that something else listens at the agent's address for probes or metrics.
+	PortTaken = "PortTaken"
+)
+
+// Type is a condition of a FabricNode. It is there while there is one of its reasons, with status False.
+type Type struct {
+	Name    string
+	Note    bool     // it may well be meant so: the FabricNode is Ready all the same
+	Reasons []Reason // the worst first
+}
+
+// Types are the conditions of a FabricNode but Ready, the worst first.
+var Types = []Type{
+	{Name: v1alpha1.FabricNodePluginReady, Reasons: []Reason{PluginMissing, StateNotWritable, Uninstalled}},
+	{Name: v1alpha1.FabricNodeFabricsKnown, Reasons: []Reason{FabricsUnknown, FabricUnreadable}},
+	{Name: v1alpha1.FabricNodeFabricsUsed, Note: true, Reasons: []Reason{FabricUnused, FabricUnmatched}},
+	{Name: v1alpha1.FabricNodePortsHealthy, Reasons: []Reason{PortDown, Flapping, CounterLimit}},
+	{Name: v1alpha1.FabricNodePortsConnected, Note: true, Reasons: []Reason{NotConnected}},
+	{Name: v1alpha1.FabricNodeRDMAModeFits, Reasons: []Reason{RefusedRDMAMode, WrongRDMAMode}},
+	{Name: v1alpha1.FabricNodeDevicesAvailable, Reasons: []Reason{
+		NoRange, NoAddressLeft, NoConfiguration, IPAMMissing, InUseElsewhere, InUseByHost, NoAllocation, NotOffered,
+	}},
+	{Name: v1alpha1.FabricNodeWritesConfined, Reasons: []Reason{WritesUnconfined}},
+	{Name: v1alpha1.FabricNodeUninstallPossible, Reasons: []Reason{UninstallRefused}},
+}
+
+// condition is the condition that a reason is one of.
+func (r Reason) condition() string {
+	for _, t := range Types {
+		if slices.Contains(t.Reasons, r) {
+			return t.Name
+		}
+	}
+	return ""
+}

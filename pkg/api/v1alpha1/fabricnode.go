@@ -127,7 +127,8 @@ type FabricNodeStatus struct {
 	//
 	// +optional
 	Held *HeldAddresses `json:"held,omitempty"`
-	// Ready, and what is wrong.
+	// Ready, and those of the others that are False: PluginReady, FabricsKnown, FabricsUsed, PortsHealthy,
+	// PortsConnected, RDMAModeFits, DevicesAvailable, WritesConfined, UninstallPossible.
 	//
 	// +listType=map
 	// +listMapKey=type
@@ -234,9 +235,29 @@ type FabricDevice struct {
 // beside those that kubelet tells pods: InternalIP and ExternalIP, with commas. The agent may read no Nodes.
 const NodeAddressesAnnotation = "fabric.dev/node-addresses"
 
-// FabricNodeReady says that pods can be served: the plugin is installed, the RDMA mode fits, the ports are healthy, and
-// each device that is on offer can be given to a pod.
-const FabricNodeReady = "Ready"
-
-// FabricNodeUninstallPossible is False on a node that is told to uninstall everything and can't: pods have devices.
-const FabricNodeUninstallPossible = "UninstallPossible"
+// Types of the conditions of a FabricNode. Those but Ready are there while they are False.
+const (
+	// FabricNodeReady says that pods can be served: it is False, with the reason of the worst, while one of the others
+	// is, but for FabricsUsed and PortsConnected.
+	FabricNodeReady = "Ready"
+	// FabricNodePluginReady says that the agent's plugin is installed, and can work.
+	FabricNodePluginReady = "PluginReady"
+	// FabricNodeFabricsKnown says that the agent knows all Fabrics, and can read them.
+	FabricNodeFabricsKnown = "FabricsKnown"
+	// FabricNodeFabricsUsed says that pods can ask for the ports of each fabric that the node has, and that each Fabric
+	// has devices here. A node is Ready without it.
+	FabricNodeFabricsUsed = "FabricsUsed"
+	// FabricNodePortsHealthy says that the ports of the devices carry traffic, without flaps and without errors.
+	FabricNodePortsHealthy = "PortsHealthy"
+	// FabricNodePortsConnected says that each port of the devices has been Active at some time. A node is Ready without
+	// it: ports without a cable are the rule.
+	FabricNodePortsConnected = "PortsConnected"
+	// FabricNodeRDMAModeFits says that the node's RDMA mode gives pods what its Fabrics promise.
+	FabricNodeRDMAModeFits = "RDMAModeFits"
+	// FabricNodeDevicesAvailable says that each sound device can be given to a new pod, unless a pod has it.
+	FabricNodeDevicesAvailable = "DevicesAvailable"
+	// FabricNodeWritesConfined says that the API server refuses what this agent would write about other nodes.
+	FabricNodeWritesConfined = "WritesConfined"
+	// FabricNodeUninstallPossible says that no pod has devices of a node that is told to uninstall everything.
+	FabricNodeUninstallPossible = "UninstallPossible"
+)

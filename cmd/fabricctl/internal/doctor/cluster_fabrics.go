@@ -108,7 +108,7 @@ var fabricCures = map[string]string{
 	"PoolFull":     poolCure,
 	poolNearlyFull: poolCure,
 	"NoDevices": "fabricctl generate fabric --cluster writes the match that fits what there is; kubectl get " +
-		"fabricnodes, and the condition FabricMatched of a node",
+		"fabricnodes, and the condition FabricsUsed of a node",
 	"NotConnected":     "connect a port, or match other devices: kubectl describe fabricnodes names those that it has",
 	"DevicesUnhealthy": "kubectl get fabricnodes shows where; fabricctl doctor host on that node",
 }
