@@ -5,7 +5,6 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -346,51 +345,4 @@ func sourcesIn(t *testing.T, dir string) (out []string) {
 		out = append(out, string(b))
 	}
 	return out
-}
-
-// TestPagesEvents looks up the reason of every Event of the agent in docs/kubernetes.md.
-func TestPagesEvents(t *testing.T) {
-	b, err := os.ReadFile(root + "internal/agent/condition/types.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := pages(t)["docs/kubernetes.md"]
-	reasons := regexp.MustCompile(`Name: "(\w+)", Event: true`).FindAllStringSubmatch(string(b), -1)
-	for _, m := range reasons {
-		if !strings.Contains(text, "`"+m[1]+"`") {
-			t.Errorf("docs/kubernetes.md does not have the Event %s", m[1])
-		}
-	}
-	if len(reasons) < 8 {
-		t.Errorf("%d reasons in internal/agent/condition/types.go: are they elsewhere?", len(reasons))
-	}
-}
-
-// TestPagesReasons looks up why a condition of a Fabric is not as it should be in docs/kubernetes.md.
-func TestPagesReasons(t *testing.T) {
-	text := pages(t)["docs/kubernetes.md"]
-	found := map[string]bool{}
-	for _, source := range sourcesIn(t, "internal/controller") {
-		reason := regexp.MustCompile(`(?:reason|Reason)(?:, p\.err)?(?:: | = )"([A-Z]\w+)"`)
-		for _, m := range reason.FindAllStringSubmatch(source, -1) {
-			found[m[1]] = true
-		}
-		_, list, _ := strings.Cut(source, "// Reasons of the condition")
-		list, _, _ = strings.Cut(list, "\n)")
-		for _, m := range regexp.MustCompile(`= "(\w+)"`).FindAllStringSubmatch(list, -1) {
-			found[m[1]] = true
-		}
-	}
-	for _, well := range []string{"Accepted", "AllHealthy", "DevicesHealthy", "Published", "Ready", "Sufficient",
-		"Unique"} {
-		delete(found, well)
-	}
-	for _, r := range slices.Sorted(maps.Keys(found)) {
-		if !strings.Contains(text, "`"+r+"`") {
-			t.Errorf("docs/kubernetes.md does not have the reason %s of a condition", r)
-		}
-	}
-	if len(found) < 10 {
-		t.Errorf("reasons in internal/controller: %d: are they spelt differently?", len(found))
-	}
 }

@@ -9,19 +9,6 @@ import (
 	"testing"
 )
 
-// docs/kubernetes.md lists all metrics of the agent and of the controller.
-func TestMetricsOnPage(t *testing.T) {
-	page, err := os.ReadFile("../docs/kubernetes.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name := range exported(t) {
-		if !strings.Contains(string(page), "`"+name+"`") {
-			t.Errorf("docs/kubernetes.md does not have the metric %s", name)
-		}
-	}
-}
-
 // panel is what a dashboard has in a place.
 type panel struct {
 	ID                       int

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# generate.sh            writes what comes from the Go types of pkg/api: deep copies, CustomResourceDefinitions (also
-#                        for the Helm chart) and docs/reference/api.md.
+# generate.sh            writes what comes from Go: deep copies and CustomResourceDefinitions (also for the Helm chart)
+#                        from the types of pkg/api, docs/reference/api.md and docs/reference/signals.md.
 # generate.sh --check    writes nothing: fails if the committed files are not what it would write.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -11,7 +11,8 @@ gen=("$go" tool -modfile=scripts/tools/go.mod controller-gen paths=./pkg/api/...
 if [ "${1:-}" != --check ]; then
   "${gen[@]}" object crd output:object:dir=pkg/api/v1alpha1 output:crd:dir=deployments/helm/fabric-cni/crds
   "$go" test ./deployments -run TestChart -update >/dev/null # the schema of its values
-  exec "$go" run ./scripts/apidoc
+  "$go" run ./scripts/apidoc
+  exec "$go" run ./scripts/signals
 fi
 
 dir=$(mktemp -d)
@@ -29,5 +30,5 @@ for file in "$dir"/*; do
     status=1
   fi
 done
-# The page and the chart are compared by tests: go test ./scripts/apidoc ./deployments.
+# The pages and the chart are compared by tests: go test ./scripts/apidoc ./scripts/signals ./deployments.
 exit $status

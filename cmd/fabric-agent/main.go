@@ -29,14 +29,17 @@ func main() {
 	}
 }
 
-// refused is the exit code of a release that would fail again: its Job is not to try.
-const refused = 3
+// Exit codes.
+const (
+	failed  = 1 // it could not be done, or the command line is wrong; of health and ready: not so
+	refused = 3 // release has refused, and trying again at once would change nothing: its Job does not
+)
 
 func exitCode(err error) int {
 	if errors.Is(err, controller.ErrRefused) {
 		return refused
 	}
-	return 1
+	return failed
 }
 
 // fail says why the program ends: where the logs are, in their format. A wrong command line is a person's, and so is

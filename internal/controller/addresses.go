@@ -17,20 +17,6 @@ import (
 // poolGrace is how long a node may be new before an IPAM plugin must have given it a block of its pool.
 const poolGrace = time.Minute
 
-// Reasons of the condition AddressesSufficient.
-const (
-	sufficient     = "Sufficient"
-	rangeTooSmall  = "RangeTooSmall"
-	rangeReserved  = "RangeReserved"   // a static range may still be in use by another node
-	waitingFor     = "WaitingForNodes" // fresh ranges wait until nodes have said what their pods hold
-	conflict       = "AddressConflict" // pods of one node hold addresses of another one's range
-	ipamMissing    = "IPAMMissing"     // the IPAM plugin is not installed
-	poolMissing    = "PoolMissing"     // there is no such pool
-	poolNotReady   = "PoolNotReady"    // it can't be read, or has nothing for some nodes
-	poolFull       = "PoolFull"        // the next pod gets no address
-	poolNearlyFull = "PoolNearlyFull"  // the condition is True
-)
-
 // addresses is what there is to say of a fabric's addresses.
 type addresses struct {
 	verdict verdict

@@ -22,9 +22,6 @@ import (
 // has dropped: a feature gate changes when the API server is restarted, which the controller is not told.
 const droppedEvery = 10 * time.Minute
 
-// draNotServed is the reason of conditions of Fabrics that the cluster can't serve.
-const draNotServed = "DRANotServed"
-
 var errDRANotServed = errors.New("allocation DRA: the API server does not serve DeviceClasses of resource.k8s.io/v1: " +
 	"it needs Kubernetes 1.34; update the cluster, or write allocation: DevicePlugin")
 
@@ -129,7 +126,7 @@ func (c *Controller) classify(ctx context.Context, all []judged) (map[string]unp
 		if err := c.classes.usable(); err != nil {
 			reason := refusal(err)
 			if reason != draNotServed {
-				reason = "DeviceClassFailed"
+				reason = classFailed
 			}
 			wrong[j.object.Name] = unpublished{reason, err}
 			continue
@@ -150,10 +147,10 @@ func (c *Controller) classify(ctx context.Context, all []judged) (map[string]unp
 	for name, class := range should {
 		switch ours, err := c.class(ctx, class, is[name]); {
 		case err != nil:
-			failed[name] = unpublished{"DeviceClassFailed", err}
+			failed[name] = unpublished{classFailed, err}
 			errs = append(errs, err)
 		case !ours:
-			failed[name] = unpublished{"DeviceClassConflict", fmt.Errorf(
+			failed[name] = unpublished{classConflict, fmt.Errorf(
 				"another owner's DeviceClass %s is left as it is: remove or rename it", name)}
 		}
 	}

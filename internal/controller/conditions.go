@@ -113,7 +113,7 @@ func (c *Controller) conditions(j *judged, s *sum, p *published, a *addresses) {
 	c.condition(o, v1alpha1.FabricPublished, p.verdict())
 	degraded := metav1.Condition{Type: v1alpha1.FabricDegraded, Status: metav1.ConditionFalse, Reason: "AllHealthy"}
 	if s.unhealthy() > 0 {
-		degraded.Status, degraded.Reason, degraded.Message = metav1.ConditionTrue, "DevicesUnhealthy", s.wrong()
+		degraded.Status, degraded.Reason, degraded.Message = metav1.ConditionTrue, devicesUnhealthy, s.wrong()
 	}
 	degraded.ObservedGeneration = o.Generation
 	apimeta.SetStatusCondition(&o.Status.Conditions, degraded)
@@ -125,7 +125,7 @@ func refusal(err error) string {
 	if errors.Is(err, errDRANotServed) {
 		return draNotServed
 	}
-	return "Refused"
+	return refusedSpec
 }
 
 // ready sums up the conditions in one.
@@ -133,10 +133,10 @@ func ready(j *judged, s *sum, p *published, a *verdict) verdict {
 	o := j.object
 	switch {
 	case !o.DeletionTimestamp.IsZero():
-		return verdict{reason: "InUse",
+		return verdict{reason: inUse,
 			err: fmt.Errorf("the Fabric is deleted when these pods have ended: %s", users(s))}
 	case j.force == nil && o.Status.InForce != nil:
-		return verdict{reason: "Refused", err: fmt.Errorf(
+		return verdict{reason: refusedSpec, err: fmt.Errorf(
 			"generation %d is in force, and stays as it is: this controller can't read it, is it older than the last "+
 				"one? %w",
 			o.Status.InForce.Generation, j.refused)}
@@ -150,13 +150,13 @@ func ready(j *judged, s *sum, p *published, a *verdict) verdict {
 	case a.err != nil:
 		return *a
 	case s.devices.Total == 0:
-		return verdict{reason: "NoDevices",
+		return verdict{reason: noDevices,
 			err: errors.New("no node has a device of this fabric: see `kubectl get fabricnodes`")}
 	case s.devices.Healthy == 0 && s.unhealthy() == 0:
-		return verdict{reason: "NotConnected",
+		return verdict{reason: notConnected,
 			err: errors.New("no port of it has ever been Active: connect one, or match other devices")}
 	case s.devices.Healthy == 0:
-		return verdict{reason: "DevicesUnhealthy", err: fmt.Errorf("no device is healthy: %s", s.wrong())}
+		return verdict{reason: devicesUnhealthy, err: fmt.Errorf("no device is healthy: %s", s.wrong())}
 	}
 	return verdict{reason: "Ready"}
 }

@@ -200,7 +200,7 @@ func (c *Controller) markOne(ctx context.Context, name, problem string, should m
 		LastTransitionTime: metav1.NewTime(c.Now()),
 	}
 	if problem != "" {
-		cond.Status, cond.Reason, cond.Message = corev1.ConditionFalse, "DevicesUnhealthy", problem
+		cond.Status, cond.Reason, cond.Message = corev1.ConditionFalse, devicesUnhealthy, problem
 	}
 	old := n.DeepCopy()
 	same := func(o corev1.NodeCondition) bool { return o.Type == cond.Type }

@@ -16,15 +16,6 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
 
-// Reasons of the condition Published.
-const (
-	publishFailed    = "PublishFailed"
-	namespaceMissing = "NamespaceMissing"
-	networkConflict  = "NetworkConflict"
-	networkContested = "NetworkContested"
-	networkPutBack   = "NetworkPutBack" // the condition is True
-)
-
 // published is where the network of a fabric is.
 type published struct {
 	namespaces []string
@@ -77,13 +68,13 @@ func wanted(f *fabrics.Fabric, list []corev1.Namespace) (out []*corev1.Namespace
 func (c *Controller) publish(ctx context.Context, j *judged, w *world) *published {
 	p := &published{}
 	if j.force == nil {
-		p.reason, p.err = "Refused", fmt.Errorf("there is no spec in force")
+		p.reason, p.err = refusedSpec, fmt.Errorf("there is no spec in force")
 		return p
 	}
 	namespaces, missing, err := wanted(j.force, w.namespaces)
 	switch {
 	case err != nil:
-		p.reason, p.err = "Refused", err
+		p.reason, p.err = refusedSpec, err
 		return p
 	case c.defined.err != nil:
 		p.namespaces = j.object.Status.Published // as far as is known
@@ -91,7 +82,7 @@ func (c *Controller) publish(ctx context.Context, j *judged, w *world) *publishe
 		return p
 	case !c.defined.multus:
 		c.remember(j.object.UID, nil)
-		p.reason = "MultusMissing"
+		p.reason = multusMissing
 		p.err = errors.New("the cluster has no NetworkAttachmentDefinitions: install Multus; the network is " +
 			"published when they are there")
 		return p

@@ -11,9 +11,6 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
 
-// notConnected is the problem of a device whose port was never Active.
-const notConnected = "NotConnected"
-
 // maxUsers is how many pods a sum names.
 const maxUsers = 5
 

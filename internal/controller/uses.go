@@ -27,13 +27,6 @@ const (
 	usePage = 50
 )
 
-// Reasons of the condition AddressesUnique.
-const (
-	unique      = "Unique"
-	rangeInUse  = "RangeInUse"
-	notCompared = "NotCompared" // the condition is True: nothing was found in what could be read
-)
-
 // netUses is what the cluster uses, as it was some minutes ago.
 type netUses struct {
 	at  time.Time

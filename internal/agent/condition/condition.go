@@ -1,6 +1,6 @@
 // Package condition collects what an agent finds wrong with its node, sums it up as the conditions of the FabricNode,
-// and reports each change once. A finding is the only form in which one part of the agent tells people that something is
-// wrong.
+// and reports each change once. A finding is the only form in which one part of the agent tells people that something
+// is wrong.
 package condition
 
 import (

@@ -67,8 +67,8 @@ var deviceMetrics = []deviceMetric{
 	{description("fabric_device_refused", "1 for a device that the node policy keeps on the host.", "device", "hca"),
 		prometheus.GaugeValue, refused},
 	{description("fabric_rdma_counter",
-		"Counter of an RDMA port as the kernel has it, read in the pod that has the device. port_xmit_data and "+
-			"port_rcv_data count words of four bytes.",
+		"Counter of an RDMA port as the kernel has it, read in the pod that has the device, of a VF only while a "+
+			"pod has it. port_xmit_data and port_rcv_data count words of four bytes.",
 		"device", "hca", "port", "group", "name", "fabric", podNamespace, podName), prometheus.CounterValue, counters},
 }
 
