@@ -91,8 +91,8 @@ func (r *fabricsReconciler) checkKnown(findings *condition.Set) {
 	}
 	if len(r.saved.Fabrics) == 0 && now.Sub(r.began) >= tellBy {
 		findings.Add(condition.FabricsUnknown, condition.Node, "the API server has not said which Fabrics there "+
-			"are, and %s has none of an earlier agent: a reboot empties it; pods that run keep their devices, and none "+
-			"is offered to new ones: can this node reach the API server, and may the agent list Fabrics?",
+			"are, and %s has none of an earlier agent: a reboot empties it; pods that run keep their devices, and "+
+			"none is offered to new ones: can this node reach the API server, and may the agent list Fabrics?",
 			r.saved.file)
 	}
 }

@@ -22,8 +22,8 @@ var nodeHead = quoted(`
 
 'Ready' is there always. The others are there while they are False. One has the worst of its reasons, in the order of
 this list, and the messages of all: of each fabric and device that it concerns, as far as they have room in 1024 bytes.
-When a port is unhealthy, and what becomes of its device: [health.md](../health.md). The same reasons are the 'problem' of
-a device in the status, label values of metrics, and values of [taints of devices](../dra.md#health).
+When a port is unhealthy, and what becomes of its device: [health.md](../health.md). The same reasons are the 'problem'
+of a device in the status, label values of metrics, and values of [taints of devices](../dra.md#health).
 
 A Node itself has the condition 'FabricHealthy' if you [want it](../health.md#nodes-a-condition-and-a-taint).
 `)
@@ -39,8 +39,8 @@ var metricsHead = quoted(`
 ## Metrics
 
 Each of these is at '/metrics': [who reads it, and how](../kubernetes.md#who-reads-metrics). Series of a device in a pod
-have the labels 'pod_namespace' and 'pod_name'. Of the controller only the replica that leads has them; it also has those
-of controller-runtime.
+have the labels 'pod_namespace' and 'pod_name'. Of the controller only the replica that leads has them; it also has
+those of controller-runtime.
 `)
 
 var alertsHead = quoted(`
