@@ -20,7 +20,7 @@ func TestPage(t *testing.T) {
 		t.Errorf("%s is not what the definitions say: make generate", out)
 	}
 	for _, need := range []string{
-		"### Fabric spec.addresses.nodeRanges", "Default: `exclusive`", "0 to 63.", "no link has this rate",
+		"### Fabric spec.addresses.nodeRanges", "Default: `WholeDevice`", "0 to 63.", "no link has this rate",
 		"[object](#fabric-specmatch)", "write 0000:...",
 	} {
 		if !strings.Contains(want, need) {

@@ -140,11 +140,11 @@ func TestSum(t *testing.T) {
 	}
 	want := []string{
 		"PluginReady False StateNotWritable: disk is full",
-		"PortsHealthy False PortDown: b is Down; c is Down; a has errors",
 		"RDMAModeFits False WrongRDMAMode: b works in no mode; a wants the other mode",
 		"DevicesAvailable False NotOffered: a has no name",
-		"FabricsUsed False FabricUnmatched: no device",
+		"PortsHealthy False PortDown: b is Down; c is Down; a has errors",
 		"PortsConnected False NotConnected: d has no cable",
+		"FabricsUsed False FabricUnmatched: no device",
 	}
 	if len(notes) != 2 || !slices.Equal(got, want) {
 		t.Errorf("%d notes, %q, want %q", len(notes), got, want)

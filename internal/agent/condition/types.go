@@ -71,11 +71,11 @@ var (
 	//
 	// The message has the command. A reboot follows.
 	RefusedRDMAMode = Reason{Name: wrongRDMAMode, Event: true, Gate: true}
-	// WrongRDMAMode says that the node's RDMA mode does not give pods what a Fabric promises: a shared Fabric on a node
-	// in exclusive mode, of which no device is on offer, or an exclusive one in shared mode, where every pod sees the
+	// WrongRDMAMode says that the node's RDMA mode does not give pods what a Fabric promises: with attachment IPoIBChild
+	// a node in exclusive mode, which offers no device; with WholeDevice a node in shared mode, where every pod sees the
 	// RDMA devices.
 	//
-	// The message has the command; or change what the network of the Fabric says of RDMA: docs/exclusive-mode.md
+	// The message has the command; or change rdmaMode of the Fabric: docs/exclusive-mode.md
 	WrongRDMAMode = Reason{Name: wrongRDMAMode, Event: true}
 	// NoRange says that the node has no range of a Fabric with nodeRanges, so Multus would find no network of that name
 	// ("No networks found").
@@ -86,11 +86,11 @@ var (
 	// NoAddressLeft says that the node's own range has fewer addresses than the node has devices or shares. As many are
 	// on offer as can have one, always the same.
 	//
-	// Larger ranges for nodes in a new Fabric, or fewer shares. The message counts addresses of attachments that are
+	// A shorter perNodePrefixLength in a new Fabric, or fewer shares. The message counts addresses of attachments that are
 	// gone.
 	NoAddressLeft = Reason{Name: "NoAddressLeft", Event: true}
-	// NoConfiguration says that Multus finds no configuration of a Fabric's network here: no device of a shared Fabric
-	// has an interface on the host, or the file in Multus's directory could not be written.
+	// NoConfiguration says that Multus finds no configuration of a Fabric's network here: no device of a Fabric with
+	// attachment IPoIBChild has an interface on the host, or the file in Multus's directory could not be written.
 	//
 	// The message has the error.
 	NoConfiguration = Reason{Name: "NoConfiguration", Event: true}
@@ -154,15 +154,15 @@ type Type struct {
 var Types = []Type{
 	{Name: v1alpha1.FabricNodePluginReady, Reasons: []Reason{PluginMissing, StateNotWritable, Uninstalled}},
 	{Name: v1alpha1.FabricNodeFabricsKnown, Reasons: []Reason{FabricsUnknown, FabricUnreadable}},
-	{Name: v1alpha1.FabricNodeFabricsUsed, Note: true, Reasons: []Reason{FabricUnused, FabricUnmatched}},
-	{Name: v1alpha1.FabricNodePortsHealthy, Reasons: []Reason{PortDown, Flapping, CounterLimit}},
-	{Name: v1alpha1.FabricNodePortsConnected, Note: true, Reasons: []Reason{NotConnected}},
 	{Name: v1alpha1.FabricNodeRDMAModeFits, Reasons: []Reason{RefusedRDMAMode, WrongRDMAMode}},
 	{Name: v1alpha1.FabricNodeDevicesAvailable, Reasons: []Reason{
 		NoRange, NoAddressLeft, NoConfiguration, IPAMMissing, InUseElsewhere, InUseByHost, NoAllocation, NotOffered,
 	}},
-	{Name: v1alpha1.FabricNodeWritesConfined, Reasons: []Reason{WritesUnconfined}},
+	{Name: v1alpha1.FabricNodePortsHealthy, Reasons: []Reason{PortDown, Flapping, CounterLimit}},
 	{Name: v1alpha1.FabricNodeUninstallPossible, Reasons: []Reason{UninstallRefused}},
+	{Name: v1alpha1.FabricNodeWritesConfined, Reasons: []Reason{WritesUnconfined}},
+	{Name: v1alpha1.FabricNodePortsConnected, Note: true, Reasons: []Reason{NotConnected}},
+	{Name: v1alpha1.FabricNodeFabricsUsed, Note: true, Reasons: []Reason{FabricUnused, FabricUnmatched}},
 }
 
 // condition is the condition that a reason is one of.
