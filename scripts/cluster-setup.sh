@@ -7,7 +7,7 @@
 #   thick/    the daemon of thick Multus, its shim and its manifest
 #   helm/     helm, to judge the chart
 #   crds/     manifests of Multus and whereabouts
-#   perftest/ ib_write_bw and ib_write_lat with their libraries, unpacked
+#   tools/    what the image fabric-tools has of Debian, unpacked: image/tools.sh
 #   jobs/     the CRD of PyTorchJob, to judge what fabricctl generates
 #   containerd/ containerd, ctr and its shim; Debian's is older than CDI
 #   debroot/  runc and busybox, unpacked and not installed
@@ -143,19 +143,10 @@ build_debroot() {
 }
 
 # shellcheck disable=SC2317
-build_perftest() {
-  cd "$1"
-  fetch() {
-    apt-get -o APT::Sandbox::User=root download perftest ibverbs-providers libibverbs1 librdmacm1 libibumad3 \
-      libnl-3-200 libnl-route-3-200 libpci3 libudev1 zlib1g
-  }
-  fetch || { apt-get update && fetch; }
-  for deb in *.deb; do dpkg-deb -x "$deb" .; done
-  rm -- *.deb
-}
+build_tools() { "$here/image/tools.sh" amd64 "$1"; }
 
 part debroot /dev/null
-part perftest /dev/null
+part tools "$here/image/tools.sh"
 part jobs /dev/null
 part crds "$src/cni/go.mod"
 part cnibin "$src/cni/go.mod" "$src/cni/go.sum"

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -12,58 +11,23 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabric-cni/fabric-cni/scripts/image"
 	"github.com/fabric-cni/fabric-cni/scripts/image/oci"
 )
 
-// tools is an image with what measuring needs: the node's own ip and ping, and perftest as recorded on two 200 Gb/s
-// nodes, since no HCA is here. sh answers the question for the HCA of an interface; everything else goes to the real
-// one.
+// tools is the image fabric-tools, with perftest as recorded on two 200 Gb/s nodes, since no HCA is here. sh answers
+// the question for the HCA of an interface; everything else goes to the real one.
 func tools(t *testing.T) {
 	t.Helper()
 	file := func(path, text string) oci.File { return oci.File{Path: path, Data: []byte(text), Mode: 0o755} }
-	image := oci.Image{
-		Architecture: "amd64",
-		Config: oci.Config{
-			Entrypoint: []string{"/bin/sleep", "2147483647"},
-			Env:        []string{"PATH=/rec:/usr/bin:/bin"},
-		},
+	image, err := image.Tools("amd64", filepath.Join(current.cache, "tools"), filepath.Join(current.run, "bin"), "e2e")
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, dir := range []string{"/bin", "/rec", "/usr", "/usr/bin", "/etc", "/proc", "/sys", "/dev", "/tmp", "/lib",
-		"/lib/x86_64-linux-gnu", "/lib64"} {
-		image.Files = append(image.Files, oci.File{Path: dir})
-	}
-	busybox := filepath.Join(current.cache, "debroot/bin/busybox")
-	image.Files = append(image.Files, oci.File{Path: "/bin/busybox", Source: busybox},
-		oci.File{Path: "/usr/bin/fabricctl", Source: filepath.Join(current.run, "bin/fabricctl")})
-	for _, name := range []string{"sh", "sleep", "timeout", "cat", "ls", "head"} {
-		image.Files = append(image.Files, oci.File{Path: "/bin/" + name, Link: "busybox"})
-	}
-	image.Files = append(image.Files, perftestFiles(t)...)
-	libraries := map[string]bool{}
-	for _, name := range []string{"ip", "ping"} {
-		path, err := exec.LookPath(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		image.Files = append(image.Files, oci.File{Path: "/usr/bin/" + name, Source: path})
-		out, err := output("ldd", path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, lib := range regexp.MustCompile(`/lib\S+`).FindAllString(out, -1) {
-			libraries[lib] = true
-		}
-	}
-	for lib := range libraries {
-		if slices.ContainsFunc(image.Files, func(f oci.File) bool { return f.Path == lib }) {
-			continue // perftest has brought it
-		}
-		target, err := filepath.EvalSymlinks(lib)
-		if err != nil {
-			t.Fatal(err)
-		}
-		image.Files = append(image.Files, oci.File{Path: lib, Source: target})
-	}
+	image.Config.Env = []string{"PATH=/rec:/usr/bin:/bin"}
+	image.Files = append(image.Files, oci.File{Path: "/rec"})
+	// rping has no recording, and no HCA to run on.
+	image.Files = slices.DeleteFunc(image.Files, func(f oci.File) bool { return filepath.Base(f.Path) == "rping" })
 	recorded := func(name string) string {
 		b, err := os.ReadFile(filepath.Join(current.repo, "cmd/fabricctl/internal/perftest/testdata", name))
 		if err != nil {
@@ -100,36 +64,6 @@ esac
 	if err := current.load(archive); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// perftestFiles are Debian's own ib_write_bw and ib_write_lat, with the libraries they load.
-func perftestFiles(t *testing.T) (files []oci.File) {
-	t.Helper()
-	root := filepath.Join(current.cache, "perftest")
-	for _, name := range []string{"ib_write_bw", "ib_write_lat"} {
-		files = append(files, oci.File{Path: "/usr/bin/" + name, Source: filepath.Join(root, "usr/bin", name)})
-	}
-	for _, dir := range []string{"lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu"} {
-		list, err := filepath.Glob(filepath.Join(root, dir, "lib*.so.*"))
-		if err != nil || len(list) == 0 {
-			t.Fatal(dir, list, err)
-		}
-		for _, lib := range list {
-			target, err := filepath.EvalSymlinks(lib)
-			if err != nil {
-				t.Fatal(err)
-			}
-			files = append(files, oci.File{Path: "/lib/x86_64-linux-gnu/" + filepath.Base(lib), Source: target})
-		}
-	}
-	for _, lib := range []string{"libm.so.6", "libc.so.6"} {
-		target, err := filepath.EvalSymlinks("/lib/x86_64-linux-gnu/" + lib)
-		if err != nil {
-			t.Fatal(err)
-		}
-		files = append(files, oci.File{Path: "/lib/x86_64-linux-gnu/" + lib, Source: target})
-	}
-	return files
 }
 
 // linked is two rails on one switch: what one sends the other gets.
