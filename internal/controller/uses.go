@@ -15,7 +15,6 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/ipam/nvipam"
 	"github.com/fabric-cni/fabric-cni/internal/ipam/ranges"
 	"github.com/fabric-cni/fabric-cni/internal/ipam/whereabouts"
-	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
 
 const (
@@ -47,19 +46,9 @@ func (c *Controller) lookAtUses(ctx context.Context, w *world, candidate *fabric
 
 // taken are the subnets of all Fabrics, in force and wanted, and the pools that they name.
 func (w *world) taken() (taken []netip.Prefix, refs []ranges.Ref) {
-	for i := range w.fabrics {
-		o := w.fabrics[i].DeepCopy()
-		specs := []v1alpha1.FabricSpec{o.Spec}
-		if o.Status.InForce != nil {
-			specs = append(specs, o.Status.InForce.Spec)
-		}
-		for _, spec := range specs {
-			o.Spec = spec
-			if f, err := fabrics.Parse(o); err == nil {
-				taken = append(taken, f.Taken()...)
-				refs = append(refs, sectionOf(f).Refs...)
-			}
-		}
+	for f := range fabrics.Readable(w.fabrics) {
+		taken = append(taken, f.Taken()...)
+		refs = append(refs, sectionOf(f).Refs...)
 	}
 	return taken, refs
 }

@@ -3,6 +3,7 @@ package fabrics
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"net/netip"
 	"slices"
 	"strings"
@@ -165,22 +166,29 @@ func sorted(m Meetings) Meetings {
 
 // Uses are the ranges of Fabrics, in force and wanted, for what chooses others.
 func Uses(list []v1alpha1.Fabric) (out []clusternet.Use) {
-	for i := range list {
-		o := list[i].DeepCopy()
-		specs := []v1alpha1.FabricSpec{o.Spec}
-		if o.Status.InForce != nil {
-			specs = append(specs, o.Status.InForce.Spec)
-		}
-		for _, spec := range specs {
-			o.Spec = spec
-			f, err := Parse(o)
-			if err != nil {
-				continue
-			}
-			for _, p := range f.Taken() {
-				out = append(out, clusternet.Use{Prefix: p, What: "Fabric " + f.Name})
-			}
+	for f := range Readable(list) {
+		for _, p := range f.Taken() {
+			out = append(out, clusternet.Use{Prefix: p, What: "Fabric " + f.Name})
 		}
 	}
 	return out
+}
+
+// Readable yields what can be read of Fabrics: of each its spec, and the spec that is in force.
+func Readable(list []v1alpha1.Fabric) iter.Seq[*Fabric] {
+	return func(yield func(*Fabric) bool) {
+		for i := range list {
+			o := list[i].DeepCopy()
+			specs := []v1alpha1.FabricSpec{o.Spec}
+			if o.Status.InForce != nil {
+				specs = append(specs, o.Status.InForce.Spec)
+			}
+			for _, spec := range specs {
+				o.Spec = spec
+				if f, err := Parse(o); err == nil && !yield(f) {
+					return
+				}
+			}
+		}
+	}
 }
