@@ -270,7 +270,7 @@ func TestAgentOfOlderVersion(t *testing.T) {
 		return fmt.Sprintf("the node has %+v", n.Status.Fabrics)
 	}
 	until(t, func() string { return works(1) })
-	s.apply("ib", `{match: {linkLayer: InfiniBand}, mode: turbo}`)
+	s.apply("ib", `{match: {linkLayer: InfiniBand}, attachment: turbo}`)
 	s.patch("Fabric", "ib", `{"status": {"inForce": {"generation": 2, "spec": {"attachment": "turbo"}}}}`, "status")
 	until(t, func() string {
 		n := &v1alpha1.FabricNode{}

@@ -100,7 +100,7 @@ var AllWrong = []Wrong{
 	},
 	{
 		"unknown field of match",
-		`{match: {rate: 200}}`,
+		`{match: {rate: 200, rail: 0}}`,
 		[]string{`unknown field "spec.match.rate"`},
 	},
 	{
