@@ -125,7 +125,8 @@ func TestCtlInventory(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
-		says(t, "kubectl fabric", k(t, "fabric", "discover"), "node rig")
+		says(t, "kubectl fabric", k(t, "fabric", "discover"), "1 node, 0 RDMA devices")
+		says(t, "kubectl fabric --local", k(t, "fabric", "discover", "--local"), "node rig")
 	})
 	t.Run("of machines", testInventories)
 	t.Run("bundle", testBundle)

@@ -46,7 +46,7 @@ func Main(ctx context.Context, args []string, version string) int {
 
 func (a *app) run(ctx context.Context, args []string) (status int) {
 	name := "fabricctl"
-	if strings.HasPrefix(filepath.Base(args[0]), "kubectl-fabric") {
+	if a.plugin = strings.HasPrefix(filepath.Base(args[0]), "kubectl-fabric"); a.plugin {
 		name = "kubectl fabric"
 	}
 	defer func() {
@@ -98,6 +98,9 @@ func (a *app) command() *cobra.Command {
 		Long: `fabricctl shows which HCAs, ports and GPUs a node has and which ports belong together, prints what the
 CNI plugin fabric would do, lists and repairs attachments, explains errors, and writes the files that a
 cluster needs.
+
+Called as kubectl fabric a command is about the cluster where it can be: --cluster is what fabricctl needs for that, and
+--local what kubectl fabric needs for this machine. --root and recordings mean neither.
 
 Exit status: 0 done; 1 could not be done; 2 the command line is wrong; 3 done, and something is wrong with what was
 looked at. doctor explain has others.`,

@@ -45,6 +45,7 @@ Exit status: 3 if something would be refused or would not work.`,
 		Args: argsBetween(0, 10000),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			k.from.machine, k.from.recordings = a.machine, args
+			k.from.settle()
 			if err := k.valid(); err != nil {
 				return err
 			}
@@ -53,8 +54,7 @@ Exit status: 3 if something would be refused or would not work.`,
 	}
 	c.Flags().StringArrayVarP(&k.files, "filename", "f", nil,
 		"file with Fabrics, or a directory of *.yaml, *.yml and *.json; - for standard input")
-	c.Flags().BoolVar(&k.from.cluster, "cluster", false,
-		"compare with the Fabrics and nodes of the cluster")
+	k.from.flags(c, "compare with the Fabrics and nodes of the cluster", "without the cluster")
 	c.Flags().StringVarP(&k.format, "output", "o", "table", "table, wide, json or yaml")
 	return c
 }

@@ -75,13 +75,13 @@ func contexts(kube *cluster.Cluster) complete {
 	}
 }
 
-// nodeNames offers the nodes of the cluster where the command line has --cluster.
-func nodeNames(kube *cluster.Cluster) complete {
+// nodeNames offers the nodes of the cluster where the command is about it.
+func nodeNames(a *app, from *place) complete {
 	return func(c *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-		if f := c.Flags().Lookup("cluster"); len(args) > 0 || f == nil || f.Value.String() != "true" {
+		if from.settle(&a.machine, a.root != "/"); len(args) > 0 || !from.cluster {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return ofCluster(kube, cluster.FabricNodes)(c, args, begun)
+		return ofCluster(a.kube, cluster.FabricNodes)(c, args, begun)
 	}
 }
 

@@ -16,9 +16,9 @@ import (
 func discoverCommand(a *app) *cobra.Command {
 	d := &discoverer{app: a}
 	var format, record string
-	var cluster bool
+	var from place
 	c := &cobra.Command{
-		Use:   "discover [--cluster [NODE]]",
+		Use:   "discover [NODE]",
 		Short: "Show HCAs, ports, interfaces, GPUs, and which ports belong together",
 		Long: `discover shows in one table what ibdev2netdev, ibstat, mst status, lspci and nvidia-smi topo tell one by
 one, groups the ports into fabrics and rails, and says why. It reads sysfs and netlink, needs no other
@@ -30,25 +30,26 @@ for all; -o wide has a line for each port.
 With --record it writes what it has read to a file, which --root of any command reads on another machine. The file has
 names, addresses and GUIDs of the node, and what doctor host asks for.
 
-With --cluster it shows what the FabricNodes of the cluster say: of all nodes, or of the one that is
-named.`,
+With --cluster, or as kubectl fabric, it shows what the FabricNodes of the cluster say: of all nodes, or of the one
+that is named.`,
 		Example: `  fabricctl discover
   fabricctl discover -o wide
   fabricctl discover -o topo
   fabricctl discover -o html >node.html
-  fabricctl discover --cluster
+  fabricctl discover --cluster           # or kubectl fabric discover
   fabricctl discover --record node.tar.gz
   fabricctl discover --root node.tar.gz -o json | jq .fabrics`,
 		Args:              argsBetween(0, 1),
-		ValidArgsFunction: nodeNames(a.kube),
+		ValidArgsFunction: nodeNames(a, &from),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := oneOf("output", format, "table", "wide", "topo", "json", "yaml", "svg", "html"); err != nil {
 				return err
 			}
+			from.settle(&a.machine, record != "" || a.root != "/")
 			switch {
-			case cluster && (record != "" || a.root != "/"):
+			case from.cluster && (record != "" || a.root != "/"):
 				return fmt.Errorf("%w: --cluster, --record and --root exclude each other", errUsage)
-			case cluster:
+			case from.cluster:
 				return d.cluster(cmd.Context(), args, format)
 			case len(args) > 0:
 				return fmt.Errorf("%w: unexpected argument %q: the name of a node is for --cluster", errUsage, args[0])
@@ -64,7 +65,7 @@ named.`,
 		},
 	}
 	c.Flags().StringVarP(&format, "output", "o", "table", "table, wide, topo, json, yaml, svg or html")
-	c.Flags().BoolVar(&cluster, "cluster", false, "what the FabricNodes of the cluster say")
+	from.flags(c, "what the FabricNodes of the cluster say", "this machine")
 	c.Flags().StringVar(&record, "record", "",
 		"write what was read to this file (tar.gz) instead; - for standard output")
 	return c

@@ -24,7 +24,7 @@ func (d *discoverer) cluster(ctx context.Context, args []string, format string) 
 	if err := oneOf("output", format, "table", "wide", "json", "yaml"); err != nil {
 		return fmt.Errorf("%w; a picture is of one node: --cluster NODE", err)
 	}
-	from := sources{machine: d.machine, cluster: true}
+	from := sources{machine: d.machine, place: place{cluster: true}}
 	nodes, err := from.nodes(ctx)
 	if err != nil {
 		return err

@@ -53,6 +53,10 @@ Logs are read up to --tail, of up to --pods pods. It changes nothing. Exit statu
   fabricctl doctor job -l app=vllm -n ml --interval 10s -o json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			j.from.machine = a.machine
+			if len(j.files) > 0 {
+				j.from.recordings = args
+				j.from.place.settle(&a.machine, len(args) > 0 || a.root != "/" || j.nads != "")
+			}
 			j.namespace = a.kube.Namespace(j.namespace)
 			if err := j.valid(args); err != nil {
 				return err
@@ -60,7 +64,6 @@ Logs are read up to --tail, of up to --pods pods. It changes nothing. Exit statu
 			var r *jobReport
 			var err error
 			if len(j.files) > 0 {
-				j.from.recordings = args
 				r, err = j.plan(cmd.Context())
 			} else {
 				r, err = j.watch(cmd.Context(), args)
@@ -78,7 +81,7 @@ Logs are read up to --tail, of up to --pods pods. It changes nothing. Exit statu
 		"that of the context)")
 	f.StringVar(&j.nads, "nads", "", "-f: a file with the networks, as kubectl get net-attach-def -A -o json prints "+
 		"them")
-	f.BoolVar(&j.from.cluster, "cluster", false, "-f: networks, claims, nodes and their room from the cluster")
+	j.from.flags(c, "-f: networks, claims, nodes and their room from the cluster", "-f: without the cluster")
 	f.StringVarP(&j.selector, "selector", "l", "", "labels of the pods of a job that runs")
 	f.IntVar(&j.most, "pods", 64, "look into so many pods at the most")
 	f.IntVar(&j.tail, "tail", 16, "MiB to read of each log: the first half from its beginning, the rest from its end")
@@ -103,8 +106,8 @@ func (j *jobCheck) valid(args []string) error {
 		return fmt.Errorf("%w: want -f FILE, the name of a job or -l SELECTOR", errUsage)
 	case len(j.files) == 0 && len(args) > 1, j.selector != "" && len(args) > 0:
 		return fmt.Errorf("%w: unexpected argument %q: one job at a time", errUsage, args[len(args)-1])
-	case len(j.files) == 0 && (j.from.cluster || j.nads != ""):
-		return fmt.Errorf("%w: --cluster and --nads are for -f: a job that runs is in the cluster", errUsage)
+	case len(j.files) == 0 && (j.from.local || j.nads != ""):
+		return fmt.Errorf("%w: --local and --nads are for -f: a job that runs is in the cluster", errUsage)
 	case j.most < 1 || j.most > mostPods:
 		return fmt.Errorf("%w: --pods %d: want 1 to %d", errUsage, j.most, mostPods)
 	case j.tail < 1 || j.tail > mostTail:

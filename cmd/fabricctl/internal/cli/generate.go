@@ -49,6 +49,13 @@ why.`,
 		ValidArgs: generate.Kinds,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			g.from.machine, g.from.recordings = a.machine, args[1:]
+			switch args[0] {
+			case "nad": // is for recordings only
+			case devicePlugin:
+				g.from.place.settle(&a.machine, len(args) == 1)
+			default:
+				g.from.settle()
+			}
 			if err := g.check(args[0], cmd.Flags()); err != nil {
 				return err
 			}
@@ -96,9 +103,8 @@ func (g *generation) flags(c *cobra.Command) {
 		"addresses of the rails, shared out to the Fabrics or networks in equal parts (default: fabric --cluster "+
 			"proposes a free range for each, or keeps that of a Fabric which is there)")
 	f.StringSliceVar(&g.excluded, "exclude", nil, "parts of the range that must not be given")
-	f.BoolVar(&g.from.cluster, "cluster", false,
-		"for what the FabricNodes and Fabrics of the cluster say; device-plugin, beside recordings: "+
-			"where the plugin runs")
+	g.from.flags(c, "for what the FabricNodes and Fabrics of the cluster say; device-plugin, beside recordings: "+
+		"where the plugin runs", "for recordings or this machine")
 	f.IntVar(&g.Nodes, "nodes", 0, "nodes that the range has to be large enough for (default: those looked at)")
 	f.IntVar(&g.Workers, "workers", 2, "pods of a job or deployment")
 	f.IntVar(&g.GPUs, "gpus", -1, "GPUs per pod (default: all of a node, with --rails in proportion)")

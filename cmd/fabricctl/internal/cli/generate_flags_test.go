@@ -113,7 +113,7 @@ var nonsense = [][4]string{
 // Each flag of generate has values that mean nothing; the error names the flag, the value, and what is allowed.
 func TestGenerateNonsense(t *testing.T) {
 	dirs := planted(t, "h20", "roce", "v100-7")
-	tested := map[string]bool{"help": true}
+	tested := map[string]bool{"help": true, "local": true}
 	for _, c := range nonsense {
 		kind, dir, flag, want := c[0], dirs[c[1]], c[2], c[3]
 		name, value, _ := strings.Cut(strings.TrimPrefix(flag, "--"), "=")
@@ -160,7 +160,7 @@ func TestGenerateIgnoresNoFlag(t *testing.T) {
 		}
 		generateCommand(&app{}).Flags().VisitAll(func(f *pflag.Flag) {
 			value, ok := values[f.Name]
-			if !ok && !slices.Contains([]string{"help", "cluster"}, f.Name) {
+			if !ok && !slices.Contains([]string{"help", "cluster", "local"}, f.Name) {
 				t.Errorf("--%s: no value", f.Name)
 			}
 			if !ok || f.Name == "fabric" { // which the machines have one of

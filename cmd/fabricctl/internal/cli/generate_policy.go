@@ -24,15 +24,16 @@ import (
 // policySource is where generate policy takes the Fabrics from, and what they do not say.
 type policySource struct {
 	podlabel.Options
-	files   []string
-	cluster bool
-	kube    *cluster.Cluster
+	place
+	*machine
+
+	files []string
 	console
 	without []string // fabrics whose devices no resource gives
 }
 
 func generatePolicyCommand(a *app) *cobra.Command {
-	p := &policySource{console: a.console, kube: a.kube}
+	p := &policySource{console: a.console, machine: &a.machine}
 	c := &cobra.Command{
 		Use:   "policy {-f FILE... | --cluster}",
 		Short: "Write the admission policies that give a pod with one label its rails",
@@ -55,7 +56,7 @@ Kubernetes has the API since 1.36, and since 1.34 behind the feature gate Mutati
 	}
 	f := c.Flags()
 	f.StringArrayVarP(&p.files, "filename", "f", nil, "file with Fabrics; -: standard input")
-	f.BoolVar(&p.cluster, "cluster", false, "Fabrics, devices and API version of the cluster")
+	p.flags(c, "Fabrics, devices and API version of the cluster", "Fabrics of files (-f)")
 	f.StringSliceVar(&p.Rails, "rails", nil, "fabrics that fabric.dev/rails counts: devices of one, or one of each of "+
 		"several (default: those with match.rail, else the only one)")
 	f.StringToIntVar(&p.All, "all", nil, "NAME=N: how many devices of a fabric a node has, which is the value all")
@@ -65,6 +66,7 @@ Kubernetes has the API since 1.36, and since 1.34 behind the feature gate Mutati
 }
 
 func (p *policySource) policy(ctx context.Context) (string, error) {
+	p.settle(p.machine, len(p.files) > 0)
 	if p.cluster == (len(p.files) > 0) {
 		return "", fmt.Errorf("%w: want either --filename or --cluster", errUsage)
 	}

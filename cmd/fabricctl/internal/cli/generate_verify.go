@@ -76,7 +76,7 @@ func verifyArgs(j *generate.VerifyJob, a *app, args []string) error {
 	if err := v.check(c.Flags().Args(), c.Flags()); err != nil {
 		return fmt.Errorf("after --: %w", err)
 	}
-	for _, name := range []string{"pods", "netns", "save", "baseline"} {
+	for _, name := range []string{"pods", "netns", "save", "baseline", "local"} {
 		if c.Flags().Changed(name) {
 			return fmt.Errorf("%w: after --: --%s is not for a Job: it has no files, and makes its own pods", errUsage,
 				name)

@@ -23,8 +23,9 @@ import (
 // machine.
 type sources struct {
 	machine
+	place
+
 	recordings []string
-	cluster    bool
 	bad        []error // objects that were left out
 }
 

@@ -37,7 +37,8 @@ const (
 
 func (a *app) list() *cobra.Command {
 	var format string
-	var all, ofCluster bool
+	var all bool
+	var from place
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List which pod has which device: on this node, or with --cluster in the cluster",
@@ -45,15 +46,16 @@ func (a *app) list() *cobra.Command {
 killed; "dead" when the pod's network namespace is gone and DEL has not come yet; "before" when the node was
 rebooted since. repair returns what is dead or from before.
 
-With --cluster it reads what the agents say of their nodes, and prints a line for each device of a Fabric that a pod
+With --cluster, or as kubectl fabric, it reads what the agents say of their nodes, and prints a line for each device of a Fabric that a pod
 holds, since when its pod runs; with --all also for the devices that no pod holds.`,
 		Args: argsBetween(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := oneOf("output", format, "table", "wide", "json", "yaml"); err != nil {
 				return err
 			}
+			from.settle(&a.machine, false)
 			switch {
-			case ofCluster:
+			case from.cluster:
 				return a.listCluster(cmd.Context(), format, all)
 			case all:
 				return fmt.Errorf("%w: --all is for --cluster: the journal of a node has no free devices", errUsage)
@@ -101,7 +103,7 @@ holds, since when its pod runs; with --all also for the devices that no pod hold
 		},
 	}
 	c.Flags().StringVarP(&format, "output", "o", "table", "table, wide, json or yaml")
-	c.Flags().BoolVar(&ofCluster, "cluster", false, "the devices of the cluster, from its FabricNodes")
+	from.flags(c, "the devices of the cluster, from its FabricNodes", "the attachments of this machine")
 	c.Flags().BoolVar(&all, "all", false, "with --cluster: also devices that no pod holds")
 	return c
 }

@@ -25,7 +25,7 @@ func (a *app) listCluster(ctx context.Context, format string, all bool) error {
 	if a.root != "/" {
 		return errSources
 	}
-	from := sources{machine: a.machine, cluster: true}
+	from := sources{machine: a.machine, place: place{cluster: true}}
 	nodes, err := from.fabricNodes(ctx)
 	if err != nil {
 		return err

@@ -19,6 +19,7 @@ type machine struct {
 	stateDir string // where the plugin keeps its journal
 	goos     string // of the system that fabricctl runs on; empty: runtime.GOOS
 	kube     *cluster.Cluster
+	plugin   bool   // called as kubectl fabric
 	hostProc string // where a container has the /proc of its node; empty: node.HostProc
 }
 

@@ -21,7 +21,7 @@ func onMac(t *testing.T, args ...string) (status int, stdout, stderr string) {
 		},
 		machine: machine{goos: "darwin"}, getenv: func(string) string { return "" }, version: "test",
 	}
-	status = a.run(t.Context(), append([]string{"kubectl-fabric"}, args...))
+	status = a.run(t.Context(), append([]string{"fabricctl"}, args...))
 	return status, out.String(), said.String()
 }
 
@@ -41,7 +41,7 @@ func TestNotLinux(t *testing.T) {
 		if name == "generate pod" {
 			name = "generate"
 		}
-		if status != exitFailed || stdout != "" || !strings.HasPrefix(stderr, "kubectl fabric: "+name+want) {
+		if status != exitFailed || stdout != "" || !strings.HasPrefix(stderr, "fabricctl: "+name+want) {
 			t.Errorf("%s: %d %q %q", command, status, stdout, stderr)
 		}
 	}

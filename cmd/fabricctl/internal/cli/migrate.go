@@ -46,17 +46,18 @@ Exit status: 3 if there is something to check.`,
 			if err != nil {
 				return err
 			}
+			m.from.machine, m.from.recordings = a.machine, args
+			m.from.place.settle(&a.machine, len(m.files) > 0)
 			if m.from.cluster == (len(m.files) > 0) {
 				return fmt.Errorf("%w: give the objects with -f FILE (- for standard input), or --cluster", errUsage)
 			}
-			m.from.machine, m.from.recordings = a.machine, args
 			return m.run(cmd.Context(), a)
 		},
 	}
 	c.Flags().StringSliceVarP(&m.files, "filename", "f", nil,
 		"files with the objects, YAML or JSON; - for standard input")
-	c.Flags().BoolVar(&m.from.cluster, "cluster", false,
-		"read the objects, and the nodes if fabric-agent runs, from the cluster")
+	m.from.flags(c, "read the objects, and the nodes if fabric-agent runs, from the cluster",
+		"read them from files (-f), and nodes from recordings")
 	c.Flags().StringVar(&m.To, "to", migrate.ToFabric, "fabric, or nad: keep today's device plugin")
 	c.Flags().StringVar(&m.Prefix, "resource-prefix", "nvidia.com",
 		"prefix of the resources of the SR-IOV network operator: openshift.io unless NVIDIA's chart has installed it")

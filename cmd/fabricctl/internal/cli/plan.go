@@ -24,6 +24,8 @@ IPAM plugin is not executed: the addresses of static and host-local are those th
 missing in the plan. In mode rdma the earlier plugin of the chain has to have done its part, and its result has to
 be in the configuration (prevResult), unless that names the device.
 
+It is about this machine, as kubectl fabric, too.
+
 CONF is what a NetworkAttachmentDefinition has in spec.config, or a conflist: then its plugins of type fabric count.`,
 		Example: `  fabricctl plan --netns /run/netns/pod-a -f conf/ib-rail0.conflist
   fabricctl plan --netns /run/netns/pod-a`,

@@ -20,9 +20,10 @@ import (
 // preflight is the flags of the command.
 type preflight struct {
 	*console
+	place
+
 	format string
 	mode   string
-	local  bool
 }
 
 func preflightCommand(a *app) *cobra.Command {
@@ -59,13 +60,15 @@ Exit status: 0 nothing is to be done; 3 something is.`,
 	c.Flags().StringVarP(&p.format, "output", "o", "table", "table, wide, json or yaml")
 	c.Flags().StringVar(&p.mode, "rdma-mode", device.NetnsExclusive.String(),
 		"RDMA mode that the nodes are to have, exclusive or shared")
-	c.Flags().BoolVar(&p.local, "local", false, "look at this node, or at a recording (--root), not at the cluster")
+	c.Flags().BoolVar(&p.cluster, "cluster", false, "look at the cluster (the default)")
+	c.Flags().BoolVar(&p.local, "local", false, "look at this node (with --root the default: at a recording of one)")
+	c.MarkFlagsMutuallyExclusive("cluster", "local")
 	return c
 }
 
 func (p *preflight) check(a *app) error {
-	if !p.local && a.root != "/" {
-		return fmt.Errorf("%w: --root is about one node: give --local, too", errUsage)
+	if p.local = p.local || a.root != "/"; p.local && p.cluster {
+		return errSources
 	}
 	return errors.Join(oneOf("output", p.format, "table", "wide", "json", "yaml"),
 		oneOf("rdma-mode", p.mode, device.NetnsExclusive.String(), device.NetnsShared.String()))

@@ -17,7 +17,8 @@ func (a *app) repair() *cobra.Command {
 		Short: "Return what pods that are gone have left behind",
 		Long: `repair calls the plugin's own DEL for every attachment whose pod's network namespace is gone, or that
 is from before the last boot: devices come back to the host with their names, addresses and routes, and IPAM gets
-its addresses back. It never touches an attachment whose pod is alive, nor one whose ADD is at work.
+its addresses back. It never touches an attachment whose pod is alive, nor one whose ADD is at work. It is about this
+machine, as kubectl fabric, too.
 
 Exit status 3 means that something could not be returned; calling it again is harmless.`,
 		Example: "  fabricctl repair --dry-run",

@@ -85,6 +85,7 @@ key, cookie) and what looks like one (private keys, web tokens, URLs with a user
 text of another form stays, and so do names, addresses and GUIDs: look through it before you send it.`,
 		Args: argsBetween(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			b.settle(&a.machine, false)
 			b.collect(cmd.Context())
 			out, err := b.bytes()
 			if err != nil {
@@ -99,8 +100,8 @@ text of another form stays, and so do names, addresses and GUIDs: look through i
 		},
 	}
 	c.Flags().StringVarP(&file, "file", "f", "fabric-support.tar.gz", "where to write it; - for standard output")
-	c.Flags().BoolVar(&b.cluster, "cluster", false,
-		"also Fabrics, networks, ResourceClaims and slices, nodes, address pools and events of the cluster")
+	b.flags(c, "also Fabrics, networks, ResourceClaims and slices, nodes, address pools and events of the cluster",
+		"this machine only")
 	return c
 }
 
@@ -108,7 +109,7 @@ text of another form stays, and so do names, addresses and GUIDs: look through i
 type bundle struct {
 	*app
 	pack
-	cluster bool
+	place
 }
 
 func (b *bundle) collect(ctx context.Context) {

@@ -30,7 +30,7 @@ type cabling struct {
 func (s *cabling) flags(c *cobra.Command) {
 	c.Flags().StringArrayVarP(&s.files, "filename", "f", nil, "what ibnetdiscover, ibnetdiscover -p or saquery has "+
 		"printed, or LLDP of one node (NODE.json); -: standard input (default: run ibnetdiscover)")
-	c.Flags().BoolVar(&s.from.cluster, "cluster", false, "ports of nodes as the FabricNodes of the cluster say")
+	s.from.flags(c, "ports of nodes as the FabricNodes of the cluster say", "ports as recordings or descriptions say")
 }
 
 func topologyCommand(a *app) *cobra.Command {
@@ -48,7 +48,7 @@ device.
   saquery NR; saquery PIR; saquery LR     the same, as the subnet manager knows it; all three are needed
   lldpctl -f json >gpu-1.json             Ethernet, on each node; or networkctl lldp --json=short
 
-Whose a port is, recordings (discover --record) or --cluster say by GUIDs. Without them the descriptions count that
+Whose a port is, recordings (discover --record) or the cluster say by GUIDs. Without them the descriptions count that
 rdma-ndd gives to HCAs ("gpu-1 mlx5_0"). -o wide lists each port. Exit status 3 if anything fails.`,
 		Example: `  fabricctl topology -f fabric.txt
   fabricctl topology -f fabric.txt -o svg >fabric.svg
@@ -77,6 +77,7 @@ rdma-ndd gives to HCAs ("gpu-1 mlx5_0"). -o wide lists each port. Exit status 3 
 // topology reads everything, and judges it.
 func (s *cabling) topology(ctx context.Context, recordings []string) (*subnet.Topology, error) {
 	s.from.machine, s.from.recordings = s.machine, recordings
+	s.from.settle()
 	if s.root != "/" {
 		return nil, fmt.Errorf("%w: --root %.253q: recordings of nodes are arguments here", errUsage, s.root)
 	}

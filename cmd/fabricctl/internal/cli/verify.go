@@ -44,6 +44,7 @@ measured.`,
 			}
 			v.pods.namespace = v.namespace
 			v.pods.from.recordings = args
+			v.pods.from.settle()
 			report, err := v.run(cmd.Context(), cmd.Flags())
 			if err != nil {
 				return err
@@ -85,7 +86,7 @@ func (v *verification) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringSliceVar(&v.names, "pods", nil, "pods to measure between")
 	f.BoolVar(&v.deploy, "deploy", false, "make pods for it, each on a node of its own, and delete them afterwards")
-	v.pods.flags(f)
+	v.pods.flags(c)
 	f.StringSliceVar(&v.netns, "netns", nil, "network namespaces of this machine to measure between")
 	c.MarkFlagsMutuallyExclusive("pods", "deploy", "netns")
 	f.StringVarP(&v.namespace, "namespace", "n", "", "namespace of the pods (default: that of the context)")

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,13 +35,14 @@ type testPods struct {
 	made      bool
 }
 
-func (p *testPods) flags(f *pflag.FlagSet) {
+func (p *testPods) flags(c *cobra.Command) {
+	f := c.Flags()
 	f.IntVar(&p.count, "workers", 2, "--deploy: so many pods: as many as there are nodes measures every pair of nodes")
 	f.BoolVar(&p.sameNode, "same-node", false, "--deploy: the pods may be on one node")
 	f.BoolVar(&p.replace, "replace", false,
 		"--deploy: delete pods that a verify before has left, because it was killed")
 	f.DurationVar(&p.timeout, "timeout", 3*time.Minute, "--deploy: how long the pods may take to be Ready")
-	f.BoolVar(&p.from.cluster, "cluster", false, "--deploy: rails of the Fabrics of the cluster")
+	p.from.flags(c, "--deploy: rails of the Fabrics of the cluster", "--deploy: rails of recordings or of this machine")
 	f.StringVar(&p.prefix, "resource-prefix", "nvidia.com",
 		"--deploy: prefix of the resources of these pods; "+generate.AgentPrefix+
 			" for those of fabric-agent, as with --cluster")
@@ -67,7 +69,7 @@ func defaultImage(version string) string {
 const testImage = "perftest, ibverbs-providers, iproute2, iputils-ping and a shell; better rdmacm-utils too"
 
 // deployFlags mean something with --deploy only.
-var deployFlags = []string{"workers", "same-node", "replace", "timeout", "cluster", "resource-prefix", "image",
+var deployFlags = []string{"workers", "same-node", "replace", "timeout", "cluster", "local", "resource-prefix", "image",
 	"fabric"}
 
 // check checks the flags.

@@ -39,7 +39,7 @@ func watchCommand(a *app) *cobra.Command {
 how many errors it counts a second, wherever the port is now: on the host, or as root also in the pod that has it. The
 counters of a RoCE port have RDMA only, and no TCP. On a terminal it shows one table that it keeps up to date; else it
 prints a line per port and look, or with -o json an object per look, each in a line. The first rates come after one
-interval. Ctrl-C ends it.`,
+interval. Ctrl-C ends it. It is about this machine, as kubectl fabric, too.`,
 		Args: argsBetween(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := w.check(); err != nil {

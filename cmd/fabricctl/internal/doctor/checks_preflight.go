@@ -86,7 +86,7 @@ var preflightChecks = []Check{
 		"preflight-device-plugins",
 		"No other device plugin offers the HCAs",
 		"two device plugins that offer one device give it to two pods",
-		"kubectl fabric migrate --cluster writes Fabrics in their place; remove the resource from its device plugin " +
+		"kubectl fabric migrate writes Fabrics in their place; remove the resource from its device plugin " +
 			"before a Fabric is applied that has its devices",
 	},
 	{
