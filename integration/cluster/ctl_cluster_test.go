@@ -126,8 +126,8 @@ subjects: [{kind: ServiceAccount, name: reader, namespace: default}]
 	crds(t)
 	_, diag = ctlWith(t, 1, "", as("nobody"), "generate", "fabric", "--cluster")
 	says(t, "no rights", diag, "fabricctl: --cluster: list fabricnodes", "is forbidden")
-	_, diag = ctlWith(t, 1, "", as("nobody"), "doctor", "pod", "--pod", "p1")
-	says(t, "no rights", diag, "fabricctl: --pod: get pods default/p1: ", "is forbidden")
+	_, diag = ctlWith(t, 1, "", as("nobody"), "doctor", "pod", "p1")
+	says(t, "no rights", diag, "fabricctl: doctor pod: get pods default/p1: ", "is forbidden")
 
 	b, err := os.ReadFile(os.Getenv("KUBECONFIG"))
 	if err != nil {

@@ -69,7 +69,7 @@ func ctlNode(t *testing.T, n *LabNode) {
 	ready(t, "rdma-test")
 	stage(t, "the generated pod is Ready")
 	hasRails(t, n, "rdma-test")
-	out, _ := ctl(t, 0, "doctor", "pod", "--pod", "rdma-test", "--all")
+	out, _ := ctl(t, 0, "doctor", "pod", "rdma-test", "--all")
 	says(t, "doctor pod", out, "OK    pod-annotation", "OK    pod-multus", "OK    pod-nad",
 		"OK    pod-count  4 of fabric.dev/"+fabric200, ", 0 wrong")
 	list := inAgent(t, n, "list")

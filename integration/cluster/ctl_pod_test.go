@@ -56,20 +56,20 @@ spec:
 	t.Run("all right", func(t *testing.T) {
 		asking(t, "right", networksOf("ib0"), "", 0)
 		ready(t, "right")
-		out, _ := ctl(t, 0, "doctor", "pod", "--pod", "right", "--all")
+		out, _ := ctl(t, 0, "doctor", "pod", "right", "--all")
 		says(t, "all right", out, "OK    pod-annotation  default/ib0", "OK    pod-multus", "OK    pod-nad",
 			", 0 to look at, 0 wrong")
 	})
 	t.Run("no annotation", func(t *testing.T) {
 		asking(t, "bare", "", resource, 1)
 		ready(t, "bare")
-		out, _ := ctl(t, 3, "doctor", "pod", "--pod", "default/bare")
+		out, _ := ctl(t, 3, "doctor", "pod", "default/bare")
 		says(t, "no annotation", out, "FAIL  pod-annotation  no annotation k8s.v1.cni.cncf.io/networks")
 	})
 	t.Run("no such network", func(t *testing.T) {
 		asking(t, "lost", networksOf("ib-a100"), "", 0)
 		event(t, "lost", "ib-a100")
-		out, _ := ctl(t, 3, "doctor", "pod", "--pod", "lost")
+		out, _ := ctl(t, 3, "doctor", "pod", "lost")
 		says(t, "no such network", out, "FAIL  pod-nad  default/ib-a100 does not exist", "FAIL  pod-event",
 			"log-nad-missing", "WARN  pod-multus")
 		explains(t, "lost", "log-nad-missing")
@@ -77,7 +77,7 @@ spec:
 	t.Run("too few resources", func(t *testing.T) {
 		asking(t, "few", networksOf("ib-400g, ib-400g, ib-400g, ib-400g"), resource, 1)
 		event(t, "few", "deviceID")
-		out, _ := ctl(t, 3, "doctor", "pod", "--pod", "few")
+		out, _ := ctl(t, 3, "doctor", "pod", "few")
 		says(t, "too few", out, "FAIL  pod-count  4 networks take a device of "+resource+", the pod asks for 1")
 		explains(t, "few", "log-no-deviceid")
 	})
@@ -106,8 +106,8 @@ spec:
 		explains(t, "full", "log-range-full")
 	})
 	t.Run("no such pod", func(t *testing.T) {
-		_, diag := ctl(t, 1, "doctor", "pod", "--pod", "nowhere")
-		says(t, "no such pod", diag, `fabricctl: --pod: get pods default/nowhere: `, "not found")
+		_, diag := ctl(t, 1, "doctor", "pod", "nowhere")
+		says(t, "no such pod", diag, `fabricctl: doctor pod: get pods default/nowhere: `, "not found")
 	})
 	t.Run("from the host", func(t *testing.T) {
 		asking(t, "inside", networksOf("ib0"), "", 0)

@@ -107,12 +107,12 @@ spec:
 	for i := range 3 {
 		ready(t, fmt.Sprintf("p%d", i))
 	}
-	out, _ := ctl(t, 0, "verify", "--pods", "p0,p1")
+	out, _ := ctl(t, 0, "verify", "p0", "p1")
 	want := regexp.MustCompile(`1 +p0 +p1 +net1 +mlx5_0 +reachable +good +183\.6 of 200 Gb/s: good; back 183\.6 .*; 2\.73 us`)
 	if !want.MatchString(out) {
 		t.Errorf("two pods:\n%s", out)
 	}
-	out, _ = ctl(t, 0, "verify", "--pods", "p0,p1,p2", "-o", "json")
+	out, _ = ctl(t, 0, "verify", "p0", "p1", "p2", "-o", "json")
 	var report struct {
 		Results []struct {
 			Round   int
@@ -152,9 +152,9 @@ spec:
 	}
 	// One rail is taken off the switch.
 	ip(t, "link", "set", "rail2p", "nomaster")
-	out, _ = ctl(t, 3, "verify", "--pods", "p0,p2", "-o", "junit")
+	out, _ = ctl(t, 3, "verify", "p0", "p2", "-o", "junit")
 	says(t, "unplugged", out, `failures="1"`, "packets are lost")
-	_, diag := ctl(t, 1, "verify", "--pods", "p0,nowhere")
+	_, diag := ctl(t, 1, "verify", "p0", "nowhere")
 	says(t, "no such pod", diag, "fabricctl: verify: nowhere: create pods/exec default/nowhere: ",
 		`pods "nowhere" not found`)
 }

@@ -186,7 +186,7 @@ timeout 900 mpirun.openmpi --mca plm_rsh_agent /tmp/rsh --mca oob_tcp_if_include
 // works. A thousandth of 200 Gb/s is good enough for an emulated machine.
 func verified(t *testing.T, a, b string) {
 	t.Helper()
-	args := []string{"verify", "--pods", a + "," + b, "--interfaces", "net1,net4", "--good", "0.1", "-o", "json"}
+	args := []string{"verify", a, b, "--interfaces", "net1,net4", "--good", "0.1", "-o", "json"}
 	out, _ := ctl(t, 0, args...)
 	var report struct {
 		Results []struct {
@@ -223,7 +223,7 @@ func portDown(t *testing.T, n *LabNode, a, b string) {
 	states(t, n, rails[i])
 	defer states(t, n, "")
 	rail := fmt.Sprintf("net%d", i+1)
-	out, _ := ctl(t, 3, "verify", "--pods", a+","+b, "--interfaces", rail)
+	out, _ := ctl(t, 3, "verify", a, b, "--interfaces", rail)
 	if !regexp.MustCompile(rail + ` .*unreachable +failed .*packets are lost`).MatchString(out) {
 		t.Errorf("verify with %s Down:\n%s", rails[i], out)
 	}
@@ -246,14 +246,14 @@ func withoutInterface(t *testing.T, n *LabNode, with string) (pod string) {
 	pod = "bare-" + n.Name
 	trainPod(t, pod, n.Name, "", 1)
 	ready(t, pod)
-	out, _ := ctl(t, 3, "doctor", "pod", "--pod", pod)
+	out, _ := ctl(t, 3, "doctor", "pod", pod)
 	says(t, "doctor pod", out, "FAIL  pod-annotation  no annotation k8s.v1.cni.cncf.io/networks")
 	out, err := outputWith("", "kubectl", "exec", pod, "--", "fabricctl", "doctor", "pod")
 	says(t, "doctor in the pod", out, "FAIL  pod-interface", "command terminated with exit code 3")
 	if err == nil {
 		t.Error("doctor in the pod finds nothing")
 	}
-	_, diag := ctl(t, 1, "verify", "--pods", pod+","+with)
+	_, diag := ctl(t, 1, "verify", pod, with)
 	says(t, "verify", diag, pod+" has no rail", "see fabricctl doctor pod")
 	return pod
 }
@@ -270,7 +270,7 @@ done`))
 	pod = "partition-" + n.Name
 	trainPod(t, pod, n.Name, "storage", 0)
 	event(t, pod, "is not a member of this partition")
-	out, _ := ctl(t, 3, "doctor", "pod", "--pod", pod)
+	out, _ := ctl(t, 3, "doctor", "pod", pod)
 	says(t, "doctor pod", out, "FAIL  pod-event", "log-pkey", "WARN  pod-multus")
 	explains(t, pod, "log-pkey")
 	return pod

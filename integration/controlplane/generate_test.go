@@ -174,7 +174,7 @@ func TestDoctorOfClaims(t *testing.T) {
 		`FAIL  pod-claim-allocated  claim "rails", request "ib-400g": no node has 4 devices of fabric ib-400g with ` +
 			`state ` +
 			"Active: 1 node has 2",
-	}, "doctor", "pod", "--pod", "claimed/train")
+	}, "doctor", "pod", "claimed/train")
 	before, after, _ := strings.Cut(text, "ResourceClaimTemplate")
 	claim := before + "ResourceClaim" + strings.Replace(after, "\n  spec:\n", "\n", 1)
 	claim, _, _ = strings.Cut(claim, "\n---\n")
@@ -196,7 +196,7 @@ func TestDoctorOfClaims(t *testing.T) {
 			`with ` +
 			"state Active: 1 node has 2",
 		"OK    pod-claim-class  all there",
-	}, "doctor", "pod", "--all", "--pod", "claimed/train")
+	}, "doctor", "pod", "--all", "claimed/train")
 }
 
 // fabricctl reads what agents and the controller have written from a real API server.

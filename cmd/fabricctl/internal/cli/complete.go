@@ -24,9 +24,7 @@ func values(kube *cluster.Cluster) map[string]complete {
 		"fabric":          ofCluster(kube, cluster.Fabrics),
 		"namespace":       ofCluster(kube, cluster.Namespaces),
 		"agent-namespace": ofCluster(kube, cluster.Namespaces),
-		"pods":            several(ofCluster(kube, cluster.Pods)),
 		"gpu-class":       ofCluster(kube, cluster.Classes),
-		"pod":             podNames(kube),
 		"context":         contexts(kube),
 		"allocation":      choice(devicePlugin, dra),
 		"rdma-mode":       choice(device.NetnsExclusive.String(), device.NetnsShared.String()),
@@ -88,23 +86,30 @@ func nodeNames(a *app, from *place) complete {
 // patience is how long a completion (Tab) waits for the cluster.
 var patience = 2 * time.Second
 
-// ofCluster offers the names of the objects of a resource, pods of the namespace of --namespace. Without a cluster it
-// offers nothing.
+// ofCluster offers the names of the objects of a resource, pods of the namespace of --namespace, but those that are
+// arguments already. Without a cluster it offers nothing.
 func ofCluster(kube *cluster.Cluster, of cluster.Resource) complete {
-	return func(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return func(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		in := cluster.List{Of: of}
-		if f := c.Flags().Lookup("namespace"); of == cluster.Pods && f != nil {
-			if in.Namespace = kube.Namespace(f.Value.String()); labelRule.check("", in.Namespace) != nil {
+		if of == cluster.Pods {
+			if in.Namespace = kube.Namespace(); labelRule.check("", in.Namespace) != nil {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
 		}
-		return asked(c, kube, in, ""), cobra.ShellCompDirectiveNoFileComp
+		list := slices.DeleteFunc(asked(c, kube, in, ""), func(s string) bool { return slices.Contains(args, s) })
+		return list, cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
-// podNames offers NAMESPACE/NAME of all pods.
-func podNames(kube *cluster.Cluster) complete {
-	return func(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+// podName offers one pod: NAMESPACE/NAME of all pods, or the names in --namespace.
+func podName(kube *cluster.Cluster) complete {
+	return func(c *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		switch {
+		case len(args) > 0:
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		case kube.Named() != "":
+			return ofCluster(kube, cluster.Pods)(c, args, begun)
+		}
 		return asked(c, kube, cluster.List{Of: cluster.Pods}, "/"), cobra.ShellCompDirectiveNoFileComp
 	}
 }
@@ -147,23 +152,4 @@ func names(list []string) []string {
 		return len(name) > domainRule.most || !domainRule.pattern.MatchString(name)
 	})
 	return list[:min(len(list), mostNames)]
-}
-
-// several offers the next one of a list with commas.
-func several(one complete) complete {
-	return func(c *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-		head := ""
-		if i := strings.LastIndexByte(begun, ','); i >= 0 {
-			head = begun[:i+1]
-		}
-		var out []string
-		has := strings.Split(head, ",")
-		list, _ := one(c, args, begun)
-		for _, name := range list {
-			if !slices.Contains(has, name) {
-				out = append(out, head+name)
-			}
-		}
-		return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
-	}
 }

@@ -57,7 +57,7 @@ Logs are read up to --tail, of up to --pods pods. It changes nothing. Exit statu
 				j.from.recordings = args
 				j.from.place.settle(&a.machine, len(args) > 0 || a.root != "/" || j.nads != "")
 			}
-			j.namespace = a.kube.Namespace(j.namespace)
+			j.namespace = a.kube.Namespace()
 			if err := j.valid(args); err != nil {
 				return err
 			}
@@ -77,8 +77,6 @@ Logs are read up to --tail, of up to --pods pods. It changes nothing. Exit statu
 	j.flags(c)
 	f := c.Flags()
 	f.StringSliceVarP(&j.files, "filename", "f", nil, "files with manifests, YAML or JSON; - for standard input")
-	f.StringVarP(&j.namespace, "namespace", "n", "", "namespace of the job, and of manifests that name none (default: "+
-		"that of the context)")
 	f.StringVar(&j.nads, "nads", "", "-f: a file with the networks, as kubectl get net-attach-def -A -o json prints "+
 		"them")
 	j.from.flags(c, "-f: networks, claims, nodes and their room from the cluster", "-f: without the cluster")

@@ -22,23 +22,24 @@ func doctorPodCommand(a *app) *cobra.Command {
 	pod := podRef{machine: &a.machine}
 	manifest := manifestRef{console: &a.console, kube: a.kube}
 	c := &cobra.Command{
-		Use:   "pod",
+		Use:   "pod [NAME]",
 		Short: "Check a pod: interfaces, verbs devices, memory, GIDs, variables; from inside, or from the host",
 		Long: `doctor pod looks at the container it runs in, or from the host at that of a process (--pid) or at a
-network namespace (--netns). With --pod, or --manifest where there is no cluster, it says from the pod's
-manifest which step is missing: annotation, network, Multus, count; of a pod with ResourceClaims why they are
+network namespace (--netns), and as kubectl fabric, too. Given the NAME of a pod of the cluster (of -n, or
+NAMESPACE/NAME), or --manifest where there is no cluster, it says from the pod's manifest which step is missing: annotation, network, Multus, count; of a pod with ResourceClaims why they are
 not there or not allocated, and what its Events mean. Exit status 3 if anything fails.`,
 		Example: `  kubectl exec train-0 -- fabricctl doctor pod
   fabricctl doctor pod --pid $(crictl inspect --output go-template --template '{{.info.pid}}' ID)
-  fabricctl doctor pod --pod ml/train-0
+  fabricctl doctor pod train-0 -n ml
   kubectl get pod train-0 -o json | fabricctl doctor pod --manifest -
   kubectl get net-attach-def -A -o json >nads.json
   kubectl get pod train-0 -o json | fabricctl doctor pod --manifest - --nads nads.json
   kubectl get resourceclaims,resourceclaimtemplates,resourceslices,deviceclasses,events -A -o json >claims.json
   kubectl get pod train-0 -o json | fabricctl doctor pod --manifest - --nads nads.json --claims claims.json`,
-		Args: argsBetween(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := out.check(); err != nil {
+		Args:              argsBetween(0, 1),
+		ValidArgsFunction: podName(a.kube),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := errors.Join(out.check(), manifest.named(args, &pod)); err != nil {
 				return err
 			}
 			if manifest.file != "" || manifest.pod != "" {
@@ -64,23 +65,32 @@ not there or not allocated, and what its Events mean. Exit status 3 if anything 
 // manifestRef names the manifest of a pod: a file, or a pod of the cluster.
 type manifestRef struct {
 	*console
-	kube      *cluster.Cluster
-	file      string
-	nads      string // file with the networks
-	claims    string // file with what there is of Dynamic Resource Allocation
-	pod       string // NAMESPACE/NAME, or NAME in namespace
-	namespace string
+	kube   *cluster.Cluster
+	file   string
+	nads   string // file with the networks
+	claims string // file with what there is of Dynamic Resource Allocation
+	pod    string // NAMESPACE/NAME, or NAME
 }
 
 func (m *manifestRef) flags(c *cobra.Command) {
 	c.Flags().StringVar(&m.file, "manifest", "",
 		"a file with the pod, as YAML or JSON; - for standard input")
-	c.Flags().StringVar(&m.pod, "pod", "", "[NAMESPACE/]NAME of a pod of the cluster")
-	c.Flags().StringVarP(&m.namespace, "namespace", "n", "", "namespace of --pod NAME (default: that of the context)")
 	c.Flags().StringVar(&m.nads, "nads", "", "a file with the networks, as kubectl get net-attach-def -A -o json "+
 		"prints them, or YAML")
 	c.Flags().StringVar(&m.claims, "claims", "", "ResourceClaims, ResourceClaimTemplates, ResourceSlices, "+
 		"DeviceClasses and Events, as one kubectl get ... -A -o json prints them")
+}
+
+// named takes the name of a pod of the cluster, which is no other pod at the same time.
+func (m *manifestRef) named(args []string, other *podRef) error {
+	if len(args) == 0 {
+		return nil
+	}
+	m.pod = args[0]
+	if m.file != "" || other.pid != 0 || other.netns != "" || other.root != "/" {
+		return fmt.Errorf("%w: argument %q, --manifest, --pid, --netns and --root exclude each other", errUsage, m.pod)
+	}
+	return nil
 }
 
 // world is a pod, and what it depends on in its cluster. Parts may be nil: not known.
@@ -94,7 +104,7 @@ type world struct {
 func (m *manifestRef) check(ctx context.Context) ([]doctor.Finding, error) {
 	read := m.fromFiles
 	if m.pod != "" {
-		read = func() (*world, error) { return podByName(ctx, m.kube, m.namespace, m.pod) }
+		read = func() (*world, error) { return podByName(ctx, m.kube, m.pod) }
 	}
 	w, err := read()
 	if err != nil {
@@ -179,14 +189,14 @@ func (m *manifestRef) decode(flag, file, command string, take func(list []byte) 
 
 // podByName asks for a pod, its Events, the networks, and if it has to do with claims for these. Without the
 // right to list the networks, the rest is checked.
-func podByName(ctx context.Context, kube *cluster.Cluster, namespace, pod string) (*world, error) {
-	if in, name, ok := strings.Cut(pod, "/"); ok {
-		namespace, pod = in, name
+func podByName(ctx context.Context, kube *cluster.Cluster, pod string) (*world, error) {
+	namespace, name, ok := strings.Cut(pod, "/")
+	if !ok {
+		namespace, name = kube.Namespace(), pod
 	}
-	namespace = kube.Namespace(namespace)
 	w := &world{pod: &doctor.Manifest{}, nads: &doctor.NADs{}}
-	if err := kube.Get(ctx, cluster.Pods, namespace, pod, w.pod); err != nil {
-		return nil, fmt.Errorf("--pod: %w", err)
+	if err := kube.Get(ctx, cluster.Pods, namespace, name, w.pod); err != nil {
+		return nil, fmt.Errorf("doctor pod: %w", err)
 	}
 	err := cluster.Each(ctx, kube, cluster.List{Of: cluster.Networks}, func(o *doctor.NAD, bad error) {
 		if bad == nil {
@@ -214,7 +224,7 @@ func podByName(ctx context.Context, kube *cluster.Cluster, namespace, pod string
 		return w, nil
 	}
 	err = cluster.Each(ctx, kube, cluster.List{
-		Of: cluster.Events, Namespace: namespace, Fields: "involvedObject.name=" + pod,
+		Of: cluster.Events, Namespace: namespace, Fields: "involvedObject.name=" + name,
 	}, into(w.dra, listedKind[cluster.Events]))
 	if err != nil {
 		w.dra.Missing = append(w.dra.Missing, err.Error())

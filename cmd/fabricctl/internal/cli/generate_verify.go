@@ -70,13 +70,14 @@ func verifyArgs(j *generate.VerifyJob, a *app, args []string) error {
 	v := &verification{console: &a.console, pods: testPods{version: a.version}}
 	c := &cobra.Command{Use: "verify"}
 	v.flags(c)
+	c.Flags().StringVarP(&v.namespace, "namespace", "n", "", "") // in verify it is the program's
 	if err := c.ParseFlags(all); err != nil {
 		return fmt.Errorf("%w: after --: %w", errUsage, err)
 	}
 	if err := v.check(c.Flags().Args(), c.Flags()); err != nil {
 		return fmt.Errorf("after --: %w", err)
 	}
-	for _, name := range []string{"pods", "netns", "save", "baseline", "local"} {
+	for _, name := range []string{"netns", "save", "baseline", "local"} {
 		if c.Flags().Changed(name) {
 			return fmt.Errorf("%w: after --: --%s is not for a Job: it has no files, and makes its own pods", errUsage,
 				name)

@@ -84,7 +84,7 @@ func hostileCases(w *hostileWorld) map[string][]hostileCase {
 		"doctor host": {{args: []string{"--all", "--root", w.machine}}, {args: []string{"--all", "--root", w.changed}}},
 		"doctor pod": {
 			{args: []string{"--all", "--root", w.machine}}, {args: []string{"--all", "--root", w.pod}},
-			{args: []string{"--all", "--pod", "ml/x"}},
+			{args: []string{"--all", "ml/x"}},
 			{args: []string{"--all", "--manifest", "-", "--nads", w.nads}, stdin: w.manifest},
 			{args: []string{"--all", "--manifest", "-", "--claims", w.claims}, stdin: w.manifest},
 		},
@@ -95,7 +95,7 @@ func hostileCases(w *hostileWorld) map[string][]hostileCase {
 		"doctor explain": {{stdin: w.log, found: true}},
 		"nccl-env": {{args: []string{"--root", w.machine}}, {args: []string{"--root", w.changed}},
 			{args: []string{"--root", w.pod}}},
-		"verify": {{args: []string{"--pods", w.pods}}},
+		"verify": {{args: []string{"a", "b"}}},
 		"watch": {
 			{args: []string{"--root", w.machine, "--once", "--interval", "100ms"}, formats: []string{"text"}},
 			{args: []string{"--root", w.machine, "--once", "--interval", "100ms"}, formats: []string{"json"},

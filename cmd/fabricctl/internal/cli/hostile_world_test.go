@@ -39,14 +39,13 @@ type hostileWorld struct {
 	job      string // a file with one
 	fabric   string // a file with one
 	operator string // a file with objects of another operator
-	pods     string
 	log      string
 	cabling  []string // of a fabric
 }
 
 func newHostileWorld(t *testing.T, text string) *hostileWorld {
 	t.Helper()
-	w := &hostileWorld{text: text, dir: t.TempDir(), pods: "a,b"}
+	w := &hostileWorld{text: text, dir: t.TempDir()}
 	w.machine, w.changed = w.plant(t, "machine", true), w.plant(t, "changed", false)
 	w.pod = w.container(t)
 	n, err := node.Open(os.DirFS(w.machine), journal.Store{})

@@ -31,6 +31,11 @@ func (a *app) listCluster(ctx context.Context, format string, all bool) error {
 		return err
 	}
 	list := doctor.Devices(nodes, all)
+	if ns := a.kube.Named(); ns != "" {
+		list = slices.DeleteFunc(list, func(d doctor.Device) bool {
+			return d.Pod != "" && !strings.HasPrefix(d.Pod, ns+"/")
+		})
+	}
 	if len(list) > mostDevices {
 		from.bad = append(from.bad, fmt.Errorf("there are %d lines, and the first %d are shown", len(list),
 			mostDevices))

@@ -9,14 +9,16 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/cluster"
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/measure"
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/perftest"
 )
 
 func verifyCommand(a *app) *cobra.Command {
 	v := &verification{console: &a.console, pods: testPods{version: a.version}}
+	v.pods.from.machine = a.machine
 	c := &cobra.Command{
-		Use:   "verify {--pods A,B,... | --deploy [RECORDING...] | --netns PATH,PATH,...}",
+		Use:   "verify {POD POD... | --deploy [RECORDING...] | --netns PATH,PATH,...}",
 		Short: "Measure between pods, rail by rail, and judge the result against the ports' rate",
 		Long: `verify measures every pair of the pods, rail by rail, in rounds in which no pod is in two pairs:
 reachability (ping, rping), whether the GIDs can reach each other, ib_write_bw both ways, and ib_write_lat. 90 per
@@ -30,21 +32,24 @@ Pods without an interface of the rails (shared RDMA mode) are measured over thei
 Exit status 0: everything that was asked for was measured, and is good. 3: something is slow, has failed, or was not
 measured.`,
 		Example: `  fabricctl generate perftest-pods | kubectl apply -f -
-  fabricctl verify --pods rdma-test-a,rdma-test-b
+  fabricctl verify rdma-test-a rdma-test-b
   fabricctl verify --deploy --image registry.example.com/perftest:1 gpu-1.tar.gz
-  fabricctl verify --pods p1,p2,p3,p4 --cross-rail forbidden --threshold 400=360,200=180 --max-latency 5
+  fabricctl verify p1 p2 p3 p4 --cross-rail forbidden --threshold 400=360,200=180 --max-latency 5
   fabricctl verify --deploy --cluster --workers 16 --image IMAGE --save last.json --baseline last.json --label-nodes
-  fabricctl verify --pods p1,p2,p3,p4 -o html >report.html`,
-		Args: argsBetween(0, 10000),
+  fabricctl verify p1 p2 p3 p4 -o html >report.html`,
+		Args:              argsBetween(0, 10000),
+		ValidArgsFunction: v.complete,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			v.pods.from.machine = a.machine
-			v.namespace = a.kube.Namespace(v.namespace)
+			v.namespace = a.kube.Namespace()
 			if err := v.check(args, cmd.Flags()); err != nil {
 				return err
 			}
 			v.pods.namespace = v.namespace
-			v.pods.from.recordings = args
-			v.pods.from.settle()
+			if v.deploy {
+				v.pods.from.recordings = args
+				v.pods.from.settle()
+			}
 			report, err := v.run(cmd.Context(), cmd.Flags())
 			if err != nil {
 				return err
@@ -60,6 +65,17 @@ measured.`,
 	}
 	v.flags(c)
 	return c
+}
+
+// complete offers the pods of the namespace, or files with recordings.
+func (v *verification) complete(c *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	switch {
+	case v.deploy:
+		return nil, cobra.ShellCompDirectiveDefault
+	case len(v.netns) > 0:
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return ofCluster(v.pods.from.kube, cluster.Pods)(c, args, begun)
 }
 
 // verification is the flags of verify, and its output.
@@ -84,12 +100,10 @@ type verification struct {
 
 func (v *verification) flags(c *cobra.Command) {
 	f := c.Flags()
-	f.StringSliceVar(&v.names, "pods", nil, "pods to measure between")
 	f.BoolVar(&v.deploy, "deploy", false, "make pods for it, each on a node of its own, and delete them afterwards")
 	v.pods.flags(c)
 	f.StringSliceVar(&v.netns, "netns", nil, "network namespaces of this machine to measure between")
-	c.MarkFlagsMutuallyExclusive("pods", "deploy", "netns")
-	f.StringVarP(&v.namespace, "namespace", "n", "", "namespace of the pods (default: that of the context)")
+	c.MarkFlagsMutuallyExclusive("deploy", "netns")
 	f.StringSliceVar(&v.options.Interfaces, "interfaces", nil, "the rails (default: net1, net2, ... and InfiniBand "+
 		"interfaces; where there is none, the InfiniBand ports); also ports, such as mlx5_0:1")
 	f.StringVar(&v.cross, "cross-rail", string(measure.CrossOff), "rails with other rails: off, allowed (measured "+
@@ -172,13 +186,16 @@ func (v *verification) check(args []string, f *pflag.FlagSet) error {
 		v.limits.check(), labelRule.check("namespace", v.namespace), v.checkTests(), v.checkAmounts()); err != nil {
 		return err
 	}
-	for _, name := range v.names {
-		if err := domainRule.check("pods", name); err != nil {
-			return fmt.Errorf("%w: the name of a pod", err)
-		}
+	if len(args) > 0 && len(v.netns) > 0 {
+		return fmt.Errorf("%w: unexpected argument %q: --netns is not between pods", errUsage, args[0])
 	}
-	if len(args) > 0 && !v.deploy {
-		return fmt.Errorf("%w: unexpected argument %q: recordings are for --deploy", errUsage, args[0])
+	if !v.deploy {
+		v.names = args
+	}
+	for _, name := range v.names {
+		if domainRule.check("", name) != nil {
+			return fmt.Errorf("%w: argument %.300q: must be the name of a pod", errUsage, name)
+		}
 	}
 	if v.labels && len(v.netns) > 0 {
 		return fmt.Errorf("%w: --label-nodes: network namespaces are not of a node of a cluster", errUsage)
@@ -223,7 +240,7 @@ func (v *verification) checkTests() error {
 // ends are the pods or network namespaces to measure between. The caller closes them.
 func (v *verification) ends(ctx context.Context) (out []*measure.End, err error) {
 	if len(v.names)+len(v.netns) < 2 {
-		return nil, fmt.Errorf("%w: name two ends at the least, with --pods A,B or --netns A,B", errUsage)
+		return nil, fmt.Errorf("%w: name two pods at the least, or --netns A,B", errUsage)
 	}
 	seen := map[string]bool{}
 	for _, name := range append(append([]string{}, v.names...), v.netns...) {

@@ -26,7 +26,7 @@ type placed struct{ node, uid string }
 func (v *verification) placeOf(ctx context.Context, pod string) (placed, error) {
 	var p corev1.Pod
 	err := v.pods.from.kube.Get(ctx, cluster.Pods, v.namespace, pod, &p)
-	if err == nil && (p.Spec.NodeName == "" || nodeRule.check("pods", p.Spec.NodeName) != nil) {
+	if err == nil && (p.Spec.NodeName == "" || nodeRule.check("", p.Spec.NodeName) != nil) {
 		err = fmt.Errorf("pod %s is on no node", pod)
 	}
 	return placed{p.Spec.NodeName, string(p.UID)}, err

@@ -31,6 +31,7 @@ type Resource = schema.GroupVersionResource
 type Cluster struct {
 	rules     *clientcmd.ClientConfigLoadingRules // of kubectl; ExplicitPath is --kubeconfig
 	overrides clientcmd.ConfigOverrides           // CurrentContext is --context
+	namespace string                              // --namespace
 
 	once   sync.Once
 	config *rest.Config
@@ -43,11 +44,13 @@ type Cluster struct {
 // New is the cluster of the current context.
 func New() *Cluster { return &Cluster{rules: clientcmd.NewDefaultClientConfigLoadingRules()} }
 
-// Flags adds --kubeconfig and --context.
+// Flags adds --kubeconfig, --context and --namespace.
 func (c *Cluster) Flags(f *pflag.FlagSet) {
 	f.StringVar(&c.rules.ExplicitPath, "kubeconfig", "", "kubeconfig of the cluster to ask (default: KUBECONFIG, "+
 		"~/.kube/config, or in a pod its own cluster)")
 	f.StringVar(&c.overrides.CurrentContext, "context", "", "context of the kubeconfig (default: the current one)")
+	f.StringVarP(&c.namespace, "namespace", "n", "", "namespace in the cluster, of what has one (default: that of "+
+		"the context)")
 }
 
 func (c *Cluster) kubeconfig() clientcmd.ClientConfig {
@@ -63,10 +66,13 @@ func (c *Cluster) Contexts() []string {
 	return slices.Sorted(maps.Keys(raw.Contexts))
 }
 
+// Named is the namespace that --namespace names; empty: none.
+func (c *Cluster) Named() string { return c.namespace }
+
 // Namespace is the one that is named, else that of the context, else default.
-func (c *Cluster) Namespace(named string) string {
-	if named != "" {
-		return named
+func (c *Cluster) Namespace() string {
+	if c.namespace != "" {
+		return c.namespace
 	}
 	if ns, _, err := c.kubeconfig().Namespace(); err == nil && ns != "" {
 		return ns

@@ -211,7 +211,7 @@ func TestExec(t *testing.T) {
 	}
 	c := New()
 	c.rules.ExplicitPath = file
-	if ns := c.Namespace(""); ns != "team" {
+	if ns := c.Namespace(); ns != "team" {
 		t.Errorf("namespace %q", ns)
 	}
 	for status, want := range map[string]func(error) bool{

@@ -61,7 +61,7 @@ var jobChecks = []Check{
 		"job-running",
 		"The pods of the job run",
 		"a pod waits, or has ended, and the others wait for it",
-		"fabricctl doctor pod --pod NAMESPACE/NAME says which step is missing; kubectl describe pod",
+		"fabricctl doctor pod NAMESPACE/NAME says which step is missing; kubectl describe pod",
 	},
 	{
 		"job-net",

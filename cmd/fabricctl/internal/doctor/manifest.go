@@ -238,7 +238,7 @@ func (m *Manifest) multus() []Finding {
 		f := finding("pod-multus", Warn, "the pod is starting on "+m.Spec.Node+", and its networks are not "+
 			"attached yet")
 		f.Cause = "it has only begun, or attaching a network fails again and again: the Events of the pod say which"
-		f.Cure = "fabricctl doctor pod --pod " + name + " explains the Events; or kubectl -n " + m.Metadata.Namespace +
+		f.Cure = "fabricctl doctor pod " + name + " explains the Events; or kubectl -n " + m.Metadata.Namespace +
 			" describe pod " + m.Metadata.Name
 		return one(f)
 	}

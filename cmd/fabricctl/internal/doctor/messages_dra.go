@@ -20,7 +20,7 @@ var claimMessages = []Message{
 		},
 		Cause: "all ResourceClaims of a pod have to be satisfied on one node, with their selectors and constraints: " +
 			"no node has so many devices, has them in order, or has them left",
-		Cure: "fabricctl doctor pod --pod NAMESPACE/NAME says which request, and what nodes have",
+		Cure: "fabricctl doctor pod NAMESPACE/NAME says which request, and what nodes have",
 	},
 	{
 		ID:    "log-dra-not-created",
@@ -37,7 +37,7 @@ var claimMessages = []Message{
 		},
 		Cause: "the ResourceClaimTemplate or ResourceClaim that the pod names is not in its namespace, or " +
 			"kube-controller-manager has not made the claim",
-		Cure: "kubectl get resourceclaimtemplates,resourceclaims -n NAMESPACE; fabricctl doctor pod --pod " +
+		Cure: "kubectl get resourceclaimtemplates,resourceclaims -n NAMESPACE; fabricctl doctor pod " +
 			"NAMESPACE/NAME",
 	},
 	{
@@ -180,7 +180,7 @@ var claimMessages = []Message{
 		},
 		Cause: "the Fabric has allocation DRA: each network in the annotation takes one device of the pod's claims, " +
 			"and there is none left",
-		Cure: "fabricctl doctor pod --pod NAMESPACE/NAME compares them; fabricctl generate claim --pod writes both",
+		Cure: "fabricctl doctor pod NAMESPACE/NAME compares them; fabricctl generate claim --pod writes both",
 	},
 	{
 		ID:      "log-dra-given",

@@ -95,7 +95,7 @@ var jobMessages = []Message{
 			"paired, HCOLL. The ranks that print this are mostly the ones that waited",
 		Cure: "the first message of any rank counts: explain the logs of all pods; the rank that does not print " +
 			"this, or has the smallest SeqNum, is the one to look at (py-spy dump, TORCH_NCCL_TRACE_BUFFER_SIZE=2000 " +
-			"with TORCH_NCCL_DUMP_ON_TIMEOUT=1); the network: fabricctl verify --pods A,B",
+			"with TORCH_NCCL_DUMP_ON_TIMEOUT=1); the network: fabricctl verify A B",
 	},
 	{
 		ID:    "log-nccl-system",

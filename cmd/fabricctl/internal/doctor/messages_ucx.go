@@ -51,7 +51,7 @@ var ucxMessages = []Message{
 		},
 		Cause: "the two ends have no transport in common: one of them has no RDMA device, or they are on different " +
 			"fabrics, or UCX_TLS leaves out what they have",
-		Cure: "fabricctl doctor pod in both pods; fabricctl verify --pods A,B",
+		Cure: "fabricctl doctor pod in both pods; fabricctl verify A B",
 	},
 	{
 		ID:    "log-ucx-tcp",

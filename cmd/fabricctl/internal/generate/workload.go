@@ -223,7 +223,7 @@ func (d *data) perftest() (docs []doc) {
 		where = "Pods that may be on one node"
 	}
 	docs[0].head = append([]string{
-		where + ", for fabricctl verify --pods " + strings.Join(names, ",") + ", or by hand:",
+		where + ", for fabricctl verify " + strings.Join(names, " ") + ", or by hand:",
 		fmt.Sprintf("  kubectl -n %s exec %s-a -- ib_write_bw --report_gbits", d.Namespace, d.Name),
 		fmt.Sprintf("  kubectl -n %s exec %s-b -- ib_write_bw --report_gbits ADDRESS-OF-A", d.Namespace, d.Name),
 		"The image needs perftest, ibverbs-providers, rdma-core, iproute2 and iputils-ping.",

@@ -191,7 +191,7 @@ func (e *End) doctor() string {
 	if e.inside != nil {
 		return "fabricctl doctor pod --netns " + e.Name
 	}
-	return "fabricctl doctor pod --pod"
+	return "fabricctl doctor pod " + e.Name
 }
 
 // firstPKey is the partition in entry 0, which is what RDMA programs take.
