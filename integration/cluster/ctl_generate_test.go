@@ -224,7 +224,7 @@ func fabricNode(t *testing.T, name, dir string) {
 
 func testBundle(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "b.tar.gz")
-	ctl(t, 0, "support-bundle", "--cluster", "-f", file)
+	ctl(t, 0, "support-bundle", "--cluster", "--output-file", file)
 	list, err := output("tar", "tzf", file)
 	if err != nil {
 		t.Fatal(err)

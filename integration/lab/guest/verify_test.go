@@ -139,7 +139,7 @@ func TestVerifyPods(t *testing.T) {
 	t.Setenv("KUBECONFIG", kubeconfig)
 	// A thousandth of the rate shows that it works, and says nothing of this machine's speed.
 	saved, ends := filepath.Join(dir, "last.json"), []string{"a", "b", "--good", "0.1"}
-	list := verifyEnds(t, 0, append(slices.Clone(ends), "--save", saved))
+	list := verifyEnds(t, 0, append(slices.Clone(ends), "--output-file", saved))
 	if len(list) != 1 || list[0].A != "a" || list[0].HCA != "mlx5_0" || !list[0].measured() ||
 		list[0].Verdict != "good" || list[0].Repeats == 0 {
 		t.Errorf("in pods: %+v", list)

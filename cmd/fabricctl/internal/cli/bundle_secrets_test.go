@@ -173,7 +173,8 @@ func TestBundleHasNoSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := filepath.Join(t.TempDir(), "bundle.tar.gz")
-	args := []string{"fabricctl", "support-bundle", "--root", dir, "--state-dir", state, "--cluster", "-f", out}
+	args := []string{"fabricctl", "support-bundle", "--root", dir, "--state-dir", state, "--cluster",
+		"--output-file", out}
 	if status := cli.Main(context.Background(), args, "test"); status != 0 {
 		t.Fatalf("exit status %d", status)
 	}

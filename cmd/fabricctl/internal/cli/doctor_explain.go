@@ -47,7 +47,8 @@ not be read to its end, or the output not be written. So the next step of a scri
 		},
 	}
 	c.Flags().StringVarP(&e.format, "output", "o", "text", "text, json or yaml")
-	c.Flags().StringArrayVarP(&e.files, "file", "f", nil, "log to read, several times for several; - is standard input")
+	c.Flags().StringArrayVarP(&e.files, "filename", "f", nil, "log to read, several times for several; -: standard "+
+		"input")
 	c.Flags().BoolVar(&e.list, "list", false, "print all ids with their titles")
 	return c
 }
@@ -69,9 +70,9 @@ func (e *explainer) check(args []string) error {
 	}
 	switch {
 	case e.list && len(args)+len(e.files) > 0:
-		return fmt.Errorf("%w: --list prints all ids, and takes neither arguments nor --file", errUsage)
+		return fmt.Errorf("%w: --list prints all ids, and takes neither arguments nor --filename", errUsage)
 	case len(args) > 0 && len(e.files) > 0:
-		return fmt.Errorf("%w: argument %q beside --file: a line or an id, or files", errUsage, args[0])
+		return fmt.Errorf("%w: argument %q beside --filename: a line or an id, or files", errUsage, args[0])
 	case len(args) == 1 && looksLikeID.MatchString(args[0]) && !slices.Contains(doctor.IDs(), args[0]):
 		return fmt.Errorf("%w: argument %q: no id of this name; doctor explain --list prints all", errUsage, args[0])
 	}

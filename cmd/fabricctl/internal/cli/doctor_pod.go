@@ -25,17 +25,18 @@ func doctorPodCommand(a *app) *cobra.Command {
 		Use:   "pod [NAME]",
 		Short: "Check a pod: interfaces, verbs devices, memory, GIDs, variables; from inside, or from the host",
 		Long: `doctor pod looks at the container it runs in, or from the host at that of a process (--pid) or at a
-network namespace (--netns), and as kubectl fabric, too. Given the NAME of a pod of the cluster (of -n, or
-NAMESPACE/NAME), or --manifest where there is no cluster, it says from the pod's manifest which step is missing: annotation, network, Multus, count; of a pod with ResourceClaims why they are
-not there or not allocated, and what its Events mean. Exit status 3 if anything fails.`,
+network namespace (--netns), as kubectl fabric, too. Given the NAME of a pod of the cluster (of -n, or
+NAMESPACE/NAME), or its manifest (-f) where there is no cluster, it says from the manifest which step is missing:
+annotation, network, Multus, count; of a pod with ResourceClaims why they are not there or not allocated, and what its
+Events mean. Exit status 3 if anything fails.`,
 		Example: `  kubectl exec train-0 -- fabricctl doctor pod
   fabricctl doctor pod --pid $(crictl inspect --output go-template --template '{{.info.pid}}' ID)
   fabricctl doctor pod train-0 -n ml
-  kubectl get pod train-0 -o json | fabricctl doctor pod --manifest -
+  kubectl get pod train-0 -o json | fabricctl doctor pod -f -
   kubectl get net-attach-def -A -o json >nads.json
-  kubectl get pod train-0 -o json | fabricctl doctor pod --manifest - --nads nads.json
+  kubectl get pod train-0 -o json | fabricctl doctor pod -f - --nads nads.json
   kubectl get resourceclaims,resourceclaimtemplates,resourceslices,deviceclasses,events -A -o json >claims.json
-  kubectl get pod train-0 -o json | fabricctl doctor pod --manifest - --nads nads.json --claims claims.json`,
+  kubectl get pod train-0 -o json | fabricctl doctor pod -f - --nads nads.json --claims claims.json`,
 		Args:              argsBetween(0, 1),
 		ValidArgsFunction: podName(a.kube),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -73,7 +74,7 @@ type manifestRef struct {
 }
 
 func (m *manifestRef) flags(c *cobra.Command) {
-	c.Flags().StringVar(&m.file, "manifest", "",
+	c.Flags().StringVarP(&m.file, "filename", "f", "",
 		"a file with the pod, as YAML or JSON; - for standard input")
 	c.Flags().StringVar(&m.nads, "nads", "", "a file with the networks, as kubectl get net-attach-def -A -o json "+
 		"prints them, or YAML")
@@ -88,7 +89,7 @@ func (m *manifestRef) named(args []string, other *podRef) error {
 	}
 	m.pod = args[0]
 	if m.file != "" || other.pid != 0 || other.netns != "" || other.root != "/" {
-		return fmt.Errorf("%w: argument %q, --manifest, --pid, --netns and --root exclude each other", errUsage, m.pod)
+		return fmt.Errorf("%w: argument %q, --filename, --pid, --netns and --root exclude each other", errUsage, m.pod)
 	}
 	return nil
 }
@@ -124,7 +125,7 @@ func (m *manifestRef) fromFiles() (*world, error) {
 		return nil, fmt.Errorf("%w: standard input is one file only", errUsage)
 	}
 	w := &world{pod: &doctor.Manifest{}}
-	if err := m.decode("manifest", m.file, "kubectl get pod NAME -o json", w.one); err != nil {
+	if err := m.decode("filename", m.file, "kubectl get pod NAME -o json", w.one); err != nil {
 		return nil, err
 	}
 	if m.nads != "" {

@@ -77,7 +77,7 @@ func verifyArgs(j *generate.VerifyJob, a *app, args []string) error {
 	if err := v.check(c.Flags().Args(), c.Flags()); err != nil {
 		return fmt.Errorf("after --: %w", err)
 	}
-	for _, name := range []string{"netns", "save", "baseline", "local"} {
+	for _, name := range []string{"netns", "output-file", "baseline", "local"} {
 		if c.Flags().Changed(name) {
 			return fmt.Errorf("%w: after --: --%s is not for a Job: it has no files, and makes its own pods", errUsage,
 				name)

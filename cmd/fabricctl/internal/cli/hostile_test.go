@@ -85,8 +85,8 @@ func hostileCases(w *hostileWorld) map[string][]hostileCase {
 		"doctor pod": {
 			{args: []string{"--all", "--root", w.machine}}, {args: []string{"--all", "--root", w.pod}},
 			{args: []string{"--all", "ml/x"}},
-			{args: []string{"--all", "--manifest", "-", "--nads", w.nads}, stdin: w.manifest},
-			{args: []string{"--all", "--manifest", "-", "--claims", w.claims}, stdin: w.manifest},
+			{args: []string{"--all", "-f", "-", "--nads", w.nads}, stdin: w.manifest},
+			{args: []string{"--all", "-f", "-", "--claims", w.claims}, stdin: w.manifest},
 		},
 		"doctor job": {{args: []string{"--all", "-f", w.job, w.picture}},
 			{args: []string{"--all", "-f", w.job, "--nads", w.nads}},
@@ -101,8 +101,9 @@ func hostileCases(w *hostileWorld) map[string][]hostileCase {
 			{args: []string{"--root", w.machine, "--once", "--interval", "100ms"}, formats: []string{"json"},
 				parse: isLine},
 		},
-		"support-bundle": {{args: append(w.journal(), "--root", w.machine, "--cluster", "-f", "-"), parse: isBundle}},
-		"topology":       {{args: w.cabling}, {args: append(w.cabling, "--cluster"), refuses: true}},
+		"support-bundle": {{args: append(w.journal(), "--root", w.machine, "--cluster", "--output-file", "-"),
+			parse: isBundle}},
+		"topology": {{args: w.cabling}, {args: append(w.cabling, "--cluster"), refuses: true}},
 		"generate topology": {
 			{args: w.cabling, parse: isShell, formats: []string{"shell"}},
 			{args: append(w.cabling, "--cluster"), parse: areDocuments, formats: []string{"yaml"},
@@ -245,7 +246,7 @@ func (w *hostileWorld) check(t *testing.T, path []string, hc hostileCase, format
 	if parse == nil {
 		parse = parsers[format]
 	}
-	binary := slices.Contains(args, "-f") && path[0] == "support-bundle" || slices.Contains(args, "--record")
+	binary := slices.Contains(args, "--output-file") || slices.Contains(args, "--record")
 	if !binary {
 		isVisible(t, stdout)
 	}

@@ -54,7 +54,7 @@ CONF is what a NetworkAttachmentDefinition has in spec.config, or a conflist: th
 		},
 	}
 	c.Flags().StringVarP(&format, "output", "o", "commands", "commands, json or yaml")
-	c.Flags().StringVarP(&conf, "file", "f", "", "network configuration; - for standard input")
+	c.Flags().StringVarP(&conf, "filename", "f", "", "network configuration; - for standard input")
 	c.Flags().StringVar(&ns, "netns", "", "network namespace of the pod, as CNI_NETNS (required)")
 	c.Flags().StringVar(&ifName, "ifname", "", "interface in the pod (default net1; without -f: all)")
 	c.Flags().StringVar(&id, "container", "plan", "container id")

@@ -99,7 +99,7 @@ text of another form stays, and so do names, addresses and GUIDs: look through i
 			return nil
 		},
 	}
-	c.Flags().StringVarP(&file, "file", "f", "fabric-support.tar.gz", "where to write it; - for standard output")
+	c.Flags().StringVar(&file, "output-file", "fabric-support.tar.gz", "where to write it; - for standard output")
 	b.flags(c, "also Fabrics, networks, ResourceClaims and slices, nodes, address pools and events of the cluster",
 		"this machine only")
 	return c

@@ -35,7 +35,8 @@ measured.`,
   fabricctl verify rdma-test-a rdma-test-b
   fabricctl verify --deploy --image registry.example.com/perftest:1 gpu-1.tar.gz
   fabricctl verify p1 p2 p3 p4 --cross-rail forbidden --threshold 400=360,200=180 --max-latency 5
-  fabricctl verify --deploy --cluster --workers 16 --image IMAGE --save last.json --baseline last.json --label-nodes
+  fabricctl verify --deploy --cluster --workers 16 --image IMAGE --label-nodes
+  fabricctl verify p1 p2 --output-file last.json --baseline last.json
   fabricctl verify p1 p2 p3 p4 -o html >report.html`,
 		Args:              argsBetween(0, 10000),
 		ValidArgsFunction: v.complete,
@@ -119,8 +120,8 @@ func (v *verification) flags(c *cobra.Command) {
 		"begin no round after so long; what is left counts as not measured")
 	c.MarkFlagsMutuallyExclusive("iterations", "duration")
 	v.limits.flags(f)
-	f.StringVar(&v.baseline, "baseline", "", "report of an earlier run (--save, -o json) to compare with")
-	f.StringVar(&v.save, "save", "", "write the report to this file as JSON, in whatever format it is printed")
+	f.StringVar(&v.baseline, "baseline", "", "report of an earlier run (--output-file, -o json) to compare with")
+	f.StringVar(&v.save, "output-file", "", "write the report to this file as JSON, in whatever format it is printed")
 	f.BoolVar(&v.labels, "label-nodes", false, "label the nodes of the pods "+labelVerified+"=true or false")
 	v.nccl.flags(f)
 	f.StringVarP(&v.format, "output", "o", "table", "table, wide, json, yaml, junit or html")

@@ -115,8 +115,8 @@ func (v *verification) lastRun() (*perftest.Report, error) {
 		return nil, fmt.Errorf("--baseline %s: %w", v.baseline, err)
 	}
 	if r.APIVersion != encode.APIVersion || r.Kind != "VerifyReport" || len(r.Results) == 0 {
-		return nil, fmt.Errorf("--baseline %s: %q %q with %d results; want what verify --save or verify -o json writes",
-			v.baseline, r.APIVersion, r.Kind, len(r.Results))
+		return nil, fmt.Errorf("--baseline %s: %q %q with %d results; want what verify --output-file or verify "+
+			"-o json writes", v.baseline, r.APIVersion, r.Kind, len(r.Results))
 	}
 	return &r.Report, nil
 }
@@ -132,7 +132,7 @@ func (v *verification) saveTo(report *perftest.Report) error {
 	}
 	part := v.save + ".part"
 	if err := errors.Join(os.WriteFile(part, b, 0o600), os.Rename(part, v.save)); err != nil {
-		return fmt.Errorf("--save: %w", err)
+		return fmt.Errorf("--output-file: %w", err)
 	}
 	return nil
 }

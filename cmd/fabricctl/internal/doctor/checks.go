@@ -227,7 +227,7 @@ var podChecks = []Check{
 		"verbs devices without an interface: the annotation is missing, the NetworkAttachmentDefinition does not " +
 			"exist, Multus did not run, or the resource count is smaller than the number of networks. InfiniBand in " +
 			"shared RDMA mode needs none; RoCE needs one for the address of its GID",
-		"kubectl get pod POD -o json | fabricctl doctor pod --manifest - says which",
+		"kubectl get pod POD -o json | fabricctl doctor pod -f - says which",
 	},
 	{
 		"pod-annotation",

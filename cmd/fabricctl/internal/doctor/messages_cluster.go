@@ -42,7 +42,7 @@ var clusterMessages = []Message{
 		Cause: "three things have to agree and one does not: the resource the pod asks for, the NAD's annotation " +
 			"k8s.v1.cni.cncf.io/resourceName, and the number of networks in the pod's annotation (four networks " +
 			"need a count of 4)",
-		Cure: "kubectl get pod POD -o json | fabricctl doctor pod --manifest - says which",
+		Cure: "kubectl get pod POD -o json | fabricctl doctor pod -f - says which",
 	},
 	{
 		ID:    "log-insufficient",
