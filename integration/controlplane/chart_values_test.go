@@ -129,7 +129,7 @@ func TestChartWrongFabrics(t *testing.T) {
 // valueOf is a value before the words of a rule.
 var valueOf = regexp.MustCompile(`^("[^"]*"|[0-9]+): `)
 
-// What says of a Fabric what the API server would say, in fabricctl check, says it of each of them.
+// What says of a Fabric what the API server would say, in fabricctl validate, says it of each of them.
 func TestAdmit(t *testing.T) {
 	judge, err := admit.New(helm.Fabrics)
 	if err != nil {

@@ -79,7 +79,7 @@ func TestRangesOfTheCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	const meets = "addresses.nodeRanges 198.18.96.0/20 meets Calico IPPool default-ipv4-ippool (198.18.64.0/18)"
-	ctl.says(t, 3, []string{"Fabric calico: " + meets}, "check", "-f", file, "--cluster")
+	ctl.says(t, 3, []string{"Fabric calico: " + meets}, "validate", "-f", file, "--cluster")
 	s.round(time.Minute)
 	apply(t, of("calico", "198.18.96.0/20"))
 	s.becomes("calico", accepted, "False Refused: "+meets)

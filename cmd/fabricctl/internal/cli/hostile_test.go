@@ -113,7 +113,7 @@ func hostileCases(w *hostileWorld) map[string][]hostileCase {
 			own: true}},
 		"generate policy": {{args: []string{"-f", w.fabric}, refuses: true},
 			{args: []string{"--cluster"}, refuses: true}},
-		"check": {
+		"validate": {
 			{args: []string{"-f", w.fabric, w.machine}, parse: isVisible, refuses: true},
 			{args: []string{"-f", w.fabric, "--cluster"}, parse: isVisible, refuses: true},
 			{args: []string{"-f", w.fabric, "--cluster", "-o", "json"}, refuses: true},

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"reflect"
 
-	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/check"
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/doctor"
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/nccl"
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/perftest"
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/subnet"
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/validate"
 )
 
 // kind is an object that commands print as JSON and YAML.
@@ -22,7 +22,7 @@ type kind struct {
 // go test ./cmd/fabricctl/internal/cli -run Schemas -update writes.
 var kinds = []kind{
 	{"AttachmentList", attachmentList{}, "`list`"},
-	{"CheckReport", check.Report{}, "`check`"},
+	{"ValidateReport", validate.Report{}, "`validate`"},
 	{"Cluster", clusterDiscovery{}, "`discover --cluster`"},
 	{"ClusterStatus", doctor.ClusterStatus{}, "`status`"},
 	{"DeviceList", deviceList{}, "`list --cluster`"},

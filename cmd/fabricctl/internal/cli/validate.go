@@ -12,24 +12,24 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/check"
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/doctor"
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/validate"
 )
 
-// checker is the flags of check.
-type checker struct {
+// validation is the flags of validate.
+type validation struct {
 	*console
 	from   sources
 	files  []string
 	format string
 }
 
-func checkCommand(a *app) *cobra.Command {
-	k := &checker{console: &a.console}
+func validateCommand(a *app) *cobra.Command {
+	k := &validation{console: &a.console}
 	c := &cobra.Command{
-		Use:   "check -f FILE... [RECORDING...]",
+		Use:   "validate -f FILE... [RECORDING...]",
 		Short: "Check Fabrics before they are applied, with or without a cluster",
-		Long: `check says of the Fabrics in files what the API server, the controller and the plugin would say of
+		Long: `validate says of the Fabrics in files what the API server, the controller and the plugin would say of
 them, with the same code, and without a cluster: in the CI of the repository that has them. Files are
 YAML or JSON, of objects, lists of them, or values of the Helm chart; other objects are ignored.
 
@@ -39,9 +39,9 @@ Fabrics that are there, and their addresses with those of Services, pods,
 nodes and pools. -o wide has a row for every node.
 
 Exit status: 3 if something would be refused or would not work.`,
-		Example: `  fabricctl check -f fabrics.yaml
-  fabricctl check -f fabrics/ gpu-*.tar.gz
-  helm template fabric deployments/helm/fabric-cni -f values.yaml | fabricctl check -f - --cluster`,
+		Example: `  fabricctl validate -f fabrics.yaml
+  fabricctl validate -f fabrics/ gpu-*.tar.gz
+  helm template fabric deployments/helm/fabric-cni -f values.yaml | fabricctl validate -f - --cluster`,
 		Args: argsBetween(0, 10000),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			k.from.machine, k.from.recordings = a.machine, args
@@ -59,7 +59,7 @@ Exit status: 3 if something would be refused or would not work.`,
 	return c
 }
 
-func (k *checker) valid() error {
+func (k *validation) valid() error {
 	switch {
 	case len(k.files) == 0:
 		return fmt.Errorf("%w: give the Fabrics with -f FILE (- for standard input)", errUsage)
@@ -71,8 +71,8 @@ func (k *checker) valid() error {
 	return oneOf("output", k.format, "table", "wide", "json", "yaml")
 }
 
-func (k *checker) run(ctx context.Context) error {
-	in := &check.Input{}
+func (k *validation) run(ctx context.Context) error {
+	in := &validate.Input{}
 	for _, name := range k.files {
 		names, err := filesOf(name)
 		if err != nil {
@@ -88,9 +88,9 @@ func (k *checker) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r, err := check.Check(in, *w)
+	r, err := validate.Check(in, *w)
 	if err != nil {
-		return fmt.Errorf("check: %w", err)
+		return fmt.Errorf("validate: %w", err)
 	}
 	if err := k.print(r, len(w.Nodes)); err != nil {
 		return err
@@ -129,7 +129,7 @@ func filesOf(name string) ([]string, error) {
 	return out, nil
 }
 
-func (k *checker) add(in *check.Input, name string) error {
+func (k *validation) add(in *validate.Input, name string) error {
 	f, err := k.open(name)
 	if err != nil {
 		return err
@@ -139,8 +139,8 @@ func (k *checker) add(in *check.Input, name string) error {
 }
 
 // world reads the nodes and the cluster, as far as they are asked for.
-func (k *checker) world(ctx context.Context) (w *check.World, err error) {
-	w = &check.World{}
+func (k *validation) world(ctx context.Context) (w *validate.World, err error) {
+	w = &validate.World{}
 	if !k.from.cluster {
 		if len(k.from.recordings) > 0 || k.from.root != "/" {
 			w.Nodes, err = k.from.nodes(ctx)
@@ -173,7 +173,7 @@ func (k *checker) world(ctx context.Context) (w *check.World, err error) {
 }
 
 // print prints the report; nodes is how many were looked at.
-func (k *checker) print(r *check.Report, nodes int) error {
+func (k *validation) print(r *validate.Report, nodes int) error {
 	if k.format == "json" || k.format == "yaml" {
 		return k.structured(k.format, *r)
 	}
@@ -209,7 +209,7 @@ func (k *checker) print(r *check.Report, nodes int) error {
 
 // table prints which devices of which nodes each Fabric gets. Nodes with the same devices are one row, unless all are
 // asked for.
-func (k *checker) table(r *check.Report) {
+func (k *validation) table(r *validate.Report) {
 	t := newTable("FABRIC", "ATTACHMENT", "NODES", "DEVICES")
 	for _, f := range r.Fabrics {
 		if len(f.Nodes) == 0 {
@@ -231,7 +231,7 @@ func (k *checker) table(r *check.Report) {
 		}
 		for _, key := range order {
 			devices := key[strings.LastIndexByte(key, 0)+1:]
-			t.add(f.Name, f.Attachment, check.Some(nodes[key]), devices)
+			t.add(f.Name, f.Attachment, validate.Some(nodes[key]), devices)
 		}
 	}
 	t.print(k.console)

@@ -1,4 +1,4 @@
-package check
+package validate
 
 import (
 	"errors"
@@ -106,7 +106,7 @@ func ofAgent(devices []survey.Device) answer {
 	return a
 }
 
-func ofCheck(n *node.Node) answer {
+func ofValidate(n *node.Node) answer {
 	a := answer{Fabric: map[string]string{}, Why: map[string]string{}}
 	list := candidates(n)
 	for i := range list {
@@ -143,7 +143,7 @@ func ofDiscover(n *node.Node) answer {
 	return a
 }
 
-// The agent, DRA, the plugin, check, discover and doctor agree on each recorded machine: on ids, on the order of rails,
+// Agent, DRA, plugin, validate, discover and doctor agree on each recorded machine: on ids, on the order of rails,
 // on fabrics, and on why a device is in none.
 func TestOneTruth(t *testing.T) {
 	all := append(machines.All(), machines.Sites()...)
@@ -155,7 +155,7 @@ func TestOneTruth(t *testing.T) {
 			}
 			devices := surveyed(t, m, n)
 			agent := ofAgent(devices)
-			for name, got := range map[string]answer{"check": ofCheck(n), "discover": ofDiscover(n)} {
+			for name, got := range map[string]answer{"validate": ofValidate(n), "discover": ofDiscover(n)} {
 				if diff := cmp.Diff(agent, got); diff != "" {
 					t.Errorf("-agent +%s:\n%s", name, diff)
 				}
@@ -188,7 +188,7 @@ func TestOneTruth(t *testing.T) {
 	}
 }
 
-// oneRailEach compares match.rail of the agent and of check.
+// oneRailEach compares match.rail of the agent and of validate.
 func oneRailEach(t *testing.T, n *node.Node, devices []survey.Device, rails []string) {
 	t.Helper()
 	for rail, want := range rails[:min(len(rails), 16)] {
@@ -197,7 +197,7 @@ func oneRailEach(t *testing.T, n *node.Node, devices []survey.Device, rails []st
 		agent := network.Assign([]fabrics.Fabric{f}, devices, nil)["f"]
 		check := fabrics.Assign([]fabrics.Fabric{f}, candidates(n), nil)["f"]
 		if len(agent) != 1 || len(check) != 1 || agent[0].ID() != want || check[0].ID() != want {
-			t.Errorf("rail %d: agent has %d, check has %d devices; want %s", rail, len(agent), len(check), want)
+			t.Errorf("rail %d: agent has %d, validate has %d devices; want %s", rail, len(agent), len(check), want)
 		}
 	}
 }

@@ -1,6 +1,6 @@
-// Package check says of Fabrics before they are applied what the API server, the controller and the plugin would say
+// Package validate says of Fabrics before they are applied what the API server, the controller and the plugin would say
 // of them, with those programs' own code, and on nodes which devices each Fabric gets. Values in, values out.
-package check
+package validate
 
 import (
 	"cmp"

@@ -1,4 +1,4 @@
-package check
+package validate
 
 import (
 	"encoding/json"
@@ -16,7 +16,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
 
-// said is what check says of the documents of a file, a line for each finding.
+// said is what validate says of the documents of a file, a line for each finding.
 func said(t *testing.T, w World, documents ...string) string {
 	t.Helper()
 	r := checked(t, w, documents...)
