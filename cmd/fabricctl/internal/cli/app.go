@@ -130,6 +130,7 @@ looked at. doctor explain has others.`,
 		verifyCommand(a),
 		watchCommand(a),
 		supportBundleCommand(a),
+		versionCommand(a),
 		manCommand(),
 	)
 	completions(root, a.kube)

@@ -122,8 +122,9 @@ func hostileCases(w *hostileWorld) map[string][]hostileCase {
 			{args: []string{"-f", w.operator}, parse: areDocuments, refuses: true},
 			{args: []string{"-f", w.operator, "--to", "nad"}, parse: areDocuments, refuses: true},
 		},
-		"man":  {{args: []string{"pages"}, own: true}},
-		"help": {{own: true}},
+		"version": {{own: true, args: []string{"--local"}}, {args: []string{"--cluster"}}},
+		"man":     {{args: []string{"pages"}, own: true}},
+		"help":    {{own: true}},
 	}
 	for _, kind := range generate.Kinds {
 		isKind := func(t *testing.T, out []byte) { t.Helper(); isObjects(t, kind, out) }

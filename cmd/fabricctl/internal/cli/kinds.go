@@ -35,6 +35,7 @@ var kinds = []kind{
 	{"PortRates", portRates{}, "`watch`, an object per look"},
 	{"JobReport", jobReport{}, "`doctor job`"},
 	{"RepairReport", repairReport{}, "`repair`"},
+	{"Version", versions{}, "`version`"},
 	{"VerifyReport", perftest.Report{}, "`verify`"},
 }
 
