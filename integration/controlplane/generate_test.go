@@ -118,8 +118,8 @@ func TestGeneratedClaims(t *testing.T) {
 		if err := machines.Named(m).Plant(dir); err != nil {
 			t.Fatal(err)
 		}
-		for _, args := range [][]string{{"claim", "--pod"}, {"claim", "--per-rail", "--min-rate", "100"},
-			{"claim", "--gpu-class", "gpu.nvidia.com", "--pod"}, {"perftest-pods", "--allocation", "dra"}} {
+		for _, args := range [][]string{{"claim", "--with-pod"}, {"claim", "--per-rail", "--min-rate", "100"},
+			{"claim", "--gpu-class", "gpu.nvidia.com", "--with-pod"}, {"perftest-pods", "--allocation", "dra"}} {
 			if m == "gb200" && slices.Contains(args, "--gpu-class") {
 				continue // no rail has its PCIe root in common with a GPU
 			}
@@ -163,7 +163,7 @@ func TestDoctorOfClaims(t *testing.T) {
 	if err := machines.Named("h20").Plant(dir); err != nil {
 		t.Fatal(err)
 	}
-	_, text, _ := c.run(t, "generate", "claim", "--pod", "-n", "claimed", "--name", "train", dir)
+	_, text, _ := c.run(t, "generate", "claim", "--with-pod", "-n", "claimed", "--name", "train", dir)
 	for _, o := range append(objects, strings.Split(text, "\n---\n")...) {
 		if err := server.Create(t.Context(), []byte(o)); err != nil {
 			t.Fatalf("%v in %s", err, o)

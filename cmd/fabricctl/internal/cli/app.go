@@ -73,7 +73,7 @@ func (a *app) run(ctx context.Context, args []string) (status int) {
 	case isUsage(err):
 		text := strings.Replace(err.Error(), "\n\nDid you mean this?\n\t", "; did you mean ", 1)
 		text = strings.TrimPrefix(strings.Join(strings.FieldsFunc(text, isBreak), " "), "usage: ")
-		a.stderr.Printf("%s: %s; see %s --help\n", name, text, helpOf(at))
+		a.stderr.Printf("%s: %s; see %s --help\n", name, text, at.CommandPath())
 		return exitUsage
 	}
 	text := strings.ReplaceAll(err.Error(), "\n", "; ")

@@ -39,8 +39,8 @@ func runningPlugin(ctx context.Context, kube *cluster.Cluster, shared bool, name
 	what := map[bool]string{false: "SR-IOV network device plugin", true: "RDMA shared device plugin"}[shared]
 	switch len(found) {
 	case 0:
-		return nil, fmt.Errorf("--cluster: %s has no DaemonSet of the %s: install it, or leave out --cluster and say "+
-			"its namespace with --namespace", where, what)
+		return nil, fmt.Errorf("--cluster: %s has no DaemonSet of the %s: install it, or give --local and its "+
+			"namespace with --namespace", where, what)
 	case 1:
 		return &found[0], nil
 	}

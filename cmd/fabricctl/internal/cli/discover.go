@@ -42,7 +42,7 @@ that is named.`,
 		Args:              argsBetween(0, 1),
 		ValidArgsFunction: nodeNames(a, &from),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := oneOf("output", format, "table", "wide", "topo", "json", "yaml", "svg", "html"); err != nil {
+			if err := oneOf("output", &format, "table", "wide", "topo", "json", "yaml", "svg", "html"); err != nil {
 				return err
 			}
 			from.settle(&a.machine, record != "" || a.root != "/")

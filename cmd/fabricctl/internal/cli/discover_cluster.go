@@ -21,7 +21,7 @@ func (d *discoverer) cluster(ctx context.Context, args []string, format string) 
 	if len(args) > 0 {
 		return d.member(ctx, args[0], format)
 	}
-	if err := oneOf("output", format, "table", "wide", "json", "yaml"); err != nil {
+	if err := oneOf("output", &format, "table", "wide", "json", "yaml"); err != nil {
 		return fmt.Errorf("%w; a picture is of one node: --cluster NODE", err)
 	}
 	from := sources{machine: d.machine, place: place{cluster: true}}

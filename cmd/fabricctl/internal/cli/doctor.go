@@ -38,7 +38,7 @@ func (f *findings) flags(c *cobra.Command) {
 
 // check checks the flags. The format text is for reading, table and wide are for grep and awk.
 func (f *findings) check() error {
-	return oneOf("output", f.format, "text", "table", "wide", "json", "yaml")
+	return oneOf("output", &f.format, "text", "table", "wide", "json", "yaml")
 }
 
 // print prints the findings, worst first. A failure makes the exit status 3.

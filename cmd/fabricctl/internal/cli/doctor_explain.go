@@ -65,7 +65,7 @@ type explainer struct {
 var looksLikeID = regexp.MustCompile(`^(log|host|pod|cluster|job|preflight)-[a-z0-9-]+$`)
 
 func (e *explainer) check(args []string) error {
-	if err := oneOf("output", e.format, "text", "json", "yaml"); err != nil {
+	if err := oneOf("output", &e.format, "text", "json", "yaml"); err != nil {
 		return err
 	}
 	switch {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -43,15 +42,6 @@ func isUsage(err error) bool {
 // isBreak reports what an error of several lines has between its sentences.
 func isBreak(r rune) bool { return r == '\n' || r == '\t' }
 
-// helpOf is the command that explains a command line: with the kind, where that is its first argument.
-func helpOf(c *cobra.Command) string {
-	path := c.CommandPath()
-	if args := c.Flags().Args(); len(args) > 0 && slices.Contains(c.ValidArgs, args[0]) {
-		path += " " + args[0]
-	}
-	return path
-}
-
 // wants are what the values of flags have to be, by the type that pflag calls them.
 var wants = map[string]string{
 	"int": "a whole number", "float64": "a number such as 90 or 12.5", "bool": "true or false",
@@ -85,11 +75,7 @@ func argsBetween(least, most int) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		switch {
 		case len(args) < least:
-			want := ""
-			if len(c.ValidArgs) > 0 {
-				want = ": want one of " + strings.Join(c.ValidArgs, ", ")
-			}
-			return fmt.Errorf("%w: %s is missing%s", errUsage, strings.Fields(c.Use)[1+len(args)], want)
+			return fmt.Errorf("%w: %s is missing", errUsage, strings.Fields(c.Use)[1+len(args)])
 		case len(args) > most:
 			return fmt.Errorf("%w: unexpected argument %q", errUsage, args[most])
 		}
@@ -97,10 +83,15 @@ func argsBetween(least, most int) cobra.PositionalArgs {
 	}
 }
 
-// oneOf checks the value of a flag that allows only a few.
-func oneOf(flag, value string, allowed ...string) error {
-	if slices.Contains(allowed, value) {
-		return nil
+// oneOf checks the value of a flag that allows only a few, in whatever case and with dashes or without: it becomes the
+// one that is meant.
+func oneOf(flag string, value *string, allowed ...string) error {
+	plain := func(s string) string { return strings.ToLower(strings.ReplaceAll(s, "-", "")) }
+	for _, a := range allowed {
+		if plain(a) == plain(*value) {
+			*value = a
+			return nil
+		}
 	}
-	return fmt.Errorf("%w: --%s %q: want one of %s", errUsage, flag, value, strings.Join(allowed, ", "))
+	return fmt.Errorf("%w: --%s %q: want one of %s", errUsage, flag, *value, strings.Join(allowed, ", "))
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -11,60 +12,112 @@ import (
 )
 
 func generateCommand(a *app) *cobra.Command {
-	g := &generation{}
 	c := &cobra.Command{
-		Use:   "generate KIND [RECORDING...]",
+		Use:   "generate KIND",
 		Short: "Write Fabrics, networks, device plugin configurations and workloads, ready to apply",
 		Long: `generate writes YAML for this node, for the nodes of which there are recordings (discover --record) or
 pictures (discover -o json), or with --cluster for what the FabricNodes and Fabrics of the cluster say,
-with the reason of each choice as a comment. KIND is one of:
-
-  fabric          Fabrics, for a cluster with fabric-agent: one per fabric, or one per rail where rails are planes
-  deployment, pod, pytorchjob, mpijob, volcano    a workload with all rails of one fabric
-  claim           a ResourceClaimTemplate for these rails, for Fabrics with allocation DRA; --pod: and a pod with it
-  perftest-pods   pods to measure with, each on a node of its own: two, or --workers
-  policy          admission policies that give pods with one label their rails, see generate policy --help
-  topology        labels of nodes and a Kueue Topology from the fabric's cabling, see generate topology --help
-
-and for clusters without fabric-agent, from recordings only:
-
-  nad             NetworkAttachmentDefinitions, one per fabric, or one per rail where rails are planes
-  device-plugin   ConfigMap of the SR-IOV network device plugin; with --shared of the RDMA shared device plugin
-
-With --shared workloads ask the RDMA shared device plugin for devices. On InfiniBand they need no network; on RoCE they
-have macvlan interfaces, whose networks are those of nad --shared.
-
-Pods of Fabrics with allocation DRA have a ResourceClaim instead of a resource: with --cluster the Fabrics say it, else
---allocation dra. With --gpu-class each rail comes with GPUs on its PCIe root.
+with the reason of each choice as a comment.
 
 Ports that are Down, part of a bond or carry the default route are in none of them; comments at the end say which and
 why.`,
 		Example: `  fabricctl generate fabric --cluster | kubectl apply -f -
   fabricctl generate mpijob --cluster --workers 4 --image registry.example.com/nccl-tests:latest
-  fabricctl generate claim --cluster --rails 1 --gpu-class gpu.nvidia.com --pod
-  fabricctl generate pytorchjob --rails 2 gpu-*.tar.gz
-  fabricctl generate nad --range 198.18.0.0/18 gpu-*.tar.gz
-  fabricctl generate device-plugin -n kube-system gpu-*.tar.gz`,
-		Args:      argsBetween(1, 10000),
-		ValidArgs: generate.Kinds,
+  fabricctl generate nad --range 198.18.0.0/18 gpu-*.tar.gz`,
+		RunE: func(_ *cobra.Command, args []string) error {
+			what := "KIND is missing"
+			if len(args) > 0 {
+				what = fmt.Sprintf("kind %.300q", args[0])
+			}
+			return fmt.Errorf("%w: %s: must be one of %s, policy, topology, verify", errUsage, what,
+				strings.Join(generate.Kinds, ", "))
+		},
+	}
+	for _, kind := range generate.Kinds {
+		c.AddCommand(generateKindCommand(a, kind))
+	}
+	c.AddCommand(generatePolicyCommand(a), generateVerifyCommand(a), generateTopologyCommand(a))
+	return c
+}
+
+// kindHelp is what the help of a kind says.
+type kindHelp struct{ short, long, example string }
+
+const aWorkload = `The pods have a /dev/shm of memory, the capability IPC_LOCK, and all rails and GPUs of a node, or
+those that the flags say. With --cluster they ask for the devices of one Fabric, and of those that differ from it in
+their rail only; from recordings for those of another device plugin, such as nvidia.com/ib_400g. Pods of Fabrics with
+allocation DRA have a ResourceClaim instead: with --cluster the Fabrics say it, else --allocation dra.
+
+With --shared they ask the RDMA shared device plugin. On InfiniBand they need no network then; on RoCE they have macvlan
+interfaces, whose networks are those of generate nad --shared.`
+
+var kindHelps = map[string]kindHelp{
+	"fabric": {
+		"Write Fabrics, for a cluster with fabric-agent: one per fabric, or one per rail where rails are planes",
+		`generate fabric writes Fabrics, with --namespace as the one that they are published in. With --cluster and
+without --range each keeps its range, or gets one that nothing else in the cluster has addresses of.`,
+		`  fabricctl generate fabric --cluster | kubectl apply -f -
+  fabricctl generate fabric --range 198.18.0.0/16 gpu-*.tar.gz`,
+	},
+	"nad": {
+		"Write NetworkAttachmentDefinitions, for a cluster without fabric-agent",
+		`generate nad writes a network per fabric, or per rail where rails are planes, for nodes of recordings. In a
+cluster with fabric-agent its controller publishes the networks of Fabrics: generate fabric.`,
+		`  fabricctl generate nad --range 198.18.0.0/18 gpu-*.tar.gz`,
+	},
+	devicePlugin: {
+		"Write the ConfigMap of the SR-IOV network device plugin, for a cluster without fabric-agent",
+		`generate device-plugin writes the ConfigMap of the SR-IOV network device plugin, with --shared of the RDMA
+shared device plugin, for nodes of recordings. It belongs in the namespace of the plugin's DaemonSet, which --cluster
+asks the cluster for.`,
+		`  fabricctl generate device-plugin -n kube-system gpu-*.tar.gz`,
+	},
+	"deployment": {"Write a Deployment with rails", aWorkload, "  fabricctl generate deployment --cluster --rails 2"},
+	"pod":        {"Write a pod with rails", aWorkload, "  fabricctl generate pod --cluster"},
+	"pytorchjob": {
+		"Write a PyTorchJob with rails", aWorkload, "  fabricctl generate pytorchjob --rails 2 gpu-*.tar.gz",
+	},
+	"mpijob": {
+		"Write an MPIJob with rails", aWorkload,
+		"  fabricctl generate mpijob --cluster --workers 4 --image registry.example.com/nccl-tests:latest",
+	},
+	"volcano": {"Write a Job of Volcano with rails", aWorkload, "  fabricctl generate volcano --cluster --workers 4"},
+	"perftest-pods": {
+		"Write pods to measure between (verify), each on a node of its own", aWorkload,
+		"  fabricctl generate perftest-pods --cluster --image IMAGE | kubectl apply -f -",
+	},
+	"claim": {
+		"Write a ResourceClaimTemplate for the rails of a pod, for Fabrics with allocation DRA",
+		`generate claim writes a ResourceClaimTemplate, with --with-pod also a pod that has it. With --gpu-class each
+rail comes with GPUs on its PCIe root.`,
+		`  fabricctl generate claim --cluster --rails 1 --gpu-class gpu.nvidia.com --with-pod`,
+	},
+}
+
+func generateKindCommand(a *app, kind string) *cobra.Command {
+	g := newGeneration()
+	help := kindHelps[kind]
+	c := &cobra.Command{
+		Use: kind + " [RECORDING...]", Short: help.short, Long: help.long, Example: help.example,
+		Args: argsBetween(0, 10000),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			g.from.machine, g.from.recordings = a.machine, args[1:]
-			switch args[0] {
+			g.from.machine, g.from.recordings = a.machine, args
+			switch kind {
 			case "nad": // is for recordings only
 			case devicePlugin:
-				g.from.place.settle(&a.machine, len(args) == 1)
+				g.from.place.settle(&a.machine, len(args) == 0)
 			default:
 				g.from.settle()
 			}
-			if err := g.check(args[0], cmd.Flags()); err != nil {
+			if err := g.check(kind, cmd.Flags()); err != nil {
 				return err
 			}
-			if err := g.plugin(cmd.Context(), args[0], cmd.Flags()); err != nil {
-				return fmt.Errorf("generate %s: %w", args[0], err)
+			if err := g.plugin(cmd.Context(), kind, cmd.Flags()); err != nil {
+				return fmt.Errorf("generate %s: %w", kind, err)
 			}
 			g.Warn = func(s string) { a.stderr.Println("warning:", s) }
 			g.Note = func(s string) { a.stderr.Println(s) }
-			text, err := g.from.generate(cmd.Context(), "generate "+args[0], args[0], g.Options)
+			text, err := g.from.generate(cmd.Context(), "generate "+kind, kind, g.Options)
 			if err != nil {
 				g.from.warn(&a.console) // what was left out may be the cause
 				return err
@@ -75,12 +128,11 @@ why.`,
 			return g.from.leftOut(&a.console)
 		},
 	}
-	g.flags(c)
-	c.AddCommand(generatePolicyCommand(a), generateVerifyCommand(a), generateTopologyCommand(a))
+	g.flags(c, kind)
 	return c
 }
 
-// generation is the flags of generate.
+// generation is the flags of a kind.
 type generation struct {
 	generate.Options
 	from       sources
@@ -89,42 +141,97 @@ type generation struct {
 	allocation string
 }
 
-func (g *generation) flags(c *cobra.Command) {
+// newGeneration has the values of the flags that are not given.
+func newGeneration() *generation {
+	return &generation{allocation: devicePlugin, Options: generate.Options{
+		Name: "rdma-test", Image: "example.com/nccl-tests:latest", Prefix: "nvidia.com", Workers: 2, GPUs: -1,
+	}}
+}
+
+// flags adds the flags that mean something to a kind.
+func (g *generation) flags(c *cobra.Command, kind string) {
 	f := c.Flags()
-	f.StringVarP(&g.Namespace, "namespace", "n", "default", "namespace of the objects (for device-plugin that of the "+
-		"plugin's DaemonSet: default kube-system, with --cluster where it runs)")
-	f.StringVar(&g.Name, "name", "rdma-test", "name of the workload")
-	f.StringVar(&g.Image, "image", "example.com/nccl-tests:latest", "image of the workload")
-	f.StringVar(&g.Fabric, "fabric", "",
-		"only this fabric (default: all; for a workload the one with the most bandwidth)")
-	f.StringVar(&g.Prefix, "resource-prefix", "nvidia.com", "prefix of the resources; "+generate.AgentPrefix+
-		" for those of fabric-agent, as with --cluster; "+generate.SharedPrefix+" with --shared")
-	f.StringVar(&g.pool, "range", "",
-		"addresses of the rails, shared out to the Fabrics or networks in equal parts (default: fabric --cluster "+
-			"proposes a free range for each, or keeps that of a Fabric which is there)")
+	namespace, fabric := "namespace of the objects", "only this fabric (default: all)"
+	switch {
+	case kind == devicePlugin:
+		namespace = "that of the plugin's DaemonSet (default: kube-system, with --cluster where it runs)"
+	case generate.IsWorkload(kind):
+		fabric = "rails of this fabric (default: the one with the most bandwidth)"
+	}
+	f.StringVarP(&g.Namespace, "namespace", "n", "default", namespace)
+	f.StringVar(&g.Fabric, "fabric", "", fabric)
+	switch kind {
+	case "fabric":
+		g.rangeFlags(f, " (default: with --cluster a free range for each Fabric, or the one that it has)")
+		g.from.flags(c, "for the FabricNodes of the cluster", "for recordings or this machine")
+		g.allocationFlag(f, "who hands out devices")
+	case "nad":
+		g.rangeFlags(f, "")
+		g.prefixFlag(f)
+		f.StringVar(&g.Target, "target", "", generate.NetworkOperator+" writes the objects of NVIDIA's network "+
+			"operator instead of networks")
+		g.functionFlags(f)
+	case devicePlugin:
+		g.prefixFlag(f)
+		g.functionFlags(f)
+		g.from.flags(c, "beside recordings: ask the cluster where the plugin runs", "without the cluster")
+	default:
+		g.from.flags(c, "for the FabricNodes and Fabrics of the cluster", "for recordings or this machine")
+		g.workloadFlags(f, kind)
+	}
+}
+
+// rangeFlags are those of kinds with addresses.
+func (g *generation) rangeFlags(f *pflag.FlagSet, without string) {
+	f.StringVar(&g.pool, "range", "", "addresses of the rails, shared out to the Fabrics or networks in equal parts"+
+		without)
 	f.StringSliceVar(&g.excluded, "exclude", nil, "parts of the range that must not be given")
-	g.from.flags(c, "for what the FabricNodes and Fabrics of the cluster say; device-plugin, beside recordings: "+
-		"where the plugin runs", "for recordings or this machine")
 	f.IntVar(&g.Nodes, "nodes", 0, "nodes that the range has to be large enough for (default: those looked at)")
-	f.IntVar(&g.Workers, "workers", 2, "pods of a job or deployment")
-	f.IntVar(&g.GPUs, "gpus", -1, "GPUs per pod (default: all of a node, with --rails in proportion)")
-	f.StringVar(&g.GPU, "gpu-resource", "", "resource of the GPUs, such as nvidia.com/v100 (default: by their vendor, "+
-		"nvidia.com/gpu)")
-	f.StringVar(&g.For, "for", "", "nad: "+generate.NetworkOperator+" writes the objects of NVIDIA's network operator "+
-		"instead of networks")
+}
+
+// functionFlags are those of kinds for other device plugins than fabric-agent.
+func (g *generation) functionFlags(f *pflag.FlagSet) {
 	f.BoolVar(&g.VFs, "vfs", false, "networks and resources of virtual functions, one per rail, instead of whole ports")
-	f.BoolVar(&g.SameNode, "same-node", false, "perftest-pods: they may be on one node")
-	f.StringVar(&g.allocation, "allocation", devicePlugin, "who hands out devices: device-plugin, or dra for "+
-		"fabrics and pods with ResourceClaims; with --cluster the Fabrics say it")
-	f.BoolVar(&g.Pod, "pod", false, "claim: also a pod with it")
+	f.BoolVar(&g.Shared, "shared", false, "for the RDMA shared device plugin (shared RDMA mode)")
+}
+
+func (g *generation) prefixFlag(f *pflag.FlagSet) {
+	f.StringVar(&g.Prefix, "resource-prefix", g.Prefix, "prefix of the resources; "+generate.AgentPrefix+
+		" for those of fabric-agent, as with --cluster; "+generate.SharedPrefix+" with --shared")
+}
+
+func (g *generation) allocationFlag(f *pflag.FlagSet, what string) {
+	f.StringVar(&g.allocation, "allocation", devicePlugin, what+": device-plugin, or dra for ResourceClaims")
+}
+
+// workloadFlags are those of pods and claims.
+func (g *generation) workloadFlags(f *pflag.FlagSet, kind string) {
+	f.StringVar(&g.Name, "name", g.Name, "name of the workload")
+	f.StringVar(&g.Image, "image", g.Image, "image of the pods")
 	f.IntVar(&g.Rails, "rails", 0, "rails of a pod (default: all of a node)")
 	f.IntVar(&g.First, "first-rail", 0, "with --rails, where rails are planes: the first of them, counted from 0")
 	f.BoolVar(&g.PerRail, "per-rail", false, "claims: a request for each rail, by its number, instead of a count")
 	f.IntVar(&g.MinRate, "min-rate", 0, "claims: only rails with at least so many Gb/s")
 	f.StringVar(&g.GPUClass, "gpu-class", "", "claims: with each rail GPUs of this DeviceClass on the same PCIe root, "+
 		"such as gpu.nvidia.com")
-	f.BoolVar(&g.Shared, "shared", false,
-		"for the RDMA shared device plugin (shared RDMA mode): its configuration, networks and workloads")
+	if kind != "perftest-pods" {
+		f.IntVar(&g.GPUs, "gpus", g.GPUs, "GPUs per pod (default: all of a node, with --rails in proportion)")
+		f.StringVar(&g.GPU, "gpu-resource", "", "resource of the GPUs, such as nvidia.com/v100 (default: by their "+
+			"vendor, nvidia.com/gpu)")
+	}
+	if kind == "claim" {
+		f.BoolVar(&g.Pod, "with-pod", false, "also a pod with it")
+		return
+	}
+	g.prefixFlag(f)
+	g.functionFlags(f)
+	g.allocationFlag(f, "from recordings, who hands out devices")
+	if kind != "pod" {
+		f.IntVar(&g.Workers, "workers", g.Workers, "pods")
+	}
+	if kind == "perftest-pods" {
+		f.BoolVar(&g.SameNode, "same-node", false, "they may be on one node")
+	}
 }
 
 // plugin finds out where the device plugin's configuration belongs.

@@ -26,54 +26,24 @@ const (
 	maxGPUs    = 1024
 )
 
-// kindsOf are the kinds that a flag of generate means something to. Those that are missing mean something to all.
-var kindsOf = func() map[string][]string {
-	jobs := []string{"deployment", "pytorchjob", "mpijob", "volcano", "perftest-pods"}
-	training := []string{"deployment", "pod", "pytorchjob", "mpijob", "volcano"}
-	pods := slices.Concat(training, []string{"perftest-pods"})
-	claims := slices.Concat(pods, []string{"claim"})
-	ranges := []string{"fabric", "nad"}
-	return map[string][]string{
-		"name": claims, "image": claims, "resource-prefix": slices.Concat([]string{"nad", "device-plugin"}, claims),
-		"range": ranges, "exclude": ranges, "nodes": ranges,
-		"cluster": slices.Concat([]string{"fabric", "device-plugin"}, claims),
-		"for":     {"nad"}, "workers": jobs, "same-node": {"perftest-pods"},
-		"gpus": slices.Concat(training, []string{"claim"}), "gpu-resource": slices.Concat(training, []string{"claim"}),
-		"vfs": slices.Concat([]string{"nad", "device-plugin"}, pods), "shared": slices.Concat([]string{"nad",
-			"device-plugin"}, pods),
-		"allocation": slices.Concat([]string{"fabric"}, claims), "pod": {"claim"},
-		"rails": claims, "first-rail": claims, "per-rail": claims, "min-rate": claims, "gpu-class": claims,
-	}
-}()
-
-// checkUse refuses flags that a kind has no use for, and those that exclude each other.
-func (g *generation) checkUse(kind string, f *pflag.FlagSet) (err error) {
-	if g.from.cluster && kind == "nad" || g.from.cluster && kind == devicePlugin && len(g.from.recordings) == 0 {
+// checkUse refuses flags that exclude each other.
+func (g *generation) checkUse(kind string, f *pflag.FlagSet) error {
+	if g.from.cluster && kind == devicePlugin && len(g.from.recordings) == 0 {
 		return fmt.Errorf("%w: in a cluster with fabric-agent the controller publishes the networks of Fabrics, and "+
 			"the agents offer the devices: generate fabric --cluster; for another device plugin generate %s from "+
 			"recordings", errUsage, kind)
 	}
-	if g.VFs && (g.from.cluster && kind != devicePlugin || kind == "fabric") {
+	if g.VFs && g.from.cluster && kind != devicePlugin {
 		return fmt.Errorf("%w: --vfs is for networks and resources of another device plugin: give recordings, and "+
 			"generate nad and device-plugin", errUsage)
-	}
-	f.Visit(func(flag *pflag.Flag) {
-		kinds := kindsOf[flag.Name]
-		if err == nil && kinds != nil && !slices.Contains(kinds, kind) && flag.Name != "allocation" {
-			err = fmt.Errorf("%w: --%s %.300q: generate %s has no use for it, it is for %s", errUsage, flag.Name,
-				flag.Value.String(), kind, strings.Join(kinds, ", "))
-		}
-	})
-	if err != nil {
-		return err
 	}
 	if kind != devicePlugin {
 		if err := g.from.checkPrefix(f); err != nil {
 			return err
 		}
 	}
-	if g.For != "" {
-		if err := oneOf("for", g.For, generate.NetworkOperator); err != nil {
+	if g.Target != "" {
+		if err := oneOf("target", &g.Target, generate.NetworkOperator); err != nil {
 			return err
 		}
 	}
@@ -87,12 +57,12 @@ func (g *generation) checkUse(kind string, f *pflag.FlagSet) (err error) {
 		return fmt.Errorf("%w: --shared and --allocation dra exclude each other: the RDMA shared device plugin knows "+
 			"no claims", errUsage)
 	case kind == "claim" && !g.Pod && f.Changed("image"):
-		return fmt.Errorf("%w: --image %.300q: a claim has none; --pod writes a pod with it", errUsage, g.Image)
+		return fmt.Errorf("%w: --image %.300q: a claim has none; --with-pod writes a pod with it", errUsage, g.Image)
 	case kind == "claim" && !g.Pod && f.Changed("gpus") && g.GPUClass == "":
-		return fmt.Errorf("%w: --gpus %d: a claim has GPUs with --gpu-class; --pod writes a pod with it that asks "+
-			"their device plugin", errUsage, g.GPUs)
+		return fmt.Errorf("%w: --gpus %d: a claim has GPUs with --gpu-class; --with-pod writes a pod with it that "+
+			"asks their device plugin", errUsage, g.GPUs)
 	case kind == "claim" && !g.Pod && f.Changed("gpu-resource"):
-		return fmt.Errorf("%w: --gpu-resource %.253q: a claim has none; --pod writes a pod with it that asks the "+
+		return fmt.Errorf("%w: --gpu-resource %.253q: a claim has none; --with-pod writes a pod with it that asks the "+
 			"device plugin of the GPUs", errUsage, g.GPU)
 	}
 	return g.checkResources(kind, f)
@@ -128,20 +98,14 @@ func (g *generation) checkResources(kind string, f *pflag.FlagSet) error {
 
 // checkClaim checks the flags of ResourceClaims.
 func (g *generation) checkClaim(kind string, f *pflag.FlagSet) error {
-	g.DRA = g.allocation == dra || kind == "claim"
-	if err := oneOf("allocation", g.allocation, devicePlugin, dra); err != nil {
+	if err := oneOf("allocation", &g.allocation, devicePlugin, dra); err != nil {
 		return err
 	}
-	chosen := f.Changed("allocation")
+	g.DRA = g.allocation == dra || kind == "claim"
 	switch {
-	case kind == "claim" && chosen && g.allocation != dra:
-		return fmt.Errorf("%w: --allocation %s: claims are for dra", errUsage, g.allocation)
-	case chosen && g.from.cluster && generate.IsWorkload(kind):
+	case f.Changed("allocation") && g.from.cluster && generate.IsWorkload(kind):
 		return fmt.Errorf("%w: --allocation %s: with --cluster the Fabrics say it (spec.allocation)", errUsage,
 			g.allocation)
-	case g.DRA && (kind == "nad" || kind == devicePlugin):
-		return fmt.Errorf("%w: --allocation dra: the devices of %s are those of a device plugin; want fabric, claim "+
-			"or a workload", errUsage, kind)
 	case g.DRA && f.Changed("resource-prefix"):
 		return fmt.Errorf("%w: --resource-prefix %.253q: pods with ResourceClaims ask for no resource", errUsage,
 			g.Prefix)
@@ -179,9 +143,6 @@ func (g *generation) checkCounts(kind string) error {
 
 // check checks the flags for a kind of output, and parses the addresses.
 func (g *generation) check(kind string, f *pflag.FlagSet) error {
-	if !slices.Contains(generate.Kinds, kind) {
-		return fmt.Errorf("%w: kind %q: want one of %s", errUsage, kind, strings.Join(generate.Kinds, ", "))
-	}
 	return firstOf(
 		func() error {
 			return errors.Join(labelRule.check("namespace", g.Namespace), workloadRule.check("name", g.Name),

@@ -46,16 +46,13 @@ var nonsense = [][4]string{
 	{"pod", "h20", "--namespace=Foo", "want small letters"},
 	{"fabric", "h20", "--namespace=", "want small letters"},
 	{"pod", "h20", "--name=Foo_Bar", "want small letters"},
-	{"nad", "h20", "--name=train", "it is for deployment, pod"},
 	{"pod", "h20", "--image=x y", "want an image such as"},
-	{"device-plugin", "h20", "--image=example.com/x:1", "it is for deployment, pod"},
-	{"claim", "h20", "--image=example.com/x:1", "--pod writes a pod with it"},
+	{"claim", "h20", "--image=example.com/x:1", "--with-pod writes a pod with it"},
 	{"pod", "h20", "--fabric=ib-1g", "there are ib-400g"},
 	{"pod", "h20", "--resource-prefix=rdma", "want --shared, or the prefix of an SR-IOV network device plugin"},
 	{"nad", "h20", "--resource-prefix=rdma", "want --shared"},
 	{"nad", "h20", "--resource-prefix=fabric.dev", "its controller makes their networks"},
 	{"pod", "h20", "--resource-prefix=node.kubernetes.io", "want a domain such as nvidia.com"},
-	{"fabric", "h20", "--resource-prefix=nvidia.com", "it is for nad, device-plugin"},
 	{"nad", "h20", "--range=10.20.0.0/16", "overlaps the node's own subnet, 10.20.0.11/24 of bond0 on node h20"},
 	{"fabric", "h20", "--range=10.20.0.0/25", "overlaps the node's own subnet, 10.20.0.11/24 of bond0 on node h20"},
 	{"nad", "roce", "--range=192.168.0.0/16", "192.168.10.11/24 of xgbe2 on node roce: want another range, or " +
@@ -63,57 +60,37 @@ var nonsense = [][4]string{
 	{"nad", "h20", "--range=192.168.1.0", "want a range of addresses such as 198.18.0.0/16"},
 	{"nad", "h20", "--range=192.168.1.0/16", "want 192.168.0.0/16"},
 	{"nad", "h20", "--range=224.0.0.0/8", "want unicast addresses"},
-	{"pod", "h20", "--range=192.168.128.0/18", "it is for fabric, nad"},
 	{"nad", "h20", "--exclude=10.0.0.0/8", "want a part of --range, which is missing"},
 	{"nad", "h20", "--exclude=192.168.128.1", "want a range of addresses"},
-	{"pod", "h20", "--exclude=192.168.128.0/24", "it is for fabric, nad"},
-	{"nad", "h20", "--cluster=true", "from recordings"},
 	{"device-plugin", "h20", "--cluster=true", "from recordings"},
 	{"nad", "h20", "--nodes=-5", "want 0 to 100000"},
 	{"nad", "h20", "--nodes=1000000000", "want 0 to 100000"},
-	{"pod", "h20", "--nodes=5", "it is for fabric, nad"},
-	{"nad", "h20", "--for=openshift", "want one of network-operator"},
-	{"device-plugin", "h20", "--for=network-operator", "it is for nad"},
+	{"nad", "h20", "--target=openshift", "want one of network-operator"},
 	{"deployment", "h20", "--workers=0", "want 1 to 10000"},
 	{"pytorchjob", "h20", "--workers=1", "want 2 to 10000"},
 	{"perftest-pods", "h20", "--workers=100000000", "want 2 to 10000"},
-	{"pod", "h20", "--workers=3", "it is for deployment, pytorchjob"},
 	{"pod", "h20", "--gpus=99", "want 0 to 8: no node of ib-400g has more GPUs"},
 	{"pod", "h20", "--gpus=-2", "want -1 to 1024"},
-	{"perftest-pods", "h20", "--gpus=1", "it is for deployment, pod"},
 	{"claim", "h20", "--gpus=1", "a claim has GPUs with --gpu-class"},
 	{"pod", "v100-7", "--gpus=1", "no node of ib-100g has a GPU; --gpu-resource names another accelerator"},
 	{"pod", "h20", "--gpu-resource=gpu", "want a resource such as nvidia.com/gpu"},
 	{"pod", "h20", "--gpu-resource=nvidia.com/a b", "want a resource such as"},
-	{"nad", "h20", "--gpu-resource=nvidia.com/gpu", "it is for deployment, pod"},
-	{"fabric", "h20", "--vfs=true", "give recordings, and generate nad and device-plugin"},
-	{"claim", "h20", "--vfs=true", "claims are for whole ports"},
-	{"pod", "h20", "--same-node=true", "it is for perftest-pods"},
-	{"pod", "h20", "--allocation=DRA", "want one of device-plugin, dra"},
-	{"nad", "h20", "--allocation=dra", "want fabric, claim or a workload"},
-	{"claim", "h20", "--allocation=device-plugin", "claims are for dra"},
-	{"pod", "h20", "--pod=true", "it is for claim"},
+	{"pod", "h20", "--allocation=claims", "want one of device-plugin, dra"},
 	{"pod", "h20", "--rails=-1", "want 0 to 32"},
 	{"pod", "h20", "--rails=5", "want 1 to 4: a node has 4 of ib-400g"},
 	{"pod", "h20", "--rails=99", "want 0 to 32"},
-	{"nad", "h20", "--rails=2", "it is for deployment, pod"},
 	{"pod", "h20", "--first-rail=1", "is for rails that are planes"},
 	{"pod", "roce", "--first-rail=4", "want 0 to 3: a node has 4 rails, 0 to 3"},
 	{"pod", "roce", "--first-rail=-1", "want 0 to 31"},
-	{"nad", "h20", "--per-rail=true", "it is for deployment, pod"},
 	{"claim", "h20", "--min-rate=-1", "want 0 to 100000"},
 	{"claim", "h20", "--min-rate=800", "the rails of ib-400g have 400 Gb/s"},
-	{"nad", "h20", "--min-rate=100", "it is for deployment, pod"},
 	{"claim", "h20", "--gpu-class=a b", "want a domain such as"},
-	{"fabric", "h20", "--gpu-class=gpu.nvidia.com", "it is for deployment, pod"},
-	{"fabric", "h20", "--shared=true", "it is for nad, device-plugin"},
-	{"claim", "h20", "--shared=true", "it is for nad, device-plugin"},
 }
 
 // Each flag of generate has values that mean nothing; the error names the flag, the value, and what is allowed.
 func TestGenerateNonsense(t *testing.T) {
 	dirs := planted(t, "h20", "roce", "v100-7")
-	tested := map[string]bool{"help": true, "local": true}
+	tested := map[string]bool{}
 	for _, c := range nonsense {
 		kind, dir, flag, want := c[0], dirs[c[1]], c[2], c[3]
 		name, value, _ := strings.Cut(strings.TrimPrefix(flag, "--"), "=")
@@ -131,11 +108,32 @@ func TestGenerateNonsense(t *testing.T) {
 			t.Errorf("generate %s %s: want %q, and flag and value, in %q", kind, flag, want, diag)
 		}
 	}
-	generateCommand(&app{}).Flags().VisitAll(func(f *pflag.Flag) {
-		if !tested[f.Name] {
-			t.Errorf("--%s has no value here that is refused", f.Name)
+	for _, kind := range generate.Kinds {
+		generateKindCommand(&app{}, kind).Flags().VisitAll(func(f *pflag.Flag) {
+			if !tested[f.Name] && f.Value.Type() != "bool" {
+				t.Errorf("--%s has no value here that is refused", f.Name)
+			}
+		})
+	}
+}
+
+// A flag of one kind is unknown to the kinds that have no use for it.
+func TestGenerateForeignFlags(t *testing.T) {
+	for kind, flags := range map[string]string{
+		"fabric":        "name image resource-prefix target workers gpus vfs shared with-pod rails gpu-class",
+		"nad":           "name image cluster local workers gpus gpu-resource allocation with-pod rails",
+		"pod":           "range exclude nodes target workers same-node with-pod",
+		"claim":         "range resource-prefix vfs shared allocation workers same-node",
+		"device-plugin": "image range exclude target allocation rails",
+		"perftest-pods": "gpus gpu-resource with-pod",
+	} {
+		for name := range strings.FieldsSeq(flags) {
+			status, out, diag := ctl(t, "generate", kind, "--"+name+"=1")
+			if status != exitUsage || out != "" || !strings.Contains(diag, "unknown flag: --"+name+"; see") {
+				t.Errorf("generate %s --%s: exit status %d: %s%s", kind, name, status, out, diag)
+			}
 		}
-	})
+	}
 }
 
 // Every flag means something to every kind that it is accepted for: it is refused, or the output is another one.
@@ -145,8 +143,8 @@ func TestGenerateIgnoresNoFlag(t *testing.T) {
 		"namespace": "ml", "name": "train", "image": "example.com/other:2", "fabric": "ib-100g",
 		"resource-prefix": "example.com",
 		"range":           "10.99.0.0/16", "exclude": "198.18.0.0/28", "nodes": "5000", "workers": "3", "gpus": "1",
-		"gpu-resource": "nvidia.com/v100", "vfs": "true", "for": "network-operator", "same-node": "true",
-		"allocation": "dra", "pod": "true",
+		"gpu-resource": "nvidia.com/v100", "vfs": "true", "target": "network-operator", "same-node": "true",
+		"allocation": "dra", "with-pod": "true",
 		"rails":      "1",
 		"first-rail": "1", "per-rail": "true", "min-rate": "1", "gpu-class": "gpu.nvidia.com", "shared": "true",
 	}
@@ -158,7 +156,7 @@ func TestGenerateIgnoresNoFlag(t *testing.T) {
 		for name, dir := range dirs {
 			_, plain[name], _ = ctl(t, append(slices.Clone(args), "--root", dir)...)
 		}
-		generateCommand(&app{}).Flags().VisitAll(func(f *pflag.Flag) {
+		generateKindCommand(&app{}, kind).Flags().VisitAll(func(f *pflag.Flag) {
 			value, ok := values[f.Name]
 			if !ok && !slices.Contains([]string{"help", "cluster", "local"}, f.Name) {
 				t.Errorf("--%s: no value", f.Name)
@@ -177,7 +175,7 @@ func TestGenerateIgnoresNoFlag(t *testing.T) {
 					t.Errorf("generate %s --%s: %s", kind, f.Name, diag)
 				}
 			}
-			if same == len(dirs) && (kind != "claim" || f.Name != "allocation") { // which has that one only
+			if same == len(dirs) {
 				t.Errorf("generate %s --%s=%s writes the same as without it", kind, f.Name, value)
 			}
 		})

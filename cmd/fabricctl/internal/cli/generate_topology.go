@@ -60,10 +60,10 @@ nodes that do not exist: it wants --cluster, which knows their names.`,
 
 // checkLabels checks the flags.
 func (s *cabling) checkLabels(o *subnet.LabelOptions) error {
-	if err := oneOf("output", o.Format, "shell", "yaml"); err != nil {
+	if err := oneOf("output", &o.Format, "shell", "yaml"); err != nil {
 		return err
 	}
-	if err := oneOf("kueue", o.Kueue, "v1beta1", "v1beta2", "none"); err != nil {
+	if err := oneOf("kueue", &o.Kueue, "v1beta1", "v1beta2", "none"); err != nil {
 		return err
 	}
 	if o.Format == "yaml" && !s.from.cluster {
@@ -80,10 +80,11 @@ func (s *cabling) checkLabels(o *subnet.LabelOptions) error {
 	if len(o.Families) == 0 {
 		return fmt.Errorf("%w: --labels: want some of %s", errUsage, strings.Join(known, ", "))
 	}
-	for i, l := range o.Families {
-		if err := oneOf("labels", l, known...); err != nil {
+	for i := range o.Families {
+		if err := oneOf("labels", &o.Families[i], known...); err != nil {
 			return err
 		}
+		l := o.Families[i]
 		if slices.Contains(o.Families[:i], l) {
 			return fmt.Errorf("%w: --labels %s: it is there twice", errUsage, l)
 		}

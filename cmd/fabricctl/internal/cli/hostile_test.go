@@ -129,15 +129,16 @@ func hostileCases(w *hostileWorld) map[string][]hostileCase {
 	for _, kind := range generate.Kinds {
 		isKind := func(t *testing.T, out []byte) { t.Helper(); isObjects(t, kind, out) }
 		with := map[string][]string{"nad": {"--range", "198.18.0.0/16"}, "fabric": {"--range", "198.18.0.0/16"}}[kind]
-		cases["generate"] = append(cases["generate"],
-			hostileCase{args: append([]string{kind, w.machine}, with...), refuses: true, parse: isKind},
-			hostileCase{args: append([]string{kind, w.picture}, with...), refuses: true, parse: isKind})
+		cases["generate "+kind] = []hostileCase{
+			{args: append([]string{w.machine}, with...), refuses: true, parse: isKind},
+			{args: append([]string{w.picture}, with...), refuses: true, parse: isKind},
+		}
 		if kind != "nad" && kind != "device-plugin" {
-			cases["generate"] = append(cases["generate"],
-				hostileCase{args: []string{kind, "--cluster"}, refuses: true, parse: isKind})
+			cases["generate "+kind] = append(cases["generate "+kind],
+				hostileCase{args: []string{"--cluster"}, refuses: true, parse: isKind})
 		}
 	}
-	cases["generate"] = append(cases["generate"], hostileCase{args: []string{"fabric", "--cluster", "--range",
+	cases["generate fabric"] = append(cases["generate fabric"], hostileCase{args: []string{"--cluster", "--range",
 		"10.96.0.0/20"}, refuses: true})
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
 		cases["completion "+shell] = []hostileCase{{own: true}}
@@ -192,9 +193,6 @@ func TestHostileFlags(t *testing.T) {
 				path := strings.TrimPrefix(c.CommandPath(), "fabricctl ")
 				hc := hostileCases(clean)[path][0]
 				value := strings.ReplaceAll(marker+text, "\x00", "")
-				if path == "generate" { // the rest has no hostile text
-					hc.args = []string{"pod", clean.machine}
-				}
 				clean.run(t, append(strings.Fields(path), value), hc.stdin)
 				c.Flags().VisitAll(func(f *pflag.Flag) {
 					if slices.Contains([]string{"string", "stringSlice"}, f.Value.Type()) {
@@ -218,8 +216,7 @@ func leaves(root *cobra.Command) (out []*cobra.Command) {
 	for _, c := range root.Commands() {
 		if c.HasSubCommands() {
 			out = append(out, leaves(c)...)
-		}
-		if !c.HasSubCommands() || c.Name() == "generate" { // which has a kind that is a command
+		} else {
 			out = append(out, c)
 		}
 	}

@@ -46,11 +46,11 @@ func (a *app) list() *cobra.Command {
 killed; "dead" when the pod's network namespace is gone and DEL has not come yet; "before" when the node was
 rebooted since. repair returns what is dead or from before.
 
-With --cluster, or as kubectl fabric, it reads what the agents say of their nodes, and prints a line for each device of a Fabric that a pod
-holds, since when its pod runs; with --all also for the devices that no pod holds.`,
+With --cluster, or as kubectl fabric, it reads what the agents say of their nodes, and prints a line for each device of
+a Fabric that a pod holds, since when its pod runs; with --all also for the devices that no pod holds.`,
 		Args: argsBetween(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := oneOf("output", format, "table", "wide", "json", "yaml"); err != nil {
+			if err := oneOf("output", &format, "table", "wide", "json", "yaml"); err != nil {
 				return err
 			}
 			from.settle(&a.machine, false)

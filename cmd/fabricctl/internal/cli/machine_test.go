@@ -38,9 +38,6 @@ func TestNotLinux(t *testing.T) {
 	} {
 		status, stdout, stderr := onMac(t, strings.Fields(command)...)
 		name, _, _ := strings.Cut(command, " -")
-		if name == "generate pod" {
-			name = "generate"
-		}
 		if status != exitFailed || stdout != "" || !strings.HasPrefix(stderr, "fabricctl: "+name+want) {
 			t.Errorf("%s: %d %q %q", command, status, stdout, stderr)
 		}

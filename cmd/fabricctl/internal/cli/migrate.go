@@ -41,7 +41,7 @@ Exit status: 3 if there is something to check.`,
   kubectl get hostdevicenetworks,nicclusterpolicies -o json | fabricctl migrate -f -`,
 		Args: argsBetween(0, 10000),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			err := errors.Join(oneOf("to", m.To, migrate.ToFabric, migrate.ToNAD),
+			err := errors.Join(oneOf("to", &m.To, migrate.ToFabric, migrate.ToNAD),
 				domainRule.check("resource-prefix", m.Prefix))
 			if err != nil {
 				return err

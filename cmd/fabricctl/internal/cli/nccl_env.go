@@ -16,13 +16,13 @@ func ncclEnvCommand(a *app) *cobra.Command {
 		Use:   "nccl-env",
 		Short: "Print the environment for NCCL, UCX, NVSHMEM, Gloo and Open MPI, with a reason per line",
 		Long: `nccl-env works the variables out from what is there: ports in rail order, the GID index where it is
-needed, and nothing by habit. It is about this machine or container, as kubectl fabric, too. Exit status 3 if there is no
-usable port.`,
+needed, and nothing by habit. It is about this machine or container, as kubectl fabric, too. Exit status 3 if there is
+no usable port.`,
 		Example: `  eval "$(fabricctl nccl-env)"
   fabricctl nccl-env -o nccl.conf >/etc/nccl.conf`,
 		Args: argsBetween(0, 0),
 		RunE: func(*cobra.Command, []string) error {
-			if err := oneOf("output", format, append(nccl.Formats, "json", "yaml")...); err != nil {
+			if err := oneOf("output", &format, append(nccl.Formats, "json", "yaml")...); err != nil {
 				return err
 			}
 			p, err := pod.collect()

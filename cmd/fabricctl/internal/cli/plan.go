@@ -31,7 +31,7 @@ CONF is what a NetworkAttachmentDefinition has in spec.config, or a conflist: th
   fabricctl plan --netns /run/netns/pod-a`,
 		Args: argsBetween(0, 0),
 		RunE: func(*cobra.Command, []string) error {
-			if err := oneOf("output", format, "commands", "json", "yaml"); err != nil {
+			if err := oneOf("output", &format, "commands", "json", "yaml"); err != nil {
 				return err
 			}
 			if err := a.running("plan"); err != nil {

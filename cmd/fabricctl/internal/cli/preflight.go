@@ -70,8 +70,8 @@ func (p *preflight) check(a *app) error {
 	if p.local = p.local || a.root != "/"; p.local && p.cluster {
 		return errSources
 	}
-	return errors.Join(oneOf("output", p.format, "table", "wide", "json", "yaml"),
-		oneOf("rdma-mode", p.mode, device.NetnsExclusive.String(), device.NetnsShared.String()))
+	return errors.Join(oneOf("output", &p.format, "table", "wide", "json", "yaml"),
+		oneOf("rdma-mode", &p.mode, device.NetnsExclusive.String(), device.NetnsShared.String()))
 }
 
 func (p *preflight) find(ctx context.Context, a *app) ([]doctor.Finding, error) {

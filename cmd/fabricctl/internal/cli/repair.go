@@ -24,7 +24,7 @@ Exit status 3 means that something could not be returned; calling it again is ha
 		Example: "  fabricctl repair --dry-run",
 		Args:    argsBetween(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := oneOf("output", format, "text", "json", "yaml"); err != nil {
+			if err := oneOf("output", &format, "text", "json", "yaml"); err != nil {
 				return err
 			}
 			if err := a.running("repair"); err != nil {

@@ -74,7 +74,7 @@ func (s *statusRun) check(c *cobra.Command) error {
 		return fmt.Errorf("%w: --timeout %s: want a time from %s to %s, as in 5m", errUsage, s.timeout, shortestTimeout,
 			longestTimeout)
 	}
-	if err := oneOf("output", s.format, "table", "json", "yaml"); err != nil {
+	if err := oneOf("output", &s.format, "table", "json", "yaml"); err != nil {
 		return err
 	}
 	return labelRule.check("agent-namespace", s.namespace)

@@ -56,7 +56,7 @@ rdma-ndd gives to HCAs ("gpu-1 mlx5_0"). -o wide lists each port. Exit status 3 
   fabricctl topology -f rail0.txt -f rail1.txt gpu-*.tar.gz -o json | jq .findings`,
 		Args: argsBetween(0, 10000),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := oneOf("output", out.format, "table", "wide", "json", "yaml", "svg", "html"); err != nil {
+			if err := oneOf("output", &out.format, "table", "wide", "json", "yaml", "svg", "html"); err != nil {
 				return err
 			}
 			t, err := s.topology(cmd.Context(), args)

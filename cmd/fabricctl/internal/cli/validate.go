@@ -68,7 +68,7 @@ func (k *validation) valid() error {
 	case k.from.cluster && (len(k.from.recordings) > 0 || k.from.root != "/"):
 		return errSources
 	}
-	return oneOf("output", k.format, "table", "wide", "json", "yaml")
+	return oneOf("output", &k.format, "table", "wide", "json", "yaml")
 }
 
 func (k *validation) run(ctx context.Context) error {

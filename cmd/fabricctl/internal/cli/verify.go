@@ -181,8 +181,8 @@ func pairOfNumbers(s string) (a, b float64, err error) {
 var testNames = []string{"ping", "rping", "bandwidth", "latency", "gpudirect"}
 
 func (v *verification) check(args []string, f *pflag.FlagSet) error {
-	if err := errors.Join(oneOf("output", v.format, "table", "wide", "json", "yaml", "junit", "html"),
-		oneOf("cross-rail", v.cross, string(measure.CrossOff), string(measure.CrossAllowed),
+	if err := errors.Join(oneOf("output", &v.format, "table", "wide", "json", "yaml", "junit", "html"),
+		oneOf("cross-rail", &v.cross, string(measure.CrossOff), string(measure.CrossAllowed),
 			string(measure.CrossRequired), string(measure.CrossForbidden)),
 		v.limits.check(), labelRule.check("namespace", v.namespace), v.checkTests(), v.checkAmounts()); err != nil {
 		return err
@@ -229,11 +229,11 @@ func (v *verification) checkTests() error {
 		o.Ping, o.RPing, o.Bandwidth, o.Latency, o.GPU = measure.IfCan, measure.IfCan, measure.Must, measure.Must,
 			measure.IfCan
 	}
-	for _, t := range v.tests {
-		if err := oneOf("tests", t, testNames...); err != nil {
+	for i := range v.tests {
+		if err := oneOf("tests", &v.tests[i], testNames...); err != nil {
 			return err
 		}
-		*want[t] = measure.Must
+		*want[v.tests[i]] = measure.Must
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ func versionCommand(a *app) *cobra.Command {
 fabric-agent run on how many nodes, from the FabricNodes. doctor cluster names the nodes.`,
 		Args: argsBetween(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := oneOf("output", format, "table", "json", "yaml"); err != nil {
+			if err := oneOf("output", &format, "table", "json", "yaml"); err != nil {
 				return err
 			}
 			from.machine = a.machine

@@ -73,7 +73,7 @@ func (w *watcher) check() error {
 		return fmt.Errorf("%w: --root %s is a recording, which stands still; of two recordings fabricctl doctor host "+
 			"--before says what rose", errUsage, w.root)
 	}
-	return oneOf("output", w.format, "text", "json")
+	return oneOf("output", &w.format, "text", "json")
 }
 
 // run looks, waits and shows, until it has shown enough or is stopped, which is no error.

@@ -52,7 +52,7 @@ var claimChecks = []Check{
 		"each network takes one device of the pod's claims: with more networks ADD fails (code 100), with fewer the " +
 			"container is not started, so that it never runs without its rail",
 		"name the network in k8s.v1.cni.cncf.io/networks as often as the claims have devices of its fabric; " +
-			"fabricctl generate claim --pod writes both",
+			"fabricctl generate claim --with-pod writes both",
 	},
 	{
 		"pod-claim-shared",

@@ -128,8 +128,8 @@ var claimMessages = []Message{
 		},
 		Cause: "the container was not started, so that it does not run without its rail: the annotation names the " +
 			"network less often than the claims have devices, or Multus has not run on the node",
-		Cure: "as many networks in the annotation as the message says (fabricctl generate claim --pod writes both); " +
-			"host-cni-order for Multus; then delete the pod, which is not attached again",
+		Cure: "as many networks in the annotation as the message says (fabricctl generate claim --with-pod writes " +
+			"both); host-cni-order for Multus; then delete the pod, which is not attached again",
 	},
 	{
 		ID:    "log-dra-hook",
@@ -180,7 +180,7 @@ var claimMessages = []Message{
 		},
 		Cause: "the Fabric has allocation DRA: each network in the annotation takes one device of the pod's claims, " +
 			"and there is none left",
-		Cure: "fabricctl doctor pod NAMESPACE/NAME compares them; fabricctl generate claim --pod writes both",
+		Cure: "fabricctl doctor pod NAMESPACE/NAME compares them; fabricctl generate claim --with-pod writes both",
 	},
 	{
 		ID:      "log-dra-given",

@@ -55,8 +55,9 @@ func TestClaimRefuses(t *testing.T) {
 			o.DRA,
 				o.PerRail = false, true
 		}},
-		"no such":    {"claim", "h20", `no fabric "x"`, func(o *Options) { o.Fabric = "x" }},
-		"a manifest": {"pod", "h20", "--pod is for ResourceClaims", func(o *Options) { o.DRA, o.Pod = false, true }},
+		"no such": {"claim", "h20", `no fabric "x"`, func(o *Options) { o.Fabric = "x" }},
+		"a manifest": {"pod", "h20", "--with-pod is for ResourceClaims",
+			func(o *Options) { o.DRA, o.Pod = false, true }},
 	} {
 		text, err := Generate(c.kind, open(t, c.machine), claimed(c.change))
 		if err == nil || !strings.Contains(err.Error(), c.want) {

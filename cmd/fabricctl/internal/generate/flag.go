@@ -65,7 +65,7 @@ func (o *Options) noClaim(why string) error {
 	for _, f := range []struct {
 		flag  string
 		given bool
-	}{{"per-rail", o.PerRail}, {"min-rate", o.MinRate != 0}, {"gpu-class", o.GPUClass != ""}, {"pod", o.Pod}} {
+	}{{"per-rail", o.PerRail}, {"min-rate", o.MinRate != 0}, {"gpu-class", o.GPUClass != ""}, {"with-pod", o.Pod}} {
 		if f.given {
 			return fmt.Errorf("--%s is for ResourceClaims: %s", f.flag, why)
 		}

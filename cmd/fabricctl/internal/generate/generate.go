@@ -35,7 +35,7 @@ type Options struct {
 	GPUs      int            // per pod; -1: those of a node, in proportion to the rails
 	GPU       string         // resource of GPUs; empty: by their vendor
 	Shared    bool           // for k8s-rdma-shared-dev-plugin
-	For       string         // nad: NetworkOperator for its objects; empty: networks
+	Target    string         // nad: NetworkOperator for its objects; empty: networks
 	VFs       bool           // networks and resources of virtual functions instead of whole ports
 	SameNode  bool           // perftest-pods: they may be on one node
 
@@ -147,7 +147,7 @@ func (d *data) leftOut() (lines []string) {
 
 // networks are those of the nad kind, with their addresses.
 func (d *data) networks(nodes []*node.Node) (err error) {
-	if d.For != "" {
+	if d.Target != "" {
 		if err := d.operator(nodes); err != nil {
 			return err
 		}

@@ -11,7 +11,7 @@ import (
 
 // networkDocs are the networks, as NetworkAttachmentDefinitions or as objects of NVIDIA's network operator.
 func (d *data) networkDocs() (docs []doc, err error) {
-	if d.For != "" && !d.VFs {
+	if d.Target != "" && !d.VFs {
 		policy, err := d.nicClusterPolicy()
 		if err != nil {
 			return nil, err
@@ -21,7 +21,7 @@ func (d *data) networkDocs() (docs []doc, err error) {
 	for i := range d.Networks {
 		n := &d.Networks[i]
 		head := append([]string{n.Name + ": " + n.Reason + "."}, warnings(n.Fabric.Warnings, n.Warnings())...)
-		if d.For != "" {
+		if d.Target != "" {
 			more, err := d.operatorDocs(n)
 			if err != nil {
 				return nil, err
@@ -193,12 +193,12 @@ func (d *data) operatorDocs(n *Network) ([]doc, error) {
 	head := []string{
 		"The operator writes a network of type host-device, which leaves the RDMA device on the host: in RDMA mode",
 		"exclusive the pod has no verbs. Install fabric under that name (docs/migration.md), or use generate nad " +
-			"without --for.",
+			"without --target.",
 	}
 	if n.sourceBased() {
 		head = append(head, warnings([]string{"the rails of a pod share this subnet, and a HostDeviceNetwork can't " +
-			"ask for routing.sourceBased: all traffic by IP leaves through one of them. generate nad without --for " +
-			"asks for it"})...)
+			"ask for routing.sourceBased: all traffic by IP leaves through one of them. generate nad without " +
+			"--target asks for it"})...)
 	}
 	return []doc{network(kind("mellanox.com/v1alpha1", "HostDeviceNetwork"), meta, head...)}, nil
 }

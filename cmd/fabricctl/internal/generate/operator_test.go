@@ -24,7 +24,7 @@ func TestNetworkOperator(t *testing.T) {
 			[]string{"SriovNetworkNodePolicy", "SriovIBNetwork"}},
 	} {
 		o := options()
-		o.For = NetworkOperator
+		o.Target = NetworkOperator
 		c.set(&o)
 		text, err := Generate("nad", open(t, c.nodes...), o)
 		if err != nil {
@@ -46,7 +46,7 @@ func TestNetworkOperator(t *testing.T) {
 		}
 	}
 	o := options()
-	o.For = NetworkOperator
+	o.Target = NetworkOperator
 	_, err := Generate("nad", open(t, "a100", "a100-2"), o)
 	if err == nil || !strings.Contains(err.Error(), "one would do for each of a100; a100-2") {
 		t.Errorf("nodes that need two configurations: %v", err)
