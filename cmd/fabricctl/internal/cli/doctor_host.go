@@ -26,9 +26,9 @@ func doctorHostCommand(a *app) *cobra.Command {
 		Short: "Check the node: modules, RDMA mode, ports, counters, names, MTU, PCIe, containerd, Multus, " +
 			"devices that dead pods left behind",
 		Long: `doctor host prints what is wrong, worst first; with --all also what is in order. Counters of ports
-are totals since the boot and do not tell when they rose: with --for doctor host looks twice and judges what rose
-meanwhile, with the limits by which fabric-agent judges. Of recordings --before is the earlier look. Exit status 3 if
-anything fails. It is about this machine, as kubectl fabric, too. In a container that has the /proc of its node at
+are totals since the boot and do not tell when they rose: with --duration doctor host looks twice and judges what
+rose meanwhile, with the limits by which fabric-agent judges. Of recordings --before is the earlier look. Exit status 3
+if anything fails. It is about this machine, as kubectl fabric, too. In a container that has the /proc of its node at
 /host/proc, such as the agent's, the files are the node's.`,
 		Args: argsBetween(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -41,10 +41,10 @@ func generatePolicyCommand(a *app) *cobra.Command {
 rails.fabric.dev/NAME, the networks, the resources and the capability IPC_LOCK, and a ValidatingAdmissionPolicy that
 refuses wrong labels. It is made of the Fabrics: generate it again when one is new, gone, or published elsewhere.
 
-The value all of a label is how many devices a node has: with --cluster what most nodes have, else what --all says.
+The value all of a label is how many devices a node has: with --cluster what most nodes have, else what --devices says.
 Kubernetes has the API since 1.36, and since 1.34 behind the feature gate MutatingAdmissionPolicy.`,
 		Example: `  fabricctl generate policy --cluster | kubectl apply -f -
-  fabricctl generate policy -f fabrics.yaml --all ib-200g=4 --api-version v1beta1`,
+  fabricctl generate policy -f fabrics.yaml --devices ib-200g=4 --api-version v1beta1`,
 		Args: argsBetween(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			text, err := p.policy(cmd.Context())
@@ -57,9 +57,10 @@ Kubernetes has the API since 1.36, and since 1.34 behind the feature gate Mutati
 	f := c.Flags()
 	f.StringArrayVarP(&p.files, "filename", "f", nil, "file with Fabrics; -: standard input")
 	p.flags(c, "Fabrics, devices and API version of the cluster", "Fabrics of files (-f)")
-	f.StringSliceVar(&p.Rails, "rails", nil, "fabrics that fabric.dev/rails counts: devices of one, or one of each of "+
-		"several (default: those with match.rail, else the only one)")
-	f.StringToIntVar(&p.All, "all", nil, "NAME=N: how many devices of a fabric a node has, which is the value all")
+	f.StringSliceVar(&p.Rails, "fabrics", nil, "fabrics that fabric.dev/rails counts: devices of one, or one of each "+
+		"of several (default: those with match.rail, else the only one)")
+	f.StringToIntVar(&p.All, "devices", nil, "NAME=N: how many devices of a fabric a node has, which is the value all "+
+		"of a label")
 	f.StringVar(&p.Version, "api-version", "", "of admissionregistration.k8s.io: v1, or v1beta1 for Kubernetes 1.34 "+
 		"and 1.35 (default: v1, with --cluster what the cluster has)")
 	return c

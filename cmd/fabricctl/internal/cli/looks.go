@@ -19,14 +19,15 @@ type twoLooks struct {
 	before string        // an earlier recording of the machine; empty: none
 }
 
-// The least and the most that --for may wait.
+// The least and the most that --duration may wait.
 const (
 	shortestWait = time.Second
 	longestWait  = time.Hour
 )
 
 func (l *twoLooks) flags(c *cobra.Command) {
-	c.Flags().DurationVar(&l.wait, "for", 0, "look at the counters twice, so far apart, and judge what rose meanwhile")
+	c.Flags().DurationVar(&l.wait, "duration", 0, "look at the counters twice, so far apart, and judge what rose "+
+		"meanwhile")
 	c.Flags().StringVar(&l.before, "before", "",
 		"an earlier recording of the same node since the same boot, whose counters are the first look")
 }
@@ -34,13 +35,13 @@ func (l *twoLooks) flags(c *cobra.Command) {
 func (l *twoLooks) check(a *app) error {
 	switch {
 	case l.wait != 0 && l.before != "":
-		return fmt.Errorf("%w: --for and --before exclude each other", errUsage)
+		return fmt.Errorf("%w: --duration and --before exclude each other", errUsage)
 	case l.wait != 0 && (l.wait < shortestWait || l.wait > longestWait):
-		return fmt.Errorf("%w: --for %s: want a time from %s to %s, as in 10s", errUsage, l.wait, shortestWait,
+		return fmt.Errorf("%w: --duration %s: want a time from %s to %s, as in 10s", errUsage, l.wait, shortestWait,
 			longestWait)
 	case l.wait != 0 && a.root != "/":
-		return fmt.Errorf("%w: --for looks at the running machine, and --root is %s; of two recordings the earlier "+
-			"one is --before", errUsage, a.root)
+		return fmt.Errorf("%w: --duration looks at the running machine, and --root is %s; of two recordings the "+
+			"earlier one is --before", errUsage, a.root)
 	}
 	return nil
 }

@@ -81,7 +81,7 @@ func (h *Host) stuck(p *counters.Port) (out []Finding) {
 				"no longer shows", h.portAt(p), name, v))
 			f.Cause = "the counter does not wrap: it has stopped, maybe long ago"
 			f.Cure = "perfquery -r resets the counters of this node's port (-C HCA -P PORT); then fabricctl " +
-				"doctor host --for 1m"
+				"doctor host --duration 1m"
 			out = append(out, f)
 		}
 	}
@@ -109,7 +109,7 @@ func (h *Host) totals() []Finding {
 		}
 	}
 	return append(flaps, pass(wire, "host-counters", cmp.Or(several(seen), "no errors")+" "+since+
-		"; fabricctl doctor host --for 1m says what rises now")...)
+		"; fabricctl doctor host --duration 1m says what rises now")...)
 }
 
 // since says what totals are counted from, as far as anybody knows.
