@@ -32,7 +32,7 @@ func networksOf(list string) string { return `k8s.v1.cni.cncf.io/networks: "` + 
 // explains asserts that what kubectl describe says of a pod is explained, as people would ask.
 func explains(t *testing.T, pod string, ids ...string) {
 	t.Helper()
-	out, _ := ctlWith(t, 1, k(t, "describe", "pod", pod), nil, "doctor", "explain")
+	out, _ := ctlWith(t, 3, k(t, "describe", "pod", pod), nil, "doctor", "explain")
 	says(t, "the events of "+pod, out, ids...)
 }
 

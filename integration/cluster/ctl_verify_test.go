@@ -147,7 +147,7 @@ spec:
 		if err == nil {
 			t.Errorf("%s works without an HCA: %s", line, said)
 		}
-		out, _ = ctlWith(t, 1, said, nil, "doctor", "explain")
+		out, _ = ctlWith(t, 3, said, nil, "doctor", "explain")
 		says(t, said, out, "log-no-such-device")
 	}
 	// One rail is taken off the switch.

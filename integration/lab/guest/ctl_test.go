@@ -149,7 +149,7 @@ func TestCtlDoctor(t *testing.T) {
 	) {
 		t.Errorf("doctor host: %s", out)
 	}
-	if out := ctl(t, 1, "doctor", "explain", "Port number 1 state is Down"); len(out) == 0 {
+	if out := ctl(t, 3, "doctor", "explain", "Port number 1 state is Down"); len(out) == 0 {
 		t.Error("doctor explain says nothing")
 	}
 }

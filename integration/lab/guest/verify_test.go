@@ -349,7 +349,7 @@ func TestVerifyDoctorIsRight(t *testing.T) {
 			t.Errorf("not %q: %s", output, done)
 		}
 		explained := pods[0].Run(t, ctl, "doctor", "explain", done.Output)
-		if explained.Exit != 1 {
+		if explained.Exit != 3 {
 			t.Errorf("not explained: %s", explained)
 		}
 	}

@@ -68,8 +68,6 @@ func (a *app) run(ctx context.Context, args []string) (status int) {
 		return exitOK
 	case errors.Is(err, errFinding):
 		return exitFinding
-	case errors.Is(err, errFound):
-		return exitFound
 	case isUsage(err):
 		text := strings.Replace(err.Error(), "\n\nDid you mean this?\n\t", "; did you mean ", 1)
 		text = strings.TrimPrefix(strings.Join(strings.FieldsFunc(text, isBreak), " "), "usage: ")
@@ -84,9 +82,6 @@ func (a *app) run(ctx context.Context, args []string) (status int) {
 		text += "; run as root"
 	}
 	a.stderr.Printf("%s: %s\n", name, text)
-	if errors.Is(err, errUnread) {
-		return exitUnread
-	}
 	return exitFailed
 }
 
@@ -102,8 +97,11 @@ cluster needs.
 Called as kubectl fabric a command is about the cluster where it can be: --cluster is what fabricctl needs for that, and
 --local what kubectl fabric needs for this machine. --root and recordings mean neither.
 
-Exit status: 0 done; 1 could not be done; 2 the command line is wrong; 3 done, and something is wrong with what was
-looked at. doctor explain has others.`,
+Exit status:
+  0  done, and nothing is wrong with what was looked at
+  1  could not be done: a sentence on standard error says what, why, and what to do
+  2  the command line is wrong
+  3  done, and something is wrong with what was looked at`,
 		Version:       a.version,
 		SilenceErrors: true,
 		SilenceUsage:  true,

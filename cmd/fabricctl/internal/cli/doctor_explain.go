@@ -25,8 +25,8 @@ last. Colours, the prefixes of kubectl, mpirun and torchrun, Docker's and CRI's 
 
 Given an id (log-mr, host-mtu, pod-count) it prints what docs/doctor.md says of it; --list has all ids.
 
-Exit status: 0 nothing found (or an id explained); 1 a message was found; 2 the command line is wrong; 4 a log could
-not be read to its end, or the output not be written. So the next step of a script runs if the log is clean.`,
+Exit status 3 if a message tells of a problem: the next step of a script runs if the log is clean, or has only messages
+that mean no harm. 1: a log could not be read to its end; what was found before is printed.`,
 		Example: `  fabricctl doctor explain "Couldn't allocate MR"
   kubectl logs train-0 | fabricctl doctor explain
   fabricctl doctor explain -f worker-0.log -f worker-1.log.gz -o json
@@ -35,12 +35,7 @@ not be read to its end, or the output not be written. So the next step of a scri
 			if err := e.check(args); err != nil {
 				return err
 			}
-			if err := e.run(cmd.Context(), args); err != nil && !errors.Is(err, errFound) {
-				return fmt.Errorf("%w%w", errUnread, err)
-			} else if err != nil {
-				return errFound
-			}
-			return nil
+			return e.run(cmd.Context(), args)
 		},
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return doctor.IDs(), cobra.ShellCompDirectiveNoFileComp
@@ -149,7 +144,10 @@ func (e *explainer) found(list []doctor.Explanation, log bool) error {
 		e.stderr.Println("no message in it that is known here; fabricctl doctor explain --list has all")
 		return nil
 	}
-	return errFound
+	if slices.ContainsFunc(list, func(x doctor.Explanation) bool { return !x.Harmless }) {
+		return errFinding
+	}
+	return nil
 }
 
 // seen is where and when a message is in a log.

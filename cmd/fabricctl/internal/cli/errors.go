@@ -16,18 +16,10 @@ const (
 	exitFailed  = 1 // could not be done
 	exitUsage   = 2 // the command line is wrong
 	exitFinding = 3 // done, and something is wrong with what was looked at
-	exitFound   = 1 // of doctor explain: a message was found
-	exitUnread  = 4 // of doctor explain: a log could not be read, as 1 says something else
 )
 
 // errUsage marks an error in the command line.
 var errUsage = errors.New("usage")
-
-// errFound ends doctor explain when a message was found, and errUnread when it could not do its work.
-var (
-	errFound  = errors.New("found")
-	errUnread = errors.New("")
-)
 
 // errFinding ends a command whose output has the findings already.
 var errFinding = errors.New("finding")

@@ -55,7 +55,7 @@ type hostileCase struct {
 	stdin string
 	// refuses tells that some of the input is refused, with its text in the error; own that the command has no input.
 	refuses, own bool
-	found        bool                           // doctor explain finds a message, which is its status 1
+	found        bool                           // doctor explain finds a message, which is its status 3
 	parse        func(t *testing.T, out []byte) // instead of that of the format
 	formats      []string                       // that the case has; nil: those of the command
 }
@@ -256,7 +256,7 @@ func (w *hostileWorld) check(t *testing.T, path []string, hc hostileCase, format
 			parse(t, stdout)
 		}
 	}
-	if hc.found && status != exitFound || !hc.own && !hc.refuses && !hc.found &&
+	if hc.found && status != exitFinding || !hc.own && !hc.refuses && !hc.found &&
 		(status == exitFailed || status == exitUsage) {
 		t.Errorf("%q: status %d: %s", args, status, stderr)
 	}

@@ -88,8 +88,8 @@ var hostChecks = []Check{
 		"congestion without flow control or congestion control that works (RoCE: PFC and ECN, on hosts and " +
 			"switches alike), " +
 			"a bad link elsewhere on the way, or a peer that has died: a job that crashes raises these counters once",
-		"look again while the job runs: fabricctl doctor host --duration 1m; RoCE: host-roce-qos, and the counters of " +
-			"the switches' ports; InfiniBand: ibqueryerrors",
+		"look again while the job runs: fabricctl doctor host --duration 1m; RoCE: host-roce-qos, and the counters " +
+			"of the switches' ports; InfiniBand: ibqueryerrors",
 	},
 	{
 		"host-firmware",
