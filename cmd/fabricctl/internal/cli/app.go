@@ -98,10 +98,11 @@ Called as kubectl fabric a command is about the cluster where it can be: --clust
 --local what kubectl fabric needs for this machine. --root and recordings mean neither.
 
 Exit status:
-  0  done, and nothing is wrong with what was looked at
-  1  could not be done: a sentence on standard error says what, why, and what to do
-  2  the command line is wrong
-  3  done, and something is wrong with what was looked at`,
+
+    0  done, and nothing is wrong with what was looked at
+    1  could not be done: a sentence on standard error says what, why, and what to do
+    2  the command line is wrong
+    3  done, and something is wrong with what was looked at`,
 		Version:       a.version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
