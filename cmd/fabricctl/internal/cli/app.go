@@ -95,7 +95,7 @@ CNI plugin fabric would do, lists and repairs attachments, explains errors, and 
 cluster needs.
 
 Called as kubectl fabric a command is about the cluster where it can be: --cluster is what fabricctl needs for that, and
---local what kubectl fabric needs for this machine. --root and recordings mean neither.
+--local what kubectl fabric needs for this machine. Recordings and --root need neither flag.
 
 Exit status:
 

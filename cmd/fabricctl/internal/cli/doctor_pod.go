@@ -88,8 +88,18 @@ func (m *manifestRef) named(args []string, other *podRef) error {
 		return nil
 	}
 	m.pod = args[0]
-	if m.file != "" || other.pid != 0 || other.netns != "" || other.root != "/" {
+	namespace, name, ok := strings.Cut(m.pod, "/")
+	if !ok {
+		namespace, name = m.kube.Namespace(), m.pod
+	}
+	switch {
+	case labelRule.check("", namespace) != nil || domainRule.check("", name) != nil:
+		return fmt.Errorf("%w: argument %.300q: must be NAME or NAMESPACE/NAME of a pod", errUsage, m.pod)
+	case m.file != "" || other.pid != 0 || other.netns != "" || other.root != "/":
 		return fmt.Errorf("%w: argument %q, --filename, --pid, --netns and --root exclude each other", errUsage, m.pod)
+	case m.nads != "" || m.claims != "":
+		return fmt.Errorf("%w: argument %q: --nads and --claims are for --filename: the cluster has both", errUsage,
+			m.pod)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -126,6 +127,16 @@ func hostileCases(w *hostileWorld) map[string][]hostileCase {
 		"man":     {{args: []string{"pages"}, own: true}},
 		"help":    {{own: true}},
 	}
+	maps.Copy(cases, kindCases(w))
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		cases["completion "+shell] = []hostileCase{{own: true}}
+	}
+	return cases
+}
+
+// kindCases are those of the kinds of generate.
+func kindCases(w *hostileWorld) map[string][]hostileCase {
+	cases := map[string][]hostileCase{}
 	for _, kind := range generate.Kinds {
 		isKind := func(t *testing.T, out []byte) { t.Helper(); isObjects(t, kind, out) }
 		with := map[string][]string{"nad": {"--range", "198.18.0.0/16"}, "fabric": {"--range", "198.18.0.0/16"}}[kind]
@@ -140,9 +151,6 @@ func hostileCases(w *hostileWorld) map[string][]hostileCase {
 	}
 	cases["generate fabric"] = append(cases["generate fabric"], hostileCase{args: []string{"--cluster", "--range",
 		"10.96.0.0/20"}, refuses: true})
-	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
-		cases["completion "+shell] = []hostileCase{{own: true}}
-	}
 	return cases
 }
 
