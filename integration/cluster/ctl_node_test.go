@@ -40,8 +40,8 @@ func ctlNode(t *testing.T, n *LabNode) {
 		return err
 	})
 	fabrics, _ := ctl(t, 0, "generate", "fabric", "--cluster", "--range", "10.97.0.0/24")
-	says(t, "generate fabric --cluster", fabrics, "name: "+fabric200+"\n", "attachment: WholeDevice", "rdmaMode: Exclusive",
-		"which needs 4;", "# Not in any Fabric: "+n.Name+" mlx5_5:1: Down", "mlx5_6:1: Down")
+	says(t, "generate fabric --cluster", fabrics, "name: "+fabric200+"\n", "attachment: WholeDevice",
+		"rdmaMode: Exclusive", "which needs 4;", "# Not in any Fabric: "+n.Name+" mlx5_5:1: Down", "mlx5_6:1: Down")
 	judged(t, "fabric --cluster", fabrics)
 	table := inAgent(t, n, "discover")
 	says(t, "discover", table, "node "+n.Name, "6 RDMA devices, RDMA mode exclusive", "fabric "+fabric200)

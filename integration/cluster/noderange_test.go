@@ -16,7 +16,8 @@ const ranged = "{match: {rateGb: 200}, " +
 	"addresses: {nodeRanges: {ranges: [{range: 10.77.0.0/24, perNodePrefixLength: 26}], reclaim: 5s}}}"
 
 var (
-	fabricColumns = []string{"NAME", "ATTACHMENT", "LINK", "RATE", "NODES", "DEVICES", "HEALTHY", "ATTACHED", "ADDRESSES",
+	fabricColumns = []string{"NAME", "ATTACHMENT", "LINK", "RATE", "NODES", "DEVICES", "HEALTHY", "ATTACHED",
+		"ADDRESSES",
 		"READY", "AGE"}
 	nodeColumns = []string{"NAME", "RDMA-MODE", "DEVICES", "HEALTHY", "ATTACHED", "PLUGIN", "READY", "REASON"}
 )
@@ -79,7 +80,8 @@ func TestNodeRanges(t *testing.T) {
 func refused(t *testing.T, s *simulated) {
 	t.Helper()
 	for spec, want := range map[string]string{
-		strings.ReplaceAll(ranged, "perNodePrefixLength: 26", "perNodePrefixLength: 30"): "perNodePrefixLength 30 has 2 addresses to give, " +
+		strings.ReplaceAll(ranged, "perNodePrefixLength: 26", "perNodePrefixLength: 30"): "perNodePrefixLength " +
+			"30 has 2 addresses to give, " +
 			"and a node needs 4",
 		"{match: {rateGb: 200}, addresses: {ipam: {type: whereabouts, range: 10.77.0.0/30}}}": "range 10.77.0.0/30 " +
 			"has 2 addresses to give, and all nodes together need 20",

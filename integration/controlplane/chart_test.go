@@ -215,7 +215,7 @@ func TestChartNotes(t *testing.T) {
 			"helm uninstall notes -n default", "kubectl fabric doctor cluster",
 		}},
 		{
-			[]string{"--set-json", `fabrics=[{"name":"roce-a","spec":{"match":{"discovered":"ib"}}}]`, "--set", "label.enabled=true"},
+			[]string{"--set-json", `fabrics=[{"name":"roce-a","spec":{"match":{"rail":0}}}]`, "--set", "label.enabled=true"},
 			[]string{"READY is True", "fabric.dev/roce-a: 1", "label.enabled has no effect", "1 Fabrics"},
 		},
 	} {
@@ -246,14 +246,15 @@ func TestChartNotesOfNamespace(t *testing.T) {
 
 // What the chart installs is the release's: it is changed and removed with it, and the CRDs follow before an upgrade.
 func TestChartUpgrade(t *testing.T) {
-	const fabrics = `fabrics=[{"name":"chart-a","spec":{"match":{"discovered":"ib"},"attachment":"IPoIBChild"}},{"name":"chart-b","spec":{"match":{"discovered":"ib"}}}]`
+	const fabrics = `fabrics=[{"name":"chart-a","spec":{"match":{"rail":0},"attachment":"IPoIBChild"}},` +
+		`{"name":"chart-b","spec":{"match":{"rail":0}}}]`
 	helm := release(t, "up", "--set-json", fabrics)
 	if got := do(t, "kubectl", "get", "fabrics", "-o", "name"); !strings.Contains(got, "chart-a") ||
 		!strings.Contains(got, "chart-b") {
 		t.Error(got)
 	}
 	_, err := try(t, "", "helm", "upgrade", "up", chart, "-n", "up-system", "--no-hooks", "--set-json",
-		`fabrics=[{"name":"chart-a","spec":{"match":{"discovered":"ib"},"addresses":{"nodeRanges":{"ranges":[{"range":"10.0.0.5/16","perNodePrefixLength":26}]}}}}]`)
+		`fabrics=[{"name":"chart-a","spec":{"match":{"rail":0},"addresses":{"nodeRanges":{"ranges":[{"range":"10.0.0.5/16","perNodePrefixLength":26}]}}}}]`)
 	if err == nil || !strings.Contains(err.Error(), "write the first address of the range") {
 		t.Errorf("a wrong Fabric: %v", err)
 	}
@@ -263,7 +264,7 @@ func TestChartUpgrade(t *testing.T) {
 	do(t, "kubectl", "patch", crd, "--type=json", "-p",
 		`[{"op":"remove","path":"/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/precedence"}]`)
 	stop := jobs(t, "up-system")
-	helm("upgrade", chart, "--set-json", `fabrics=[{"name":"chart-b","spec":{"match":{"discovered":"ib"},"precedence":7}}]`)
+	helm("upgrade", chart, "--set-json", `fabrics=[{"name":"chart-b","spec":{"match":{"rail":0},"precedence":7}}]`)
 	if ran := stop(); len(ran) != 1 || ran[0] != "up-crds" {
 		t.Errorf("jobs: %q", ran)
 	}

@@ -128,7 +128,8 @@ func TestChartUninstallAfterKinds(t *testing.T) {
 	if err := server.Apply(t.Context(), server.Manifests()+"/*"); err != nil {
 		t.Fatal(err)
 	}
-	helm := release(t, "down", "--set", "uninstall.nodes=false", "--set-json", `fabrics=[{"name":"down","spec":{"match":{"discovered":"ib"}}}]`)
+	helm := release(t, "down", "--set", "uninstall.nodes=false", "--set-json",
+		`fabrics=[{"name":"down","spec":{"match":{"discovered":"ib"}}}]`)
 	removeKind(t, c, "fabrics.fabric.dev")
 	removeKind(t, c, "fabricnodes.fabric.dev")
 	defer jobs(t, "down-system")()

@@ -306,7 +306,7 @@ func TestControllerMetrics(t *testing.T) {
 	c := whole(t)
 	defer removeFabrics(t, c)
 	defer removeNodes(t, c)
-	apply(t, testfabrics.Object("shown", `{addresses: {nodeRanges: {ranges: [{range: 10.41.0.0/24, perNodePrefixLength: 26}]}}}`))
+	apply(t, testfabrics.Object("shown", testfabrics.Ranged("10.41.0.0/24", 26)))
 	apply(t, testfabrics.Object("wrong", `{match: {devices: [x]}, addresses: {ipam: {type: whereabouts, rnge: 1}}}`))
 	createNode(t, c, "one")
 	addNode(t, c, "one", "shown")

@@ -108,7 +108,7 @@ func (o *offered) remove(name string) {
 }
 
 // What can't be served is unhealthy, and the FabricNode and the Fabric say why: a range that is exhausted, a device
-// that a pod of a former Fabric has, one that a tenant's network named, one with attachment IPoIBChild on an exclusive node, an IPAM
+// that a pod of a former Fabric has, one that a tenant's network named, an IPoIB child on an exclusive node, an IPAM
 // plugin that is misspelt. It is offered when the cause is gone.
 func TestOffered(t *testing.T) {
 	c := wholeWithAgents(t)

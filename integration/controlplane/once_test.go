@@ -198,13 +198,15 @@ func TestAddressesOnceRefused(t *testing.T) {
 	before := ranges(t, c)
 	const nodeRanges = "addresses: {nodeRanges: {ranges: [{range: 10.50.0.0/24, "
 	for _, change := range []struct{ spec, want string }{
-		{nodeRanges + "perNodePrefixLength: 29}]}}", "10.50.0.9/32 is in use on node one (pods team/p), which would have " +
+		{nodeRanges + "perNodePrefixLength: 29}]}}", "10.50.0.9/32 is in use on node one (pods team/p), which would " +
+			"have " +
 			"[10.50.0.0/29]"},
 		{nodeRanges + "perNodePrefixLength: 28, exclude: [10.50.0.4/32]}]}}",
-			"10.50.0.4/31 is in use on node one (pods team/p), which would have no range: keep perNodePrefixLength, exclude and"},
+			"10.50.0.4/31 is in use on node one (pods team/p), which would have no range: keep perNodePrefixLength, "},
 		{nodeRanges + "perNodePrefixLength: 28}], static: [{node: two, range: 10.50.0.0/28}]}}",
 			"10.50.0.4/31 is in use on node one (pods team/p), which would have no range"},
-		{nodeRanges + "perNodePrefixLength: 27}]}}", "10.50.0.4/31 is in use on node one (pods team/p), which would have no range"},
+		{nodeRanges + "perNodePrefixLength: 27}]}}",
+			"10.50.0.4/31 is in use on node one (pods team/p), which would have no range"},
 		{"addresses: {ipam: {type: whereabouts, range: 10.50.0.0/24}}", "10.50.0.4/31 is in use on node one (pods " +
 			"team/p), of nodeRanges of fabric cut, and ipam.range 10.50.0.0/24 has it too: exclude it"},
 	} {
@@ -278,7 +280,7 @@ func TestAddressesOnceFromWhereabouts(t *testing.T) {
 	}
 	// A pool of another owner's network.
 	apply(t, strings.ReplaceAll(whereaboutsPool("theirs-10.61.0.0-24", "10.61.0.0/24", 1), "p-0", `evil\u001b[2J`))
-	apply(t, testfabrics.Object("wn2", `{addresses: {nodeRanges: {ranges: [{range: 10.61.0.0/24, perNodePrefixLength: 28}]}}}`))
+	apply(t, testfabrics.Object("wn2", testfabrics.Ranged("10.61.0.0/24", 28)))
 	s.becomes("wn2", v1alpha1.FabricAccepted, "False Refused: whereabouts has given 10.61.0.1 to pod ")
 	if got := conditionOf(t, c, "wn2", v1alpha1.FabricAccepted); strings.Contains(got, "\x1b") {
 		t.Errorf("%q", got)

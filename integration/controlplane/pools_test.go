@@ -269,7 +269,7 @@ func TestNodeRangesNearlyFull(t *testing.T) {
 	defer removeFabrics(t, c)
 	defer removeNodes(t, c)
 	s := newStepper(t, c)
-	apply(t, testfabrics.Object("nr", `{addresses: {nodeRanges: {ranges: [{range: 10.0.0.0/24, perNodePrefixLength: 28}]}}}`))
+	apply(t, testfabrics.Object("nr", testfabrics.Ranged("10.0.0.0/24", 28)))
 	add := func(from, to int) {
 		t.Helper()
 		for i := from; i < to; i++ {

@@ -68,7 +68,7 @@ func TestNetworkChanges(t *testing.T) {
 		{whereabouts, `"type":"whereabouts"`},
 		{`{attachment: IPoIBChild}`, "file"},
 		{`{attachment: WholeDevice}`, `"type":"fabric"`},
-		{`{attachment: IPoIBChild, addresses: {nodeRanges: {ranges: [{range: 10.61.2.0/24, perNodePrefixLength: 28}]}}}`, "file"},
+		{`{attachment: IPoIBChild, ` + testfabrics.Ranged("10.61.2.0/24", 28)[1:], "file"},
 		{`{network: {mtu: 2044}}`, `"mtu":2044`},
 	} {
 		apply(t, testfabrics.Object("changes", step.spec))
@@ -211,7 +211,7 @@ func TestUnreadableDefinitions(t *testing.T) {
 	createNode(t, c, "one")
 	addNode(t, c, "one", "unseen")
 	s := newStepper(t, limited(t, "blind"))
-	apply(t, testfabrics.Object("unseen", `{addresses: {nodeRanges: {ranges: [{range: 10.62.0.0/24, perNodePrefixLength: 28}]}}}`))
+	apply(t, testfabrics.Object("unseen", testfabrics.Ranged("10.62.0.0/24", 28)))
 	s.round(0)
 	got := conditionOf(t, c, "unseen", v1alpha1.FabricPublished)
 	if !strings.HasPrefix(got, "False PublishFailed: list NetworkAttachmentDefinitions: ") ||
@@ -232,7 +232,7 @@ func TestNetworkPutBack(t *testing.T) {
 	c := whole(t)
 	defer removeFabrics(t, c)
 	s := newStepper(t, limited(t, "fabric-controller"))
-	apply(t, testfabrics.Object("edited", `{addresses: {nodeRanges: {ranges: [{range: 10.63.0.0/24, perNodePrefixLength: 28}]}}}`))
+	apply(t, testfabrics.Object("edited", testfabrics.Ranged("10.63.0.0/24", 28)))
 	s.round(0)
 	edit := func() {
 		t.Helper()

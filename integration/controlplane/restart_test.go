@@ -81,7 +81,7 @@ func begin(t *testing.T, c client.Client) {
 		addNode(t, c, n, "ranged", "plain")
 	}
 	use(t, c, "a", "team/p")
-	apply(t, testfabrics.Object("ranged", `{addresses: {nodeRanges: {ranges: [{range: 10.31.0.0/24, perNodePrefixLength: 26}]}}}`))
+	apply(t, testfabrics.Object("ranged", testfabrics.Ranged("10.31.0.0/24", 26)))
 	apply(t, testfabrics.Object("plain", `{addresses: {ipam: {type: host-local, subnet: 10.32.0.0/24}}}`))
 }
 

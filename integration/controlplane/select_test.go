@@ -21,7 +21,8 @@ func TestNodeSelector(t *testing.T) {
 	defer removeFabrics(t, c)
 	defer control(t)()
 	for name, island := range map[string]string{"east-1": "east", "west-1": "west"} {
-		create(t, c, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"island": island}}})
+		labels := map[string]string{"island": island}
+		create(t, c, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
 		addNode(t, c, name)
 	}
 	defer removeNodes(t, c)

@@ -19,8 +19,8 @@ import (
 type fabricsReconciler struct {
 	// told returns the Fabrics that there are, and whether the API server has listed them. Nil without an API server.
 	told func() ([]*v1alpha1.Fabric, bool)
-	// selected returns the Fabrics whose nodeSelector selects this node, and whether the API server has told of them. Nil
-	// without an API server.
+	// selected returns the Fabrics whose nodeSelector selects this node, and whether the API server has told of them.
+	// Nil without an API server.
 	selected func() ([]string, bool)
 	saved    *savedState
 	log      *slog.Logger

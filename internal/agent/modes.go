@@ -69,7 +69,8 @@ func modeOf(f *fabrics.Fabric, mode device.NetnsMode) modeFit {
 			"shared: their RDMA devices stay on the host, where every pod sees them; put options ib_core " +
 			"netns_mode=0 into the node's /etc/modprobe.d and reboot, or rdmaMode: Shared into its spec.network " +
 			"if that is what you want")}
-	case f.Attachment == v1alpha1.IPoIBChild && mode == device.NetnsExclusive && f.Network["rdma"] != string(netconf.RDMANone):
+	case f.Attachment == v1alpha1.IPoIBChild && mode == device.NetnsExclusive &&
+		f.Network["rdma"] != string(netconf.RDMANone):
 		return modeFit{useless: true, err: errors.New(" has attachment IPoIBChild, but the node's RDMA network " +
 			"namespace mode is exclusive: pods would get device files and no RDMA device, so none is on offer; put " +
 			"options ib_core netns_mode=1 into the node's /etc/modprobe.d and reboot, or rdmaMode: Ignore into " +

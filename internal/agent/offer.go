@@ -202,7 +202,8 @@ func (r *offerReconciler) ration(
 	}
 	v.findings.Add(condition.NoAddressLeft, condition.Fabric(f.Name), "fabric %s: the node's range %s has %d "+
 		"addresses to give, %d of them to attachments that are not known any more, and %d devices or shares are on "+
-		"offer: those without an address are withheld; choose a shorter perNodePrefixLength for a new Fabric, or fewer shares",
+		"offer: those without an address are withheld; choose a shorter perNodePrefixLength for a new "+
+		"Fabric, or fewer shares",
 		f.Name, own[0], capacity, gone, len(units))
 	for i := range units {
 		u := &units[i]

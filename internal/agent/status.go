@@ -133,8 +133,8 @@ func problemOf(d *survey.Device) string {
 	return cmp.Or(d.Unserved, string(d.Problem))
 }
 
-// podsOf are the pods that have a device, by its address; with attachment IPoIBChild by that of the parent. A pod for which a claim
-// is prepared has its devices, before its ADD and on the host's network too: its Fabric stays as long.
+// podsOf are the pods that have a device, by its address; with attachment IPoIBChild by that of the parent. A pod for
+// which a claim is prepared has its devices, before its ADD and on the host's network too: its Fabric stays as long.
 func podsOf(store journal.Store, claims prepared.Store, log *slog.Logger) map[string][]string {
 	entries, err := store.List()
 	if err != nil {

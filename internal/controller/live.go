@@ -94,7 +94,8 @@ func checkCut(w *world, candidate, force *fabrics.Fabric, now time.Time) error {
 			if own != nil {
 				would = fmt.Sprint(own)
 			}
-			return fmt.Errorf("%s is in use on node %s%s, which would have %s: keep perNodePrefixLength, exclude and static so "+
+			return fmt.Errorf("%s is in use on node %s%s, which would have %s: keep "+
+				"perNodePrefixLength, exclude and static so "+
 				"that it stays the node's, or wait until these pods have ended", held, h.node,
 				w.podsOf(h.node, candidate.Name), would)
 		}

@@ -91,7 +91,8 @@ func TestLeases(t *testing.T) {
 	}
 	for spec, want := range map[string]string{
 		of26: "10.0.0.1 to pod team/p (IPPool kube-system/pool), and 2 addresses",
-		"ranges: [{range: 10.0.0.0/24, perNodePrefixLength: 26, exclude: [10.0.0.0/26]}]":                "10.0.0.200 to pod",
+		"ranges: [{range: 10.0.0.0/24, perNodePrefixLength: 26, exclude: [10.0.0.0/26]}]": "10.0.0.200 " +
+			"to pod",
 		"ranges: [{range: 10.0.0.0/24, perNodePrefixLength: 26, exclude: [10.0.0.0/26, 10.0.0.192/26]}]": "",
 		"ranges: [{range: 10.9.0.0/24, perNodePrefixLength: 26}]":                                        "",
 	} {

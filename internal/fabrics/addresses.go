@@ -26,7 +26,8 @@ func (f *Fabric) CheckCapacity(inCluster, onNode int) error {
 	if f.NodeRanges != nil {
 		for _, r := range f.NodeRanges.Ranges {
 			if have := pool.Usable(netip.PrefixFrom(r.Prefix.Addr(), r.Bits)); have < onNode {
-				return fmt.Errorf("addresses.nodeRanges: perNodePrefixLength %d has %d addresses to give, and a node needs %d: "+
+				return fmt.Errorf("addresses.nodeRanges: perNodePrefixLength %d has %d addresses to give, and a "+
+					"node needs %d: "+
 					"choose a shorter prefix", r.Bits, have, onNode)
 			}
 		}

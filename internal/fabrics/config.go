@@ -19,7 +19,7 @@ import (
 
 // NodeParams is the part of a fabric's configuration that depends on the node.
 type NodeParams struct {
-	Master  string         // attachment IPoIBChild: the parent interface of the IPoIB children; none with allocation DRA
+	Master  string         // attachment IPoIBChild: the parent interface; none with allocation DRA
 	Own     []netip.Prefix // nodeRanges: the node's ranges, in the order of the fabric's
 	Several bool           // a node has several devices of the fabric
 	IPAMDir string         // nodeRanges: the directory in which host-local records the addresses that it has given
@@ -148,7 +148,9 @@ const (
 // Definition is the fabric's NetworkAttachmentDefinition in a namespace, which is the same for every node. With
 // attachment IPoIBChild and with nodeRanges it has no configuration, so that Multus takes the file of that name on the
 // node. It goes with its owner. several says that a node has several devices of the fabric.
-func (f *Fabric) Definition(namespace string, owner metav1.OwnerReference, several bool) (*unstructured.Unstructured, error) {
+func (f *Fabric) Definition(
+	namespace string, owner metav1.OwnerReference, several bool,
+) (*unstructured.Unstructured, error) {
 	u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{}}}
 	if !f.OfNode() {
 		b, err := f.Config(NodeParams{Several: several})

@@ -208,8 +208,8 @@ func nodeRanges(fabric string, r *v1alpha1.NodeRanges) (*noderange.Spec, error) 
 		p, err := netip.ParsePrefix(s.Range)
 		fits := func(r noderange.Range) bool { return p.Bits() == r.Bits && r.Prefix.Contains(p.Addr()) }
 		if err != nil || p != p.Masked() || !slices.ContainsFunc(out.Ranges, fits) {
-			return nil, fmt.Errorf("%s.static[%d].range %q: want a range within ranges, as long as its perNodePrefixLength says",
-				field, i, s.Range)
+			return nil, fmt.Errorf("%s.static[%d].range %q: must be a range within ranges, as long as its "+
+				"perNodePrefixLength says", field, i, s.Range)
 		}
 		for other, ps := range out.Static {
 			if other != s.Node && slices.ContainsFunc(ps, p.Overlaps) {
@@ -229,7 +229,7 @@ func nodeRange(r *v1alpha1.NodeRange) (*noderange.Range, error) {
 	}
 	out := &noderange.Range{Prefix: p, Bits: int(r.PerNodePrefixLength)}
 	if longest := p.Addr().BitLen() - 2; out.Bits < p.Bits() || out.Bits > longest {
-		return nil, fmt.Errorf("perNodePrefixLength %d: want a prefix length from %d, which is that of the range, to %d",
+		return nil, fmt.Errorf("perNodePrefixLength %d: must be from %d, which is that of the range, to %d",
 			r.PerNodePrefixLength, p.Bits(), longest)
 	}
 	for _, text := range r.Exclude {

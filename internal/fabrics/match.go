@@ -22,7 +22,8 @@ type Match struct {
 
 // IsZero reports whether the match has no field, and would fit every device.
 func (m *Match) IsZero() bool {
-	return m.Discovered == "" && m.LinkLayer == "" && m.SubnetPrefix == 0 && m.RateGb == 0 && m.Rail == nil && len(m.Devices) == 0
+	return m.Discovered == "" && m.LinkLayer == "" && m.SubnetPrefix == 0 && m.RateGb == 0 && m.Rail == nil &&
+		len(m.Devices) == 0
 }
 
 // check refuses what no port of any node could match, and names the nearest thing that one could.

@@ -32,7 +32,8 @@ func TestMeets(t *testing.T) {
 		{`{addresses: {nodeRanges: {ranges: [{range: 10.96.128.0/20, perNodePrefixLength: 27}]}}}`,
 			"addresses.nodeRanges 10.96.128.0/20 meets ServiceCIDR kubernetes (10.96.0.0/16): pods would send to " +
 				"these addresses through the rail; choose another range (docs/addresses.md)"},
-		{`{addresses: {nodeRanges: {ranges: [{range: 192.0.2.0/24, perNodePrefixLength: 27, exclude: [192.0.2.0/28]}]}}}`,
+		{`{addresses: {nodeRanges: {ranges: [{range: 192.0.2.0/24, perNodePrefixLength: 27, ` +
+			`exclude: [192.0.2.0/28]}]}}}`,
 			"addresses.nodeRanges 192.0.2.0/24 meets address of Node n1 (192.0.2.7/32): addresses that both have " +
 				"can't be reached; choose another range (docs/addresses.md)"},
 		{`{addresses: {ipam: {type: whereabouts, range: 10.7.0.0/28}}}`, "<nil>"},

@@ -36,7 +36,8 @@ type Options struct {
 	// Rails are the fabrics that the label fabric.dev/rails counts: devices of a single one, or one device of each of
 	// several. Empty: those with match.rail in the order of their rails, else the only fabric there is.
 	Rails []string
-	// All is what the value all is, by fabric: how many devices a node has. It is 1 with match.rail and with attachment IPoIBChild.
+	// All is what the value all is, by fabric: how many devices a node has. It is 1 with match.rail and with
+	// attachment IPoIBChild.
 	All map[string]int
 }
 

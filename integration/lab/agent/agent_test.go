@@ -105,7 +105,8 @@ func TestAgentSurvey(t *testing.T) {
 	}
 	discovered(t, list(look(t)), fmt.Sprintf("ib-%vg", in.RateGb), 4)
 	// What kubelet is told is the same, wherever the device is.
-	f := fabrics.Fabric{Name: "ib", Attachment: v1alpha1.WholeDevice, Match: fabrics.Match{LinkLayer: device.InfiniBand}}
+	match := fabrics.Match{LinkLayer: device.InfiniBand}
+	f := fabrics.Fabric{Name: "ib", Attachment: v1alpha1.WholeDevice, Match: match}
 	units := func(devices map[string]survey.Device) []deviceplugin.Unit {
 		return network.Units(&f, network.Assign([]fabrics.Fabric{f}, list(devices), nil)["ib"])
 	}

@@ -71,9 +71,9 @@ var (
 	//
 	// The message has the command. A reboot follows.
 	RefusedRDMAMode = Reason{Name: wrongRDMAMode, Event: true, Gate: true}
-	// WrongRDMAMode says that the node's RDMA mode does not give pods what a Fabric promises: with attachment IPoIBChild
-	// a node in exclusive mode, which offers no device; with WholeDevice a node in shared mode, where every pod sees the
-	// RDMA devices.
+	// WrongRDMAMode says that the node's RDMA mode does not give pods what a Fabric promises: with attachment
+	// IPoIBChild a node in exclusive mode, which offers no device; with WholeDevice a node in shared mode, where every
+	// pod sees the RDMA devices.
 	//
 	// The message has the command; or change rdmaMode of the Fabric: docs/exclusive-mode.md
 	WrongRDMAMode = Reason{Name: wrongRDMAMode, Event: true}
@@ -86,8 +86,8 @@ var (
 	// NoAddressLeft says that the node's own range has fewer addresses than the node has devices or shares. As many are
 	// on offer as can have one, always the same.
 	//
-	// A shorter perNodePrefixLength in a new Fabric, or fewer shares. The message counts addresses of attachments that are
-	// gone.
+	// A shorter perNodePrefixLength in a new Fabric, or fewer shares. The message counts addresses of attachments that
+	// are gone.
 	NoAddressLeft = Reason{Name: "NoAddressLeft", Event: true}
 	// NoConfiguration says that Multus finds no configuration of a Fabric's network here: no device of a Fabric with
 	// attachment IPoIBChild has an interface on the host, or the file in Multus's directory could not be written.

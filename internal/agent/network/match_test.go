@@ -33,8 +33,8 @@ func TestUnmatched(t *testing.T) {
 			"mlx5_0 (0000:3b:00.0), but fabric other takes precedence"},
 		"down": {match(fabrics.Match{RateGb: 400, Devices: []string{"mlx5_3"}}), "mlx5_3 (0000:5e:00.0), " +
 			"but its rate is 10 Gb/s, not 400, and its port is Down (Polling), which hides its rate"},
-		"not discovered": {match(fabrics.Match{Discovered: "ib-400g"}), "nearest one is mlx5_0 (0000:3b:00.0), but it " +
-			"is discovered in ib-200g, not in ib-400g"},
+		"not discovered": {match(fabrics.Match{Discovered: "ib-400g"}),
+			"nearest one is mlx5_0 (0000:3b:00.0), but it is discovered in ib-200g, not in ib-400g"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			devices := node()

@@ -1,7 +1,10 @@
 // Package fabrics has Fabrics for tests: wrong ones, with the words that the API server must answer with.
 package fabrics
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // Wrong is a Fabric that `kubectl apply` must refuse.
 type Wrong struct {
@@ -17,6 +20,11 @@ func (w *Wrong) Object() string { return Object("wrong", w.Spec) }
 func Object(name, spec string) string {
 	spec = Spec(name, spec)
 	return "apiVersion: fabric.dev/v1alpha1\nkind: Fabric\nmetadata: {name: " + name + "}\nspec: " + spec + "\n"
+}
+
+// Ranged is the spec of a Fabric of which each node has a part of a range.
+func Ranged(cidr string, perNode int) string {
+	return fmt.Sprintf("{addresses: {nodeRanges: {ranges: [{range: %s, perNodePrefixLength: %d}]}}}", cidr, perNode)
 }
 
 // Spec adds a match to a spec that has none: that for the discovered fabric of the Fabric's name.

@@ -201,9 +201,9 @@ type Network struct {
 	//
 	// +optional
 	AllowDown bool `json:"allowDown,omitempty"`
-	// The RDMA namespace mode that nodes must have. Any: the RDMA device moves into the pod where the mode is exclusive,
-	// and stays on the host where it is shared. Exclusive, Shared: nodes in the other mode offer no device. Ignore: the
-	// RDMA device is left alone, in both modes. Default Any.
+	// The RDMA namespace mode that nodes must have. Any: the RDMA device moves into the pod where the mode is
+	// exclusive, and stays on the host where it is shared. Exclusive, Shared: nodes in the other mode offer no device.
+	// Ignore: the RDMA device is left alone, in both modes. Default Any.
 	//
 	// +optional
 	RDMAMode RDMAMode `json:"rdmaMode,omitempty"`

@@ -62,7 +62,7 @@ type FabricNodeSpec struct {
 	//
 	// +optional
 	Gone *metav1.Time `json:"gone,omitempty"`
-	// Fabrics with a nodeSelector that selects the node, by name. The node uses no other Fabric that has a nodeSelector.
+	// Fabrics with a nodeSelector that selects the node, by name. The node uses no other Fabric that has one.
 	//
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=1024

@@ -60,7 +60,8 @@ var clusterChecks = []Check{
 		"cluster-node-ranges",
 		"Every node has its ranges",
 		"the controller is away, or the range of the Fabric is used up: pods that need an address there wait",
-		"kubectl describe fabric NAME: AddressesSufficient; a wider range, a longer perNodePrefixLength, or a shorter reclaim; " +
+		"kubectl describe fabric NAME: AddressesSufficient; a wider range, a longer perNodePrefixLength, or " +
+			"a shorter reclaim; " +
 			"see cluster-controller",
 	},
 	{

@@ -102,8 +102,8 @@ func (x *Object) doc(o *Options) doc {
 	}
 	if x.Shares > 0 {
 		spec.Shares = new(int32(x.Shares))
-		notes["attachment"] = "The nodes are in RDMA mode shared: each pod has an IPoIB interface of its own on a device, " +
-			"and sees the\nRDMA devices of all pods."
+		notes["attachment"] = "The nodes are in RDMA mode shared: each pod has an IPoIB interface of its own on a " +
+			"device, and sees the\nRDMA devices of all pods."
 	}
 	if o.DRA {
 		spec.Allocation = v1alpha1.DRA

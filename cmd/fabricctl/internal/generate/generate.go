@@ -67,7 +67,7 @@ type Network struct {
 	Have     int
 	VFs      bool   // of virtual functions: one rail
 	Master   string // interface of the host that pods have interfaces on; empty: a device is theirs
-	Shared   bool   // pods share the devices: of a Fabric with attachment IPoIBChild, or of the RDMA shared device plugin
+	Shared   bool   // pods share the devices: of attachment IPoIBChild, or of the RDMA shared device plugin
 	Warn     []string
 }
 

@@ -70,8 +70,8 @@ func (d *data) exclusive(nodes []*node.Node) {
 	}
 }
 
-// sharedFabrics leaves one device to a pod of Fabrics that generate fabric would write with attachment IPoIBChild: there a
-// second share may be one of the same device.
+// sharedFabrics leaves one device to a pod of Fabrics that generate fabric would write with attachment IPoIBChild:
+// there a second share may be one of the same device.
 func (d *data) sharedFabrics(nodes []*node.Node) {
 	for i := range d.Workload {
 		x := Object{Network: d.Workload[i], Attachment: v1alpha1.WholeDevice}

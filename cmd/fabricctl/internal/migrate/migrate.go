@@ -112,7 +112,8 @@ func (c *conversion) convert(o *Object) (*Output, error) {
 		out.Doubts = []string{"this kind is not known here: nothing was made of it"}
 	}
 	if master, _ := o.Spec["master"].(string); o.Kind == macvlan && master != "" {
-		out.Doubts = append(out.Doubts, "the port of "+master+" must not be in a Fabric with attachment WholeDevice: a pod "+
+		out.Doubts = append(out.Doubts, "the port of "+master+" must not be in a Fabric with attachment "+
+			"WholeDevice: a pod "+
 			"would get the whole port, and the macvlan interfaces of the others would have no link")
 	}
 	return out, nil

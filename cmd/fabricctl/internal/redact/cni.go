@@ -62,9 +62,9 @@ var (
 		apiVersion match discovered linkLayer subnetPrefix rateGb rail devices attachment shares namespaces names
 		selector matchLabels rdmaMode sourceBasedRouting deviceFiles selected former
 		nodeRanges perNodePrefixLength static node reclaim health counters counter perMinute flapsPerTenMinutes recovery
-		action precedence poolName poolType network status observedGeneration inForce nodes total healthy attached published conditions
-		reason message lastTransitionTime finalizers deletionTimestamp kind items metadata namespace creationTimestamp
-		generation uid templates resourceClaims requests request exactly firstAvailable deviceClassName allocationMode
+		action precedence poolName poolType network status observedGeneration inForce nodes total healthy attached
+		published conditions reason message lastTransitionTime finalizers deletionTimestamp kind items metadata
+		namespace creationTimestamp generation uid templates resourceClaims requests request exactly firstAvailable deviceClassName allocationMode
 		count selectors cel expression constraints matchAttribute tolerations taints key value effect operator
 		timeAdded results driver pool resourceSliceCount nodeName allNodes fabric state netdev numaNode firmware plane
 		resource.kubernetes.io/pcieRoot resource.kubernetes.io/pciBusID k8s.cni.cncf.io/deviceID

@@ -86,7 +86,8 @@ func why(kept, carries bool) string {
 
 // everything is a Fabric that matches each device.
 func everything() fabrics.Fabric {
-	return fabrics.Fabric{Name: "f", Attachment: v1alpha1.WholeDevice, Match: fabrics.Match{Devices: []string{"*", "*/*"}}}
+	match := fabrics.Match{Devices: []string{"*", "*/*"}}
+	return fabrics.Fabric{Name: "f", Attachment: v1alpha1.WholeDevice, Match: match}
 }
 
 func ofAgent(devices []survey.Device) answer {

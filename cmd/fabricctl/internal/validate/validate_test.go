@@ -99,7 +99,8 @@ func TestCheck(t *testing.T) {
 			[]string{`no matches for kind "Fabric" in version "v1"`}},
 		"a key twice": {World{},
 			[]string{"apiVersion: fabric.dev/v1alpha1\nkind: Fabric\nmetadata: {name: a}\nspec:\n  " +
-				"attachment: IPoIBChild\n  attachment: WholeDevice"}, []string{`key "attachment" already set in map (kubectl)`}},
+				"attachment: IPoIBChild\n  attachment: WholeDevice"},
+			[]string{`key "attachment" already set in map (kubectl)`}},
 		"merged keys": {World{},
 			[]string{"apiVersion: fabric.dev/v1alpha1\nkind: Fabric\nmetadata: {name: a}\nspec:\n  " +
 				"match: {rail: 0}\n  <<: {attachment: IPoIBChild}\n  attachment: WholeDevice"}, nil},
