@@ -64,7 +64,8 @@ var (
 		nodeRanges perNodePrefixLength static node reclaim health counters counter perMinute flapsPerTenMinutes recovery
 		action precedence poolName poolType network status observedGeneration inForce nodes total healthy attached
 		published conditions reason message lastTransitionTime finalizers deletionTimestamp kind items metadata
-		namespace creationTimestamp generation uid templates resourceClaims requests request exactly firstAvailable deviceClassName allocationMode
+		namespace creationTimestamp generation uid templates resourceClaims requests request exactly firstAvailable
+		deviceClassName allocationMode
 		count selectors cel expression constraints matchAttribute tolerations taints key value effect operator
 		timeAdded results driver pool resourceSliceCount nodeName allNodes fabric state netdev numaNode firmware plane
 		resource.kubernetes.io/pcieRoot resource.kubernetes.io/pciBusID k8s.cni.cncf.io/deviceID
