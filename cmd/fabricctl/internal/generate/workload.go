@@ -71,11 +71,8 @@ func (d *data) objects() (docs []doc) {
 // pod is the template of a pod with the workload's devices; c is what its container is beside them.
 func (d *data) pod(c corev1.Container) corev1.PodTemplateSpec {
 	c.Image = d.Image
-	if d.kind != "mpijob" && d.kind != "perftest-pods" { // mpirun hands no variable of a container to its ranks
-		c.Env = []corev1.EnvVar{{Name: "NCCL_SOCKET_IFNAME", Value: "=eth0"}, {Name: "NCCL_NET", Value: "IB"}}
-		if d.Planes() {
-			c.Env = append(c.Env, corev1.EnvVar{Name: "NCCL_CROSS_NIC", Value: "0"})
-		}
+	if d.takesEnv() {
+		c.Env, _ = d.nccl()
 	}
 	c.Resources = d.resources()
 	c.VolumeMounts = []corev1.VolumeMount{{Name: "shm", MountPath: "/dev/shm"}}
@@ -133,15 +130,13 @@ func (d *data) resources() (r corev1.ResourceRequirements) {
 func (d *data) podNotes() map[string]string {
 	notes := map[string]string{
 		"IPC_LOCK": `Verbs pin memory; without it "Couldn't allocate MR", or a crash.`,
-		"NCCL_SOCKET_IFNAME": "The bootstrap goes over the cluster's network; the rails may be planes. " +
-			"NCCL_IB_HCA and NCCL_IB_GID_INDEX\ndepend on the node and on the pod's addresses: " +
-			`eval "$(fabricctl nccl-env)" in the container sets them.`,
-		"NCCL_NET":       "No fall back to TCP without a word: an error instead.",
-		"NCCL_CROSS_NIC": "Planes: a rank must not use one rail here and another one there.",
 		"shm": "64 MiB otherwise: too little for NCCL. What is used of it counts as memory of " +
 			"the container.",
 		networksAnnotation: strings.Join(d.networksNote(), "\n"),
 		"resourceClaims":   "Kubernetes makes a claim for each pod.",
+	}
+	if d.takesEnv() {
+		maps.Copy(notes, d.ncclNotes())
 	}
 	if d.GPUNote != "" {
 		notes[d.GPU] = d.GPUNote
