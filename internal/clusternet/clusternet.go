@@ -78,7 +78,7 @@ func (n *Net) source(ctx context.Context, r Reader, s *Source) bool {
 		})
 		switch {
 		case err != nil:
-			n.Missing = append(n.Missing, fmt.Sprintf("%s: %s", s.What, bounded(err.Error(), maxError)))
+			n.Missing = append(n.Missing, s.What+": "+quote.Clip(quote.Terminal(err.Error()), maxError))
 			return false
 		case !known:
 			continue
@@ -110,11 +110,3 @@ const (
 	maxName  = 100
 	maxError = 200
 )
-
-// bounded is one visible line of a text.
-func bounded(text string, most int) string {
-	if text = quote.Terminal(text); len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "") + "..."
-	}
-	return text
-}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fabric-cni/fabric-cni/internal/ipam/nvipam"
 	"github.com/fabric-cni/fabric-cni/internal/ipam/whereabouts"
+	"github.com/fabric-cni/fabric-cni/internal/quote"
 )
 
 // Whereabouts is the API group of whereabouts.
@@ -56,7 +57,9 @@ var Sources = []Source{
 }
 
 // named is what messages call an object.
-func named(what string, o map[string]any) string { return what + " " + bounded(name(o), maxName) }
+func named(what string, o map[string]any) string {
+	return what + " " + quote.Clip(quote.Terminal(name(o)), maxName)
+}
 
 func name(o map[string]any) string {
 	name, _, _ := unstructured.NestedString(o, "metadata", "name")

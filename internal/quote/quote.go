@@ -96,6 +96,14 @@ var wide = &unicode.RangeTable{
 	R32: []unicode.Range32{{Lo: 0x1f300, Hi: 0x1faff, Stride: 1}, {Lo: 0x20000, Hi: 0x3fffd, Stride: 1}},
 }
 
+// Clip is a text of so many bytes at most, and "..." if it was longer.
+func Clip(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "..."
+}
+
 // Width is the number of columns that a string of Terminal takes.
 func Width(s string) (n int) {
 	for _, r := range s {

@@ -26,6 +26,11 @@ func TestTerminal(t *testing.T) {
 	if got := Terminal(strings.Repeat("光", maxTerminal)); len(got) > maxTerminal+3 || !strings.HasSuffix(got, "光...") {
 		t.Errorf("a long one: %d bytes", len(got))
 	}
+	for most, want := range map[int]string{4: "a光", 3: "a...", 1: "a..."} {
+		if got := Clip("a光", most); got != want {
+			t.Errorf("of %d bytes: %q, want %q", most, got, want)
+		}
+	}
 	if w := Width("a光"); w != 3 {
 		t.Errorf("width %d", w)
 	}

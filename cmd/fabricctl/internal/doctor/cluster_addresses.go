@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/fabric-cni/fabric-cni/internal/fabrics"
+	"github.com/fabric-cni/fabric-cni/internal/quote"
 )
 
 // clusterAddresses finds Fabrics whose ranges something else in the cluster has addresses of. A Fabric that can't be
@@ -31,7 +32,7 @@ func clusterAddresses(c *Cluster) (out []Finding) {
 		}
 	}
 	if len(c.Net.Missing) > 0 {
-		text := "addresses are not compared with " + clipped(strings.Join(c.Net.Missing, "; "), 1000)
+		text := "addresses are not compared with " + quote.Clip(strings.Join(c.Net.Missing, "; "), 1000)
 		return append(out, finding("cluster-access", Warn, text))
 	}
 	return pass(out, "cluster-addresses", c.Net.Because())

@@ -10,6 +10,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fabric-cni/fabric-cni/internal/quote"
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
@@ -178,15 +179,7 @@ func because(c *metav1.Condition) string {
 	if c.Message == "" {
 		return c.Reason
 	}
-	return c.Reason + ": " + clipped(c.Message, 300)
-}
-
-// clipped is a text of so many bytes at most, and "..." if it was longer.
-func clipped(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "") + "..."
+	return c.Reason + ": " + quote.Clip(c.Message, 300)
 }
 
 // clusterDeletion finds Fabrics that wait to be deleted while no controller works.

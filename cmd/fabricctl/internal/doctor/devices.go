@@ -1,6 +1,10 @@
 package doctor
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fabric-cni/fabric-cni/internal/quote"
+)
 
 // States of a device of a Fabric.
 const (
@@ -39,12 +43,12 @@ func Devices(nodes []FabricNode, all bool) []Device {
 		for _, f := range n.Status.Fabrics {
 			for _, d := range f.Devices {
 				row := Device{
-					Node: n.Name, Device: clipped(d.ID, maxDeviceText), HCA: clipped(d.HCA, maxDeviceText),
-					Netdev: n.netdevOf(d.HCA), Fabric: clipped(f.Name, maxDeviceText),
-					Problem: clipped(d.Problem, maxDeviceText), State: DeviceHeld,
+					Node: n.Name, Device: quote.Clip(d.ID, maxDeviceText), HCA: quote.Clip(d.HCA, maxDeviceText),
+					Netdev: n.netdevOf(d.HCA), Fabric: quote.Clip(f.Name, maxDeviceText),
+					Problem: quote.Clip(d.Problem, maxDeviceText), State: DeviceHeld,
 				}
 				for _, p := range d.Pods {
-					row.Pod = clipped(p, maxDeviceText)
+					row.Pod = quote.Clip(p, maxDeviceText)
 					out = append(out, row)
 				}
 				if len(d.Pods) > 0 || !all {
@@ -68,7 +72,7 @@ func (n *FabricNode) netdevOf(hca string) string {
 	if h := n.Node.HCA(hca); h != nil {
 		for _, p := range h.Ports {
 			if p.Netdev != "" {
-				return clipped(p.Netdev, maxDeviceText)
+				return quote.Clip(p.Netdev, maxDeviceText)
 			}
 		}
 	}

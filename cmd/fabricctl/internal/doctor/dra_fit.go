@@ -12,6 +12,8 @@ import (
 	"k8s.io/dynamic-resource-allocation/cel"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
 	"k8s.io/utils/ptr"
+
+	"github.com/fabric-cni/fabric-cni/internal/quote"
 )
 
 // demand is what the scheduler has to find on one node.
@@ -40,7 +42,7 @@ func (d *demand) String() string {
 
 // quoted is a selector on one line, and not longer than a line.
 func quoted(selector string) string {
-	return fmt.Sprintf("%#q", clipped(oneLine(selector), 120))
+	return fmt.Sprintf("%#q", quote.Clip(oneLine(selector), 120))
 }
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/fabric-cni/fabric-cni/internal/clusternet"
+	"github.com/fabric-cni/fabric-cni/internal/quote"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
@@ -88,9 +89,9 @@ type objectName struct {
 // String is namespace/name, bounded.
 func (o objectName) String() string {
 	if o.Namespace == "" {
-		return clipped(o.Name, maxName)
+		return quote.Clip(o.Name, maxName)
 	}
-	return clipped(o.Namespace, maxName) + "/" + clipped(o.Name, maxName)
+	return quote.Clip(o.Namespace, maxName) + "/" + quote.Clip(o.Name, maxName)
 }
 
 // maxName bounds the name of an object: 253 bytes where the API server has checked it.
@@ -129,7 +130,7 @@ const mostWorkloads = 500
 // CheckPreflight runs every check of preflight.
 func CheckPreflight(p *Preflight) (out []Finding) {
 	for _, m := range p.Missing {
-		out = append(out, finding("preflight-access", Warn, clipped(m, 600)))
+		out = append(out, finding("preflight-access", Warn, quote.Clip(m, 600)))
 	}
 	out = boundedBy(out, mostFindings)
 	for _, check := range []func(*Preflight) []Finding{
@@ -211,7 +212,7 @@ func preflightNodes(p *Preflight) []Finding {
 
 func nodeNames(list []*corev1.Node) (out []string) {
 	for _, n := range list {
-		out = append(out, clipped(n.Name, maxName))
+		out = append(out, quote.Clip(n.Name, maxName))
 	}
 	slices.Sort(out)
 	return out
@@ -222,13 +223,13 @@ const firstMinor = 32
 
 func preflightKubernetes(p *Preflight) (out []Finding) {
 	if m := minor(p.Version); m >= 0 && m < firstMinor {
-		out = append(out, finding("preflight-kubernetes", Fail, "the API server is "+clipped(p.Version, 40)))
+		out = append(out, finding("preflight-kubernetes", Fail, "the API server is "+quote.Clip(p.Version, 40)))
 	}
 	old := map[string][]string{}
 	for i := range p.Nodes {
 		v := p.Nodes[i].Status.NodeInfo.KubeletVersion
 		if m := minor(v); m >= 0 && m < firstMinor {
-			old[v] = append(old[v], clipped(p.Nodes[i].Name, maxName))
+			old[v] = append(old[v], quote.Clip(p.Nodes[i].Name, maxName))
 		}
 	}
 	if len(old) > 0 {
@@ -239,11 +240,11 @@ func preflightKubernetes(p *Preflight) (out []Finding) {
 		return out
 	case minor(p.Version) < 0:
 		f := finding("preflight-kubernetes", Warn, "the API server does not tell a version 1.x: "+
-			cmp.Or(clipped(p.Version, 40), "none"))
+			cmp.Or(quote.Clip(p.Version, 40), "none"))
 		f.Cause, f.Cure = "it could not be asked", "kubectl version: 1.32 or later is needed"
 		return one(f)
 	}
-	return one(finding("preflight-kubernetes", OK, "the API server is "+clipped(p.Version, 40)))
+	return one(finding("preflight-kubernetes", OK, "the API server is "+quote.Clip(p.Version, 40)))
 }
 
 // without is what can't be used where a feature is missing.
@@ -281,8 +282,8 @@ func preflightKernel(p *Preflight) []Finding {
 	list, _ := p.hcaNodes()
 	for _, n := range list {
 		if v := n.Status.NodeInfo.KernelVersion; v != "" {
-			key := fmt.Sprintf("%s (%s)", clipped(v, 64), clipped(n.Status.NodeInfo.OSImage, 64))
-			by[key] = append(by[key], clipped(n.Name, maxName))
+			key := fmt.Sprintf("%s (%s)", quote.Clip(v, 64), quote.Clip(n.Status.NodeInfo.OSImage, 64))
+			by[key] = append(by[key], quote.Clip(n.Name, maxName))
 		}
 	}
 	if len(by) == 0 {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/fabric-cni/fabric-cni/internal/node"
+	"github.com/fabric-cni/fabric-cni/internal/quote"
 	"github.com/fabric-cni/fabric-cni/internal/topology"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
@@ -46,7 +47,7 @@ func (h *Host) preflightDriver() []Finding {
 	if strings.Contains(*h.RDMATaint, "O") {
 		text := "mlx5_core is not the kernel's own (MLNX_OFED or DOCA)"
 		if h.RDMAVersion != "" {
-			text += ", version " + clipped(h.RDMAVersion, 64)
+			text += ", version " + quote.Clip(h.RDMAVersion, 64)
 		}
 		return one(finding("preflight-driver", OK, text))
 	}
@@ -73,7 +74,7 @@ func (h *Host) preflightUsers(p *Preflight) (out []Finding) {
 	names := slices.Sorted(maps.Keys(h.Node.Users))
 	for _, name := range names {
 		if users := h.Node.Users[name]; len(users) > 0 {
-			out = append(out, p.stopped(id, fmt.Sprintf("%s is in use by %s", clipped(name, 64), strings.Join(users,
+			out = append(out, p.stopped(id, fmt.Sprintf("%s is in use by %s", quote.Clip(name, 64), strings.Join(users,
 				", "))))
 		}
 	}

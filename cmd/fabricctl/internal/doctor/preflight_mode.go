@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/fabric-cni/fabric-cni/internal/quote"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
@@ -51,7 +52,7 @@ func preflightMode(p *Preflight) []Finding {
 	list, _ := p.hcaNodes()
 	for _, n := range list {
 		if m := modes[n.Name]; m != "" {
-			by[m] = append(by[m], clipped(n.Name, maxName))
+			by[m] = append(by[m], quote.Clip(n.Name, maxName))
 		}
 	}
 	if len(by) == 0 {
@@ -74,7 +75,7 @@ func preflightModeOwner(p *Preflight) (out []Finding) {
 			out = append(out, finding(id, OK, object+" sets "+mode))
 			return
 		}
-		out = append(out, finding(id, Warn, object+" sets "+clipped(mode, 40)+", wanted is "+p.Mode))
+		out = append(out, finding(id, Warn, object+" sets "+quote.Clip(mode, 40)+", wanted is "+p.Mode))
 	}
 	for i := range p.Pools {
 		if c := &p.Pools[i]; c.Spec.RDMAMode != "" {
@@ -104,7 +105,7 @@ func preflightModeOwner(p *Preflight) (out []Finding) {
 		if os := n.Status.NodeInfo.OSImage; slices.ContainsFunc(sealed, func(w string) bool {
 			return strings.Contains(os, w)
 		}) {
-			by[clipped(os, 64)] = append(by[clipped(os, 64)], clipped(n.Name, maxName))
+			by[quote.Clip(os, 64)] = append(by[quote.Clip(os, 64)], quote.Clip(n.Name, maxName))
 		}
 	}
 	if len(by) > 0 && p.stops() == Fail && len(p.Features[featureMachines]) == 0 {
@@ -162,7 +163,7 @@ func preflightDriver(p *Preflight) (out []Finding) {
 	for i := range p.Policies {
 		if d := p.Policies[i].Spec.Driver; d != nil && len(out) == 0 {
 			out = append(out, finding(id, status, fmt.Sprintf("NicClusterPolicy %s has a driver container (%s %s)",
-				p.Policies[i].Metadata, clipped(d.Image, 64), clipped(d.Version, 64))))
+				p.Policies[i].Metadata, quote.Clip(d.Image, 64), quote.Clip(d.Version, 64))))
 		}
 	}
 	if len(out) > 0 || !p.Listed["daemonsets"] {
@@ -174,7 +175,7 @@ func preflightDriver(p *Preflight) (out []Finding) {
 		if n := p.FabricNodes[i].Node; n != nil {
 			for j := range n.HCAs {
 				if d := n.HCAs[j].Driver; d != "" {
-					drivers[clipped(d, 40)] = true
+					drivers[quote.Clip(d, 40)] = true
 				}
 			}
 		}
@@ -196,7 +197,7 @@ func (d *DaemonSet) has(words []string) (image string, ok bool) {
 	ok = in(d.Name)
 	for _, c := range slices.Concat(d.Spec.Template.Spec.Containers, d.Spec.Template.Spec.InitContainers) {
 		if at := path.Base(c.Image); image == "" || in(at) {
-			image, ok = clipped(at, 128), ok || in(at)
+			image, ok = quote.Clip(at, 128), ok || in(at)
 		}
 	}
 	return image, ok

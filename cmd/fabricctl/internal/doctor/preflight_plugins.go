@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fabric-cni/fabric-cni/internal/quote"
 )
 
 // preflightMultus finds out whether Multus runs, and where it does not.
@@ -98,7 +100,7 @@ func (p *Preflight) offers(which func(resource string) bool) map[string]int {
 	for i := range p.Nodes {
 		for name := range p.Nodes[i].Status.Allocatable {
 			if r := string(name); which(r) && countOf(&p.Nodes[i], r) > 0 {
-				out[clipped(r, 2*maxName)]++
+				out[quote.Clip(r, 2*maxName)]++
 			}
 		}
 	}

@@ -10,6 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fabric-cni/fabric-cni/internal/quote"
 )
 
 // podGroup is the pods of one controller, or one pod without a controller.
@@ -33,7 +35,7 @@ func (p *Preflight) AddPod(o *corev1.Pod) {
 	key := o.Namespace + "\x00" + kind + "\x00" + name
 	w := p.workloads[key]
 	if w == nil {
-		w = &podGroup{kind: clipped(kind, 64), of: objectName{name, o.Namespace}, resources: map[string]bool{},
+		w = &podGroup{kind: quote.Clip(kind, 64), of: objectName{name, o.Namespace}, resources: map[string]bool{},
 			host: map[string]bool{}, hints: map[string]bool{}}
 		if p.workloads == nil {
 			p.workloads = map[string]*podGroup{}
@@ -42,7 +44,7 @@ func (p *Preflight) AddPod(o *corev1.Pod) {
 	}
 	w.count++
 	if len(w.pods) < mostNames {
-		w.pods = append(w.pods, clipped(o.Name, maxName))
+		w.pods = append(w.pods, quote.Clip(o.Name, maxName))
 	}
 	w.add(&o.Spec)
 }
@@ -75,7 +77,7 @@ func (w *podGroup) add(s *corev1.PodSpec) {
 		if h := s.Volumes[i].HostPath; h != nil {
 			switch at := path.Clean(h.Path); {
 			case at == devices, strings.HasPrefix(at, devices+"/"):
-				w.device = cmp.Or(w.device, clipped(at, maxName))
+				w.device = cmp.Or(w.device, quote.Clip(at, maxName))
 			case at == "/dev", at == "/":
 				w.host["hostPath "+at] = true
 			}
@@ -91,7 +93,7 @@ func (w *podGroup) add(s *corev1.PodSpec) {
 		for _, e := range c.Env {
 			for _, prefix := range []string{"NCCL_IB_", "UCX_"} {
 				if strings.HasPrefix(e.Name, prefix) {
-					w.hints["variable "+clipped(e.Name, 64)] = true
+					w.hints["variable "+quote.Clip(e.Name, 64)] = true
 				}
 			}
 		}
@@ -145,7 +147,7 @@ func (p *Preflight) sorted() []*podGroup {
 func (p *Preflight) sharedOf(w *podGroup) (out []string) {
 	for _, r := range slices.Sorted(maps.Keys(w.resources)) {
 		if p.shared(r) {
-			out = append(out, clipped(r, 2*maxName))
+			out = append(out, quote.Clip(r, 2*maxName))
 		}
 	}
 	return out
@@ -199,7 +201,7 @@ func preflightHostUsers(p *Preflight) (out []Finding) {
 			for _, d := range nf.Devices {
 				if d.Problem == inUseByHost {
 					out = append(out, p.stopped(id, fmt.Sprintf("node %s: a program of the host uses %s (%s)",
-						clipped(f.Name, maxName), clipped(d.HCA, 64), clipped(d.ID, 64))))
+						quote.Clip(f.Name, maxName), quote.Clip(d.HCA, 64), quote.Clip(d.ID, 64))))
 				}
 			}
 		}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+
+	"github.com/fabric-cni/fabric-cni/internal/quote"
 )
 
 // mostRanges is how many ranges preflight names.
@@ -24,7 +26,7 @@ func preflightRanges(p *Preflight) (out []Finding) {
 	}
 	if len(p.Net.Missing) > 0 {
 		out = append(out, finding("preflight-ranges", Warn, "a range can't be compared with "+
-			clipped(strings.Join(p.Net.Missing, "; "), 600)))
+			quote.Clip(strings.Join(p.Net.Missing, "; "), 600)))
 	}
 	if len(used) == 0 {
 		return out

@@ -9,6 +9,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fabric-cni/fabric-cni/internal/quote"
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
 
@@ -77,7 +78,7 @@ func StatusOf(c *Cluster, namespace string, unknown map[string]string) *ClusterS
 		s.podsPart(c),
 	} {
 		if why := unknown[part.Name]; why != "" {
-			part = StatusPart{Name: part.Name, Status: Fail, Text: "not known: " + clipped(why, 300)}
+			part = StatusPart{Name: part.Name, Status: Fail, Text: "not known: " + quote.Clip(why, 300)}
 		}
 		s.Ready = s.Ready && part.Status != Fail
 		s.Parts = append(s.Parts, part)
