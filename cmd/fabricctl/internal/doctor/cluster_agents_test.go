@@ -79,25 +79,27 @@ func agents(t *testing.T) *Cluster {
 	return p
 }
 
-type change struct {
+// change is what is found once something of a picture is otherwise.
+type change[P any] struct {
 	name  string
-	spoil func(c *Cluster)
+	spoil func(p P)
 	want  string
 }
 
-func spoil(t *testing.T, list []change) {
+// spoil makes each change to a picture of its own.
+func spoil[P any](t *testing.T, picture func(*testing.T) P, check func(P) []Finding, list []change[P]) {
 	t.Helper()
 	for _, c := range list {
-		p := agents(t)
+		p := picture(t)
 		c.spoil(p)
-		if d := cmp.Diff(c.want, text(CheckCluster(p))); d != "" {
+		if d := cmp.Diff(c.want, text(check(p))); d != "" {
 			t.Errorf("%s (-want +got):\n%s", c.name, d)
 		}
 	}
 }
 
 func TestCheckAgents(t *testing.T) {
-	spoil(t, []change{
+	spoil(t, agents, CheckCluster, []change[*Cluster]{
 		{"in order", func(*Cluster) {}, ""},
 		{"no agent at all", func(c *Cluster) {
 			c.FabricNodes, c.Fabrics, c.CRDs, c.AgentPods.On = nil, nil, c.CRDs[:3], nil

@@ -24,7 +24,7 @@ func TestCheckFabrics(t *testing.T) {
 		ready("InUse", "the Fabric is deleted when these pods have ended: ml/a")(c)
 		c.Fabrics[0].DeletionTimestamp, c.Fabrics[0].Finalizers = &metav1.Time{Time: metav1.Now().Time}, []string{"x"}
 	}
-	spoil(t, []change{
+	spoil(t, agents, CheckCluster, []change[*Cluster]{
 		{"no CRDs", func(c *Cluster) { c.CRDs = c.CRDs[:3] }, "FAIL cluster-crds no CustomResourceDefinition " +
 			"fabrics.fabric.dev, fabricnodes.fabric.dev\n"},
 		{"no controller", func(c *Cluster) { c.Controller.Found, c.Controller.Leader = false, "" }, "FAIL " +
@@ -89,7 +89,7 @@ func TestCheckFabrics(t *testing.T) {
 
 // A Fabric that is Ready may have something to say all the same.
 func TestCheckPublished(t *testing.T) {
-	spoil(t, []change{
+	spoil(t, agents, CheckCluster, []change[*Cluster]{
 		{"a namespace that is not there", func(c *Cluster) {
 			c.Fabrics[0].Status.Conditions[1] = metav1.Condition{
 				Type: "Published", Status: "False", Reason: "NamespaceMissing", Message: "there is no namespace ml",
@@ -105,7 +105,7 @@ func TestCheckPublished(t *testing.T) {
 
 // A Fabric meets what has addresses of its range.
 func TestCheckAddresses(t *testing.T) {
-	spoil(t, []change{
+	spoil(t, agents, CheckCluster, []change[*Cluster]{
 		{"a range that Services have", func(c *Cluster) {
 			c.Net = &clusternet.Net{Uses: []clusternet.Use{{Prefix: netip.MustParsePrefix("0.0.0.0/0"),
 				What: "ServiceCIDR kubernetes", Sure: true}}, Missing: []string{"Nodes: forbidden"}}

@@ -7,8 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 const (
@@ -71,11 +69,7 @@ func TestCheckCluster(t *testing.T) {
 		}
 		return n
 	}
-	for _, c := range []struct {
-		name  string
-		spoil func(c *Cluster)
-		want  string
-	}{
+	spoil(t, cluster, CheckCluster, []change[*Cluster]{
 		{"in order", func(*Cluster) {}, ""},
 		{"nothing installed", func(c *Cluster) { *c = Cluster{Missing: []string{"kubectl get crd: forbidden"}} },
 			"WARN cluster-access kubectl get crd: forbidden\nFAIL cluster-crds no CustomResourceDefinition " +
@@ -134,13 +128,7 @@ func TestCheckCluster(t *testing.T) {
 		{"pools", give(14), "FAIL cluster-pools 10.1.0.0/28: 15 of 14 addresses are given\n"},
 		{"nodes", func(c *Cluster) { c.Nodes[2].Status.Allocatable["nvidia.com/ib_400g"] = resource.MustParse("3") },
 			"WARN cluster-nodes g3 has 3 of nvidia.com/ib_400g, most nodes with H20 have 4\n"},
-	} {
-		p := cluster(t)
-		c.spoil(p)
-		if d := cmp.Diff(c.want, text(CheckCluster(p))); d != "" {
-			t.Errorf("%s (-want +got):\n%s", c.name, d)
-		}
-	}
+	})
 }
 
 // give gives so many more addresses of the first pool.

@@ -89,7 +89,7 @@ func TestHostRoCE(t *testing.T) {
 
 // Nodes are compared with each other: firmware, MTU and rate.
 func TestNodesAlike(t *testing.T) {
-	spoil(t, []change{
+	spoil(t, agents, CheckCluster, []change[*Cluster]{
 		{"firmware", func(c *Cluster) { c.FabricNodes[2].Node.HCA("mlx5_3").Firmware = "28.36.1010" },
 			"WARN cluster-firmware ConnectX-7 MT_0000000223: 28.39.1002 on g1, g2, g3; 28.36.1010 on g2\n"},
 		{"another board", func(c *Cluster) {

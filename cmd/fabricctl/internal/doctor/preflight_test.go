@@ -73,24 +73,6 @@ OK preflight-host-users none of 0 workloads can open the HCAs of the host
 	}
 }
 
-// spoiled is what is found once something of a ready cluster is otherwise.
-type spoiled struct {
-	name  string
-	spoil func(p *Preflight)
-	want  string
-}
-
-func checkSpoiled(t *testing.T, cases []spoiled) {
-	t.Helper()
-	for _, c := range cases {
-		p := ready(t)
-		c.spoil(p)
-		if d := cmp.Diff(c.want, text(CheckPreflight(p))); d != "" {
-			t.Errorf("%s (-want +got):\n%s", c.name, d)
-		}
-	}
-}
-
 // What could not be looked at is not in order: without a list there is no finding of it.
 func TestPreflightUnknown(t *testing.T) {
 	for what, ids := range map[string]string{
@@ -116,7 +98,7 @@ func TestPreflightUnknown(t *testing.T) {
 			}
 		}
 	}
-	checkSpoiled(t, []spoiled{
+	spoil(t, ready, CheckPreflight, []change[*Preflight]{
 		{"no Node", func(p *Preflight) { p.Nodes = nil }, "WARN preflight-nodes the cluster has no Node\n"},
 		{"no labels, no agent", func(p *Preflight) {
 			p.States = nil
@@ -133,7 +115,7 @@ func TestPreflightUnknown(t *testing.T) {
 }
 
 func TestPreflightCluster(t *testing.T) {
-	checkSpoiled(t, []spoiled{
+	spoil(t, ready, CheckPreflight, []change[*Preflight]{
 		{"old", func(p *Preflight) { p.Version = "v1.31.9" },
 			"FAIL preflight-kubernetes the API server is v1.31.9\n"},
 		{"old kubelet", func(p *Preflight) { p.Nodes[1].Status.NodeInfo.KubeletVersion = "v1.30.1" },
@@ -182,7 +164,7 @@ func TestPreflightMode(t *testing.T) {
 	}
 	const mode = "WARN preflight-rdma-mode shared on g1, g2, wanted is exclusive\n"
 	const local = "WARN preflight-local driver and programs of the host are not known of g1, g2\n"
-	checkSpoiled(t, []spoiled{
+	spoil(t, ready, CheckPreflight, []change[*Preflight]{
 		{"shared", shared, mode + local},
 		{"shared, as wanted", func(p *Preflight) { shared(p); p.Mode = "shared" }, ""},
 		{"mixed", func(p *Preflight) { p.States[1].Status.System.RDMAMode = "shared" },
@@ -256,7 +238,7 @@ func TestPreflightPods(t *testing.T) {
 "status":{"phase":"Running"}}`))
 		}
 	}
-	checkSpoiled(t, []spoiled{
+	spoil(t, ready, CheckPreflight, []change[*Preflight]{
 		{"GPUs, a network of its own", add(`{"containers":[{"resources":{"limits":{"nvidia.com/gpu":"8"}}}]}`), ""},
 		{"another plugin's HCAs", add(`{"containers":[{"resources":{"limits":{"nvidia.com/ib":"8"}}}]}`), ""},
 		{"only privileged", add(`{"containers":[{"securityContext":{"privileged":true}}]}`), ""},
