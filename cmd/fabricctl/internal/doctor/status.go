@@ -101,10 +101,10 @@ func (s *ClusterStatus) next(namespace string, installed, noFabric bool) string 
 	case well:
 		return ""
 	case !installed:
-		return "helm install fabric deployments/helm/fabric-cni -n " + namespace + ", or kubectl apply -k " +
-			"deployments/base (docs/kubernetes.md)"
+		return "helm install fabric deployments/helm/fabric-cni -n " + namespace + " --create-namespace, or kubectl " +
+			"apply -k deployments/base (docs/kubernetes.md)"
 	case noFabric && slices.Equal(failed, []string{PartFabrics}):
-		return "fabricctl generate fabric --cluster --range RANGE | kubectl apply -f -"
+		return "fabricctl generate fabric --cluster | kubectl apply -f -"
 	case namespace != "fabric-system":
 		return "fabricctl doctor cluster --agent-namespace " + namespace
 	}

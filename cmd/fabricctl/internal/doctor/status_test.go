@@ -100,8 +100,8 @@ func TestStatusPrograms(t *testing.T) {
 				"FAIL controller no Deployment of the controller in the namespace fabric-system\n" +
 				"FAIL Multus it is not installed: neither its kind nor a DaemonSet is there\n" +
 				"FAIL nodes 0 of 0 FabricNodes are Ready\n" +
-				"FAIL Fabrics there is no Fabric\nhelm install fabric deployments/helm/fabric-cni -n fabric-system, " +
-				"or kubectl apply -k deployments/base (docs/kubernetes.md)", false},
+				"FAIL Fabrics there is no Fabric\nhelm install fabric deployments/helm/fabric-cni -n fabric-system " +
+				"--create-namespace, or kubectl apply -k deployments/base (docs/kubernetes.md)", false},
 		{"an agent that crashes", func(c *Cluster) { c.DaemonSets[0].Status.NumberReady = 3 },
 			"FAIL agent fabric-system/fabric-agent is ready on 3 of 4 nodes\n" + look, false},
 		{"an agent of another namespace", func(c *Cluster) { c.DaemonSets[0].Namespace = "x" },
@@ -154,7 +154,7 @@ func TestStatusObjects(t *testing.T) {
 			c.FabricNodes[1].Spec.Gone = &metav1.Time{Time: metav1.Now().Time}
 		}, "", true},
 		{"no Fabric", func(c *Cluster) { c.Fabrics = nil }, "FAIL Fabrics there is no Fabric\nfabricctl generate " +
-			"fabric --cluster --range RANGE | kubectl apply -f -", false},
+			"fabric --cluster | kubectl apply -f -", false},
 		{"a Fabric that no controller has seen", func(c *Cluster) {
 			c.Fabrics = append(c.Fabrics, v1alpha1.Fabric{ObjectMeta: metav1.ObjectMeta{Name: "new"}})
 		}, "FAIL Fabrics 1 of 2 Fabrics are Ready; Fabric new: no controller has looked at it; 0 of 0 devices are " +
