@@ -94,7 +94,7 @@ bench-cluster: ## pods with four rails each, attached and detached at once, besi
 	@$(SETUP)
 	$(GO) test -timeout 60m -run '^$$' -bench Pods -benchtime 1x ./integration/cluster
 
-generate: ## what is written from the Go types of the objects: deep copies, CustomResourceDefinitions, pages of docs/reference
+generate: ## what is written from Go: deep copies, CustomResourceDefinitions, pages of docs/reference
 	@$(SETUP)
 	@scripts/generate.sh
 

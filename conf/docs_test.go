@@ -127,6 +127,9 @@ func TestPagesCommands(t *testing.T) {
 	line := regexp.MustCompile("(?:fabricctl|kubectl fabric)((?: [a-z][a-z-]*)?)([^|`\n]*)")
 	flag := regexp.MustCompile(` --([a-z][a-z-]+)`)
 	for page, text := range pages(t) {
+		if page == "docs/reference/fabricctl.md" { // which is made from the commands
+			continue
+		}
 		for _, block := range code.FindAllString(text, -1) {
 			for _, m := range line.FindAllStringSubmatch(block, -1) {
 				name := strings.TrimSpace(m[1])

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # generate.sh            writes what comes from Go: deep copies and CustomResourceDefinitions (also for the Helm chart)
-#                        from the types of pkg/api, docs/reference/api.md and docs/reference/signals.md.
+#                        from the types of pkg/api, and the pages of docs/reference: api.md, signals.md,
+#                        fabricctl.md and fabric-agent.md.
 # generate.sh --check    writes nothing: fails if the committed files are not what it would write.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -11,6 +12,7 @@ gen=("$go" tool -modfile=scripts/tools/go.mod controller-gen paths=./pkg/api/...
 if [ "${1:-}" != --check ]; then
   "${gen[@]}" object crd output:object:dir=pkg/api/v1alpha1 output:crd:dir=deployments/helm/fabric-cni/crds
   "$go" test ./deployments -run TestChart -update >/dev/null # the schema of its values
+  "$go" test ./cmd/fabric-agent ./cmd/fabricctl/internal/cli -run '^TestReference$' -update >/dev/null
   "$go" run ./scripts/apidoc
   exec "$go" run ./scripts/signals
 fi
@@ -30,5 +32,5 @@ for file in "$dir"/*; do
     status=1
   fi
 done
-# The pages and the chart are compared by tests: go test ./scripts/apidoc ./scripts/signals ./deployments.
+# The pages and the chart are compared by tests: go test ./scripts/apidoc ./scripts/signals ./deployments ./cmd/...
 exit $status
