@@ -215,7 +215,8 @@ func TestChartNotes(t *testing.T) {
 			"helm uninstall notes -n default", "kubectl fabric doctor cluster",
 		}},
 		{
-			[]string{"--set-json", `fabrics=[{"name":"roce-a","spec":{"match":{"rail":0}}}]`, "--set", "label.enabled=true"},
+			[]string{"--set-json", `fabrics=[{"name":"roce-a","spec":{"match":{"rail":0}}}]`,
+				"--set", "label.enabled=true"},
 			[]string{"READY is True", "fabric.dev/roce-a: 1", "label.enabled has no effect", "1 Fabrics"},
 		},
 	} {
