@@ -278,7 +278,7 @@ func TestAgentOfOlderVersion(t *testing.T) {
 			return err.Error()
 		}
 		c := apimeta.FindStatusCondition(n.Status.Conditions, v1alpha1.FabricNodeFabricsKnown)
-		if c != nil && c.Status == metav1.ConditionFalse && strings.Contains(c.Message, `mode "turbo"`) {
+		if c != nil && c.Status == metav1.ConditionFalse && strings.Contains(c.Message, `attachment "turbo"`) {
 			return works(1)
 		}
 		return fmt.Sprintf("conditions: %+v", n.Status.Conditions)
