@@ -11,9 +11,13 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/cluster"
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/doctor"
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/validate"
+	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
 
 // validation is the flags of validate.
@@ -84,7 +88,7 @@ func (k *validation) run(ctx context.Context) error {
 			}
 		}
 	}
-	w, err := k.world(ctx)
+	w, err := k.world(ctx, in)
 	if err != nil {
 		return err
 	}
@@ -139,7 +143,7 @@ func (k *validation) add(in *validate.Input, name string) error {
 }
 
 // world reads the nodes and the cluster, as far as they are asked for.
-func (k *validation) world(ctx context.Context) (w *validate.World, err error) {
+func (k *validation) world(ctx context.Context, in *validate.Input) (w *validate.World, err error) {
 	w = &validate.World{}
 	if !k.from.cluster {
 		if len(k.from.recordings) > 0 || k.from.root != "/" {
@@ -161,6 +165,13 @@ func (k *validation) world(ctx context.Context) (w *validate.World, err error) {
 		return nil, fmt.Errorf("--cluster: %w", err)
 	}
 	w.Existing, k.from.bad = existing, append(k.from.bad, bad...)
+	selects := func(f v1alpha1.Fabric) bool { return f.Spec.NodeSelector != nil }
+	if in.Selects() || slices.ContainsFunc(existing, selects) {
+		w.Labels, err = nodeLabels(ctx, k.from.kube)
+		if err != nil {
+			k.stderr.Println("warning: no nodeSelector is compared with the labels of Nodes:", err)
+		}
+	}
 	w.Net = clusterUses(ctx, k.from.kube)
 	for _, m := range w.Net.Missing {
 		k.stderr.Println("warning: addresses are not compared with", m)
@@ -170,6 +181,20 @@ func (k *validation) world(ctx context.Context) (w *validate.World, err error) {
 			"comes with Kubernetes 1.34; update the cluster, or write allocation: DevicePlugin")
 	}
 	return w, nil
+}
+
+// nodeLabels are the labels of the cluster's Nodes; nil with an error.
+func nodeLabels(ctx context.Context, kube *cluster.Cluster) (map[string]labels.Set, error) {
+	out := map[string]labels.Set{}
+	err := cluster.Each(ctx, kube, cluster.List{Of: cluster.Nodes}, func(o *corev1.Node, bad error) {
+		if bad == nil {
+			out[o.Name] = o.Labels
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 // print prints the report; nodes is how many were looked at.

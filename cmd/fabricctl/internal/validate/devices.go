@@ -55,11 +55,14 @@ func (c *checker) devices() error {
 	unmatched := map[string]string{} // by Fabric: on the first node
 	for _, n := range c.world.Nodes {
 		devices := candidates(n)
-		assigned := fabrics.Assign(list, devices, nil)
+		here := slices.DeleteFunc(slices.Clone(list), func(f fabrics.Fabric) bool {
+			return !c.world.selects(&f, n.Name)
+		})
+		assigned := fabrics.Assign(here, devices, nil)
 		for i := range c.accepted {
 			a := &c.accepted[i]
 			c.given(a, n.Name, assigned[a.Name])
-			if unmatched[a.Name] == "" {
+			if unmatched[a.Name] == "" && c.world.selects(a.Fabric, n.Name) {
 				if why := fabrics.Unmatched(a.Fabric, devices, assigned); why != "" {
 					unmatched[a.Name] = n.Name + ": " + why
 				}
@@ -68,7 +71,7 @@ func (c *checker) devices() error {
 				modes.add(n.Name, a.Name+"\x00"+why)
 			}
 		}
-		contested(list, devices, assigned, func(text string) { wanted.add(n.Name, text) })
+		contested(here, devices, assigned, func(text string) { wanted.add(n.Name, text) })
 		if text := left(devices, assigned); text != "" {
 			unused.add(n.Name, text)
 		}
@@ -85,6 +88,11 @@ func (c *checker) devices() error {
 		}
 	}
 	return c.addresses()
+}
+
+// selects reports whether the nodeSelector of a Fabric selects a node.
+func (w *World) selects(f *fabrics.Fabric, node string) bool {
+	return f.Nodes == nil || w.Labels != nil && f.Nodes.Matches(w.Labels[node])
 }
 
 func (c *checker) named(name string) *candidate {
@@ -110,6 +118,17 @@ func (c *checker) empty(unmatched map[string]string) {
 	for i := range c.accepted {
 		a := &c.accepted[i]
 		if c.Fabrics[a.row].Devices > 0 || a.item == nil {
+			continue
+		}
+		if a.Nodes != nil && c.world.Labels == nil {
+			c.add(a.item, doctor.Warn, byNodes, "spec.nodeSelector", "the labels of Nodes are not known: --cluster "+
+				"tells which devices it gets")
+			continue
+		}
+		if a.Nodes != nil && !slices.ContainsFunc(c.world.Nodes, func(n *node.Node) bool {
+			return c.world.selects(a.Fabric, n.Name)
+		}) {
+			c.add(a.item, doctor.Fail, byNodes, "spec.nodeSelector", "selects none of the nodes")
 			continue
 		}
 		why := cmp.Or(unmatched[a.Name], "no node has an RDMA device")

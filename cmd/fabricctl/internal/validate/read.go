@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -19,6 +20,11 @@ type Input struct {
 	Findings []Finding
 	items    []item
 	files    []string
+}
+
+// Selects reports whether a Fabric may have a nodeSelector, for which the labels of Nodes are needed.
+func (in *Input) Selects() bool {
+	return slices.ContainsFunc(in.items, func(i item) bool { return bytes.Contains(i.raw, []byte(`"nodeSelector"`)) })
 }
 
 // item is a Fabric of a file.

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/labels"
+
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/doctor"
 	"github.com/fabric-cni/fabric-cni/deployments/helm"
 	"github.com/fabric-cni/fabric-cni/internal/admit"
@@ -86,9 +88,10 @@ func (r *Report) Failed() bool {
 // World is what is known beside the files.
 type World struct {
 	Nodes    []*node.Node
-	Existing []v1alpha1.Fabric // of the cluster
-	Net      *clusternet.Net   // what else the cluster has addresses for; nil: not known
-	NoDRA    error             // why the cluster has no DRA; nil: it has, or unknown
+	Labels   map[string]labels.Set // of Nodes, by name; nil: not known, as those of recordings
+	Existing []v1alpha1.Fabric     // of the cluster
+	Net      *clusternet.Net       // what else the cluster has addresses for; nil: not known
+	NoDRA    error                 // why the cluster has no DRA; nil: it has, or unknown
 }
 
 // ofFabrics knows the definition of Fabrics; compiling its rules takes a moment.

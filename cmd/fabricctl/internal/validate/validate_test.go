@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
 
 	"github.com/fabric-cni/fabric-cni/internal/node"
@@ -145,6 +146,36 @@ func TestBounds(t *testing.T) {
 	if err := in.Read("x", strings.NewReader(many)); err == nil || !strings.Contains(err.Error(),
 		"more than 500") {
 		t.Error(err)
+	}
+}
+
+// Two Fabrics of one match, for nodes with different labels.
+func TestNodeSelector(t *testing.T) {
+	nodes, err := machines.Nodes("h20", "h20")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes[0].Name, nodes[1].Name = "east", "west"
+	documents := []string{}
+	for _, name := range []string{"east", "west", "north"} {
+		documents = append(documents, testfabrics.Object(name, `{match: {linkLayer: InfiniBand, rateGb: 400}, `+
+			`nodeSelector: {matchLabels: {island: `+name+`}}}`))
+	}
+	known := map[string]labels.Set{"east": {"island": "east"}, "west": {"island": "west"}}
+	r := checked(t, World{Nodes: nodes, Labels: known}, documents...)
+	for i, want := range []string{
+		"[{east [mlx5_0 mlx5_3 mlx5_4 mlx5_7]}]", "[{west [mlx5_0 mlx5_3 mlx5_4 mlx5_7]}]", "[]",
+	} {
+		if got := fmt.Sprint(r.Fabrics[i].Nodes); got != want {
+			t.Errorf("Fabric %s: %s, want %s", r.Fabrics[i].Name, got, want)
+		}
+	}
+	const none = "FAIL a.yaml: document 3: Fabric north: selects none of the nodes (nodes)"
+	if got := said(t, World{Nodes: nodes, Labels: known}, documents...); got != none {
+		t.Error(got)
+	}
+	if got := said(t, World{Nodes: nodes}, documents[0]); !strings.Contains(got, "labels of Nodes are not known") {
+		t.Error(got)
 	}
 }
 
