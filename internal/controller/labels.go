@@ -108,7 +108,7 @@ func (c *Controller) label(ctx context.Context, w *world) error {
 		if !w.present[n.Name] {
 			continue
 		}
-		is := w.labels[n.Name]
+		is := ourLabels(w.labels[n.Name])
 		should, known := labelsOf(n, there, is)
 		if !known || maps.Equal(is, should) {
 			continue

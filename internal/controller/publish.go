@@ -65,7 +65,7 @@ func wanted(f *fabrics.Fabric, list []corev1.Namespace) (out []*corev1.Namespace
 
 // publish makes the definitions of a fabric those of its namespaces. A foreign definition is left as it is. What fails
 // in one namespace keeps no other from having the network.
-func (c *Controller) publish(ctx context.Context, j *judged, w *world) *published {
+func (c *Controller) publish(ctx context.Context, j *judged, of *sum, w *world) *published {
 	p := &published{}
 	if j.force == nil {
 		p.reason, p.err = refusedSpec, fmt.Errorf("there is no spec in force")
@@ -98,7 +98,7 @@ func (c *Controller) publish(ctx context.Context, j *judged, w *world) *publishe
 	for _, ns := range namespaces {
 		s := slotOf(before, ns.Name)
 		slots[ns.Name] = s
-		t.add(ns.Name, s, c.define(ctx, j, ns, there[ns.Name], s, w.several[j.object.Name]), c.Now())
+		t.add(ns.Name, s, c.define(ctx, j, ns, there[ns.Name], s, of.most > 1), c.Now())
 		delete(there, ns.Name)
 	}
 	for ns, u := range there {

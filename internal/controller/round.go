@@ -67,9 +67,7 @@ type world struct {
 	nodes      []v1alpha1.FabricNode
 	present    map[string]bool // the cluster's Nodes
 	uids       map[string]types.UID
-	labels     map[string]map[string]string // of Nodes, those of the controller
-	all        map[string]labels.Set        // of Nodes, all of them
-	several    map[string]bool              // fabrics of which a node has several devices
+	labels     map[string]labels.Set // of Nodes
 	born       map[string]time.Time
 	holdings   []holding // what nodes have and hold, once a change of addresses is judged
 	namespaces []corev1.Namespace
@@ -89,28 +87,14 @@ func (c *Controller) look(ctx context.Context) (*world, error) {
 		}
 	}
 	w := &world{fabrics: f.Items, nodes: n.Items, namespaces: ns.Items, present: map[string]bool{},
-		uids: map[string]types.UID{}, labels: map[string]map[string]string{}, all: map[string]labels.Set{},
-		several: several(n.Items), born: map[string]time.Time{}}
+		uids: map[string]types.UID{}, labels: map[string]labels.Set{}, born: map[string]time.Time{}}
 	for i := range nodes.Items {
 		node := &nodes.Items[i]
-		w.present[node.Name], w.uids[node.Name], w.labels[node.Name] = true, node.UID, ourLabels(node.Labels)
-		w.all[node.Name], w.born[node.Name] = node.Labels, node.CreationTimestamp.Time
+		w.present[node.Name], w.uids[node.Name], w.labels[node.Name] = true, node.UID, node.Labels
+		w.born[node.Name] = node.CreationTimestamp.Time
 	}
 	w.every = max(countsEvery, time.Duration(len(w.nodes)/nodesPerCount)*time.Second)
 	return w, nil
-}
-
-// several are the fabrics of which a node has several devices.
-func several(nodes []v1alpha1.FabricNode) map[string]bool {
-	out := map[string]bool{}
-	for i := range nodes {
-		for j := range nodes[i].Status.Fabrics {
-			if f := &nodes[i].Status.Fabrics[j]; len(f.Devices) > 1 {
-				out[f.Name] = true
-			}
-		}
-	}
-	return out
 }
 
 // Round brings everything in line once. It returns when the next round is due even if nothing happens.
@@ -139,7 +123,7 @@ func (c *Controller) Round(ctx context.Context) (time.Duration, error) {
 		errs = append(errs, unlessRaced(c.enforce(ctx, &all[i])))
 	}
 	w.force, c.Ranges.Unread, c.Ranges.Born = inForce(all), unread(all), w.born
-	c.Ranges.Labels = w.all
+	c.Ranges.Labels = w.labels
 	if w.usage, err = c.Ranges.Round(ctx, w.force, w.present); err != nil {
 		return 0, errors.Join(append(errs, err)...)
 	}
@@ -181,7 +165,7 @@ func unlessRaced(err error) error {
 
 // settle does what follows for one Fabric.
 func (c *Controller) settle(ctx context.Context, j *judged, s *sum, w *world) error {
-	published := c.publish(ctx, j, w)
+	published := c.publish(ctx, j, s, w)
 	if err := c.retire(ctx, j, s); err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ const maxUsers = 5
 // sum is what all nodes together have of a fabric.
 type sum struct {
 	nodes    int32
+	most     int // devices of one node
 	devices  v1alpha1.DeviceCounts
 	given    int64 // addresses of nodes' ranges
 	layers   map[string]bool
@@ -57,6 +58,7 @@ func sums(nodes []v1alpha1.FabricNode, shares map[string]int) map[string]*sum {
 func (s *sum) add(f *v1alpha1.NodeFabric, shares int) {
 	s.nodes++
 	s.given += f.Addresses
+	s.most = max(s.most, len(f.Devices))
 	onNode := len(f.Devices) * shares
 	s.need.inCluster += onNode
 	s.need.onNode = max(s.need.onNode, onNode)

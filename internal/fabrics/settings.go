@@ -19,41 +19,32 @@ var ipoibModes = map[v1alpha1.IPoIBMode]string{v1alpha1.Datagram: "datagram", v1
 
 // Settings returns settings of a Fabric's network, or of an InterfaceConfig, as the plugin's configuration has them:
 // most have the same name there.
-func Settings(api any) (map[string]any, error) {
+func Settings(api any) (out map[string]any, err error) {
 	b, err := json.Marshal(api)
 	if err != nil {
 		return nil, err
 	}
-	var typed struct {
-		RDMAMode           v1alpha1.RDMAMode  `json:"rdmaMode"`
-		IPoIBMode          v1alpha1.IPoIBMode `json:"ipoibMode"`
-		SourceBasedRouting *bool              `json:"sourceBasedRouting"`
-	}
-	var out map[string]any
 	if err := json.Unmarshal(b, &out); err != nil {
 		return nil, err
 	}
-	if err := json.Unmarshal(b, &typed); err != nil {
-		return nil, err
-	}
-	if m := typed.RDMAMode; m != "" {
-		word, ok := rdmaModes[m]
+	if m, ok := out["rdmaMode"].(string); ok {
+		word, ok := rdmaModes[v1alpha1.RDMAMode(m)]
 		if !ok {
 			return nil, fmt.Errorf("rdmaMode %q: must be Any, Exclusive, Shared or Ignore", m)
 		}
 		delete(out, "rdmaMode")
 		out["rdma"] = string(word)
 	}
-	if m := typed.IPoIBMode; m != "" {
-		word, ok := ipoibModes[m]
+	if m, ok := out["ipoibMode"].(string); ok {
+		word, ok := ipoibModes[v1alpha1.IPoIBMode(m)]
 		if !ok {
 			return nil, fmt.Errorf("ipoibMode %q: must be Datagram or Connected", m)
 		}
 		out["ipoibMode"] = word
 	}
-	if on := typed.SourceBasedRouting; on != nil {
+	if on, ok := out["sourceBasedRouting"]; ok {
 		delete(out, "sourceBasedRouting")
-		out["routing"] = map[string]any{"sourceBased": *on}
+		out["routing"] = map[string]any{"sourceBased": on}
 	}
 	return out, nil
 }
