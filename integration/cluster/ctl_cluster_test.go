@@ -120,13 +120,13 @@ subjects: [{kind: ServiceAccount, name: reader, namespace: default}]
 	out, _ := ctlWith(t, 3, "", as("reader"), "doctor", "cluster")
 	says(t, "few rights", out, "WARN  cluster-access  list daemonsets.apps: ",
 		"the role lacks the verb list on daemonsets.apps")
-	out, diag := ctlWith(t, 1, "", as("nobody"), "doctor", "cluster")
+	out, diag := ctlWith(t, 1, "", as("stranger"), "doctor", "cluster")
 	says(t, "no rights", out+diag, "fabricctl: doctor cluster: no cluster, or no rights: list customresource",
 		"is forbidden")
 	crds(t)
-	_, diag = ctlWith(t, 1, "", as("nobody"), "generate", "fabric", "--cluster")
+	_, diag = ctlWith(t, 1, "", as("stranger"), "generate", "fabric", "--cluster")
 	says(t, "no rights", diag, "fabricctl: --cluster: list fabricnodes", "is forbidden")
-	_, diag = ctlWith(t, 1, "", as("nobody"), "doctor", "pod", "p1")
+	_, diag = ctlWith(t, 1, "", as("stranger"), "doctor", "pod", "p1")
 	says(t, "no rights", diag, "fabricctl: doctor pod: get pods default/p1: ", "is forbidden")
 
 	b, err := os.ReadFile(os.Getenv("KUBECONFIG"))

@@ -88,10 +88,7 @@ func (m *manifestRef) named(args []string, other *podRef) error {
 		return nil
 	}
 	m.pod = args[0]
-	namespace, name, ok := strings.Cut(m.pod, "/")
-	if !ok {
-		namespace, name = m.kube.Namespace(), m.pod
-	}
+	namespace, name := m.split()
 	switch {
 	case labelRule.check("", namespace) != nil || domainRule.check("", name) != nil:
 		return fmt.Errorf("%w: argument %.300q: must be NAME or NAMESPACE/NAME of a pod", errUsage, m.pod)
@@ -102,6 +99,14 @@ func (m *manifestRef) named(args []string, other *podRef) error {
 			m.pod)
 	}
 	return nil
+}
+
+// split returns the namespace and the name of the pod of the cluster.
+func (m *manifestRef) split() (namespace, name string) {
+	if namespace, name, ok := strings.Cut(m.pod, "/"); ok {
+		return namespace, name
+	}
+	return m.kube.Namespace(), m.pod
 }
 
 // world is a pod, and what it depends on in its cluster. Parts may be nil: not known.
@@ -115,7 +120,8 @@ type world struct {
 func (m *manifestRef) check(ctx context.Context) ([]doctor.Finding, error) {
 	read := m.fromFiles
 	if m.pod != "" {
-		read = func() (*world, error) { return podByName(ctx, m.kube, m.pod) }
+		namespace, name := m.split()
+		read = func() (*world, error) { return podByName(ctx, m.kube, namespace, name) }
 	}
 	w, err := read()
 	if err != nil {
@@ -200,11 +206,7 @@ func (m *manifestRef) decode(flag, file, command string, take func(list []byte) 
 
 // podByName asks for a pod, its Events, the networks, and if it has to do with claims for these. Without the
 // right to list the networks, the rest is checked.
-func podByName(ctx context.Context, kube *cluster.Cluster, pod string) (*world, error) {
-	namespace, name, ok := strings.Cut(pod, "/")
-	if !ok {
-		namespace, name = kube.Namespace(), pod
-	}
+func podByName(ctx context.Context, kube *cluster.Cluster, namespace, name string) (*world, error) {
 	w := &world{pod: &doctor.Manifest{}, nads: &doctor.NADs{}}
 	if err := kube.Get(ctx, cluster.Pods, namespace, name, w.pod); err != nil {
 		return nil, fmt.Errorf("doctor pod: %w", err)

@@ -106,7 +106,7 @@ func (v *verification) flags(c *cobra.Command) {
 	f.StringSliceVar(&v.netns, "netns", nil, "network namespaces of this machine to measure between")
 	c.MarkFlagsMutuallyExclusive("deploy", "netns")
 	f.StringSliceVar(&v.options.Interfaces, "interfaces", nil, "the rails (default: net1, net2, ... and InfiniBand "+
-		"interfaces; where there is none, the InfiniBand ports); also ports, such as mlx5_0:1")
+		"interfaces; without any, the InfiniBand ports); also ports, such as mlx5_0:1")
 	f.StringVar(&v.cross, "cross-rail", string(measure.CrossOff), "rails with other rails: off, allowed (measured "+
 		"where they reach each other), required, or forbidden (planes)")
 	f.StringSliceVar(&v.tests, "tests", nil, "only these, which then have to be measured: ping, rping, bandwidth, "+
