@@ -2,17 +2,15 @@ package main
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
 	"io"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-)
 
-var update = flag.Bool("update", false, "write docs/reference/fabric-agent.md")
+	"github.com/fabric-cni/fabric-cni/internal/testkit/golden"
+)
 
 const page = "../../docs/reference/fabric-agent.md"
 
@@ -52,15 +50,7 @@ func TestReference(t *testing.T) {
 		}
 		b.WriteString("| flag | default | |\n|---|---|---|\n" + table)
 	}
-	want := b.String()
-	if *update {
-		if err := os.WriteFile(page, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if got, err := os.ReadFile(page); err != nil || string(got) != want {
-		t.Errorf("docs/reference/fabric-agent.md is not what the commands say (%v): make generate", err)
-	}
+	golden.Check(t, page, b.String())
 }
 
 // help is what a command prints of itself.

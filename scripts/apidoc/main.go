@@ -12,24 +12,13 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/fabric-cni/fabric-cni/scripts/refpage"
 )
 
 const out = "docs/reference/api.md"
 
-func main() {
-	if err := run("."); err != nil {
-		fmt.Fprintln(os.Stderr, "apidoc:", err)
-		os.Exit(1)
-	}
-}
-
-func run(root string) error {
-	text, err := page(root)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(root, out), []byte(text), 0o644)
-}
+func main() { refpage.Main("apidoc", out, page) }
 
 // page is the whole page, from the definitions in the repository at root.
 func page(root string) (string, error) {

@@ -5,28 +5,11 @@
 //	signals   at the root of the repository
 package main
 
-import (
-	"fmt"
-	"os"
-	"path/filepath"
-)
+import "github.com/fabric-cni/fabric-cni/scripts/refpage"
 
 const out = "docs/reference/signals.md"
 
-func main() {
-	if err := run("."); err != nil {
-		fmt.Fprintln(os.Stderr, "signals:", err)
-		os.Exit(1)
-	}
-}
-
-func run(root string) error {
-	text, err := page(root)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(root, out), []byte(text), 0o644)
-}
+func main() { refpage.Main("signals", out, page) }
 
 // page is the whole page, from the repository at root.
 func page(root string) (string, error) {

@@ -11,6 +11,9 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
+// Updating reports whether the test was started with -update.
+func Updating() bool { return *update }
+
 // Check compares got with the content of a file.
 func Check(t testing.TB, file, got string) {
 	t.Helper()

@@ -1,9 +1,7 @@
 package cli
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -11,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/fabric-cni/fabric-cni/internal/testkit/golden"
 )
 
 const referenceHead = "# fabricctl: commands and flags\n\n" +
@@ -35,15 +35,7 @@ func TestReference(t *testing.T) {
 	for _, c := range all {
 		writeCommand(&b, c)
 	}
-	want, path := b.String(), filepath.Join(moduleRoot, "docs/reference/fabricctl.md")
-	if flag.Lookup("update").Value.String() == "true" {
-		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if got, err := os.ReadFile(path); err != nil || string(got) != want {
-		t.Errorf("docs/reference/fabricctl.md is not what the commands say (%v): make generate", err)
-	}
+	golden.Check(t, filepath.Join(moduleRoot, "docs/reference/fabricctl.md"), b.String())
 }
 
 // appendCommands adds a command and those below it, but for hidden ones.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"os"
 	"path"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/encode"
 	"github.com/fabric-cni/fabric-cni/internal/quote"
+	"github.com/fabric-cni/fabric-cni/internal/testkit/golden"
 	"github.com/fabric-cni/fabric-cni/internal/testkit/machines"
 )
 
@@ -82,7 +82,6 @@ func newReflector(t *testing.T) *jsonschema.Reflector {
 
 // The schemas in docs/schemas are those of the types, and there are no others.
 func TestSchemas(t *testing.T) {
-	update := flag.Lookup("update").Value.String() == "true"
 	dir := schemaDir
 	r := newReflector(t)
 	want := map[string][]byte{"README.md": schemaList()}
@@ -94,15 +93,7 @@ func TestSchemas(t *testing.T) {
 		want[k.name+".json"] = b
 	}
 	for name, b := range want {
-		path := filepath.Join(dir, name)
-		if update {
-			if err := os.WriteFile(path, b, 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, b) {
-			t.Errorf("docs/schemas/%s is not what the Go type says (%v): run this test with -update", name, err)
-		}
+		golden.Check(t, filepath.Join(dir, name), string(b))
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {

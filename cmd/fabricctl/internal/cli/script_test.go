@@ -2,7 +2,6 @@ package cli_test
 
 import (
 	"context"
-	"flag"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -15,12 +14,11 @@ import (
 
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/cli"
 	"github.com/fabric-cni/fabric-cni/internal/testkit/apiserver"
+	"github.com/fabric-cni/fabric-cni/internal/testkit/golden"
 	"github.com/fabric-cni/fabric-cni/internal/testkit/machines"
 	"github.com/fabric-cni/fabric-cni/internal/testkit/sandbox"
 	"github.com/fabric-cni/fabric-cni/plugins/fabric"
 )
-
-var update = flag.Bool("update", false, "write what the commands print into the scripts")
 
 // inSandbox runs the tests on the real kernel, in network and mount namespaces of their own.
 type inSandbox struct{ m *testing.M }
@@ -71,7 +69,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("GORACE", "atexit_sleep_ms=10") // each of some hundred processes sleeps a second otherwise
 			return nil
 		},
-		UpdateScripts:      *update,
+		UpdateScripts:      golden.Updating(),
 		RequireUniqueNames: true,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			// api [VARIABLE=VALUE...] gives fabricctl the cluster for which bin/api and bin/pod answer, with these
