@@ -16,8 +16,8 @@ const page = "../../docs/reference/fabric-agent.md"
 
 const head = `# fabric-agent: commands and flags
 
-What each command prints with -h, on one page, written by make generate. What the commands do, in detail:
-[kubernetes.md](../kubernetes.md#commands). Exit codes: [signals.md](signals.md#error-codes-and-exit-codes).
+What each command prints with -h, on one page, written by make generate. How the manifests use the commands:
+[install.md](../install.md). Exit codes: [signals.md](signals.md#error-codes-and-exit-codes).
 
 `
 

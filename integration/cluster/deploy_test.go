@@ -268,7 +268,7 @@ func nodeFiles(t *testing.T) map[string]bool {
 	return out
 }
 
-// release runs the Job of the removal as docs/kubernetes.md does, with less patience. It returns its log, and whether
+// release runs the Job of the removal as docs/install.md does, with less patience. It returns its log, and whether
 // the Job was successful.
 func release(t *testing.T) (log string, ok bool) {
 	t.Helper()

@@ -11,9 +11,9 @@ import (
 	"github.com/fabric-cni/fabric-cni/integration/lab/guest"
 )
 
-// walked runs the commands of docs/kubernetes.md word by word: from nodes with HCAs to pods with rails, and to nodes
-// that are what they were. What the page shows is compared with what is printed; what it does not show is asserted
-// after its steps. The Fabric is that of the overlay exclusive.
+// walked runs the commands of docs/kubernetes.md and docs/install.md word by word: from nodes with HCAs to pods with
+// rails, and to nodes that are what they were. What the pages show is compared with what is printed; what they do not
+// show is asserted after their steps. The Fabric is that of the overlay exclusive.
 func walked(t *testing.T, nodes ...*LabNode) {
 	files, host := map[*LabNode]string{}, map[*LabNode]guest.State{}
 	for _, n := range nodes {

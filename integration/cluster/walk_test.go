@@ -17,14 +17,14 @@ import (
 	"github.com/fabric-cni/fabric-cni/scripts/image"
 )
 
-// Images that docs/kubernetes.md names, and what they are here. A walk has no registry.
+// Images that the pages name, and what they are here. A walk has no registry.
 var pageImages = map[string]string{
 	"registry.example.com/fabric-agent:v1": "localhost/fabric-agent:latest",
 	"registry.example.com/fabric-agent:v2": "localhost/fabric-agent:latest",
 	"registry.example.com/training:v1":     "localhost/box:e2e",
 }
 
-// tagged is a script that gives a node's images the names that the page has for them.
+// tagged is a script that gives a node's images the names that the pages have for them.
 func tagged() string {
 	var script strings.Builder
 	for name, image := range pageImages {
@@ -39,7 +39,7 @@ const installed = "find /opt/cni/bin /etc/cni /run/fabric-cni /run/k8s.cni.cncf.
 	"/var/lib/kubelet/device-plugins /var/lib/kubelet/plugins /var/lib/kubelet/plugins_registry " +
 	"! -type d ! -name kubelet_internal_checkpoint 2>/dev/null | sort"
 
-// With Helm the page goes the same way but for its own commands, which need no HCAs.
+// With Helm the pages go the same way but for its own commands, which need no HCAs.
 func TestWalkHelm(t *testing.T) {
 	archive, err := current.image("localhost/fabric-agent:latest",
 		image.Agent("amd64", filepath.Join(current.run, "bin"), "e2e"))
@@ -159,11 +159,11 @@ func sameObjects(t *testing.T, before []string) {
 	})
 }
 
-// pageWalk is a walk through docs/kubernetes.md.
+// pageWalk is a walk through docs/kubernetes.md and docs/install.md.
 type pageWalk struct {
 	page.Walker
 
-	blocks []page.Block
+	blocks []page.Block // their headings begin with the name of their page
 	dir    string
 	node   func(node, script string) (string, error)
 	after  map[string]func() // assertions after a step, by the beginning of its bold words
@@ -172,16 +172,23 @@ type pageWalk struct {
 // walk makes one: in a directory with the manifests, as in a clone of the repository.
 func walk(t *testing.T, way string, names map[string]string) *pageWalk {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(current.repo, "docs/kubernetes.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	w := &pageWalk{dir: t.TempDir(), after: map[string]func(){}}
-	if w.blocks, err = page.Parse(string(b), way, "kustomize", "helm"); err != nil {
-		t.Fatalf("docs/kubernetes.md: %v", err)
+	for _, name := range page.Walked {
+		b, err := os.ReadFile(filepath.Join(current.repo, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		blocks, err := page.Parse(string(b), way, "kustomize", "helm")
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for i := range blocks {
+			blocks[i].Heading = name + ": " + blocks[i].Heading
+		}
+		w.blocks = append(w.blocks, blocks...)
 	}
 	bin := filepath.Join(w.dir, "bin")
-	err = errors.Join(
+	err := errors.Join(
 		os.CopyFS(filepath.Join(w.dir, "deployments"), os.DirFS(filepath.Join(current.repo, "deployments"))),
 		os.Mkdir(bin, 0o755),
 		os.Symlink(filepath.Join(current.run, "bin/fabricctl"), filepath.Join(bin, "kubectl-fabric")))
@@ -211,18 +218,18 @@ func walk(t *testing.T, way string, names map[string]string) *pageWalk {
 	return w
 }
 
-// run walks the page from its first block to its last.
+// run walks the pages from the first block to the last.
 func (w *pageWalk) run(t *testing.T) {
 	t.Helper()
 	for i := range w.blocks {
 		b := &w.blocks[i]
 		if err := w.Walk(b); err != nil {
-			t.Fatalf("docs/kubernetes.md: %v", err)
+			t.Fatalf("%s: %v", b.Heading, err)
 		}
 		if i+1 < len(w.blocks) && w.blocks[i+1].Step == b.Step && w.blocks[i+1].Heading == b.Heading {
 			continue
 		}
-		stage(t, "docs/kubernetes.md: "+b.Heading+": "+b.Step)
+		stage(t, b.Heading+": "+b.Step)
 		for step, assert := range w.after {
 			if strings.HasPrefix(b.Step, step) {
 				assert()
@@ -231,6 +238,6 @@ func (w *pageWalk) run(t *testing.T) {
 		}
 	}
 	for step := range w.after {
-		t.Errorf("docs/kubernetes.md has no step that begins with %q", step)
+		t.Errorf("no page has a step that begins with %q", step)
 	}
 }

@@ -95,7 +95,7 @@ func TestChartUninstall(t *testing.T) {
 	if text := do(t, "helm", "list", "-n", "down-system", "--all"); !strings.Contains(text, "uninstalling") {
 		t.Error(text)
 	}
-	helm("rollback", "1") // the way back that docs/kubernetes.md has
+	helm("rollback", "1") // the way back that docs/install.md has
 	if text := do(t, "helm", "list", "-n", "down-system"); !strings.Contains(text, "deployed") {
 		t.Error(text)
 	}
@@ -135,7 +135,7 @@ func TestChartUninstallAfterKinds(t *testing.T) {
 	defer jobs(t, "down-system")()
 	_, err := try(t, "", "helm", "uninstall", "down", "-n", "down-system", "--timeout", "10m")
 	if err == nil {
-		t.Error("helm uninstall works without the kinds: docs/kubernetes.md says that it does not")
+		t.Error("helm uninstall works without the kinds: docs/install.md says that it does not")
 	}
 	if err := server.Apply(t.Context(), everything[0]); err != nil {
 		t.Fatal(err)

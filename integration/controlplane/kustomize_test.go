@@ -11,7 +11,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
 
-// What docs/kubernetes.md says for users of kustomize: into a cluster that knows nothing of it, and out of it again
+// What docs/install.md says for users of kustomize: into a cluster that knows nothing of it, and out of it again
 // while pods use a Fabric.
 func TestKustomize(t *testing.T) {
 	fresh(t, everything[0])

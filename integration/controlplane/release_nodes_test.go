@@ -268,7 +268,7 @@ func TestReleaseNodes(t *testing.T) {
 	}
 }
 
-// waitsForJob runs the command with which docs/kubernetes.md waits for the Job. It ends with one that has failed, too.
+// waitsForJob runs the command with which docs/install.md waits for the Job. It ends with one that has failed, too.
 func waitsForJob(t *testing.T) {
 	t.Helper()
 	args := []string{"-n", "fabric-system", "wait", "job/fabric-release",

@@ -14,7 +14,7 @@ const fabricHead = `
 ## Conditions of a Fabric
 
 Each condition is there always, with its reason. Messages name what is wrong. Publishing and addresses in detail:
-[kubernetes.md](../kubernetes.md#publishing), [addresses.md](../addresses.md).
+[fabrics.md](../fabrics.md#namespaces), [addresses.md](../addresses.md).
 `
 
 var nodeHead = quoted(`
@@ -38,7 +38,7 @@ conditions and metrics stay.
 var metricsHead = quoted(`
 ## Metrics
 
-Each of these is at '/metrics': [who reads it, and how](../kubernetes.md#who-reads-metrics). Series of a device in a pod
+Each of these is at '/metrics': [who reads it, and how](../monitoring.md#who-may-read-metrics). Series of a device in a pod
 have the labels 'pod_namespace' and 'pod_name'. Of the controller only the replica that leads has them; it also has
 those of controller-runtime.
 `)

@@ -232,15 +232,17 @@ func TestWalkFails(t *testing.T) {
 	}
 }
 
-// The page that integration/cluster walks can be walked.
-func TestKubernetesPage(t *testing.T) {
-	b, err := os.ReadFile("../../../docs/kubernetes.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, way := range []string{"kustomize", "helm"} {
-		if _, err := page.Parse(string(b), way, "kustomize", "helm"); err != nil {
-			t.Errorf("docs/kubernetes.md: %v", err)
+// The pages that integration/cluster walks can be walked.
+func TestWalkedPages(t *testing.T) {
+	for _, name := range page.Walked {
+		b, err := os.ReadFile("../../../" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, way := range []string{"kustomize", "helm"} {
+			if _, err := page.Parse(string(b), way, "kustomize", "helm"); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
 		}
 	}
 }
