@@ -38,7 +38,7 @@ conditions and metrics stay.
 var metricsHead = quoted(`
 ## Metrics
 
-Each of these is at '/metrics': [who reads it, and how](../monitoring.md#who-may-read-metrics). Series of a device in a pod
+Each of these is at '/metrics': [who may read it](../monitoring.md#who-may-read-metrics). Series of a device in a pod
 have the labels 'pod_namespace' and 'pod_name'. Of the controller only the replica that leads has them; it also has
 those of controller-runtime.
 `)
