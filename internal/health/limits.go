@@ -41,7 +41,7 @@ type Default struct {
 }
 
 // Defaults are limits of what a port says of its own wire, which neither a pod nor a peer can raise. docs/health.md
-// compares them with those of NVIDIA's NVSentinel, and says why other counters have none.
+// says why other counters have none.
 var Defaults = []Default{
 	{"symbol_error", 10, "bits that the error correction could not mend; on a sound link hours pass without one"},
 	{"link_error_recovery", 5, "the link was trained again within milliseconds, so that no state shows it"},
