@@ -50,7 +50,7 @@ func TestUplink(t *testing.T) {
 	})
 }
 
-// The rows of the table in docs/policy.md: which rules make a default route in another table the node's own.
+// The list in docs/policy.md: which rules make a default route in another table the node's own.
 func TestUplinkRules(t *testing.T) {
 	prefix := netip.MustParsePrefix
 	const own = `{"nodeAddresses":["10.1.0.5"]}`

@@ -121,7 +121,7 @@ var uplinks = map[string]struct {
 	"addresses damaged": {found: `"10.`, want: []string{policy.NodeAddressesFile}},
 }
 
-// What the node reaches others by stays, however it is configured: docs/policy.md has the table. Rails with a default
+// What the node reaches others by stays, however it is configured: docs/policy.md has the list. Rails with a default
 // route of their own are moved, and get it back.
 func TestUplinkStays(t *testing.T) {
 	for name, tt := range uplinks {
