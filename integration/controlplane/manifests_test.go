@@ -15,6 +15,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
@@ -249,4 +252,37 @@ func flagDefaults(t *testing.T) (out []string) {
 		t.Fatalf("defaults: %q", out)
 	}
 	return append(out, "--grace=1m", "--log-level=info")
+}
+
+// The NetworkPolicy is about the pods of the controller, by all their labels.
+func TestNetworkPolicy(t *testing.T) {
+	for name, text := range map[string]string{
+		"kustomize": do(t, "kubectl", "kustomize", manifests+"base"), "helm": render(t, "--no-hooks"),
+	} {
+		var policy networkingv1.NetworkPolicy
+		var deployment appsv1.Deployment
+		for _, doc := range strings.Split(text, "\n---\n") {
+			var kind metav1.TypeMeta
+			if err := yaml.Unmarshal([]byte(doc), &kind); err != nil {
+				t.Fatal(err)
+			}
+			var into any
+			switch kind.Kind {
+			case "NetworkPolicy":
+				into = &policy
+			case "Deployment":
+				into = &deployment
+			default:
+				continue
+			}
+			if err := yaml.Unmarshal([]byte(doc), into); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, want := policy.Spec.PodSelector.MatchLabels, deployment.Spec.Template.Labels
+		if diff := cmp.Diff(want, got); diff != "" || len(want) == 0 {
+			t.Errorf("%s: labels of the controller's pods (-), and those that the NetworkPolicy selects (+):\n%s", name,
+				diff)
+		}
+	}
 }
