@@ -1,5 +1,6 @@
 // Command apidoc writes the page of the reference, docs/reference/api.md, from the CustomResourceDefinitions: make
 // generate. These come from the Go types in pkg/api, so that page, kubectl explain and API server say the same.
+// The page has the CEL rules, defaults and bounds of the definitions; crd-ref-docs reads the types.
 //
 //	apidoc   at the root of the repository
 package main
