@@ -1,6 +1,5 @@
 // Package cluster asks the API server, as kubectl does and with the same kubeconfig. Nodes and tenants have written
-// what it reads: all of it is bounded. It does without cli-runtime's
-// ConfigFlags: 13 MB for two flags.
+// what it reads: all of it is bounded. It does without cli-runtime's ConfigFlags: 13 MB for two flags.
 package cluster
 
 import (

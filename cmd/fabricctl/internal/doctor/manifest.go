@@ -13,8 +13,8 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
 
-// Manifest is what matters here of a pod as kubectl get pod -o json prints it. A wrong quantity in a manifest written by
-// hand would fail the decoding of a whole corev1.Pod; here doctor names its container, and judges the rest.
+// Manifest is what matters here of a pod as kubectl get pod -o json prints it. A wrong quantity in a manifest that
+// was written by hand would fail the decoding of a whole corev1.Pod: doctor names its container, and judges the rest.
 type Manifest struct { //nolint:methods // one for each question about a pod
 	Kind     string `json:"kind"`
 	Metadata struct {
