@@ -13,8 +13,11 @@ import (
 
 const chartName = "fabric-cni"
 
-// writeChart packs the Helm chart, as `helm package` does, but with the same bytes each time. It gets the version, and
-// the image of this release with its digest.
+// site is where the documentation is read, a directory for each version: make site.
+const site = "https://fabric-cni.github.io/fabric-cni/"
+
+// writeChart packs the Helm chart, as `helm package` does, but with the same bytes each time. It gets the version, also
+// in its links, and the image of this release with its digest.
 func (r *release) writeChart(digest string) error {
 	dir := filepath.Join(r.root, "deployments/helm", chartName)
 	edits := map[string]map[string]string{
@@ -22,6 +25,10 @@ func (r *release) writeChart(digest string) error {
 			`(?m)^version: .*$`:                      "version: " + r.version[1:],
 			`(?m)^appVersion: .*$`:                   "appVersion: " + r.version,
 			`(?m)^  artifacthub\.io/prerelease: .*$`: "  artifacthub.io/prerelease: " + strconv.Quote(r.prerelease()),
+			`/blob/main/`:                            "/blob/" + r.version + "/",
+		},
+		"files/alerts.yaml": {
+			site + "main/": site + r.version + "/",
 		},
 		"values.yaml": {
 			`(?m)^  repository: localhost/fabric-agent$`: "  repository: " + r.image,
@@ -44,11 +51,11 @@ func (r *release) writeChart(digest string) error {
 		}
 		text := string(b)
 		for pattern, line := range edits[name] {
-			at := regexp.MustCompile(pattern).FindStringIndex(text)
-			if at == nil {
+			re := regexp.MustCompile(pattern)
+			if !re.MatchString(text) {
 				return fmt.Errorf("%s has no line %s", file, pattern)
 			}
-			text = text[:at[0]] + line + text[at[1]:]
+			text = re.ReplaceAllLiteralString(text, line)
 		}
 		entries = append(entries, entry{name: path.Join(chartName, name), data: []byte(text), mode: 0o644})
 		return nil

@@ -143,6 +143,27 @@ func write(t *testing.T, r *release, name string, content []byte, checksums bool
 	}
 }
 
+// The links of a release's chart lead to the pages and files of the release.
+func TestChartLinks(t *testing.T) {
+	r := &release{root: "../..", out: t.TempDir(), version: "v1.2.3", image: "registry.example.com/fabric-agent"}
+	if err := r.writeChart("sha256:0"); err != nil {
+		t.Fatal(err)
+	}
+	files, err := readTar(filepath.Join(r.out, r.chart()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"Chart.yaml":        repository + "/blob/v1.2.3/CHANGELOG.md",
+		"files/alerts.yaml": site + "v1.2.3/health.html#fabricportdown",
+	} {
+		text := string(files[chartName+"/"+name])
+		if !strings.Contains(text, want) || strings.Contains(text, "/main/") {
+			t.Errorf("%s: must link to %s and to nothing of main:\n%s", name, want, text)
+		}
+	}
+}
+
 func TestVersion(t *testing.T) {
 	for _, v := range []string{"", "1.2.3", "v1.2", "v1.2.3+dirty", "v01.2.3", "v1.2.3-", "d0e8fe0-dirty"} {
 		err := run(t.Context(), []string{"-version", v}, io.Discard)

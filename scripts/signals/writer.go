@@ -266,7 +266,7 @@ func (w *writer) alerts() error {
 	w.head("alert", "severity", "after", "says", "what follows")
 	for _, g := range r.Groups {
 		for _, a := range g.Rules {
-			_, anchor, ok := strings.Cut(a.Annotations.Runbook, "/docs/health.md#")
+			_, anchor, ok := strings.Cut(a.Annotations.Runbook, "/health.html#")
 			if !ok {
 				return fmt.Errorf("%s: %s has no section of docs/health.md", alertRules, a.Alert)
 			}

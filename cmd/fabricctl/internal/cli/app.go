@@ -16,6 +16,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/cluster"
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/doctor"
 	"github.com/fabric-cni/fabric-cni/internal/node"
 	"github.com/fabric-cni/fabric-cni/internal/quote"
 )
@@ -30,6 +31,7 @@ type app struct {
 
 // Main runs fabricctl and returns its exit status.
 func Main(ctx context.Context, args []string, version string) int {
+	doctor.SetVersion(version)
 	a := &app{
 		console: console{stdin: os.Stdin, stdout: quote.Printer{W: os.Stdout}, stderr: quote.Printer{W: os.Stderr}},
 		getenv:  os.Getenv, version: version,

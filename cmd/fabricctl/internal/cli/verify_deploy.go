@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"regexp"
 	"strings"
 	"time"
 
@@ -54,12 +53,9 @@ func (p *testPods) flags(c *cobra.Command) {
 // toolsImage is the image fabric-tools, which a release publishes (.github/workflows/release.yml).
 const toolsImage = "ghcr.io/fabric-cni/fabric-tools"
 
-// released matches the versions of releases: docs/releasing.md.
-var released = regexp.MustCompile(`^v\d+\.\d+\.\d+(-(alpha|beta|rc)\.\d+)?$`)
-
 // defaultImage is the fabric-tools that was released with a fabricctl; empty: this one is no release.
 func defaultImage(version string) string {
-	if !released.MatchString(version) {
+	if !doctor.Released(version) {
 		return ""
 	}
 	return toolsImage + ":" + version

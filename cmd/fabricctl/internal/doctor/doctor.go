@@ -48,11 +48,6 @@ func finding(id string, s Status, evidence string) Finding {
 	return f
 }
 
-// pages is where the documentation is read.
-const pages = "https://github.com/fabric-cni/fabric-cni/blob/main/docs/"
-
-func page(id string) string { return pages + "doctor.md#" + id }
-
 // Worst is the worst status of all.
 func Worst(list []Finding) Status {
 	worst := OK
