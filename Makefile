@@ -122,9 +122,9 @@ check: ## the checks no linter has: file length, package names, skips, paths, pa
 	@scripts/check-shell.sh
 	@scripts/generate.sh --check
 
-site: ## the site of docs/ in build/site, every link checked (SITE_VERSION=tag)
+site: ## the site of docs/ in build/site/VERSION (a release, else main), every link checked
 	@$(SETUP) site
-	@scripts/site.sh
+	@VERSION='$(VERSION)' scripts/site.sh
 
 .PHONY: fetch fetch-lab check-binary fuzz-short test-slow test-lab-sample
 # One after the other: both install packages where something is missing.

@@ -1,8 +1,12 @@
 #!/usr/bin/env bash
-# site.sh   builds the site of docs/ into build/site, and fails for a link that leads nowhere (mkdocs --strict).
-# SITE_VERSION is the tag that links to files of the repository name; without it they name main.
+# site.sh   builds the site of docs/ into build/site/VERSION, and fails for a link that leads nowhere (mkdocs --strict).
+# VERSION is the version of a release (scripts/version.sh), or main. Other versions in build/site stay, and readers can
+# choose among all of them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-PYTHONPATH=scripts/site mkdocs --quiet build --strict --clean --config-file scripts/site/mkdocs.yml
-echo "build/site/index.html"
+version=${VERSION:-$(scripts/version.sh)}
+[[ $version =~ ^v[0-9]+\.[0-9]+\.[0-9]+(-(alpha|beta|rc)\.[0-9]+)?$ ]] || version=main
+SITE_VERSION=$version PYTHONPATH=scripts/site \
+  mkdocs --quiet build --strict --clean --config-file scripts/site/mkdocs.yml
+echo "build/site/$version/index.html"
