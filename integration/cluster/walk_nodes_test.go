@@ -46,6 +46,7 @@ func walked(t *testing.T, nodes ...*LabNode) {
 			t.Errorf("addresses: %v", addresses)
 		}
 	}
+	w.record(t)
 	w.run(t)
 	for _, n := range nodes {
 		if diff := cmp.Diff(strings.Fields(files[n]), strings.Fields(on(t, n, installed))); diff != "" {

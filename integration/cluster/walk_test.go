@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -218,7 +219,35 @@ func walk(t *testing.T, way string, names map[string]string) *pageWalk {
 	return w
 }
 
-// run walks the pages from the first block to the last.
+// record makes the recording that FABRIC_E2E_CAST names, a path from the root of the repository if it is relative. The
+// site plays docs/casts/kubernetes.cast on the page.
+func (w *pageWalk) record(t *testing.T) {
+	t.Helper()
+	path := os.Getenv("FABRIC_E2E_CAST")
+	if path == "" {
+		return
+	}
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(current.repo, path)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if w.Cast, err = page.NewCast(f, "fabric-cni: first steps on Kubernetes", time.Now); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// run walks the page from its first block to its last.
 func (w *pageWalk) run(t *testing.T) {
 	t.Helper()
 	for i := range w.blocks {

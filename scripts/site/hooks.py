@@ -12,7 +12,22 @@ def on_config(config):
     """Each version has a directory of its own."""
     config["site_url"] = f"{SITE}/{VERSION}/"
     config["site_dir"] = os.path.join(config["site_dir"], VERSION)
+    if os.path.isdir(os.path.join(config["docs_dir"], "casts")):
+        config["extra_javascript"].append("cast.js")
+        config["extra_css"].append("cast.css")
     return config
+
+
+def on_post_page(output, page, config):
+    """A recording docs/casts/PAGE.cast stands below the title of PAGE.md; cast.js plays it."""
+    name = os.path.splitext(page.file.src_path)[0] + ".cast"
+    path = os.path.join(config["docs_dir"], "casts", name)
+    if not os.path.exists(path):
+        return output
+    with open(path, encoding="utf-8") as f:
+        recording = f.read().replace("<", "\\u003c")  # JSON, within a script
+    box = f'<div class="cast"><script type="application/x-asciicast">\n{recording}</script></div>'
+    return output.replace("</h1>", "</h1>\n" + box, 1)
 
 
 def on_post_build(config):

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -19,6 +20,8 @@ type Walker struct {
 	// Names is what the page calls something, and what it is called where it is walked, by turns. What is replaced in
 	// lines that are printed has single spaces.
 	Names []string
+	// Cast records commands and what they print. It may be nil.
+	Cast *Cast
 }
 
 // looks matches commands that change nothing. They are repeated until they print what the page shows, as a reader would
@@ -34,7 +37,7 @@ func (w *Walker) Walk(b *Block) error {
 		return nil
 	case b.File != "":
 		w.Log("line %d: %s", b.Line, b.File)
-		return w.Write(b.File, b.Text)
+		return errors.Join(w.Write(b.File, b.Text), w.Cast.command("", "cat "+b.File), w.Cast.text(b.Text))
 	}
 	for i := range b.Commands {
 		c := &b.Commands[i]
@@ -66,11 +69,14 @@ func (w *Walker) command(node string, c *Command, fails bool) error {
 		}
 		return nil
 	}
-	defer func() { w.Log("line %d: $ %s\n%s", c.Line, script, short(out)) }()
+	err := w.Cast.command(node, script)
 	if !c.Shown || !looks.MatchString(script) {
-		return once()
+		err = errors.Join(once(), err)
+	} else {
+		err = errors.Join(w.Until("it prints what the page shows", once), err)
 	}
-	return w.Until("it prints what the page shows", once)
+	w.Log("line %d: $ %s\n%s", c.Line, script, short(out))
+	return errors.Join(err, w.Cast.text(short(out)))
 }
 
 // short leaves out the middle of what is long.
