@@ -128,7 +128,8 @@ func TestAlerts(t *testing.T) {
 			}
 			url, anchor, _ := strings.Cut(r.Annotations["runbook_url"], "#")
 			heading := regexp.MustCompile(`(?mi)^#+ ` + regexp.QuoteMeta(anchor) + `$`)
-			if url != "https://fabric-cni.github.io/fabric-cni/main/health.html" || anchor == "" || !heading.Match(page) {
+			const runbook = "https://fabric-cni.github.io/fabric-cni/main/health.html"
+			if url != runbook || anchor == "" || !heading.Match(page) {
 				t.Errorf("%s: %q is no section of docs/health.md", r.Alert, r.Annotations["runbook_url"])
 			}
 		}

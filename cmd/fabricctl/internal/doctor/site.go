@@ -11,8 +11,8 @@ func Released(version string) bool { return released.MatchString(version) }
 // edition is the directory of the site (make site) whose pages findings name.
 var edition = "main"
 
-// SetVersion makes findings name the pages of this version of the program, if it is a release. It is called once, before
-// there is a finding.
+// SetVersion makes findings name the pages of this version of the program, if it is a release. It is called once, and
+// before there is a finding.
 func SetVersion(version string) {
 	if Released(version) {
 		edition = version
