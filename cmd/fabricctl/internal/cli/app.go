@@ -93,18 +93,17 @@ func (a *app) command() *cobra.Command {
 		Use:   "fabricctl",
 		Short: "Show, plan, check and verify the RDMA fabrics of a node",
 		Long: `fabricctl shows which HCAs, ports and GPUs a node has and which ports belong together, prints what the
-CNI plugin fabric would do, lists and repairs attachments, explains errors, and writes the files that a
-cluster needs.
+CNI plugin fabric would do, lists and repairs attachments, explains errors, and writes the files that a cluster needs.
 
-Called as kubectl fabric a command is about the cluster where it can be: --cluster is what fabricctl needs for that, and
---local what kubectl fabric needs for this machine. Recordings and --root need neither flag.
+A command with --cluster works on this machine as fabricctl, and on the cluster as kubectl fabric, unless --cluster or
+--local is given. Recordings and --root need neither flag.
 
 Exit status:
 
-    0  done, and nothing is wrong with what was looked at
-    1  could not be done: a sentence on standard error says what, why, and what to do
+    0  done, no problem found
+    1  could not be done: standard error has the reason and what to do
     2  the command line is wrong
-    3  done, and something is wrong with what was looked at`,
+    3  done, and problems were found`,
 		Version:       a.version,
 		SilenceErrors: true,
 		SilenceUsage:  true,

@@ -20,18 +20,17 @@ func discoverCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "discover [NODE]",
 		Short: "Show HCAs, ports, interfaces, GPUs, and which ports belong together",
-		Long: `discover shows in one table what ibdev2netdev, ibstat, mst status, lspci and nvidia-smi topo tell one by
-one, groups the ports into fabrics and rails, and says why. It reads sysfs and netlink, needs no other
-program, and changes nothing.
+		Long: `discover shows in one table what ibdev2netdev, ibstat, mst status, lspci and nvidia-smi topo show,
+groups the ports into fabrics and rails, and explains why. It reads sysfs and netlink, needs no other program, and
+changes nothing.
 
--o topo is the matrix of nvidia-smi topo -m, with every HCA. Of a PF with many virtual functions the table has one line
-for all; -o wide has a line for each port.
+-o topo prints the matrix of nvidia-smi topo -m, with every HCA. -o wide has a line per port; the table has one line
+for all virtual functions of a PF.
 
-With --record it writes what it has read to a file, which --root of any command reads on another machine. The file has
-names, addresses and GUIDs of the node, and what doctor host asks for.
+--record writes the node's data to a file, which --root of any command reads on another machine. The file contains
+names, addresses and GUIDs of the node.
 
-With --cluster, or as kubectl fabric, it shows what the FabricNodes of the cluster say: of all nodes, or of the one
-that is named.`,
+--cluster shows the FabricNodes of the cluster: all nodes, or NODE.`,
 		Example: `  fabricctl discover
   fabricctl discover -o wide
   fabricctl discover -o topo

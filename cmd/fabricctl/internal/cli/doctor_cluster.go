@@ -28,9 +28,8 @@ func doctorClusterCommand(a *app) *cobra.Command {
 		Use: "cluster",
 		Short: "Check the cluster: CRDs, Multus, the controller, Fabrics and their nodes, networks against " +
 			"resources, ranges and pools",
-		Long: `doctor cluster asks the cluster with the rights of the kubeconfig, and changes nothing.
-What may not be listed is reported, and the rest is checked all the same. Exit status 3 if anything
-fails.`,
+		Long: `doctor cluster queries the cluster with the rights of the kubeconfig, and changes nothing. Objects that
+you may not list are reported. Exit status 3 if a check fails.`,
 		Args: argsBetween(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := out.check(); err != nil {

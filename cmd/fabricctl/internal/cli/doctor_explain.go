@@ -18,15 +18,15 @@ func doctorExplainCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain [ID | LOG LINE...]",
 		Short: "Say what a message, a log, or an id of doctor means",
-		Long: `doctor explain names cause and cure of the messages that it knows of NCCL, PyTorch, verbs, perftest, UCX,
-Open MPI, Multus, whereabouts, kubelet and fabric: in the line given, in files, or in a log on standard input of any
-length. Of each message it prints the first line it is in, how many lines have it, and the time of the first and the
-last. Colours, the prefixes of kubectl, mpirun and torchrun, Docker's and CRI's files, and gzip are understood.
+		Long: `doctor explain prints cause and cure of known messages of NCCL, PyTorch, verbs, perftest, UCX, Open
+MPI, Multus, whereabouts, kubelet and fabric. It reads the line given, files, or a log of any length on standard
+input, and prints for each message its first line, the number of lines, and the first and last time. It understands
+colours, prefixes of kubectl, mpirun and torchrun, log files of Docker and CRI, and gzip.
 
-Given an id (log-mr, host-mtu, pod-count) it prints what docs/doctor.md says of it; --list has all ids.
+With an id (log-mr, host-mtu, pod-count) it prints the entry of docs/doctor.md; --list prints all ids.
 
-Exit status 3 if a message tells of a problem: the next step of a script runs if the log is clean, or has only messages
-that mean no harm. 1: a log could not be read to its end; what was found before is printed.`,
+Exit status: 0 no message, or harmless ones only; 1 a log could not be read to its end, and the part before was
+explained; 3 a message reports a problem.`,
 		Example: `  fabricctl doctor explain "Couldn't allocate MR"
   kubectl logs train-0 | fabricctl doctor explain
   fabricctl doctor explain -f worker-0.log -f worker-1.log.gz -o json

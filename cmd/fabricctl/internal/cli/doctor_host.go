@@ -25,11 +25,10 @@ func doctorHostCommand(a *app) *cobra.Command {
 		Use: "host",
 		Short: "Check the node: modules, RDMA mode, ports, counters, names, MTU, PCIe, containerd, Multus, " +
 			"devices that dead pods left behind",
-		Long: `doctor host prints what is wrong, worst first; with --all also what is in order. Counters of ports
-are totals since the boot and do not tell when they rose: with --duration doctor host looks twice and judges what
-rose meanwhile, with the limits by which fabric-agent judges. Of recordings --before is the earlier look. Exit status 3
-if anything fails. It is about this machine, as kubectl fabric, too. In a container that has the /proc of its node at
-/host/proc, such as the agent's, the files are the node's.`,
+		Long: `doctor host prints problems of this machine, worst first; --all also prints passed checks. Port
+counters are totals since boot. --duration reads them twice and compares the increase with fabric-agent's limits; for
+recordings, --before is the earlier sample. In a container that has its node's /proc at /host/proc, such as the
+agent's, it reads the node's files. Exit status 3 if a check fails.`,
 		Args: argsBetween(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := errors.Join(out.check(), looks.check(a)); err != nil {

@@ -40,12 +40,11 @@ func doctorJobCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "job {-f FILE [RECORDING...] | [KIND/]NAME | -l SELECTOR}",
 		Short: "Check a training job: its manifests before it is applied, its pods, logs and counters while it runs",
-		Long: `With -f doctor job judges the pods of each workload in a file before it is applied: networks against
-resources, rails against GPUs, IPC_LOCK, /dev/shm, the memory limit against what is pinned, variables, launcher
-and workers, and with --cluster whether the nodes have room. Recordings of nodes, or --cluster, tell it what nodes
-have. With a name or a selector it looks at the pods of a job that runs: from NCCL's own log which worker
-fell back to TCP and which rails it uses, and from two looks at the port counters which rail has no traffic.
-Logs are read up to --tail, of up to --pods pods. It changes nothing. Exit status 3 if anything fails.`,
+		Long: `With -f, doctor job checks the pods of each workload before it is applied: networks and resources,
+rails and GPUs, IPC_LOCK, /dev/shm, memory limits, variables, launcher and workers, and with --cluster whether the
+nodes can fit them. Recordings or --cluster provide the nodes' devices. With a name or selector it checks a running
+job: NCCL's logs show which worker uses TCP and which rails it uses, two samples of the port counters which rail has
+no traffic. It changes nothing. Exit status 3 if a check fails.`,
 		Example: `  fabricctl doctor job -f train.yaml
   fabricctl doctor job -f train.yaml --nads nads.json gpu-1.tar.gz gpu-2.tar.gz
   helm template ./chart | fabricctl doctor job -f - --cluster

@@ -24,11 +24,10 @@ func doctorPodCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "pod [NAME]",
 		Short: "Check a pod: interfaces, verbs devices, memory, GIDs, variables; from inside, or from the host",
-		Long: `doctor pod looks at the container it runs in, or from the host at that of a process (--pid) or at a
-network namespace (--netns), as kubectl fabric, too. Given the NAME of a pod of the cluster (of -n, or
-NAMESPACE/NAME), or its manifest (-f) where there is no cluster, it says from the manifest which step is missing:
-annotation, network, Multus, count; of a pod with ResourceClaims why they are not there or not allocated, and what its
-Events mean. Exit status 3 if anything fails.`,
+		Long: `doctor pod checks the container it runs in, or from the host the container of a process (--pid) or a
+network namespace (--netns). For the NAME of a pod in the cluster, or its manifest (-f), it finds the missing step:
+annotation, network, Multus or count; for ResourceClaims why they are missing or not allocated, and what the pod's
+Events mean. Exit status 3 if a check fails.`,
 		Example: `  kubectl exec train-0 -- fabricctl doctor pod
   fabricctl doctor pod --pid $(crictl inspect --output go-template --template '{{.info.pid}}' ID)
   fabricctl doctor pod train-0 -n ml

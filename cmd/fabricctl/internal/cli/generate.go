@@ -15,12 +15,10 @@ func generateCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "generate KIND",
 		Short: "Write Fabrics, networks, device plugin configurations and workloads, ready to apply",
-		Long: `generate writes YAML for this node, for the nodes of which there are recordings (discover --record) or
-pictures (discover -o json), or with --cluster for what the FabricNodes and Fabrics of the cluster say,
-with the reason of each choice as a comment.
+		Long: `generate writes YAML for this node, for nodes in recordings (discover --record, or discover -o json),
+or with --cluster for the FabricNodes and Fabrics of the cluster. Comments give the reason of each choice.
 
-Ports that are Down, part of a bond or carry the default route are in none of them; comments at the end say which and
-why.`,
+Ports that are Down, part of a bond or carry the default route are left out, and comments at the end list them.`,
 		Example: `  fabricctl generate fabric --cluster | kubectl apply -f -
   fabricctl generate mpijob --cluster --workers 4 --image registry.example.com/nccl-tests:latest
   fabricctl generate nad --range 198.18.0.0/18 gpu-*.tar.gz`,
@@ -43,33 +41,33 @@ why.`,
 // kindHelp is what the help of a kind says.
 type kindHelp struct{ short, long, example string }
 
-const aWorkload = `The pods have a /dev/shm of memory, the capability IPC_LOCK, and all rails and GPUs of a node, or
-those that the flags say. With --cluster they ask for the devices of one Fabric, and of those that differ from it in
-their rail only; from recordings for those of another device plugin, such as nvidia.com/ib_400g. Pods of Fabrics with
-allocation DRA have a ResourceClaim instead: with --cluster the Fabrics say it, else --allocation dra.
+const aWorkload = `The pods have a /dev/shm of memory, the capability IPC_LOCK, and all rails and GPUs of a node
+unless flags limit them. --cluster uses the devices of one Fabric, and of Fabrics that differ from it only in the rail;
+recordings use the resources of another device plugin, such as nvidia.com/ib_400g. With allocation DRA, of the Fabrics
+or by --allocation dra, the pods have a ResourceClaim instead.
 
-With --shared they ask the RDMA shared device plugin. On InfiniBand they need no network then; on RoCE they have macvlan
-interfaces, whose networks are those of generate nad --shared.`
+With --shared, for the RDMA shared device plugin, InfiniBand needs no network; RoCE needs the macvlan networks of
+generate nad --shared.`
 
 var kindHelps = map[string]kindHelp{
 	"fabric": {
 		"Write Fabrics, for a cluster with fabric-agent: one per fabric, or one per rail where rails are planes",
-		`generate fabric writes Fabrics, with --namespace as the one that they are published in. With --cluster and
-without --range each keeps its range, or gets one that nothing else in the cluster has addresses of.`,
+		`generate fabric writes Fabrics that are published in --namespace. With --cluster and without --range each keeps
+its range, or gets a free one.`,
 		`  fabricctl generate fabric --cluster | kubectl apply -f -
   fabricctl generate fabric --range 198.18.0.0/16 gpu-*.tar.gz`,
 	},
 	"nad": {
 		"Write NetworkAttachmentDefinitions, for a cluster without fabric-agent",
-		`generate nad writes a network per fabric, or per rail where rails are planes, for nodes of recordings. In a
-cluster with fabric-agent its controller publishes the networks of Fabrics: generate fabric.`,
+		`generate nad writes a network per fabric, or per rail where rails are planes, for nodes of recordings. With
+fabric-agent use generate fabric: the controller publishes the networks.`,
 		`  fabricctl generate nad --range 198.18.0.0/18 gpu-*.tar.gz`,
 	},
 	devicePlugin: {
 		"Write the ConfigMap of the SR-IOV network device plugin, for a cluster without fabric-agent",
 		`generate device-plugin writes the ConfigMap of the SR-IOV network device plugin, with --shared of the RDMA
 shared device plugin, for nodes of recordings. It belongs in the namespace of the plugin's DaemonSet, which --cluster
-asks the cluster for.`,
+looks up.`,
 		`  fabricctl generate device-plugin -n kube-system gpu-*.tar.gz`,
 	},
 	"deployment": {"Write a Deployment with rails", aWorkload, "  fabricctl generate deployment --cluster --rails 2"},
@@ -88,7 +86,7 @@ asks the cluster for.`,
 	},
 	"claim": {
 		"Write a ResourceClaimTemplate for the rails of a pod, for Fabrics with allocation DRA",
-		`generate claim writes a ResourceClaimTemplate, with --with-pod also a pod that has it. With --gpu-class each
+		`generate claim writes a ResourceClaimTemplate, with --with-pod also a pod that uses it. With --gpu-class each
 rail comes with GPUs on its PCIe root.`,
 		`  fabricctl generate claim --cluster --rails 1 --gpu-class gpu.nvidia.com --with-pod`,
 	},

@@ -37,12 +37,12 @@ func generatePolicyCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "policy {-f FILE... | --cluster}",
 		Short: "Write the admission policies that give a pod with one label its rails",
-		Long: `generate policy writes a MutatingAdmissionPolicy that gives pods with the label fabric.dev/rails, or
-rails.fabric.dev/NAME, the networks, the resources and the capability IPC_LOCK, and a ValidatingAdmissionPolicy that
-refuses wrong labels. It is made of the Fabrics: generate it again when one is new, gone, or published elsewhere.
+		Long: `generate policy writes a MutatingAdmissionPolicy that adds networks, resources and the capability
+IPC_LOCK to pods with the label fabric.dev/rails or rails.fabric.dev/NAME, and a ValidatingAdmissionPolicy that
+refuses wrong labels. Generate it again when Fabrics are added, removed or published elsewhere.
 
-The value all of a label is how many devices a node has: with --cluster what most nodes have, else what --devices says.
-Kubernetes has the API since 1.36, and since 1.34 behind the feature gate MutatingAdmissionPolicy.`,
+The value all means the devices of a node: with --cluster the number that most nodes have, else --devices. Kubernetes
+has the API since 1.36, and since 1.34 behind the feature gate MutatingAdmissionPolicy.`,
 		Example: `  fabricctl generate policy --cluster | kubectl apply -f -
   fabricctl generate policy -f fabrics.yaml --devices ib-200g=4 --api-version v1beta1`,
 		Args: argsBetween(0, 0),

@@ -17,13 +17,13 @@ func generateTopologyCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "topology [-f FILE...] [RECORDING...]",
 		Short: "Write labels of nodes and a Kueue Topology, by which schedulers keep the pods of a job near each other",
-		Long: `generate topology writes where each node is in the fabric, as fabricctl topology sees it (its --help says
-what FILE may be): fabric.dev/leaf, fabric.dev/spine and fabric.dev/core, and the labels fabric.topograph.run/tier-N
-that NVIDIA topograph would write, tier 0 being the nearest. Nodes whose rails hang on the same leaves have one value of
-the lowest tier. Values are names of switches, or GUIDs where names cannot be labels; they stay the same between runs.
+		Long: `generate topology writes the place of each node in the fabric: the labels fabric.dev/leaf,
+fabric.dev/spine and fabric.dev/core, and fabric.topograph.run/tier-N as NVIDIA topograph writes them, tier 0 nearest.
+Nodes whose rails are on the same leaves have one value of the lowest tier. Values are names of switches, or GUIDs
+where names are not valid labels; they stay the same between runs. For FILE see fabricctl topology --help.
 
--o shell is kubectl commands, for nodes that exist. -o yaml is manifests for kubectl apply --server-side, which creates
-nodes that do not exist: it wants --cluster, which knows their names.`,
+-o shell prints kubectl commands for nodes that exist. -o yaml prints manifests for kubectl apply --server-side and
+requires --cluster, because applying them would create nodes that do not exist.`,
 		Example: `  fabricctl generate topology -f fabric.txt | sh
   fabricctl generate topology -f fabric.txt --cluster -o yaml --kueue v1beta2
   fabricctl generate topology -f fabric.txt --labels topograph --kueue none`,

@@ -23,12 +23,11 @@ func generateVerifyCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "verify --image IMAGE [--schedule CRON] -- FLAGS OF VERIFY",
 		Short: "Write a Job or a CronJob that runs fabricctl verify, with an account that may do that",
-		Long: `generate verify writes a ServiceAccount with the rights that verify needs, and a Job that runs
-fabricctl verify --deploy --cluster --replace in the namespace, with the flags after --. With --schedule it is a CronJob
-that never runs twice at once. The Job fails where verify ends with status 3.
+		Long: `generate verify writes a ServiceAccount with the required rights, and a Job that runs fabricctl verify
+--deploy --cluster --replace with the flags after --. With --schedule it is a CronJob that never runs twice at once.
+The Job fails if verify exits with status 3.
 
-The image of the Job needs fabricctl, as that of fabric-agent has it; --image after -- is that of the pods that are
-measured.`,
+The image of the Job needs fabricctl, which fabric-agent's image has; --image after -- is for the measured pods.`,
 		Example: `  fabricctl generate verify -n ml --image registry.example.com/fabricctl:1 --schedule '0 3 * * 0' -- \
     --image registry.example.com/perftest:1 --workers 16 --threshold 400=360 --label-nodes`,
 		Args: argsBetween(0, 100),

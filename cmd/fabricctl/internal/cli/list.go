@@ -42,12 +42,12 @@ func (a *app) list() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List which pod has which device: on this node, or with --cluster in the cluster",
-		Long: `list reads the plugin's journal. STATE is "attached"; "begun" while an ADD is at work or when one was
-killed; "dead" when the pod's network namespace is gone and DEL has not come yet; "before" when the node was
-rebooted since. repair returns what is dead or from before.
+		Long: `list reads the plugin's journal. STATE is "attached"; "begun" while an ADD runs or after one was
+killed; "dead" when the pod's network namespace is gone and DEL has not come; "before" when the node has rebooted
+since. repair returns what is dead or before.
 
-With --cluster, or as kubectl fabric, it reads what the agents say of their nodes, and prints a line for each device of
-a Fabric that a pod holds, since when its pod runs; with --all also for the devices that no pod holds.`,
+With --cluster it reads the FabricNodes and prints a line per device of a Fabric that a pod has, with the start of its
+pod; --all includes free devices.`,
 		Args: argsBetween(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := oneOf("output", &format, "table", "wide", "json", "yaml"); err != nil {

@@ -27,15 +27,15 @@ func migrateCommand(a *app) *cobra.Command {
 		Use:   "migrate [RECORDING...]",
 		Short: "Turn objects of NVIDIA's network operator and the SR-IOV network operator into those of fabric-cni",
 		Long: `migrate reads NicClusterPolicy, HostDeviceNetwork, IPoIBNetwork, MacvlanNetwork, SriovNetwork and
-SriovIBNetwork, and writes what takes their place, with what becomes of each field as comments:
+SriovIBNetwork, and writes their replacements; comments explain each field:
 
   --to fabric  Fabrics, whose devices fabric-agent offers; networks where the devices are virtual functions
   --to nad     NetworkAttachmentDefinitions of the same names and resources: no pod and no device plugin changes
 
-A device plugin selects by vendor, device ID and driver, which a Fabric does not: with recordings of the nodes
-(discover --record) the devices are worked out. Lines with CHECK need a decision. Nothing is changed in the cluster.
+Device plugins select by vendor, device ID and driver, which Fabrics do not; recordings of the nodes (discover
+--record) provide the devices. Lines with CHECK need a decision. It changes nothing in the cluster.
 
-Exit status: 3 if there is something to check.`,
+Exit status 3 if there is something to check.`,
 		Example: `  fabricctl migrate -f operator.yaml gpu-*.tar.gz >fabrics.yaml
   fabricctl migrate --cluster --to nad
   kubectl get hostdevicenetworks,nicclusterpolicies -o json | fabricctl migrate -f -`,

@@ -15,9 +15,8 @@ func ncclEnvCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "nccl-env",
 		Short: "Print the environment for NCCL, UCX, NVSHMEM, Gloo and Open MPI, with a reason per line",
-		Long: `nccl-env works the variables out from what is there: ports in rail order, the GID index where it is
-needed, and nothing by habit. It is about this machine or container, as kubectl fabric, too. Exit status 3 if there is
-no usable port.`,
+		Long: `nccl-env computes the variables from this machine or container: ports in rail order, a GID index only
+where needed. Exit status 3 if there is no usable port.`,
 		Example: `  eval "$(fabricctl nccl-env)"
   fabricctl nccl-env -o nccl.conf >/etc/nccl.conf`,
 		Args: argsBetween(0, 0),

@@ -16,17 +16,14 @@ func (a *app) plan() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "plan --netns PATH [-f CONF]",
 		Short: "Print what ADD or DEL would do, as ip and rdma commands, and do nothing",
-		Long: `plan prints, for a network configuration (-f), what ADD would do to the device and what the DEL after
-it would do; without -f, what DEL would do for the attachments that the network namespace has now. It decides as ADD
-does: where ADD would be refused, the reasons are printed with the error code, the one that ADD would return first,
-and the exit status is 3. What a dead pod has left is reported as a warning: ADD returns it to the host first. The
-IPAM plugin is not executed: the addresses of static and host-local are those that it would give now, others are
-missing in the plan. In mode rdma the earlier plugin of the chain has to have done its part, and its result has to
-be in the configuration (prevResult), unless that names the device.
+		Long: `plan prints what ADD with a network configuration (-f) and the DEL after it would do; without -f, what
+DEL would do for the attachments of the network namespace. Where ADD would be refused, it prints the reasons with the
+error code, first the one that ADD would return, and exits with status 3. Leftovers of a dead pod are a warning: ADD
+returns them to the host first. It does not run the IPAM plugin: it shows the addresses that static and host-local
+would give now, and none of other plugins. Mode rdma needs the result of the earlier plugin in the configuration
+(prevResult), unless that names the device.
 
-It is about this machine, as kubectl fabric, too.
-
-CONF is what a NetworkAttachmentDefinition has in spec.config, or a conflist: then its plugins of type fabric count.`,
+CONF is spec.config of a NetworkAttachmentDefinition, or a conflist, of which plugins of type fabric are used.`,
 		Example: `  fabricctl plan --netns /run/netns/pod-a -f conf/ib-rail0.conflist
   fabricctl plan --netns /run/netns/pod-a`,
 		Args: argsBetween(0, 0),

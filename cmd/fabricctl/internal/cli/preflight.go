@@ -31,16 +31,15 @@ func preflightCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "preflight",
 		Short: "Say before the installation what is missing, and name what exclusive RDMA mode stops",
-		Long: `preflight asks the cluster with the rights of the kubeconfig, and changes nothing: Kubernetes, Multus,
-driver containers, RDMA modes, device plugins and operators, and every workload that asks for rdma/... or has the device
-files of the host. Of each it says what to do. What the API server does not know of a node it does not guess: on the
-node preflight --local tells it, also from a recording (--root).
+		Long: `preflight checks the cluster with the rights of the kubeconfig, and changes nothing: Kubernetes,
+Multus, driver containers, RDMA modes, device plugins and operators, and every workload that requests rdma/... or uses
+the host's device files. For facts that the API server does not have, run preflight --local on the node, or on a
+recording (--root).
 
-In the table "to do" is what has to be looked at or done first (WARN in JSON), "stops" what exclusive mode stops, or
-what the installation can't go on with (FAIL). What may not be listed is reported, and is not in order. With
---rdma-mode shared nothing stops that is there.
+"to do" (WARN in JSON) needs attention first. "stops" (FAIL) is what exclusive mode stops, or what prevents the
+installation. Objects that you may not list are reported as a problem. With --rdma-mode shared nothing stops.
 
-Exit status: 0 nothing is to be done; 3 something is.`,
+Exit status 3 if there is something to do.`,
 		Example: `  kubectl fabric preflight
   fabricctl preflight --rdma-mode shared
   fabricctl preflight --local            # on a node, as root

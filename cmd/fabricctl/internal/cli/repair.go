@@ -15,12 +15,11 @@ func (a *app) repair() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "repair",
 		Short: "Return what pods that are gone have left behind",
-		Long: `repair calls the plugin's own DEL for every attachment whose pod's network namespace is gone, or that
-is from before the last boot: devices come back to the host with their names, addresses and routes, and IPAM gets
-its addresses back. It never touches an attachment whose pod is alive, nor one whose ADD is at work. It is about this
-machine, as kubectl fabric, too.
+		Long: `repair runs the plugin's DEL for every attachment whose pod's network namespace is gone, or that is
+from before the last boot: devices return to the host with their names, addresses and routes, and IPAM addresses are
+released. It never touches an attachment whose pod is alive or whose ADD is running.
 
-Exit status 3 means that something could not be returned; calling it again is harmless.`,
+Exit status 3 if something could not be returned; you can run it again safely.`,
 		Example: "  fabricctl repair --dry-run",
 		Args:    argsBetween(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -42,11 +42,11 @@ func statusCommand(a *app) *cobra.Command {
 		Use:   "status",
 		Short: "Show in six lines whether pods of the cluster can get their rails, and wait until they can",
 		Long: `status prints a line each for fabric-agent, the controller, Multus, the nodes, the Fabrics and the pods
-that hold devices, and at the end the command that helps if something is not in order. Without a Fabric, or without a
-FabricNode, a cluster is not ready. Exit status 3 if a line is FAIL: pods do not get all that they could ask for. WARN
-is for what doctor cluster warns of, such as a port that is down.
+that have devices, and the command to run next. A cluster without a Fabric or FabricNode is not ready. Exit status 3
+if a line is FAIL: pods do not get all devices that they can request. WARN is a warning of doctor cluster, such as a
+Down port.
 
-With --wait it looks until no line is FAIL, and prints on standard error what it waits for, whenever that changes.`,
+--wait waits until no line is FAIL, and prints on standard error what it waits for.`,
 		Example: `  fabricctl status --wait --timeout 10m
   fabricctl status -o json`,
 		Args: argsBetween(0, 0),

@@ -75,14 +75,13 @@ func supportBundleCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "support-bundle",
 		Short: "Pack what a maintainer would ask for into one file, without the secrets that it knows",
-		Long: `support-bundle writes a tar.gz with a recording of the node, what discover, doctor host and` +
-			` list say, the
-plugin's journal, node policy and checksum, and the state of interfaces, routes and RDMA devices. Of files of
-other programs (containerd, kubelet, systemd units, CNI configurations, modprobe.d), of the kernel's command line
-and log, and of objects of the cluster it has only the settings and lines that are known to matter; "(removed)"
-stands for the others. From every file it removes the values of what is called like a secret (password, token,
-key, cookie) and what looks like one (private keys, web tokens, URLs with a user, keys of clouds). A secret in a
-text of another form stays, and so do names, addresses and GUIDs: look through it before you send it.`,
+		Long: `support-bundle writes a tar.gz with a recording of the node, the output of discover, doctor host and
+list, the plugin's journal, node policy and checksum, and the state of interfaces, routes and RDMA devices. Of files of
+other programs (containerd, kubelet, systemd units, CNI configurations, modprobe.d), the kernel's command line and log,
+and objects of the cluster it keeps only known settings and lines, and replaces the rest by "(removed)". It
+removes values that are named like a secret (password, token, key, cookie) or look like one (private keys, web tokens,
+URLs with a user, cloud keys). A secret in a text of another form stays, and so do names, addresses and GUIDs:
+review the file before you send it.`,
 		Args: argsBetween(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			b.settle(&a.machine, false)

@@ -39,17 +39,16 @@ func topologyCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "topology [-f FILE...] [RECORDING...]",
 		Short: "Show which leaf and spine each port hangs on, and which cable is wrong, missing or slow",
-		Long: `topology reads what the fabric's tools have printed, and says on which leaf and under which spines each
-port of an HCA is, which cable is on the wrong rail, missing or slow, and which leaves are oversubscribed. What is right
-is what most nodes that are cabled alike have. Without -f it runs ibnetdiscover on this machine, which needs a umad
-device.
+		Long: `topology reads the output of the fabric's tools, and shows which leaf and spine switches each HCA port
+is connected to, which cable is on the wrong rail, missing or slow, and which leaves are oversubscribed. The cabling
+of most nodes in a group is taken as right. Without -f it runs ibnetdiscover, which needs a umad device.
 
   ibnetdiscover >fabric.txt               all switches, HCAs and links; or ibnetdiscover -p
-  saquery NR; saquery PIR; saquery LR     the same, as the subnet manager knows it; all three are needed
+  saquery NR; saquery PIR; saquery LR     the same from the subnet manager; all three are needed
   lldpctl -f json >gpu-1.json             Ethernet, on each node; or networkctl lldp --json=short
 
-Whose a port is, recordings (discover --record) or the cluster say by GUIDs. Without them the descriptions count that
-rdma-ndd gives to HCAs ("gpu-1 mlx5_0"). -o wide lists each port. Exit status 3 if anything fails.`,
+Recordings (discover --record) or the cluster assign ports to nodes by GUID, otherwise the descriptions that rdma-ndd
+gives to HCAs ("gpu-1 mlx5_0"). -o wide lists each port. Exit status 3 if a check fails.`,
 		Example: `  fabricctl topology -f fabric.txt
   fabricctl topology -f fabric.txt -o svg >fabric.svg
   fabricctl topology -f fabric.txt --cluster

@@ -33,16 +33,15 @@ func validateCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "validate -f FILE... [RECORDING...]",
 		Short: "Check Fabrics before they are applied, with or without a cluster",
-		Long: `validate says of the Fabrics in files what the API server, the controller and the plugin would say of
-them, with the same code, and without a cluster: in the CI of the repository that has them. Files are
-YAML or JSON, of objects, lists of them, or values of the Helm chart; other objects are ignored.
+		Long: `validate applies the checks of the API server, the controller and the plugin to the Fabrics in files,
+without a cluster, for example in CI. Files are YAML or JSON: objects, lists of them, or values of the Helm chart;
+other objects are ignored.
 
-With recordings (discover --record), or --cluster, also which devices of which node each Fabric gets, the
-Fabrics and devices that are left over, and whether the addresses are enough. --cluster compares with the
-Fabrics that are there, and their addresses with those of Services, pods,
-nodes and pools. -o wide has a row for every node.
+With recordings (discover --record) or --cluster it also shows which devices of which node each Fabric gets, which
+Fabrics and devices are left over, and whether there are enough addresses. --cluster compares with existing Fabrics,
+and addresses with those of Services, pods, nodes and pools. -o wide has a row per node.
 
-Exit status: 3 if something would be refused or would not work.`,
+Exit status 3 if something would be refused or would not work.`,
 		Example: `  fabricctl validate -f fabrics.yaml
   fabricctl validate -f fabrics/ gpu-*.tar.gz
   helm template fabric deployments/helm/fabric-cni -f values.yaml | fabricctl validate -f - --cluster`,

@@ -20,17 +20,15 @@ func verifyCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "verify {POD POD... | --deploy [RECORDING...] | --netns PATH,PATH,...}",
 		Short: "Measure between pods, rail by rail, and judge the result against the ports' rate",
-		Long: `verify measures every pair of the pods, rail by rail, in rounds in which no pod is in two pairs:
-reachability (ping, rping), whether the GIDs can reach each other, ib_write_bw both ways, and ib_write_lat. 90 per
-cent of the port's rate are good, or what --good or --threshold say. --cross-rail also measures every rail with every
-other one. The pods need perftest, ip, ping, sh and timeout; fabricctl generate perftest-pods writes such
-pods. --deploy makes two of them, or --workers, measures, and deletes them. With --netns it
-measures between network namespaces of this machine, with the ping and the perftest of this machine, as root.
+		Long: `verify measures every pair of pods, rail by rail, in rounds in which each pod is in one pair:
+reachability (ping, rping), GIDs, ib_write_bw in both directions, and ib_write_lat. Good is 90 per cent of the port's
+rate, or --good or --threshold. --cross-rail also measures between different rails. The pods need perftest, ip, ping,
+sh and timeout; fabricctl generate perftest-pods writes such pods. --deploy creates two pods, or --workers, and
+deletes them afterwards. --netns measures between network namespaces of this machine with its own perftest, as root.
 
 Pods without an interface of the rails (shared RDMA mode) are measured over their InfiniBand devices.
 
-Exit status 0: everything that was asked for was measured, and is good. 3: something is slow, has failed, or was not
-measured.`,
+Exit status: 0 all requested measurements were made and passed; 3 something is slow, has failed, or was not measured.`,
 		Example: `  fabricctl generate perftest-pods | kubectl apply -f -
   fabricctl verify rdma-test-a rdma-test-b
   fabricctl verify --deploy --image registry.example.com/perftest:1 gpu-1.tar.gz

@@ -30,8 +30,8 @@ func versionCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "version",
 		Short: "Show the version of this program, and with --cluster those of the agents",
-		Long: `version shows the version of fabricctl, with --cluster, or as kubectl fabric, also which versions of
-fabric-agent run on how many nodes, from the FabricNodes. doctor cluster names the nodes.`,
+		Long: `version shows the version of fabricctl, and with --cluster how many nodes run which version of
+fabric-agent. doctor cluster names the nodes.`,
 		Args: argsBetween(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := oneOf("output", &format, "table", "json", "yaml"); err != nil {

@@ -35,11 +35,10 @@ func watchCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "watch",
 		Short: "Show the rails live: rate in and out, errors, state, and the pod that has each",
-		Long: `watch shows what each RDMA port of this node sends and receives, in Gb/s and in percent of its rate, and
-how many errors it counts a second, wherever the port is now: on the host, or as root also in the pod that has it. The
-counters of a RoCE port have RDMA only, and no TCP. On a terminal it shows one table that it keeps up to date; else it
-prints a line per port and look, or with -o json an object per look, each in a line. The first rates come after one
-interval. Ctrl-C ends it. It is about this machine, as kubectl fabric, too.`,
+		Long: `watch shows the rate of each RDMA port of this node, in Gb/s and per cent, and its errors per second,
+for ports on the host and, as root, in pods. The counters of RoCE ports have RDMA only, no TCP. On a terminal it
+updates one table; otherwise it prints a line, or with -o json an object, per port and sample. The first rates appear
+after one interval. Ctrl-C ends it.`,
 		Args: argsBetween(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := w.check(); err != nil {
