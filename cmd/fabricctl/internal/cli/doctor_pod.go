@@ -26,8 +26,8 @@ func doctorPodCommand(a *app) *cobra.Command {
 		Short: "Check a pod: interfaces, verbs devices, memory, GIDs, variables; from inside, or from the host",
 		Long: `doctor pod checks the container it runs in, or from the host the container of a process (--pid) or a
 network namespace (--netns). For a pod of the cluster, NAME or NAMESPACE/NAME, or its manifest (-f), it finds the
-missing step: annotation, network, Multus or count; for ResourceClaims why they are missing or not allocated, and what the pod's
-Events mean. Exit status 3 if a check fails.`,
+missing step: annotation, network, Multus or count; for ResourceClaims why they are missing or not allocated, and what
+the pod's Events mean. Exit status 3 if a check fails.`,
 		Example: `  kubectl exec train-0 -- fabricctl doctor pod
   fabricctl doctor pod --pid $(crictl inspect --output go-template --template '{{.info.pid}}' ID)
   fabricctl doctor pod train-0 -n ml
