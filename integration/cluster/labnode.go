@@ -12,13 +12,15 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/fabric-cni/fabric-cni/integration/lab"
 	"github.com/fabric-cni/fabric-cni/integration/lab/guest"
 )
 
-// LabNode is a worker node that is a guest of the lab: a kernel of its own in exclusive RDMA mode, with simulated HCAs.
+// LabNode is a worker node that is a guest of the lab: a kernel of its own with simulated HCAs. Its RDMA mode is what its
+// modprobe.d had when its initramfs was made, as on most nodes: exclusive at first, unless Boot is told otherwise.
 type LabNode struct {
 	Name   string
 	Number int
@@ -59,7 +61,7 @@ func railAt(i int) (address string, qemu []string) {
 
 // Boot starts a node, without its kubelet. Its rails are called as they are called on this node and no other; those
 // without a cable get one by Plug.
-func (c *Cluster) Boot(number int, images []string, rails, spares []Rail) (*LabNode, error) {
+func (c *Cluster) Boot(number int, images []string, mode string, rails, spares []Rail) (*LabNode, error) {
 	n := &LabNode{
 		Name:    fmt.Sprintf("lab%d", number),
 		Number:  number,
@@ -73,6 +75,9 @@ func (c *Cluster) Boot(number int, images []string, rails, spares []Rail) (*LabN
 		n.Rails[i].PCI, _ = railAt(i)
 	}
 	if err := n.files(images); err != nil {
+		return nil, err
+	}
+	if err := n.initramfs(mode); err != nil {
 		return nil, err
 	}
 	// The address is the guest's. Here it is one that QEMU listens on, and a connection must not come from it.
@@ -116,7 +121,7 @@ func (n *LabNode) powerOn() error {
 	go func() {
 		res, err := lab.Run(ctx, kernel, lab.Spec{
 			Script: labnodeScript, OutDir: n.dir, Devices: devices, MemoryMiB: 1536, Timeout: time.Hour,
-			Append: []string{"ib_core.netns_mode=0", "apparmor=0", "audit=0"}, Once: true,
+			Append: []string{"apparmor=0", "audit=0"}, Once: true,
 		})
 		if err == nil && res.Status != 0 {
 			err = fmt.Errorf("the set-up of node %s ended with status %d", n.Name, res.Status)
@@ -152,6 +157,61 @@ func (n *LabNode) Reboot() error {
 		return err
 	}
 	return n.powerOn()
+}
+
+// FollowReboots boots the node again, with its kubelet, whenever it has rebooted itself, until stop is called.
+func (n *LabNode) FollowReboots(fail func(error)) (stop func()) {
+	end, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-end:
+				return
+			case err := <-n.ended:
+				if err = n.bootAgain(err); err != nil {
+					n.ended <- err
+					fail(err)
+					return
+				}
+			}
+		}
+	}()
+	return sync.OnceFunc(func() {
+		close(end)
+		<-ended
+	})
+}
+
+// bootAgain is what a machine does after a reboot.
+func (n *LabNode) bootAgain(ended error) error {
+	var guest *lab.GuestError
+	if !errors.As(ended, &guest) || len(guest.Lines) > 0 {
+		return fmt.Errorf("node %s has not rebooted: %w", n.Name, ended)
+	}
+	if err := os.Remove(filepath.Join(n.dir, "booted")); err != nil {
+		return err
+	}
+	if err := n.powerOn(); err != nil {
+		return err
+	}
+	return n.StartKubelet()
+}
+
+// initramfs writes the mode that the node boots in first.
+func (n *LabNode) initramfs(mode string) error {
+	if mode == "shared" {
+		return nil // the kernel's default
+	}
+	for _, dir := range []string{"modprobe.d", "initramfs"} {
+		dir = filepath.Join(n.dir, dir)
+		err := errors.Join(os.MkdirAll(dir, 0o755),
+			os.WriteFile(filepath.Join(dir, "ib_core.conf"), []byte("options ib_core netns_mode=0\n"), 0o600))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // files writes what the guest finds in /out.

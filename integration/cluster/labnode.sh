@@ -53,8 +53,23 @@ printf '#!/bin/sh\nexec /usr/bin/ib_write_lat -n 20 "$@"\n' >/run/usr.local/loca
 chmod 755 /run/usr.local/local/bin/ib_write_lat
 mount -t overlay -o "lowerdir=/run/usr.local:$USERLAND/root/usr:/usr" overlay /run/usr
 
+# What a node keeps over a reboot: modprobe.d, and an initramfs with a copy of it, which is what ib_core is loaded with.
+# The stand-in for update-initramfs makes the copy.
+mkdir -p /out/modprobe.d /out/initramfs /out/boot /boot /usr/local/sbin
+mount --bind /out/modprobe.d /etc/modprobe.d
+mount --bind /out/boot /boot
+cat >/usr/local/sbin/update-initramfs <<'END'
+#!/bin/sh
+set -e
+[ "$*" = "-u -k all" ]
+rm -f /out/initramfs/*
+cp /etc/modprobe.d/*.conf /out/initramfs/
+touch "/boot/initrd.img-$(uname -r)"
+END
+chmod 755 /usr/local/sbin/update-initramfs
+
 # The HCAs. Ports on platform devices have no cable at first, those on PCI functions have one.
-modprobe ib_core
+modprobe -C /out/initramfs ib_core
 modprobe -a ib_uverbs ib_umad rdma_ucm ib_ipoib veth bridge
 names='' states='' count=0
 for hca in $SPARES; do names=$names${hca%=*}, states=${states}1, count=$((count + 1)); done

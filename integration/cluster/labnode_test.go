@@ -26,9 +26,9 @@ func images(t *testing.T) []string {
 }
 
 // boot starts a node of the lab for the test, and returns before it is up.
-func boot(t *testing.T, number int, images []string, rails, spares []Rail) *LabNode {
+func boot(t *testing.T, number int, images []string, mode string, rails, spares []Rail) *LabNode {
 	t.Helper()
-	n, err := current.Boot(number, images, rails, spares)
+	n, err := current.Boot(number, images, mode, rails, spares)
 	if err != nil {
 		t.Fatal(err)
 	}

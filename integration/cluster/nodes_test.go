@@ -12,20 +12,25 @@ import (
 // The fabric of the overlay that all HCAs of the lab belong to: they have 200 Gb/s.
 const fabric200 = "ib-200g"
 
-// Two nodes with HCAs: one kernel each, exclusive RDMA mode, four rails and two ports without a cable. A boot is
-// expensive: all parts run on one boot of each node, in this order, those of one node beside those of the other. A node
-// that -test.run asks no part of is not booted.
+// Two nodes with HCAs: one kernel each, four rails and two ports without a cable. A boot is expensive: all parts run on
+// one boot of each node, in this order, those of one node beside those of the other; only mode and walk reboot. A node
+// that -test.run asks no part of is not booted. All parts but these two need exclusive RDMA mode, and begin in it.
 func TestNodes(t *testing.T) {
 	archives := images(t)
 	spares := []Rail{{HCA: "mlx5_5", Netdev: "ibs116"}, {HCA: "mlx5_6", Netdev: "ibs118"}}
 	var lanes []*lane
-	if asked("walk") || asked("lab1") {
-		lanes = append(lanes, &lane{node: boot(t, 1, archives, []Rail{{HCA: "mlx5_0", Netdev: "ibs108"},
+	both := asked("mode") || asked("walk")
+	mode := "exclusive"
+	if asked("walk") && !asked("mode") {
+		mode = "shared"
+	}
+	if both || asked("lab1") {
+		lanes = append(lanes, &lane{node: boot(t, 1, archives, mode, []Rail{{HCA: "mlx5_0", Netdev: "ibs108"},
 			{HCA: "mlx5_3", Netdev: "ibs110"}, {HCA: "mlx5_4", Netdev: "ibs112"}, {HCA: "mlx5_7", Netdev: "ibs114"}},
 			spares), parts: lab1})
 	}
-	if asked("walk") || asked("lab2") {
-		lanes = append(lanes, &lane{node: boot(t, 2, archives, []Rail{{HCA: "mlx5_0", Netdev: "ibp65s0"},
+	if both || asked("lab2") {
+		lanes = append(lanes, &lane{node: boot(t, 2, archives, mode, []Rail{{HCA: "mlx5_0", Netdev: "ibp65s0"},
 			{HCA: "mlx5_1", Netdev: "ibp66s0"}, {HCA: "mlx5_2", Netdev: "ibp97s0"}, {HCA: "mlx5_3", Netdev: "ibp98s0"}},
 			append(spares[:2:2], Rail{HCA: "mlx5_8", Netdev: "ibs120"}, Rail{HCA: "mlx5_9", Netdev: "ibs122"},
 				Rail{HCA: "mlx5_10", Netdev: "ibs124"}, Rail{HCA: "mlx5_11", Netdev: "ibs126"})), parts: lab2})
@@ -43,6 +48,9 @@ func TestNodes(t *testing.T) {
 		nodes = append(nodes, l.node)
 	}
 	stage(t, "nodes are Ready")
+	if !t.Run("mode", func(t *testing.T) { modeKilled(t, nodes...) }) {
+		return
+	}
 	if !t.Run("walk", func(t *testing.T) { walked(t, nodes...) }) || !asked("lab1") && !asked("lab2") {
 		return // the others would not begin with what they need
 	}

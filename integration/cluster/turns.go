@@ -15,6 +15,7 @@ import (
 var (
 	nodeGroups = []string{
 		"^walk$",
+		"^mode$",
 		"^lab1$/^(fabricctl|waiting,_then_forced_out|killed)$",
 		"^lab1$/^reboot$",
 		"^lab1$/^claims$",

@@ -121,6 +121,7 @@ Exit status:
 		a.plan(),
 		a.repair(),
 		preflightCommand(a),
+		nodeModeCommand(a),
 		doctorCommand(a),
 		validateCommand(a),
 		ncclEnvCommand(a),

@@ -5,6 +5,8 @@ package cli
 import (
 	"context"
 
+	"github.com/spf13/cobra"
+
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/doctor"
 	"github.com/fabric-cni/fabric-cni/internal/counters"
 	"github.com/fabric-cni/fabric-cni/internal/node"
@@ -26,6 +28,7 @@ func damaged(error) bool                                  { return false }
 func (*app) planAdd([]byte, netconf.Env) (planned, error) { return planned{}, errNotLinux }
 func (*app) planDel(string, string) ([]planned, error)    { return nil, errNotLinux }
 func (*app) del(context.Context, string, *entry) error    { return errNotLinux }
+func (*nodeMode) here(*cobra.Command) error               { return errNotLinux }
 func (*watcher) lookHere(*watchLook) error                { return errNotLinux }
 func (*app) liveCounters(*node.Node) *counters.Live       { return nil }
 func (*podRef) ofThis() (*doctor.Pod, error)              { return nil, errNotLinux }

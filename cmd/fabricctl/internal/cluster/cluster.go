@@ -104,6 +104,14 @@ func (c *Cluster) open() (*rest.RESTClient, error) {
 	return c.client, c.err
 }
 
+// Config is how the cluster is reached, for a client of its own.
+func (c *Cluster) Config() (*rest.Config, error) {
+	if _, err := c.open(); err != nil {
+		return nil, err
+	}
+	return rest.CopyConfig(c.config), nil
+}
+
 // target is what a request is about.
 type target struct {
 	verb            string

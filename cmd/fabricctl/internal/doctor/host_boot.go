@@ -16,17 +16,15 @@ import (
 // initramfs looks for the image that the running kernel boots with, as Debian and dracut name it, and compares its age
 // with that of the file that has netns_mode: what was written later is not in it.
 func (h *Host) initramfs(root fs.FS) {
-	conf, err := fs.Stat(root, strings.TrimPrefix(cmp.Or(h.ModeFile, "/nowhere"), "/"))
-	if err != nil {
-		return
-	}
 	for _, name := range []string{"initrd.img-" + h.Node.Kernel, "initramfs-" + h.Node.Kernel + ".img", "initrd-" +
 		h.Node.Kernel} {
 		image, err := fs.Stat(root, path.Join("boot", name))
 		if err != nil {
 			continue
 		}
-		h.Initramfs, h.InitramfsOld = "/boot/"+name, image.ModTime().Before(conf.ModTime())
+		h.Initramfs = "/boot/" + name
+		conf, err := fs.Stat(root, strings.TrimPrefix(cmp.Or(h.ModeFile, "/nowhere"), "/"))
+		h.InitramfsOld = err == nil && image.ModTime().Before(conf.ModTime())
 		return
 	}
 }
@@ -35,7 +33,7 @@ func (h *Host) initramfs(root fs.FS) {
 // that are in there.
 func hostInitramfs(h *Host, _ topology.Fabrics) []Finding {
 	switch {
-	case h.Initramfs == "" || h.Node.RDMAMode == "" || h.BuiltIn || modeParameter(h.Cmdline) != "":
+	case h.Initramfs == "" || h.ModeFile == "" || h.Node.RDMAMode == "" || h.BuiltIn || modeParameter(h.Cmdline) != "":
 		return nil
 	case h.InitramfsOld:
 		return one(finding("host-initramfs", Warn, h.Initramfs+" is older than "+h.ModeFile))

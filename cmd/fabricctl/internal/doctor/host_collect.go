@@ -17,7 +17,7 @@ type Host struct {
 	ModeConf  string          // ib_core's netns_mode in modprobe.d; empty: not there
 	ModeFile  string          // where that is
 	BuiltIn   bool            // ib_core is no module: modprobe.d is not about it
-	Initramfs string          // of the running kernel; empty: not found, or there is no ModeFile to compare with
+	Initramfs string          // of the running kernel; empty: not found
 	Cmdline   string
 	CNI       []string // names in /etc/cni/net.d, in order
 	Plugins   []string // names in /opt/cni/bin

@@ -85,12 +85,9 @@ func modeOf(option, was string) string {
 // underscores spells a name as the kernel does: it takes - for _.
 func underscores(s string) string { return strings.ReplaceAll(s, "-", "_") }
 
-// hostMode compares the mode with what the next boot will have. Shared is the kernel's default.
-func hostMode(h *Host, _ topology.Fabrics) []Finding {
-	mode := h.Node.RDMAMode
-	if mode == "" {
-		return nil
-	}
+// NextMode is the mode that the next boot will have, exclusive or shared, and what decides it; decided: it is set, and
+// not the kernel's default, which is shared.
+func (h *Host) NextMode() (mode, where string, decided bool) {
 	value, where := h.ModeConf, "no netns_mode in modprobe.d or on the kernel command line"
 	boot := modeParameter(h.Cmdline)
 	switch {
@@ -101,23 +98,35 @@ func hostMode(h *Host, _ topology.Fabrics) []Finding {
 	case value != "":
 		where = "netns_mode=" + value + " in " + h.ModeFile
 	}
-	next := map[string]string{"0": "exclusive", "1": "shared", "": "shared"}[value]
+	return map[string]string{"0": "exclusive", "1": "shared", "": "shared"}[value], where, value != ""
+}
+
+// ModeOnCmdline tells whether the kernel command line decides the mode: modprobe.d does not count then.
+func (h *Host) ModeOnCmdline() bool { return modeParameter(h.Cmdline) != "" }
+
+// hostMode compares the mode with what the next boot will have.
+func hostMode(h *Host, _ topology.Fabrics) []Finding {
+	mode := h.Node.RDMAMode
+	if mode == "" {
+		return nil
+	}
+	next, where, decided := h.NextMode()
 	if mode == next {
 		return one(finding("host-rdma-mode", OK, mode+"; "+where))
 	}
 	f := finding("host-rdma-mode", Warn, "the mode is "+mode+", "+where)
 	switch {
-	case boot != "":
+	case h.ModeOnCmdline():
 		f.Cause = "something has run rdma system set since the boot. " + f.Cause
 		f.Cure = "find what runs rdma system set netns; reboot"
-	case value != "":
+	case decided:
 		f.Cause = "ib_core was loaded from an initramfs that does not have the file, or something has run rdma " +
 			"system set. " + f.Cause
 		f.Cure = "update-initramfs -u (dracut -f); reboot"
 	default: // it is exclusive
 		f.Cause = "the next boot will be in shared mode: pods in need of exclusive mode get error 103 then"
 	}
-	if h.BuiltIn && boot == "" {
+	if h.BuiltIn && !h.ModeOnCmdline() {
 		f.Cure = "ib_core.netns_mode=0 on the kernel command line: modprobe.d does not count for what is " +
 			"built in; reboot"
 	}

@@ -117,6 +117,27 @@ func preflightModeOwner(p *Preflight) (out []Finding) {
 	return out
 }
 
+// ModeOwners are the findings for which the mode of these nodes is not node-mode's to change: an operator sets it, a
+// driver container loads ib_core with its own modprobe.d, or the initramfs is part of the image of the system.
+func ModeOwners(p *Preflight, mode string, nodes []string) (out []Finding) {
+	few := *p
+	few.Mode = device.NetnsExclusive.String() // in shared mode nothing stops, and owners would not be looked for
+	few.Nodes = slices.DeleteFunc(slices.Clone(p.Nodes), func(n corev1.Node) bool {
+		return !slices.Contains(nodes, n.Name)
+	})
+	few.FabricNodes, few.States = nil, nil // in which mode they are does not matter
+	for _, f := range slices.Concat(preflightModeOwner(&few), preflightDriver(&few)) {
+		switch {
+		case f.ID == "preflight-mode-owner":
+			out = append(out, f)
+		case f.Status == Warn:
+			f.Cure = strings.ReplaceAll(f.Cure, "=0", "="+netnsModes[mode])
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
 // preflightLocal names the nodes of which the API server does not know enough.
 func preflightLocal(p *Preflight) []Finding {
 	modes := p.modes()
