@@ -27,8 +27,6 @@ type nodeMode struct {
 	*app
 	nodemode.Options
 
-	reported map[string]string // modes, by node
-
 	local, cluster, dry, enter bool
 	boot                       string // reboot, if the kernel is of this boot
 }
@@ -166,11 +164,10 @@ func (m *nodeMode) known(ctx context.Context) error {
 	if err != nil && !errors.Is(err, cluster.ErrNotServed) {
 		return err
 	}
-	m.InMode, m.reported = map[string]bool{}, map[string]string{}
+	m.Reported = map[string]string{}
 	for i := range nodes {
 		if f := &nodes[i]; f.Spec.Gone == nil {
-			m.reported[f.Name] = f.Status.RDMAMode
-			m.InMode[f.Name] = f.Status.RDMAMode == m.Mode
+			m.Reported[f.Name] = f.Status.RDMAMode
 		}
 	}
 	return nil
@@ -198,7 +195,7 @@ func (m *nodeMode) list(ctx context.Context, r *nodemode.Run, p *nodemode.Plan, 
 		bad = strings.Split(refused.Error(), "\n")
 	}
 	for _, name := range slices.Sorted(slices.Values(slices.Concat(p.Begun, p.Do, p.Done))) {
-		mode := m.reported[name]
+		mode := m.Reported[name]
 		if mode == "" {
 			mode = "-"
 		}

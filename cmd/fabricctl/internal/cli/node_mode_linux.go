@@ -31,7 +31,7 @@ func (m *nodeMode) here(cmd *cobra.Command) error {
 		return err
 	}
 	if m.enter {
-		return enterNode(cmd.Context(), m)
+		return enterNode(m)
 	}
 	l := nodemode.Here{Mode: m.Mode, Look: func() (*doctor.Host, error) {
 		tree, _, problem, err := m.nodeTree()
@@ -67,34 +67,24 @@ func (m *nodeMode) here(cmd *cobra.Command) error {
 	return reboot(cmd.Context(), m.boot)
 }
 
-// enterNode runs the command again in the mount namespace of the node's first process: files and programs are those of
+// enterNode becomes the same command in the mount namespace of the node's first process: files and programs are those of
 // the node. It needs the node's PID namespace.
-func enterNode(ctx context.Context, m *nodeMode) error {
-	args := []string{"node-mode", m.Mode, "--local"}
+func enterNode(m *nodeMode) error {
+	args := []string{"fabricctl", "node-mode", m.Mode, "--local"}
 	if m.dry {
 		args = append(args, "--dry-run")
 	}
 	if m.boot != "" {
 		args = append(args, "--reboot="+m.boot)
 	}
-	cmd := exec.CommandContext(ctx, "/proc/self/exe", args...)
-	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	done := make(chan error, 1)
-	netns.OnThread(func() { done <- startIn("/proc/1/ns/mnt", cmd) })
-	if err := <-done; err != nil {
-		return err
-	}
-	err := cmd.Wait()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) && exit.ExitCode() == exitFinding {
-		return errFinding
-	}
-	return err
+	done := make(chan error)
+	netns.OnThread(func() { done <- execIn("/proc/1/ns/mnt", args) })
+	return <-done
 }
 
-// startIn starts a program in a mount namespace; the thread ends with it.
-func startIn(ns string, cmd *exec.Cmd) error {
+// execIn makes the process another program's, in a mount namespace. It returns if that can't be done; the thread ends
+// with it.
+func execIn(ns string, args []string) error {
 	fd, err := unix.Open(ns, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("open %s: %w", ns, err)
@@ -106,7 +96,8 @@ func startIn(ns string, cmd *exec.Cmd) error {
 	if err := unix.Setns(fd, unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("enter %s: %w", ns, err)
 	}
-	return cmd.Start()
+	env := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+	return fmt.Errorf("run fabricctl in %s: %w", ns, unix.Exec("/proc/self/exe", args, env))
 }
 
 // reboot reboots, unless this is another boot already, and never returns after that.

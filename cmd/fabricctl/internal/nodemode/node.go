@@ -22,6 +22,9 @@ import (
 func (r *Run) change(ctx context.Context, name string) error {
 	limit, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
+	if done, err := r.done(limit, name); done || err != nil {
+		return err
+	}
 	err := r.steps(limit, name)
 	switch {
 	case err == nil:
@@ -57,6 +60,30 @@ func (r *Run) steps(ctx context.Context, name string) error {
 		return errors.Join(err, e)
 	}
 	return r.uncordon(ctx, name)
+}
+
+// done asks a Node that no run has begun with, and whose mode no agent has reported, whether it is in the mode.
+func (r *Run) done(ctx context.Context, name string) (done bool, err error) {
+	if r.Reported[name] != "" {
+		return false, nil
+	}
+	n, err := r.kube.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return false, err
+	}
+	if rec, err := recordOf(n); rec != nil || err != nil {
+		return false, err
+	}
+	r.Say(name, "ask for its mode")
+	err = r.retry(ctx, func() (bool, error) {
+		state, _, err := r.pod(ctx, name, podCheck, "")
+		done = state == podSucceeded
+		return state != podRunning, err
+	})
+	if err == nil && done {
+		r.Say(name, "it is in "+r.Mode+" mode already")
+	}
+	return done, errors.Join(err, r.removed(ctx, name))
 }
 
 // cordon marks the Node, so that no pod comes any more.

@@ -18,8 +18,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// File is where node-mode writes the mode: modprobe reads it when ib_core is loaded (modprobe.d(5)).
-const File = "/etc/modprobe.d/fabric-cni.conf"
+// File is where node-mode writes the mode: modprobe reads it when ib_core is loaded, after files whose names come before
+// (modprobe.d(5)).
+const File = "/etc/modprobe.d/zz-fabric-cni.conf"
 
 // Options are what a run is told.
 type Options struct {
@@ -38,9 +39,9 @@ type Options struct {
 	GracePeriod    time.Duration // of pods; negative: their own
 	Timeout        time.Duration // of one Node, from the cordon to the uncordon
 
-	// InMode are the Nodes that are known to be in the mode already.
-	InMode map[string]bool
-	Say    func(node, text string) // tells each step
+	// Reported are the modes of the Nodes as their agents have reported them. Nodes that are not in it are asked.
+	Reported map[string]string
+	Say      func(node, text string) // tells each step
 }
 
 // Run is a run over the Nodes of a cluster.
@@ -86,7 +87,7 @@ func (r *Run) Plan(ctx context.Context) (*Plan, error) {
 			bad = append(bad, fmt.Errorf("node %s: %w", n.Name, err))
 		case rec != nil:
 			p.Begun = append(p.Begun, n.Name)
-		case r.InMode[n.Name]:
+		case r.Reported[n.Name] == r.Mode:
 			p.Done = append(p.Done, n.Name)
 		case !ready(n):
 			bad = append(bad, fmt.Errorf("node %s is not Ready: repair it, or leave it out", n.Name))

@@ -67,8 +67,9 @@ func judge(p *corev1.Pod) (state int, text string, err error) {
 		case s.Waiting != nil && strings.HasPrefix(s.Waiting.Reason, "ErrImage"),
 			s.Waiting != nil && s.Waiting.Reason == "ImagePullBackOff",
 			s.Waiting != nil && s.Waiting.Reason == "InvalidImageName":
-			return podFailed, quote.Clip(fmt.Sprintf("pod %s/%s: %s: %s: --image must be one with fabricctl that "+
-				"the node has or can pull", p.Namespace, p.Name, s.Waiting.Reason, s.Waiting.Message), maxReport), nil
+			return podRunning, "", permanent{fmt.Errorf("pod %s/%s: %s: %s: --image must be one with fabricctl that "+
+				"the node has or can pull", p.Namespace, p.Name, s.Waiting.Reason,
+				quote.Clip(s.Waiting.Message, maxReport))}
 		case s.Terminated == nil:
 			continue
 		}
