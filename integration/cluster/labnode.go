@@ -183,6 +183,11 @@ func (n *LabNode) FollowReboots(fail func(error)) (stop func()) {
 	})
 }
 
+// WhenImported has a script run at each later boot, when the node has its images.
+func (n *LabNode) WhenImported(script string) error {
+	return os.WriteFile(filepath.Join(n.dir, "images.sh"), []byte(script), 0o600)
+}
+
 // bootAgain is what a machine does after a reboot.
 func (n *LabNode) bootAgain(ended error) error {
 	var guest *lab.GuestError

@@ -24,7 +24,7 @@ var (
 		"^lab2$/^claims_with_GPUs$",
 	}
 	rigGroups = []string{
-		"TestWalkHelm",
+		"TestWalkInstall",
 		"TestThickMultus|TestSandboxes",
 		"TestCtlVerify|TestCtlVerifyDeploy",
 		"TestCtlInventory|TestCtlGenerate|TestCtlGeneratedNetwork",

@@ -1,42 +1,46 @@
 package cluster
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fabric-cni/fabric-cni/integration/lab/guest"
 )
 
-// walked runs the commands of docs/kubernetes.md and docs/install.md word by word: from nodes with HCAs to pods with
-// rails, and to nodes that are what they were. What the pages show is compared with what is printed; what they do not
-// show is asserted after their steps. The Fabric is that of the overlay exclusive.
+// walked runs the commands of docs/kubernetes.md word by word: from nodes in shared mode to a job with rails, and back.
+// What the page shows is compared with what is printed; what it does not show is asserted after its steps.
 func walked(t *testing.T, nodes ...*LabNode) {
 	files, host := map[*LabNode]string{}, map[*LabNode]guest.State{}
 	for _, n := range nodes {
-		on(t, n, ". /out/env; PATH=$CACHE/containerd:$PATH\n"+tagged())
-		files[n], host[n] = on(t, n, installed), settled(t, n)
-	}
-	objects := objectsOf(t)
-	w := walk(t, "kustomize", map[string]string{
-		// The page has two nodes with two ports that are Down; the second node here has six.
-		"200G 2 12": "200G 2 16",
-		"gpu-1":     nodes[0].Name, "gpu-2": nodes[1].Name, "v0.3.0": "e2e",
-	})
-	w.node = func(node, script string) (string, error) {
-		for _, n := range nodes {
-			if n.Name == node {
-				return n.Run(script)
-			}
+		t.Cleanup(n.FollowReboots(func(err error) { t.Error(err) }))
+		script := ". /out/env; PATH=$CACHE/containerd:$PATH\n" + tagged()
+		if err := n.WhenImported(script); err != nil {
+			t.Fatal(err)
 		}
-		return "", fmt.Errorf("the page names the node %q", node)
+		on(t, n, script)
+		files[n] = on(t, n, installed)
 	}
-	w.after["6. Start pods"] = func() {
+	trainingOperator(t)
+	objects := objectsOf(t)
+	w := walk(t, "docs/kubernetes.md", "helm", map[string]string{
+		"gpu-1": nodes[0].Name, "gpu-2": nodes[1].Name, "v0.3.0": "e2e",
+	})
+	w.after["3. Set exclusive mode"] = func() {
+		for _, n := range nodes {
+			host[n] = settled(t, n)
+			k(t, "patch", "node", n.Name, "--subresource=status", "--type=merge", "-p",
+				`{"status":{"capacity":{"nvidia.com/gpu":"8"},"allocatable":{"nvidia.com/gpu":"8"}}}`)
+		}
+	}
+	w.after["5. Run a job"] = func() {
 		var addresses []string
-		for _, pod := range []string{"training-0", "training-1"} {
+		for _, pod := range []string{"train-worker-0", "train-worker-1"} {
 			node := k(t, "get", "pod", pod, "-o", "jsonpath={.spec.nodeName}")
 			i := slices.IndexFunc(nodes, func(n *LabNode) bool { return n.Name == node })
 			addresses = append(addresses, hasRails(t, nodes[i], pod)...)
@@ -57,11 +61,110 @@ func walked(t *testing.T, nodes ...*LabNode) {
 			if err != nil {
 				return err
 			}
-			if diff := guest.Diff(host[n], now); diff != "" {
+			now.Files = nil // of the agent, which was there before: installed has them
+			before := host[n]
+			before.Files = nil
+			if diff := guest.Diff(before, now); diff != "" {
 				return textError(diff)
 			}
 			return nil
 		})
 	}
 	sameObjects(t, objects)
+}
+
+// trainingOperator stands for Kubeflow's: it has the kind PyTorchJob, and makes the workers of a job as the operator does.
+func trainingOperator(t *testing.T) {
+	t.Helper()
+	apply(t, `apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: pytorchjobs.kubeflow.org}
+spec:
+  group: kubeflow.org
+  scope: Namespaced
+  names: {kind: PyTorchJob, plural: pytorchjobs, singular: pytorchjob}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+`)
+	k(t, "wait", "--for=condition=Established", "crd/pytorchjobs.kubeflow.org")
+	end, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for made := map[string]bool{}; ; {
+			select {
+			case <-end:
+				return
+			case <-time.After(time.Second):
+			}
+			if err := makeWorkers(made); err != nil {
+				t.Errorf("the stand-in for the training operator: %v", err)
+				return
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		close(end)
+		<-ended
+		removed(t, "crd/pytorchjobs.kubeflow.org")
+	})
+}
+
+// makeWorkers creates the pods of jobs that have none yet.
+func makeWorkers(made map[string]bool) error {
+	out, err := output("kubectl", "get", "pytorchjobs", "-o", "json")
+	if err != nil {
+		return nil
+	}
+	var jobs struct {
+		Items []struct {
+			Metadata struct{ Name, UID string }
+			Spec     struct {
+				PytorchReplicaSpecs map[string]struct {
+					Replicas int
+					Template struct {
+						Metadata struct{ Annotations map[string]string }
+						Spec     json.RawMessage
+					}
+				}
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &jobs); err != nil {
+		return err
+	}
+	for _, j := range jobs.Items {
+		worker := j.Spec.PytorchReplicaSpecs["Worker"]
+		for i := range worker.Replicas {
+			name := fmt.Sprintf("%s-worker-%d", j.Metadata.Name, i)
+			if made[name] {
+				continue
+			}
+			pod, err := json.Marshal(map[string]any{
+				"apiVersion": "v1", "kind": "Pod", "spec": worker.Template.Spec,
+				"metadata": map[string]any{
+					"name": name, "annotations": worker.Template.Metadata.Annotations,
+					"labels": map[string]string{
+						"training.kubeflow.org/job-name":      j.Metadata.Name,
+						"training.kubeflow.org/replica-type":  "worker",
+						"training.kubeflow.org/replica-index": fmt.Sprint(i),
+					},
+					"ownerReferences": []map[string]any{{
+						"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": j.Metadata.Name,
+						"uid": j.Metadata.UID, "controller": true,
+					}},
+				},
+			})
+			if err != nil {
+				return err
+			}
+			if out, err := outputWith(string(pod), "kubectl", "create", "-f", "-"); err != nil {
+				return fmt.Errorf("%w: %s", err, out)
+			}
+			made[name] = true
+		}
+	}
+	return nil
 }

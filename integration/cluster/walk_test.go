@@ -40,8 +40,8 @@ const installed = "find /opt/cni/bin /etc/cni /run/fabric-cni /run/k8s.cni.cncf.
 	"/var/lib/kubelet/device-plugins /var/lib/kubelet/plugins /var/lib/kubelet/plugins_registry " +
 	"! -type d ! -name kubelet_internal_checkpoint 2>/dev/null | sort"
 
-// With Helm the pages go the same way but for its own commands, which need no HCAs.
-func TestWalkHelm(t *testing.T) {
+// Both ways through docs/install.md, on a node without HCAs: they end with the node and the cluster as they were.
+func TestWalkInstall(t *testing.T) {
 	archive, err := current.image("localhost/fabric-agent:latest",
 		image.Agent("amd64", filepath.Join(current.run, "bin"), "e2e"))
 	if err == nil {
@@ -60,22 +60,26 @@ func TestWalkHelm(t *testing.T) {
 	shell(tagged())
 	shell("mv /opt/cni/bin/fabric /opt/cni/bin/fabric.of-the-tests")
 	t.Cleanup(func() { shell("mv /opt/cni/bin/fabric.of-the-tests /opt/cni/bin/fabric") })
-	files, objects := shell(installed), objectsOf(t)
-	t.Cleanup(func() {
-		if t.Failed() {
-			_, _ = outputWith("", "helm", "uninstall", "fabric", "-n", "fabric-system", "--no-hooks")
-			removed(t, "namespace", "fabric-system")
-			removed(t, "-k", filepath.Join(current.repo, "deployments/crds"))
-		}
-	})
-	walk(t, "helm", nil).run(t)
-	want := slices.DeleteFunc(strings.Fields(files), func(file string) bool {
-		return strings.HasPrefix(file, journal.DefaultDir+"/") // what the plugin of earlier tests left goes, too
-	})
-	if diff := cmp.Diff(want, strings.Fields(shell(installed))); diff != "" {
-		t.Errorf("the node (-before +after):\n%s", diff)
+	for _, way := range []string{"helm", "kustomize"} {
+		t.Run(way, func(t *testing.T) {
+			files, objects := shell(installed), objectsOf(t)
+			t.Cleanup(func() {
+				if t.Failed() {
+					_, _ = outputWith("", "helm", "uninstall", "fabric", "-n", "fabric-system", "--no-hooks")
+					removed(t, "namespace", "fabric-system")
+					removed(t, "-k", filepath.Join(current.repo, "deployments/crds"))
+				}
+			})
+			walk(t, "docs/install.md", way, nil).run(t)
+			want := slices.DeleteFunc(strings.Fields(files), func(file string) bool {
+				return strings.HasPrefix(file, journal.DefaultDir+"/") // what the plugin of earlier tests left goes, too
+			})
+			if diff := cmp.Diff(want, strings.Fields(shell(installed))); diff != "" {
+				t.Errorf("the node (-before +after):\n%s", diff)
+			}
+			sameObjects(t, objects)
+		})
 	}
-	sameObjects(t, objects)
 }
 
 // objectsOf are all objects of the cluster but those that come by themselves, once what earlier tests left has ended:
@@ -160,36 +164,30 @@ func sameObjects(t *testing.T, before []string) {
 	})
 }
 
-// pageWalk is a walk through docs/kubernetes.md and docs/install.md.
+// pageWalk is a walk through a page.
 type pageWalk struct {
 	page.Walker
 
-	blocks []page.Block // their headings begin with the name of their page
+	page   string
+	blocks []page.Block
 	dir    string
 	node   func(node, script string) (string, error)
 	after  map[string]func() // assertions after a step, by the beginning of its bold words
 }
 
 // walk makes one: in a directory with the manifests, as in a clone of the repository.
-func walk(t *testing.T, way string, names map[string]string) *pageWalk {
+func walk(t *testing.T, name, way string, names map[string]string) *pageWalk {
 	t.Helper()
-	w := &pageWalk{dir: t.TempDir(), after: map[string]func(){}}
-	for _, name := range page.Walked {
-		b, err := os.ReadFile(filepath.Join(current.repo, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		blocks, err := page.Parse(string(b), way, "kustomize", "helm")
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		for i := range blocks {
-			blocks[i].Heading = name + ": " + blocks[i].Heading
-		}
-		w.blocks = append(w.blocks, blocks...)
+	b, err := os.ReadFile(filepath.Join(current.repo, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &pageWalk{page: name, dir: t.TempDir(), after: map[string]func(){}}
+	if w.blocks, err = page.Parse(string(b), way, "kustomize", "helm"); err != nil {
+		t.Fatalf("%s: %v", name, err)
 	}
 	bin := filepath.Join(w.dir, "bin")
-	err := errors.Join(
+	err = errors.Join(
 		os.CopyFS(filepath.Join(w.dir, "deployments"), os.DirFS(filepath.Join(current.repo, "deployments"))),
 		os.Mkdir(bin, 0o755),
 		os.Symlink(filepath.Join(current.run, "bin/fabricctl"), filepath.Join(bin, "kubectl-fabric")))
@@ -253,12 +251,12 @@ func (w *pageWalk) run(t *testing.T) {
 	for i := range w.blocks {
 		b := &w.blocks[i]
 		if err := w.Walk(b); err != nil {
-			t.Fatalf("%s: %v", b.Heading, err)
+			t.Fatalf("%s: %v", w.page, err)
 		}
 		if i+1 < len(w.blocks) && w.blocks[i+1].Step == b.Step && w.blocks[i+1].Heading == b.Heading {
 			continue
 		}
-		stage(t, b.Heading+": "+b.Step)
+		stage(t, w.page+": "+b.Heading+": "+b.Step)
 		for step, assert := range w.after {
 			if strings.HasPrefix(b.Step, step) {
 				assert()
@@ -267,6 +265,6 @@ func (w *pageWalk) run(t *testing.T) {
 		}
 	}
 	for step := range w.after {
-		t.Errorf("no page has a step that begins with %q", step)
+		t.Errorf("%s has no step that begins with %q", w.page, step)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"io"
 	"strings"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -54,7 +53,7 @@ func (r *Run) steps(ctx context.Context, name string) error {
 	if err := r.reboot(ctx, name, rec); err != nil {
 		return err
 	}
-	r.Say(name, "check the mode")
+	r.say(name, "check the mode")
 	if err := r.look(ctx, name, rec); err != nil {
 		_, e := r.note(ctx, name, func(_ *corev1.Node, rec *record) { rec.Boot = "" }) // from the beginning
 		return errors.Join(err, e)
@@ -74,14 +73,17 @@ func (r *Run) done(ctx context.Context, name string) (done bool, err error) {
 	if rec, err := recordOf(n); rec != nil || err != nil {
 		return false, err
 	}
-	r.Say(name, "ask for its mode")
+	r.say(name, "ask for its mode")
 	err = r.retry(ctx, func() (bool, error) {
-		state, _, err := r.pod(ctx, name, podCheck, "")
+		state, text, err := r.pod(ctx, name, podCheck, "")
+		if state == podRunning && text != "" {
+			r.say(name, text)
+		}
 		done = state == podSucceeded
 		return state != podRunning, err
 	})
 	if err == nil && done {
-		r.Say(name, "it is in "+r.Mode+" mode already")
+		r.say(name, "it is in "+r.Mode+" mode already")
 	}
 	return done, errors.Join(err, r.removed(ctx, name))
 }
@@ -92,13 +94,13 @@ func (r *Run) cordon(ctx context.Context, name string) (*record, error) {
 		yes := true
 		switch {
 		case rec == nil:
-			r.Say(name, "cordon")
+			r.say(name, "cordon")
 			return &record{Mode: r.Mode, Uncordon: !n.Spec.Unschedulable}, &yes
 		case rec.Mode != r.Mode:
-			r.Say(name, "begin again: it was to be "+rec.Mode)
+			r.say(name, "begin again: it was to be "+rec.Mode)
 			return &record{Mode: r.Mode, Uncordon: rec.Uncordon}, &yes
 		}
-		r.Say(name, "go on with what another run has begun")
+		r.say(name, "go on with what another run has begun")
 		return rec, &yes
 	})
 }
@@ -118,11 +120,11 @@ func (r *Run) note(ctx context.Context, name string, change func(n *corev1.Node,
 func (r *Run) uncordon(ctx context.Context, name string) error {
 	_, err := r.update(ctx, name, func(_ *corev1.Node, rec *record) (*record, *bool) {
 		if rec == nil || !rec.Uncordon {
-			r.Say(name, "done: "+r.Mode+"; it was cordoned before, and stays so")
+			r.say(name, "done: "+r.Mode+"; it was cordoned before, and stays so")
 			return nil, nil
 		}
 		no := false
-		r.Say(name, "done: "+r.Mode)
+		r.say(name, "done: "+r.Mode)
 		return nil, &no
 	})
 	return errors.Join(err, r.removed(ctx, name))
@@ -209,8 +211,8 @@ func (r *Run) helper(ctx context.Context, out, errOut io.Writer) *drain.Helper {
 
 // drain evicts the pods, as kubectl drain does.
 func (r *Run) drain(ctx context.Context, name string) error {
-	r.Say(name, "drain")
-	say := &lines{say: func(line string) { r.Say(name, line) }}
+	r.say(name, "drain")
+	say := &lines{say: func(line string) { r.say(name, line) }}
 	h := r.helper(ctx, say, say)
 	list, errs := h.GetPodsForDeletion(name)
 	if len(errs) > 0 {
@@ -249,26 +251,19 @@ func (l *lines) Write(p []byte) (int, error) {
 
 // reboot has the mode written on the Node and the Node rebooted, unless that has been done, and waits until it is back.
 func (r *Run) reboot(ctx context.Context, name string, rec *record) error {
-	said := ""
-	say := func(text string) {
-		if said != text {
-			said = text
-			r.Say(name, text)
-		}
-	}
-	begun := time.Time{}
-	err := r.retry(ctx, func() (bool, error) {
+	begun := false
+	return r.retry(ctx, func() (bool, error) {
 		n, err := r.kube.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return false, err
 		}
 		if n.Status.NodeInfo.BootID != rec.Boot {
-			say("rebooted; wait until it is Ready")
+			r.say(name, "rebooted; wait until it is Ready")
 			return ready(n), nil
 		}
-		if begun.IsZero() {
-			say("write the mode, rebuild the initramfs, reboot")
-			begun = time.Now()
+		if !begun {
+			r.say(name, "write the mode, rebuild the initramfs, reboot")
+			begun = true
 		}
 		state, text, err := r.pod(ctx, name, podSet, rec.Boot)
 		switch {
@@ -277,18 +272,22 @@ func (r *Run) reboot(ctx context.Context, name string, rec *record) error {
 		case state == podFailed:
 			return false, permanent{errors.New(text)}
 		case state == podSucceeded: // it is in the mode
-			say(text)
+			r.say(name, text)
 			return true, nil
+		case text != "":
+			r.say(name, text)
 		}
 		return false, nil
 	})
-	return err
 }
 
 // look asks the Node for its mode.
 func (r *Run) look(ctx context.Context, name string, rec *record) error {
 	return r.retry(ctx, func() (bool, error) {
 		state, text, err := r.pod(ctx, name, podCheck, rec.Boot)
+		if state == podRunning && text != "" {
+			r.say(name, text)
+		}
 		if err == nil && state == podFailed {
 			err = permanent{errors.New(text)}
 		}

@@ -50,11 +50,24 @@ type Run struct {
 
 	kube  kubernetes.Interface
 	pause time.Duration // between two looks
+
+	mu   sync.Mutex
+	said map[string]string // the last words about each node
 }
 
 // New makes a run.
 func New(kube kubernetes.Interface, o Options) *Run {
-	return &Run{Options: o, kube: kube, pause: 2 * time.Second}
+	return &Run{Options: o, kube: kube, pause: 2 * time.Second, said: map[string]string{}}
+}
+
+// say tells what is new.
+func (r *Run) say(node, text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.said[node] != text {
+		r.said[node] = text
+		r.Say(node, text)
+	}
 }
 
 // Plan is what a run would do.

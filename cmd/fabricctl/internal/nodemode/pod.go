@@ -67,9 +67,8 @@ func judge(p *corev1.Pod) (state int, text string, err error) {
 		case s.Waiting != nil && strings.HasPrefix(s.Waiting.Reason, "ErrImage"),
 			s.Waiting != nil && s.Waiting.Reason == "ImagePullBackOff",
 			s.Waiting != nil && s.Waiting.Reason == "InvalidImageName":
-			return podRunning, "", permanent{fmt.Errorf("pod %s/%s: %s: %s: --image must be one with fabricctl that "+
-				"the node has or can pull", p.Namespace, p.Name, s.Waiting.Reason,
-				quote.Clip(s.Waiting.Message, maxReport))}
+			return podRunning, fmt.Sprintf("pod %s waits: %s: %s", p.Name, s.Waiting.Reason, quote.Clip(s.Waiting.Message,
+				maxReport)), nil
 		case s.Terminated == nil:
 			continue
 		}
