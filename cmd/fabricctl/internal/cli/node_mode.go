@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -113,6 +114,12 @@ func (m *nodeMode) check() error {
 		return fmt.Errorf("%w: nodes are named or chosen with --selector, not both", errUsage)
 	case m.Timeout < time.Minute:
 		return fmt.Errorf("%w: --timeout %s: must be 1m or more", errUsage, m.Timeout)
+	}
+	if _, err := nodemode.Most(m.MaxUnavailable, 100); err != nil {
+		nodes = append(nodes, fmt.Errorf("%w: %w", errUsage, err))
+	}
+	if _, err := labels.Parse(m.Selector); err != nil {
+		nodes = append(nodes, fmt.Errorf("%w: --selector: %w", errUsage, err))
 	}
 	if m.Image != "" {
 		nodes = append(nodes, imageRule.check("image", m.Image))

@@ -200,12 +200,7 @@ func (r *Run) helper(ctx context.Context, out, errOut io.Writer) *drain.Helper {
 	return &drain.Helper{
 		Ctx: ctx, Client: r.kube, Force: r.Force, GracePeriodSeconds: grace, IgnoreAllDaemonSets: true,
 		Timeout: r.Timeout, DeleteEmptyDirData: r.DeleteEmptyDir, Out: out, ErrOut: errOut,
-		AdditionalFilters: []drain.PodFilter{func(p corev1.Pod) drain.PodDeleteStatus {
-			if p.Labels[podLabel] != "" && p.Namespace == r.Namespace {
-				return drain.MakePodDeleteStatusSkip()
-			}
-			return drain.MakePodDeleteStatusOkay()
-		}},
+		PodSelector: "!" + podLabel, // its own
 	}
 }
 

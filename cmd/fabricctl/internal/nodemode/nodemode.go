@@ -84,11 +84,9 @@ func (r *Run) Plan(ctx context.Context) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	limit := intstr.Parse(r.MaxUnavailable)
-	most, err := intstr.GetScaledValueFromIntOrPercent(&limit, len(nodes), true)
-	if err != nil || most < 1 {
-		return nil, fmt.Errorf("--max-unavailable %.60q: must be a number of nodes from 1, or a percentage such as 10%%",
-			r.MaxUnavailable)
+	most, err := Most(r.MaxUnavailable, len(nodes))
+	if err != nil {
+		return nil, err
 	}
 	p := &Plan{Most: most}
 	var bad []error
@@ -109,6 +107,16 @@ func (r *Run) Plan(ctx context.Context) (*Plan, error) {
 		}
 	}
 	return p, errors.Join(bad...)
+}
+
+// Most is how many of so many Nodes a number, or a percentage, means: one at the least.
+func Most(limit string, nodes int) (int, error) {
+	of := intstr.Parse(limit)
+	most, err := intstr.GetScaledValueFromIntOrPercent(&of, nodes, true)
+	if err != nil || most < 1 {
+		return 0, fmt.Errorf("--max-unavailable %.60q: must be a number of nodes from 1, or a percentage such as 10%%", limit)
+	}
+	return most, nil
 }
 
 // selected are the Nodes that are meant, sorted by name.
