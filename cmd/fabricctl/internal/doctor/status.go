@@ -102,7 +102,7 @@ func (s *ClusterStatus) next(namespace string, installed, noFabric bool) string 
 		return ""
 	case !installed:
 		return "helm install fabric deployments/helm/fabric-cni -n " + namespace + " --create-namespace, or kubectl " +
-			"apply -k deployments/base (docs/kubernetes.md)"
+			"apply -k deployments/base (docs/install.md)"
 	case noFabric && slices.Equal(failed, []string{PartFabrics}):
 		return "fabricctl generate fabric --cluster | kubectl apply -f -"
 	case namespace != "fabric-system":

@@ -101,7 +101,7 @@ func TestStatusPrograms(t *testing.T) {
 				"FAIL Multus it is not installed: neither its kind nor a DaemonSet is there\n" +
 				"FAIL nodes 0 of 0 FabricNodes are Ready\n" +
 				"FAIL Fabrics there is no Fabric\nhelm install fabric deployments/helm/fabric-cni -n fabric-system " +
-				"--create-namespace, or kubectl apply -k deployments/base (docs/kubernetes.md)", false},
+				"--create-namespace, or kubectl apply -k deployments/base (docs/install.md)", false},
 		{"an agent that crashes", func(c *Cluster) { c.DaemonSets[0].Status.NumberReady = 3 },
 			"FAIL agent fabric-system/fabric-agent is ready on 3 of 4 nodes\n" + look, false},
 		{"an agent of another namespace", func(c *Cluster) { c.DaemonSets[0].Namespace = "x" },
