@@ -80,6 +80,7 @@ func hostileCases(w *hostileWorld) map[string][]hostileCase {
 			{args: append(w.journal(), "--netns", w.netns, "-f", w.conf), refuses: true},
 			{args: append(w.journal(), "--netns", w.netns, "-f", w.refused), refuses: true},
 		},
+		"node-mode": {{args: []string{"exclusive", "--selector", "a!=b", "--dry-run"}, refuses: true}},
 		"preflight": {{}, {args: []string{"--local", "--root", w.machine}},
 			{args: []string{"--local", "--root", w.changed}}},
 		"doctor host": {{args: []string{"--all", "--root", w.machine}}, {args: []string{"--all", "--root", w.changed}}},

@@ -138,6 +138,7 @@ func (m *nodeMode) run(ctx context.Context) error {
 		return err
 	}
 	m.Say = func(node, text string) { m.stdout.Printf("%s: %s\n", node, text) }
+	m.List = m.listed
 	if err := m.known(ctx); err != nil {
 		return err
 	}
@@ -163,6 +164,19 @@ func (m *nodeMode) run(ctx context.Context) error {
 		}
 	}
 	return m.alone(ctx, kube, func(ctx context.Context) error { return r.Do(ctx, p) })
+}
+
+// listed are the Nodes with the labels of --selector.
+func (m *nodeMode) listed(ctx context.Context) (out []corev1.Node, err error) {
+	err = cluster.Each(ctx, m.kube, cluster.List{Of: cluster.Nodes, Labels: m.Selector},
+		func(o *corev1.Node, bad error) {
+			if bad != nil {
+				m.stderr.Printf("warning: a node is left out, because it can't be read: %v\n", bad)
+				return
+			}
+			out = append(out, *o)
+		})
+	return out, err
 }
 
 // known takes the modes that agents have reported.

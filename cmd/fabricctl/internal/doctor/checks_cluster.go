@@ -68,8 +68,8 @@ var clusterChecks = []Check{
 		"cluster-rdma-mode",
 		"The nodes of a Fabric have one RDMA mode",
 		"the mode is decided when ib_core is loaded; some nodes were set up differently",
-		"on the node: echo 'options ib_core netns_mode=0' >/etc/modprobe.d/ib_core.conf (1 for shared); " +
-			"update-initramfs -u; reboot; or Fabrics of their own for these nodes",
+		"kubectl fabric node-mode exclusive NODE (or shared), which drains and reboots it; or Fabrics of their own for " +
+			"these nodes",
 	},
 	{
 		"cluster-agents",

@@ -57,8 +57,8 @@ var preflightChecks = []Check{
 		"The nodes have the RDMA mode that is wanted",
 		"the mode is decided when ib_core is loaded; the kernel's default is shared. It can't be changed while any " +
 			"pod runs",
-		"node by node: kubectl drain; echo 'options ib_core netns_mode=0' >/etc/modprobe.d/ib_core.conf (1 for " +
-			"shared); update-initramfs -u (dracut -f); reboot; kubectl uncordon. Shared Fabrics work without it",
+		"kubectl fabric node-mode exclusive NODE... (or shared), which drains and reboots them one by one. Shared " +
+			"Fabrics work without it",
 	},
 	{
 		"preflight-mode-owner",

@@ -24,8 +24,8 @@ type AgentPods struct {
 
 // nodeReasons are the reasons for which a node is not Ready that keep it from serving pods at all, with their cure.
 var nodeReasons = map[string]string{
-	"WrongRDMAMode": "one RDMA mode on the nodes of a Fabric, there: echo 'options ib_core netns_mode=0' " +
-		">/etc/modprobe.d/ib_core.conf (1 for shared); update-initramfs -u; reboot",
+	"WrongRDMAMode": "one RDMA mode on the nodes of a Fabric: kubectl fabric node-mode exclusive NODE (or shared), " +
+		"which drains and reboots it",
 	"PluginMissing":    "delete the pod of fabric-agent on that node: it installs the plugin again",
 	"StateNotWritable": "df -h /run on that node",
 	"WritesUnconfined": "kubectl apply -k deployments/base, or helm upgrade: the admission policies of this version",

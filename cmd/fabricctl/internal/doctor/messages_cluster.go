@@ -152,8 +152,8 @@ var clusterMessages = []Message{
 		),
 		Examples: []string{"rdma system set netns exclusive: error: Device or resource busy"},
 		Cause:    "the mode can be switched only while no network namespace but the host's exists",
-		Cure: "on the node: echo 'options ib_core netns_mode=0' >/etc/modprobe.d/ib_core.conf; " +
-			"update-initramfs -u (dracut -f); reboot",
+		Cure: "kubectl fabric node-mode exclusive NODE, which drains and reboots it; without a cluster: fabricctl " +
+			"node-mode exclusive --local; reboot",
 	},
 	{
 		ID:    "log-shared-plugin",

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
 )
@@ -42,6 +41,8 @@ type Options struct {
 	// Reported are the modes of the Nodes as their agents have reported them. Nodes that are not in it are asked.
 	Reported map[string]string
 	Say      func(node, text string) // tells each step
+	// List lists the Nodes with the labels of Selector; all, if it is empty.
+	List func(ctx context.Context) ([]corev1.Node, error)
 }
 
 // Run is a run over the Nodes of a cluster.
@@ -121,11 +122,10 @@ func Most(limit string, nodes int) (int, error) {
 
 // selected are the Nodes that are meant, sorted by name.
 func (r *Run) selected(ctx context.Context) ([]corev1.Node, error) {
-	list, err := r.kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: r.Selector})
+	nodes, err := r.List(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("list nodes: %w", err)
+		return nil, err
 	}
-	nodes := list.Items
 	if len(r.Nodes) > 0 {
 		nodes = slices.DeleteFunc(nodes, func(n corev1.Node) bool { return !slices.Contains(r.Nodes, n.Name) })
 		for _, name := range r.Nodes {
