@@ -18,8 +18,8 @@ import (
 // modeRun starts fabricctl node-mode.
 func modeRun(t *testing.T, s *controlplane.Server, args ...string) (cmd *exec.Cmd, out *bytes.Buffer) {
 	t.Helper()
-	cmd = exec.CommandContext(t.Context(), built(t, "fabricctl"), append([]string{"node-mode"}, args...)...)
-	cmd.Args = append(cmd.Args, "--agent-namespace=ml", "--image=example.com/fabricctl:1")
+	cmd = exec.CommandContext(t.Context(), built(t, "fabricctl"), append([]string{"node-mode",
+		"--agent-namespace=ml", "--image=example.com/fabricctl:1"}, args...)...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfigOf(t, s.Config.Host, s.Config.BearerToken), "HOME="+t.TempDir())
 	out = &bytes.Buffer{}
 	cmd.Stdout, cmd.Stderr = out, out
@@ -128,12 +128,14 @@ func TestNodeMode(t *testing.T) {
 		t.Errorf("it is changed: %v, %+v", err, n)
 	}
 
+	modeSays(t, s, 1, "the namespace must be there", "exclusive", "g1", "--force", "--agent-namespace=nowhere")
+
 	// The first node fails: the second is left alone.
 	cmd, out := modeRun(t, s, "exclusive", "--selector=pool=g", "--force", "--grace-period=0s")
 	modePod(t, c, "g1", "check", 3, "the mode is shared")
 	modePod(t, c, "g1", "set", 1, "fabricctl: no space left")
 	if err := cmd.Wait(); err == nil || !strings.Contains(out.String(),
-		"node g1: fabricctl: no space left; the node stays cordoned: after the repair the same command goes on") {
+		"node g1: fabricctl: no space left; the node stays cordoned: after the repair the same command continues") {
 		t.Errorf("%v: %s", err, out)
 	}
 	g1, err := c.CoreV1().Nodes().Get(t.Context(), "g1", metav1.GetOptions{})

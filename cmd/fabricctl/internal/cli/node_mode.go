@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
@@ -278,6 +279,41 @@ const (
 	renewEach   = 2 * time.Second
 )
 
+// errLease ends a run that can't tell any more that it is the only one.
+var errLease = errors.New("the API server was away for too long, and another run may have begun; the same command " +
+	"continues")
+
+// modeLock ends the wait for a Lease that can't be had.
+type modeLock struct {
+	resourcelock.Interface
+
+	stop func()
+	err  error
+}
+
+// Get reads the Lease.
+func (l *modeLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	r, b, err := l.Interface.Get(ctx)
+	if !apierrors.IsNotFound(err) {
+		l.judge("read", err)
+	}
+	return r, b, err
+}
+
+// Create creates it.
+func (l *modeLock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	err := l.Interface.Create(ctx, r)
+	l.judge("create", err)
+	return err
+}
+
+func (l *modeLock) judge(what string, err error) {
+	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
+		l.err = fmt.Errorf("%s the Lease %s: %w: the namespace must be there (--agent-namespace)", what, l.Describe(), err)
+		l.stop()
+	}
+}
+
 // alone runs f while no other run of the cluster does.
 func (m *nodeMode) alone(ctx context.Context, kube kubernetes.Interface, f func(context.Context) error) error {
 	host, err := os.Hostname()
@@ -287,19 +323,17 @@ func (m *nodeMode) alone(ctx context.Context, kube kubernetes.Interface, f func(
 	me := fmt.Sprintf("%s-%d-%d", host, os.Getpid(), time.Now().UnixNano())
 	within, cancel := context.WithCancel(ctx)
 	defer cancel()
-	result := errors.New("the API server was away for too long: another run may have begun; the same command goes on")
+	leads, over := make(chan context.Context, 1), make(chan struct{})
+	lock := &modeLock{stop: cancel, Interface: &resourcelock.LeaseLock{
+		LeaseMeta:  metav1.ObjectMeta{Namespace: m.Namespace, Name: "fabric-node-mode"},
+		Client:     kube.CoordinationV1(),
+		LockConfig: resourcelock.ResourceLockConfig{Identity: me},
+	}}
 	e, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: &resourcelock.LeaseLock{
-			LeaseMeta:  metav1.ObjectMeta{Namespace: m.Namespace, Name: "fabric-node-mode"},
-			Client:     kube.CoordinationV1(),
-			LockConfig: resourcelock.ResourceLockConfig{Identity: me},
-		},
+		Lock:          lock,
 		LeaseDuration: leaseTime, RenewDeadline: renewWithin, RetryPeriod: renewEach, ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(ctx context.Context) {
-				result = f(ctx)
-				cancel()
-			},
+			OnStartedLeading: func(ctx context.Context) { leads <- ctx },
 			OnStoppedLeading: func() {},
 			OnNewLeader: func(who string) {
 				if who != me {
@@ -311,9 +345,24 @@ func (m *nodeMode) alone(ctx context.Context, kube kubernetes.Interface, f func(
 	if err != nil {
 		return err
 	}
-	e.Run(within)
-	if ctx.Err() != nil {
-		return fmt.Errorf("interrupted; the same command goes on: %w", ctx.Err())
+	go func() {
+		defer close(over)
+		e.Run(within)
+	}()
+	select {
+	case <-over:
+		if lock.err != nil {
+			return lock.err
+		}
+		return fmt.Errorf("interrupted: %w", ctx.Err())
+	case lead := <-leads:
+		err := f(lead)
+		lost := lead.Err() != nil && ctx.Err() == nil
+		cancel()
+		<-over
+		if lost {
+			return errors.Join(errLease, err)
+		}
+		return err
 	}
-	return result
 }

@@ -29,11 +29,11 @@ func (r *Run) change(ctx context.Context, name string) error {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil: // interrupted
-		return fmt.Errorf("interrupted; the same command goes on: %w", ctx.Err())
+		return fmt.Errorf("interrupted; the same command continues: %w", ctx.Err())
 	case limit.Err() != nil:
 		err = fmt.Errorf("timed out after %v: %w", r.Timeout, err)
 	}
-	return fmt.Errorf("%w; the node stays cordoned: after the repair the same command goes on", err)
+	return fmt.Errorf("%w; the node stays cordoned: after the repair the same command continues", err)
 }
 
 func (r *Run) steps(ctx context.Context, name string) error {
@@ -100,7 +100,7 @@ func (r *Run) cordon(ctx context.Context, name string) (*record, error) {
 			r.say(name, "begin again: it was to be "+rec.Mode)
 			return &record{Mode: r.Mode, Uncordon: rec.Uncordon}, &yes
 		}
-		r.say(name, "go on with what another run has begun")
+		r.say(name, "continue what another run has begun")
 		return rec, &yes
 	})
 }
