@@ -97,7 +97,7 @@ spec:
 			select {
 			case <-end:
 				return
-			case <-time.After(time.Second):
+			case <-time.After(3 * time.Second):
 			}
 			if err := makeWorkers(made); err != nil {
 				t.Errorf("the stand-in for the training operator: %v", err)
