@@ -44,6 +44,11 @@ func walked(t *testing.T, nodes ...*LabNode) {
 			node := k(t, "get", "pod", pod, "-o", "jsonpath={.spec.nodeName}")
 			i := slices.IndexFunc(nodes, func(n *LabNode) bool { return n.Name == node })
 			addresses = append(addresses, hasRails(t, nodes[i], pod)...)
+			// The routes of the rails take nothing that goes to Services.
+			out := k(t, "exec", pod, "--", "sh", "-c", "ip route get 10.96.0.1; nc -w 20 10.96.0.1 443 </dev/null && echo open")
+			if !strings.Contains(out, "dev eth0") || !strings.HasSuffix(out, "open\n") {
+				t.Errorf("%s and the Service kubernetes: %s", pod, out)
+			}
 		}
 		slices.Sort(addresses)
 		if len(addresses) != 8 || len(slices.Compact(addresses)) != 8 {
