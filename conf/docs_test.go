@@ -21,7 +21,7 @@ func pages(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	for _, glob := range []string{
-		"*.md", "docs/*.md", "docs/reference/*.md", "integration/*/README.md",
+		"*.md", "docs/*.md", "docs/zh/*.md", "docs/reference/*.md", "integration/*/README.md",
 		"deployments/*.md", "deployments/examples/*.md", "deployments/helm/*/*.md",
 	} {
 		files, err := filepath.Glob(root + glob)
@@ -67,6 +67,33 @@ func TestPagesLinks(t *testing.T) {
 			if there := anchors(all[target]); !slices.Contains(there, m[2]) {
 				t.Errorf("%s links to %s%s, which has the headings %q", page, target, m[2], there)
 			}
+		}
+	}
+}
+
+// TestPagesChinese compares README.zh.md and docs/zh/ with the English pages: code blocks are the same, byte for byte,
+// and there are as many of them and as many sections.
+func TestPagesChinese(t *testing.T) {
+	all := pages(t)
+	section := regexp.MustCompile(`(?m)^## `)
+	for page, text := range all {
+		original := strings.Replace(strings.Replace(page, ".zh.md", ".md", 1), "docs/zh/", "docs/", 1)
+		if original == page {
+			continue
+		}
+		english := all[original]
+		blocks, want := fences.FindAllString(text, -1), fences.FindAllString(english, -1)
+		for _, block := range blocks {
+			if !slices.Contains(want, block) {
+				t.Errorf("%s: this block must be as in %s:\n%s", page, original, block)
+			}
+		}
+		if len(blocks) != len(want) {
+			t.Errorf("%s has %d code blocks, %s has %d", page, len(blocks), original, len(want))
+		}
+		sections := len(section.FindAllString(fences.ReplaceAllString(text, ""), -1))
+		if n := len(section.FindAllString(fences.ReplaceAllString(english, ""), -1)); sections != n {
+			t.Errorf("%s has %d sections, %s has %d", page, sections, original, n)
 		}
 	}
 }
