@@ -19,7 +19,10 @@ def on_config(config):
 
 
 def on_post_page(output, page, config):
-    """A recording docs/casts/PAGE.cast stands below the title of PAGE.md; cast.js plays it."""
+    """A recording docs/casts/PAGE.cast stands below the title of PAGE.md; cast.js plays it. Pages in zh/ are Chinese:
+    browsers choose the font by it."""
+    if page.file.src_path.startswith("zh/"):
+        output = output.replace('<html lang="en"', '<html lang="zh-Hans"', 1)
     name = os.path.splitext(page.file.src_path)[0] + ".cast"
     path = os.path.join(config["docs_dir"], "casts", name)
     if not os.path.exists(path):
