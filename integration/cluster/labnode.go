@@ -19,8 +19,8 @@ import (
 	"github.com/fabric-cni/fabric-cni/integration/lab/guest"
 )
 
-// LabNode is a worker node that is a guest of the lab: a kernel of its own with simulated HCAs. Its RDMA mode is what its
-// modprobe.d had when its initramfs was made, as on most nodes: exclusive at first, unless Boot is told otherwise.
+// LabNode is a worker node that is a guest of the lab: a kernel of its own with simulated HCAs. Its RDMA mode is what
+// its modprobe.d had when its initramfs was made, as on most nodes: exclusive at first, unless Boot is told otherwise.
 type LabNode struct {
 	Name   string
 	Number int

@@ -68,8 +68,8 @@ func nodeModeOf(t *testing.T, mode string, kill []string, nodes ...*LabNode) {
 
 var netnsMode = regexp.MustCompile(`netns (\w+)`)
 
-// modeKilled has the nodes go to shared mode. node-mode is killed behind each of its steps, and goes on. Pods are evicted,
-// and come back; nothing is left on the Nodes; the file and the initramfs are what the mode is in.
+// modeKilled has the nodes go to shared mode. node-mode is killed behind each of its steps, and goes on. Pods are
+// evicted, and come back; nothing is left on the Nodes; the file and the initramfs are what the mode is in.
 func modeKilled(t *testing.T, nodes ...*LabNode) {
 	for _, n := range nodes {
 		t.Cleanup(n.FollowReboots(func(err error) { t.Error(err) }))

@@ -45,7 +45,8 @@ func walked(t *testing.T, nodes ...*LabNode) {
 			i := slices.IndexFunc(nodes, func(n *LabNode) bool { return n.Name == node })
 			addresses = append(addresses, hasRails(t, nodes[i], pod)...)
 			// The routes of the rails take nothing that goes to Services.
-			out := k(t, "exec", pod, "--", "sh", "-c", "ip route get 10.96.0.1; nc -w 20 10.96.0.1 443 </dev/null && echo open")
+			out := k(t, "exec", pod, "--", "sh", "-c",
+				"ip route get 10.96.0.1; nc -w 20 10.96.0.1 443 </dev/null && echo open")
 			if !strings.Contains(out, "dev eth0") || !strings.HasSuffix(out, "open\n") {
 				t.Errorf("%s and the Service kubernetes: %s", pod, out)
 			}
@@ -78,7 +79,8 @@ func walked(t *testing.T, nodes ...*LabNode) {
 	sameObjects(t, objects)
 }
 
-// trainingOperator stands for Kubeflow's: it has the kind PyTorchJob, and makes the workers of a job as the operator does.
+// trainingOperator stands for Kubeflow's: it has the kind PyTorchJob, and makes the workers of a job as the operator
+// does.
 func trainingOperator(t *testing.T) {
 	t.Helper()
 	apply(t, `apiVersion: apiextensions.k8s.io/v1
@@ -104,7 +106,11 @@ spec:
 				return
 			case <-time.After(3 * time.Second):
 			}
-			if err := makeWorkers(made); err != nil {
+			out, err := output("kubectl", "get", "pytorchjobs", "-o", "json")
+			if err != nil {
+				continue // the API server is busy
+			}
+			if err := makeWorkers(out, made); err != nil {
 				t.Errorf("the stand-in for the training operator: %v", err)
 				return
 			}
@@ -117,12 +123,8 @@ spec:
 	})
 }
 
-// makeWorkers creates the pods of jobs that have none yet.
-func makeWorkers(made map[string]bool) error {
-	out, err := output("kubectl", "get", "pytorchjobs", "-o", "json")
-	if err != nil {
-		return nil
-	}
+// makeWorkers creates the pods of the jobs of a list that have none yet.
+func makeWorkers(out string, made map[string]bool) error {
 	var jobs struct {
 		Items []struct {
 			Metadata struct{ Name, UID string }

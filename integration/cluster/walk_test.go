@@ -72,7 +72,7 @@ func TestWalkInstall(t *testing.T) {
 			})
 			walk(t, "docs/install.md", way, nil).run(t)
 			want := slices.DeleteFunc(strings.Fields(files), func(file string) bool {
-				return strings.HasPrefix(file, journal.DefaultDir+"/") // what the plugin of earlier tests left goes, too
+				return strings.HasPrefix(file, journal.DefaultDir+"/") // what earlier tests left goes, too
 			})
 			if diff := cmp.Diff(want, strings.Fields(shell(installed))); diff != "" {
 				t.Errorf("the node (-before +after):\n%s", diff)

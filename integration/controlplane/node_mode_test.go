@@ -20,7 +20,8 @@ func modeRun(t *testing.T, s *controlplane.Server, args ...string) (cmd *exec.Cm
 	t.Helper()
 	cmd = exec.CommandContext(t.Context(), built(t, "fabricctl"), append([]string{"node-mode",
 		"--agent-namespace=ml", "--image=example.com/fabricctl:1"}, args...)...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfigOf(t, s.Config.Host, s.Config.BearerToken), "HOME="+t.TempDir())
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfigOf(t, s.Config.Host, s.Config.BearerToken),
+		"HOME="+t.TempDir())
 	out = &bytes.Buffer{}
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Start(); err != nil {
@@ -114,7 +115,8 @@ func TestNodeMode(t *testing.T) {
 
 	modeSays(t, s, 2, "name the nodes, or choose them with --selector", "exclusive")
 	modeSays(t, s, 2, `--mode "exclusiv": want one of exclusive, shared`, "exclusiv", "g1")
-	modeSays(t, s, 2, `--max-unavailable "0": must be a number of nodes from 1`, "exclusive", "g1", "--max-unavailable=0")
+	modeSays(t, s, 2, `--max-unavailable "0": must be a number of nodes from 1`, "exclusive", "g1",
+		"--max-unavailable=0")
 	modeSays(t, s, 2, "--selector: ", "exclusive", "--selector=(a")
 	modeSays(t, s, 1, `the cluster has no node "g3"`, "exclusive", "g1", "g3")
 	modeSays(t, s, 1, "no node has the labels", "exclusive", "--selector=pool=x")

@@ -78,10 +78,12 @@ With --local it does step 2 on this machine, as root, and reboots nothing; --dry
 	}
 	f := c.Flags()
 	f.StringVarP(&m.Selector, "selector", "l", "", "label selector of the nodes")
-	f.StringVar(&m.MaxUnavailable, "max-unavailable", "1", "nodes to change at a time: a number, or a percentage of them")
+	f.StringVar(&m.MaxUnavailable, "max-unavailable", "1",
+		"nodes to change at a time: a number, or a percentage of them")
 	f.BoolVar(&m.dry, "dry-run", false, "list the nodes and the pods that stop, and change nothing")
 	f.BoolVar(&m.Force, "force", false, "delete pods that no controller creates again, as kubectl drain does")
-	f.BoolVar(&m.DeleteEmptyDir, "delete-emptydir-data", false, "delete pods that use emptyDir volumes, as kubectl drain does")
+	f.BoolVar(&m.DeleteEmptyDir, "delete-emptydir-data", false,
+		"delete pods that use emptyDir volumes, as kubectl drain does")
 	f.DurationVar(&m.GracePeriod, "grace-period", -1, "time that pods have to end (default: their own)")
 	f.DurationVar(&m.Timeout, "timeout", time.Hour, "time that one node may take")
 	f.StringVar(&m.Image, "image", "", "image with fabricctl for the pods on the nodes (default: that of fabric-agent)")
@@ -265,8 +267,8 @@ func agentImage(ctx context.Context, kube kubernetes.Interface, namespace string
 		return "", nil, err
 	}
 	if len(sets.Items) != 1 || len(sets.Items[0].Spec.Template.Spec.Containers) == 0 {
-		return "", nil, fmt.Errorf("namespace %s has %d DaemonSets of fabric-agent, whose image would be taken: install "+
-			"fabric-cni first, or name an image with fabricctl with --image", namespace, len(sets.Items))
+		return "", nil, fmt.Errorf("namespace %s has %d DaemonSets of fabric-agent, whose image would be taken: "+
+			"install fabric-cni first, or name an image with fabricctl with --image", namespace, len(sets.Items))
 	}
 	spec := &sets.Items[0].Spec.Template.Spec
 	return spec.Containers[0].Image, spec.ImagePullSecrets, nil
@@ -309,7 +311,8 @@ func (l *modeLock) Create(ctx context.Context, r resourcelock.LeaderElectionReco
 
 func (l *modeLock) judge(what string, err error) {
 	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
-		l.err = fmt.Errorf("%s the Lease %s: %w: the namespace must be there (--agent-namespace)", what, l.Describe(), err)
+		l.err = fmt.Errorf("%s the Lease %s: %w: the namespace must be there (--agent-namespace)", what,
+			l.Describe(), err)
 		l.stop()
 	}
 }

@@ -67,8 +67,8 @@ func (m *nodeMode) here(cmd *cobra.Command) error {
 	return reboot(cmd.Context(), m.boot)
 }
 
-// enterNode becomes the same command in the mount namespace of the node's first process: files and programs are those of
-// the node. It needs the node's PID namespace.
+// enterNode becomes the same command in the mount namespace of the node's first process: files and programs are those
+// of the node. It needs the node's PID namespace.
 func enterNode(m *nodeMode) error {
 	args := []string{"fabricctl", "node-mode", m.Mode, "--local"}
 	if m.dry {

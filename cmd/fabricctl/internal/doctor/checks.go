@@ -40,8 +40,8 @@ var hostChecks = []Check{
 		"The RDMA network namespace mode is what the next boot will have",
 		"the mode is decided when ib_core is loaded, often in the initramfs; later it can't be changed while any " +
 			"other network namespace exists (EBUSY)",
-		"on the node: fabricctl node-mode exclusive --local (or shared), which rebuilds the initramfs, too; reboot; or " +
-			"ib_core.netns_mode=0 on the kernel command line, which wins",
+		"on the node: fabricctl node-mode exclusive --local (or shared), which rebuilds the initramfs, too; reboot; " +
+			"or ib_core.netns_mode=0 on the kernel command line, which wins",
 	},
 	{
 		"host-initramfs",

@@ -68,8 +68,8 @@ var clusterChecks = []Check{
 		"cluster-rdma-mode",
 		"The nodes of a Fabric have one RDMA mode",
 		"the mode is decided when ib_core is loaded; some nodes were set up differently",
-		"kubectl fabric node-mode exclusive NODE (or shared), which drains and reboots it; or Fabrics of their own for " +
-			"these nodes",
+		"kubectl fabric node-mode exclusive NODE (or shared), which drains and reboots it; or Fabrics of their own " +
+			"for these nodes",
 	},
 	{
 		"cluster-agents",

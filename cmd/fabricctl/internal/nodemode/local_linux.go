@@ -25,10 +25,10 @@ type Here struct {
 
 // Errors of a machine.
 var (
-	errNoRDMA = errors.New("the kernel has no RDMA subsystem, or an old one without modes: load ib_core, of Linux 5.2 " +
-		"or later")
-	errBuiltIn = errors.New("ib_core is built into the kernel, which reads its mode from the kernel command line only: " +
-		"set ib_core.netns_mode there")
+	errNoRDMA = errors.New("the kernel has no RDMA subsystem, or an old one without modes: load ib_core, of Linux " +
+		"5.2 or later")
+	errBuiltIn = errors.New("ib_core is built into the kernel, which reads its mode from the kernel command line " +
+		"only: set ib_core.netns_mode there")
 )
 
 // needs tells what the machine lacks for the mode; empty: it has it, and keeps it over a boot.
@@ -56,9 +56,9 @@ func (l *Here) Check() error {
 	}
 	if h.Node.RDMAMode != l.Mode {
 		_, where, _ := h.NextMode()
-		return fmt.Errorf("the mode is %s, although %s: a driver container may load ib_core with its own modprobe.d, or "+
-			"the initramfs has another netns_mode; set ib_core.netns_mode on the kernel command line", h.Node.RDMAMode,
-			where)
+		return fmt.Errorf("the mode is %s, although %s: a driver container may load ib_core with its own modprobe.d, "+
+			"or the initramfs has another netns_mode; set ib_core.netns_mode on the kernel command line",
+			h.Node.RDMAMode, where)
 	}
 	return nil
 }
@@ -133,8 +133,8 @@ func (l *Here) write() (undo func() error, err error) {
 	}
 	value := map[string]string{"exclusive": "0", "shared": "1"}[l.Mode]
 	f := atomicfile.File{Path: l.path(), Mode: 0o644, Sync: atomicfile.SyncDir}
-	text := "# RDMA network namespace mode " + l.Mode + ", written by fabricctl node-mode\noptions ib_core netns_mode=" +
-		value + "\n"
+	text := "# RDMA network namespace mode " + l.Mode + ", written by fabricctl node-mode\n" +
+		"options ib_core netns_mode=" + value + "\n"
 	return func() error {
 		if gone {
 			return os.Remove(l.path())
@@ -161,8 +161,8 @@ func rebuilder(h *doctor.Host) ([]string, error) {
 	if h.Initramfs == "" {
 		return nil, nil
 	}
-	return nil, fmt.Errorf("none of update-initramfs, dracut and mkinitcpio is installed, to rebuild %s with the mode: "+
-		"set ib_core.netns_mode on the kernel command line instead", h.Initramfs)
+	return nil, fmt.Errorf("none of update-initramfs, dracut and mkinitcpio is installed, to rebuild %s with the "+
+		"mode: set ib_core.netns_mode on the kernel command line instead", h.Initramfs)
 }
 
 // maxOutput bounds what is told of a program that failed.

@@ -1,6 +1,6 @@
-// Package nodemode changes the RDMA network namespace mode of the Nodes of a cluster: each one is cordoned, drained, set
-// up for the other mode, rebooted, looked at and uncordoned. How far a Node is stands in an annotation of it, so that a
-// run which was killed can be followed by another.
+// Package nodemode changes the RDMA network namespace mode of the Nodes of a cluster: each one is cordoned, drained,
+// set up for the other mode, rebooted, looked at and uncordoned. How far a Node is stands in an annotation of it, so
+// that a run which was killed can be followed by another.
 package nodemode
 
 import (
@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// File is where node-mode writes the mode: modprobe reads it when ib_core is loaded, after files whose names come before
-// (modprobe.d(5)).
+// File is where node-mode writes the mode: modprobe reads it when ib_core is loaded, after files whose names come
+// before (modprobe.d(5)).
 const File = "/etc/modprobe.d/zz-fabric-cni.conf"
 
 // Options are what a run is told.
@@ -115,7 +115,8 @@ func Most(limit string, nodes int) (int, error) {
 	of := intstr.Parse(limit)
 	most, err := intstr.GetScaledValueFromIntOrPercent(&of, nodes, true)
 	if err != nil || most < 1 {
-		return 0, fmt.Errorf("--max-unavailable %.60q: must be a number of nodes from 1, or a percentage such as 10%%", limit)
+		return 0, fmt.Errorf("--max-unavailable %.60q: must be a number of nodes from 1, or a percentage such as 10%%",
+			limit)
 	}
 	return most, nil
 }

@@ -67,8 +67,8 @@ func judge(p *corev1.Pod) (state int, text string, err error) {
 		case s.Waiting != nil && strings.HasPrefix(s.Waiting.Reason, "ErrImage"),
 			s.Waiting != nil && s.Waiting.Reason == "ImagePullBackOff",
 			s.Waiting != nil && s.Waiting.Reason == "InvalidImageName":
-			return podRunning, fmt.Sprintf("pod %s waits: %s: %s", p.Name, s.Waiting.Reason, quote.Clip(s.Waiting.Message,
-				maxReport)), nil
+			return podRunning, fmt.Sprintf("pod %s waits: %s: %s", p.Name, s.Waiting.Reason,
+				quote.Clip(s.Waiting.Message, maxReport)), nil
 		case s.Terminated == nil:
 			continue
 		}
