@@ -93,7 +93,7 @@ metadata: {name: reader}
 ---
 apiVersion: v1
 kind: ServiceAccount
-metadata: {name: nobody}
+metadata: {name: stranger}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -108,7 +108,7 @@ subjects: [{kind: ServiceAccount, name: reader, namespace: default}]
 `)
 	t.Cleanup(func() {
 		k(t, "delete", "clusterrolebinding/reader", "clusterrole/reader", "serviceaccount/reader",
-			"serviceaccount/nobody")
+			"serviceaccount/stranger")
 	})
 	as := func(who string) []string {
 		file := filepath.Join(t.TempDir(), who)
