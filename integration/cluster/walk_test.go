@@ -122,10 +122,12 @@ type object struct {
 	owners    []string
 }
 
-// objectLines prints one line for each object: name, a tab, UID, whether it is being deleted, and its owners' UIDs.
+// objectLines prints one line for each object: name, a tab, UID, whether it is being deleted, and its owners' UIDs. The
+// name of a pod that a controller makes again elsewhere, when it is evicted, is what all of them have in common.
 const objectLines = "{{range .items}}" +
-	"{{.kind}} {{.apiVersion}} {{with .metadata.namespace}}{{.}}/{{end}}{{.metadata.name}}\t" +
-	"{{.metadata.uid}} {{if .metadata.deletionTimestamp}}true{{else}}false{{end}}" +
+	"{{.kind}} {{.apiVersion}} {{with .metadata.namespace}}{{.}}/{{end}}" +
+	`{{if and (eq .kind "Pod") .metadata.generateName}}{{.metadata.generateName}}{{else}}{{.metadata.name}}{{end}}` +
+	"\t{{.metadata.uid}} {{if .metadata.deletionTimestamp}}true{{else}}false{{end}}" +
 	"{{range .metadata.ownerReferences}} {{.uid}}{{end}}\n{{end}}"
 
 func listObjects() (objects []object, err error) {
