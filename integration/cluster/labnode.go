@@ -153,6 +153,11 @@ func (n *LabNode) Reboot() error {
 	if err := <-n.ended; err == nil {
 		return fmt.Errorf("node %s has ended before its power was cut", n.Name)
 	}
+	return n.powerAgain()
+}
+
+// powerAgain boots a guest that has ended.
+func (n *LabNode) powerAgain() error {
 	if err := os.Remove(filepath.Join(n.dir, "booted")); err != nil {
 		return err
 	}
@@ -194,10 +199,7 @@ func (n *LabNode) bootAgain(ended error) error {
 	if !errors.As(ended, &guest) || len(guest.Lines) > 0 {
 		return fmt.Errorf("node %s has not rebooted: %w", n.Name, ended)
 	}
-	if err := os.Remove(filepath.Join(n.dir, "booted")); err != nil {
-		return err
-	}
-	if err := n.powerOn(); err != nil {
+	if err := n.powerAgain(); err != nil {
 		return err
 	}
 	return n.StartKubelet()

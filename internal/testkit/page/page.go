@@ -25,9 +25,6 @@ import (
 	"strings"
 )
 
-// Walked are the pages that integration/cluster walks, in the order of a reader.
-var Walked = []string{"docs/kubernetes.md", "docs/install.md"}
-
 // Block is a block of the walked part of a page, in the page's order.
 type Block struct {
 	Line     int    // of its first line in the page, from 1

@@ -234,7 +234,7 @@ func TestWalkFails(t *testing.T) {
 
 // The pages that integration/cluster walks can be walked.
 func TestWalkedPages(t *testing.T) {
-	for _, name := range page.Walked {
+	for _, name := range []string{"docs/kubernetes.md", "docs/install.md"} {
 		b, err := os.ReadFile("../../../" + name)
 		if err != nil {
 			t.Fatal(err)

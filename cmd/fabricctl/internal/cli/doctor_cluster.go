@@ -150,11 +150,13 @@ func (c *collector) collectFabrics(ctx context.Context) {
 	}
 }
 
+// appLabel begins the selector of what a program of this project runs in.
+const appLabel = "app.kubernetes.io/name="
+
 // collectController asks for the controller and for the agents' pods.
 func (c *collector) collectController(ctx context.Context, namespace string, now time.Time) {
-	const label = "app.kubernetes.io/name="
 	k := &doctor.Controller{Namespace: namespace}
-	in := cluster.List{Of: cluster.Deployments, Namespace: namespace, Labels: label + "fabric-controller"}
+	in := cluster.List{Of: cluster.Deployments, Namespace: namespace, Labels: appLabel + "fabric-controller"}
 	ok := objects(ctx, c, in, func(o *appsv1.Deployment) {
 		k.Found, k.Name, k.Ready = true, o.Name, int(o.Status.ReadyReplicas)
 		k.Wanted = int(ptr.Deref(o.Spec.Replicas, 1))
@@ -186,7 +188,7 @@ func (c *collector) collectController(ctx context.Context, namespace string, now
 		c.Controller = k
 	}
 	pods := &doctor.AgentPods{On: map[string]bool{}}
-	in = cluster.List{Of: cluster.Pods, Namespace: namespace, Labels: label + "fabric-agent"}
+	in = cluster.List{Of: cluster.Pods, Namespace: namespace, Labels: appLabel + "fabric-agent"}
 	ok = objects(ctx, c, in, func(o *corev1.Pod) {
 		if o.Spec.NodeName != "" {
 			pods.On[o.Spec.NodeName] = doctor.PodReady(o)

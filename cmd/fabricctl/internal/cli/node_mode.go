@@ -261,7 +261,7 @@ func agentImage(ctx context.Context, kube kubernetes.Interface, namespace string
 	[]corev1.LocalObjectReference, error,
 ) {
 	sets, err := kube.AppsV1().DaemonSets(namespace).List(ctx, metav1.ListOptions{
-		LabelSelector: "app.kubernetes.io/name=fabric-agent",
+		LabelSelector: appLabel + "fabric-agent",
 	})
 	if err != nil {
 		return "", nil, err

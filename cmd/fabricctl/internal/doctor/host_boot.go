@@ -33,7 +33,7 @@ func (h *Host) initramfs(root fs.FS) {
 // that are in there.
 func hostInitramfs(h *Host, _ topology.Fabrics) []Finding {
 	switch {
-	case h.Initramfs == "" || h.ModeFile == "" || h.Node.RDMAMode == "" || h.BuiltIn || modeParameter(h.Cmdline) != "":
+	case h.Initramfs == "" || h.ModeFile == "" || h.Node.RDMAMode == "" || h.BuiltIn || h.ModeOnCmdline():
 		return nil
 	case h.InitramfsOld:
 		return one(finding("host-initramfs", Warn, h.Initramfs+" is older than "+h.ModeFile))

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/fabric-cni/fabric-cni/internal/topology"
+	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
 // modprobeDirs are those that modprobe reads, the first ones first in rank: a file of a name hides those of the same
@@ -89,8 +90,7 @@ func underscores(s string) string { return strings.ReplaceAll(s, "-", "_") }
 // not the kernel's default, which is shared.
 func (h *Host) NextMode() (mode, where string, decided bool) {
 	value, where := h.ModeConf, "no netns_mode in modprobe.d or on the kernel command line"
-	boot := modeParameter(h.Cmdline)
-	switch {
+	switch boot := modeParameter(h.Cmdline); {
 	case boot != "":
 		value, where = boot, "ib_core.netns_mode="+boot+" on the kernel command line"
 	case h.BuiltIn:
@@ -98,7 +98,11 @@ func (h *Host) NextMode() (mode, where string, decided bool) {
 	case value != "":
 		where = "netns_mode=" + value + " in " + h.ModeFile
 	}
-	return map[string]string{"0": "exclusive", "1": "shared", "": "shared"}[value], where, value != ""
+	mode = device.NetnsShared.String()
+	if value == NetnsModes[device.NetnsExclusive.String()] {
+		mode = device.NetnsExclusive.String()
+	}
+	return mode, where, value != ""
 }
 
 // ModeOnCmdline tells whether the kernel command line decides the mode: modprobe.d does not count then.

@@ -13,14 +13,14 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
-// netnsModes are the values of netns_mode, by the mode.
-var netnsModes = map[string]string{device.NetnsExclusive.String(): "0", device.NetnsShared.String(): "1"}
+// NetnsModes are the values of ib_core's netns_mode, by the mode.
+var NetnsModes = map[string]string{device.NetnsExclusive.String(): "0", device.NetnsShared.String(): "1"}
 
 // modes are the RDMA modes of nodes as agents, or the SR-IOV network operator, have reported them.
 func (p *Preflight) modes() map[string]string {
 	out := map[string]string{}
 	add := func(node, mode string) {
-		if netnsModes[mode] != "" {
+		if NetnsModes[mode] != "" {
 			out[node] = mode
 		}
 	}
@@ -131,7 +131,7 @@ func ModeOwners(p *Preflight, mode string, nodes []string) (out []Finding) {
 		case f.ID == "preflight-mode-owner":
 			out = append(out, f)
 		case f.Status == Warn:
-			f.Cure = strings.ReplaceAll(f.Cure, "=0", "="+netnsModes[mode])
+			f.Cure = strings.ReplaceAll(f.Cure, "=0", "="+NetnsModes[mode])
 			out = append(out, f)
 		}
 	}

@@ -131,10 +131,9 @@ func (l *Here) write() (undo func() error, err error) {
 	if err != nil && !gone {
 		return nil, err
 	}
-	value := map[string]string{"exclusive": "0", "shared": "1"}[l.Mode]
 	f := atomicfile.File{Path: l.path(), Mode: 0o644, Sync: atomicfile.SyncDir}
 	text := "# RDMA network namespace mode " + l.Mode + ", written by fabricctl node-mode\n" +
-		"options ib_core netns_mode=" + value + "\n"
+		"options ib_core netns_mode=" + doctor.NetnsModes[l.Mode] + "\n"
 	return func() error {
 		if gone {
 			return os.Remove(l.path())

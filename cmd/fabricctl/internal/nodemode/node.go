@@ -74,15 +74,8 @@ func (r *Run) done(ctx context.Context, name string) (done bool, err error) {
 		return false, err
 	}
 	r.say(name, "ask for its mode")
-	err = r.retry(ctx, func() (bool, error) {
-		state, text, err := r.pod(ctx, name, podCheck, "")
-		if state == podRunning && text != "" {
-			r.say(name, text)
-		}
-		done = state == podSucceeded
-		return state != podRunning, err
-	})
-	if err == nil && done {
+	state, _, err := r.checked(ctx, name, "")
+	if done = state == podSucceeded; err == nil && done {
 		r.say(name, "it is in "+r.Mode+" mode already")
 	}
 	return done, errors.Join(err, r.removed(ctx, name))
@@ -278,14 +271,20 @@ func (r *Run) reboot(ctx context.Context, name string, rec *record) error {
 
 // look asks the Node for its mode.
 func (r *Run) look(ctx context.Context, name string, rec *record) error {
-	return r.retry(ctx, func() (bool, error) {
-		state, text, err := r.pod(ctx, name, podCheck, rec.Boot)
-		if state == podRunning && text != "" {
+	state, text, err := r.checked(ctx, name, rec.Boot)
+	if err == nil && state == podFailed {
+		err = errors.New(text)
+	}
+	return err
+}
+
+// checked waits until the pod that checks the mode of a Node has ended.
+func (r *Run) checked(ctx context.Context, name, boot string) (state int, text string, err error) {
+	err = r.retry(ctx, func() (bool, error) {
+		if state, text, err = r.pod(ctx, name, podCheck, boot); state == podRunning && text != "" {
 			r.say(name, text)
 		}
-		if err == nil && state == podFailed {
-			err = permanent{errors.New(text)}
-		}
-		return state == podSucceeded, err
+		return state != podRunning, err
 	})
+	return state, text, err
 }

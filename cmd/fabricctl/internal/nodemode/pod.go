@@ -17,13 +17,13 @@ import (
 
 // What the pods on the Nodes do, in their label.
 const (
-	podLabel = "fabric.dev/node-mode"
+	podLabel = Annotation
 	podSet   = "set"   // writes the mode and reboots
 	podCheck = "check" // looks whether the mode is there to stay
 )
 
 // bootNote is for which boot a pod was made.
-const bootNote = "fabric.dev/node-mode-boot"
+const bootNote = Annotation + "-boot"
 
 // States of such a pod.
 const (
