@@ -65,9 +65,19 @@ func agentKilled(t *testing.T, n *LabNode) {
 	stage(t, "there is another agent")
 }
 
-// offersAll waits until kubelet offers all devices of the fabric that have a cable.
+// offersAll waits until kubelet offers all devices of the fabric that have a cable. After a boot the API server may
+// still have the number of the boot before, with which kubelet admits a pod without devices; kubelet's own file is lost
+// with the boot.
 func offersAll(t *testing.T, n *LabNode) {
 	t.Helper()
+	const has = `"fabric.dev/` + fabric200 + `":["`
+	eventually(t, "kubelet has the devices from the agent", func() error {
+		out, err := n.Run("cat /var/lib/kubelet/device-plugins/kubelet_internal_checkpoint")
+		if err == nil && !strings.Contains(out, has) {
+			err = textError(out)
+		}
+		return err
+	})
 	want := fmt.Sprint(len(n.Rails))
 	eventually(t, "all devices are offered: "+want, prints(want,
 		"get", "node", n.Name, "-o", `jsonpath={.status.allocatable.fabric\.dev/`+fabric200+"}"))
