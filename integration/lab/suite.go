@@ -135,7 +135,7 @@ var Suites = []Suite{
 		Name:    "ctl",
 		Tools:   []string{"fabricctl"},
 		Series:  []string{"6.12", "next"},
-		Run:     `^TestCtl`,
+		Run:     `^Test(Ctl|Selftest)`,
 		Append:  exclusive,
 		Devices: VirtioNet(1),
 	},

@@ -120,6 +120,7 @@ Exit status:
 		a.list(),
 		a.plan(),
 		a.repair(),
+		selftestCommand(a),
 		preflightCommand(a),
 		nodeModeCommand(a),
 		doctorCommand(a),

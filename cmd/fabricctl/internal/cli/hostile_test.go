@@ -81,6 +81,8 @@ func hostileCases(w *hostileWorld) map[string][]hostileCase {
 			{args: append(w.journal(), "--netns", w.netns, "-f", w.refused), refuses: true},
 		},
 		"node-mode": {{args: []string{"exclusive", "--selector", "a!=b", "--dry-run"}, refuses: true}},
+		"selftest": {{args: []string{"--bin-dir", w.dir, "--devices", w.text}, refuses: true, own: true},
+			{args: []string{"--bin-dir", w.text, "--devices", "mlx5_0"}, refuses: true}},
 		"preflight": {{}, {args: []string{"--local", "--root", w.machine}},
 			{args: []string{"--local", "--root", w.changed}}},
 		"doctor host": {{args: []string{"--all", "--root", w.machine}}, {args: []string{"--all", "--root", w.changed}}},

@@ -7,6 +7,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/doctor"
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/nccl"
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/perftest"
+	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/selftest"
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/subnet"
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/validate"
 )
@@ -35,6 +36,7 @@ var kinds = []kind{
 	{"PortRates", portRates{}, "`watch`, an object per look"},
 	{"JobReport", jobReport{}, "`doctor job`"},
 	{"RepairReport", repairReport{}, "`repair`"},
+	{"SelftestReport", selftest.Report{}, "`selftest`"},
 	{"Version", versions{}, "`version`"},
 	{"VerifyReport", perftest.Report{}, "`verify`"},
 }

@@ -28,6 +28,7 @@ func (s inSandbox) Run() int { return sandbox.Inside(s.m, nil) }
 func TestMain(m *testing.M) {
 	ctl := func() {
 		cli.BePatient()
+		cli.BeQuick()
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) // as main does
 		defer stop()
 		os.Exit(cli.Main(ctx, os.Args, "test"))
