@@ -134,11 +134,25 @@ func TestVerifySelftestRoCE(t *testing.T) {
 	eth := []string{nics[0].Attrs().Name, nics[1].Attrs().Name}
 	Fabric{RoCE: eth, RoCEVerbs: true}.Load(t)
 	shell(t, "ip link set "+eth[0]+" up; ip link set "+eth[1]+" up; ip address add 10.7.0.1/24 dev "+eth[0])
-	t.Cleanup(func() { shell(t, "ip address flush dev "+eth[0]) })
+	t.Cleanup(func() {
+		shell(t, "ip address flush dev "+eth[0]+"; ip link set "+eth[0]+" down; ip link set "+eth[1]+" down")
+	})
 	Unchanged(t)
 	r, text := selftest(t, 0, strings.Join(eth, ","))
 	r.passes(t)
 	if !containsAll(text, "rping reachable", `"linkLayer": "Ethernet"`) || strings.Contains(text, "10.7.0") {
 		t.Errorf("traffic: %s", text)
+	}
+}
+
+// In shared mode the RDMA devices stay, and the interfaces come back all the same.
+func TestToolSharedSelftest(t *testing.T) {
+	RequireMode(t, "shared")
+	Fabric{Num: 2}.Load(t)
+	Unchanged(t)
+	r, text := selftest(t, 0, "mlx5_0,mlx5_1")
+	r.passes(t)
+	if r.RDMAMode != "shared" {
+		t.Errorf("report: %s", text)
 	}
 }

@@ -26,8 +26,8 @@ import (
 type host struct {
 	inventory.Reader
 	store journal.Store
-	// tested are the interfaces that are tested. Of others the state has those of hardware, and what sits on them: those
-	// of pods come and go.
+	// tested are the interfaces and RDMA devices that are tested. Of other interfaces the state has those of hardware, and
+	// what sits on them: those of pods come and go, as the port states of other devices do.
 	tested []string
 }
 
@@ -298,7 +298,9 @@ func (h *host) putHCA(s State, d *device.HCA) {
 	}
 	for _, p := range d.Ports {
 		port := fmt.Sprintf("rdma %s port %d", d.Name, p.Number)
-		s.put(port+" state", p.State)
+		if slices.Contains(h.tested, d.Name) {
+			s.put(port+" state", p.State)
+		}
 		if p.AutoCounters != nil {
 			s.put(port+" counters", *p.AutoCounters)
 		}

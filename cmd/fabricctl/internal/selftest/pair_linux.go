@@ -30,6 +30,9 @@ func (r *Run) traffic(ctx context.Context) result {
 		return skipped("a port is not Active")
 	}
 	out := r.between(ctx, a, b)
+	if ctx.Err() != nil {
+		out = skipped("interrupted")
+	}
 	if err := r.recover(ctx); err != nil {
 		return failed(err)
 	}

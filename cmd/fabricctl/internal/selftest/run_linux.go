@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -95,7 +96,7 @@ func (r *Run) recover(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// bringBack returns one attachment.
+// bringBack returns one attachment. If a DEL can't, the kernel takes the device out of the namespace as that ends.
 func (r *Run) bringBack(ctx context.Context, e *journal.Entry) error {
 	if _, err := os.Stat(e.NetnsPath); err == nil && len(e.Conf) > 0 {
 		c := call{verb: "DEL", container: e.ContainerID, netns: e.NetnsPath, conf: e.Conf}
@@ -103,7 +104,8 @@ func (r *Run) bringBack(ctx context.Context, e *journal.Entry) error {
 			return nil
 		}
 	}
-	return r.repair(ctx, e)
+	err := (&pod{path: filepath.Join(namespaces, e.ContainerID)}).remove()
+	return errors.Join(err, r.repair(ctx, e))
 }
 
 // repair does what fabricctl repair does. The kernel takes down one namespace after the other, at times for longer than
@@ -168,7 +170,7 @@ func (r *Run) sameSoon(ctx context.Context, good string, patience time.Duration)
 func (r *Run) All(ctx context.Context, report *Report) error {
 	begun := time.Now()
 	for _, d := range r.Devices {
-		r.host.tested = append(r.host.tested, d.Netdev)
+		r.host.tested = append(r.host.tested, d.Netdev, d.HCA)
 	}
 	var err error
 	if r.before, err = r.host.settled(ctx, r.Patience); err != nil {
