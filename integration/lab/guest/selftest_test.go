@@ -62,8 +62,9 @@ func TestSelftest(t *testing.T) {
 	Unchanged(t)
 	r, text := selftest(t, 0, "mlx5_0,ibs114")
 	r.passes(t)
+	steps := []string{"wrong-config", "attach", "verbs", "check", "return", "pod-death", "repair", "kill"}
 	for _, d := range []string{"mlx5_0", "ibs114"} {
-		for _, s := range []string{"wrong-config", "attach", "verbs", "check", "return", "pod-death", "repair", "kill"} {
+		for _, s := range steps {
 			if r.result(d, s) == "" {
 				t.Errorf("%s has no step %s", d, s)
 			}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
-	"strings"
 
 	"github.com/fabric-cni/fabric-cni/internal/inventory"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
@@ -157,10 +156,4 @@ func (d *Device) wrongConf() conf {
 	c := d.conf()
 	c["mtu"] = 1
 	return c
-}
-
-// ip is its address in the namespace.
-func (d *Device) ip() string {
-	a, _, _ := strings.Cut(d.address, "/")
-	return a
 }

@@ -26,8 +26,8 @@ import (
 type host struct {
 	inventory.Reader
 	store journal.Store
-	// tested are the interfaces and RDMA devices that are tested. Of other interfaces the state has those of hardware, and
-	// what sits on them: those of pods come and go, as the port states of other devices do.
+	// tested are the interfaces and RDMA devices that are tested. Of other interfaces the state has those of hardware,
+	// and what sits on them: those of pods come and go, as the port states of other devices do.
 	tested []string
 }
 

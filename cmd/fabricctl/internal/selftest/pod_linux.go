@@ -28,7 +28,7 @@ type pod struct {
 // newPod makes a namespace.
 func newPod(name string) (_ *pod, err error) {
 	p := &pod{name: prefix + name, path: filepath.Join(namespaces, prefix+name)}
-	if err := os.MkdirAll(namespaces, 0o755); err != nil {
+	if err := os.MkdirAll(namespaces, 0o755); err != nil { //nolint:filemode // as ip netns makes it
 		return nil, fmt.Errorf("make network namespace: %w", err)
 	}
 	ns, err := netns.New()

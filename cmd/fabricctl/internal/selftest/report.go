@@ -1,6 +1,6 @@
-// Package selftest does on a node with real HCAs what the lab does on simulated ones: it has the installed plugin attach
-// and return devices, also when pods and the plugin die on the way, and compares the host before and after. The report
-// is for an issue: it has no names, addresses or GUIDs of the site.
+// Package selftest does on a node with real HCAs what the lab does on simulated ones: it has the installed plugin
+// attach and return devices, also when pods and the plugin die on the way, and compares the host before and after. The
+// report is for an issue: it has no names, addresses or GUIDs of the site.
 package selftest
 
 import (

@@ -41,7 +41,7 @@ func (r *Run) Begin() (err error) {
 	}
 	r.Patience = cmp.Or(r.Patience, time.Minute)
 	if r.host, err = openHost(r.Store); err != nil {
-		r.lock.Close()
+		_ = r.lock.Close() // nothing has been done
 	}
 	return err
 }
@@ -49,7 +49,7 @@ func (r *Run) Begin() (err error) {
 // Close ends the run.
 func (r *Run) Close() {
 	r.host.close()
-	r.lock.Close()
+	_ = r.lock.Close() // it ends with the process anyhow
 }
 
 // Leftovers returns what a run that was killed has left. It is called before anything is looked for on the host.
@@ -203,8 +203,8 @@ func (r *Run) All(ctx context.Context, report *Report) error {
 
 // byHand says what to do where selftest could not.
 func (r *Run) byHand() []string {
-	out := []string{"fabricctl list shows what of " + prefix + "... is still attached, and fabricctl doctor host what " +
-		"is wrong"}
+	out := []string{"fabricctl list shows what of " + prefix + "... is still attached, and fabricctl doctor host " +
+		"what is wrong"}
 	entries, _ := r.ours() // without the journal repair says why
 	if len(entries) > 0 {
 		out = append(out, "fabricctl repair --plugin "+r.Plugin)
@@ -212,7 +212,8 @@ func (r *Run) byHand() []string {
 	for _, p := range pods() {
 		out = append(out, "ip netns delete "+p.name)
 	}
-	return append(out, "the lines with - of the step host are what the host had: ip and rdma set them again, or a reboot")
+	return append(out, "the lines with - of the step host are what the host had: ip and rdma set them again, or a "+
+		"reboot")
 }
 
 // device tests one device.

@@ -149,7 +149,8 @@ func (d *Device) interfaceIn(c *link.Conn) (wrong []string, err error) {
 		text string
 	}{
 		{n.Name != ifName, "the interface is called " + n.Name},
-		{!slices.Contains(n.AltNames, d.Netdev), "its name on the host is no altname: " + strings.Join(n.AltNames, " ")},
+		{!slices.Contains(n.AltNames, d.Netdev), "its name on the host is no altname: " +
+			strings.Join(n.AltNames, " ")},
 		{n.MTU != d.mtu, fmt.Sprintf("its MTU is %d, and was %d", n.MTU, d.mtu)},
 		{!n.Up(), "it is down"},
 		{!slices.Contains(has, d.address), "it lacks its address, and has " + strings.Join(has, " ")},
@@ -244,7 +245,7 @@ func (r *Run) podDeath(ctx context.Context, d *Device) result {
 
 // afterDeath deletes the namespace under the device, and no DEL comes: repair returns it.
 func (r *Run) afterDeath(ctx context.Context, d *Device) result {
-	return r.death(ctx, d, func(p *pod) error {
+	return r.death(ctx, d, func(*pod) error {
 		entries, err := r.ours()
 		errs := []error{err}
 		for _, e := range entries { // none: the agent of the node was faster
