@@ -4,6 +4,7 @@ package guest
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -138,6 +139,15 @@ func TestVerifySelftestRoCE(t *testing.T) {
 	t.Cleanup(func() {
 		shell(t, "ip address flush dev "+eth[0]+"; ip link set "+eth[0]+" down; ip link set "+eth[1]+" down")
 	})
+	for _, name := range eth {
+		Until(t, name+" has a carrier", func() error {
+			b, err := os.ReadFile("/sys/class/net/" + name + "/carrier")
+			if err == nil && strings.TrimSpace(string(b)) != "1" {
+				err = fmt.Errorf("carrier %s", b)
+			}
+			return err
+		})
+	}
 	Unchanged(t)
 	r, text := selftest(t, 0, strings.Join(eth, ","))
 	r.passes(t)

@@ -25,7 +25,6 @@ type Device struct {
 	key     string // of the journal
 	mtu     int
 	layer   device.LinkLayer
-	active  bool
 	address string // that it gets in the namespace
 	bus     device.Address
 
@@ -113,7 +112,7 @@ func (h *host) ports(d *Device, hca *device.HCA) (err error) {
 		return err
 	}
 	if len(hca.Ports) > 0 {
-		d.layer, d.active = hca.Ports[0].LinkLayer, hca.Ports[0].State == device.PortActive
+		d.layer = hca.Ports[0].LinkLayer
 	}
 	d.Users, err = h.Users(hca, "/proc")
 	return err

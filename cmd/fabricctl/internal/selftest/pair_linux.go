@@ -26,8 +26,11 @@ func (r *Run) traffic(ctx context.Context) result {
 		return skipped("interrupted")
 	case a.lost != "":
 		return skipped(a.lost)
-	case !a.active || !b.active:
-		return skipped("a port is not Active")
+	}
+	for _, d := range []*Device{a, b} {
+		if err := r.host.carries(d); err != nil {
+			return skipped(err.Error())
+		}
 	}
 	out := r.between(ctx, a, b)
 	if ctx.Err() != nil {
@@ -40,6 +43,21 @@ func (r *Run) traffic(ctx context.Context) result {
 		return back
 	}
 	return out
+}
+
+// carries returns an error if the port can't carry traffic. An Ethernet port comes up with its interface.
+func (h *host) carries(d *Device) error {
+	if d.layer != device.InfiniBand {
+		return nil
+	}
+	hca, err := h.HCANamed(d.HCA)
+	if err == nil {
+		err = h.RDMA.Ports(hca)
+	}
+	if err == nil && hca.Ports[0].State != device.PortActive { // Find has seen a port
+		err = fmt.Errorf("the port of %s is not Active: %s", d.HCA, hca.Ports[0].State)
+	}
+	return err
 }
 
 func (r *Run) between(ctx context.Context, a, b *Device) result {
