@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
+	"time"
 
 	"github.com/fabric-cni/fabric-cni/internal/inventory"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
@@ -30,7 +31,7 @@ type Device struct {
 
 	pod  *pod            // that has it
 	prev json.RawMessage // the result of its ADD
-	took int64           // ns, of its first ADD
+	took time.Duration   // of its shortest ADD
 	lost string          // why it is not tested any further
 }
 

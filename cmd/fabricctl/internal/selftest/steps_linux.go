@@ -72,7 +72,10 @@ func (r *Run) add(ctx context.Context, d *Device, name string) error {
 	if out.err != nil {
 		return errors.Join(out.err, p.remove())
 	}
-	d.pod, d.prev, d.took = p, out.result, int64(out.took)
+	d.pod, d.prev = p, out.result
+	if d.took == 0 || out.took < d.took {
+		d.took = out.took
+	}
 	return nil
 }
 
@@ -88,7 +91,7 @@ func (r *Run) attach(ctx context.Context, d *Device) result {
 	if len(wrong) > 0 {
 		return failed(errors.New(strings.Join(wrong, "; ")))
 	}
-	return passed(fmt.Sprintf("ADD took %.2f s", seconds(time.Duration(d.took))))
+	return passed(fmt.Sprintf("ADD took %.2f s", seconds(d.took)))
 }
 
 // inside looks at the device in its namespace, and says what is wrong with it.
@@ -276,7 +279,7 @@ func (r *Run) death(ctx context.Context, d *Device, after func(*pod) error) resu
 // kills is how often an ADD is killed.
 const kills = 5
 
-// kill kills the plugin at random moments of an ADD.
+// kill kills the plugin at random moments of an ADD, one in each fifth of it.
 func (r *Run) kill(ctx context.Context, d *Device) result {
 	killed := 0
 	for i := range kills {
@@ -288,13 +291,16 @@ func (r *Run) kill(ctx context.Context, d *Device) result {
 			return failed(err)
 		}
 		c := d.call("ADD", p, d.conf())
-		c.killAfter = time.Duration(1 + rand.Int64N(max(d.took, int64(time.Millisecond))))
+		part := max(d.took/kills, time.Millisecond)
+		c.killAfter = time.Duration(i)*part + rand.N(part) + 1
 		add := c.do(ctx, r.Plugin)
 		switch {
 		case add.killed:
 			killed++
 		case add.err != nil:
 			return failed(add.err)
+		default:
+			d.took = min(d.took, add.took)
 		}
 		after := fmt.Sprintf("ADD killed after %s", c.killAfter.Round(time.Millisecond))
 		if out := d.call("DEL", p, d.conf()).do(ctx, r.Plugin); out.err != nil {
