@@ -136,8 +136,8 @@ func (t *selfTest) refusals(devices []*selftest.Device) error {
 	return errors.Join(refused...)
 }
 
-// kubernetes are processes that show that a node may get pods.
-var kubernetes = []string{"kubelet", "k3s-server", "k3s-agent", "rke2"}
+// kubelets are processes that show that a node may get pods.
+var kubelets = []string{"kubelet", "k3s-server", "k3s-agent", "rke2"}
 
 // warnings are what could disturb the test, or be disturbed, as far as this machine knows.
 func (t *selfTest) warnings(h *doctor.Host) []string {
@@ -147,7 +147,7 @@ func (t *selfTest) warnings(h *doctor.Host) []string {
 	for _, f := range files {
 		b, _ := os.ReadFile(f) // it may have ended
 		name := string(bytes.TrimSpace(b))
-		if (slices.Contains(kubernetes, name) || name == "fabric-agent") && !slices.Contains(running, name) {
+		if (slices.Contains(kubelets, name) || name == "fabric-agent") && !slices.Contains(running, name) {
 			running = append(running, name)
 		}
 	}
