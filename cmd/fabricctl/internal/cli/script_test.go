@@ -51,22 +51,28 @@ func TestMain(m *testing.M) {
 }
 
 // The scripts are the manual's examples too: each begins with what it shows.
-func TestScripts(t *testing.T) {
+func TestScripts(t *testing.T) { scripts(t, "testdata") }
+
+// Scripts that compare the whole host run by themselves.
+func TestScriptsAlone(t *testing.T) { scripts(t, "testdata/alone") }
+
+func scripts(t *testing.T, dir string) {
+	t.Helper()
 	if err := sandbox.SetPolicy(`{"allowVirtual": true, "ipamDirs": ["/run/leases"]}`); err != nil {
 		t.Fatal(err)
 	}
-	scripts, err := filepath.Abs("../../../../scripts")
+	inTree, err := filepath.Abs("../../../../scripts")
 	if err != nil {
 		t.Fatal(err)
 	}
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata",
+		Dir: dir,
 		Setup: func(e *testscript.Env) error {
 			server := apiserver.New(e.WorkDir)
 			e.Defer(server.Close)
 			e.Values["api"] = server
 			e.Setenv("KUBECONFIG", "")
-			e.Setenv("SCRIPTS", scripts)
+			e.Setenv("SCRIPTS", inTree)
 			e.Setenv("GORACE", "atexit_sleep_ms=10") // each of some hundred processes sleeps a second otherwise
 			return nil
 		},
