@@ -1,6 +1,7 @@
 package page_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -244,5 +245,48 @@ func TestWalkedPages(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
+	}
+}
+
+// The recording that the site plays on a page has the commands of the page; its nodes are lab1 and lab2.
+func TestRecordedPage(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/kubernetes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks, err := page.Parse(string(text), "helm", "kustomize", "helm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for i := range blocks {
+		b := &blocks[i]
+		switch {
+		case b.NotRun != "":
+		case b.File != "":
+			want = append(want, "cat "+b.File)
+		default:
+			for _, c := range b.Commands {
+				want = append(want, strings.ReplaceAll(c.Text, "gpu-", "lab"))
+			}
+		}
+	}
+	recording, err := os.ReadFile("../../../docs/casts/kubernetes.cast")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	_, events, _ := strings.Cut(string(recording), "\n") // after the header
+	for line := range strings.Lines(events) {
+		var e [3]any
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatal(err)
+		}
+		if command, ok := strings.CutPrefix(fmt.Sprint(e[2]), "$ "); ok {
+			got = append(got, strings.TrimSpace(strings.ReplaceAll(command, "\r", "")))
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("docs/casts/kubernetes.cast (-page +recording), FABRIC_E2E_CAST writes it:\n%s", diff)
 	}
 }
