@@ -26,8 +26,8 @@ func migrateCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "migrate [RECORDING...]",
 		Short: "Turn objects of NVIDIA's network operator and the SR-IOV network operator into those of fabric-cni",
-		Long: `migrate reads NicClusterPolicy, HostDeviceNetwork, IPoIBNetwork, MacvlanNetwork, SriovNetwork and
-SriovIBNetwork, and writes their replacements; comments explain each field:
+		Long: `migrate reads NicClusterPolicy, NicNodePolicy, HostDeviceNetwork, IPoIBNetwork, MacvlanNetwork, SriovNetwork
+and SriovIBNetwork, and writes their replacements; comments explain each field:
 
   --to fabric  Fabrics, whose devices fabric-agent offers; networks where the devices are virtual functions
   --to nad     NetworkAttachmentDefinitions of the same names and resources: no pod and no device plugin changes
@@ -114,7 +114,7 @@ func (m *migration) objects(ctx context.Context, c *console) (out []migrate.Obje
 
 // operatorKinds are the resources that are asked for. A cluster has those of the operators that it runs.
 var operatorKinds = []cluster.Resource{
-	cluster.NicClusterPolicies, {Group: "mellanox.com", Resource: "hostdevicenetworks"},
+	cluster.NicClusterPolicies, cluster.NicNodePolicies, {Group: "mellanox.com", Resource: "hostdevicenetworks"},
 	{Group: "mellanox.com", Resource: "ipoibnetworks"}, {Group: "mellanox.com", Resource: "macvlannetworks"},
 	{Group: "sriovnetwork.openshift.io", Resource: "sriovnetworks"},
 	{Group: "sriovnetwork.openshift.io", Resource: "sriovibnetworks"},
@@ -171,7 +171,7 @@ func (m *migration) steps(list []migrate.Object) (out []string) {
 	out = append(out, "1. end the pods of the network",
 		"2. kubectl delete "+strings.Join(old, " ")+" (its operator would take the network back otherwise)")
 	if m.To == migrate.ToFabric {
-		out = append(out, "3. remove the resource from the NicClusterPolicy, and wait until no node offers it",
+		out = append(out, "3. remove the resource from the policy of its device plugin, and wait until no node offers it",
 			"4. apply this; kubectl wait --for=condition=Ready fabric/NAME", "5. start the pods with the new resource")
 	} else {
 		out = append(out, "3. apply this", "4. start the pods as they are")

@@ -115,9 +115,14 @@ func collectPreflight(ctx context.Context, kube *cluster.Cluster) (*doctor.Prefl
 		p.DaemonSets = append(p.DaemonSets, *o)
 	})
 	objects(ctx, c, cluster.List{Of: cluster.Networks}, func(o *doctor.NAD) { p.NADs.Items = append(p.NADs.Items, *o) })
-	objects(ctx, c, cluster.List{Of: cluster.NicClusterPolicies}, func(o *doctor.NicClusterPolicy) {
-		p.Policies = append(p.Policies, *o)
-	})
+	for kind, of := range map[string]cluster.Resource{
+		"NicClusterPolicy": cluster.NicClusterPolicies, "NicNodePolicy": cluster.NicNodePolicies,
+	} {
+		objects(ctx, c, cluster.List{Of: of}, func(o *doctor.NicPolicy) {
+			o.Kind = kind
+			p.Policies = append(p.Policies, *o)
+		})
+	}
 	objects(ctx, c, cluster.List{Of: cluster.SriovPools}, func(o *doctor.SriovPool) { p.Pools = append(p.Pools, *o) })
 	objects(ctx, c, cluster.List{Of: cluster.SriovStates}, func(o *doctor.SriovState) {
 		p.States = append(p.States, *o)

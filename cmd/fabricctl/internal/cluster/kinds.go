@@ -19,6 +19,7 @@ var (
 	MPIJobs     = Resource{Group: "kubeflow.org", Version: "v2beta1", Resource: "mpijobs"}
 
 	NicClusterPolicies = Resource{Group: "mellanox.com", Resource: "nicclusterpolicies"}
+	NicNodePolicies    = Resource{Group: "mellanox.com", Resource: "nicnodepolicies"}
 	SriovPools         = Resource{Group: "sriovnetwork.openshift.io", Resource: "sriovnetworkpoolconfigs"}
 	SriovStates        = Resource{Group: "sriovnetwork.openshift.io", Resource: "sriovnetworknodestates"}
 	MachineConfigs     = Resource{Group: "machineconfiguration.openshift.io", Resource: "machineconfigs"}

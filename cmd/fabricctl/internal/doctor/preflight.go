@@ -27,7 +27,7 @@ type Preflight struct {
 	Net        *clusternet.Net // the addresses that the cluster uses; nil: not asked
 
 	FabricNodes    []FabricNode
-	Policies       []NicClusterPolicy
+	Policies       []NicPolicy
 	Pools          []SriovPool
 	States         []SriovState
 	MachineConfigs []MachineConfig
@@ -40,8 +40,9 @@ type Preflight struct {
 	sharedNames map[string]bool      // resources of the RDMA shared device plugin with another prefix than rdma/
 }
 
-// NicClusterPolicy is what matters of NVIDIA's network operator's.
-type NicClusterPolicy struct {
+// NicPolicy is what matters of a NicClusterPolicy or a NicNodePolicy of NVIDIA's network operator.
+type NicPolicy struct {
+	Kind     string     `json:"-"` // a List does not tell it of its items
 	Metadata objectName `json:"metadata"`
 	Spec     struct {
 		Driver *struct {
@@ -51,6 +52,7 @@ type NicClusterPolicy struct {
 		Shared *struct {
 			Config string `json:"config"` // JSON, of the RDMA shared device plugin
 		} `json:"rdmaSharedDevicePlugin"`
+		NodeSelector map[string]string `json:"nodeSelector"` // of a NicNodePolicy
 	} `json:"spec"`
 }
 

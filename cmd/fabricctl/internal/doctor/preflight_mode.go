@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/fabric-cni/fabric-cni/internal/quote"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
@@ -175,16 +176,17 @@ func preflightDriver(p *Preflight) (out []Finding) {
 	for i := range p.DaemonSets {
 		d := &p.DaemonSets[i]
 		image, ok := d.has(driverWords)
-		if !ok {
+		if !ok || !p.selects(d.Spec.Template.Spec.NodeSelector) {
 			continue
 		}
 		out = append(out, finding(id, status, fmt.Sprintf("driver container %s (%s), on %d nodes", d.label(), image,
 			d.Status.DesiredNumberScheduled)))
 	}
 	for i := range p.Policies {
-		if d := p.Policies[i].Spec.Driver; d != nil && len(out) == 0 {
-			out = append(out, finding(id, status, fmt.Sprintf("NicClusterPolicy %s has a driver container (%s %s)",
-				p.Policies[i].Metadata, quote.Clip(d.Image, 64), quote.Clip(d.Version, 64))))
+		c := &p.Policies[i]
+		if d := c.Spec.Driver; d != nil && len(out) == 0 && p.selects(c.Spec.NodeSelector) {
+			out = append(out, finding(id, status, fmt.Sprintf("%s %s has a driver container (%s %s)", c.Kind,
+				c.Metadata, quote.Clip(d.Image, 64), quote.Clip(d.Version, 64))))
 		}
 	}
 	if len(out) > 0 || !p.Listed["daemonsets"] {
@@ -205,6 +207,12 @@ func preflightDriver(p *Preflight) (out []Finding) {
 		text += "; HCAs have " + few(slices.Sorted(maps.Keys(drivers)))
 	}
 	return one(finding(id, OK, text))
+}
+
+// selects reports whether a nodeSelector fits one of the nodes.
+func (p *Preflight) selects(labelled map[string]string) bool {
+	selector := labels.SelectorFromSet(labelled)
+	return slices.ContainsFunc(p.Nodes, func(n corev1.Node) bool { return selector.Matches(labels.Set(n.Labels)) })
 }
 
 // label is namespace/name, bounded.

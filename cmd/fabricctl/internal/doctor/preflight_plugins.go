@@ -75,9 +75,9 @@ func (p *Preflight) shared(resource string) bool {
 	return strings.HasPrefix(resource, "rdma/") || p.sharedNames[resource]
 }
 
-// addShared adds the resources of a NicClusterPolicy. A configuration that can't be read adds nothing: the plugin reads
+// addShared adds the resources of a policy. A configuration that can't be read adds nothing: the plugin reads
 // it no better.
-func (p *Preflight) addShared(c *NicClusterPolicy) {
+func (p *Preflight) addShared(c *NicPolicy) {
 	var conf struct {
 		List []struct {
 			Name   string `json:"resourceName"`

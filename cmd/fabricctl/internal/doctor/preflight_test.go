@@ -146,7 +146,7 @@ func TestPreflightCluster(t *testing.T) {
 			p.Nodes[0].Status.Allocatable["rdma/a"] = resource.MustParse("63")
 		}, "FAIL preflight-shared-plugin nodes offer rdma/a (1 node)\n"},
 		{"the shared device plugin with a prefix of its own", func(p *Preflight) {
-			p.Policies = decode[[]NicClusterPolicy](t, `[{"metadata":{"name":"n"},"spec":{"rdmaSharedDevicePlugin":{
+			p.Policies = decode[[]NicPolicy](t, `[{"metadata":{"name":"n"},"spec":{"rdmaSharedDevicePlugin":{
 "config":"{\"configList\":[{\"resourceName\":\"x\",\"resourcePrefix\":\"example.com\"}]}"}}}]`)
 			p.Nodes[0].Status.Allocatable["example.com/x"] = resource.MustParse("63")
 			p.AddPod(runningPod(t, `{"metadata":{"name":"a","namespace":"ml"},"spec":{"containers":[{"resources":{
@@ -193,9 +193,18 @@ func TestPreflightMode(t *testing.T) {
 		}, ""},
 		{"a driver container that is to come", func(p *Preflight) {
 			shared(p)
-			p.Policies = decode[[]NicClusterPolicy](t, `[{"metadata":{"name":"n"},"spec":{"ofedDriver":{
+			p.Policies = decode[[]NicPolicy](t, `[{"metadata":{"name":"n"},"spec":{"ofedDriver":{
 "image":"doca-driver","version":"25.04"}}}]`)
+			p.Policies[0].Kind = "NicClusterPolicy"
 		}, "WARN preflight-driver NicClusterPolicy n has a driver container (doca-driver 25.04)\n" + mode + local},
+		{"driver containers of other nodes", func(p *Preflight) {
+			shared(p)
+			d := driverContainer(t)
+			d.Spec.Template.Spec.NodeSelector = map[string]string{"pool": "storage"}
+			p.DaemonSets = append(p.DaemonSets, d)
+			p.Policies = decode[[]NicPolicy](t, `[{"metadata":{"name":"n"},"spec":{"nodeSelector":{"pool":"storage"},
+"ofedDriver":{"image":"doca-driver","version":"25.04"}}}]`)
+		}, mode + local},
 		{"an operator that sets the other mode", func(p *Preflight) {
 			p.Pools = decode[[]SriovPool](t, `[{"metadata":{"name":"p","namespace":"s"},"spec":{"rdmaMode":"shared"}},
  {"metadata":{"name":"q","namespace":"s"},"spec":{"rdmaMode":"exclusive"}},{"metadata":{"name":"r"},"spec":{}}]`)

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/fabric-cni/fabric-cni/internal/fabrics"
 	"github.com/fabric-cni/fabric-cni/internal/node"
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
@@ -33,6 +35,9 @@ func (c *conversion) toFabric(o *Object) (*Output, error) {
 			Attachment: v1alpha1.WholeDevice, Namespaces: v1alpha1.Namespaces{Names: []string{namespace}},
 		},
 	}
+	if first := c.made[res]; o.Kind == hostDevice && first != nil {
+		return second(s, first, namespace, res)
+	}
 	if o.Kind == ipoib {
 		err = c.shared(s, f)
 	} else if !c.exclusive(s, f, res) {
@@ -56,6 +61,9 @@ func (c *conversion) toFabric(o *Object) (*Output, error) {
 		}
 	}
 	s.rest()
+	if o.Kind == hostDevice {
+		c.made[res] = f
+	}
 	check := &v1alpha1.Fabric{Spec: f.Spec}
 	check.Name = o.Name
 	if _, err := fabrics.Parse(check); err != nil {
@@ -64,15 +72,37 @@ func (c *conversion) toFabric(o *Object) (*Output, error) {
 	return &Output{From: o.String(), Fates: s.fates, Doubts: s.doubts, Object: f}, nil
 }
 
+// second is a network with the resource of another one, whose Fabric has the devices: a device is in one Fabric.
+func second(s *spec, first *fabric, namespace, res string) (*Output, error) {
+	names := &first.Spec.Namespaces.Names
+	if !slices.Contains(*names, namespace) {
+		*names = append(*names, namespace)
+	}
+	s.fate("no Fabric of its own: %s has the devices of %s, and is for namespace %s, too", first.Metadata.Name, res,
+		namespace)
+	s.doubt("its pods ask for fabric.dev/%[1]s, name %[1]s in their annotation, and get its addresses and settings",
+		first.Metadata.Name)
+	return &Output{From: s.of.String(), Fates: s.fates, Doubts: s.doubts}, nil
+}
+
 // exclusive fills in a Fabric for whole devices. It returns false if nothing is known of the devices.
 func (c *conversion) exclusive(s *spec, f *fabric, res string) bool {
 	i := slices.IndexFunc(c.resources, func(r resource) bool { return r.name == res && !r.shared })
 	if i < 0 {
-		s.doubt("no Fabric: which devices the resource %s has is in the NicClusterPolicy, which is not here (or in a "+
-			"ConfigMap of the device plugin): give it too, or use --to nad", res)
+		s.doubt("no Fabric: which devices the resource %s has is in the NicClusterPolicy or NicNodePolicy, which "+
+			"is not here (or in a ConfigMap of the device plugin): give it too, or use --to nad", res)
 		return false
 	}
 	r := &c.resources[i]
+	if len(r.nodes) > 0 {
+		f.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: r.nodes}
+	}
+	for _, other := range c.resources[i+1:] {
+		if other.name == res && !other.shared {
+			s.doubt("%s has the resource %s, too: a Fabric for its nodes, or one match and nodeSelector for both",
+				other.policy, res)
+		}
+	}
 	f.Spec.Match = r.match(s, c.Nodes)
 	if m := &f.Spec.Match; m.LinkLayer == "" && m.RateGb == nil && len(m.Devices) == 0 {
 		m.Discovered = f.Metadata.Name // a placeholder: a doubt has been raised
@@ -84,7 +114,7 @@ func (c *conversion) exclusive(s *spec, f *fabric, res string) bool {
 	}
 	s.fate("pods ask for fabric.dev/%s instead of %s, as many; the annotation for the network stays", f.Metadata.Name,
 		res)
-	s.fate("remove %s from sriovDevicePlugin of NicClusterPolicy %s: two device plugins must not offer one device",
+	s.fate("remove %s from sriovDevicePlugin of %s: two device plugins must not offer one device",
 		res, r.policy)
 	return true
 }
@@ -124,7 +154,7 @@ func (c *conversion) shared(s *spec, f *fabric) error {
 		s.doubt("the resource %s is for other interfaces too (%s): a Fabric for each, or all in its match", r.name,
 			strings.Join(r.devices, ", "))
 	} else {
-		s.fate("remove %s from rdmaSharedDevicePlugin of NicClusterPolicy %s", r.name, r.policy)
+		s.fate("remove %s from rdmaSharedDevicePlugin of %s", r.name, r.policy)
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 // Kinds of objects.
 const (
 	policyKind = "NicClusterPolicy"
+	nodePolicy = "NicNodePolicy"
 	hostDevice = "HostDeviceNetwork"
 	ipoib      = "IPoIBNetwork"
 	sriovIB    = "SriovIBNetwork"
@@ -47,20 +48,21 @@ type Output struct {
 type conversion struct {
 	Options
 	resources []resource
+	made      map[string]*fabric // by the resource whose devices it has
 }
 
 // errNothing is for input without any object of the operators.
 var errNothing = errors.New("no object of the network operator or the SR-IOV network operator: want " +
-	"NicClusterPolicy, HostDeviceNetwork, IPoIBNetwork, MacvlanNetwork, SriovNetwork or SriovIBNetwork")
+	"NicClusterPolicy, NicNodePolicy, HostDeviceNetwork, IPoIBNetwork, MacvlanNetwork, SriovNetwork or SriovIBNetwork")
 
 // Convert converts the objects of the operators. The first output is about all of them.
 func Convert(list []Object, o Options) ([]Output, error) {
 	if len(list) == 0 {
 		return nil, errNothing
 	}
-	c := &conversion{Options: o}
+	c := &conversion{Options: o, made: map[string]*fabric{}}
 	for i := range list {
-		if list[i].Kind != policyKind {
+		if list[i].Kind != policyKind && list[i].Kind != nodePolicy {
 			continue
 		}
 		r, err := resources(&list[i])
@@ -102,7 +104,7 @@ func (c *conversion) convert(o *Object) (*Output, error) {
 			out.Fates = append(out.Fates, "a network and no Fabric: its devices are virtual functions")
 		}
 		return out, err
-	case policyKind:
+	case policyKind, nodePolicy:
 		return c.policy(o), nil
 	}
 	out := &Output{From: o.String()}
@@ -136,7 +138,7 @@ var stays = map[string]string{
 	"NicFirmwareTemplate":      "stays: firmware",
 }
 
-// sections of a NicClusterPolicy and what becomes of them.
+// sections of a NicClusterPolicy or NicNodePolicy and what becomes of them.
 var sections = map[string]string{
 	"ofedDriver":               "stays: drivers. After an upgrade of them: fabricctl repair --dry-run",
 	"nvIpam":                   "stays if an ipam of type nv-ipam is used",
@@ -149,9 +151,10 @@ var sections = map[string]string{
 	"secondaryNetwork": "multus and ipamPlugin stay; ipoib and cniPlugins can go when no network of those " +
 		"types is left",
 	"nodeAffinity": "", "tolerations": "", "deploymentNodeAffinity": "", "deploymentTolerations": "",
+	"nodeSelector": "", "labels": "", "annotations": "",
 }
 
-// policy says what becomes of the parts of a NicClusterPolicy.
+// policy says what becomes of the parts of a policy.
 func (c *conversion) policy(o *Object) *Output {
 	out := &Output{From: o.String()}
 	var names []string
@@ -162,7 +165,7 @@ func (c *conversion) policy(o *Object) *Output {
 	for _, k := range names {
 		switch text, ok := sections[k]; {
 		case k == "sriovDevicePlugin" || k == "rdmaSharedDevicePlugin":
-			out.Fates = append(out.Fates, "spec."+k+": "+c.left(k == "rdmaSharedDevicePlugin"))
+			out.Fates = append(out.Fates, "spec."+k+": "+c.left(o, k == "rdmaSharedDevicePlugin"))
 		case !ok:
 			out.Doubts = append(out.Doubts, fmt.Sprintf("spec.%s is not known here: nothing was made of it", k))
 		case text != "":
@@ -172,11 +175,11 @@ func (c *conversion) policy(o *Object) *Output {
 	return out
 }
 
-// left says what becomes of a device plugin.
-func (c *conversion) left(shared bool) string {
+// left says what becomes of a device plugin of a policy.
+func (c *conversion) left(o *Object, shared bool) string {
 	var names []string
 	for _, r := range c.resources {
-		if r.shared == shared {
+		if r.policy == o.String() && r.shared == shared {
 			names = append(names, r.name)
 		}
 	}

@@ -114,6 +114,26 @@ func TestMatch(t *testing.T) {
 	}
 }
 
+// A NicNodePolicy gives the Fabric its nodes. Of two networks with one resource the first one's Fabric has the devices.
+func TestNodePolicies(t *testing.T) {
+	const node = `{apiVersion: mellanox.com/v1alpha1, kind: NicNodePolicy, metadata: {name: %s}, spec: ` +
+		`{nodeSelector: {pool: %[1]s}, sriovDevicePlugin: {config: ` +
+		`'{"resourceList":[{"resourceName":"r","selectors":{"pfNames":["%s"]}}]}'}}}` + "\n---\n"
+	const net = `{apiVersion: mellanox.com/v1alpha1, kind: HostDeviceNetwork, metadata: {name: %s}, spec: ` +
+		`{resourceName: r, networkNamespace: %s}}` + "\n---\n"
+	list := read(t, fmt.Sprintf(node, "gpu", "ib0")+fmt.Sprintf(node, "old", "ib1")+fmt.Sprintf(net, "a", "ml")+
+		fmt.Sprintf(net, "b", "hpc"))
+	out, err := Convert(list, Options{To: ToFabric, Prefix: "nvidia.com"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := Text(out, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden.Check(t, "testdata/node-policies.yaml", text)
+}
+
 // What can't be converted is refused, with the object and the field.
 func TestRefuses(t *testing.T) {
 	for text, want := range map[string]string{

@@ -12,7 +12,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
-// resource is one resource of a device plugin in a NicClusterPolicy, with what selects its devices.
+// resource is one resource of a device plugin in a NicClusterPolicy or NicNodePolicy, with what selects its devices.
 type resource struct {
 	name    string // with its prefix
 	shared  bool   // of the RDMA shared device plugin
@@ -21,13 +21,14 @@ type resource struct {
 	ids     []string
 	drivers []string
 	links   []string
-	devices []string // PCI addresses and interface names
-	virtual []string // what selects virtual functions
-	other   []string // selectors that are not known
-	policy  string
+	devices []string          // PCI addresses and interface names
+	virtual []string          // what selects virtual functions
+	other   []string          // selectors that are not known
+	policy  string            // kind and name
+	nodes   map[string]string // nodeSelector of a NicNodePolicy
 }
 
-// Device plugins of a NicClusterPolicy: the field of the policy, the list in its configuration, the usual prefix.
+// Device plugins of a policy: the field of the policy, the list in its configuration, the usual prefix.
 var plugins = []struct {
 	field, list, prefix string
 	shared              bool
@@ -36,8 +37,20 @@ var plugins = []struct {
 	{"rdmaSharedDevicePlugin", "configList", "rdma", true},
 }
 
-// resources reads the configurations of the device plugins of a NicClusterPolicy.
+// resources reads the configurations of the device plugins of a policy.
 func resources(o *Object) (out []resource, err error) {
+	var nodes map[string]string
+	selector, _ := o.Spec["nodeSelector"].(map[string]any)
+	for k, v := range selector {
+		text, ok := v.(string)
+		if !ok {
+			return nil, fmt.Errorf("%s: spec.nodeSelector: must have strings", o)
+		}
+		if nodes == nil {
+			nodes = map[string]string{}
+		}
+		nodes[k] = text
+	}
 	for _, p := range plugins {
 		section, _ := o.Spec[p.field].(map[string]any)
 		text, _ := section["config"].(string)
@@ -59,7 +72,7 @@ func resources(o *Object) (out []resource, err error) {
 			if prefix == "" {
 				prefix = p.prefix
 			}
-			r := resource{name: prefix + "/" + name, shared: p.shared, policy: o.Name}
+			r := resource{name: prefix + "/" + name, shared: p.shared, policy: o.String(), nodes: nodes}
 			if n, ok := m["rdmaHcaMax"].(float64); ok {
 				r.most = int64(n)
 			}
