@@ -26,8 +26,8 @@ func migrateCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "migrate [RECORDING...]",
 		Short: "Turn objects of NVIDIA's network operator and the SR-IOV network operator into those of fabric-cni",
-		Long: `migrate reads NicClusterPolicy, NicNodePolicy, HostDeviceNetwork, IPoIBNetwork, MacvlanNetwork, SriovNetwork
-and SriovIBNetwork, and writes their replacements; comments explain each field:
+		Long: `migrate reads NicClusterPolicy, NicNodePolicy, HostDeviceNetwork, IPoIBNetwork, MacvlanNetwork,
+SriovNetwork and SriovIBNetwork, and writes their replacements; comments explain each field:
 
   --to fabric  Fabrics, whose devices fabric-agent offers; networks where the devices are virtual functions
   --to nad     NetworkAttachmentDefinitions of the same names and resources: no pod and no device plugin changes
@@ -171,7 +171,8 @@ func (m *migration) steps(list []migrate.Object) (out []string) {
 	out = append(out, "1. end the pods of the network",
 		"2. kubectl delete "+strings.Join(old, " ")+" (its operator would take the network back otherwise)")
 	if m.To == migrate.ToFabric {
-		out = append(out, "3. remove the resource from the policy of its device plugin, and wait until no node offers it",
+		out = append(out,
+			"3. remove the resource from the policy of its device plugin, and wait until no node offers it",
 			"4. apply this; kubectl wait --for=condition=Ready fabric/NAME", "5. start the pods with the new resource")
 	} else {
 		out = append(out, "3. apply this", "4. start the pods as they are")

@@ -80,7 +80,7 @@ var preflightChecks = []Check{
 		"the RDMA shared device plugin gives pods character devices of HCAs that stay on the host: in exclusive mode " +
 			"a pod can't open them, and the plugin does not start",
 		"keep these nodes in shared mode; or end or move its pods (preflight-rdma-pods), then take the plugin off " +
-			"these nodes: its nodeSelector, or rdmaSharedDevicePlugin of the NicClusterPolicy or "+
+			"these nodes: its nodeSelector, or rdmaSharedDevicePlugin of the NicClusterPolicy or " +
 			"NicNodePolicy",
 	},
 	{
