@@ -22,15 +22,13 @@ import (
 	"github.com/fabric-cni/fabric-cni/scripts/image"
 )
 
-// deploy installs the project as its users do: its image, its kustomization.
-func deploy(t *testing.T) {
+// deploy installs the project as its users do: its image, its kustomization, with these components.
+func deploy(t *testing.T, components ...string) {
 	t.Helper()
-	deployFrom(t, "deployments/base")
-}
-
-func deployFrom(t *testing.T, dir string) {
-	t.Helper()
-	dir = filepath.Join(current.repo, dir)
+	dir := filepath.Join(current.repo, "deployments/base")
+	if len(components) > 0 {
+		dir = kustomization(t, "components: ["+strings.Join(components, ", ")+"]\n")
+	}
 	archive, err := current.image("localhost/fabric-agent:latest",
 		image.Agent("amd64", filepath.Join(current.run, "bin"), "e2e"))
 	if err != nil {
@@ -47,6 +45,21 @@ func deployFrom(t *testing.T, dir string) {
 	t.Cleanup(func() { removed(t, "-k", dir) })
 	rolledOut(t, "fabric-system", "daemonset/fabric-agent")
 	rolledOut(t, "fabric-system", "deployment/fabric-controller")
+}
+
+// kustomization makes one of the base in a directory beside the manifests, which paths in the text are relative to.
+func kustomization(t *testing.T, text string) (dir string) {
+	t.Helper()
+	top := t.TempDir()
+	err := os.CopyFS(filepath.Join(top, "deployments"), os.DirFS(filepath.Join(current.repo, "deployments")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = "resources: [deployments/base]\n" + text
+	if err := os.WriteFile(filepath.Join(top, "kustomization.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return top
 }
 
 // nodeEvent waits for an Event on the Node.

@@ -167,18 +167,7 @@ spec:
 // short. Emulated nodes take their time: for probes, and the controller runs on this machine.
 func deployNodes(t *testing.T) {
 	t.Helper()
-	dir := filepath.Join(current.run, "overlay")
-	base, err := filepath.Rel(dir, filepath.Join(current.repo, "deployments/base"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	text := `apiVersion: kustomize.config.k8s.io/v1beta1
-kind: Kustomization
-resources: [` + base + `]
-patches:
+	dir := kustomization(t, `patches:
 - target: {kind: Deployment}
   patch: |
     - {op: replace, path: /spec/replicas, value: 0}
@@ -187,10 +176,7 @@ patches:
     - {op: add, path: /spec/template/spec/containers/0/args/-, value: --grace=5s}
     - {op: replace, path: /spec/template/spec/containers/0/livenessProbe/timeoutSeconds, value: 60}
     - {op: replace, path: /spec/template/spec/containers/0/readinessProbe/timeoutSeconds, value: 60}
-`
-	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+`)
 	crds(t)
 	k(t, "apply", "-k", dir)
 	t.Cleanup(func() { removed(t, "-k", dir) })

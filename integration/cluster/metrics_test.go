@@ -35,10 +35,10 @@ func scrape(t *testing.T, address, token string) (int, string) {
 	return res.StatusCode, string(b)
 }
 
-// The overlay for Prometheus on other nodes: metrics at the node's address, and only for whom the ClusterRole is bound
+// The component for Prometheus on other nodes: metrics at the node's address, and only for whom the ClusterRole is bound
 // to. The agent becomes Ready, so kubelet's probes reach it beside that.
 func TestMetricsSecure(t *testing.T) {
-	deployFrom(t, "deployments/overlays/metrics")
+	deploy(t, "deployments/components/metrics")
 	apply(t, `apiVersion: v1
 kind: ServiceAccount
 metadata: {name: prometheus, namespace: default}

@@ -21,8 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
-	"github.com/fabric-cni/fabric-cni/internal/agent"
-	"github.com/fabric-cni/fabric-cni/internal/controller"
+	"github.com/fabric-cni/fabric-cni/internal/testkit/golden"
 )
 
 const (
@@ -86,22 +85,98 @@ func renderIn(t *testing.T, namespace string, args ...string) string {
 		args...)...)
 }
 
+// TestBase has the base rendered from the chart, a file for each template. Only kustomization.yaml and namespace.yaml
+// are written by hand.
+func TestBase(t *testing.T) {
+	const header = "# Rendered from the Helm chart by go test ./integration/controlplane -run '^TestBase$' -update.\n"
+	files := map[string]string{}
+	text := render(t, "--no-hooks", "--set", "image.repository=fabric-agent,image.tag=latest")
+	for _, doc := range strings.Split("\n"+text, "\n---\n")[1:] {
+		line, doc, ok := strings.Cut(doc, "\n")
+		source, ok2 := strings.CutPrefix(line, "# Source: fabric-cni/templates/")
+		if !ok || !ok2 {
+			t.Fatalf("not an object of a template: %q", line)
+		}
+		if source == "agent.yaml" { // what the agent may do is applied alone, too
+			source = "rbac.yaml"
+			if strings.Contains(doc, "\nkind: DaemonSet\n") {
+				source = "daemonset.yaml"
+			}
+		}
+		between := "---\n"
+		if files[source] == "" {
+			between = header
+		}
+		files[source] += between + trailing.ReplaceAllString(strings.TrimSpace(doc), "") + "\n"
+	}
+	for name, text := range files {
+		golden.Check(t, manifests+"base/"+name, text)
+	}
+	committed, err := filepath.Glob(manifests + "base/*.yaml")
+	if err != nil || len(committed) != len(files)+2 {
+		t.Errorf("the base has files that the chart does not make: %q, %v", committed, err)
+	}
+}
+
+var trailing = regexp.MustCompile(`(?m)[ \t]+$`)
+
 // overlays are the kustomizations, and the values that make the chart do the same.
 var overlays = map[string][]string{
 	"base":               nil,
 	"overlays/exclusive": {"-f", "FABRICS"},
 	"overlays/shared":    {"-f", "FABRICS"},
 	"overlays/dra":       {"-f", "FABRICS"},
-	"overlays/k3s":       {"--set", "cniBinDir=/var/lib/rancher/k3s/data/cni"},
-	"overlays/rke2": {"--set-json", `tolerations=[{"key":"CriticalAddonsOnly","operator":"Exists"},` +
+	"components/k3s":     {"--set", "cniBinDir=/var/lib/rancher/k3s/data/cni"},
+	"components/rke2": {"--set-json", `tolerations=[{"key":"CriticalAddonsOnly","operator":"Exists"},` +
 		`{"key":"node-role.kubernetes.io/control-plane","operator":"Exists"},` +
 		`{"key":"node-role.kubernetes.io/etcd","operator":"Exists"}]`},
-	"overlays/openshift":   {"--set", "cniBinDir=/var/lib/cni/bin,seLinuxType=spc_t,openshift=true,crds.upgrade=false"},
-	"overlays/metrics":     {"--set", "metrics.listen=pod,metrics.secure=true"},
-	"overlays/node-labels": {"--set", "controller.nodeLabels=true"},
-	"overlays/taint": {
+	"components/openshift": {"--set",
+		"cniBinDir=/var/lib/cni/bin,seLinuxType=spc_t,openshift=true,crds.upgrade=false"},
+	"components/metrics":     {"--set", "metrics.listen=pod,metrics.secure=true"},
+	"components/node-labels": {"--set", "controller.nodeLabels=true"},
+	"components/taint": {
 		"--set", "controller.nodeCondition=true,controller.taint=fabric.dev/unhealthy:NoSchedule",
 	},
+	"overlays/exclusive components/k3s components/metrics components/taint components/node-labels": {
+		"-f", "FABRICS", "--set", "cniBinDir=/var/lib/rancher/k3s/data/cni,metrics.listen=pod,metrics.secure=true," +
+			"controller.nodeLabels=true,controller.nodeCondition=true,controller.taint=fabric.dev/unhealthy:NoSchedule",
+	},
+	"overlays/shared components/metrics components/taint components/rke2": {
+		"-f", "FABRICS", "--set", "metrics.listen=pod,metrics.secure=true,controller.nodeCondition=true," +
+			"controller.taint=fabric.dev/unhealthy:NoSchedule",
+		"--set-json", `tolerations=[{"key":"CriticalAddonsOnly","operator":"Exists"},` +
+			`{"key":"node-role.kubernetes.io/control-plane","operator":"Exists"},` +
+			`{"key":"node-role.kubernetes.io/etcd","operator":"Exists"}]`,
+	},
+}
+
+// kustomized is what kustomize makes of the base or an overlay, and components with it. A component alone has the base.
+func kustomized(t *testing.T, names ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	lists := map[string][]string{}
+	for _, name := range names {
+		path, err := filepath.Abs(manifests + name)
+		if err == nil {
+			path, err = filepath.Rel(dir, path)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		list := "resources"
+		if strings.HasPrefix(name, "components/") {
+			list = "components"
+		}
+		lists[list] = append(lists[list], path)
+	}
+	b, err := json.Marshal(lists)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "kustomization.yaml"), b, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return do(t, "kubectl", "kustomize", dir)
 }
 
 // Every overlay is accepted by an API server that refuses unknown fields, and the chart makes the same objects.
@@ -109,18 +184,24 @@ func TestManifests(t *testing.T) {
 	if err := server.Apply(t.Context(), manifests+"base/namespace.yaml"); err != nil {
 		t.Fatal(err)
 	}
-	dirs, err := filepath.Glob(manifests + "overlays/*")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, dir := range dirs {
-		if _, ok := overlays["overlays/"+filepath.Base(dir)]; !ok {
-			t.Errorf("%s: no values of the chart do the same", dir)
+	for _, pattern := range []string{"overlays/*", "components/*"} {
+		dirs, err := filepath.Glob(manifests + pattern)
+		if err != nil || len(dirs) == 0 {
+			t.Fatalf("%s: %q, %v", pattern, dirs, err)
+		}
+		for _, dir := range dirs {
+			if _, ok := overlays[strings.TrimPrefix(dir, manifests)]; !ok {
+				t.Errorf("%s: no values of the chart do the same", dir)
+			}
 		}
 	}
 	for name, args := range overlays {
-		t.Run(filepath.Base(name), func(t *testing.T) {
-			text := do(t, "kubectl", "kustomize", manifests+name)
+		t.Run(name, func(t *testing.T) {
+			parts := strings.Fields(name)
+			if strings.HasPrefix(parts[0], "components/") {
+				parts = append(parts, "base")
+			}
+			text := kustomized(t, parts...)
 			accepted(t, text)
 			want := objects(t, text)
 			if i := slices.Index(args, "FABRICS"); i >= 0 {
@@ -185,10 +266,9 @@ func fabricValues(t *testing.T, all map[string]map[string]any) string {
 	return file
 }
 
-// objects are those of a YAML text by kind and name, without what differs between kustomize and Helm and means nothing.
+// objects are those of a YAML text by kind and name.
 func objects(t *testing.T, text string) map[string]map[string]any {
 	t.Helper()
-	defaults := flagDefaults(t)
 	out := map[string]map[string]any{}
 	d := yaml.NewYAMLOrJSONDecoder(strings.NewReader(text), 4096)
 	for {
@@ -207,51 +287,8 @@ func objects(t *testing.T, text string) map[string]map[string]any {
 		if out[key] != nil {
 			t.Errorf("%s is there twice", key)
 		}
-		plain(u.Object, defaults)
 		out[key] = u.Object
 	}
-}
-
-// plain leaves out the label of the release, and flags that say what is the default anyway.
-func plain(v any, defaults []string) any {
-	switch v := v.(type) {
-	case map[string]any:
-		delete(v, "app.kubernetes.io/instance")
-		for key, e := range v {
-			v[key] = plain(e, defaults)
-			if args, ok := e.([]any); ok && key == "args" {
-				v[key] = slices.DeleteFunc(args, func(a any) bool { return slices.Contains(defaults, fmt.Sprint(a)) })
-			}
-		}
-	case []any:
-		for i := range v {
-			v[i] = plain(v[i], defaults)
-		}
-	}
-	return v
-}
-
-var flagDefault = regexp.MustCompile(`(?m)^  -([a-z-]+)[^\n]*\n[^\n]*\(default "?([^"\n]*?)"?\)$`)
-
-// flagDefaults are the flags of the agent and of the controller with their defaults.
-func flagDefaults(t *testing.T) (out []string) {
-	t.Helper()
-	var usage bytes.Buffer
-	if err := agent.Main(t.Context(), "", []string{"run", "-h"}, io.Discard, &usage); err != nil {
-		t.Fatal(err)
-	}
-	if err := controller.Command(t.Context(), "", []string{"-h"}, &usage); err != nil {
-		t.Fatal(err)
-	}
-	for _, m := range flagDefault.FindAllStringSubmatch(usage.String(), -1) {
-		if m[1] != "bin-dir" { // the overlays change it
-			out = append(out, "--"+m[1]+"="+m[2])
-		}
-	}
-	if !slices.Contains(out, "--grace=1m0s") || !slices.Contains(out, "--log-level=INFO") {
-		t.Fatalf("defaults: %q", out)
-	}
-	return append(out, "--grace=1m", "--log-level=info")
 }
 
 // The NetworkPolicy is about the pods of the controller, by all their labels.

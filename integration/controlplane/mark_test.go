@@ -48,7 +48,7 @@ func problem(t *testing.T, c client.Client, name, text string) {
 
 // The health of devices is in Nodes if that is asked for, and only the controller's own taint is changed.
 func TestMarks(t *testing.T) {
-	if err := server.Apply(t.Context(), manifests+"overlays/taint/rbac.yaml"); err != nil {
+	if err := server.Apply(t.Context(), manifests+"components/taint/rbac.yaml"); err != nil {
 		t.Fatal(err)
 	}
 	c := whole(t)

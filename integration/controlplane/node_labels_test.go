@@ -55,7 +55,7 @@ func has(t *testing.T, c client.Client, node, mode string, rates map[string][]in
 // What a node has is in labels of its Node if that is asked for: they follow devices, and not their health, and no
 // label of another owner is changed. release removes them.
 func TestNodeLabels(t *testing.T) {
-	if err := server.Apply(t.Context(), manifests+"overlays/node-labels/rbac.yaml"); err != nil {
+	if err := server.Apply(t.Context(), manifests+"components/node-labels/rbac.yaml"); err != nil {
 		t.Fatal(err)
 	}
 	c := whole(t)
