@@ -15,7 +15,8 @@ import (
 
 // The environment of a test: FABRIC_FAILPOINT=point:action, where action is error or kill, and
 // FABRIC_FAILPOINT_TRACE=file, to which the name of every point passed is appended. A point passed more than once is
-// numbered from the second time on: point#2. To FABRIC_FAILPOINT_STEPS=file every step is appended as it is printed.
+// numbered from the second time on: point#2. To FABRIC_FAILPOINT_STEPS=file every step is appended as it is printed, to
+// FABRIC_FAILPOINT_TIMES=file every point with the nanoseconds of CLOCK_MONOTONIC.
 //
 // FABRIC_FAILPOINT_HOLD=directory is for processes that run already: a process that comes to a point while the
 // directory has a file of its name (with - for /) writes its process id to NAME.pid, and waits until the file is gone.
@@ -37,6 +38,15 @@ func Hit(point string) error {
 	}
 	if err := note("FABRIC_FAILPOINT_TRACE", point); err != nil {
 		return err
+	}
+	if os.Getenv("FABRIC_FAILPOINT_TIMES") != "" {
+		var now unix.Timespec
+		if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+			return err
+		}
+		if err := note("FABRIC_FAILPOINT_TIMES", fmt.Sprintf("%s %d", point, now.Nano())); err != nil {
+			return err
+		}
 	}
 	want, action, _ := strings.Cut(os.Getenv("FABRIC_FAILPOINT"), ":")
 	if want != point {

@@ -34,6 +34,7 @@ func main() {
 
 var binaries = []lab.Build{
 	{Name: "fabric", Package: "./cmd/fabric", Release: true, OneShot: true},
+	{Name: "fabric-steps", Package: "./cmd/fabric", Tags: "failpoint", Release: true, OneShot: true},
 	{Name: "inguest", Package: "./integration/lab/bench/inguest", Release: true},
 	{Name: "floor", Package: "./integration/lab/bench/floor", Release: true},
 	{Name: "peer", Package: "./integration/lab/bench/peer", Release: true},
@@ -60,7 +61,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		&o.groups,
 		"groups",
 		".*",
-		"regular `expression`: which of version ipoib netdev child journal rails namespaces vf guid guids tenant "+
+		"regular `expression`: which of version ipoib steps netdev child journal rails namespaces vf guid guids tenant "+
 			"shared",
 	)
 	flags.StringVar(&o.plugin, "plugin", "", "`build` of the plugin to measure instead of one made here")
@@ -102,7 +103,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		devices []string
 	}{
 		{ // exclusive
-			"version|ipoib|netdev|child|journal|rails|namespaces", []string{"ib_core.netns_mode=0"}, lab.VirtioNet(1),
+			"version|ipoib|steps|netdev|child|journal|rails|namespaces", []string{"ib_core.netns_mode=0"}, lab.VirtioNet(1),
 		},
 		{"vf|guid|guids|tenant", []string{"ib_core.netns_mode=0"}, append(lab.VirtioNet(1), lab.SRIOV(8)...)},
 		{"shared", nil, lab.VirtioNet(1)},

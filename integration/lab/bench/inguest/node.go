@@ -173,7 +173,7 @@ func command(name string, args ...string) error {
 // call executes a CNI plugin as a runtime does. It returns what the plugin answered.
 func (n *node) call(plugin, verb, id, ifname, conf string) ([]byte, error) {
 	cmd := exec.Command(filepath.Join(n.bin, plugin))
-	cmd.Env = cniEnv(n.bin, verb, id, ifname)
+	cmd.Env = append(cniEnv(n.bin, verb, id, ifname), "FABRIC_FAILPOINT_TIMES="+times) // heeded by fabric-steps only
 	var stdout, stderr strings.Builder
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(conf), &stdout, &stderr
 	if err := cmd.Run(); err != nil {
