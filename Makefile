@@ -125,6 +125,7 @@ check: ## the checks no linter has: file length, package names, skips, paths, pa
 site: ## the site of docs/ in build/site/VERSION (a release, else main), every link checked
 	@$(SETUP) site
 	@VERSION='$(VERSION)' scripts/site.sh
+	@scripts/site-publish.sh --check
 
 .PHONY: fetch fetch-lab check-binary fuzz-short test-slow test-lab-sample
 # One after the other: both install packages where something is missing.
