@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# site-publish.sh URL       builds the site of this version (site.sh) among those that the branch gh-pages of a repository
-#                           has, and pushes the branch, with one commit: the site needs no history.
+# site-publish.sh URL       builds the site of this version (site.sh) among those that the branch gh-pages of a
+#                           repository has, and pushes the branch, with one commit: the site needs no history.
 # site-publish.sh --check   does it twice with a repository of its own: both versions and the selector must be there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -18,7 +18,8 @@ publish() {
   touch "$dir/.nojekyll" # the files as they are
   git -C "$dir" init --quiet --initial-branch=gh-pages
   git -C "$dir" add --all
-  git -C "$dir" -c user.name=fabric-cni -c user.email=noreply@github.com commit --quiet --message "site of $(git rev-parse HEAD)"
+  git -C "$dir" -c user.name=fabric-cni -c user.email=noreply@github.com \
+    commit --quiet --message "site of $(git rev-parse HEAD)"
   git -C "$dir" push --quiet --force "$url" gh-pages
   rm -rf "$dir"
 }
@@ -38,4 +39,7 @@ for file in .nojekyll index.html v0.1.0/doctor.html main/doctor.html; do
   [ -e "$work/site/$file" ] || { echo "site-publish: the branch has no $file" >&2; exit 1; }
 done
 versions=$(grep -o '"version": "[^"]*"' "$work/site/versions.json" | tr '\n' ' ')
-[ "$versions" = '"version": "v0.1.0" "version": "main" ' ] || { echo "site-publish: versions.json has $versions" >&2; exit 1; }
+if [ "$versions" != '"version": "v0.1.0" "version": "main" ' ]; then
+  echo "site-publish: versions.json has $versions" >&2
+  exit 1
+fi

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# site.sh   builds the site of docs/ into SITE_DIR/VERSION (build/site), and fails for a link that leads nowhere (mkdocs --strict).
-# VERSION is the version of a release (scripts/version.sh), or main. Other versions there stay, and readers can
-# choose among all of them.
+# site.sh   builds the site of docs/ into SITE_DIR/VERSION (build/site), and fails for a link that leads nowhere
+# (mkdocs --strict). VERSION is the version of a release (scripts/version.sh), or main. Other versions there stay, and
+# readers can choose among all of them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
