@@ -35,7 +35,7 @@ func scrape(t *testing.T, address, token string) (int, string) {
 	return res.StatusCode, string(b)
 }
 
-// The component for Prometheus on other nodes: metrics at the node's address, and only for whom the ClusterRole is bound
+// The component for Prometheus on other nodes: metrics at the node's address, only for whom the ClusterRole is bound
 // to. The agent becomes Ready, so kubelet's probes reach it beside that.
 func TestMetricsSecure(t *testing.T) {
 	deploy(t, "deployments/components/metrics")

@@ -61,8 +61,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		&o.groups,
 		"groups",
 		".*",
-		"regular `expression`: which of version ipoib steps netdev child journal rails namespaces vf guid guids tenant "+
-			"shared",
+		"regular `expression`: which of version ipoib steps netdev child journal rails namespaces vf guid guids "+
+			"tenant shared",
 	)
 	flags.StringVar(&o.plugin, "plugin", "", "`build` of the plugin to measure instead of one made here")
 	flags.StringVar(&o.previous, "previous", "", "another `build` of the plugin to measure beside this one")
@@ -103,7 +103,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		devices []string
 	}{
 		{ // exclusive
-			"version|ipoib|steps|netdev|child|journal|rails|namespaces", []string{"ib_core.netns_mode=0"}, lab.VirtioNet(1),
+			"version|ipoib|steps|netdev|child|journal|rails|namespaces", []string{"ib_core.netns_mode=0"},
+			lab.VirtioNet(1),
 		},
 		{"vf|guid|guids|tenant", []string{"ib_core.netns_mode=0"}, append(lab.VirtioNet(1), lab.SRIOV(8)...)},
 		{"shared", nil, lab.VirtioNet(1)},
