@@ -57,13 +57,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.IntVar(&o.cycles, "cycles", 30, "how often everything is measured")
-	flags.StringVar(
-		&o.groups,
-		"groups",
-		".*",
+	flags.StringVar(&o.groups, "groups", ".*",
 		"regular `expression`: which of version ipoib steps netdev child journal rails namespaces vf guid guids "+
-			"tenant shared",
-	)
+			"tenant shared")
 	flags.StringVar(&o.plugin, "plugin", "", "`build` of the plugin to measure instead of one made here")
 	flags.StringVar(&o.previous, "previous", "", "another `build` of the plugin to measure beside this one")
 	flags.BoolVar(
