@@ -176,6 +176,6 @@ func (t *selfTest) table(r *selftest.Report) {
 	t.stdout.Printf("\n%d passed, %d failed, %d skipped, of which %d should not be\n", sum.Passed, sum.Failed,
 		sum.Skipped, sum.Missed)
 	if t.file != "" && t.file != "-" {
-		t.stdout.Printf("%s is for an issue: docs/hardware.md says which reports are wanted\n", t.file)
+		t.stdout.Printf("attach %s to an issue: https://github.com/fabric-cni/fabric-cni/issues\n", t.file)
 	}
 }
