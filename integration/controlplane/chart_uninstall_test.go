@@ -26,6 +26,16 @@ func ofRelease(t *testing.T, name string) (left []string) {
 	return left
 }
 
+// controllerLabels are those of the pods of the controller's Deployment.
+func controllerLabels(t *testing.T, namespace, name string) map[string]string {
+	t.Helper()
+	d, err := clientset(t).AppsV1().Deployments(namespace).Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.Spec.Template.Labels
+}
+
 // scaledDown does what a cluster does once the Deployment of the controller is scaled to 0: it ends the controller, and
 // then its pod is gone. The returned function waits for that.
 func scaledDown(t *testing.T, namespace, name string, stop func()) (wait func()) {
@@ -33,7 +43,7 @@ func scaledDown(t *testing.T, namespace, name string, stop func()) (wait func())
 	c := whole(t)
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Namespace: namespace, Labels: map[string]string{"app.kubernetes.io/name": "fabric-controller"},
+			Name: name, Namespace: namespace, Labels: controllerLabels(t, namespace, name),
 		},
 		Spec: corev1.PodSpec{ServiceAccountName: name, Containers: []corev1.Container{{Name: "c", Image: "c"}}},
 	}

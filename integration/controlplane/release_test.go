@@ -72,7 +72,7 @@ func TestRelease(t *testing.T) {
 	untilDefined(t, c, "used", "default", "fabric-system", "kube-node-lease", "kube-public", "kube-system")
 
 	// The controller's pod, which kubelet would end.
-	labels := map[string]string{"app.kubernetes.io/name": "fabric-controller"}
+	labels := controllerLabels(t, "fabric-system", "fabric-controller")
 	create(t, c, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "fabric-controller-1", Namespace: "fabric-system", Labels: labels},
 		Spec: corev1.PodSpec{ServiceAccountName: "fabric-controller",
@@ -143,7 +143,7 @@ func TestReleaseWithLostNode(t *testing.T) {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "lost", Namespace: "fabric-system",
-			Labels: map[string]string{"app.kubernetes.io/name": "fabric-controller"},
+			Labels: controllerLabels(t, "fabric-system", "fabric-controller"),
 		},
 		Spec: corev1.PodSpec{
 			NodeName: "lost-node", ServiceAccountName: "fabric-controller", Containers: []corev1.Container{{Name: "c",
