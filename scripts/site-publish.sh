@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
 # site-publish.sh URL       builds the site of this version (site.sh) among those that the branch gh-pages of a
-#                           repository has, and pushes the branch, with one commit: the site needs no history.
+#                           repository has, and pushes the branch, with one commit: the site needs no history. It
+#                           fails if another run has pushed meanwhile.
 # site-publish.sh --check   does it twice with a repository of its own: both versions and the selector must be there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 publish() {
-  local url=$1 dir
+  local url=$1 dir old
   dir=$(mktemp -d)
-  if git ls-remote --exit-code --heads "$url" gh-pages >/dev/null; then
+  old=$(git ls-remote --heads "$url" gh-pages | cut -f1)
+  if [ -n "$old" ]; then
     git clone --quiet --depth 1 --branch gh-pages "$url" "$dir"
     rm -rf "$dir/.git"
-  else
-    (($? == 2)) # the repository has no such branch; anything else is a failure
   fi
   SITE_DIR=$dir scripts/site.sh
   touch "$dir/.nojekyll" # the files as they are
@@ -20,7 +20,7 @@ publish() {
   git -C "$dir" add --all
   git -C "$dir" -c user.name=fabric-cni -c user.email=noreply@github.com \
     commit --quiet --message "site of $(git rev-parse HEAD)"
-  git -C "$dir" push --quiet --force "$url" gh-pages
+  git -C "$dir" push --quiet --force-with-lease="gh-pages:$old" "$url" gh-pages
   rm -rf "$dir"
 }
 

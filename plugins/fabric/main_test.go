@@ -10,8 +10,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/fabric-cni/fabric-cni/internal/calls"
 	"github.com/fabric-cni/fabric-cni/internal/testkit/sandbox"
@@ -96,6 +98,9 @@ type answer struct {
 	Msg            string `json:"msg"`
 }
 
+// hangsAfter is longer than any call takes: a runtime kills it earlier.
+const hangsAfter = 4 * time.Minute
+
 // run executes the plugin in the host's namespaces. /run/fabric-cni and /etc/cni are those of the node.
 func (n *node) run(t *testing.T, c call) answer {
 	t.Helper()
@@ -107,7 +112,11 @@ func (n *node) run(t *testing.T, c call) answer {
 		c.started(cmd)
 	}
 	if err == nil {
+		hangs := time.AfterFunc(hangsAfter, func() { _ = cmd.Process.Signal(unix.SIGQUIT) }) // its stacks say where
 		err = cmd.Wait()
+		if !hangs.Stop() {
+			t.Errorf("%s of %s did not end in %s: %s", c.command, c.ifName, hangsAfter, stderr.String())
+		}
 	}
 	a := answer{stdout: stdout.String(), stderr: stderr.String(), ok: err == nil}
 	if !a.ok && len(a.stdout) > 0 {
