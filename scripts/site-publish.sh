@@ -19,7 +19,7 @@ publish() {
   git -C "$dir" init --quiet --initial-branch=gh-pages
   git -C "$dir" add --all
   git -C "$dir" -c user.name=fabric-cni -c user.email=noreply@github.com \
-    commit --quiet --message "site of $(git rev-parse HEAD)"
+    commit --quiet --message "site of $(scripts/version.sh)"
   git -C "$dir" push --quiet --force-with-lease="gh-pages:$old" "$url" gh-pages
   rm -rf "$dir"
 }
