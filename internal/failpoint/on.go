@@ -39,14 +39,12 @@ func Hit(point string) error {
 	if err := note("FABRIC_FAILPOINT_TRACE", point); err != nil {
 		return err
 	}
-	if os.Getenv("FABRIC_FAILPOINT_TIMES") != "" {
-		var now unix.Timespec
-		if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
-			return err
-		}
-		if err := note("FABRIC_FAILPOINT_TIMES", fmt.Sprintf("%s %d", point, now.Nano())); err != nil {
-			return err
-		}
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		return err
+	}
+	if err := note("FABRIC_FAILPOINT_TIMES", fmt.Sprintf("%s %d", point, now.Nano())); err != nil {
+		return err
 	}
 	want, action, _ := strings.Cut(os.Getenv("FABRIC_FAILPOINT"), ":")
 	if want != point {

@@ -45,7 +45,8 @@ func run() error {
 			continue
 		}
 		begin := time.Now()
-		for i := range *cycles + 1 { // the first warms caches up and is not counted
+		for i := range *cycles + 1 {
+			b.counts = i > 0
 			if err := b.cycle(g, i); err != nil {
 				return fmt.Errorf("%s, cycle %d: %w", g.name, i, err)
 			}
@@ -74,7 +75,8 @@ type contestant struct {
 
 type bench struct {
 	*node
-	set *sample.Set
+	set    *sample.Set
+	counts bool // this cycle; the first one warms caches up
 }
 
 // pause lets the kernel finish what an operation has left to its workers, which on one CPU would be in the next one's
@@ -91,23 +93,23 @@ func (b *bench) cycle(g group, number int) error {
 				return err
 			}
 		}
-		if err := b.turn(g, c, number > 0); err != nil {
+		if err := b.turn(g, c); err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
 	}
 	return nil
 }
 
-func (b *bench) turn(g group, c contestant, counts bool) error {
+func (b *bench) turn(g group, c contestant) error {
 	if c.before != nil {
 		if err := c.before(); err != nil {
 			return err
 		}
 	}
-	if err := b.time(g.name+"/"+c.name+"/add", c.add, counts); err != nil {
+	if err := b.time(g.name+"/"+c.name+"/add", c.add); err != nil {
 		return err
 	}
-	if err := b.time(g.name+"/"+c.name+"/del", c.del, counts); err != nil {
+	if err := b.time(g.name+"/"+c.name+"/del", c.del); err != nil {
 		return err
 	}
 	if c.after != nil {
@@ -116,7 +118,7 @@ func (b *bench) turn(g group, c contestant, counts bool) error {
 	return nil
 }
 
-func (b *bench) time(name string, f func() error, counts bool) error {
+func (b *bench) time(name string, f func() error) error {
 	if f == nil {
 		return nil
 	}
@@ -124,7 +126,7 @@ func (b *bench) time(name string, f func() error, counts bool) error {
 	begin := time.Now()
 	err := f()
 	took := time.Since(begin)
-	if err == nil && counts {
+	if err == nil && b.counts {
 		b.set.Add(name, float64(took)/float64(time.Millisecond))
 	}
 	return err
