@@ -115,11 +115,12 @@ func collectPreflight(ctx context.Context, kube *cluster.Cluster) (*doctor.Prefl
 		p.DaemonSets = append(p.DaemonSets, *o)
 	})
 	objects(ctx, c, cluster.List{Of: cluster.Networks}, func(o *doctor.NAD) { p.NADs.Items = append(p.NADs.Items, *o) })
-	for kind, of := range map[string]cluster.Resource{
-		"NicClusterPolicy": cluster.NicClusterPolicies, "NicNodePolicy": cluster.NicNodePolicies,
-	} {
-		objects(ctx, c, cluster.List{Of: of}, func(o *doctor.NicPolicy) {
-			o.Kind = kind
+	for _, of := range []struct {
+		kind string
+		cluster.Resource
+	}{{"NicClusterPolicy", cluster.NicClusterPolicies}, {"NicNodePolicy", cluster.NicNodePolicies}} {
+		objects(ctx, c, cluster.List{Of: of.Resource}, func(o *doctor.NicPolicy) {
+			o.Kind = of.kind
 			p.Policies = append(p.Policies, *o)
 		})
 	}

@@ -209,8 +209,11 @@ func preflightDriver(p *Preflight) (out []Finding) {
 	return one(finding(id, OK, text))
 }
 
-// selects reports whether a nodeSelector fits one of the nodes.
+// selects reports whether a nodeSelector may fit one of the nodes: all fit nodes that are not known.
 func (p *Preflight) selects(labelled map[string]string) bool {
+	if !p.Listed["nodes"] {
+		return true
+	}
 	selector := labels.SelectorFromSet(labelled)
 	return slices.ContainsFunc(p.Nodes, func(n corev1.Node) bool { return selector.Matches(labels.Set(n.Labels)) })
 }

@@ -205,6 +205,14 @@ func TestPreflightMode(t *testing.T) {
 			p.Policies = decode[[]NicPolicy](t, `[{"metadata":{"name":"n"},"spec":{"nodeSelector":{"pool":"storage"},
 "ofedDriver":{"image":"doca-driver","version":"25.04"}}}]`)
 		}, mode + local},
+		{"driver containers of nodes that are not known", func(p *Preflight) {
+			shared(p)
+			d := driverContainer(t)
+			d.Spec.Template.Spec.NodeSelector = map[string]string{"pool": "storage"}
+			p.DaemonSets = append(p.DaemonSets, d)
+			p.Listed["nodes"] = false
+		}, "WARN preflight-driver driver container nvidia-network-operator/mofed-ds (doca-driver:25.04), on 2 nodes\n" +
+			mode + local},
 		{"an operator that sets the other mode", func(p *Preflight) {
 			p.Pools = decode[[]SriovPool](t, `[{"metadata":{"name":"p","namespace":"s"},"spec":{"rdmaMode":"shared"}},
  {"metadata":{"name":"q","namespace":"s"},"spec":{"rdmaMode":"exclusive"}},{"metadata":{"name":"r"},"spec":{}}]`)
