@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/fabric-cni/fabric-cni/internal/agent/repair"
 	"github.com/fabric-cni/fabric-cni/internal/quote"
 )
 
@@ -20,9 +21,6 @@ const (
 	network  = "fabric-selftest"
 	longCall = 2 * time.Minute
 )
-
-// path is the PATH of the plugin, as the agent has it.
-const path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // conf is a network configuration.
 type conf map[string]any
@@ -59,7 +57,7 @@ func (c call) do(ctx context.Context, plugin string) outcome {
 	cmd.WaitDelay = 5 * time.Second // an IPAM plugin that outlives it may hold its output open
 	cmd.Stdin = bytes.NewReader(stdin)
 	cmd.Env = []string{
-		"PATH=" + path, "CNI_COMMAND=" + c.verb, "CNI_CONTAINERID=" + c.container, "CNI_NETNS=" + c.netns,
+		"PATH=" + repair.PATH, "CNI_COMMAND=" + c.verb, "CNI_CONTAINERID=" + c.container, "CNI_NETNS=" + c.netns,
 		"CNI_IFNAME=" + ifName, "CNI_PATH=" + filepath.Dir(plugin),
 	}
 	var stdout, stderr bytes.Buffer
