@@ -19,6 +19,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/agent/metrics"
 	"github.com/fabric-cni/fabric-cni/internal/agent/network"
 	"github.com/fabric-cni/fabric-cni/internal/agent/podresources"
+	"github.com/fabric-cni/fabric-cni/internal/agent/repair"
 	"github.com/fabric-cni/fabric-cni/internal/agent/survey"
 	"github.com/fabric-cni/fabric-cni/internal/fabrics"
 	"github.com/fabric-cni/fabric-cni/internal/prepared"
@@ -143,11 +144,14 @@ func (o *Options) newDriver(
 			return node.FilesNow(ctx, a, alone, was)
 		}
 	}
+	home := repair.Loop{
+		Store: o.store(), Plugin: o.target().Path(), HostProc: o.HostProc, CallTimeout: delTimeout, Log: log,
+	}
 	observe := func(took time.Duration, r dra.Reason) { m.Prepared(took, string(r)) }
 	return dra.New(dra.Config{
 		Node: o.Node, PluginsDir: o.PluginsDir, Store: o.store(), Prepared: prepared.In(o.StateDir), CDI: specs,
 		Kube: kube, Preflight: dra.Preflight(o.StateDir, o.Policy, o.HostProc), Files: files,
-		Interface: survey.InterfaceOf, Observe: observe, Log: log, Given: o.given(),
+		Detach: home.Return, Interface: survey.InterfaceOf, Observe: observe, Log: log, Given: o.given(),
 	}), nil
 }
 

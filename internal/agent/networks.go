@@ -10,9 +10,9 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 )
 
-// networkReconciler writes the configurations that are this node's own into Multus's directory.
+// networkReconciler writes the configurations that are this node's own for the plugin, and into Multus's directory.
 type networkReconciler struct {
-	confDir string // Multus's; empty: no files
+	confDir string // Multus's; empty: no files there
 	noted   string // where the plugin reads which configurations are the agent's: policy.PublishedDir
 	ipamDir string // where host-local keeps the addresses of this node's ranges
 	store   journal.Store
@@ -23,9 +23,6 @@ type networkReconciler struct {
 }
 
 func (r *networkReconciler) reconcile(v *view) {
-	if r.confDir == "" {
-		return
-	}
 	files := map[string][]byte{}
 	for i := range v.fabrics {
 		f := &v.fabrics[i]
@@ -79,6 +76,9 @@ func (r *networkReconciler) write(files map[string][]byte) {
 	keep := attachedNetworks(r.store, r.log)
 	r.failed = nil
 	for _, dir := range []string{r.noted, r.confDir} { // the plugin knows a configuration before a pod can have it
+		if dir == "" {
+			continue
+		}
 		if _, err := network.WriteFiles(dir, files, func(name string) bool { return keep[name] }); err != nil {
 			r.log.Error("cannot write this node's network configurations", "error", err)
 			r.failed = network.Unwritten(dir, files, err)

@@ -16,6 +16,7 @@ type Claims struct {
 	BadUID     bool   // it is no UID
 	Unreadable error  // what is prepared for the pod can't be read
 	DeviceID   string // the one that Multus names; empty: none
+	IfName     string // of the interface in the pod
 	// Devices are in the order in which interfaces get them.
 	Devices []Claimed
 }
@@ -25,13 +26,16 @@ type Claimed struct {
 	Claim  string // namespace/name of the ResourceClaim
 	Device string // as the journal names it; several shares of an HCA have one name
 	ID     string // as Multus names it
+	// Interface is what the claim calls its interface; empty: any name will do. Unfit: this one has another name.
+	Interface string
+	Unfit     bool
 	// Taken is the other interface of this very container that has it; empty: none. What an older container of the pod
 	// has counts as free: it is returned first if that is dead, and refused as in use if not.
 	Taken string
 }
 
 // Choose returns the index of the device that the next interface of the pod gets: the one that Multus names, otherwise
-// the first that no other interface of the container has. It returns -1 and no refusal if the device is not from a
+// the first that no other interface of the container has, and whose claim gives it this name or none. It returns -1 and no refusal if the device is not from a
 // claim: kubelet's device plugin has given it, before the fabric was switched to claims.
 func (c *Claims) Choose() (int, *Refusal) {
 	switch {
@@ -45,14 +49,29 @@ func (c *Claims) Choose() (int, *Refusal) {
 			fmt.Sprintf("add a claim of DeviceClass %s.fabric.dev to the pod, or take the network out of its "+
 				"annotation", c.Fabric))
 	}
-	named := false
+	named, other, free := false, "", -1
 	for i, d := range c.Devices {
 		if c.DeviceID != "" && c.DeviceID != d.ID && c.DeviceID != d.Device {
 			continue
 		}
-		if named = true; d.Taken == "" {
+		switch named = true; {
+		case d.Taken != "":
+		case d.Unfit:
+			other = cmp.Or(other, d.Interface)
+		case d.Interface != "": // before those that have any name
 			return i, nil
+		case free < 0:
+			free = i
 		}
+	}
+	if free >= 0 {
+		return free, nil
+	}
+	if other != "" {
+		return -1, c.refusal(fmt.Sprintf("the ResourceClaim of pod %s names its interface of fabric %s %.40q, and the "+
+			"annotation asks for %s", c.pod(), c.Fabric, other, c.IfName),
+			fmt.Sprintf("name it in the annotation as well, as in %s@ib0, or take the network out of the annotation: "+
+				"the claim is enough", c.Fabric))
 	}
 	if !named {
 		return -1, c.refusal(fmt.Sprintf("device %q is none of those of fabric %s that ResourceClaims give to pod %s: "+

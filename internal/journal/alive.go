@@ -26,7 +26,7 @@ type Liveness struct {
 // A sandbox that the runtime reports as ready is alive, whatever its namespace looks like; one that it reports as not
 // ready, or does not know, may still have processes. No namespace survives a reboot. Apart from that a pod lives as
 // long as its network namespace: recognized by its identity, because another pod may have its path by now, and because
-// a mount or a process can hold it after its path is gone.
+// a mount or a process can hold it after its path is gone. Where a mount of ours does, only processes count.
 func (e *Entry) Alive(w Liveness) (bool, error) {
 	proc := cmp.Or(w.Proc, "/proc")
 	switch {
@@ -41,6 +41,9 @@ func (e *Entry) Alive(w Liveness) (bool, error) {
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, fmt.Errorf("find out whether the pod of %s is alive: %w", e.Key, err)
+	}
+	if e.Held != "" {
+		return netns.Inhabited(proc, e.Netns), nil
 	}
 	ns, err := netns.Find(proc, e.Netns)
 	if err == nil {

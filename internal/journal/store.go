@@ -21,9 +21,10 @@ const DefaultDir = "/run/fabric-cni"
 //	claims/<device>/owner                     symlink to the entry that owns the device
 //	claims/<device>/children/<entry>          symlinks to the entries whose IPoIB child sits on the device
 //	tenants/<device>                          symlink to the namespace of the pod that had this VF last
+//	netns/<inode>                             mounts of network namespaces of pods, see Entry.Held
 //	locks/<device>                            flock, held while a device is taken and moved
 //	locks/attachments, locks/ipam             a byte each of which is locked for an attachment
-//	locks/pods                                likewise for a pod
+//	locks/pods, locks/hooks                   likewise for a pod
 type Store struct{ Dir string }
 
 func (s Store) entryPath(k Key) string { return filepath.Join(s.Dir, "attachments", k.file()) }

@@ -20,7 +20,7 @@ import (
 // may be there that can't be opened. proc is /proc.
 func Find(proc string, id ID) (*NS, error) {
 	var unopened []error
-	for _, candidates := range []func(string, ID) ([]string, error){mounts, processes} {
+	for _, candidates := range []func(string, ID) ([]string, error){Mounts, processes} {
 		paths, err := candidates(proc, id)
 		if err != nil {
 			//nolint:errorlint // a /proc that is missing (fs.ErrNotExist) is no proof that the namespace is gone
@@ -46,8 +46,8 @@ func Find(proc string, id ID) (*NS, error) {
 	return nil, fmt.Errorf("no mount and no process holds network namespace %d: %w", id.Ino, fs.ErrNotExist)
 }
 
-// mounts lists where the namespace is bound: its root in mountinfo is net:[inode] (proc(5)).
-func mounts(proc string, id ID) ([]string, error) {
+// Mounts lists where the namespace is bound: its root in mountinfo is net:[inode] (proc(5)). proc is /proc.
+func Mounts(proc string, id ID) ([]string, error) {
 	// As a whole: a line can be longer than any scanner's buffer (overlays of many layers), and what is missed here
 	// makes a pod look dead. Of this thread: the process's first one, for which "self" stands, may have been left in
 	// the namespace of inSys, as it can't end.

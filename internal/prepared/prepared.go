@@ -34,6 +34,10 @@ type Claim struct {
 	PodUID    string   `json:"podUID"`
 	Pod       string   `json:"pod"` // name
 	Devices   []Device `json:"devices"`
+	// Networks are the configurations of the devices' networks, by fabric, as they were when the claim was prepared: a
+	// container with the claim does not start before each device is attached by one of them. None: an older agent has
+	// prepared the claim, and only Multus attaches its devices.
+	Networks map[string]json.RawMessage `json:"networks,omitempty"`
 }
 
 // Device is a device of the node that a claim gives to its pod.
@@ -53,6 +57,9 @@ type Device struct {
 	Shared bool `json:"shared,omitempty"`
 	// Network replaces settings of the fabric's network configuration: the claim's opaque parameters, checked.
 	Network json.RawMessage `json:"network,omitempty"`
+	// Interface names the interface in the pod: a name, or one that ends with %d for a number from 0. Empty: what the
+	// pod's annotation or the order of the pod's devices makes it.
+	Interface InterfaceName `json:"interface,omitempty"`
 }
 
 // Virtual is the bus of devices that are on none, such as a veth.
@@ -268,20 +275,24 @@ type ClaimDevice struct {
 	Claim *Claim
 }
 
-// OfFabric are the devices of one fabric among prepared claims in the order in which interfaces get them: by rail, then
-// by address. So net1 is the same rail in every pod.
+// OfFabric are the devices of one fabric among prepared claims, in the order of InOrder.
 func OfFabric(claims []*Claim, fabric string) []ClaimDevice {
+	return slices.DeleteFunc(InOrder(claims), func(d ClaimDevice) bool { return d.Fabric != fabric })
+}
+
+// InOrder are the devices of prepared claims in the order in which interfaces get them: by fabric, by rail, then by
+// address. So net1 is the same rail in every pod.
+func InOrder(claims []*Claim) []ClaimDevice {
 	var out []ClaimDevice
 	for _, c := range claims {
 		for _, d := range c.Devices {
-			if d.Fabric == fabric {
-				out = append(out, ClaimDevice{d, c})
-			}
+			out = append(out, ClaimDevice{d, c})
 		}
 	}
 	slices.SortStableFunc(out, func(a, b ClaimDevice) int {
-		return cmp.Or(cmp.Compare(a.Rail, b.Rail), a.Address.Compare(b.Address), cmp.Compare(a.Name, b.Name),
-			cmp.Compare(a.ShareID, b.ShareID), cmp.Compare(a.Claim.UID, b.Claim.UID), cmp.Compare(a.Request, b.Request))
+		return cmp.Or(cmp.Compare(a.Fabric, b.Fabric), cmp.Compare(a.Rail, b.Rail), a.Address.Compare(b.Address),
+			cmp.Compare(a.Name, b.Name), cmp.Compare(a.ShareID, b.ShareID), cmp.Compare(a.Claim.UID, b.Claim.UID),
+			cmp.Compare(a.Request, b.Request))
 	})
 	return out
 }

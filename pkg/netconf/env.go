@@ -22,6 +22,16 @@ const (
 	wantIfName = "1 to 15 characters without '/', ':', '%', spaces and control characters, not \".\" or \"..\""
 )
 
+// PodInterfaceNames says in words what IsPodInterface wants.
+const PodInterfaceNames = wantIfName + ", \"lo\", \"all\" or \"default\""
+
+// IsPodInterface reports whether an interface in a pod may have this name: CNI_IFNAME of an ADD.
+func IsPodInterface(name string) bool { return isIfName(name) && !isKernels(name) }
+
+// isKernels tells the loopback's name, and those that are directories of their own below /proc/sys/net/ipv[46]/conf:
+// the kernel refuses these (sysctl_dev_name_is_allowed, net/ipv4/devinet.c) after the device has moved.
+func isKernels(name string) bool { return name == "all" || name == "default" || name == "lo" }
+
 // checkEnv validates what the runtime says about the call. DEL is as strict here as ADD: these strings become part of
 // paths, and nothing was ever added under a name that is refused.
 func checkEnv(env Env) *Error {
@@ -45,9 +55,7 @@ func checkEnv(env Env) *Error {
 	if !isIfName(env.IfName) {
 		return bad("CNI_IFNAME", env.IfName, wantIfName)
 	}
-	// "all" and "default" are directories of their own under /proc/sys/net/ipv[46]/conf: the kernel refuses them
-	// (sysctl_dev_name_is_allowed, net/ipv4/devinet.c) after the device has moved.
-	if n := env.IfName; env.Command != "DEL" && (n == "all" || n == "default" || n == "lo") {
+	if n := env.IfName; env.Command != "DEL" && isKernels(n) {
 		return bad("CNI_IFNAME", n, "a name other than \"lo\", \"all\" and \"default\"")
 	}
 	if env.Netns == "" && env.Command == "DEL" {

@@ -173,6 +173,7 @@ func (cs chooser) claimed() (*attach.Claims, []prepared.ClaimDevice) {
 	pod := cs.c.cfg.Pod
 	out := &attach.Claims{
 		Fabric: cs.c.cfg.Name, PodUID: pod.UID, BadUID: !prepared.IsUID(pod.UID), DeviceID: cs.c.cfg.DeviceID,
+		IfName: cs.c.key.IfName,
 	}
 	if pod.Name != "" {
 		out.Pod = (&prepared.Claim{Namespace: pod.Namespace, Pod: pod.Name}).ForPod()
@@ -186,12 +187,18 @@ func (cs chooser) claimed() (*attach.Claims, []prepared.ClaimDevice) {
 		return out, nil
 	}
 	given := prepared.OfFabric(claims, cs.c.cfg.Name)
+	if one := cs.c.claimed; one != nil {
+		given = slices.DeleteFunc(given, func(d prepared.ClaimDevice) bool { return !one.is(&d) })
+	}
 	var have []*journal.Entry
 	if len(given) > 0 {
 		have = cs.c.store.Of(cs.c.key.ContainerID)
 	}
 	for i := range given {
-		d := attach.Claimed{Claim: given[i].Claim.Whose(), Device: given[i].Address.String(), ID: given[i].ID}
+		d := attach.Claimed{
+			Claim: given[i].Claim.Whose(), Device: given[i].Address.String(), ID: given[i].ID,
+			Interface: string(given[i].Interface), Unfit: !given[i].Interface.Fits(cs.c.key.IfName),
+		}
 		if a, err := device.ParseAddress(cs.c.cfg.DeviceID); err == nil && a == given[i].Address {
 			d.ID = cs.c.cfg.DeviceID // however it is spelled
 		}

@@ -33,6 +33,7 @@ type call struct {
 	key journal.Key
 
 	held    *journal.Lock // of the attachment, for ADD and DEL
+	claimed *claimed      // what the hook attaches; nil: a runtime has called
 	asked   []byte        // the configuration as the runtime has given it
 	planned bool          // nothing is to be done: it is a plan
 	doing   string        // completes "could not ..." in an error
@@ -86,7 +87,7 @@ func (c *call) openPod() error {
 // podOf opens the namespace of an attachment by what it is, not by where it was: a path is reused, and a namespace
 // whose path is gone keeps its devices while a process or a mount holds it. It returns nil when it is gone for good.
 func (c *call) podOf(e *journal.Entry) (*apply.Side, error) {
-	for _, path := range []string{e.NetnsPath, c.env.Netns} {
+	for _, path := range []string{e.NetnsPath, e.Held, c.env.Netns} {
 		if path == "" {
 			continue
 		}

@@ -41,6 +41,9 @@ func (c *call) newEntry(d *attach.Decision, ch *choice) *journal.Entry {
 		e.VF, e.VFs = recordVF(d.Attachment), d.VFs
 	}
 	e.FromClaim = ch.fromClaim
+	if c.claimed != nil {
+		e.Held = c.claimed.held
+	}
 	c.names().recordOwnNames(e)
 	e.DeviceInfo = c.deviceInfo(e)
 	if e.Kind != journal.KindRDMA {
@@ -150,7 +153,13 @@ func (c *call) forget(e *journal.Entry) error {
 // erase removes what is on disk of an attachment that has no device any more.
 func (c *call) erase(e *journal.Entry) error {
 	c.undescribe(e)
-	return c.store.Remove(e.Key)
+	if err := c.store.Remove(e.Key); err != nil || e.Held == "" {
+		return err
+	}
+	if err := c.store.Release(e.ContainerID, e.Held); err != nil { // the agent tries again
+		c.log.Warn("a network namespace stays", "reason", err)
+	}
+	return nil
 }
 
 // clearOwner gives up the device, or the child on it.

@@ -20,8 +20,8 @@ import (
 // container that uses a ResourceClaim.
 const HookCommand = "claim-attached"
 
-// Hook answers one call of the OCI hook: with an error, one line on stderr, the container does not start. The state of
-// the container is on stdin.
+// Hook answers one call of the OCI hook: it attaches the devices of the pod's ResourceClaims that are not attached yet.
+// With an error, one line on stderr, the container does not start. The state of the container is on stdin.
 func (p Plugin) Hook(args []string, stdin io.Reader) int {
 	err := p.hook(args, stdin)
 	if err == nil {
@@ -39,54 +39,67 @@ func (p Plugin) hook(args []string, stdin io.Reader) error {
 		const usage = "usage: fabric %s [--state-dir DIR] CLAIM-UID, with the container's state on stdin"
 		return fmt.Errorf(usage, HookCommand)
 	}
-	id, err := namespaceOf(stdin)
+	c, err := containerOf(stdin)
 	if err != nil {
 		return err
 	}
-	return p.withDefaults().claimAttached(args[0], id)
+	return p.withDefaults().claimAttached(args[0], c)
 }
 
-// namespaceOf is the network namespace of the container whose state is read.
-func namespaceOf(state io.Reader) (netns.ID, error) {
+// container is one that is about to start.
+type container struct {
+	netns string // path of its network namespace
+	id    netns.ID
+}
+
+// containerOf is the container whose state is read.
+func containerOf(state io.Reader) (c container, err error) {
 	const most = 1 << 20 // the state has the container's annotations
 	b, err := io.ReadAll(io.LimitReader(state, most+1))
 	if err != nil {
-		return netns.ID{}, fmt.Errorf("read the container's state: %w", err)
+		return c, fmt.Errorf("read the container's state: %w", err)
 	}
 	if len(b) > most {
-		return netns.ID{}, fmt.Errorf("the container's state has more than %d bytes", most)
+		return c, fmt.Errorf("the container's state has more than %d bytes", most)
 	}
 	var s struct {
 		Pid int `json:"pid"`
 	}
 	if err := json.Unmarshal(b, &s); err != nil {
-		return netns.ID{}, fmt.Errorf("read the container's state: %w", err)
+		return c, fmt.Errorf("read the container's state: %w", err)
 	}
 	if s.Pid <= 0 {
-		return netns.ID{}, fmt.Errorf("the container's state has the pid %d: want its process", s.Pid)
+		return c, fmt.Errorf("the container's state has the pid %d: want its process", s.Pid)
 	}
-	id, err := netns.IDOf(filepath.Join("/proc", strconv.Itoa(s.Pid), "ns/net"))
-	if err != nil {
-		return netns.ID{}, fmt.Errorf("find the network namespace of the container's process: %w", err)
+	c.netns = filepath.Join("/proc", strconv.Itoa(s.Pid), "ns/net")
+	if c.id, err = netns.IDOf(c.netns); err != nil {
+		return c, fmt.Errorf("find the network namespace of the container's process: %w", err)
 	}
-	return id, nil
+	return c, nil
 }
 
 // claimAttached returns an error unless each device of a claim is attached to the pod with this network namespace. The
-// journal knows. A container on the host's network sees all devices that are at home: there it is enough that no pod
-// has one of the claim's.
-func (p Plugin) claimAttached(uid string, id netns.ID) error {
+// journal knows. What is lacking is attached. A container on the host's network sees all devices that are at home:
+// there it is enough that no pod has one of the claim's.
+func (p Plugin) claimAttached(uid string, c container) error {
 	at := attachments{
-		store: journal.Store{Dir: p.StateDir}, claims: prepared.In(p.StateDir), here: id, used: map[journal.Key]bool{},
+		store: journal.Store{Dir: p.StateDir}, claims: prepared.In(p.StateDir), here: c.id, used: map[journal.Key]bool{},
 	}
 	claim, err := at.claims.Claim(uid)
 	if err != nil {
 		return err
 	}
-	if onHost(id) {
+	if onHost(c.id) {
 		return at.home(claim)
 	}
 	lacking := at.lacking(claim)
+	if len(lacking) > 0 && len(claim.Networks) > 0 {
+		if err := p.attachPod(claim.PodUID, c); err != nil {
+			return err
+		}
+		clear(at.used)
+		lacking = at.lacking(claim)
+	}
 	if len(lacking) == 0 {
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -59,6 +60,7 @@ type node struct {
 	host, pod, far sandbox.Netns
 	state, etc     string
 	before         string
+	lasts          int // a process in the node's mount namespace, if that outlives a call; else 0
 }
 
 func newNode(t *testing.T, setup ...string) *node {
@@ -145,10 +147,23 @@ func (n *node) execution(c call) *exec.Cmd {
 
 // command is a program of ours, on the node.
 func (n *node) command(program string, args ...string) *exec.Cmd {
-	const script = `mount --bind "$1" /run/fabric-cni && mount --bind "$2" /etc/cni && shift 2 && exec "$@"`
-	all := []string{"netns", "exec", n.host.Name, "sh", "-ec", script, "sh", n.state, n.etc,
-		filepath.Join(os.Getenv(binDir), program)}
+	program = filepath.Join(os.Getenv(binDir), program)
+	if n.lasts != 0 {
+		all := []string{"--target", strconv.Itoa(n.lasts), "--mount", "--net", program}
+		return exec.Command("nsenter", append(all, args...)...)
+	}
+	all := []string{"netns", "exec", n.host.Name, "sh", "-ec", mounts + ` && shift 2 && exec "$@"`, "sh", n.state, n.etc,
+		program}
 	return exec.Command("ip", append(all, args...)...)
+}
+
+// mounts makes /run/fabric-cni and /etc/cni those of a node.
+const mounts = `mount --bind "$1" /run/fabric-cni && mount --bind "$2" /etc/cni`
+
+// last makes what calls mount stay until the test ends, as on a machine.
+func (n *node) last(t *testing.T) {
+	t.Helper()
+	n.lasts, _ = sandbox.Hold(t, "set -- "+n.state+" "+n.etc+"; "+mounts, "ip", "netns", "exec", n.host.Name)
 }
 
 // plan is what fabricctl plan prints for an ADD.

@@ -198,7 +198,8 @@ func (nm names) dropForeignNames(deviceKey string, n *device.Netdev) (bool, erro
 const NamesCommand = "own-names"
 
 // OwnNames takes from all devices that attachments have and that are on the host the names that are not their own: for
-// the agent, as pods live long. It returns the exit status.
+// the agent, as pods live long. It also lets go of network namespaces that no attachment holds. It returns the exit
+// status.
 func (p Plugin) OwnNames() int {
 	if err := p.dropAllForeignNames(); err != nil {
 		fmt.Fprintln(p.Stderr, "fabric: "+quote.Terminal(strings.ReplaceAll(err.Error(), "\n", "; ")))
@@ -217,7 +218,7 @@ func (p Plugin) dropAllForeignNames() error {
 	if errors.Is(err, journal.ErrCorrupt) { // the agent names them
 		err = nil
 	}
-	errs := []error{err}
+	errs := []error{err, c.store.ReleaseAll()}
 	for _, e := range entries {
 		if e.Kind != journal.KindDevice || e.Netdev == nil || e.Address.IsZero() || !e.Attached {
 			continue

@@ -1,6 +1,7 @@
 // Package dra is the node's side of Dynamic Resource Allocation: a driver of kubelet that offers the devices of fabrics
 // with allocation DRA in ResourceSlices, prepares the claims that the scheduler has given devices to, and says in their
-// status what became of them. It moves nothing: the plugin's ADD attaches what is prepared here.
+// status what became of them. The plugin's ADD attaches what is prepared here, called by Multus or by the hook of the
+// pod's containers.
 //
 // driver.go starts and stops it, publish.go offers, prepare.go and unprepare.go answer kubelet, watch.go follows the
 // journal, sweep.go removes abandoned claims.
@@ -48,7 +49,9 @@ type Config struct {
 	Files func(ctx context.Context, a device.Address, alone bool, was []string) ([]string, error)
 	// Interface reads the interface of an attachment in its pod.
 	Interface func(*journal.Entry) (*survey.Interface, error)
-	// Allocated asks kubelet which devices of its device plugins pods have; nil: this is not known.
+	// Detach returns what the hook of a container has attached, as a runtime would by DEL.
+	Detach func(context.Context, *journal.Entry) error
+	// Given asks kubelet which devices of its device plugins pods have; nil: this is not known.
 	Given   func(context.Context) ([]Unit, error)
 	Observe func(time.Duration, Reason) // one claim has been prepared, or not; may be nil
 	Log     *slog.Logger

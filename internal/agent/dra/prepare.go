@@ -2,6 +2,7 @@ package dra
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -140,7 +141,7 @@ func (d *Driver) prepare(ctx context.Context, c *resourceapi.ResourceClaim) ([]k
 // same tells whether a claim is prepared for this pod with these devices.
 func same(was *prepared.Claim, pod claim.Pod, given []claim.Device) bool {
 	return was.PodUID == pod.UID && slices.EqualFunc(was.Devices, given, func(a prepared.Device, b claim.Device) bool {
-		return a.Request == b.Request && a.Name == b.Name && a.ShareID == b.ShareID &&
+		return a.Request == b.Request && a.Name == b.Name && a.ShareID == b.ShareID && a.Interface == b.Interface &&
 			string(compact(a.Network)) == string(compact(b.Network))
 	})
 }
@@ -156,6 +157,7 @@ func (d *Driver) again(was *prepared.Claim) ([]kubeletplugin.Device, error) {
 // resolve finds the devices of a claim on this node.
 func (d *Driver) resolve(p *prepared.Claim, given []claim.Device) ([]Device, error) {
 	var out []Device
+	networks := map[string]json.RawMessage{}
 	for _, g := range given {
 		n, share, ok := d.device(g.Name)
 		if !ok {
@@ -172,10 +174,14 @@ func (d *Driver) resolve(p *prepared.Claim, given []claim.Device) ([]Device, err
 		p.Devices = append(p.Devices, prepared.Device{
 			Request: g.Request, Name: g.Name, ShareID: g.ShareID, Fabric: n.Item.Fabric, Rail: n.Item.Rail,
 			ID: n.Item.ID() + share, Address: n.Item.Address, Netdev: n.Item.Netdev, Network: g.Network,
-			Shared: n.Item.Shares > 0,
+			Shared: n.Item.Shares > 0, Interface: g.Interface,
 		})
+		if len(n.Conf) > 0 {
+			networks[n.Item.Fabric] = compact(n.Conf)
+		}
 		out = append(out, n)
 	}
+	p.Networks = networks
 	return out, nil
 }
 

@@ -86,7 +86,7 @@ func (d *Driver) sweep(ctx context.Context, gone map[string]time.Time) map[strin
 			out[c.UID] = since
 			continue
 		}
-		if err := d.unprepare(c.UID); err != nil {
+		if err := d.unprepare(ctx, c.UID); err != nil {
 			d.Log.Error("cannot remove an abandoned claim", "error", err)
 			out[c.UID] = since
 			continue

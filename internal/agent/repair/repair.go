@@ -72,7 +72,7 @@ func (l *Loop) Once(ctx context.Context) (reclaimed []*journal.Entry) {
 	}
 	l.tell(foreign.In(l.Store.Dir))
 	ready := map[string]bool{}
-	if len(entries) > 0 {
+	if len(entries) > 0 || l.Store.Holds() {
 		if err := l.ownNames(ctx); err != nil {
 			l.Log.Error("cannot look for devices on the host that pods have", "error", err)
 		}
@@ -118,12 +118,7 @@ func (l *Loop) tell(now []string) {
 // reclaim returns the device of a dead pod to the host, and reports whether that worked. It calls the plugin in the
 // host's mount namespace.
 func (l *Loop) reclaim(ctx context.Context, e *journal.Entry) bool {
-	ctx, cancel := context.WithTimeout(ctx, l.CallTimeout)
-	defer cancel()
-	err := inHost(l.HostProc, func() error { return Del(ctx, l.Plugin, e) })
-	if err == nil {
-		err = Kept(l.Store, e)
-	}
+	err := l.Return(ctx, e)
 	if l.Done != nil {
 		l.Done(e, err)
 	}
@@ -135,6 +130,17 @@ func (l *Loop) reclaim(ctx context.Context, e *journal.Entry) bool {
 	l.Log.Warn("reclaimed a device that a dead pod left behind", "of", e.Who(), "interface", e.IfName, "network",
 		e.Network, "device", e.DeviceKey)
 	return true
+}
+
+// Return calls the plugin with the DEL of an attachment, in the host's mount namespace.
+func (l *Loop) Return(ctx context.Context, e *journal.Entry) error {
+	ctx, cancel := context.WithTimeout(ctx, l.CallTimeout)
+	defer cancel()
+	err := inHost(l.HostProc, func() error { return Del(ctx, l.Plugin, e) })
+	if err == nil {
+		err = Kept(l.Store, e)
+	}
+	return err
 }
 
 // sandboxes asks the container runtime. Whether it answers is logged the first time, and when it changes.

@@ -10,6 +10,12 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 type InterfaceConfig struct {
 	metav1.TypeMeta `json:",inline"`
 
+	// The name of the interface in the pod, such as ib0. For several devices one that ends with %d, such as ib%d: ib0,
+	// ib1 and so on, in the order of rails. Without it they are net1, net2 and so on.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=15
+	Interface string `json:"interface,omitempty"`
 	// The MTU of the interface in bytes, 68 to 65520.
 	//
 	// +optional

@@ -28,8 +28,9 @@ const (
 // version is the oldest of the format that has all that is used: every runtime with CDI reads it.
 const version = "0.5.0"
 
-// hookTimeout in seconds ends a hook that hangs, and with it the start of the container.
-const hookTimeout = 10
+// hookTimeout in seconds ends a hook that hangs, and with it the start of the container. kubelet gives up after two
+// minutes (runtimeRequestTimeout).
+const hookTimeout = 110
 
 // Dir is where the runtime looks for specs.
 type Dir struct {

@@ -17,6 +17,7 @@ import (
 	sigsjson "sigs.k8s.io/json"
 
 	"github.com/fabric-cni/fabric-cni/internal/fabrics"
+	"github.com/fabric-cni/fabric-cni/internal/prepared"
 	"github.com/fabric-cni/fabric-cni/internal/quote"
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 )
@@ -33,7 +34,8 @@ type Device struct {
 	Name    string // in the ResourceSlice
 	ShareID string // of a device that several claims may have
 	// Network has the settings that replace those of the fabric's configuration; nil: none.
-	Network json.RawMessage
+	Network   json.RawMessage
+	Interface prepared.InterfaceName // in the pod
 }
 
 // Of returns the pod that a claim is for, and the devices of the driver that it has in a pool. A claim that more than
@@ -57,12 +59,29 @@ func Of(c *resourceapi.ResourceClaim, pool string) (Pod, []Device, error) {
 		if r.ShareID != nil {
 			d.ShareID = string(*r.ShareID)
 		}
-		if d.Network, err = network(c.Status.Allocation.Devices.Config, r.Request); err != nil {
+		if d.Network, d.Interface, err = network(c.Status.Allocation.Devices.Config, r.Request); err != nil {
 			return Pod{}, nil, err
 		}
 		out = append(out, d)
 	}
-	return pod, out, nil
+	return pod, out, oneEach(out)
+}
+
+// oneEach returns an error if two devices would have one name in the pod.
+func oneEach(devices []Device) error {
+	has := map[prepared.InterfaceName]string{} // name -> request
+	for _, d := range devices {
+		if d.Interface.Numbered() {
+			continue
+		}
+		if other, taken := has[d.Interface]; taken {
+			return fmt.Errorf("%s: interface %q is for one device, and there are two of it, of the requests %s and %s: "+
+				"give each request a name of its own, or let the name end with %%d", kind, d.Interface,
+				quote.Terminal(other), quote.Terminal(d.Request))
+		}
+		has[d.Interface] = d.Request
+	}
+	return nil
 }
 
 func podOf(c *resourceapi.ResourceClaim) (Pod, error) {
@@ -88,8 +107,10 @@ func podOf(c *resourceapi.ResourceClaim) (Pod, error) {
 }
 
 // network merges the parameters that concern a request: those of the class first, then the claim's own. Each setting
-// replaces an earlier one.
-func network(configs []resourceapi.DeviceAllocationConfiguration, request string) (json.RawMessage, error) {
+// replaces an earlier one. That of the interface's name is no setting of a network.
+func network(
+	configs []resourceapi.DeviceAllocationConfiguration, request string,
+) (json.RawMessage, prepared.InterfaceName, error) {
 	merged := map[string]any{}
 	for _, source := range []resourceapi.AllocationConfigSource{
 		resourceapi.AllocationConfigSourceClass, resourceapi.AllocationConfigSourceClaim,
@@ -104,15 +125,21 @@ func network(configs []resourceapi.DeviceAllocationConfiguration, request string
 				from = "the DeviceClass"
 			}
 			if err := add(merged, c.Opaque.Parameters.Raw); err != nil {
-				return nil, fmt.Errorf("parameters of %s for request %s: %w", from, quote.Terminal(request), err)
+				return nil, "", fmt.Errorf("parameters of %s for request %s: %w", from, quote.Terminal(request), err)
 			}
 		}
 	}
+	text, _ := merged[interfaceKey].(string)
+	delete(merged, interfaceKey)
 	if len(merged) == 0 {
-		return nil, nil
+		return nil, prepared.InterfaceName(text), nil
 	}
-	return json.Marshal(merged)
+	b, err := json.Marshal(merged)
+	return b, prepared.InterfaceName(text), err
 }
+
+// interfaceKey is the setting that names interfaces.
+const interfaceKey = "interface"
 
 // concerns tells whether a configuration is for a request, which may be one of the alternatives of another.
 func concerns(c *resourceapi.DeviceAllocationConfiguration, request string) bool {
@@ -139,6 +166,9 @@ func add(merged map[string]any, raw []byte) error {
 	}
 	if len(strict) > 0 {
 		return fmt.Errorf("%s: %s; allowed are %s", kind, quote.Terminal(strict[0].Error()), allowed())
+	}
+	if err := prepared.InterfaceName(c.Interface).Check(); err != nil {
+		return fmt.Errorf("%s: %s %w", kind, interfaceKey, err)
 	}
 	c.TypeMeta = metav1.TypeMeta{}
 	settings, err := fabrics.Settings(c)

@@ -1,0 +1,206 @@
+package fabric
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/skel"
+	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/fabric-cni/fabric-cni/internal/atomicfile"
+	"github.com/fabric-cni/fabric-cni/internal/calls"
+	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/internal/link"
+	"github.com/fabric-cni/fabric-cni/internal/netns"
+	"github.com/fabric-cni/fabric-cni/internal/policy"
+	"github.com/fabric-cni/fabric-cni/internal/prepared"
+)
+
+// claimed is what the hook attaches: a device of a ResourceClaim, and where its pod's network namespace is held.
+type claimed struct {
+	claimUID string
+	device   *prepared.Device
+	held     string
+}
+
+func (c *claimed) is(d *prepared.ClaimDevice) bool {
+	return d.Claim.UID == c.claimUID && claimDeviceOf(&d.Device).Same(claimDeviceOf(c.device))
+}
+
+// podWait bounds the wait for another hook of the same pod, which attaches the same devices.
+const podWait = 90 * time.Second
+
+// attachPod attaches what the claims of a pod give it and no attachment in its network namespace has, in the order of
+// rails, as a runtime would by ADD for each. What it has attached when it fails stays with the pod: the runtime tries
+// again with the next start of the container, and the devices return when the pod ends.
+func (p Plugin) attachPod(podUID string, in container) error {
+	store := journal.Store{Dir: p.StateDir}
+	ctx, cancel := context.WithTimeout(context.Background(), podWait)
+	defer cancel()
+	lock, err := store.LockHook(ctx, podUID)
+	if err != nil {
+		return fmt.Errorf("another container of the pod is being started: %w", err)
+	}
+	defer lock.Unlock()
+	claims, err := prepared.In(p.StateDir).Of(podUID)
+	if err != nil {
+		return err
+	}
+	at := attachments{store: store, here: in.id, used: map[journal.Key]bool{}}
+	lacks := map[string]bool{}
+	for _, c := range claims {
+		for _, d := range at.lacking(c) {
+			lacks[deviceOf(c, d)] = true
+		}
+	}
+	names, err := namesIn(in.netns)
+	if err != nil {
+		return err
+	}
+	held, err := store.Hold(in.netns, in.id)
+	if err != nil {
+		return err
+	}
+	in.netns = p.mounted(in, held)
+	for _, d := range prepared.InOrder(claims) {
+		if !lacks[deviceOf(d.Claim, &d.Device)] {
+			continue
+		}
+		ifName := d.Interface.Next(func(name string) bool { return names[name] })
+		names[ifName] = true
+		if err := p.addClaimed(&d, ifName, held, in); err != nil {
+			return fmt.Errorf("%s: %s", gives(d.Claim, &d.Device), strings.TrimPrefix(err.Error(), "fabric: "))
+		}
+	}
+	_, err = store.Hold(in.netns, in.id) // ReleaseAll may have come before the first entry
+	return err
+}
+
+// deviceOf tells the devices of claims apart.
+func deviceOf(c *prepared.Claim, d *prepared.Device) string {
+	return strings.Join([]string{c.UID, d.Request, d.Name, d.ShareID}, " ")
+}
+
+// namesIn are the names that interfaces have in the network namespace at path, altnames too.
+func namesIn(path string) (map[string]bool, error) {
+	ns, err := netns.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer ns.Close()
+	out := map[string]bool{}
+	err = ns.Do(func() error {
+		conn, err := link.Dial()
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		list, err := conn.List("")
+		for i := range list {
+			out[list[i].Name] = true
+			for _, name := range list[i].AltNames {
+				out[name] = true
+			}
+		}
+		return err
+	})
+	return out, err
+}
+
+// mounted is where the container runtime has mounted the container's network namespace: as long as it is there, the
+// sandbox is. Without a mount it is where the container's process has it.
+func (p Plugin) mounted(in container, held string) string {
+	paths, err := netns.Mounts(p.Proc, in.id)
+	for _, path := range paths {
+		if id, ierr := netns.IDOf(path); err == nil && ierr == nil && id == in.id && path != held {
+			return path
+		}
+	}
+	return in.netns
+}
+
+// execPath is $PATH of what the plugin runs: a runtime may start hooks without any.
+const execPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// addClaimed attaches a device of a claim as a runtime would, by an ADD for its pod. The container ID is of the pod's
+// UID and its namespace's number: what a runtime says of its sandbox is in annotations, which a pod may have as well.
+func (p Plugin) addClaimed(d *prepared.ClaimDevice, ifName, held string, in container) error {
+	conf, err := p.confOf(d)
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{d.Claim.Namespace, d.Claim.Pod} {
+		if strings.ContainsAny(name, ";=") { // Kubernetes allows neither
+			return fmt.Errorf("pod %s: want a namespace and a name without ';' and '='", d.Claim.ForPod())
+		}
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find the directory of the plugin: %w", err)
+	}
+	if os.Getenv("PATH") == "" {
+		if err := os.Setenv("PATH", execPath); err != nil {
+			return fmt.Errorf("set PATH: %w", err)
+		}
+	}
+	p.Command, p.Stdout = "ADD", io.Discard
+	began := time.Now()
+	add := p.verb(func(c *call) error {
+		c.claimed = &claimed{claimUID: d.Claim.UID, device: &d.Device, held: held}
+		return add(c)
+	})
+	err = add(&skel.CmdArgs{
+		ContainerID: fmt.Sprintf("%s-%d", d.Claim.PodUID, in.id.Ino), Netns: in.netns, IfName: ifName, Path: filepath.Dir(exe), StdinData: conf,
+		Args: "IgnoreUnknown=1;K8S_POD_NAMESPACE=" + d.Claim.Namespace + ";K8S_POD_NAME=" + d.Claim.Pod +
+			";K8S_POD_UID=" + d.Claim.PodUID,
+	})
+	note := calls.Call{Verb: "ADD", Took: time.Since(began)}
+	var e *types.Error
+	if errors.As(err, &e) {
+		note.Code = e.Code
+	}
+	calls.Note(p.StateDir, note)
+	return err
+}
+
+// confOf is the configuration of a device's network: the one that the agent has published for this node now, which has
+// the node's own addresses, else the one with which the claim was prepared.
+func (p Plugin) confOf(d *prepared.ClaimDevice) ([]byte, error) {
+	conf := []byte(d.Claim.Networks[d.Fabric])
+	file := filepath.Join(p.StateDir, policy.PublishedDir, policy.Published(d.Fabric))
+	if filepath.Base(file) == policy.Published(d.Fabric) {
+		b, err := atomicfile.Read(file, maxStdin)
+		switch {
+		case err == nil:
+			conf = b
+		case !errors.Is(err, fs.ErrNotExist):
+			return nil, fmt.Errorf("read the network's configuration: %w", err)
+		}
+	}
+	var of struct {
+		Name string `json:"name"`
+		IPAM struct {
+			Type string `json:"type"`
+		} `json:"ipam"`
+	}
+	if err := json.Unmarshal(conf, &of); err != nil {
+		return nil, fmt.Errorf("read the configuration of network %.64q: %w", d.Fabric, err)
+	}
+	if of.Name != d.Fabric {
+		return nil, fmt.Errorf("the configuration of network %.64q is that of %.64q", d.Fabric, of.Name)
+	}
+	if of.IPAM.Type == "whereabouts" {
+		return nil, fmt.Errorf("its addresses are whereabouts', whose reconciler takes those of pods without the "+
+			"annotation k8s.v1.cni.cncf.io/network-status, which is Multus's: name the network %s in the annotation "+
+			"k8s.v1.cni.cncf.io/networks of the pod, or give the Fabric addresses.nodeRanges", d.Fabric)
+	}
+	return conf, nil
+}
