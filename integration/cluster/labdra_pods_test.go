@@ -131,13 +131,9 @@ func mistakes(t *testing.T, n *LabNode, name string) {
 		t.Errorf("pod by extended resource: %v, %v", faces, files)
 	}
 
-	wrong := "forgot-" + n.Name
-	claimPod(t, wrong, n.Name, "", []string{"one"})
-	told(t, wrong, "name the network "+name+" once in the annotation k8s.v1.cni.cncf.io/networks")
-	gone(t, wrong)
 	noClaim := []string{"none of its ResourceClaims gives it a device of fabric " + name,
 		"add a claim of DeviceClass " + name + ".fabric.dev to the pod"}
-	wrong = "bare-" + n.Name
+	wrong := "bare-" + n.Name
 	claimPod(t, wrong, n.Name, name, nil)
 	told(t, wrong, noClaim...)
 	gone(t, wrong)

@@ -105,7 +105,7 @@ func rails(fabric string, count int) string {
 		fabric, count)
 }
 
-// claimPod makes a pod with these networks, and containers that have claims by these templates, or of a resource (with
+// claimPod makes a pod with these networks, if any, and containers that have claims by these templates, or of a resource (with
 // a slash), or ResourceClaims that are there ("claim:NAME").
 func claimPod(t *testing.T, name, node, networks string, containers ...[]string) {
 	t.Helper()
@@ -130,15 +130,19 @@ func claimPod(t *testing.T, name, node, networks string, containers ...[]string)
 		list = append(list, fmt.Sprintf(`{name: c%d, image: "localhost/box:e2e", imagePullPolicy: Never,
   resources: {claims: [%s]%s}}`, i, strings.Join(refs, ", "), limits))
 	}
+	annotations := ""
+	if networks != "" {
+		annotations = fmt.Sprintf(", annotations: {k8s.v1.cni.cncf.io/networks: %q}", networks)
+	}
 	apply(t, fmt.Sprintf(`apiVersion: v1
 kind: Pod
-metadata: {name: %s, annotations: {k8s.v1.cni.cncf.io/networks: %q}}
+metadata: {name: %s%s}
 spec:
   nodeSelector: {kubernetes.io/hostname: %s}
   terminationGracePeriodSeconds: 1
   resourceClaims: [%s]
   containers: [%s]
-`, name, networks, node, strings.Join(all, ", "), strings.Join(list, ", ")))
+`, name, annotations, node, strings.Join(all, ", "), strings.Join(list, ", ")))
 	t.Cleanup(func() { gone(t, name) })
 }
 
@@ -150,7 +154,7 @@ func facesOf(t *testing.T, pod, container string) (faces []face, files []string)
 	t.Helper()
 	out := k(t, "exec", pod, "-c", container, "--", "sh", "-c", `ls /dev/infiniband 2>/dev/null | xargs
 cd /sys/class/net
-for i in net*; do
+for i in $(ls | grep -E '^(net|ib)[0-9]+$'); do
   echo $i $(basename $(readlink -f $i/device)) $(ls $i/device/infiniband) \
     $(ip -4 -o addr show dev $i | awk '{print $4}')
 done`)

@@ -96,8 +96,9 @@ func (p *process) stop() error {
 }
 
 // multusActor is a process for each call. Killed, it is gone from the node as well: before ADD with its configuration,
-// so that the runtime gives pods the cluster's own network alone; later without, as the runtime has to fail then and
-// not to drop the namespace with the veths in it, which no device of a real node is lost by.
+// so that the runtime gives pods the cluster's own network alone, and the hook of the container attaches; later
+// without, as the runtime has to fail then and not to drop the namespace with the veths in it, which no device of a
+// real node is lost by.
 type multusActor struct {
 	m      *matrix
 	killed *gap
@@ -107,6 +108,7 @@ const (
 	multusBin  = "/opt/cni/bin/multus"
 	multusAway = "/opt/cni/multus.away" // on the same file system
 	multusFile = "/etc/cni/net.d/00-multus.conf"
+	multusKept = "/etc/cni/00-multus.conf"
 	bridgeFile = "/etc/cni/net.d/10-bridge.conflist"
 )
 
@@ -115,9 +117,7 @@ func (a *multusActor) kill(t *testing.T, g *gap) {
 	a.killed = g
 	err := os.Rename(multusBin, multusAway)
 	if absentAt(a.killed) {
-		err = errors.Join(err, os.Rename(multusFile, "/etc/cni/00-multus.conf"),
-			os.WriteFile(bridgeFile, []byte(bridgeConf), 0o600))
-		time.Sleep(300 * time.Millisecond) // the runtime watches the directory
+		err = errors.Join(err, bridgeAlone())
 	}
 	for _, p := range processes() {
 		if p.name == "multus" {
@@ -127,6 +127,32 @@ func (a *multusActor) kill(t *testing.T, g *gap) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// rigWithoutMultus takes Multus from the node rig, for the test.
+func rigWithoutMultus(t *testing.T) {
+	t.Helper()
+	if err := errors.Join(os.Rename(multusBin, multusAway), bridgeAlone()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(os.Rename(multusAway, multusBin), multusAgain()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// bridgeAlone makes the cluster's own network the only one that the runtime knows.
+func bridgeAlone() error {
+	err := errors.Join(os.Rename(multusFile, multusKept), os.WriteFile(bridgeFile, []byte(bridgeConf), 0o600))
+	time.Sleep(300 * time.Millisecond) // the runtime watches the directory
+	return err
+}
+
+// multusAgain is the way back. In this order: containerd does not look again for a file that comes under its name, but
+// for one that goes.
+func multusAgain() error {
+	return errors.Join(os.Rename(multusKept, multusFile), os.Remove(bridgeFile))
 }
 
 // absentAt says that a pod is started without Multus, if that is gone from there on: its ADD is still to come.
@@ -139,9 +165,8 @@ func (a *multusActor) restart(t *testing.T) {
 	time.Sleep(away)
 	var err error
 	if absentAt(a.killed) {
-		err = poll("the container is refused without Multus", time.Minute, shortly, a.m.refused)
-		// in this order: containerd does not look again for a file that comes under its name, but for one that goes
-		err = errors.Join(err, os.Rename("/etc/cni/00-multus.conf", multusFile), os.Remove(bridgeFile))
+		err = poll("the container runs without Multus", time.Minute, shortly, a.m.runs)
+		err = errors.Join(err, multusAgain())
 	}
 	if err := errors.Join(err, os.Rename(multusAway, multusBin)); err != nil {
 		t.Fatal(err)
@@ -224,7 +249,7 @@ func wipe() error {
 	for _, line := range lines {
 		f := strings.Fields(line)
 		if len(f) > 4 && (strings.HasPrefix(f[4], "/run/netns/") || strings.HasPrefix(f[4], "/run/containerd/") ||
-			strings.HasPrefix(f[4], "/var/lib/kubelet/pods/")) {
+			strings.HasPrefix(f[4], journal.DefaultDir+"/") || strings.HasPrefix(f[4], "/var/lib/kubelet/pods/")) {
 			_ = unix.Unmount(f[4], unix.MNT_DETACH)
 		}
 	}

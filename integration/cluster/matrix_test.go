@@ -46,6 +46,15 @@ var gaps = []gap{
 	{after: "NodeUnprepare begun", before: "NodeUnprepare done", ending: true, point: "dra/forgotten"},
 }
 
+// aloneGaps are those of a pod of a claim alone: the hook of its container does ADD, and NodeUnprepare DEL.
+var aloneGaps = slices.Concat(gaps[:7], []gap{
+	{after: "networkData written", before: "NodeUnprepare begun", ending: true},
+	{after: "NodeUnprepare begun", before: "DEL begun", ending: true, point: "dra/unprepare"},
+	{after: "DEL begun", before: "DEL done", ending: true, point: "before/move-netdev"},
+	{after: "DEL done", before: "claim forgotten", ending: true, point: "dra/detached"},
+	{after: "claim forgotten", before: "NodeUnprepare done", ending: true, point: "dra/forgotten"},
+})
+
 func (g *gap) String() string { return g.after + " - " + g.before }
 
 // matrixCell is one entry of the matrix.
@@ -63,11 +72,8 @@ func (c *matrixCell) String() string {
 	return fmt.Sprintf("%s/%s %s", c.gap, c.actor, how)
 }
 
-// refuses says that the pod of the cell is not to run.
-func (c *matrixCell) refuses() bool { return c.actor == "Multus" && !c.pause && absentAt(c.gap) }
-
 // matrixCells are all of them, or, where a landing has its share, one for each gap; FABRIC_MATRIX names a part of all.
-func matrixCells() (starting, ending []matrixCell) {
+func matrixCells(gaps []gap, actors []string) (starting, ending []matrixCell) {
 	part, asked := os.LookupEnv("FABRIC_MATRIX")
 	for i := range gaps {
 		list := &starting
@@ -76,7 +82,7 @@ func matrixCells() (starting, ending []matrixCell) {
 		}
 		var cells []matrixCell
 		var names []string
-		for _, a := range actorNames {
+		for _, a := range actors {
 			for _, pause := range []bool{false, true} {
 				c := matrixCell{&gaps[i], a, pause}
 				cells, names = append(cells, c), append(names, c.String())
@@ -98,20 +104,25 @@ func matrixCells() (starting, ending []matrixCell) {
 // device is lost; and the next pod gets them. Each pod is made in one cell of the matrix and goes in another, and the
 // next one is the next cell's.
 func TestFaultMatrix(t *testing.T) {
-	starting, ending := matrixCells()
-	m := newMatrix(t)
+	faultMatrix(newMatrix(t, false), gaps, actorNames)
+}
+
+// The same with nothing in the place of Multus, and with no annotation: a claim alone is enough.
+func TestFaultMatrixOfClaimsAlone(t *testing.T) {
+	withoutMultus := slices.DeleteFunc(slices.Clone(actorNames), func(a string) bool { return a == "Multus" })
+	faultMatrix(newMatrix(t, true), aloneGaps, withoutMultus)
+}
+
+func faultMatrix(m *matrix, gaps []gap, actors []string) {
+	starting, ending := matrixCells(gaps, actors)
 	for i := range max(len(starting), len(ending)) {
-		if share.NoTime("cluster: the rest of TestFaultMatrix", time.Minute) {
+		if share.NoTime("cluster: the rest of "+m.t.Name(), time.Minute) {
 			break
 		}
 		name := fmt.Sprint("pod-", i)
 		made := i < len(starting)
 		if made {
 			made = m.run(&starting[i], func(t *testing.T) { m.start(t, name, &starting[i]) })
-			if made && starting[i].refuses() {
-				made = false
-				m.plain(func(t *testing.T) { m.end(t, nil) })
-			}
 		}
 		if !made { // what happens at the end needs a pod that runs
 			m.plain(func(t *testing.T) { m.start(t, name, nil) })

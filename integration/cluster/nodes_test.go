@@ -76,6 +76,7 @@ func lab1(t *testing.T, l *lane) {
 	l.part(t, "killed", killed)
 	l.part(t, "reboot", reboot)
 	l.part(t, "claims", draPods)
+	l.part(t, "claims alone", claimsAlone)
 }
 
 func lab2(t *testing.T, l *lane) {

@@ -85,7 +85,12 @@ func (c *Controller) publish(ctx context.Context, j *judged, of *sum, w *world) 
 		p.reason = multusMissing
 		p.err = errors.New("the cluster has no NetworkAttachmentDefinitions: install Multus; the network is " +
 			"published when they are there")
-		return p
+		if j.force.Allocation == v1alpha1.DRA {
+			p.err = errors.New("the cluster has no NetworkAttachmentDefinitions: pods get the devices by their " +
+				"ResourceClaims alone")
+			p.harmless = true
+		}
+		return w.classed(p, j)
 	}
 	there := map[string]*metav1.PartialObjectMetadata{}
 	for i := range c.defined.list {
@@ -110,6 +115,11 @@ func (c *Controller) publish(ctx context.Context, j *judged, of *sum, w *world) 
 	}
 	c.remember(j.object.UID, slots)
 	t.sum(p, j.object.Name, missing)
+	return w.classed(p, j)
+}
+
+// classed adds why a fabric has no DeviceClass.
+func (w *world) classed(p *published, j *judged) *published {
 	if u := w.classes[j.object.Name]; u.err != nil && (p.err == nil || p.harmless) {
 		p.reason, p.err, p.harmless = u.reason, u.err, false
 	}

@@ -83,7 +83,7 @@ const (
 const (
 	// multusMissing says that the cluster has no NetworkAttachmentDefinitions.
 	//
-	// Install Multus.
+	// Install Multus; Fabrics with allocation DRA work without it.
 	multusMissing = "MultusMissing"
 	// namespaceMissing says that a namespace that the Fabric lists does not exist. The Fabric stays Ready if the
 	// network is in another namespace.

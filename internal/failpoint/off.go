@@ -11,3 +11,6 @@ func Hit(string) error { return nil }
 
 // Step is called with each step that is about to be carried out.
 func Step(fmt.Stringer) error { return nil }
+
+// Environ is what a child process needs in its environment to pass its points as this one does.
+func Environ() []string { return nil }

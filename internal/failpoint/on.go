@@ -64,6 +64,14 @@ func Step(s fmt.Stringer) error {
 	return note("FABRIC_FAILPOINT_STEPS", s.String())
 }
 
+// Environ is what a child process needs in its environment to pass its points as this one does.
+func Environ() []string {
+	if dir := os.Getenv("FABRIC_FAILPOINT_HOLD"); dir != "" {
+		return []string{"FABRIC_FAILPOINT_HOLD=" + dir}
+	}
+	return nil
+}
+
 // note appends a line to the file that a variable names.
 func note(variable, line string) error {
 	file := os.Getenv(variable)

@@ -42,10 +42,11 @@ func (e *Entry) Alive(w Liveness) (bool, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, fmt.Errorf("find out whether the pod of %s is alive: %w", e.Key, err)
 	}
+	find := netns.Find
 	if e.Held != "" {
-		return netns.Inhabited(proc, e.Netns), nil
+		find = netns.FindLiving
 	}
-	ns, err := netns.Find(proc, e.Netns)
+	ns, err := find(proc, e.Netns)
 	if err == nil {
 		ns.Close()
 		return true, nil

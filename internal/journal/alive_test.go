@@ -1,11 +1,15 @@
 package journal
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/fabric-cni/fabric-cni/internal/netns"
+	"github.com/fabric-cni/fabric-cni/internal/testkit/sandbox"
 )
 
 func TestAlive(t *testing.T) {
@@ -54,4 +58,44 @@ func TestAlive(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A mount of ours keeps no pod alive.
+func TestAliveWhileHeld(t *testing.T) {
+	sandbox.Root(t)
+	ns, err := netns.New()
+	must(t, err)
+	path := fmt.Sprintf("/proc/self/fd/%d", ns.FD())
+	s := Store{Dir: t.TempDir()}
+	held, err := s.Hold(path, ns.ID)
+	must(t, err)
+	again, err := s.Hold(path, ns.ID)
+	must(t, err)
+	if again != held {
+		t.Errorf("held at %s, then at %s", held, again)
+	}
+	e := Entry{
+		Key: Key{"c1", "net1"}, NetnsPath: "/run/netns/gone-since", Netns: ns.ID, BootID: BootID("/proc"), Held: held,
+		Kind: KindDevice, DeviceKey: "netdev/v0",
+	}
+	must(t, s.Save(&e))
+	must(t, ns.Close())
+	if alive, err := e.Alive(Liveness{}); alive || err != nil {
+		t.Errorf("held by a mount alone: %v, %v", alive, err)
+	}
+	if id, err := netns.IDOf(held); err != nil || id != e.Netns {
+		t.Errorf("held: %v, %v", id, err)
+	}
+	must(t, s.Release("c1", held)) // the entry has it
+	must(t, s.ReleaseAll())
+	if !s.Holds() {
+		t.Error("released while an entry has it")
+	}
+	must(t, s.Remove(e.Key))
+	must(t, s.Release("c1", "/etc/hosts"))
+	must(t, s.Release("c1", held))
+	if _, err := netns.IDOf(held); !errors.Is(err, fs.ErrNotExist) || s.Holds() {
+		t.Errorf("released: %v", err)
+	}
+	must(t, s.ReleaseAll())
 }

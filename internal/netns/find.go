@@ -18,9 +18,14 @@ import (
 // Find opens a namespace whose path is gone, through another mount of it or a process that still lives in it: for as
 // long as there is one, it keeps its devices. It returns fs.ErrNotExist when neither exists, and another error when one
 // may be there that can't be opened. proc is /proc.
-func Find(proc string, id ID) (*NS, error) {
+func Find(proc string, id ID) (*NS, error) { return find(proc, id, Mounts, processes) }
+
+// FindLiving is Find through processes alone: no mount counts.
+func FindLiving(proc string, id ID) (*NS, error) { return find(proc, id, processes) }
+
+func find(proc string, id ID, where ...func(proc string, id ID) ([]string, error)) (*NS, error) {
 	var unopened []error
-	for _, candidates := range []func(string, ID) ([]string, error){Mounts, processes} {
+	for _, candidates := range where {
 		paths, err := candidates(proc, id)
 		if err != nil {
 			//nolint:errorlint // a /proc that is missing (fs.ErrNotExist) is no proof that the namespace is gone

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fabric-cni/fabric-cni/internal/failpoint"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 )
 
@@ -59,6 +60,7 @@ func Del(ctx context.Context, plugin string, e *journal.Entry) error {
 		"CNI_COMMAND=DEL", "CNI_CONTAINERID=" + e.ContainerID, "CNI_IFNAME=" + e.IfName, "CNI_NETNS=",
 		"CNI_ARGS=" + e.Args, "CNI_PATH=" + e.Path,
 	}
+	cmd.Env = append(cmd.Env, failpoint.Environ()...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	cmd.WaitDelay = time.Second // an IPAM plugin that outlives it may hold the pipes

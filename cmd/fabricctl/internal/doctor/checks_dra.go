@@ -48,11 +48,10 @@ var claimChecks = []Check{
 	},
 	{
 		"pod-claim-count",
-		"The annotation has as many networks as the claims have devices",
-		"each network takes one device of the pod's claims: with more networks ADD fails (code 100), with fewer the " +
-			"container is not started, so that it never runs without its rail",
-		"name the network in k8s.v1.cni.cncf.io/networks as often as the claims have devices of its fabric; " +
-			"fabricctl generate claim --with-pod writes both",
+		"The annotation has no more networks than the claims have devices",
+		"each network takes one device of the pod's claims: with more networks ADD fails (code 100). Those without a " +
+			"network are attached all the same",
+		"take networks out of k8s.v1.cni.cncf.io/networks: a claim needs none",
 	},
 	{
 		"pod-claim-shared",
@@ -69,7 +68,7 @@ var claimChecks = []Check{
 	{
 		"pod-rails",
 		"Each HCA of the pod has its interface",
-		"the annotation has fewer networks than the pod has devices, or a network was not attached",
+		"the annotation has fewer networks than the pod has devices of the device plugin, or a network was not attached",
 		"one network per device in k8s.v1.cni.cncf.io/networks; fabricctl doctor pod NAMESPACE/NAME compares " +
 			"them",
 	},

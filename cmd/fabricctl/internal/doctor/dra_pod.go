@@ -295,8 +295,8 @@ func (d *DRA) podEvents(m *Manifest, known bool) (out []Finding) {
 	return out
 }
 
-// claimCounts compares networks with the devices of claims, by Fabric. Each network takes one device, and a container
-// does not start before each device of its claims is attached.
+// claimCounts compares networks with the devices of claims, by Fabric. Each network takes one device; the others are
+// attached before the first container starts, without a network.
 func claimCounts(m *Manifest, nads *NADs, d *DRA, claims []podRequests) (out []Finding) {
 	if nads == nil || m.Spec.HostNetwork {
 		return nil
@@ -321,11 +321,15 @@ func claimCounts(m *Manifest, nads *NADs, d *DRA, claims []podRequests) (out []F
 		text := fmt.Sprintf("fabric %s: %d %s of it in the annotation, %d %s of it in the pod's claims", f, need[f],
 			plural(need[f], "network"), have[f], plural(have[f], "device"))
 		switch {
-		case need[f] > have[f] && sure, need[f] < have[f]:
+		case need[f] > have[f] && sure:
 			out = append(out, finding("pod-claim-count", Fail, text))
-		case need[f] == have[f]:
+		case need[f] <= have[f]:
 			out = append(out, finding("pod-claim-count", OK, text))
 		}
+	}
+	if len(want) == 0 && len(have) == 0 && len(m.Spec.Claims) > 0 && sure {
+		out = append(out, finding("pod-annotation", Fail, "no annotation "+networksAnnotation+", and no ResourceClaim "+
+			"of the pod gives it a device of a Fabric"))
 	}
 	return out
 }

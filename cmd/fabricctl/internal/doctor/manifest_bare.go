@@ -124,6 +124,9 @@ func (m *Manifest) withoutNetworks() Finding {
 		verbs, layers = append(verbs, fmt.Sprintf("%s: %d", r, asked[r])), append(layers, layer)
 	}
 	if len(verbs) == 0 {
+		if len(m.Spec.Claims) > 0 { // CheckClaims says whether they give it a device of a Fabric
+			return finding("pod-annotation", OK, none+": the pod's ResourceClaims attach what they give")
+		}
 		if c := m.privileged(); c != "" {
 			return finding("pod-annotation", Warn, none+"; container "+c+" is privileged: in shared RDMA mode it can "+
 				"open every HCA of the node (InfiniBand works so; "+roceGID+"), in exclusive mode it has none")

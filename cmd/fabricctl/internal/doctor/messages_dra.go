@@ -116,8 +116,14 @@ var claimMessages = []Message{
 		ID:    "log-dra-not-attached",
 		Title: "A device of the pod's claim has no interface in the pod",
 		Pattern: regexp.MustCompile(
-			`ResourceClaim \S+ gives this pod .*(no interface of it is in the pod|has it as|has not been attached)`),
+			`ResourceClaim \S+ gives this pod .*(no interface of it is in the pod|has it as|has not been attached|could not attach|` +
+				`its addresses are whereabouts')`),
 		Examples: []string{
+			"failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create " +
+				"failed: unable to start container process: error during container init: error running " +
+				"createRuntime hook #0: exit status 1, stdout: , stderr: fabric: ResourceClaim " +
+				"ml/train-0-rails-x7k2p gives this pod mlx5_0 (0000:3b:00.0) of fabric ib-400g: could not attach net1 " +
+				"to pod ml/train-0 (container 3f2504e0-4f8): port 1 of mlx5_0 is Down; check cable and subnet manager",
 			"failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create " +
 				"failed: unable to start container process: error during container init: error running " +
 				"createRuntime hook #0: exit status 1, stdout: , stderr: fabric: ResourceClaim " +
@@ -126,10 +132,11 @@ var claimMessages = []Message{
 				"(3 of 4 are attached), and look whether Multus is installed on the node; then delete the pod: what " +
 				"it was started with stays as it is",
 		},
-		Cause: "the container was not started, so that it does not run without its rail: the annotation names the " +
-			"network less often than the claims have devices, or Multus has not run on the node",
-		Cure: "as many networks in the annotation as the message says (fabricctl generate claim --with-pod writes " +
-			"both); host-cni-order for Multus; then delete the pod, which is not attached again",
+		Cause: "the container was not started, so that it does not run without its rail: the device could not be " +
+			"attached, and the message ends with the reason. One that names the annotation is of a claim that an " +
+			"older agent has prepared, or of a Fabric whose addresses need Multus",
+		Cure: "what the message says: kubelet tries again, and attaches what is still missing; where it names the " +
+			"annotation, add the network there, and delete the pod",
 	},
 	{
 		ID:    "log-dra-hook",

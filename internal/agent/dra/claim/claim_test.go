@@ -1,10 +1,12 @@
 package claim
 
 import (
+	"cmp"
+	"fmt"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -69,8 +71,40 @@ func TestOf(t *testing.T) {
 			Network: []byte(`{"mtu":2000,"rdmaName":"auto","umcast":true}`),
 		},
 	}
-	if diff := cmp.Diff(want, devices); diff != "" {
+	if diff := gocmp.Diff(want, devices); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// A claim names interfaces: one name for one device.
+func TestInterfaces(t *testing.T) {
+	for _, tt := range []struct {
+		config []resourceapi.DeviceAllocationConfiguration
+		want   string // or what the error says
+	}{
+		{nil, "- -"},
+		{[]resourceapi.DeviceAllocationConfiguration{config("FromClaim", head+`,"interface":"ib%d","mtu":4000}`)}, "ib%d ib%d"},
+		{[]resourceapi.DeviceAllocationConfiguration{
+			config("FromClass", head+`,"interface":"ib%d"}`), config("FromClaim", head+`,"interface":"storage"}`, "any"),
+		}, "ib%d storage"},
+		{[]resourceapi.DeviceAllocationConfiguration{config("FromClaim", head+`,"interface":"ib0"}`)},
+			`interface "ib0" is for one device, and there are two of it, of the requests rails and any/fast`},
+		{[]resourceapi.DeviceAllocationConfiguration{config("FromClaim", head+`,"interface":"a/b"}`)},
+			`InterfaceConfig: interface "a/b": want 1 to 15 characters`},
+	} {
+		_, devices, err := Of(allocated(tt.config...), "n1")
+		got := fmt.Sprint(err)
+		if err == nil {
+			got = string(cmp.Or(devices[0].Interface, "-") + " " + cmp.Or(devices[1].Interface, "-"))
+			for _, d := range devices {
+				if strings.Contains(string(d.Network), "interface") {
+					t.Errorf("network settings: %s", d.Network)
+				}
+			}
+		}
+		if !strings.Contains(got, tt.want) {
+			t.Errorf("got %s, want %s", got, tt.want)
+		}
 	}
 }
 

@@ -1,0 +1,76 @@
+package cluster
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// A node without Multus, and pods without an annotation: a claim alone is enough, also when the agent, the sandbox's
+// process or kubelet is killed.
+func claimsAlone(t *testing.T, n *LabNode) {
+	name := draFabric(t, n, "DRA", n.Rails...)
+	var netdevs []string
+	for _, r := range n.Rails {
+		netdevs = append(netdevs, r.Netdev)
+	}
+	netdevsPublished(t, n, name, netdevs...)
+	template(t, "alone-4", `{requests: [{name: rails, exactly: {deviceClassName: `+name+`.fabric.dev, count: 4}}],
+  config: [{opaque: {driver: fabric.dev,
+  parameters: {apiVersion: fabric.dev/v1alpha1, kind: InterfaceConfig, interface: ib%d}}}]}`)
+	withoutMultus(t, n)
+	pod := "alone-" + n.Name
+	claimPod(t, pod, n.Name, "", []string{"alone-4"}, []string{"alone-4"})
+	ready(t, pod)
+	stage(t, "pod with four rails is Ready")
+	faces := aloneFaces(t, n, pod)
+	networkData(t, pod, faces)
+	agentKilled(t, n)
+	sandboxKilled(t, n, pod)
+	aloneFaces(t, n, pod)
+	stage(t, "the pod has another sandbox")
+	kubeletKilled(t, n, pod)
+	unprepared(t, n)
+	if out := on(t, n, "ls /run/fabric-cni/netns 2>/dev/null || true"); out != "" {
+		t.Errorf("network namespaces that are held: %s", out)
+	}
+	withMultus(t, n)
+}
+
+// aloneFaces asserts that both containers of the pod see the node's rails as ib0 to ib3.
+func aloneFaces(t *testing.T, n *LabNode, pod string) (faces []face) {
+	t.Helper()
+	for _, c := range []string{"c0", "c1"} {
+		faces, _ = facesOf(t, pod, c)
+		if len(faces) != len(n.Rails) {
+			t.Fatalf("interfaces of %s: %v", c, faces)
+		}
+		for i, f := range faces {
+			if f.name != fmt.Sprint("ib", i) || f.device != n.Rails[i].PCI || f.hca != n.Rails[i].HCA || f.address == "" {
+				t.Errorf("interface %d of %s: %+v, want rail %+v", i, c, f, n.Rails[i])
+			}
+		}
+	}
+	return faces
+}
+
+// sandboxKilled kills the first process of the pod's sandbox, and waits until its devices are in another one.
+func sandboxKilled(t *testing.T, n *LabNode, pod string) {
+	t.Helper()
+	const inodes = `grep -ho '"ino": *[0-9]*' ` + entries + `* | grep -o '[0-9]*' | sort -u`
+	before := strings.Fields(on(t, n, inodes))
+	if len(before) != 1 {
+		t.Fatalf("network namespaces with devices: %v", before)
+	}
+	on(t, n, `for p in $(cd /proc; ls -d [0-9]* | sort -n); do
+  if [ "$(readlink /proc/$p/ns/net)" = "net:[`+before[0]+`]" ]; then kill -9 $p; exit; fi
+done; exit 1`)
+	eventually(t, "the pod has another sandbox", func() error {
+		out, err := n.Run(inodes + `; grep -l '"attached": *true' ` + entries + `* | wc -l`)
+		if f := strings.Fields(out); err == nil && (len(f) != 2 || f[0] == before[0] || f[1] != fmt.Sprint(len(n.Rails))) {
+			err = textError("namespaces, and attachments: " + out)
+		}
+		return err
+	})
+	ready(t, pod)
+}
