@@ -61,7 +61,8 @@ func templates(t *testing.T, file string) map[string]*resourcev1.ResourceClaimTe
 	return out
 }
 
-// Each pod of the examples for DRA has as many networks of a fabric as devices of it, from its claims or its resources.
+// Each pod of the examples for DRA has devices, from its claims or its resources, and no more networks of a fabric than
+// devices of it.
 func TestClaims(t *testing.T) {
 	known := map[string]*fabrics.Fabric{}
 	for _, f := range overlays(t) {
@@ -80,8 +81,9 @@ func TestClaims(t *testing.T) {
 		for _, p := range list {
 			devices, networks := map[string]int64{}, map[string]int64{}
 			for _, network := range strings.Split(p.Annotations["k8s.v1.cni.cncf.io/networks"], ",") {
-				name, _, _ := strings.Cut(strings.TrimSpace(network), "@")
-				networks[name]++
+				if name, _, _ := strings.Cut(strings.TrimSpace(network), "@"); name != "" {
+					networks[name]++
+				}
 			}
 			for _, c := range p.Spec.ResourceClaims {
 				o := claims[*c.ResourceClaimTemplateName]
@@ -95,7 +97,7 @@ func TestClaims(t *testing.T) {
 					devices[f] += n.Value()
 				}
 			}
-			if !maps.Equal(devices, networks) {
+			if len(devices) == 0 || len(networks) > 0 && !maps.Equal(devices, networks) {
 				t.Errorf("%s: devices %v, networks %v", file, devices, networks)
 			}
 		}

@@ -74,6 +74,7 @@ func TestExamples(t *testing.T) {
 		t.Fatalf("%q, %v", files, err)
 	}
 	resource := regexp.MustCompile(`fabric\.dev/[a-z0-9-]+`)
+	class := regexp.MustCompile(`deviceClassName: ([a-z0-9-]+)\.fabric\.dev`)
 	networks := regexp.MustCompile(`k8s\.v1\.cni\.cncf\.io/networks: "?([^"#}\n]+)`)
 	for _, file := range files {
 		b, err := os.ReadFile(file)
@@ -83,6 +84,9 @@ func TestExamples(t *testing.T) {
 		names := slices.DeleteFunc(resource.FindAllString(string(b), -1), func(name string) bool {
 			return name == v1alpha1.GroupVersion.String()
 		})
+		for _, m := range class.FindAllStringSubmatch(string(b), -1) {
+			names = append(names, m[1])
+		}
 		for _, m := range networks.FindAllStringSubmatch(string(b), -1) {
 			for _, network := range strings.Split(m[1], ",") {
 				name, _, _ := strings.Cut(network, "@")

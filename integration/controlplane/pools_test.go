@@ -299,6 +299,10 @@ func TestMultusLater(t *testing.T) {
 	apply(t, testfabrics.Object("early", `{}`))
 	untilCondition(t, c, "early", v1alpha1.FabricReady,
 		"False MultusMissing: the cluster has no NetworkAttachmentDefinitions: inst")
+	apply(t, testfabrics.Object("claimed", `{allocation: DRA, match: {rateGb: 800}}`)) // needs none
+	untilCondition(t, c, "claimed", v1alpha1.FabricPublished,
+		"False MultusMissing: the cluster has no NetworkAttachmentDefinitions: pods get the devices by their ResourceC")
+	untilCondition(t, c, "claimed", v1alpha1.FabricReady, "False NoDevices")
 	if err := server.Apply(t.Context(), server.Manifests()+"/*"); err != nil {
 		t.Fatal(err)
 	}

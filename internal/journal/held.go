@@ -16,7 +16,7 @@ import (
 const heldDir = "netns"
 
 // Hold mounts a pod's network namespace, which is at path, in the state directory, if it is not mounted there, and
-// returns where. It is called before an entry says so, and again after: ReleaseAll removes what no entry holds.
+// returns where. It is called before an entry names the mount, and again after: ReleaseAll removes what no entry holds.
 func (s Store) Hold(path string, id netns.ID) (held string, err error) {
 	held = filepath.Join(s.Dir, heldDir, fmt.Sprint(id.Ino)) // no other namespace has the number while it is mounted
 	if now, err := netns.IDOf(held); err == nil && now == id {

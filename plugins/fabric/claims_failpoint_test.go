@@ -3,6 +3,8 @@
 package fabric_test
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -102,5 +104,45 @@ func TestDelOfClaimsKilled(t *testing.T) {
 			n.unprepare(t, "claim-2")
 			n.same(t, "after DEL")
 		})
+	}
+}
+
+// The hook is killed while it attaches. The container does not start; the next start attaches the rest, in this sandbox
+// or, when that has ended, in another one, and all return.
+func TestHookKilled(t *testing.T) {
+	for _, point := range []string{
+		"journal/save", "journal/claim", "before/move-netdev", "after/move-netdev", "journal/save#2",
+		"after/move-netdev#2",
+	} {
+		for _, ended := range []bool{false, true} {
+			t.Run(fmt.Sprint(strings.ReplaceAll(point, "/", " "), " ", ended), func(t *testing.T) {
+				t.Parallel()
+				n, ipam := aloneNode(t)
+				n.promise(t, claimUID, ipam, rail("v0"), rail("v1"))
+				in, pid := n.pod, process(t, n.pod)
+				if err := n.hook(claimUID, stateOf(pid), "FABRIC_FAILPOINT="+point+":kill"); err == nil {
+					t.Fatal("the hook was not killed")
+				}
+				if ended {
+					endOf(t, pid, in)
+					in = sandbox.New(t)
+					pid = process(t, in)
+				}
+				if err := n.hook(claimUID, stateOf(pid)); err != nil {
+					t.Fatal(err)
+				}
+				if got := n.has(t); !slices.Equal(got, []string{"net1=v1", "net2=v0"}) {
+					t.Errorf("the pod has %v", got)
+				}
+				n.unprepare(t, claimUID)
+				endOf(t, pid, in)
+				n.detach(t)
+				n.look(t)
+				n.same(t, "after DEL")
+				if got := n.held(t); len(got) != 0 {
+					t.Errorf("held after DEL: %v", got)
+				}
+			})
+		}
 	}
 }

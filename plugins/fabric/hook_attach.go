@@ -74,7 +74,10 @@ func (p Plugin) attachPod(podUID string, in container) error {
 		if !lacks[deviceOf(d.Claim, &d.Device)] {
 			continue
 		}
-		ifName := d.Interface.Next(func(name string) bool { return names[name] })
+		ifName := at.unfinished(in.containerID(podUID), &d)
+		if ifName == "" {
+			ifName = d.Interface.Next(func(name string) bool { return names[name] })
+		}
 		names[ifName] = true
 		if err := p.addClaimed(&d, ifName, held, in); err != nil {
 			return fmt.Errorf("%s: %s", gives(d.Claim, &d.Device), strings.TrimPrefix(err.Error(), "fabric: "))
@@ -82,6 +85,22 @@ func (p Plugin) attachPod(podUID string, in container) error {
 	}
 	_, err = store.Hold(in.netns, in.id) // ReleaseAll may have come before the first entry
 	return err
+}
+
+// containerID is that of the hook's attachments: of the pod's UID and its namespace's number. What a runtime says of its
+// sandbox is in annotations, which a pod may have as well.
+func (c container) containerID(podUID string) string { return fmt.Sprintf("%s-%d", podUID, c.id.Ino) }
+
+// unfinished is the interface of a device whose ADD was killed in this sandbox; empty: none was.
+func (a *attachments) unfinished(containerID string, d *prepared.ClaimDevice) string {
+	want := claimDeviceOf(&d.Device)
+	want.ClaimUID = d.Claim.UID
+	for _, e := range a.store.Of(containerID) {
+		if !e.Attached && e.FromClaim != nil && e.FromClaim.Same(want) {
+			return e.IfName
+		}
+	}
+	return ""
 }
 
 // deviceOf tells the devices of claims apart.
@@ -130,8 +149,7 @@ func (p Plugin) mounted(in container, held string) string {
 // execPath is $PATH of what the plugin runs: a runtime may start hooks without any.
 const execPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// addClaimed attaches a device of a claim as a runtime would, by an ADD for its pod. The container ID is of the pod's
-// UID and its namespace's number: what a runtime says of its sandbox is in annotations, which a pod may have as well.
+// addClaimed attaches a device of a claim as a runtime would, by an ADD for its pod.
 func (p Plugin) addClaimed(d *prepared.ClaimDevice, ifName, held string, in container) error {
 	conf, err := p.confOf(d)
 	if err != nil {
@@ -158,7 +176,8 @@ func (p Plugin) addClaimed(d *prepared.ClaimDevice, ifName, held string, in cont
 		return add(c)
 	})
 	err = add(&skel.CmdArgs{
-		ContainerID: fmt.Sprintf("%s-%d", d.Claim.PodUID, in.id.Ino), Netns: in.netns, IfName: ifName, Path: filepath.Dir(exe), StdinData: conf,
+		ContainerID: in.containerID(d.Claim.PodUID), Netns: in.netns, IfName: ifName, Path: filepath.Dir(exe),
+		StdinData: conf,
 		Args: "IgnoreUnknown=1;K8S_POD_NAMESPACE=" + d.Claim.Namespace + ";K8S_POD_NAME=" + d.Claim.Pod +
 			";K8S_POD_UID=" + d.Claim.PodUID,
 	})

@@ -89,6 +89,17 @@ func (n *node) held(t *testing.T) []string {
 	return out
 }
 
+// look is what the agent does from time to time.
+func (n *node) look(t *testing.T) {
+	t.Helper()
+	var stderr bytes.Buffer
+	cmd := n.command("fabric", "own-names")
+	cmd.Stderr = &stderr
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err, stderr.String())
+	}
+}
+
 // endOf ends a pod as a container runtime does: its processes, then its namespace.
 func endOf(t *testing.T, pid int, ns sandbox.Netns) {
 	t.Helper()
@@ -307,12 +318,7 @@ func TestHoldsAreReleased(t *testing.T) {
 	if err := n.hook(claimUID, stateOf(process(t, n.pod))); err == nil || len(n.held(t)) != 1 {
 		t.Fatalf("%v, held %v", err, n.held(t))
 	}
-	var stderr bytes.Buffer
-	cmd := n.command("fabric", "own-names")
-	cmd.Stderr = &stderr
-	if err := cmd.Run(); err != nil {
-		t.Fatal(err, stderr.String())
-	}
+	n.look(t)
 	n.pod.IP(t, "link", "delete", "x")
 	n.unprepare(t, claimUID)
 	n.same(t, "after own-names")

@@ -37,8 +37,9 @@ func process(t *testing.T, in sandbox.Netns) int {
 }
 
 // hook is what a container runtime calls before a container starts; the error is what it reports.
-func (n *node) hook(deviceKey, state string) error {
+func (n *node) hook(deviceKey, state string, env ...string) error {
 	cmd := n.command("fabric", "claim-attached", "--state-dir", "/run/fabric-cni", deviceKey)
+	cmd.Env = append(os.Environ(), env...)
 	var stderr bytes.Buffer
 	cmd.Stdin, cmd.Stderr = strings.NewReader(state), &stderr
 	if err := cmd.Run(); err != nil {
