@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"fmt"
 	"maps"
 	"os"
 	"slices"
@@ -77,7 +76,6 @@ func TestClaimsAlone(t *testing.T) {
 	t.Run("names of the claim", func(t *testing.T) { namesOfClaim(t, g) })
 	t.Run("a name that is taken", func(t *testing.T) { nameTaken(t, g) })
 	t.Run("two claims", func(t *testing.T) { twoClaimsAlone(t, g) })
-	t.Run("user namespace", func(t *testing.T) { userNamespace(t, g) })
 	t.Run("on the host's network", func(t *testing.T) { onHostNetwork(t, g) })
 }
 
@@ -138,7 +136,8 @@ func nameTaken(t *testing.T, g *draRig) {
 	template(t, "taken", strings.TrimSuffix(rails(rigFabric, 1), "}")+`, config: [{opaque: {driver: fabric.dev,
   parameters: {apiVersion: fabric.dev/v1alpha1, kind: InterfaceConfig, interface: eth0}}}]}`)
 	claimPod(t, "taken", "rig", "", []string{"taken"})
-	told(t, "taken", "of fabric "+rigFabric+": could not attach eth0 to pod default/taken", "has an interface of this name")
+	told(t, "taken", "of fabric "+rigFabric+": could not attach eth0 to pod default/taken",
+		"has an interface of this name")
 	gone(t, "taken")
 	g.allHome(t)
 }
@@ -154,29 +153,6 @@ func twoClaimsAlone(t *testing.T, g *draRig) {
 	g.allHome(t)
 }
 
-// A pod with hostUsers false: its network namespace belongs to its user namespace.
-func userNamespace(t *testing.T, g *draRig) {
-	twoByClaim(t, "users", "")
-	apply(t, `apiVersion: v1
-kind: Pod
-metadata: {name: users}
-spec:
-  hostUsers: false
-  terminationGracePeriodSeconds: 1
-  resourceClaims: [{name: rails, resourceClaimTemplateName: users}]
-  containers:
-  - {name: c, image: "localhost/box:e2e", imagePullPolicy: Never, resources: {claims: [{name: rails}]}}
-`)
-	t.Cleanup(func() { gone(t, "users") })
-	ready(t, "users")
-	hasOnly(t, "users", "net1=rail0", "net2=rail1")
-	if out := k(t, "exec", "users", "--", "cat", "/proc/self/uid_map"); strings.Fields(out)[1] == "0" {
-		t.Errorf("it has no user namespace: %s", out)
-	}
-	gone(t, "users")
-	g.allHome(t)
-}
-
 // A pod on the host's network gets no interface: it starts only while no other has the device.
 func onHostNetwork(t *testing.T, g *draRig) {
 	apply(t, `apiVersion: resource.k8s.io/v1
@@ -185,16 +161,16 @@ metadata: {name: hosts}
 spec: {devices: `+rails(rigFabric, 1)+`}
 `)
 	t.Cleanup(func() { removed(t, "resourceclaim", "hosts") })
-	apply(t, fmt.Sprintf(`apiVersion: v1
+	apply(t, `apiVersion: v1
 kind: Pod
 metadata: {name: hosts}
 spec:
   hostNetwork: true
   terminationGracePeriodSeconds: 1
-  resourceClaims: [{name: rails, resourceClaimName: %s}]
+  resourceClaims: [{name: rails, resourceClaimName: hosts}]
   containers:
   - {name: c, image: "localhost/box:e2e", imagePullPolicy: Never, resources: {claims: [{name: rails}]}}
-`, "hosts"))
+`)
 	t.Cleanup(func() { gone(t, "hosts") })
 	ready(t, "hosts")
 	hasOnly(t, "hosts")

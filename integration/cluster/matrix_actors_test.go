@@ -130,7 +130,7 @@ func (a *multusActor) kill(t *testing.T, g *gap) {
 }
 
 // rigWithoutMultus takes Multus from the node rig, for the test.
-func rigWithoutMultus(t *testing.T) {
+func rigWithoutMultus(t testing.TB) {
 	t.Helper()
 	if err := errors.Join(os.Rename(multusBin, multusAway), bridgeAlone()); err != nil {
 		t.Fatal(err)

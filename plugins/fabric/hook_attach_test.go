@@ -151,6 +151,24 @@ func TestHookAttaches(t *testing.T) {
 	}
 }
 
+// A pod with hostUsers false: its network namespace belongs to a user namespace.
+func TestHookOfUserNamespace(t *testing.T) {
+	t.Parallel()
+	n, ipam := aloneNode(t)
+	n.promise(t, claimUID, ipam, rail("v0"), rail("v1"))
+	pid, end := sandbox.Hold(t, "", "unshare", "-Urn")
+	if err := n.hook(claimUID, stateOf(pid)); err != nil {
+		t.Fatal(err)
+	}
+	if got := n.has(t); !slices.Equal(got, []string{"net1=v1", "net2=v0"}) {
+		t.Errorf("the pod has %v", got)
+	}
+	end()
+	n.unprepare(t, claimUID)
+	n.detach(t)
+	n.same(t, "after DEL")
+}
+
 // Two containers of a pod start at once: each device is attached once.
 func TestHooksAtOnce(t *testing.T) {
 	t.Parallel()
