@@ -42,7 +42,7 @@ func BenchmarkClaims(b *testing.B) {
 	}
 	newDRARig(b, current.run+"/bin/held", railsByClaim)
 	ways := []*way{
-		{name: "Multus", template: "ours", annotation: strings.TrimSuffix(strings.Repeat(rigFabric+",", railsByClaim), ",")},
+		{name: "Multus", template: "ours", annotation: strings.Repeat(rigFabric+",", railsByClaim-1) + rigFabric},
 		{name: "claim alone", template: "ours", begin: func() error {
 			return errors.Join(os.Rename(multusBin, multusAway), bridgeAlone())
 		}, end: func() error { return errors.Join(os.Rename(multusAway, multusBin), multusAgain()) }},
@@ -133,7 +133,9 @@ func (w *way) create(b *testing.B) {
 		ObjectMeta: metav1.ObjectMeta{Name: "bench"},
 		Spec: corev1.PodSpec{
 			TerminationGracePeriodSeconds: &grace,
-			ResourceClaims:                []corev1.PodResourceClaim{{Name: "rails", ResourceClaimTemplateName: &w.template}},
+			ResourceClaims: []corev1.PodResourceClaim{
+				{Name: "rails", ResourceClaimTemplateName: &w.template},
+			},
 			Containers: []corev1.Container{{
 				Name: "c", Image: "localhost/box:e2e", ImagePullPolicy: corev1.PullNever,
 				Resources: corev1.ResourceRequirements{Claims: []corev1.ResourceClaim{{Name: "rails"}}},

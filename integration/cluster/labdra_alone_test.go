@@ -46,8 +46,9 @@ func aloneFaces(t *testing.T, n *LabNode, pod string) (faces []face) {
 			t.Fatalf("interfaces of %s: %v", c, faces)
 		}
 		for i, f := range faces {
-			if f.name != fmt.Sprint("ib", i) || f.device != n.Rails[i].PCI || f.hca != n.Rails[i].HCA || f.address == "" {
-				t.Errorf("interface %d of %s: %+v, want rail %+v", i, c, f, n.Rails[i])
+			r := n.Rails[i]
+			if f.name != fmt.Sprint("ib", i) || f.device != r.PCI || f.hca != r.HCA || f.address == "" {
+				t.Errorf("interface %d of %s: %+v, want rail %+v", i, c, f, r)
 			}
 		}
 	}
@@ -67,7 +68,8 @@ func sandboxKilled(t *testing.T, n *LabNode, pod string) {
 done; exit 1`)
 	eventually(t, "the pod has another sandbox", func() error {
 		out, err := n.Run(inodes + `; grep -l '"attached": *true' ` + entries + `* | wc -l`)
-		if f := strings.Fields(out); err == nil && (len(f) != 2 || f[0] == before[0] || f[1] != fmt.Sprint(len(n.Rails))) {
+		f, all := strings.Fields(out), fmt.Sprint(len(n.Rails))
+		if err == nil && (len(f) != 2 || f[0] == before[0] || f[1] != all) {
 			err = textError("namespaces, and attachments: " + out)
 		}
 		return err

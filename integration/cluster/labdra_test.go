@@ -105,8 +105,8 @@ func rails(fabric string, count int) string {
 		fabric, count)
 }
 
-// claimPod makes a pod with these networks, if any, and containers that have claims by these templates, or of a resource (with
-// a slash), or ResourceClaims that are there ("claim:NAME").
+// claimPod makes a pod with these networks, if any, and containers that have claims by these templates, or of a
+// resource (with a slash), or ResourceClaims that are there ("claim:NAME").
 func claimPod(t *testing.T, name, node, networks string, containers ...[]string) {
 	t.Helper()
 	var all, list []string

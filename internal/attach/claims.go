@@ -35,8 +35,9 @@ type Claimed struct {
 }
 
 // Choose returns the index of the device that the next interface of the pod gets: the one that Multus names, otherwise
-// the first that no other interface of the container has, and whose claim gives it this name or none. It returns -1 and no refusal if the device is not from a
-// claim: kubelet's device plugin has given it, before the fabric was switched to claims.
+// the first that no other interface of the container has, and whose claim gives it this name or none. It returns -1 and
+// no refusal if the device is not from a claim: kubelet's device plugin has given it, before the fabric was switched to
+// claims.
 func (c *Claims) Choose() (int, *Refusal) {
 	switch {
 	case c.PodUID == "" || c.BadUID || c.Unreadable != nil:

@@ -66,7 +66,7 @@ func TestAliveWhileHeld(t *testing.T) {
 	ns, err := netns.New()
 	must(t, err)
 	path := fmt.Sprintf("/proc/self/fd/%d", ns.FD())
-	s := Store{Dir: t.TempDir()}
+	s := Holds{Store{Dir: t.TempDir()}}
 	held, err := s.Hold(path, ns.ID)
 	must(t, err)
 	again, err := s.Hold(path, ns.ID)
@@ -88,13 +88,13 @@ func TestAliveWhileHeld(t *testing.T) {
 	}
 	must(t, s.Release("c1", held)) // the entry has it
 	must(t, s.ReleaseAll())
-	if !s.Holds() {
+	if !s.Any() {
 		t.Error("released while an entry has it")
 	}
 	must(t, s.Remove(e.Key))
 	must(t, s.Release("c1", "/etc/hosts"))
 	must(t, s.Release("c1", held))
-	if _, err := netns.IDOf(held); !errors.Is(err, fs.ErrNotExist) || s.Holds() {
+	if _, err := netns.IDOf(held); !errors.Is(err, fs.ErrNotExist) || s.Any() {
 		t.Errorf("released: %v", err)
 	}
 	must(t, s.ReleaseAll())

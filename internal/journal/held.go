@@ -15,9 +15,12 @@ import (
 // heldDir is the directory of Entry.Held in the state directory.
 const heldDir = "netns"
 
+// Holds are the network namespaces of pods that are kept for the return of their devices: see Entry.Held.
+type Holds struct{ Store }
+
 // Hold mounts a pod's network namespace, which is at path, in the state directory, if it is not mounted there, and
 // returns where. It is called before an entry names the mount, and again after: ReleaseAll removes what no entry holds.
-func (s Store) Hold(path string, id netns.ID) (held string, err error) {
+func (s Holds) Hold(path string, id netns.ID) (held string, err error) {
 	held = filepath.Join(s.Dir, heldDir, fmt.Sprint(id.Ino)) // no other namespace has the number while it is mounted
 	if now, err := netns.IDOf(held); err == nil && now == id {
 		return held, nil
@@ -40,7 +43,7 @@ func (s Store) Hold(path string, id netns.ID) (held string, err error) {
 }
 
 // Release unmounts the namespace that an attachment of a container held, unless another one of that container does.
-func (s Store) Release(containerID, held string) error {
+func (s Holds) Release(containerID, held string) error {
 	if held == "" || filepath.Dir(held) != filepath.Join(s.Dir, heldDir) {
 		return nil
 	}
@@ -54,7 +57,7 @@ func (s Store) Release(containerID, held string) error {
 
 // ReleaseAll unmounts the namespaces that no attachment holds: of a call that was killed. What can't be read may hold
 // any of them.
-func (s Store) ReleaseAll() error {
+func (s Holds) ReleaseAll() error {
 	files, err := filepath.Glob(filepath.Join(s.Dir, heldDir, "*"))
 	if err != nil || len(files) == 0 {
 		return err
@@ -76,14 +79,14 @@ func (s Store) ReleaseAll() error {
 	return errors.Join(errs...)
 }
 
-// Holds reports whether a network namespace is held.
-func (s Store) Holds() bool {
+// Any reports whether a network namespace is held.
+func (s Holds) Any() bool {
 	_, err := os.Lstat(filepath.Join(s.Dir, heldDir))
 	return err == nil
 }
 
 // unmount removes the mounts of a namespace, of which two calls at once may have made two.
-func (s Store) unmount(held string) error {
+func (s Holds) unmount(held string) error {
 	var err error
 	for err == nil {
 		err = unix.Unmount(held, unix.MNT_DETACH)

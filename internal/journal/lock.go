@@ -82,12 +82,6 @@ func (s Store) LockPod(ctx context.Context, uid string) (*Lock, error) {
 	return lockPart(ctx, s.Dir, "pods", "the claims of pod "+uid, Key{ContainerID: uid})
 }
 
-// LockHook takes the lock under which the hook of a container attaches what the claims of its pod give: two containers
-// of one pod do not attach the same. It is taken before all others. It gives up with ErrBusy when ctx ends.
-func (s Store) LockHook(ctx context.Context, podUID string) (*Lock, error) {
-	return lockPart(ctx, s.Dir, "hooks", "the containers of pod "+podUID, Key{ContainerID: podUID})
-}
-
 // ipamLocks is the file below locks of LockIPAM.
 const ipamLocks = "ipam"
 

@@ -24,7 +24,7 @@ const DefaultDir = "/run/fabric-cni"
 //	netns/<inode>                             mounts of network namespaces of pods, see Entry.Held
 //	locks/<device>                            flock, held while a device is taken and moved
 //	locks/attachments, locks/ipam             a byte each of which is locked for an attachment
-//	locks/pods, locks/hooks                   likewise for a pod
+//	locks/pods                                likewise for a pod
 type Store struct{ Dir string }
 
 func (s Store) entryPath(k Key) string { return filepath.Join(s.Dir, "attachments", k.file()) }

@@ -156,7 +156,8 @@ func (c *call) erase(e *journal.Entry) error {
 	if err := c.store.Remove(e.Key); err != nil || e.Held == "" {
 		return err
 	}
-	if err := c.store.Release(e.ContainerID, e.Held); err != nil { // the agent tries again
+	holds := journal.Holds{Store: c.store}
+	if err := holds.Release(e.ContainerID, e.Held); err != nil { // the agent tries again
 		c.log.Warn("a network namespace stays", "reason", err)
 	}
 	return nil

@@ -83,7 +83,8 @@ func containerOf(state io.Reader) (c container, err error) {
 // there it is enough that no pod has one of the claim's.
 func (p Plugin) claimAttached(uid string, c container) error {
 	at := attachments{
-		store: journal.Store{Dir: p.StateDir}, claims: prepared.In(p.StateDir), here: c.id, used: map[journal.Key]bool{},
+		store: journal.Store{Dir: p.StateDir}, claims: prepared.In(p.StateDir), here: c.id,
+		used: map[journal.Key]bool{},
 	}
 	claim, err := at.claims.Claim(uid)
 	if err != nil {

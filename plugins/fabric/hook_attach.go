@@ -45,7 +45,8 @@ func (p Plugin) attachPod(podUID string, in container) error {
 	store := journal.Store{Dir: p.StateDir}
 	ctx, cancel := context.WithTimeout(context.Background(), podWait)
 	defer cancel()
-	lock, err := store.LockHook(ctx, podUID)
+	whole := journal.Key{ContainerID: podUID} // of no interface: no ADD or DEL has it
+	lock, err := store.LockAttachment(ctx, whole)
 	if err != nil {
 		return fmt.Errorf("another container of the pod is being started: %w", err)
 	}
@@ -65,7 +66,8 @@ func (p Plugin) attachPod(podUID string, in container) error {
 	if err != nil {
 		return err
 	}
-	held, err := store.Hold(in.netns, in.id)
+	holds := journal.Holds{Store: store}
+	held, err := holds.Hold(in.netns, in.id)
 	if err != nil {
 		return err
 	}
@@ -80,10 +82,11 @@ func (p Plugin) attachPod(podUID string, in container) error {
 		}
 		names[ifName] = true
 		if err := p.addClaimed(&d, ifName, held, in); err != nil {
-			return fmt.Errorf("%s: %s", gives(d.Claim, &d.Device), strings.TrimPrefix(err.Error(), "fabric: "))
+			reason := strings.TrimPrefix(err.Error(), "fabric: ")
+			return fmt.Errorf("%s: %s", gives(d.Claim, &d.Device), reason)
 		}
 	}
-	_, err = store.Hold(in.netns, in.id) // ReleaseAll may have come before the first entry
+	_, err = holds.Hold(in.netns, in.id) // ReleaseAll may have come before the first entry
 	return err
 }
 
@@ -146,9 +149,6 @@ func (p Plugin) mounted(in container, held string) string {
 	return in.netns
 }
 
-// execPath is $PATH of what the plugin runs: a runtime may start hooks without any.
-const execPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
 // addClaimed attaches a device of a claim as a runtime would, by an ADD for its pod.
 func (p Plugin) addClaimed(d *prepared.ClaimDevice, ifName, held string, in container) error {
 	conf, err := p.confOf(d)
@@ -163,11 +163,6 @@ func (p Plugin) addClaimed(d *prepared.ClaimDevice, ifName, held string, in cont
 	exe, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find the directory of the plugin: %w", err)
-	}
-	if os.Getenv("PATH") == "" {
-		if err := os.Setenv("PATH", execPath); err != nil {
-			return fmt.Errorf("set PATH: %w", err)
-		}
 	}
 	p.Command, p.Stdout = "ADD", io.Discard
 	began := time.Now()

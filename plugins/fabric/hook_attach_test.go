@@ -68,7 +68,8 @@ func (n *node) detach(t *testing.T) {
 	}
 	for _, e := range list {
 		n.must(t, call{
-			command: "DEL", id: e.ContainerID, ifName: e.IfName, conf: string(e.Conf), env: []string{"CNI_ARGS=" + e.Args},
+			command: "DEL", id: e.ContainerID, ifName: e.IfName, conf: string(e.Conf),
+			env: []string{"CNI_ARGS=" + e.Args},
 		})
 	}
 }
@@ -224,8 +225,8 @@ func TestHookNames(t *testing.T) {
 	n.promise(t, claimUID, ipam, called("ib%d", rail("v0")), called("ib%d", rail("v1")))
 	n.promise(t, "claim-2", ipam, called("storage", rail("v2")))
 	a := n.run(t, n.ofPod("ADD", "net1", ipam))
-	if a.Code != 100 || !strings.Contains(a.Msg, `names its interface of fabric rail "storage", and the annotation asks `+
-		`for net1`) {
+	const other = `names its interface of fabric rail "storage", and the annotation asks for net1`
+	if a.Code != 100 || !strings.Contains(a.Msg, other) {
 		t.Errorf("code %d: %s", a.Code, a.Msg)
 	}
 	n.must(t, n.ofPod("ADD", "ib2", ipam))
@@ -282,7 +283,8 @@ func TestHookOfNewSandbox(t *testing.T) {
 	}
 	second := sandbox.New(t)
 	again := process(t, second)
-	says(t, n.hook(claimUID, stateOf(again)), "gives this pod v1 of fabric rail: could not attach net1 to pod default/p-"+podUID) // it lives
+	const taken = "gives this pod v1 of fabric rail: could not attach net1 to pod default/p-" + podUID
+	says(t, n.hook(claimUID, stateOf(again)), taken) // the old one lives
 	endOf(t, pid, n.pod)
 	if err := n.hook(claimUID, stateOf(again)); err != nil {
 		t.Fatal(err)

@@ -152,8 +152,8 @@ func (n *node) command(program string, args ...string) *exec.Cmd {
 		all := []string{"--target", strconv.Itoa(n.lasts), "--mount", "--net", program}
 		return exec.Command("nsenter", append(all, args...)...)
 	}
-	all := []string{"netns", "exec", n.host.Name, "sh", "-ec", mounts + ` && shift 2 && exec "$@"`, "sh", n.state, n.etc,
-		program}
+	all := []string{"netns", "exec", n.host.Name, "sh", "-ec", mounts + ` && shift 2 && exec "$@"`, "sh",
+		n.state, n.etc, program}
 	return exec.Command("ip", append(all, args...)...)
 }
 

@@ -218,7 +218,7 @@ func (p Plugin) dropAllForeignNames() error {
 	if errors.Is(err, journal.ErrCorrupt) { // the agent names them
 		err = nil
 	}
-	errs := []error{err, c.store.ReleaseAll()}
+	errs := []error{err, journal.Holds{Store: c.store}.ReleaseAll()}
 	for _, e := range entries {
 		if e.Kind != journal.KindDevice || e.Netdev == nil || e.Address.IsZero() || !e.Attached {
 			continue

@@ -16,14 +16,16 @@ import (
 // returned now is left to repair.
 func TestUnprepareDetaches(t *testing.T) {
 	n := newNode(t, "0000:3b:00.0", "0000:5e:00.0")
+	of := func(container, ifName, claim, held string) *journal.Entry {
+		return &journal.Entry{Key: journal.Key{ContainerID: container, IfName: ifName}, Held: held,
+			Kind: journal.KindDevice, Attached: true, FromClaim: &journal.ClaimDevice{ClaimUID: claim}}
+	}
+	foreign := of("other", "net1", "", "")
+	foreign.FromClaim = nil
 	for _, e := range []*journal.Entry{
-		{Key: journal.Key{ContainerID: "pod-1", IfName: "net1"}, Held: "/x", FromClaim: &journal.ClaimDevice{ClaimUID: "c1"}},
-		{Key: journal.Key{ContainerID: "pod-1", IfName: "net2"}, Held: "/x", FromClaim: &journal.ClaimDevice{ClaimUID: "c1"}},
-		{Key: journal.Key{ContainerID: "sandbox", IfName: "net3"}, FromClaim: &journal.ClaimDevice{ClaimUID: "c1"}},
-		{Key: journal.Key{ContainerID: "pod-2", IfName: "net1"}, Held: "/y", FromClaim: &journal.ClaimDevice{ClaimUID: "c2"}},
-		{Key: journal.Key{ContainerID: "other", IfName: "net1"}},
+		of("pod-1", "net1", "c1", "/x"), of("pod-1", "net2", "c1", "/x"), of("sandbox", "net3", "c1", ""),
+		of("pod-2", "net1", "c2", "/y"), foreign,
 	} {
-		e.Kind, e.Attached = journal.KindDevice, true
 		if err := n.Store.Save(e); err != nil {
 			t.Fatal(err)
 		}

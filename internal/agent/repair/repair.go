@@ -72,7 +72,7 @@ func (l *Loop) Once(ctx context.Context) (reclaimed []*journal.Entry) {
 	}
 	l.tell(foreign.In(l.Store.Dir))
 	ready := map[string]bool{}
-	if len(entries) > 0 || l.Store.Holds() {
+	if len(entries) > 0 || (journal.Holds{Store: l.Store}).Any() {
 		if err := l.ownNames(ctx); err != nil {
 			l.Log.Error("cannot look for devices on the host that pods have", "error", err)
 		}

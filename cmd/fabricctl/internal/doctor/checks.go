@@ -232,9 +232,9 @@ var podChecks = []Check{
 	{
 		"pod-annotation",
 		"The pod asks for networks",
-		"there is no ResourceClaim, and the annotation k8s.v1.cni.cncf.io/networks is missing: Multus adds nothing. In exclusive RDMA mode the pod " +
-			"has no HCA then, and NCCL falls back to eth0 without an error; in shared mode InfiniBand works without " +
-			"(NCCL's NET/IB), and RoCE needs an address in the pod for its GID",
+		"there is no ResourceClaim, and the annotation k8s.v1.cni.cncf.io/networks is missing: Multus adds nothing. " +
+			"In exclusive RDMA mode the pod has no HCA then, and NCCL falls back to eth0 without an error; in shared " +
+			"mode InfiniBand works without (NCCL's NET/IB), and RoCE needs an address in the pod for its GID",
 		"k8s.v1.cni.cncf.io/networks with one network for each device that the pod asks for: kubectl get " +
 			"network-attachment-definitions -A lists them with their resourceName; fabricctl generate pod writes both",
 	},

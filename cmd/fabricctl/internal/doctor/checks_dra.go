@@ -68,7 +68,8 @@ var claimChecks = []Check{
 	{
 		"pod-rails",
 		"Each HCA of the pod has its interface",
-		"the annotation has fewer networks than the pod has devices of the device plugin, or a network was not attached",
+		"the annotation has fewer networks than the pod has devices of the device plugin, or a network was not " +
+			"attached",
 		"one network per device in k8s.v1.cni.cncf.io/networks; fabricctl doctor pod NAMESPACE/NAME compares " +
 			"them",
 	},

@@ -70,8 +70,8 @@ var preflightChecks = []Check{
 	{
 		"preflight-multus",
 		"Multus runs on every node",
-		"pods get their interfaces through Multus: without it, or where it is not ready, they get none, but for those " +
-			"with ResourceClaims (allocation DRA)",
+		"pods get their interfaces through Multus: without it, or where it is not ready, they get none, but for " +
+			"those with ResourceClaims (allocation DRA)",
 		"install Multus, thick or thin: https://github.com/k8snetworkplumbingwg/multus-cni; or wait for its " +
 			"DaemonSet: kubectl -n NAMESPACE rollout status daemonset NAME; or give all Fabrics allocation: DRA",
 	},

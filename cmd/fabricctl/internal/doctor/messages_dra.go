@@ -116,14 +116,15 @@ var claimMessages = []Message{
 		ID:    "log-dra-not-attached",
 		Title: "A device of the pod's claim has no interface in the pod",
 		Pattern: regexp.MustCompile(
-			`ResourceClaim \S+ gives this pod .*(no interface of it is in the pod|has it as|has not been attached|could not attach|` +
-				`its addresses are whereabouts')`),
+			`ResourceClaim \S+ gives this pod .*(no interface of it is in the pod|has it as|has not been attached|` +
+				`could not attach|its addresses are whereabouts')`),
 		Examples: []string{
 			"failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create " +
 				"failed: unable to start container process: error during container init: error running " +
 				"createRuntime hook #0: exit status 1, stdout: , stderr: fabric: ResourceClaim " +
-				"ml/train-0-rails-x7k2p gives this pod mlx5_0 (0000:3b:00.0) of fabric ib-400g: could not attach net1 " +
-				"to pod ml/train-0 (container 3f2504e0-4f8): port 1 of mlx5_0 is Down; check cable and subnet manager",
+				"ml/train-0-rails-x7k2p gives this pod mlx5_0 (0000:3b:00.0) of fabric ib-400g: could not attach " +
+				"net1 to pod ml/train-0 (container 3f2504e0-4f8): port 1 of mlx5_0 is Down; check cable " +
+				"and subnet manager",
 			"failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create " +
 				"failed: unable to start container process: error during container init: error running " +
 				"createRuntime hook #0: exit status 1, stdout: , stderr: fabric: ResourceClaim " +

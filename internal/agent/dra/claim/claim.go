@@ -75,8 +75,8 @@ func oneEach(devices []Device) error {
 			continue
 		}
 		if other, taken := has[d.Interface]; taken {
-			return fmt.Errorf("%s: interface %q is for one device, and there are two of it, of the requests %s and %s: "+
-				"give each request a name of its own, or let the name end with %%d", kind, d.Interface,
+			return fmt.Errorf("%s: interface %q is for one device, and there are two of it, of the requests %s and "+
+				"%s: give each request a name of its own, or let the name end with %%d", kind, d.Interface,
 				quote.Terminal(other), quote.Terminal(d.Request))
 		}
 		has[d.Interface] = d.Request

@@ -78,19 +78,21 @@ func TestOf(t *testing.T) {
 
 // A claim names interfaces: one name for one device.
 func TestInterfaces(t *testing.T) {
+	ofClaim := func(params string, requests ...string) resourceapi.DeviceAllocationConfiguration {
+		return config("FromClaim", head+","+params+"}", requests...)
+	}
+	type configs = []resourceapi.DeviceAllocationConfiguration
 	for _, tt := range []struct {
-		config []resourceapi.DeviceAllocationConfiguration
+		config configs
 		want   string // or what the error says
 	}{
 		{nil, "- -"},
-		{[]resourceapi.DeviceAllocationConfiguration{config("FromClaim", head+`,"interface":"ib%d","mtu":4000}`)}, "ib%d ib%d"},
-		{[]resourceapi.DeviceAllocationConfiguration{
-			config("FromClass", head+`,"interface":"ib%d"}`), config("FromClaim", head+`,"interface":"storage"}`, "any"),
-		}, "ib%d storage"},
-		{[]resourceapi.DeviceAllocationConfiguration{config("FromClaim", head+`,"interface":"ib0"}`)},
+		{configs{ofClaim(`"interface":"ib%d","mtu":4000`)}, "ib%d ib%d"},
+		{configs{config("FromClass", head+`,"interface":"ib%d"}`), ofClaim(`"interface":"storage"`, "any")},
+			"ib%d storage"},
+		{configs{ofClaim(`"interface":"ib0"`)},
 			`interface "ib0" is for one device, and there are two of it, of the requests rails and any/fast`},
-		{[]resourceapi.DeviceAllocationConfiguration{config("FromClaim", head+`,"interface":"a/b"}`)},
-			`InterfaceConfig: interface "a/b": want 1 to 15 characters`},
+		{configs{ofClaim(`"interface":"a/b"`)}, `InterfaceConfig: interface "a/b": want 1 to 15 characters`},
 	} {
 		_, devices, err := Of(allocated(tt.config...), "n1")
 		got := fmt.Sprint(err)
