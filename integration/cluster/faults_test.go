@@ -56,13 +56,19 @@ func killed(t *testing.T, n *LabNode) {
 // The agent that kubelet starts again finds the devices in the pod, and offers no fewer than before.
 func agentKilled(t *testing.T, n *LabNode) {
 	t.Helper()
+	anotherAgent(t, n)
+	offersAll(t, n)
+	stage(t, "there is another agent")
+}
+
+// anotherAgent kills the agent, and waits for the one that kubelet starts.
+func anotherAgent(t *testing.T, n *LabNode) {
+	t.Helper()
 	on(t, n, "kill -9 $(pidof fabric-agent)")
 	eventually(t, "there is another agent", prints("1 true",
 		"-n", "fabric-system", "get", "pod", "--field-selector", "spec.nodeName="+n.Name,
 		"-o", "jsonpath={.items[*].status.containerStatuses[*].restartCount} "+
 			"{.items[*].status.containerStatuses[*].ready}"))
-	offersAll(t, n)
-	stage(t, "there is another agent")
 }
 
 // offersAll waits until kubelet offers all devices of the fabric that have a cable. After a boot the API server may

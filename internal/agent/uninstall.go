@@ -16,6 +16,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/agent/deviceplugin"
 	"github.com/fabric-cni/fabric-cni/internal/agent/dra/cdi"
 	"github.com/fabric-cni/fabric-cni/internal/agent/network"
+	"github.com/fabric-cni/fabric-cni/internal/agent/repair"
 	"github.com/fabric-cni/fabric-cni/internal/fabrics"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/policy"
@@ -127,6 +128,11 @@ func (o *Options) removeRecords(log *slog.Logger) error {
 		log.Warn("the state stays: it says where devices belong", "path", o.StateDir, "reason", err.Error())
 		// it would not be updated when the node gets other addresses
 		return remove(filepath.Join(o.StateDir, policy.NodeAddressesFile))
+	}
+	if (journal.Holds{Store: o.store()}).Any() {
+		if err := repair.ReleaseHolds(o.HostProc, o.store()); err != nil {
+			return fmt.Errorf("remove the state: %w", err)
+		}
 	}
 	specs, err := cdi.In(o.CDIDir, o.target().Path(), o.StateDir)
 	if err != nil {

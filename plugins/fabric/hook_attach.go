@@ -90,7 +90,7 @@ func (p Plugin) attachPod(podUID string, in container) error {
 	return err
 }
 
-// containerID is that of the hook's attachments: of the pod's UID and its namespace's number. What a runtime says of its
+// containerID is that of the hook's attachments: the pod's UID and its namespace's number. What a runtime says of its
 // sandbox is in annotations, which a pod may have as well.
 func (c container) containerID(podUID string) string { return fmt.Sprintf("%s-%d", podUID, c.id.Ino) }
 

@@ -6,8 +6,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/netns"
 )
+
+// ReleaseHolds lets go of the network namespaces of pods that no attachment needs, in the host's mount namespace.
+func ReleaseHolds(hostProc string, s journal.Store) error {
+	return inHost(hostProc, journal.Holds{Store: s}.ReleaseAll)
+}
 
 // inHost runs f in the host's mount namespace, which it finds through a mounted /proc of the host. There the plugin
 // finds what it finds when the runtime calls it: its IPAM plugin with its files, the pods' namespaces, and a writable
