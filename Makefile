@@ -90,9 +90,9 @@ e2e: ## a real Kubernetes: pods get their rails through kubelet, Multus and wher
 	@$(SETUP) test
 	@scripts/test-e2e.sh '$(E2E_RUN)'
 
-bench-cluster: ## pods with four rails each, attached and detached at once, beside host-device (root; FABRIC_E2E_PODS)
+bench-cluster: ## pods with four rails each at once, beside host-device; by claims, eight each (root; FABRIC_E2E_PODS)
 	@$(SETUP)
-	$(GO) test -timeout 60m -run '^$$' -bench Pods -benchtime 1x ./integration/cluster
+	$(GO) test -timeout 60m -run '^$$' -bench "Pods|Claims" -benchtime 1x ./integration/cluster
 
 generate: ## what is written from Go: deep copies, CustomResourceDefinitions, pages of docs/reference
 	@$(SETUP)
