@@ -33,6 +33,7 @@ type meant int
 const (
 	forNetworks meant = iota // its devices come with networks
 	forVerbs                 // HCAs of the node, without interfaces
+	forClaim                 // of a Fabric with allocation DRA: the scheduler makes a ResourceClaim of it
 )
 
 // sharedPrefix is that of the RDMA shared device plugin's resources, unless its configuration has another one
@@ -45,7 +46,11 @@ var fabricPrefix = v1alpha1.GroupVersion.Group + "/"
 func (m *Manifest) meaning(resource string) (meant, device.LinkLayer) {
 	if name, ok := strings.CutPrefix(resource, fabricPrefix); ok {
 		for i := range m.fabrics {
-			if f := &m.fabrics[i]; f.Name == name && f.Spec.Attachment == v1alpha1.IPoIBChild {
+			switch f := &m.fabrics[i]; {
+			case f.Name != name:
+			case f.Spec.Allocation == v1alpha1.DRA:
+				return forClaim, ""
+			case f.Spec.Attachment == v1alpha1.IPoIBChild:
 				return forVerbs, device.InfiniBand // its interfaces are IPoIB children
 			}
 		}
@@ -108,24 +113,32 @@ const (
 // shared device plugin, or of a Fabric with attachment IPoIBChild, is for verbs on the node's HCAs.
 func (m *Manifest) withoutNetworks() Finding {
 	const none = "no annotation " + networksAnnotation
-	var verbs []string
+	var verbs, claims []string
 	var layers []device.LinkLayer
 	asked := m.resources()
 	for _, r := range slices.Sorted(maps.Keys(asked)) {
 		if !strings.Contains(r, "/") || isGPU(r) || asked[r] == 0 {
 			continue
 		}
-		what, layer := m.meaning(r)
-		if what == forNetworks {
+		text := fmt.Sprintf("%s: %d", r, asked[r])
+		switch what, layer := m.meaning(r); what {
+		case forNetworks:
 			f := finding("pod-annotation", Fail, none)
 			f.Cure = m.networksFor(r, asked[r])
 			return f
+		case forClaim:
+			claims = append(claims, text)
+		default:
+			verbs, layers = append(verbs, text), append(layers, layer)
 		}
-		verbs, layers = append(verbs, fmt.Sprintf("%s: %d", r, asked[r])), append(layers, layer)
+	}
+	for _, c := range m.Spec.Claims { // CheckClaims says whether they give it a device of a Fabric
+		claims = append(claims, c.Name)
 	}
 	if len(verbs) == 0 {
-		if len(m.Spec.Claims) > 0 { // CheckClaims says whether they give it a device of a Fabric
-			return finding("pod-annotation", OK, none+": the pod's ResourceClaims attach what they give")
+		if len(claims) > 0 {
+			return finding("pod-annotation", OK, none+", and none is needed: ResourceClaims attach what they give ("+
+				strings.Join(claims, ", ")+")")
 		}
 		if c := m.privileged(); c != "" {
 			return finding("pod-annotation", Warn, none+"; container "+c+" is privileged: in shared RDMA mode it can "+

@@ -17,7 +17,9 @@ func TestManifestWithoutNetworks(t *testing.T) {
 		f.Name, f.Spec.Attachment = name, mode
 		return f
 	}
-	fabrics := []v1alpha1.Fabric{fabric("ib-200g", v1alpha1.IPoIBChild), fabric("ib-400g", v1alpha1.WholeDevice)}
+	fabrics := []v1alpha1.Fabric{fabric("ib-200g", v1alpha1.IPoIBChild), fabric("ib-400g", v1alpha1.WholeDevice),
+		fabric("ib-dra", v1alpha1.WholeDevice)}
+	fabrics[2].Spec.Allocation = v1alpha1.DRA
 	for _, c := range []struct {
 		limits, security string
 		on               string // machine
@@ -32,6 +34,7 @@ func TestManifestWithoutNetworks(t *testing.T) {
 		{`"rdma/roce_a":1`, "", "", Fail, "RoCE needs an address in the pod's own network namespace"},
 		{`"rdma/hca":1`, "", "roce", Fail, "RoCE needs an address"},
 		{`"fabric.dev/ib-200g":1`, "", "", OK, "fabric.dev/ib-200g: 1 is for verbs"},
+		{`"fabric.dev/ib-dra":1`, "", "", OK, "ResourceClaims attach what they give (fabric.dev/ib-dra: 1)"},
 		{`"fabric.dev/ib-400g":1`, "", "", Fail, "no annotation k8s.v1.cni.cncf.io/networks"},
 		{`"fabric.dev/unknown":1`, "", "gb200", Fail, "no annotation k8s.v1.cni.cncf.io/networks"},
 		{`"nvidia.com/hostdev":1,"rdma/ib":1`, "", "", Fail, "no annotation k8s.v1.cni.cncf.io/networks"},
