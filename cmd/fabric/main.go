@@ -13,9 +13,6 @@ import (
 
 var version = "dev"
 
-// repairPath is the PATH where no container runtime gives one: that of the agent's calls.
-const repairPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
 func main() {
 	debug.SetGCPercent(-1) // the process lives for milliseconds; the limit below is the safety net
 	debug.SetMemoryLimit(16 << 20)
@@ -30,7 +27,7 @@ func main() {
 		switch os.Args[1] {
 		case fabric.HookCommand:
 			if os.Getenv("PATH") == "" { // runtimes may start hooks without; what the plugin runs wants one
-				_ = os.Setenv("PATH", repairPath)
+				_ = os.Setenv("PATH", ipam.PATH)
 			}
 			os.Exit(p.Hook(os.Args[2:], os.Stdin))
 		case fabric.NamesCommand:

@@ -1,10 +1,8 @@
 package cluster
 
 import (
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,7 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -43,13 +40,11 @@ func BenchmarkClaims(b *testing.B) {
 	newDRARig(b, current.run+"/bin/held", railsByClaim)
 	ways := []*way{
 		{name: "Multus", template: "ours", annotation: strings.Repeat(rigFabric+",", railsByClaim-1) + rigFabric},
-		{name: "claim alone", template: "ours", begin: func() error {
-			return errors.Join(os.Rename(multusBin, multusAway), bridgeAlone())
-		}, end: func() error { return errors.Join(os.Rename(multusAway, multusBin), multusAgain()) }},
+		{name: "claim alone", template: "ours", begin: takeMultus, end: bringMultus},
 	}
 	must(b, current.apply(claimTemplate("ours", rigFabric+".fabric.dev")))
 	if file := os.Getenv("FABRIC_BENCH_DRANET"); file != "" {
-		ways = append(ways, dranet(b, file, ways[1]))
+		ways = append(ways, dranet(b, file))
 	}
 	for b.Loop() {
 		for range (pods + 7) / 8 {
@@ -89,18 +84,7 @@ func (w *way) turn(b *testing.B, pods int) {
 		}
 		began := time.Now()
 		w.create(b)
-		must(b, poll("the pod is Ready", time.Minute, 10*time.Millisecond, func() error {
-			p, err := clientset(b).CoreV1().Pods("default").Get(b.Context(), "bench", metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			for _, c := range p.Status.Conditions {
-				if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
-					return nil
-				}
-			}
-			return textError(p.Status.Phase)
-		}))
+		must(b, poll("the pod is Ready", time.Minute, 10*time.Millisecond, podReady(b, "bench")))
 		w.start = append(w.start, time.Since(began))
 		if out, err := output("kubectl", "exec", "bench", "--", "sh", "-c", "ls /sys/class/net | wc -l"); err != nil ||
 			strings.TrimSpace(out) != fmt.Sprint(railsByClaim+2) {
@@ -108,22 +92,9 @@ func (w *way) turn(b *testing.B, pods int) {
 		}
 		began = time.Now()
 		must(b, clientset(b).CoreV1().Pods("default").Delete(b.Context(), "bench", metav1.DeleteOptions{}))
-		must(b, poll("the pod is gone", time.Minute, 10*time.Millisecond, func() error {
-			_, err := clientset(b).CoreV1().Pods("default").Get(b.Context(), "bench", metav1.GetOptions{})
-			if apierrors.IsNotFound(err) {
-				return nil
-			}
-			return cmpErr(err, "it is there")
-		}))
+		must(b, poll("the pod is gone", time.Minute, 10*time.Millisecond, podGone(b, "bench")))
 		w.stop = append(w.stop, time.Since(began))
 	}
-}
-
-func cmpErr(err error, otherwise string) error {
-	if err != nil {
-		return err
-	}
-	return textError(otherwise)
 }
 
 func (w *way) create(b *testing.B) {
@@ -150,23 +121,13 @@ func (w *way) create(b *testing.B) {
 }
 
 // dranet is the driver of kubernetes-sigs, with rails of its own. It loses veths with each pod: they are made again.
-func dranet(b *testing.B, file string, like *way) *way {
+func dranet(b *testing.B, file string) *way {
 	b.Helper()
-	var names []string
+	own := &draRig{}
 	for i := range railsByClaim {
-		names = append(names, fmt.Sprint("dnet", i))
+		own.rails = append(own.rails, fmt.Sprint("dnet", i))
 	}
-	made := func() error {
-		for _, n := range names {
-			if exec.Command("ip", "link", "show", n).Run() != nil {
-				if err := makeRail(n); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
-	}
-	must(b, made())
+	must(b, own.makeRails())
 	_, err := current.process(file, "--v=4", "--hostname-override=rig", "--kubeconfig="+current.run+
 		"/conf/admin.kubeconfig", "--bind-address=127.0.0.1:9177", "--cloud-provider-hint=NONE",
 		`--filter="dra.net/ifName" in attributes && attributes["dra.net/ifName"].StringValue.startsWith("dnet")`)
@@ -177,5 +138,5 @@ metadata: {name: dra.net}
 spec: {selectors: [{cel: {expression: 'device.driver == "dra.net"'}}]}
 ---
 `+claimTemplate("theirs", "dra.net")))
-	return &way{name: "dranet", template: "theirs", begin: like.begin, end: like.end, each: made}
+	return &way{name: "dranet", template: "theirs", begin: takeMultus, end: bringMultus, each: own.makeRails}
 }

@@ -132,15 +132,20 @@ func (a *multusActor) kill(t *testing.T, g *gap) {
 // rigWithoutMultus takes Multus from the node rig, for the test.
 func rigWithoutMultus(t testing.TB) {
 	t.Helper()
-	if err := errors.Join(os.Rename(multusBin, multusAway), bridgeAlone()); err != nil {
+	if err := takeMultus(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := errors.Join(os.Rename(multusAway, multusBin), multusAgain()); err != nil {
+		if err := bringMultus(); err != nil {
 			t.Error(err)
 		}
 	})
 }
+
+// takeMultus takes Multus from the node rig with its configuration, and bringMultus brings both back.
+func takeMultus() error { return errors.Join(os.Rename(multusBin, multusAway), bridgeAlone()) }
+
+func bringMultus() error { return errors.Join(os.Rename(multusAway, multusBin), multusAgain()) }
 
 // bridgeAlone makes the cluster's own network the only one that the runtime knows.
 func bridgeAlone() error {

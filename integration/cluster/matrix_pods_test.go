@@ -169,8 +169,43 @@ func (m *matrix) create(t *testing.T, name string, rails int) {
 	}
 }
 
-func (m *matrix) get(name string) (*corev1.Pod, error) {
-	return clientset(m.t).CoreV1().Pods("default").Get(m.t.Context(), name, metav1.GetOptions{})
+func (m *matrix) get(name string) (*corev1.Pod, error) { return podNow(m.t, name) }
+
+func podNow(t testing.TB, name string) (*corev1.Pod, error) {
+	t.Helper()
+	return clientset(t).CoreV1().Pods("default").Get(t.Context(), name, metav1.GetOptions{})
+}
+
+// podReady asserts, for poll, that a pod is Ready.
+func podReady(t testing.TB, name string) func() error {
+	t.Helper()
+	return func() error {
+		p, err := podNow(t, name)
+		if err != nil {
+			return err
+		}
+		for _, c := range p.Status.Conditions {
+			if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
+				return nil
+			}
+		}
+		return textError(string(p.Status.Phase))
+	}
+}
+
+// podGone asserts, for poll, that there is no such pod.
+func podGone(t testing.TB, name string) func() error {
+	t.Helper()
+	return func() error {
+		_, err := podNow(t, name)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err == nil {
+			err = textError("it is there")
+		}
+		return err
+	}
 }
 
 // claim returns that of a pod.
@@ -223,18 +258,7 @@ func (m *matrix) start(t *testing.T, name string, c *matrixCell) {
 // ready waits until a pod is Ready, with exactly its devices by everybody's account.
 func (m *matrix) ready(t *testing.T, name string, rails int) {
 	t.Helper()
-	if err := poll(name+" is Ready", time.Minute, shortly, func() error {
-		p, err := m.get(name)
-		if err != nil {
-			return err
-		}
-		for _, c := range p.Status.Conditions {
-			if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
-				return nil
-			}
-		}
-		return textError(string(p.Status.Phase))
-	}); err != nil {
+	if err := poll(name+" is Ready", time.Minute, shortly, podReady(t, name)); err != nil {
 		out, _ := output("kubectl", "describe", "pod", name)
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -275,16 +299,7 @@ func (m *matrix) end(t *testing.T, c *matrixCell) {
 		m.await(t, c.gap)
 		m.strike(t, c)
 	}
-	if err := poll(m.pod+" is gone", 90*time.Second, shortly, func() error {
-		_, err := m.get(m.pod)
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		if err == nil {
-			err = textError("it is there")
-		}
-		return err
-	}); err != nil {
+	if err := poll(m.pod+" is gone", 90*time.Second, shortly, podGone(t, m.pod)); err != nil {
 		out, _ := output("kubectl", "describe", "pod", m.pod)
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -7,6 +7,9 @@ import (
 	"strings"
 )
 
+// PATH is that of the plugin, and so of the IPAM plugins that it runs, where no container runtime gives it one.
+const PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
 // DepthVariable marks the environment of an IPAM plugin. A program that finds it in its own was started by one,
 // directly or through other programs: a main plugin that is called so is in a loop, which would go on until the node
 // has no process to give. A copy of the plugin under another name, or a script that calls it, can only be told by this.

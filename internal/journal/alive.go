@@ -43,7 +43,7 @@ func (e *Entry) Alive(w Liveness) (bool, error) {
 		return false, fmt.Errorf("find out whether the pod of %s is alive: %w", e.Key, err)
 	}
 	find := netns.Find
-	if e.Held != "" {
+	if e.Held {
 		find = netns.FindLiving
 	}
 	ns, err := find(proc, e.Netns)

@@ -67,15 +67,11 @@ func TestAliveWhileHeld(t *testing.T) {
 	must(t, err)
 	path := fmt.Sprintf("/proc/self/fd/%d", ns.FD())
 	s := Holds{Store{Dir: t.TempDir()}}
-	held, err := s.Hold(path, ns.ID)
-	must(t, err)
-	again, err := s.Hold(path, ns.ID)
-	must(t, err)
-	if again != held {
-		t.Errorf("held at %s, then at %s", held, again)
-	}
+	held := s.Path(ns.ID)
+	must(t, s.Hold(path, ns.ID))
+	must(t, s.Hold(path, ns.ID))
 	e := Entry{
-		Key: Key{"c1", "net1"}, NetnsPath: "/run/netns/gone-since", Netns: ns.ID, BootID: BootID("/proc"), Held: held,
+		Key: Key{"c1", "net1"}, NetnsPath: "/run/netns/gone-since", Netns: ns.ID, BootID: BootID("/proc"), Held: true,
 		Kind: KindDevice, DeviceKey: "netdev/v0",
 	}
 	must(t, s.Save(&e))
@@ -86,14 +82,13 @@ func TestAliveWhileHeld(t *testing.T) {
 	if id, err := netns.IDOf(held); err != nil || id != e.Netns {
 		t.Errorf("held: %v, %v", id, err)
 	}
-	must(t, s.Release("c1", held)) // the entry has it
+	must(t, s.Release(&e)) // the entry has it
 	must(t, s.ReleaseAll())
 	if !s.Any() {
 		t.Error("released while an entry has it")
 	}
 	must(t, s.Remove(e.Key))
-	must(t, s.Release("c1", "/etc/hosts"))
-	must(t, s.Release("c1", held))
+	must(t, s.Release(&e))
 	if _, err := netns.IDOf(held); !errors.Is(err, fs.ErrNotExist) || s.Any() {
 		t.Errorf("released: %v", err)
 	}

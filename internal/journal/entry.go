@@ -59,10 +59,10 @@ type Entry struct {
 
 	NetnsPath string   `json:"netnsPath"`
 	Netns     netns.ID `json:"netns"`
-	// Held is a mount of the namespace in HeldDir, which keeps the pod's devices where they are until the DEL of the
-	// pod's last attachment: the container runtime, which knows nothing of these, lets go of the namespace before.
-	// Empty: the runtime calls DEL while the namespace is there.
-	Held string `json:"held,omitempty"`
+	// Held says that Holds has a mount of the namespace, which keeps the pod's devices where they are until the DEL of
+	// the pod's last attachment: the container runtime, which knows nothing of these, lets go of the namespace before.
+	// Otherwise the runtime calls DEL while the namespace is there.
+	Held bool `json:"held,omitempty"`
 
 	// DeviceKey is the device's name in the locks and claims: its bus address, or netdev/NAME without one.
 	DeviceKey string           `json:"claim,omitempty"`

@@ -12,54 +12,48 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/netns"
 )
 
-// heldDir is the directory of Entry.Held in the state directory.
-const heldDir = "netns"
-
 // Holds are the network namespaces of pods that are kept for the return of their devices: see Entry.Held.
 type Holds struct{ Store }
 
-// Hold mounts a pod's network namespace, which is at path, in the state directory, if it is not mounted there, and
-// returns where. It is called before an entry names the mount, and again after: ReleaseAll removes what no entry holds.
-func (s Holds) Hold(path string, id netns.ID) (held string, err error) {
-	held = filepath.Join(s.Dir, heldDir, fmt.Sprint(id.Ino)) // no other namespace has the number while it is mounted
-	if now, err := netns.IDOf(held); err == nil && now == id {
-		return held, nil
-	}
-	err = os.MkdirAll(filepath.Dir(held), 0o700)
-	if err == nil {
-		err = os.WriteFile(held, nil, 0o600)
-	}
-	if errors.Is(err, fs.ErrNotExist) { // Release has just removed the directory
-		err = errors.Join(os.MkdirAll(filepath.Dir(held), 0o700), os.WriteFile(held, nil, 0o600))
-	}
-	if err == nil {
-		err = unix.Mount(path, held, "", unix.MS_BIND, "")
-	}
-	if err != nil {
-		return "", fmt.Errorf("keep the pod's network namespace for the return of its devices: mount %s on %s: %w",
-			path, held, err)
-	}
-	return held, nil
-}
+// Path is where a namespace is mounted. No other one has the number while it is.
+func (s Holds) Path(id netns.ID) string { return filepath.Join(s.Dir, "netns", fmt.Sprint(id.Ino)) }
 
-// Release unmounts the namespace that an attachment of a container held, unless another one of that container does.
-func (s Holds) Release(containerID, held string) error {
-	if held == "" || filepath.Dir(held) != filepath.Join(s.Dir, heldDir) {
+// Hold mounts a pod's network namespace, which is at path, if it is not mounted. It is called before an entry is held,
+// and again after: ReleaseAll removes what no entry holds.
+func (s Holds) Hold(path string, id netns.ID) error {
+	at := s.Path(id)
+	if now, err := netns.IDOf(at); err == nil && now == id {
 		return nil
 	}
-	for _, e := range s.Of(containerID) {
-		if e.Held == held {
+	err := os.MkdirAll(filepath.Dir(at), 0o700)
+	if err == nil {
+		err = os.WriteFile(at, nil, 0o600)
+	}
+	if err == nil {
+		err = unix.Mount(path, at, "", unix.MS_BIND, "")
+	}
+	if err != nil {
+		return fmt.Errorf("keep the pod's network namespace for the return of its devices: mount %s on %s: %w", path,
+			at, err)
+	}
+	return nil
+}
+
+// Release unmounts the namespace of an attachment that is over, unless another one of its container holds it.
+func (s Holds) Release(over *Entry) error {
+	for _, e := range s.Of(over.ContainerID) {
+		if e.Held && e.Netns == over.Netns {
 			return nil
 		}
 	}
-	return s.unmount(held)
+	return unmount(s.Path(over.Netns))
 }
 
 // ReleaseAll unmounts the namespaces that no attachment holds: of a call that was killed. What can't be read may hold
 // any of them.
 func (s Holds) ReleaseAll() error {
-	files, err := filepath.Glob(filepath.Join(s.Dir, heldDir, "*"))
-	if err != nil || len(files) == 0 {
+	mounted, err := s.mounted()
+	if err != nil || len(mounted) == 0 {
 		return err
 	}
 	entries, err := s.List()
@@ -68,12 +62,12 @@ func (s Holds) ReleaseAll() error {
 	}
 	held := map[string]bool{}
 	for _, e := range entries {
-		held[e.Held] = true
+		held[s.Path(e.Netns)] = held[s.Path(e.Netns)] || e.Held
 	}
 	var errs []error
-	for _, f := range files {
-		if !held[f] {
-			errs = append(errs, s.unmount(f))
+	for _, at := range mounted {
+		if !held[at] {
+			errs = append(errs, unmount(at))
 		}
 	}
 	return errors.Join(errs...)
@@ -81,22 +75,25 @@ func (s Holds) ReleaseAll() error {
 
 // Any reports whether a network namespace is held.
 func (s Holds) Any() bool {
-	_, err := os.Lstat(filepath.Join(s.Dir, heldDir))
-	return err == nil
+	mounted, _ := s.mounted()
+	return len(mounted) > 0
+}
+
+func (s Holds) mounted() ([]string, error) {
+	return filepath.Glob(filepath.Join(filepath.Dir(s.Path(netns.ID{})), "*"))
 }
 
 // unmount removes the mounts of a namespace, of which two calls at once may have made two.
-func (s Holds) unmount(held string) error {
+func unmount(at string) error {
 	var err error
 	for err == nil {
-		err = unix.Unmount(held, unix.MNT_DETACH)
+		err = unix.Unmount(at, unix.MNT_DETACH)
 	}
 	if !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) { // EINVAL: it is not mounted
-		return fmt.Errorf("let go of the network namespace of a pod: unmount %s: %w", held, err)
+		return fmt.Errorf("let go of the network namespace of a pod: unmount %s: %w", at, err)
 	}
-	if err := os.Remove(held); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.EBUSY) {
+	if err := os.Remove(at); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.EBUSY) {
 		return fmt.Errorf("let go of the network namespace of a pod: %w", err)
 	}
-	_ = os.Remove(filepath.Join(s.Dir, heldDir)) // if it is empty
 	return nil
 }

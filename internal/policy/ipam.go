@@ -133,7 +133,7 @@ func (p *Policy) published(network, dir string, c IPAMCall) error {
 	if network == "" || path.Base(network) != network {
 		return refuse(fmt.Sprintf("name %q is that of no Fabric", network))
 	}
-	b, err := readPublished(filepath.Join(p.stateDir, PublishedDir, Published(network)))
+	b, err := ReadPublished(p.stateDir, network)
 	if errors.Is(err, fs.ErrNotExist) {
 		return refuse(fmt.Sprintf("fabric-agent has published no configuration of name %q for this node now", network))
 	}
@@ -176,7 +176,13 @@ func ofRuntime(key string) bool {
 	return strings.HasPrefix(key, "cni.dev/")
 }
 
-func readPublished(file string) ([]byte, error) {
+// ReadPublished reads the configuration of a network that the agent has published for this node; fs.ErrNotExist if it
+// has published none.
+func ReadPublished(stateDir, network string) ([]byte, error) {
+	if path.Base(network) != network { // that of no Fabric
+		return nil, fs.ErrNotExist
+	}
+	file := filepath.Join(stateDir, PublishedDir, Published(network))
 	if st, err := os.Lstat(file); err != nil || !st.Mode().IsRegular() { // only root writes there
 		return nil, cmp.Or(err, fs.ErrInvalid)
 	}

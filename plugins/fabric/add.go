@@ -160,11 +160,12 @@ func (cs chooser) fromClaim() (choice, error) {
 		return ch, nil
 	}
 	d := &given[i]
+	record := claimDeviceOf(d.Claim, &d.Device)
 	var err error
-	if ch.cfg, ch.fromClaim, err = cs.selectClaimed(cs.c.cfg, &d.Device); err != nil {
+	if ch.cfg, record.Conf, err = cs.selectClaimed(cs.c.cfg, &d.Device); err != nil {
 		return ch, fmt.Errorf("device %s of ResourceClaim %s: %w", d.Address, d.Claim.Whose(), err)
 	}
-	ch.fromClaim.ClaimUID, ch.fromClaim.Claim = d.Claim.UID, d.Claim.Whose()
+	ch.fromClaim = record
 	return ch, nil
 }
 
@@ -188,7 +189,9 @@ func (cs chooser) claimed() (*attach.Claims, []prepared.ClaimDevice) {
 	}
 	given := prepared.OfFabric(claims, cs.c.cfg.Name)
 	if one := cs.c.claimed; one != nil {
-		given = slices.DeleteFunc(given, func(d prepared.ClaimDevice) bool { return !one.is(&d) })
+		given = slices.DeleteFunc(given, func(d prepared.ClaimDevice) bool {
+			return !one.Same(claimDeviceOf(d.Claim, &d.Device))
+		})
 	}
 	var have []*journal.Entry
 	if len(given) > 0 {
@@ -202,8 +205,7 @@ func (cs chooser) claimed() (*attach.Claims, []prepared.ClaimDevice) {
 		if a, err := device.ParseAddress(cs.c.cfg.DeviceID); err == nil && a == given[i].Address {
 			d.ID = cs.c.cfg.DeviceID // however it is spelled
 		}
-		record := claimDeviceOf(&given[i].Device)
-		record.ClaimUID = given[i].Claim.UID
+		record := claimDeviceOf(given[i].Claim, &given[i].Device)
 		for _, e := range have {
 			if e.Key != cs.c.key && has(e, record, d.Device) {
 				d.Taken = e.IfName
@@ -223,13 +225,17 @@ func has(e *journal.Entry, g *journal.ClaimDevice, deviceKey string) bool {
 	return e.DeviceKey == deviceKey && e.Kind == journal.KindDevice
 }
 
-func claimDeviceOf(d *prepared.Device) *journal.ClaimDevice {
-	return &journal.ClaimDevice{Request: d.Request, Device: d.Name, ShareID: d.ShareID}
+func claimDeviceOf(c *prepared.Claim, d *prepared.Device) *journal.ClaimDevice {
+	return &journal.ClaimDevice{
+		ClaimUID: c.UID, Claim: c.Whose(), Request: d.Request, Device: d.Name, ShareID: d.ShareID,
+	}
 }
 
-// selectClaimed selects the device of a claim in a configuration, with the claim's settings. The mode stays what it
-// was: Multus's deviceID, or a master, may suggest another one.
-func (cs chooser) selectClaimed(of *netconf.Config, d *prepared.Device) (*netconf.Config, *journal.ClaimDevice, error) {
+// selectClaimed selects the device of a claim in a configuration, with the claim's settings, and returns both. The mode
+// stays what it was: Multus's deviceID, or a master, may suggest another one.
+func (cs chooser) selectClaimed(
+	of *netconf.Config, d *prepared.Device,
+) (*netconf.Config, map[string]json.RawMessage, error) {
 	by := map[string]json.RawMessage{"allocation": json.RawMessage("null")}
 	if len(d.Network) > 0 {
 		var settings map[string]json.RawMessage
@@ -256,12 +262,7 @@ func (cs chooser) selectClaimed(of *netconf.Config, d *prepared.Device) (*netcon
 		by[key] = b
 	}
 	cfg, err := of.Select(cs.c.env, by)
-	if err != nil {
-		return nil, nil, err
-	}
-	record := claimDeviceOf(d)
-	record.Conf = by
-	return cfg, record, nil
+	return cfg, by, err
 }
 
 // masterAt is the IPoIB interface of an HCA under the name that it has now. Without one, it is the name from when the

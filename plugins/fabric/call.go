@@ -32,11 +32,11 @@ type call struct {
 	env netconf.Env
 	key journal.Key
 
-	held    *journal.Lock // of the attachment, for ADD and DEL
-	claimed *claimed      // what the hook attaches; nil: a runtime has called
-	asked   []byte        // the configuration as the runtime has given it
-	planned bool          // nothing is to be done: it is a plan
-	doing   string        // completes "could not ..." in an error
+	held    *journal.Lock        // of the attachment, for ADD and DEL
+	claimed *journal.ClaimDevice // what the hook attaches; nil: a runtime has called
+	asked   []byte               // the configuration as the runtime has given it
+	planned bool                 // nothing is to be done: it is a plan
+	doing   string               // completes "could not ..." in an error
 }
 
 func (p Plugin) newCall(cfg *netconf.Config, env netconf.Env) *call {
@@ -87,7 +87,11 @@ func (c *call) openPod() error {
 // podOf opens the namespace of an attachment by what it is, not by where it was: a path is reused, and a namespace
 // whose path is gone keeps its devices while a process or a mount holds it. It returns nil when it is gone for good.
 func (c *call) podOf(e *journal.Entry) (*apply.Side, error) {
-	for _, path := range []string{e.NetnsPath, e.Held, c.env.Netns} {
+	paths := []string{e.NetnsPath, c.env.Netns}
+	if e.Held {
+		paths = append(paths, journal.Holds{Store: c.store}.Path(e.Netns))
+	}
+	for _, path := range paths {
 		if path == "" {
 			continue
 		}

@@ -40,10 +40,7 @@ func (c *call) newEntry(d *attach.Decision, ch *choice) *journal.Entry {
 		e.HCA, e.Netdev, e.MoveRDMA, e.RDMAName = dev.HCA, dev.Netdev, d.MoveRDMA, d.Config.RDMAName
 		e.VF, e.VFs = recordVF(d.Attachment), d.VFs
 	}
-	e.FromClaim = ch.fromClaim
-	if c.claimed != nil {
-		e.Held = c.claimed.held
-	}
+	e.FromClaim, e.Held = ch.fromClaim, c.claimed != nil
 	c.names().recordOwnNames(e)
 	e.DeviceInfo = c.deviceInfo(e)
 	if e.Kind != journal.KindRDMA {
@@ -153,14 +150,13 @@ func (c *call) forget(e *journal.Entry) error {
 // erase removes what is on disk of an attachment that has no device any more.
 func (c *call) erase(e *journal.Entry) error {
 	c.undescribe(e)
-	if err := c.store.Remove(e.Key); err != nil || e.Held == "" {
-		return err
+	err := c.store.Remove(e.Key)
+	if err == nil && e.Held {
+		if err := (journal.Holds{Store: c.store}).Release(e); err != nil { // the agent tries again
+			c.log.Warn("a network namespace stays", "reason", err)
+		}
 	}
-	holds := journal.Holds{Store: c.store}
-	if err := holds.Release(e.ContainerID, e.Held); err != nil { // the agent tries again
-		c.log.Warn("a network namespace stays", "reason", err)
-	}
-	return nil
+	return err
 }
 
 // clearOwner gives up the device, or the child on it.

@@ -143,8 +143,7 @@ func (a *attachments) lacking(c *prepared.Claim) []*prepared.Device {
 	var out []*prepared.Device
 	for i := range c.Devices {
 		d := &c.Devices[i]
-		want := claimDeviceOf(d)
-		want.ClaimUID = c.UID
+		want := claimDeviceOf(c, d)
 		n := slices.IndexFunc(a.of(d.Address.String()), func(e *journal.Entry) bool {
 			if !e.Attached || e.Netns != a.here || a.used[e.Key] || !has(e, want, d.Address.String()) {
 				return false

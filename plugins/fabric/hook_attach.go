@@ -15,25 +15,12 @@ import (
 	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
 
-	"github.com/fabric-cni/fabric-cni/internal/atomicfile"
-	"github.com/fabric-cni/fabric-cni/internal/calls"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
-	"github.com/fabric-cni/fabric-cni/internal/link"
 	"github.com/fabric-cni/fabric-cni/internal/netns"
 	"github.com/fabric-cni/fabric-cni/internal/policy"
 	"github.com/fabric-cni/fabric-cni/internal/prepared"
+	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 )
-
-// claimed is what the hook attaches: a device of a ResourceClaim, and where its pod's network namespace is held.
-type claimed struct {
-	claimUID string
-	device   *prepared.Device
-	held     string
-}
-
-func (c *claimed) is(d *prepared.ClaimDevice) bool {
-	return d.Claim.UID == c.claimUID && claimDeviceOf(&d.Device).Same(claimDeviceOf(c.device))
-}
 
 // podWait bounds the wait for another hook of the same pod, which attaches the same devices.
 const podWait = 90 * time.Second
@@ -56,38 +43,36 @@ func (p Plugin) attachPod(podUID string, in container) error {
 		return err
 	}
 	at := attachments{store: store, here: in.id, used: map[journal.Key]bool{}}
-	lacks := map[string]bool{}
+	var rest []*prepared.Claim // what is left of the claims to attach
 	for _, c := range claims {
+		r := *c
+		r.Devices = nil
 		for _, d := range at.lacking(c) {
-			lacks[deviceOf(c, d)] = true
+			r.Devices = append(r.Devices, *d)
 		}
+		rest = append(rest, &r)
 	}
-	names, err := namesIn(in.netns)
+	names, err := p.namesIn(in.netns)
 	if err != nil {
 		return err
 	}
 	holds := journal.Holds{Store: store}
-	held, err := holds.Hold(in.netns, in.id)
-	if err != nil {
+	if err := holds.Hold(in.netns, in.id); err != nil {
 		return err
 	}
-	in.netns = p.mounted(in, held)
-	for _, d := range prepared.InOrder(claims) {
-		if !lacks[deviceOf(d.Claim, &d.Device)] {
-			continue
-		}
+	in.netns = p.mounted(in, holds.Path(in.id))
+	for _, d := range prepared.InOrder(rest) {
 		ifName := at.unfinished(in.containerID(podUID), &d)
 		if ifName == "" {
 			ifName = d.Interface.Next(func(name string) bool { return names[name] })
 		}
 		names[ifName] = true
-		if err := p.addClaimed(&d, ifName, held, in); err != nil {
+		if err := p.addClaimed(&d, ifName, in); err != nil {
 			reason := strings.TrimPrefix(err.Error(), "fabric: ")
 			return fmt.Errorf("%s: %s", gives(d.Claim, &d.Device), reason)
 		}
 	}
-	_, err = holds.Hold(in.netns, in.id) // ReleaseAll may have come before the first entry
-	return err
+	return holds.Hold(in.netns, in.id) // ReleaseAll may have come before the first entry
 }
 
 // containerID is that of the hook's attachments: the pod's UID and its namespace's number. What a runtime says of its
@@ -96,8 +81,7 @@ func (c container) containerID(podUID string) string { return fmt.Sprintf("%s-%d
 
 // unfinished is the interface of a device whose ADD was killed in this sandbox; empty: none was.
 func (a *attachments) unfinished(containerID string, d *prepared.ClaimDevice) string {
-	want := claimDeviceOf(&d.Device)
-	want.ClaimUID = d.Claim.UID
+	want := claimDeviceOf(d.Claim, &d.Device)
 	for _, e := range a.store.Of(containerID) {
 		if !e.Attached && e.FromClaim != nil && e.FromClaim.Same(want) {
 			return e.IfName
@@ -106,34 +90,22 @@ func (a *attachments) unfinished(containerID string, d *prepared.ClaimDevice) st
 	return ""
 }
 
-// deviceOf tells the devices of claims apart.
-func deviceOf(c *prepared.Claim, d *prepared.Device) string {
-	return strings.Join([]string{c.UID, d.Request, d.Name, d.ShareID}, " ")
-}
-
 // namesIn are the names that interfaces have in the network namespace at path, altnames too.
-func namesIn(path string) (map[string]bool, error) {
-	ns, err := netns.Open(path)
+func (p Plugin) namesIn(path string) (map[string]bool, error) {
+	c := p.newCall(&netconf.Config{}, netconf.Env{})
+	defer c.close()
+	side, err := c.openSide(path)
 	if err != nil {
 		return nil, err
 	}
-	defer ns.Close()
+	list, err := side.Link.List("")
 	out := map[string]bool{}
-	err = ns.Do(func() error {
-		conn, err := link.Dial()
-		if err != nil {
-			return err
+	for i := range list {
+		out[list[i].Name] = true
+		for _, name := range list[i].AltNames {
+			out[name] = true
 		}
-		defer conn.Close()
-		list, err := conn.List("")
-		for i := range list {
-			out[list[i].Name] = true
-			for _, name := range list[i].AltNames {
-				out[name] = true
-			}
-		}
-		return err
-	})
+	}
 	return out, err
 }
 
@@ -150,7 +122,7 @@ func (p Plugin) mounted(in container, held string) string {
 }
 
 // addClaimed attaches a device of a claim as a runtime would, by an ADD for its pod.
-func (p Plugin) addClaimed(d *prepared.ClaimDevice, ifName, held string, in container) error {
+func (p Plugin) addClaimed(d *prepared.ClaimDevice, ifName string, in container) error {
 	conf, err := p.confOf(d)
 	if err != nil {
 		return err
@@ -167,7 +139,7 @@ func (p Plugin) addClaimed(d *prepared.ClaimDevice, ifName, held string, in cont
 	p.Command, p.Stdout = "ADD", io.Discard
 	began := time.Now()
 	add := p.verb(func(c *call) error {
-		c.claimed = &claimed{claimUID: d.Claim.UID, device: &d.Device, held: held}
+		c.claimed = claimDeviceOf(d.Claim, &d.Device)
 		return add(c)
 	})
 	err = add(&skel.CmdArgs{
@@ -176,12 +148,9 @@ func (p Plugin) addClaimed(d *prepared.ClaimDevice, ifName, held string, in cont
 		Args: "IgnoreUnknown=1;K8S_POD_NAMESPACE=" + d.Claim.Namespace + ";K8S_POD_NAME=" + d.Claim.Pod +
 			";K8S_POD_UID=" + d.Claim.PodUID,
 	})
-	note := calls.Call{Verb: "ADD", Took: time.Since(began)}
 	var e *types.Error
-	if errors.As(err, &e) {
-		note.Code = e.Code
-	}
-	calls.Note(p.StateDir, note)
+	errors.As(err, &e)
+	p.note(began, e)
 	return err
 }
 
@@ -189,15 +158,12 @@ func (p Plugin) addClaimed(d *prepared.ClaimDevice, ifName, held string, in cont
 // the node's own addresses, else the one with which the claim was prepared.
 func (p Plugin) confOf(d *prepared.ClaimDevice) ([]byte, error) {
 	conf := []byte(d.Claim.Networks[d.Fabric])
-	file := filepath.Join(p.StateDir, policy.PublishedDir, policy.Published(d.Fabric))
-	if filepath.Base(file) == policy.Published(d.Fabric) {
-		b, err := atomicfile.Read(file, maxStdin)
-		switch {
-		case err == nil:
-			conf = b
-		case !errors.Is(err, fs.ErrNotExist):
-			return nil, fmt.Errorf("read the network's configuration: %w", err)
-		}
+	b, err := policy.ReadPublished(p.StateDir, d.Fabric)
+	switch {
+	case err == nil:
+		conf = b
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("read the network's configuration: %w", err)
 	}
 	var of struct {
 		Name string `json:"name"`

@@ -74,6 +74,17 @@ func (n *node) detach(t *testing.T) {
 	}
 }
 
+// end takes the pod's claims back, as kubelet and the agent do when it has ended, and checks that nothing is left.
+func (n *node) end(t *testing.T, claims ...string) {
+	t.Helper()
+	n.unprepare(t, claims...)
+	n.detach(t)
+	n.same(t, "after DEL")
+	if got := n.held(t); len(got) != 0 {
+		t.Errorf("held after DEL: %v", got)
+	}
+}
+
 // held are the network namespaces that are mounted in the state directory.
 func (n *node) held(t *testing.T) []string {
 	t.Helper()
@@ -144,12 +155,7 @@ func TestHookAttaches(t *testing.T) {
 	if got := n.held(t); len(got) != 1 {
 		t.Errorf("held: %v", got)
 	}
-	n.unprepare(t, claimUID, "claim-2")
-	n.detach(t)
-	n.same(t, "after DEL")
-	if got := n.held(t); len(got) != 0 {
-		t.Errorf("held after DEL: %v", got)
-	}
+	n.end(t, claimUID, "claim-2")
 }
 
 // A pod with hostUsers false: its network namespace belongs to a user namespace.
@@ -165,9 +171,7 @@ func TestHookOfUserNamespace(t *testing.T) {
 		t.Errorf("the pod has %v", got)
 	}
 	end()
-	n.unprepare(t, claimUID)
-	n.detach(t)
-	n.same(t, "after DEL")
+	n.end(t, claimUID)
 }
 
 // Two containers of a pod start at once: each device is attached once.
@@ -191,9 +195,7 @@ func TestHooksAtOnce(t *testing.T) {
 	if got := n.has(t); !slices.Equal(got, []string{"net1=v2", "net2=v1", "net3=v0"}) {
 		t.Errorf("the pod has %v", got)
 	}
-	n.unprepare(t, claimUID, "claim-2")
-	n.detach(t)
-	n.same(t, "after DEL")
+	n.end(t, claimUID, "claim-2")
 }
 
 // With Multus and an annotation too: nothing is attached twice, and Multus's DEL returns what is Multus's.
@@ -212,9 +214,7 @@ func TestHookBesideMultus(t *testing.T) {
 	if got := n.held(t); len(got) != 1 {
 		t.Errorf("held: %v", got)
 	}
-	n.unprepare(t, claimUID)
-	n.detach(t)
-	n.same(t, "after DEL")
+	n.end(t, claimUID)
 }
 
 // What a claim says of names counts, for the hook and for Multus.
@@ -267,9 +267,7 @@ func TestHookFails(t *testing.T) {
 	if err := n.hook(claimUID, state); err != nil {
 		t.Error(err)
 	}
-	n.unprepare(t, claimUID)
-	n.detach(t)
-	n.same(t, "after DEL")
+	n.end(t, claimUID)
 }
 
 // A pod gets a new sandbox, and no DEL of the old one comes.
@@ -292,9 +290,7 @@ func TestHookOfNewSandbox(t *testing.T) {
 	if !second.Has(t, "net1") || !second.Has(t, "net2") || len(n.held(t)) != 1 {
 		t.Errorf("in the new sandbox: %s, held %v", second.IP(t, "-br", "link"), n.held(t))
 	}
-	n.unprepare(t, claimUID)
-	n.detach(t)
-	n.same(t, "after DEL")
+	n.end(t, claimUID)
 }
 
 // The configuration that the agent has published for the node is the one that counts, and whereabouts needs Multus.
@@ -324,9 +320,7 @@ func TestHookConfiguration(t *testing.T) {
 	if err := os.RemoveAll(filepath.Dir(file)); err != nil {
 		t.Fatal(err)
 	}
-	n.unprepare(t, claimUID)
-	n.detach(t)
-	n.same(t, "after DEL")
+	n.end(t, claimUID)
 }
 
 // What a hook that was killed has mounted goes with the agent's next look.

@@ -42,11 +42,7 @@ func (p Plugin) Main() int {
 	p = p.withDefaults()
 	began := time.Now()
 	err := p.main()
-	c := calls.Call{Verb: p.Command, Took: time.Since(began)}
-	if err != nil {
-		c.Code = err.Code
-	}
-	calls.Note(p.StateDir, c)
+	p.note(began, err)
 	if err != nil {
 		if perr := err.Print(); perr != nil {
 			fmt.Fprintln(p.Stderr, perr)
@@ -54,6 +50,15 @@ func (p Plugin) Main() int {
 		return 1
 	}
 	return 0
+}
+
+// note counts a call for the agent.
+func (p Plugin) note(began time.Time, err *types.Error) {
+	c := calls.Call{Verb: p.Command, Took: time.Since(began)}
+	if err != nil {
+		c.Code = err.Code
+	}
+	calls.Note(p.StateDir, c)
 }
 
 // withDefaults fills in where the plugin works unless it was said otherwise.

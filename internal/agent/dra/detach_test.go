@@ -16,15 +16,15 @@ import (
 // returned now is left to repair.
 func TestUnprepareDetaches(t *testing.T) {
 	n := newNode(t, "0000:3b:00.0", "0000:5e:00.0")
-	of := func(container, ifName, claim, held string) *journal.Entry {
+	of := func(container, ifName, claim string, held bool) *journal.Entry {
 		return &journal.Entry{Key: journal.Key{ContainerID: container, IfName: ifName}, Held: held,
 			Kind: journal.KindDevice, Attached: true, FromClaim: &journal.ClaimDevice{ClaimUID: claim}}
 	}
-	foreign := of("other", "net1", "", "")
+	foreign := of("other", "net1", "", false)
 	foreign.FromClaim = nil
 	for _, e := range []*journal.Entry{
-		of("pod-1", "net1", "c1", "/x"), of("pod-1", "net2", "c1", "/x"), of("sandbox", "net3", "c1", ""),
-		of("pod-2", "net1", "c2", "/y"), foreign,
+		of("pod-1", "net1", "c1", true), of("pod-1", "net2", "c1", true), of("sandbox", "net3", "c1", false),
+		of("pod-2", "net1", "c2", true), foreign,
 	} {
 		if err := n.Store.Save(e); err != nil {
 			t.Fatal(err)

@@ -53,7 +53,7 @@ func (d *Driver) detach(ctx context.Context, claimUID string) {
 		d.Log.Debug("some journal entries cannot be read", "error", err)
 	}
 	for _, e := range entries {
-		if e.Held == "" || e.FromClaim == nil || e.FromClaim.ClaimUID != claimUID || d.Detach == nil {
+		if !e.Held || e.FromClaim == nil || e.FromClaim.ClaimUID != claimUID || d.Detach == nil {
 			continue
 		}
 		if err := d.Detach(ctx, e); err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fabric-cni/fabric-cni/internal/failpoint"
+	"github.com/fabric-cni/fabric-cni/internal/ipam"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 )
 
@@ -38,9 +39,6 @@ func (l *Loop) ownNames(ctx context.Context) error {
 	})
 }
 
-// PATH is that of the plugin where no container runtime calls it.
-const PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
 // Del calls the plugin at this path with the DEL that an attachment did not get, as the runtime would have done: with
 // the configuration, the arguments and the CNI_PATH of its ADD. CNI_NETNS is empty: the namespace is gone, and its
 // path may be another pod's. The error is the plugin's own message, if it has one.
@@ -56,7 +54,7 @@ func Del(ctx context.Context, plugin string, e *journal.Entry) error {
 	cmd := exec.CommandContext(ctx, plugin)
 	cmd.Stdin = bytes.NewReader(conf)
 	cmd.Env = []string{
-		"PATH=" + PATH,
+		"PATH=" + ipam.PATH,
 		"CNI_COMMAND=DEL", "CNI_CONTAINERID=" + e.ContainerID, "CNI_IFNAME=" + e.IfName, "CNI_NETNS=",
 		"CNI_ARGS=" + e.Args, "CNI_PATH=" + e.Path,
 	}

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/fabric-cni/fabric-cni/internal/agent/repair"
+	"github.com/fabric-cni/fabric-cni/internal/ipam"
 	"github.com/fabric-cni/fabric-cni/internal/quote"
 )
 
@@ -57,7 +57,7 @@ func (c call) do(ctx context.Context, plugin string) outcome {
 	cmd.WaitDelay = 5 * time.Second // an IPAM plugin that outlives it may hold its output open
 	cmd.Stdin = bytes.NewReader(stdin)
 	cmd.Env = []string{
-		"PATH=" + repair.PATH, "CNI_COMMAND=" + c.verb, "CNI_CONTAINERID=" + c.container, "CNI_NETNS=" + c.netns,
+		"PATH=" + ipam.PATH, "CNI_COMMAND=" + c.verb, "CNI_CONTAINERID=" + c.container, "CNI_NETNS=" + c.netns,
 		"CNI_IFNAME=" + ifName, "CNI_PATH=" + filepath.Dir(plugin),
 	}
 	var stdout, stderr bytes.Buffer
