@@ -26,7 +26,7 @@ export CGO_ENABLED = 0
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build quick test gate test-full test-unit test-race test-lab e2e image bench-cluster bench-controlplane lint check
+.PHONY: help build quick test gate test-full test-unit test-race test-lab e2e e2e-oldest image bench-cluster bench-controlplane lint check
 .PHONY: site vuln outdated fuzz bench demo cover clean install generate release
 
 help: ## list the targets
@@ -63,7 +63,7 @@ test-full: export LAB_TIMEOUT = 8h
 test-full: export E2E_TIMEOUT = 8h
 test-full: ## for the night: all of test and gate, with every cell on every kernel, no results of earlier runs, long fuzzing
 	@$(SETUP) lint test race site
-	@scripts/stages.sh "fetch lint site check-binary" "test-unit test-slow vuln" "test-race" "e2e" "test-lab" "fuzz"
+	@scripts/stages.sh "fetch lint site check-binary" "test-unit test-slow vuln" "test-race" "e2e" "e2e-oldest" "test-lab" "fuzz"
 
 test-unit: ## tests that need no lab, as root also those in network namespaces of this machine
 	@$(SETUP) test
@@ -89,6 +89,9 @@ release: ## everything that a release has, checked, in build/release (VERSION=v1
 e2e: ## a real Kubernetes: pods get their rails through kubelet, Multus and whereabouts (root; E2E_RUN=regexp)
 	@$(SETUP) test
 	@scripts/test-e2e.sh '$(E2E_RUN)'
+
+e2e-oldest: export FABRIC_KUBERNETES = 1.34
+e2e-oldest: e2e ## e2e with the oldest Kubernetes that has Dynamic Resource Allocation
 
 bench-cluster: ## pods with four rails each at once, beside host-device; by claims, eight each (root; FABRIC_E2E_PODS)
 	@$(SETUP)

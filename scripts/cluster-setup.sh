@@ -2,7 +2,8 @@
 # cluster-setup.sh   builds and fetches what integration/cluster runs; needs root for apt's downloads, Debian 12.
 #
 # In $FABRIC_CLUSTER (~/.cache/fabric-cluster) it leaves
-#   bin/      etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, kubectl: links to one binary
+#   bin/      etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, kubectl: links to one binary, of
+#             Kubernetes 1.37, or of the oldest that DRA works with: FABRIC_KUBERNETES=1.34
 #   cnibin/   multus, whereabouts, and the reference plugins
 #   thick/    the daemon of thick Multus, its shim and its manifest
 #   helm/     helm, to judge the chart
@@ -11,23 +12,28 @@
 #   jobs/     the CRD of PyTorchJob, to judge what fabricctl generates
 #   containerd/ containerd, ctr and its shim; Debian's is older than CDI
 #   debroot/  runc and busybox, unpacked and not installed
-#   kube137/  what bin/ has, of another version: only for FABRIC_KUBERNETES=1.37
 # Each part is made under a temporary name and renamed when complete, and is made again only when its go.mod or its
 # sources have changed, or the function below that makes it. A warm run uses no network. The first one compiles
-# Kubernetes (366 s of CPU), containerd (67), Helm (38), Multus and whereabouts (25).
+# Kubernetes (420 s of CPU), containerd (67), Helm (38), Multus and whereabouts (25).
 #
 # What these modules have in common with the project has the version of its go.mod, so that it is compiled once; not in
-# Kubernetes 1.34, which has its own versions. Where one asks for a newer Go module and much depends on that, its go.mod
-# has a replace line.
+# kube134, which has its own versions. Where one asks for a newer Go module and much depends on that, its go.mod has a
+# replace line.
 set -euo pipefail
 
 here=$(dirname "$(readlink -f "$0")")
-src=$here/../integration/cluster
+src=$(readlink -f "$here/../integration/cluster")
 rig=${FABRIC_CLUSTER:-$HOME/.cache/fabric-cluster}
 log=$rig/setup.log
 go=${GO:-go}
 # The same flags everywhere: what agent, Kubernetes and plugins have in common is compiled once.
 export CGO_ENABLED=0 GOFLAGS="${GOFLAGS:-} -buildvcs=false -trimpath" GOWORK=off
+
+case ${FABRIC_KUBERNETES:-1.37} in
+  1.37) kubernetes=$src/kube ;;
+  1.34) kubernetes=$src/kube134 ;;
+  *) echo "cluster-setup: FABRIC_KUBERNETES=$FABRIC_KUBERNETES: want 1.37 or 1.34" >&2; exit 2 ;;
+esac
 
 die() { echo "cluster-setup: $*" >&2; exit 1; }
 mkdir -p "$rig/store"
@@ -63,20 +69,8 @@ part() {
 build_bin() {
   local v version=k8s.io/component-base/version component
   cd "$src/kube"
-  v=$("$go" list -m -f '{{.Version}}' k8s.io/kubernetes)
-  "$go" build -ldflags "-s -w -X $version.gitVersion=$v -X $version.gitMajor=1 -X $version.gitMinor=$(cut -d. -f2 <<<"$v") -X $version.gitTreeState=clean" -o "$1/kubeall" . # long: part hashes what it builds by
-  for component in etcd kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl; do
-    ln -s kubeall "$1/$component"
-  done
-}
-
-# Another version of the same, only for FABRIC_KUBERNETES=1.37.
-# shellcheck disable=SC2317
-build_kube137() {
-  local version=k8s.io/component-base/version flags component
-  cd "$src/kube"
-  flags="-s -w -X $version.gitVersion=v1.37.2 -X $version.gitMajor=1 -X $version.gitMinor=37"
-  "$go" build -modfile=../kube137/go.mod -ldflags "$flags -X $version.gitTreeState=clean" -o "$1/kubeall" .
+  v=$("$go" list -modfile="$kubernetes/go.mod" -m -f '{{.Version}}' k8s.io/kubernetes)
+  "$go" build -modfile="$kubernetes/go.mod" -ldflags "-s -w -X $version.gitVersion=$v -X $version.gitMajor=1 -X $version.gitMinor=$(cut -d. -f2 <<<"$v") -X $version.gitTreeState=clean" -o "$1/kubeall" . # long: part hashes what it builds by
   for component in etcd kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl; do
     ln -s kubeall "$1/$component"
   done
@@ -153,5 +147,4 @@ part cnibin "$src/cni/go.mod" "$src/cni/go.sum"
 part thick "$src/cni/go.mod" "$src/cni/go.sum"
 part helm "$src/helm/go.mod" "$src/helm/go.sum"
 part containerd "$src"/containerd/{go.mod,go.sum,main.go,shim/main.go}
-part bin "$src/kube/go.mod" "$src/kube/go.sum" "$src/kube/main.go"
-[ "${FABRIC_KUBERNETES:-}" != 1.37 ] || part kube137 "$src"/kube137/{go.mod,go.sum} "$src/kube/main.go"
+part bin "$kubernetes"/{go.mod,go.sum} "$src/kube/main.go"

@@ -53,7 +53,7 @@ func (c *Cluster) start() error {
 	if err := enter(c.run, c.cache); err != nil {
 		return err
 	}
-	path := strings.Join([]string{kubernetesDir(c.cache), c.cache + "/containerd", c.cache + "/helm",
+	path := strings.Join([]string{c.cache + "/bin", c.cache + "/containerd", c.cache + "/helm",
 		c.cache + "/debroot/usr/sbin", "/opt/cni/bin", os.Getenv("PATH")}, ":")
 	err := errors.Join(os.Setenv("PATH", path), os.Setenv("KUBECONFIG", c.run+"/conf/admin.kubeconfig"))
 	if err != nil {
@@ -93,14 +93,6 @@ func (c *Cluster) start() error {
 	}
 	fmt.Printf("cluster: %s: up in %.0f s\n", c.half, time.Since(began).Seconds())
 	return nil
-}
-
-// kubernetesDir is where the binaries are. FABRIC_KUBERNETES selects a version other than the gate's: 1.37.
-func kubernetesDir(cache string) string {
-	if v := os.Getenv("FABRIC_KUBERNETES"); v != "" {
-		return filepath.Join(cache, "kube"+strings.ReplaceAll(v, ".", ""))
-	}
-	return filepath.Join(cache, "bin")
 }
 
 // kubeconfig writes a file for a token of tokens.csv, or for any other token.

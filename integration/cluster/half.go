@@ -29,16 +29,16 @@ const (
 
 const nodeTests = "TestNodes"
 
-// alphaGates are what Dynamic Resource Allocation has beyond the defaults of Kubernetes 1.34. They are on in the half
-// with guests of the lab, and off in the other: the project serves both.
-var alphaGates = []string{"DRAConsumableCapacity", "DRADeviceTaints", "DRAExtendedResource", "ResourceHealthStatus"}
+// lateGates are what Dynamic Resource Allocation has beyond the defaults of Kubernetes 1.34; since 1.36 they are on by
+// default. They are on in the half with guests of the lab. The other has the defaults of its version.
+var lateGates = []string{"DRAConsumableCapacity", "DRADeviceTaints", "DRAExtendedResource", "ResourceHealthStatus"}
 
 // gateFlags are those of every component of the control plane.
 func (h half) gateFlags() []string {
 	if h != nodesHalf {
 		return nil
 	}
-	return []string{"--feature-gates=" + strings.Join(alphaGates, "=true,") + "=true"}
+	return []string{"--feature-gates=" + strings.Join(lateGates, "=true,") + "=true"}
 }
 
 // apiFlags are those of the API server. DeviceTaintRules are of the alpha version.
@@ -54,7 +54,7 @@ func (h half) kubeletGates() string {
 	if h != nodesHalf {
 		return ""
 	}
-	return "featureGates: {" + strings.Join(alphaGates, ": true, ") + ": true}\n"
+	return "featureGates: {" + strings.Join(lateGates, ": true, ") + ": true}\n"
 }
 
 // halves runs the halves that have something to run, and returns the status of the first that failed. The output of the

@@ -200,6 +200,7 @@ func TestChartValues(t *testing.T) {
 
 // The notes name what there is to do, and what this cluster lacks.
 func TestChartNotes(t *testing.T) {
+	freshWith(t, []string{oldest}, append(everything, server.Manifests()+"/*")...)
 	notes := func(args ...string) string {
 		t.Helper()
 		out := do(t, "helm", append([]string{"install", "notes", chart, "--dry-run=server"}, args...)...)

@@ -83,6 +83,7 @@ func versions(t *testing.T, c client.Client) (out []string) {
 // A controller with the permissions of the manifests makes the classes of the Fabrics with allocation DRA, and removes
 // them with the Fabrics, and when kubelet gets the devices again. This API server has no extended resources by DRA.
 func TestDeviceClasses(t *testing.T) {
+	freshWith(t, []string{oldest}, append(everything, server.Manifests()+"/*")...)
 	c := whole(t)
 	defer removeFabrics(t, c)
 	defer control(t)()
@@ -128,6 +129,7 @@ const (
 // Another owner's class is left alone, and what a user has changed of ours is as it was within a minute. A round that
 // finds all in order writes nothing, also where the API server drops the name of the resource.
 func TestForeignDeviceClass(t *testing.T) {
+	freshWith(t, []string{oldest}, append(everything, server.Manifests()+"/*")...)
 	c := whole(t)
 	defer removeFabrics(t, c)
 	apply(t, foreignClass)
@@ -214,7 +216,7 @@ func TestDRALater(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	restart()
+	restart(oldest)
 	s.becomes("late", v1alpha1.FabricAccepted, "True Accepted")
 	s.becomes("new", v1alpha1.FabricAccepted, "True Accepted")
 	untilClasses(t, c, map[string]string{

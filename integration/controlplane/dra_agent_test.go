@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -132,8 +133,8 @@ func (n *draNode) offered(t *testing.T, want ...string) {
 
 // What a server whose gates are off drops is said in another way, and no pod gets a device that is unhealthy.
 func TestDRAOffer(t *testing.T) {
+	freshWith(t, []string{oldest}, "../../deployments/helm/fabric-cni/crds/fabric.dev_*.yaml")
 	agentRules(t)
-	defer removeNodes(t, whole(t))
 	n := newDRANode(t, "dra-off")
 	go n.Run(t.Context())
 	n.Update(draDevices())
@@ -205,6 +206,13 @@ func claimOf(t *testing.T, k kubernetes.Interface, name string, results ...strin
 	c.Status.Allocation = &resourceapi.AllocationResult{}
 	for _, r := range results {
 		p := strings.Split(r, "/")
+		if c.Status.Allocation.NodeSelector == nil { // as the scheduler writes it
+			c.Status.Allocation.NodeSelector = &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+				MatchFields: []corev1.NodeSelectorRequirement{{
+					Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{p[1]},
+				}},
+			}}}
+		}
 		c.Status.Allocation.Devices.Results = append(c.Status.Allocation.Devices.Results,
 			resourceapi.DeviceRequestAllocationResult{Request: "rails", Driver: p[0], Pool: p[1], Device: p[2]})
 	}

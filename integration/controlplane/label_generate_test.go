@@ -66,7 +66,7 @@ func TestGeneratePolicy(t *testing.T) {
 		t.Errorf("%.200s %s", text, stderr)
 	}
 
-	s, _ = withGate(t)
+	s, _ = withGate(t, oldest)
 	if err := s.Apply(t.Context(), manifests+"helm/fabric-cni/crds/fabric.dev_*.yaml"); err != nil {
 		t.Fatal(err)
 	}

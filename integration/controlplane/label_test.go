@@ -353,7 +353,7 @@ func afterwards(t *testing.T, s *controlplane.Server, c *kubernetes.Clientset) {
 
 // Without the gate there is no such policy to apply. What judges labels is there, and no pod starts without its rails.
 func TestLabelWithoutGate(t *testing.T) {
-	s, c := withGate(t)
+	s, c := withGate(t, oldest)
 	text := policyOf(t, podlabel.Options{Version: "v1beta1"}, [2]string{"ib-200g", `{}`})
 	if err := s.ApplyText(t.Context(), text); err == nil || !strings.Contains(err.Error(), "no matches for kind") {
 		t.Errorf("%v, want that there is no such kind", err)

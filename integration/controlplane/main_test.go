@@ -77,6 +77,10 @@ func fresh(t *testing.T, files ...string) {
 	freshWith(t, nil, files...)
 }
 
+// oldest is the flag with which the API server is as that of the oldest Kubernetes with Dynamic Resource Allocation:
+// without the features that came later, some of which can't be switched off any more.
+const oldest = "--emulated-version=1.34"
+
 // freshWith is fresh with flags of kube-apiserver.
 func freshWith(t *testing.T, flags []string, files ...string) {
 	t.Helper()

@@ -56,7 +56,7 @@ spec: {rdmaMode: shared}
 // fabricctl preflight asks a real API server: what is there it names, and what the account may not list is no OK.
 func TestPreflight(t *testing.T) {
 	program := built(t, "fabricctl")
-	s, c := withGate(t)
+	s, c := withGate(t, oldest)
 	if err := s.ApplyText(t.Context(), []byte(preflightWorld)); err != nil {
 		t.Fatal(err)
 	}
