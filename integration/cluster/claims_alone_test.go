@@ -83,7 +83,8 @@ func TestClaimsAlone(t *testing.T) {
 // One ADD for each device of the sandbox.
 func kindsOfContainers(t *testing.T, g *draRig) {
 	twoByClaim(t, "two", "")
-	const sees = `ls -d /sys/class/net/net* | xargs`
+	const sees = `ls -d /sys/class/net/net* | xargs; ` +
+		`cat /var/run/kubernetes.io/dra-device-attributes/resourceclaimtemplates/rails/rails/fabric.dev-metadata.json`
 	apply(t, `apiVersion: v1
 kind: Pod
 metadata: {name: kinds}
@@ -105,8 +106,12 @@ spec:
 	ready(t, "kinds")
 	before := hasOnly(t, "kinds", "net1=rail0", "net2=rail1")
 	for _, c := range []string{"init", "sidecar", "a"} {
-		if out := k(t, "logs", "kinds", "-c", c); out != "/sys/class/net/net1 /sys/class/net/net2\n" {
+		out, read, _ := strings.Cut(k(t, "logs", "kinds", "-c", c), "\n")
+		if out != "/sys/class/net/net1 /sys/class/net/net2" {
 			t.Errorf("container %s began with %q", c, out)
+		}
+		if err := readRight(decoded(t, read), 2); err != nil {
+			t.Errorf("container %s: %v\n%s", c, err, read)
 		}
 	}
 	_, _ = output("kubectl", "exec", "kinds", "-c", "b", "--", "sh", "-c", "kill -TERM 1")
@@ -174,6 +179,11 @@ spec:
 	t.Cleanup(func() { gone(t, "hosts") })
 	ready(t, "hosts")
 	hasOnly(t, "hosts")
+	m := decoded(t, k(t, "exec", "hosts", "--", "cat",
+		"/var/run/kubernetes.io/dra-device-attributes/resourceclaims/hosts/rails/fabric.dev-metadata.json"))
+	if d := m.Requests[0].Devices; len(d) != 1 || d[0].NetworkData != nil {
+		t.Errorf("it reads %+v", d)
+	}
 	gone(t, "hosts")
 	g.allHome(t)
 }

@@ -1,9 +1,15 @@
 package cluster
 
 import (
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/dynamic-resource-allocation/api/metadata"
+	"k8s.io/dynamic-resource-allocation/devicemetadata"
 )
 
 // A node without Multus, and pods without an annotation: a claim alone is enough, also when the agent, the sandbox's
@@ -52,8 +58,46 @@ func aloneFaces(t *testing.T, n *LabNode, pod string) (faces []face) {
 				t.Errorf("interface %d of %s: %+v, want rail %+v", i, c, f, r)
 			}
 		}
+		reads(t, pod, c, "resourceclaimtemplates/alone-4/rails", faces)
 	}
 	return faces
+}
+
+// reads asserts that the metadata that a container has of a request agrees with what is in the pod.
+func reads(t *testing.T, pod, container, of string, faces []face) {
+	t.Helper()
+	m := decoded(t, k(t, "exec", pod, "-c", container, "--", "cat",
+		metadata.ContainerDir+"/"+of+"/"+metadata.MetadataFileName("fabric.dev")))
+	var got []face
+	for _, d := range m.Requests[0].Devices {
+		if d.NetworkData == nil || len(d.NetworkData.IPs) != 1 {
+			t.Fatalf("container %s reads of %s: %+v", container, d.Name, d.NetworkData)
+		}
+		text := func(name resourceapi.QualifiedName) string {
+			if s := d.Attributes[name].StringValue; s != nil {
+				return *s
+			}
+			return ""
+		}
+		got = append(got, face{
+			d.NetworkData.InterfaceName, text("resource.kubernetes.io/pciBusID"), text("rdmaDevice"),
+			strings.SplitN(d.NetworkData.IPs[0], "/", 2)[0],
+		})
+	}
+	slices.SortFunc(got, func(a, b face) int { return strings.Compare(a.name, b.name) })
+	if !slices.Equal(got, faces) {
+		t.Errorf("container %s reads %+v, and has %+v", container, got, faces)
+	}
+}
+
+// decoded is the metadata of a request, by the library that containers would use.
+func decoded(t *testing.T, text string) *metadata.DeviceMetadata {
+	t.Helper()
+	var m metadata.DeviceMetadata
+	if err := devicemetadata.DecodeMetadataFromStream(json.NewDecoder(strings.NewReader(text)), &m); err != nil {
+		t.Fatalf("%v: %q", err, text)
+	}
+	return &m
 }
 
 // sandboxKilled kills the first process of the pod's sandbox, and waits until its devices are in another one.

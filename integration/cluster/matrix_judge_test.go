@@ -1,17 +1,22 @@
 package cluster
 
 import (
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"net"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/dynamic-resource-allocation/api/metadata"
+	"k8s.io/dynamic-resource-allocation/devicemetadata"
 
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/prepared"
@@ -36,6 +41,9 @@ func (m *matrix) views(name string) (out []view, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for line := range strings.Lines(string(b)) {
+		if strings.HasPrefix(line, "reads ") {
+			continue
+		}
 		v := view{rails: map[string]string{}, text: strings.TrimSpace(line)}
 		for _, word := range strings.Fields(line)[1:] {
 			if iface, peer, ok := strings.Cut(word, "="); ok {
@@ -47,6 +55,45 @@ func (m *matrix) views(name string) (out []view, err error) {
 		out = append(out, v)
 	}
 	return out, err
+}
+
+// reads are all that containers of a pod have read of their devices at their start.
+func (m *matrix) reads(name string) (out []*metadata.DeviceMetadata, err error) {
+	b, err := os.ReadFile(filepath.Join(m.seen, name))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	for line := range strings.Lines(string(b)) {
+		text, is := strings.CutPrefix(line, "reads ")
+		if !is {
+			continue
+		}
+		var one metadata.DeviceMetadata
+		text = strings.TrimSpace(text)
+		in := json.NewDecoder(base64.NewDecoder(base64.StdEncoding, strings.NewReader(text)))
+		if derr := devicemetadata.DecodeMetadataFromStream(in, &one); derr != nil {
+			err = errors.Join(err, fmt.Errorf("metadata %q: %w", text, derr))
+		}
+		out = append(out, &one)
+	}
+	return out, err
+}
+
+// readRight asserts that a container has read of so many rails, under the names that they have, with an address each.
+func readRight(m *metadata.DeviceMetadata, rails int) error {
+	var names []string
+	for _, r := range m.Requests {
+		for _, d := range r.Devices {
+			if d.NetworkData == nil || len(d.NetworkData.IPs) != 1 || d.NetworkData.HardwareAddress == "" {
+				return fmt.Errorf("it reads of %s: %+v", d.Name, d.NetworkData)
+			}
+			names = append(names, d.NetworkData.InterfaceName)
+		}
+	}
+	if slices.Sort(names); !slices.Equal(names, []string{"net1", "net2"}[:rails]) {
+		return fmt.Errorf("it reads of %v, want %d rails", names, rails)
+	}
+	return nil
 }
 
 // right asserts that a view is of so many rails, under the names that they have in the order of rails, with their
@@ -80,6 +127,15 @@ func (m *matrix) alwaysHad(t *testing.T, name string, rails int) {
 			t.Errorf("RUNNING WITHOUT ITS DEVICES: %s: %v", name, err)
 		}
 	}
+	reads, err := m.reads(name)
+	if err != nil {
+		t.Errorf("RUNNING WITHOUT METADATA: %s: %v", name, err)
+	}
+	for _, r := range reads {
+		if err := readRight(r, rails); err != nil {
+			t.Errorf("RUNNING WITH WRONG METADATA: %s: %v", name, err)
+		}
+	}
 }
 
 // hasExactly asserts that scheduler, agent, plugin, claim status and the container itself agree on a pod's devices.
@@ -97,7 +153,12 @@ func (m *matrix) hasExactly(name string, rails int) error {
 	if err != nil {
 		return err
 	}
-	var allocated, told []string
+	reads, err := m.reads(name)
+	if err != nil || len(reads) == 0 {
+		return errors.Join(err, errors.New("no container has said what it reads"))
+	}
+	read := reads[len(reads)-1]
+	var allocated, shown []string
 	if c.Status.Allocation != nil {
 		for _, r := range c.Status.Allocation.Devices.Results {
 			allocated = append(allocated, strings.TrimPrefix(r.Device, "netdev-"))
@@ -109,7 +170,11 @@ func (m *matrix) hasExactly(name string, rails int) error {
 			return fmt.Errorf("networkData of %s in claim %s: %+v, want %s", d.Device, c.Name, d.NetworkData,
 				last.rails[r])
 		}
-		told = append(told, r)
+		at := slices.IndexFunc(read.Requests[0].Devices, func(m metadata.Device) bool { return m.Name == d.Device })
+		if at < 0 || !reflect.DeepEqual(read.Requests[0].Devices[at].NetworkData, d.NetworkData) {
+			return fmt.Errorf("the claim says of %s %+v, the container reads %+v", d.Device, d.NetworkData, read)
+		}
+		shown = append(shown, r)
 	}
 	p, err := prepared.In(journal.DefaultDir).Of(string(c.Status.ReservedFor[0].UID))
 	if err != nil {
@@ -129,7 +194,7 @@ func (m *matrix) hasExactly(name string, rails int) error {
 		}
 	}
 	for who, have := range map[string][]string{
-		"the scheduler": allocated, "the claim's status": told, "the prepared claim": given, "the journal": attached,
+		"the scheduler": allocated, "the claim's status": shown, "the prepared claim": given, "the journal": attached,
 	} {
 		if slices.Sort(have); !slices.Equal(have, want) {
 			return fmt.Errorf("%s has %v, the container %v", who, have, want)

@@ -121,8 +121,11 @@ func (m *matrix) learn() {
 	}
 }
 
-// looking is what a container does: it writes down what it has, at its start and whenever that changes.
-const looking = `trap 'exit 0' TERM
+// looking is what a container does: it writes down what it reads of its devices, and what it has, at its start and
+// whenever that changes.
+const looking = `d=/var/run/kubernetes.io/dra-device-attributes/resourceclaimtemplates/rails/rails
+echo "reads $(base64 -w 0 $d/fabric.dev-metadata.json)" >>/seen/$HOSTNAME
+trap 'exit 0' TERM
 o=
 while :; do
   n="sees"

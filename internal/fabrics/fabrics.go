@@ -20,6 +20,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/noderange"
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
+	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 )
 
 // Fabric is a Fabric that has been read: every default is filled in.
@@ -45,10 +46,10 @@ type Fabric struct {
 }
 
 // Driver is the name of the DRA driver, and of the DeviceClass of all its devices.
-const Driver = "fabric.dev"
+const Driver = netconf.Domain
 
 // ResourcePrefix is the domain of the resources.
-const ResourcePrefix = "fabric.dev/"
+const ResourcePrefix = netconf.Domain + "/"
 
 const (
 	defaultShares    = 8

@@ -160,3 +160,18 @@ func family(a netip.Addr) uint8 {
 	}
 	return unix.AF_INET6
 }
+
+// InterfaceAddrs reads an interface by its name: its hardware address, and its addresses, link-local ones apart.
+func (c *Conn) InterfaceAddrs(name string) (hwAddr string, addresses []netip.Prefix, err error) {
+	n, err := c.ByName(name)
+	if err != nil {
+		return "", nil, err
+	}
+	addrs, err := c.Addrs(n.Index)
+	for i := range addrs {
+		if p := addrs[i].Prefix; !p.Addr().IsLinkLocalUnicast() {
+			addresses = append(addresses, p)
+		}
+	}
+	return n.HWAddr.String(), addresses, err
+}

@@ -4,6 +4,8 @@
 // claims prepared again.
 //
 //	prepared/<pod UID>/<claim UID>    JSON
+//
+// What containers may know of their devices is beside it: metadata.go.
 package prepared
 
 import (
@@ -27,13 +29,16 @@ const Version = 1
 
 // Claim is a ResourceClaim that has been prepared for a pod.
 type Claim struct {
-	Version   int      `json:"version"`
-	UID       string   `json:"uid"`
-	Namespace string   `json:"namespace"` // of claim and pod
-	Name      string   `json:"name"`
-	PodUID    string   `json:"podUID"`
-	Pod       string   `json:"pod"` // name
-	Devices   []Device `json:"devices"`
+	Version   int    `json:"version"`
+	UID       string `json:"uid"`
+	Namespace string `json:"namespace"` // of claim and pod
+	Name      string `json:"name"`
+	PodUID    string `json:"podUID"`
+	Pod       string `json:"pod"` // name
+	// PodClaimName is what the pod calls a claim that has been made of a template for it; empty: its name.
+	PodClaimName string   `json:"podClaimName,omitempty"`
+	Pool         string   `json:"pool,omitempty"` // of the devices: that of this node
+	Devices      []Device `json:"devices"`
 	// Networks are the configurations of the devices' networks, by fabric, as they were when the claim was prepared: a
 	// container with the claim does not start before each device is attached by one of them. None: an older agent has
 	// prepared the claim, and only Multus attaches its devices.
@@ -60,6 +65,8 @@ type Device struct {
 	// Interface names the interface in the pod: a name, or one that ends with %d for a number from 0. Empty: what the
 	// pod's annotation or the order of the pod's devices makes it.
 	Interface InterfaceName `json:"interface,omitempty"`
+	// Attributes are for the containers of the pod. None: an older agent has prepared the claim.
+	Attributes Attributes `json:"attributes,omitempty"`
 }
 
 // Virtual is the bus of devices that are on none, such as a veth.
@@ -115,18 +122,24 @@ func (s Store) Save(c *Claim) error {
 	b, err := json.MarshalIndent(c, "", " ")
 	file := atomicfile.File{Path: path, Mode: 0o600, DirMode: 0o700, Sync: atomicfile.SyncFile}
 	if err == nil {
-		err = file.Write(b)
-	}
-	pod := filepath.Dir(path)
-	if st, e := os.Lstat(pod); err != nil && e == nil && !st.IsDir() { // what has the pod's name there is foreign
-		if err = os.Remove(pod); err == nil {
-			err = file.Write(b)
-		}
+		err = s.put(c.PodUID, file, b)
 	}
 	if err != nil {
 		return fmt.Errorf("record prepared claim %s/%s: %w", c.Namespace, c.Name, err)
 	}
 	return nil
+}
+
+// put writes a file of a pod. What has the pod's name and is no directory is foreign.
+func (s Store) put(podUID string, file atomicfile.File, b []byte) error {
+	err := file.Write(b)
+	pod := filepath.Join(s.Dir, podUID)
+	if st, e := os.Lstat(pod); err != nil && e == nil && !st.IsDir() {
+		if err = os.Remove(pod); err == nil {
+			err = file.Write(b)
+		}
+	}
+	return err
 }
 
 // Remove forgets a claim, of whichever pod, whatever has its name. What is not there is no error.
@@ -135,8 +148,9 @@ func (s Store) Remove(claimUID string) error {
 		return fmt.Errorf("forget prepared claim: %q: want a UID", claimUID)
 	}
 	files, err := filepath.Glob(filepath.Join(s.Dir, "*", claimUID))
-	errs := []error{err}
-	for _, f := range files {
+	metadata, merr := filepath.Glob(filepath.Join(s.Dir, "*", claimUID+metadataDir))
+	errs := []error{err, merr}
+	for _, f := range append(metadata, files...) { // the claim last: as long as it is there, it is taken back again
 		errs = append(errs, os.RemoveAll(f))
 		_ = os.Remove(filepath.Dir(f)) // as soon as it is empty
 	}

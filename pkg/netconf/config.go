@@ -39,6 +39,9 @@ const (
 // RDMANameAuto asks for names by the order of the attachments: mlx5_0 for the first RDMA device of a pod, and so on.
 const RDMANameAuto = "auto"
 
+// Domain is that of resources, DeviceClasses and API group, and the name of the DRA driver.
+const Domain = "fabric.dev"
+
 // AllocationDRA says that devices come from ResourceClaims of the pod, as the agent has prepared them.
 const AllocationDRA = "DRA"
 

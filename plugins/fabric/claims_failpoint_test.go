@@ -89,9 +89,7 @@ func TestDelOfClaimsKilled(t *testing.T) {
 			}
 			n.unprepare(t, claimUID)
 			c := &prepared.Claim{UID: "claim-2", PodUID: "next", Devices: []prepared.Device{rail("v0")}}
-			if err := prepared.In(n.state).Save(c); err != nil {
-				t.Fatal(err)
-			}
+			n.save(t, c)
 			n.must(t, n.ofPod("DEL", "net1"))
 			next := n.ofPod("ADD", "net1")
 			next.id, next.env = "c2", []string{podArgs("next")}
@@ -112,7 +110,7 @@ func TestDelOfClaimsKilled(t *testing.T) {
 func TestHookKilled(t *testing.T) {
 	for _, point := range []string{
 		"journal/save", "journal/claim", "before/move-netdev", "after/move-netdev", "journal/save#2",
-		"after/move-netdev#2",
+		"after/move-netdev#2", "metadata/half",
 	} {
 		for _, ended := range []bool{false, true} {
 			t.Run(fmt.Sprint(strings.ReplaceAll(point, "/", " "), " ", ended), func(t *testing.T) {
@@ -134,6 +132,7 @@ func TestHookKilled(t *testing.T) {
 				if got := n.has(t); !slices.Equal(got, []string{"net1=v1", "net2=v0"}) {
 					t.Errorf("the pod has %v", got)
 				}
+				n.told(t, in, claimUID)
 				n.unprepare(t, claimUID)
 				endOf(t, pid, in)
 				n.detach(t)

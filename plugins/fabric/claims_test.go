@@ -2,6 +2,7 @@ package fabric_test
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,6 +31,7 @@ func rail(name string) prepared.Device {
 	return prepared.Device{
 		Request: "rails", Name: "netdev-" + name, Fabric: "rail", Rail: 9 - int(name[1]-'0'), ID: "netdev/" + name,
 		Address: device.Address{Bus: prepared.Virtual, Name: name}, Netdev: name,
+		Attributes: prepared.Attributes{"fabric": []byte(`{"string":"rail"}`)},
 	}
 }
 
@@ -41,7 +43,13 @@ func (n *node) prepare(t *testing.T, pod, deviceKey string, devices ...prepared.
 	c := &prepared.Claim{
 		UID: deviceKey, Namespace: "default", Name: "rails", PodUID: pod, Pod: "p-" + pod, Devices: devices,
 	}
-	if err := prepared.In(n.state).Save(c); err != nil {
+	n.save(t, c)
+}
+
+// save writes a claim with its files, as the agent does.
+func (n *node) save(t *testing.T, c *prepared.Claim) {
+	t.Helper()
+	if err := errors.Join(prepared.In(n.state).InitMetadata(c), prepared.In(n.state).Save(c)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -188,9 +196,7 @@ var claimRefusals = map[string]struct {
 		prepare: func(t *testing.T, n *node) {
 			c := &prepared.Claim{UID: claimUID, Namespace: "de\nfault", Name: "\x1b[2J", PodUID: podUID}
 			c.Devices = []prepared.Device{rail("v0")}
-			if err := prepared.In(n.state).Save(c); err != nil {
-				t.Fatal(err)
-			}
+			n.save(t, c)
 		},
 		fields: []string{`"deviceID":"netdev/v1"`},
 		code:   100, want: `(claim "de\nfault"/"\x1b[2J")`,

@@ -1,6 +1,7 @@
 package fabric
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/netns"
@@ -78,6 +80,9 @@ func containerOf(state io.Reader) (c container, err error) {
 	return c, nil
 }
 
+// podWait bounds the wait for another hook of the same pod, which attaches the same devices.
+const podWait = 90 * time.Second
+
 // claimAttached returns an error unless each device of a claim is attached to the pod with this network namespace. The
 // journal knows. What is lacking is attached. A container on the host's network sees all devices that are at home:
 // there it is enough that no pod has one of the claim's.
@@ -93,18 +98,25 @@ func (p Plugin) claimAttached(uid string, c container) error {
 	if onHost(c.id) {
 		return at.home(claim)
 	}
-	lacking := at.lacking(claim)
-	if len(lacking) > 0 && len(claim.Networks) > 0 {
+	ctx, cancel := context.WithTimeout(context.Background(), podWait)
+	defer cancel()
+	whole := journal.Key{ContainerID: claim.PodUID} // of no interface: no ADD or DEL has it
+	lock, err := at.store.LockAttachment(ctx, whole)
+	if err != nil {
+		return fmt.Errorf("another container of the pod is being started: %w", err)
+	}
+	defer lock.Unlock()
+	if len(at.lacking(claim)) > 0 && len(claim.Networks) > 0 {
 		if err := p.attachPod(claim.PodUID, c); err != nil {
 			return err
 		}
-		clear(at.used)
-		lacking = at.lacking(claim)
 	}
-	if len(lacking) == 0 {
-		return nil
+	clear(at.used)
+	entries := at.entries(claim)
+	if lacking := without(claim, entries); len(lacking) > 0 {
+		return at.explain(claim, lacking)
 	}
-	return at.explain(claim, lacking)
+	return p.writeMetadata(claim, entries, c)
 }
 
 func onHost(id netns.ID) bool {
@@ -137,22 +149,32 @@ func (a *attachments) of(device string) []*journal.Entry {
 	return out
 }
 
-// lacking are the devices of a claim that are not attached, completely, to the pod. A namespace is recognized by its
-// identity: one that the container's process is in is alive.
-func (a *attachments) lacking(c *prepared.Claim) []*prepared.Device {
-	var out []*prepared.Device
+// entries are the attachments of the devices of a claim to the pod, in their order; nil for one that is not attached
+// completely. A namespace is recognized by its identity: one that the container's process is in is alive.
+func (a *attachments) entries(c *prepared.Claim) []*journal.Entry {
+	out := make([]*journal.Entry, len(c.Devices))
 	for i := range c.Devices {
 		d := &c.Devices[i]
 		want := claimDeviceOf(c, d)
-		n := slices.IndexFunc(a.of(d.Address.String()), func(e *journal.Entry) bool {
-			if !e.Attached || e.Netns != a.here || a.used[e.Key] || !has(e, want, d.Address.String()) {
-				return false
+		for _, e := range a.of(d.Address.String()) {
+			if e.Attached && e.Netns == a.here && !a.used[e.Key] && has(e, want, d.Address.String()) {
+				a.used[e.Key] = true
+				out[i] = e
+				break
 			}
-			a.used[e.Key] = true
-			return true
-		})
-		if n < 0 {
-			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// lacking are the devices of a claim that are not attached.
+func (a *attachments) lacking(c *prepared.Claim) []*prepared.Device { return without(c, a.entries(c)) }
+
+// without are the devices of a claim whose entry is nil.
+func without(c *prepared.Claim, entries []*journal.Entry) (out []*prepared.Device) {
+	for i, e := range entries {
+		if e == nil {
+			out = append(out, &c.Devices[i])
 		}
 	}
 	return out

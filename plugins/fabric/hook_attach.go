@@ -1,7 +1,6 @@
 package fabric
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,22 +21,11 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 )
 
-// podWait bounds the wait for another hook of the same pod, which attaches the same devices.
-const podWait = 90 * time.Second
-
 // attachPod attaches what the claims of a pod give it and no attachment in its network namespace has, in the order of
 // rails, as a runtime would by ADD for each. What it has attached when it fails stays with the pod: the runtime tries
 // again with the next start of the container, and the devices return when the pod ends.
 func (p Plugin) attachPod(podUID string, in container) error {
 	store := journal.Store{Dir: p.StateDir}
-	ctx, cancel := context.WithTimeout(context.Background(), podWait)
-	defer cancel()
-	whole := journal.Key{ContainerID: podUID} // of no interface: no ADD or DEL has it
-	lock, err := store.LockAttachment(ctx, whole)
-	if err != nil {
-		return fmt.Errorf("another container of the pod is being started: %w", err)
-	}
-	defer lock.Unlock()
 	claims, err := prepared.In(p.StateDir).Of(podUID)
 	if err != nil {
 		return err

@@ -33,9 +33,7 @@ func (n *node) promise(t *testing.T, uid, ipam string, devices ...prepared.Devic
 		UID: uid, Namespace: "default", Name: "rails", PodUID: podUID, Pod: "p-" + podUID, Devices: devices,
 		Networks: map[string]json.RawMessage{"rail": json.RawMessage(confOf("1.0.0", `"allocation":"DRA"`, ipam))},
 	}
-	if err := prepared.In(n.state).Save(c); err != nil {
-		t.Fatal(err)
-	}
+	n.save(t, c)
 }
 
 func called(name prepared.InterfaceName, d prepared.Device) prepared.Device {

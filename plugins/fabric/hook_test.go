@@ -157,6 +157,7 @@ func TestHookCountsShares(t *testing.T) {
 		if err := store.AddChild(e.DeviceKey, e.Key); err != nil {
 			t.Fatal(err)
 		}
+		n.pod.IP(t, "link", "add", ifName, "type", "bridge")
 	}
 	state := stateOf(process(t, n.pod))
 	child("net1", claimUID, "share-0")

@@ -107,7 +107,10 @@ func (d *Driver) prepare(ctx context.Context, c *resourceapi.ResourceClaim) ([]k
 	if was != nil && same(was, pod, given) {
 		return d.again(was)
 	}
-	p := &prepared.Claim{UID: string(c.UID), Namespace: c.Namespace, Name: c.Name, PodUID: pod.UID, Pod: pod.Name}
+	p := &prepared.Claim{
+		UID: string(c.UID), Namespace: c.Namespace, Name: c.Name, PodUID: pod.UID, Pod: pod.Name, Pool: d.Node,
+		PodClaimName: claim.PodClaimName(c),
+	}
 	devices, err := d.resolve(p, given)
 	if err != nil {
 		return nil, err
@@ -171,10 +174,14 @@ func (d *Driver) resolve(p *prepared.Claim, given []claim.Device) ([]Device, err
 		if n.ConfErr != nil {
 			return nil, because(Refused, "device %s: fabric %s: %w", g.Name, n.Item.Fabric, n.ConfErr)
 		}
+		attributes, err := n.Item.JSON(n.Item.ID() + share)
+		if err != nil {
+			return nil, because(Failed, "device %s: %w", g.Name, err)
+		}
 		p.Devices = append(p.Devices, prepared.Device{
 			Request: g.Request, Name: g.Name, ShareID: g.ShareID, Fabric: n.Item.Fabric, Rail: n.Item.Rail,
 			ID: n.Item.ID() + share, Address: n.Item.Address, Netdev: n.Item.Netdev, Network: g.Network,
-			Shared: n.Item.Shares > 0, Interface: g.Interface,
+			Shared: n.Item.Shares > 0, Interface: g.Interface, Attributes: attributes,
 		})
 		if len(n.Conf) > 0 {
 			networks[n.Item.Fabric] = compact(n.Conf)
@@ -281,7 +288,10 @@ func (d *Driver) preflight(p *prepared.Claim, devices []Device) error {
 
 // write makes a claim prepared: the runtime's file first, because a claim that is prepared has one.
 func (d *Driver) write(p *prepared.Claim, files [][]string) error {
-	if err := d.CDI.Write(p.UID, requests(p, files)); err != nil {
+	if err := d.CDI.Write(p.UID, d.requests(p, files)); err != nil {
+		return err
+	}
+	if err := d.Prepared.InitMetadata(p); err != nil {
 		return err
 	}
 	if err := failpoint.Hit("dra/cdi"); err != nil {
@@ -293,14 +303,19 @@ func (d *Driver) write(p *prepared.Claim, files [][]string) error {
 	return failpoint.Hit("dra/prepared")
 }
 
-// requests are the device files of each request of a claim.
-func requests(p *prepared.Claim, files [][]string) (out []cdi.Request) {
+// requests are what containers get of each request of a claim.
+func (d *Driver) requests(p *prepared.Claim, files [][]string) (out []cdi.Request) {
+	told := p.MetadataRequests()
 	for i := range p.Devices {
-		main := claim.Main(p.Devices[i].Request)
+		main := p.Devices[i].BaseRequest()
 		at := slices.IndexFunc(out, func(r cdi.Request) bool { return r.Name == main })
 		if at < 0 {
 			at = len(out)
-			out = append(out, cdi.Request{Name: main})
+			r := cdi.Request{Name: main}
+			if slices.Contains(told, main) {
+				r.Metadata, r.MetadataPath = d.Prepared.MetadataFile(p, main), claim.MetadataPath(p, main)
+			}
+			out = append(out, r)
 		}
 		out[at].Files = append(out[at].Files, files[i]...)
 	}
@@ -313,7 +328,7 @@ func (d *Driver) answer(p *prepared.Claim) (out []kubeletplugin.Device) {
 	for i := range p.Devices {
 		n := &p.Devices[i]
 		k := kubeletplugin.Device{Requests: []string{n.Request}, PoolName: d.Node, DeviceName: n.Name}
-		if main := claim.Main(n.Request); !told[main] {
+		if main := n.BaseRequest(); !told[main] {
 			told[main] = true
 			k.CDIDeviceIDs = []string{cdi.ID(p.UID, main)}
 		}

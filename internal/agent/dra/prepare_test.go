@@ -127,6 +127,9 @@ func (n *node) empty(t *testing.T) {
 	if err != nil || ferr != nil || len(claims)+len(files) != 0 {
 		t.Errorf("left: %v, %v; %v, %v", claims, files, err, ferr)
 	}
+	if left, err := filepath.Glob(filepath.Join(n.Prepared.Dir, "*", "*")); err != nil || len(left) != 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
 }
 
 const (
@@ -300,8 +303,17 @@ func TestKilledBetween(t *testing.T) {
 	if err := n.CDI.Remove("c1"); err != nil {
 		t.Fatal(err)
 	}
+	orphan := &prepared.Claim{UID: "orphan", PodUID: "p0", Devices: []prepared.Device{{
+		Request: "rails", Attributes: prepared.Attributes{"rail": []byte(`{"int":0}`)},
+	}}}
+	if err := n.Prepared.InitMetadata(orphan); err != nil {
+		t.Fatal(err)
+	}
 	if err := n.reconcileFiles(); err != nil {
 		t.Fatal(err)
+	}
+	if _, err := os.Stat(n.Prepared.MetadataFile(orphan, "rails")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("metadata of a claim that was not prepared: %v", err)
 	}
 	files, err := n.CDI.Claims()
 	if diff := cmp.Diff([]string{"c1"}, files); diff != "" || err != nil {

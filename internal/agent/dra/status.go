@@ -2,7 +2,6 @@ package dra
 
 import (
 	"context"
-	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -208,20 +207,14 @@ func condition(kind string, status metav1.ConditionStatus, reason, message strin
 		WithLastTransitionTime(at)
 }
 
-// networkData keeps the limits of the API: whatever the pod has made of its interface.
 func networkData(ifName string, i *survey.Interface) *acresource.NetworkDeviceDataApplyConfiguration {
-	out := acresource.NetworkDeviceData()
-	if name := quote.Terminal(ifName); name != "" && len(name) <= resourceapi.NetworkDeviceDataInterfaceNameMaxLength {
-		out.WithInterfaceName(name)
+	of := prepared.NetworkDataOf(quote.Terminal(ifName), i.HWAddr, i.Addresses)
+	out := acresource.NetworkDeviceData().WithIPs(of.IPs...)
+	if of.InterfaceName != "" && len(of.InterfaceName) <= resourceapi.NetworkDeviceDataInterfaceNameMaxLength {
+		out.WithInterfaceName(of.InterfaceName)
 	}
-	if i.HWAddr != "" && len(i.HWAddr) <= resourceapi.NetworkDeviceDataHardwareAddressMaxLength {
-		out.WithHardwareAddress(i.HWAddr)
+	if of.HardwareAddress != "" {
+		out.WithHardwareAddress(of.HardwareAddress)
 	}
-	var ips []string
-	for _, p := range i.Addresses {
-		if text := netip.PrefixFrom(p.Addr().WithZone(""), p.Bits()).String(); !slices.Contains(ips, text) {
-			ips = append(ips, text)
-		}
-	}
-	return out.WithIPs(ips[:min(len(ips), resourceapi.NetworkDeviceDataMaxIPs)]...)
+	return out
 }

@@ -35,7 +35,7 @@ func (d *Driver) reconcileFiles() error {
 	errs = append(errs, ferr)
 	for _, uid := range files {
 		if !want[uid] && !d.Prepared.Has(uid) { // one that can't be read may be a pod's
-			errs = append(errs, d.CDI.Remove(uid))
+			errs = append(errs, d.forget(uid))
 		}
 	}
 	return errors.Join(errs...)

@@ -85,8 +85,8 @@ func (d *Driver) follow1(c *prepared.Claim) {
 	}
 }
 
-// refresh writes the runtime's file of a prepared claim, if it is not there or says something else. A device that is on
-// its way has fewer files for a moment, and keeps what it had.
+// refresh writes the files of a prepared claim, if one is not there or the runtime's says something else. A device that
+// is on its way has fewer device files for a moment, and keeps what it had.
 func (d *Driver) refresh(c *prepared.Claim) error {
 	files := make([][]string, len(c.Devices))
 	n := 0
@@ -102,7 +102,10 @@ func (d *Driver) refresh(c *prepared.Claim) error {
 		files[i] = survey.AllowedFiles(now, extra)
 		n += len(files[i])
 	}
-	list := requests(c, files)
+	if err := d.Prepared.InitMetadata(c); err != nil {
+		return err
+	}
+	list := d.requests(c, files)
 	had, there := d.CDI.Files(c.UID)
 	if there && (n < had || d.CDI.Same(c.UID, list)) {
 		return nil

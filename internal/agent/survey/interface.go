@@ -28,17 +28,7 @@ func InterfaceOf(e *journal.Entry) (*Interface, error) {
 			return err
 		}
 		defer c.Close()
-		n, err := c.ByName(e.IfName)
-		if err != nil {
-			return err
-		}
-		addrs, err := c.Addrs(n.Index)
-		for i := range addrs {
-			if p := addrs[i].Prefix; !p.Addr().IsLinkLocalUnicast() {
-				out.Addresses = append(out.Addresses, p)
-			}
-		}
-		out.HWAddr = n.HWAddr.String()
+		out.HWAddr, out.Addresses, err = c.InterfaceAddrs(e.IfName)
 		return err
 	})
 	return out, err

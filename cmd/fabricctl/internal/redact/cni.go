@@ -68,8 +68,9 @@ var (
 		deviceClassName allocationMode
 		count selectors cel expression constraints matchAttribute tolerations taints key value effect operator
 		timeAdded results driver pool resourceSliceCount nodeName allNodes fabric state netdev numaNode firmware plane
-		resource.kubernetes.io/pcieRoot resource.kubernetes.io/pciBusID k8s.cni.cncf.io/deviceID
-		k8s.cni.cncf.io/resourceName string int bool attributes capacity allowMultipleAllocations reservedFor resource
+		resource.kubernetes.io/pcieRoot resource.kubernetes.io/pciBusID resource.kubernetes.io/numaNode
+		k8s.cni.cncf.io/deviceID k8s.cni.cncf.io/resourceName
+		string int bool attributes capacity allowMultipleAllocations reservedFor resource
 		ownerReferences nodeSelector nodeSelectorTerms matchFields matchExpressions values allocationTimestamp
 		networkData interfaceName hardwareAddress shareID extendedResourceName opaque parameters resourceVersion
 		labels annotations k8s.v1.cni.cncf.io/resourceName spec config allocations podref id`)

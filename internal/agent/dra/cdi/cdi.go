@@ -17,11 +17,13 @@ import (
 	lib "tags.cncf.io/container-device-interface/pkg/cdi"
 	"tags.cncf.io/container-device-interface/pkg/parser"
 	specs "tags.cncf.io/container-device-interface/specs-go"
+
+	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 )
 
 // The kind of our devices is Vendor/Class.
 const (
-	Vendor = "fabric.dev"
+	Vendor = netconf.Domain
 	Class  = "claim"
 )
 
@@ -53,6 +55,8 @@ func In(path, plugin, stateDir string) (*Dir, error) {
 type Request struct {
 	Name  string
 	Files []string // device files
+	// Metadata is the file on the host that they may read at the path MetadataPath; empty: none.
+	Metadata, MetadataPath string
 }
 
 // ID is the name by which kubelet asks the runtime for a request of a claim.
@@ -91,7 +95,14 @@ func (d *Dir) spec(claimUID string, requests []Request) *specs.Spec {
 		for _, f := range slices.Compact(slices.Sorted(slices.Values(r.Files))) {
 			e.DeviceNodes = append(e.DeviceNodes, &specs.DeviceNode{Path: f, HostPath: f, Permissions: "rw"})
 		}
-		if len(e.DeviceNodes) == 0 { // the library rejects a device without edits, and then the hook is lost too
+		if r.Metadata != "" {
+			e.Mounts = []*specs.Mount{{
+				HostPath: r.Metadata, ContainerPath: r.MetadataPath,
+				Options: []string{"ro", "bind", "nosuid", "nodev", "noexec"},
+			}}
+		}
+		// The library rejects a device without edits, and then the hook is lost too.
+		if len(e.DeviceNodes)+len(e.Mounts) == 0 {
 			e.Env = []string{"FABRIC_CLAIM_" + variable(r.Name) + "=" + claimUID}
 		}
 		s.Devices = append(s.Devices, specs.Device{Name: device(claimUID, r.Name), ContainerEdits: e})

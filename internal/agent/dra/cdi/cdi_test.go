@@ -21,7 +21,11 @@ func TestRuntimeReads(t *testing.T) {
 		t.Errorf("without a directory: %v, %v", claims, err)
 	}
 	requests := []Request{
-		{"rails", []string{"/dev/zero", "/dev/null", "/dev/zero"}}, {"other", []string{"/dev/full"}}, {"none", nil},
+		{
+			Name: "rails", Files: []string{"/dev/zero", "/dev/null", "/dev/zero"},
+			Metadata: "/state/m", MetadataPath: "/in/m",
+		},
+		{Name: "other", Files: []string{"/dev/full"}, Metadata: "/state/o", MetadataPath: "/in/o"}, {Name: "none"},
 	}
 	if err := d.Write("c1", requests); err != nil {
 		t.Fatal(err)
@@ -44,6 +48,12 @@ func TestRuntimeReads(t *testing.T) {
 	if diff := cmp.Diff([]string{"FABRIC_CLAIM_NONE=c1"}, spec.Process.Env); diff != "" {
 		t.Error(diff)
 	}
+	mounts := []oci.Mount{{
+		Source: "/state/m", Destination: "/in/m", Options: []string{"ro", "bind", "nosuid", "nodev", "noexec"},
+	}}
+	if diff := cmp.Diff(mounts, spec.Mounts); diff != "" {
+		t.Error(diff)
+	}
 	hooks := spec.Hooks.CreateRuntime
 	if len(hooks) != 1 {
 		t.Fatalf("hooks: %v", hooks)
@@ -60,7 +70,7 @@ func TestFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	requests := []Request{{"rails", []string{"/dev/null"}}}
+	requests := []Request{{Name: "rails", Files: []string{"/dev/null"}}}
 	if d.Same("c1", requests) {
 		t.Error("a file that is not there is the same")
 	}
@@ -69,7 +79,7 @@ func TestFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if !d.Same("c1", requests) || d.Same("c1", []Request{{"rails", []string{"/dev/zero"}}}) {
+	if !d.Same("c1", requests) || d.Same("c1", []Request{{Name: "rails", Files: []string{"/dev/zero"}}}) {
 		t.Error("Same is wrong")
 	}
 	for _, foreign := range []string{"nvidia.json", "fabric.dev-claim_x.tmp", "fabric.dev-other_c.json"} {

@@ -14,6 +14,8 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/dynamic-resource-allocation/api/metadata"
 	sigsjson "sigs.k8s.io/json"
 
 	"github.com/fabric-cni/fabric-cni/internal/fabrics"
@@ -194,10 +196,22 @@ func allowed() string {
 // short bounds a value in a message that quotes it.
 func short(s string) string { return s[:min(len(s), 60)] }
 
-// Main is the request that an answer to kubelet names: of an alternative, the request that it is one of.
-func Main(request string) string {
-	main, _, _ := strings.Cut(request, "/")
-	return main
+// PodClaimName is what the pod calls a claim that has been made for it of a template; empty: it is not one of those. A
+// tenant may write anything there, and it becomes part of a path in the tenant's containers.
+func PodClaimName(c *resourceapi.ResourceClaim) string {
+	name := c.Annotations[resourceapi.PodResourceClaimAnnotation]
+	if len(validation.IsDNS1123Label(name)) > 0 {
+		return ""
+	}
+	return name
+}
+
+// MetadataPath is where containers read the metadata of a request.
+func MetadataPath(c *prepared.Claim, request string) string {
+	if c.PodClaimName != "" {
+		return metadata.ResourceClaimTemplateFilePath(fabrics.Driver, c.PodClaimName, request)
+	}
+	return metadata.ResourceClaimFilePath(fabrics.Driver, c.Name, request)
 }
 
 // Key is namespace/name of a claim, for messages.

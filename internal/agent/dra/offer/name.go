@@ -65,8 +65,10 @@ const (
 	AttrGUID       resourceapi.QualifiedName = "guid"
 	AttrNUMA       resourceapi.QualifiedName = "numaNode"
 	AttrFirmware   resourceapi.QualifiedName = "firmware"
-	AttrPCIeRoot   resourceapi.QualifiedName = "resource.kubernetes.io/pcieRoot"
-	AttrPCIBusID   resourceapi.QualifiedName = "resource.kubernetes.io/pciBusID"
+	// AttrNUMANode is the standard one, for matchAttribute with devices of other drivers; AttrNUMA is older than that.
+	AttrNUMANode resourceapi.QualifiedName = "resource.kubernetes.io/numaNode"
+	AttrPCIeRoot resourceapi.QualifiedName = "resource.kubernetes.io/pcieRoot"
+	AttrPCIBusID resourceapi.QualifiedName = "resource.kubernetes.io/pciBusID"
 	// AttrDeviceID and AttrResource are those of Multus (k8snetworkplumbingwg, device information).
 	AttrDeviceID resourceapi.QualifiedName = "k8s.cni.cncf.io/deviceID"
 	AttrResource resourceapi.QualifiedName = "k8s.cni.cncf.io/resourceName"

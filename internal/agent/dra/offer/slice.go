@@ -2,6 +2,7 @@ package offer
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -105,6 +106,19 @@ func (it *Item) devices(name string, form Form) []resourceapi.Device {
 	return out
 }
 
+// JSON are the attributes of a device, or of a share of one, by its id, as containers read them.
+func (it *Item) JSON(id string) (map[string]json.RawMessage, error) {
+	out := map[string]json.RawMessage{}
+	for name, a := range it.attributes(id) {
+		b, err := json.Marshal(a)
+		if err != nil {
+			return nil, fmt.Errorf("attribute %s: %w", name, err)
+		}
+		out[string(name)] = b
+	}
+	return out, nil
+}
+
 func (it *Item) attributes(id string) map[resourceapi.QualifiedName]resourceapi.DeviceAttribute {
 	out := map[resourceapi.QualifiedName]resourceapi.DeviceAttribute{}
 	number := func(name resourceapi.QualifiedName, n int64) {
@@ -116,6 +130,7 @@ func (it *Item) attributes(id string) map[resourceapi.QualifiedName]resourceapi.
 	}
 	if it.NUMA >= 0 {
 		number(AttrNUMA, int64(it.NUMA))
+		number(AttrNUMANode, int64(it.NUMA))
 	}
 	for name, text := range map[resourceapi.QualifiedName]string{
 		AttrFabric: it.Fabric, AttrLinkLayer: it.LinkLayer, AttrState: it.State, AttrRDMADevice: it.RDMADevice,

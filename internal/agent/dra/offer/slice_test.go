@@ -79,7 +79,8 @@ func TestDevices(t *testing.T) {
 	want := map[string]any{
 		"fabric": "ib-200g", "rail": int64(0), "linkLayer": "InfiniBand", "rateGb": int64(200), "state": "Active",
 		"rdmaDevice": "mlx5_0", "netdev": "ib0", "guid": "0002:c903:0000:0001", "numaNode": int64(1),
-		"firmware": "28.43.1014", "resource.kubernetes.io/pcieRoot": "pci0000:3a",
+		"resource.kubernetes.io/numaNode": int64(1),
+		"firmware":                        "28.43.1014", "resource.kubernetes.io/pcieRoot": "pci0000:3a",
 		"resource.kubernetes.io/pciBusID": "0000:3b:00.0", "k8s.cni.cncf.io/deviceID": "0000:3b:00.0",
 		"k8s.cni.cncf.io/resourceName": "fabric.dev/ib-200g",
 	}
