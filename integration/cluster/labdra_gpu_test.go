@@ -36,7 +36,6 @@ func draGPUs(t *testing.T, n *LabNode) {
 	stage(t, "what no pod has is published")
 	pods := aligned(t, n, name)
 	badPort(t, n, name, pods, free)
-	blind(t, n, name)
 
 	still, _ := facesOf(t, old, "c")
 	if !slices.Equal(still, kept) {
@@ -170,19 +169,4 @@ func healthOf(t *testing.T, pod, want string) {
 	eventually(t, "the device of pod "+pod+" is "+want, prints(want,
 		"get", "pod", pod, "-o",
 		"jsonpath={.status.containerStatuses[*].allocatedResourcesStatus[*].resources[*].health}"))
-}
-
-// Without Multus nothing calls the plugin: the runtime makes the pod's sandbox all the same, and its container never
-// starts.
-func blind(t *testing.T, n *LabNode, name string) {
-	t.Helper()
-	template(t, "blind", rails(name, 1))
-	withoutMultus(t, n)
-	pod := "blind-" + n.Name
-	claimPod(t, pod, n.Name, name, []string{"blind"})
-	event(t, pod, "look whether Multus is installed on the node")
-	neverRan(t, pod)
-	gone(t, pod)
-	withMultus(t, n)
-	stage(t, "no pod has run without Multus")
 }
