@@ -16,18 +16,6 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/testkit/sandbox"
 )
 
-// run runs a program and returns what it prints on stdout.
-func run(t *testing.T, dir, program string, args ...string) string {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), program, args...)
-	cmd.Dir, cmd.Stderr = dir, os.Stderr
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%s %s: %v\n%s", program, strings.Join(args, " "), err, out)
-	}
-	return strings.TrimSpace(string(out))
-}
-
 // spec is a test of a suite: its name, and whether it has passed.
 type spec struct {
 	name   string
@@ -44,9 +32,10 @@ func TestHostDevice(t *testing.T) {
 		t.Fatal(err)
 	}
 	tmp := t.TempDir()
-	run(t, dir, "go", "mod", "download", "github.com/containernetworking/plugins")
-	theirs := filepath.Join(run(t, dir, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/containernetworking/plugins"),
-		"plugins/main/host-device")
+	const plugins = "github.com/containernetworking/plugins"
+	sandbox.Run(t, "go", "-C", dir, "mod", "download", plugins)
+	theirs := sandbox.Run(t, "go", "-C", dir, "list", "-m", "-f", "{{.Dir}}/plugins/main/host-device", plugins)
+	theirs = strings.TrimSpace(theirs)
 	b, err := os.ReadFile(filepath.Join(theirs, "host-device_test.go"))
 	if err != nil {
 		t.Fatal(err)
@@ -61,8 +50,8 @@ func TestHostDevice(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(tmp, "overlay.json"), string(overlay))
-	run(t, dir, "go", "test", "-c", "-vet=off", "-overlay", tmp+"/overlay.json", "-o", tmp+"/suite", ".")
-	run(t, "", "go", "build", "-o", tmp+"/", "../../cmd/fabric")
+	sandbox.Run(t, "go", "-C", dir, "test", "-c", "-vet=off", "-overlay", tmp+"/overlay.json", "-o", tmp+"/suite", ".")
+	sandbox.Run(t, "go", "build", "-o", tmp+"/", "../../cmd/fabric")
 	judge(t, "host-device", ginkgo(t, tmp))
 }
 

@@ -188,13 +188,8 @@ func overwrite(path string, b []byte) error {
 	if err != nil {
 		return err
 	}
-	half := len(b) / 2
-	_, err = f.Write(b[:half])
-	if err == nil {
-		err = failpoint.Hit("metadata/half")
-	}
-	if err == nil {
-		_, err = f.Write(b[half:])
+	if err = failpoint.Hit("metadata/emptied"); err == nil {
+		_, err = f.Write(b)
 	}
 	return errors.Join(err, f.Close())
 }

@@ -110,7 +110,7 @@ func TestDelOfClaimsKilled(t *testing.T) {
 func TestHookKilled(t *testing.T) {
 	for _, point := range []string{
 		"journal/save", "journal/claim", "before/move-netdev", "after/move-netdev", "journal/save#2",
-		"after/move-netdev#2", "metadata/half",
+		"after/move-netdev#2", "metadata/emptied",
 	} {
 		for _, ended := range []bool{false, true} {
 			t.Run(fmt.Sprint(strings.ReplaceAll(point, "/", " "), " ", ended), func(t *testing.T) {

@@ -106,13 +106,14 @@ func (p Plugin) claimAttached(uid string, c container) error {
 		return fmt.Errorf("another container of the pod is being started: %w", err)
 	}
 	defer lock.Unlock()
-	if len(at.lacking(claim)) > 0 && len(claim.Networks) > 0 {
+	entries := at.entries(claim)
+	if slices.Contains(entries, nil) && len(claim.Networks) > 0 {
 		if err := p.attachPod(claim.PodUID, c); err != nil {
 			return err
 		}
+		clear(at.used)
+		entries = at.entries(claim)
 	}
-	clear(at.used)
-	entries := at.entries(claim)
 	if lacking := without(claim, entries); len(lacking) > 0 {
 		return at.explain(claim, lacking)
 	}

@@ -174,7 +174,7 @@ func (d *Driver) resolve(p *prepared.Claim, given []claim.Device) ([]Device, err
 		if n.ConfErr != nil {
 			return nil, because(Refused, "device %s: fabric %s: %w", g.Name, n.Item.Fabric, n.ConfErr)
 		}
-		attributes, err := n.Item.JSON(n.Item.ID() + share)
+		attributes, err := n.Item.AttributesJSON(n.Item.ID() + share)
 		if err != nil {
 			return nil, because(Failed, "device %s: %w", g.Name, err)
 		}

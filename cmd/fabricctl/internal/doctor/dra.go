@@ -8,11 +8,13 @@ import (
 
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/fabric-cni/fabric-cni/internal/fabrics"
 )
 
 // draDriver is the name of the driver of our agents, and of the DeviceClass of all its devices. The DeviceClass of a
 // Fabric is NAME.fabric.dev, its extended resource fabric.dev/NAME.
-const draDriver = "fabric.dev"
+const draDriver = fabrics.Driver
 
 // DRA is what a cluster has of Dynamic Resource Allocation (resource.k8s.io/v1), and the Events of a pod.
 type DRA struct {

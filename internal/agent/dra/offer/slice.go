@@ -106,8 +106,8 @@ func (it *Item) devices(name string, form Form) []resourceapi.Device {
 	return out
 }
 
-// JSON are the attributes of a device, or of a share of one, by its id, as containers read them.
-func (it *Item) JSON(id string) (map[string]json.RawMessage, error) {
+// AttributesJSON are the attributes of a device, or of a share of one, by its id, as containers read them.
+func (it *Item) AttributesJSON(id string) (map[string]json.RawMessage, error) {
 	out := map[string]json.RawMessage{}
 	for name, a := range it.attributes(id) {
 		b, err := json.Marshal(a)
