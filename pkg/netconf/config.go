@@ -114,7 +114,7 @@ type Config struct {
 	LogLevel string // "error", "warning", "info", "debug"; empty: warning
 	LogFile  string // absolute path; empty: stderr
 
-	ValidAttachments []Attachment // GC only: cni.dev/valid-attachments
+	ValidAttachments []Attachment // GC only: cni.dev/valid-attachments; nil if the call has none
 	Ignored          []string     // fields of a peer that mean nothing here, for one log line each
 
 	Raw []byte // stdin as received: what the IPAM plugin gets

@@ -102,7 +102,7 @@ func broken(c *Config, cmd string) error {
 			c.Mode == ModeRDMA && c.PrevResult != nil,
 		"path": c.Selector.Kind != ByKernelPath ||
 			strings.HasPrefix(filepath.Clean(c.Selector.Value), "/sys/devices/"),
-		"gc":   (cmd == "GC") == (c.ValidAttachments != nil),
+		"gc":   cmd == "GC" || c.ValidAttachments == nil,
 		"log":  c.LogFile == "" || filepath.IsAbs(c.LogFile),
 		"prev": c.PrevResult == nil || c.PrevResult[0] == '{',
 	} {

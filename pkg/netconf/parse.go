@@ -174,7 +174,8 @@ func (p *parser) plainFields() {
 }
 
 // attachments reads the list of GC. Here nothing is dropped: an attachment missed in the list would be taken from a pod
-// that runs. A name that could not have been added is no attachment of ours.
+// that runs. A name that could not have been added is no attachment of ours. Without a list (cnitool, libcni's
+// GCNetworkList without arguments) ValidAttachments stays nil.
 func (p *parser) attachments() {
 	if p.env.Command != "GC" {
 		return
@@ -188,11 +189,11 @@ func (p *parser) attachments() {
 		}
 	}
 	const allowed = `a list of {"containerID": "...", "ifname": "..."}`
+	if !list.ok() {
+		return
+	}
 	p.cfg.ValidAttachments = []Attachment{}
 	switch {
-	case !list.ok():
-		p.must(&Error{Code: CodeConfig, Field: "cni.dev/valid-attachments", Allowed: allowed})
-		return
 	case isNull(list.raw): // an empty Go slice
 		return
 	case list.raw[0] != '[':

@@ -268,9 +268,12 @@ func TestAttachments(t *testing.T) {
 			t.Errorf("%s: %v", list, c.ValidAttachments)
 		}
 	}
-	for _, list := range []string{`"mtu":1`, `"cni.dev/valid-attachments":{}`, `"cni.dev/valid-attachments":["c"]`,
+	for _, list := range []string{`"cni.dev/valid-attachments":{}`, `"cni.dev/valid-attachments":["c"]`,
 		`"cni.dev/valid-attachments":[{"containerID":5,"ifname":"net1"}]`} {
 		wantError(t, conf(list), gc, CodeConfig, "cni.dev/valid-attachments", "containerID")
+	}
+	if c := parse(t, `"mtu":1`, gc); c.ValidAttachments != nil {
+		t.Errorf("without a list: %v", c.ValidAttachments)
 	}
 	if c := parse(t, `"device":"d","cni.dev/valid-attachments":5`, envADD); c.ValidAttachments != nil {
 		t.Errorf("ADD: %v", c.ValidAttachments)

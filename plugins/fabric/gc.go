@@ -15,7 +15,8 @@ import (
 )
 
 // gc is the verb GC: it returns what those attachments of the network hold that the runtime does not know any more,
-// then lets IPAM do the same. It goes on past errors and reports all.
+// then lets IPAM do the same. It goes on past errors and reports all. A call without a list of valid attachments tells
+// nothing about them: only those whose network namespace is gone are stale, and IPAM is not asked.
 func gc(c *call) error {
 	c.doing = "collect what stale attachments of network " + c.cfg.Name + " hold"
 	if err := c.openHost(); err != nil {
@@ -35,13 +36,16 @@ func gc(c *call) error {
 		if e.Network != c.cfg.Name || valid[netconf.Attachment{ContainerID: e.ContainerID, IfName: e.IfName}] {
 			continue
 		}
-		if c.lives(e) {
+		if c.lives(e) || c.cfg.ValidAttachments == nil && c.alive(e) {
 			c.log.Info("not stale: it is alive, or newer than the list", "owner", e.Who(), "its", e.IfName)
 			continue
 		}
 		if err := c.collect(e); err != nil {
 			errs = append(errs, fmt.Errorf("attachment %s of %s: %w", e.IfName, e.Who(), err))
 		}
+	}
+	if c.cfg.ValidAttachments == nil {
+		return errors.Join(errs...)
 	}
 	err = c.delegate().GC(context.Background(), c.remaining())
 	if err != nil && !errors.Is(err, ipam.ErrNotSupported) {

@@ -32,6 +32,7 @@ func build() (func(), error) {
 		return nil, err
 	}
 	cleanup := func() { os.RemoveAll(dir) }
+	const cni = "github.com/containernetworking/cni/"
 	const ipam = "github.com/containernetworking/plugins/plugins/ipam/"
 	cmd := exec.Command(
 		"go",
@@ -46,6 +47,8 @@ func build() (func(), error) {
 		"../../cmd/fabricctl",
 		ipam+"static",
 		ipam+"host-local",
+		cni+"cnitool",
+		cni+"plugins/test/noop",
 	)
 	cmd.Env = append(os.Environ(), cgo)
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -109,7 +109,9 @@ func TestGC(t *testing.T) {
 		return call{command: "GC", conf: strings.Replace(c, `"rail"`, `"`+network+`"`, 1)}
 	}
 	both := `[{"containerID":"c1","ifname":"net1"},{"containerID":"c2","ifname":"net2"}]`
-	for _, c := range []call{gc("rail", both), gc("other", "[]")} { // nothing stale; another network
+	without := call{command: "GC", conf: confOf("1.1.0", static)}
+	// Nothing is stale; another network; no list, and the pod is there.
+	for _, c := range []call{gc("rail", both), gc("other", "[]"), without} {
 		n.must(t, c)
 		if files := n.files(t); len(files) != 4 {
 			t.Errorf("on file: %v", files)
