@@ -29,7 +29,7 @@ var pageImages = map[string]string{
 func tagged() string {
 	var script strings.Builder
 	for name, image := range pageImages {
-		script.WriteString("ctr -n k8s.io images tag " + image + " " + name + " &&\n")
+		script.WriteString("ctr -n k8s.io images tag --force " + image + " " + name + " &&\n")
 	}
 	return script.String() + "true"
 }

@@ -52,8 +52,9 @@ func (n *tool) write(t *testing.T, name, text string) {
 func (n *tool) does(t *testing.T, verb string, before, behind debug.Debug) (stdout string, err error) {
 	t.Helper()
 	if verb == "add" && before.ReportError == "" && before.ReportResult == "" {
-		before.ReportResult = `{"cniVersion":"` + n.version + `","interfaces":[{"name":"eth0","mac":"02:00:00:00:00:01",` +
-			`"sandbox":"` + n.pod.Path + `"}],"ips":[{"version":"4","interface":0,"address":"10.1.2.3/24"}],` +
+		before.ReportResult = `{"cniVersion":"` + n.version + `","interfaces":[{"name":"eth0",` +
+			`"mac":"02:00:00:00:00:01","sandbox":"` + n.pod.Path + `"}],` +
+			`"ips":[{"version":"4","interface":0,"address":"10.1.2.3/24"}],` +
 			`"dns":{"nameservers":["10.1.2.1"]}}`
 	}
 	if verb == "add" && behind.ReportError == "" && behind.ReportResult == "" {
@@ -192,7 +193,8 @@ func (n *tool) holds(t *testing.T, r chainResult) {
 		got = append(got, r.Interfaces[ip.Interface].Name+" "+ip.Address)
 	}
 	want := []string{
-		"eth0 " + n.pod.Path, "net1 " + n.pod.Path, "eth0 10.1.2.3/24", "net1 192.168.10.7/24", "net1 2001:db8:10::7/64",
+		"eth0 " + n.pod.Path, "net1 " + n.pod.Path,
+		"eth0 10.1.2.3/24", "net1 192.168.10.7/24", "net1 2001:db8:10::7/64",
 	}
 	if diff := cmp.Diff(want, got); diff != "" || r.CNIVersion != n.version {
 		t.Errorf("version %s, want %s (-want +got):\n%s", r.CNIVersion, n.version, diff)
