@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# cluster-setup.sh   builds and fetches what integration/cluster runs; needs root for apt's downloads, Debian 12.
+# cluster-setup.sh [dra]   builds and fetches what integration/cluster runs; needs root for apt's downloads, Debian 12.
 #
 # In $FABRIC_CLUSTER (~/.cache/fabric-cluster) it leaves
 #   bin/      etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, kubectl: links to one binary, of
@@ -11,6 +11,7 @@
 #   tools/    what the image fabric-tools has of Debian, unpacked: image/tools.sh
 #   jobs/     the CRD of PyTorchJob, to judge what fabricctl generates
 #   containerd/ containerd, ctr and its shim; Debian's is older than CDI
+#   dra/      with the argument dra: Kubernetes' tests of DRA drivers
 #   debroot/  runc and busybox, unpacked and not installed
 # Each part is made under a temporary name and renamed when complete, and is made again only when its go.mod or its
 # sources have changed, or the function below that makes it. A warm run uses no network. The first one compiles
@@ -110,6 +111,31 @@ build_crds() {
   chmod -R u+w "$1"
 }
 
+# Kubernetes' tests of DRA drivers, for ours: their own driver is not deployed, classes and claims name fabric.dev and
+# ask for an MTU, and a container has its device if net1 has this MTU.
+# shellcheck disable=SC2317
+build_dra() {
+  local of config='{"apiVersion":"fabric.dev/v1alpha1","kind":"InterfaceConfig","mtu":1300}'
+  local judge='tCtx.Expect(stdout).To(gomega.Equal("1300"), "the MTU of net1")'
+  cd "$src/kube"
+  of=$("$go" list -m -f '{{.Dir}}' k8s.io/kubernetes)/test/e2e/dra
+  mkdir -p "$1/src/utils"
+  for f in "$of"/*.go; do
+    sed -e "s|k8s.io/kubernetes/test/e2e/dra/utils|$("$go" list -m)/dra/utils|" -e '/dratest/d' \
+      -e 's#env *| *grep [a-z0-9_]*=[a-z]*#ls /sys/class/net/net1#' "$f" >"$1/src/${f##*/}"
+  done
+  sed -e 's/^\td.Name = .*/\td.Name = "fabric.dev"/' \
+    -e '/^\td.Nodes = make/a\	if d.Name != "" {\n\t\treturn\n\t}' "$of/utils/deploy.go" >"$1/src/utils/deploy.go"
+  sed -e "s|{\"a\":\"b\"}|$config|" -e 's|{"env"}|{"cat", "/sys/class/net/net1/mtu"}|' \
+    -e "s|if b.ClassParameters != \"\" {|if b.ClassParameters = \`$config\`; true {|" \
+    -e "/^\tif fullMatch {/,/^}/c\	$judge\n\t_ = sort.Strings\n}" \
+    "$of/utils/builder.go" >"$1/src/utils/builder.go"
+  (cd "$1/src" && find . -name '*.go' -printf '%P\n') |
+    sed -e "s|.*|\"$src/kube/dra/&\":\"$1/src/&\"|" | paste -sd, | sed 's/.*/{"Replace":{&}}/' >"$1/overlay.json"
+  "$go" test -c -vet=off -ldflags '-s -w' -overlay "$1/overlay.json" -o "$1/suite" ./dra
+  rm -r "$1/src" "$1/overlay.json"
+}
+
 # The operator itself is not built: its module is no dependency of anything here.
 # shellcheck disable=SC2317
 build_jobs() {
@@ -148,3 +174,6 @@ part thick "$src/cni/go.mod" "$src/cni/go.sum"
 part helm "$src/helm/go.mod" "$src/helm/go.sum"
 part containerd "$src"/containerd/{go.mod,go.sum,main.go,shim/main.go}
 part bin "$kubernetes"/{go.mod,go.sum} "$src/kube/main.go"
+if [ "${1:-}" = dra ]; then
+  part dra "$src"/kube/{go.mod,go.sum} "$src"/kube/dra/*.go
+fi

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fabric-cni/fabric-cni/internal/testkit/share"
 )
 
 // Environment of the processes inside the namespaces.
@@ -70,7 +72,11 @@ func outside() (status int, err error) {
 		return 2, err
 	}
 	defer lock.Close()
-	for _, setup := range [][]string{{"scripts/cluster-setup.sh"}, {"scripts/lab-setup.sh", nodeKernel, "traffic"}} {
+	setups := [][]string{{"scripts/cluster-setup.sh"}, {"scripts/lab-setup.sh", nodeKernel, "traffic"}}
+	if share.All() {
+		setups[0] = append(setups[0], "dra") // for kubernetesTests
+	}
+	for _, setup := range setups {
 		if err := command(repo, nil, filepath.Join(repo, setup[0]), setup[1:]...); err != nil {
 			return 2, err
 		}

@@ -22,7 +22,7 @@ func TestTurns(t *testing.T) {
 		}
 		source.Write(b)
 	}
-	for _, name := range strings.Split(strings.Join(rigGroups, "|"), "|") {
+	for _, name := range strings.Split(strings.Join(rigGroups, "|")+"|"+kubernetesTests, "|") {
 		if !strings.Contains(source.String(), "\nfunc "+name+"(t *testing.T)") {
 			t.Errorf("there is no test %s", name)
 		}

@@ -8,20 +8,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/fabric-cni/fabric-cni/internal/testkit/sandbox"
+	"github.com/fabric-cni/fabric-cni/internal/testkit/suites"
 )
-
-// spec is a test of a suite: its name, and whether it has passed.
-type spec struct {
-	name   string
-	passed bool
-	why    string
-}
 
 // The tests of containernetworking/plugins' host-device, of the version in go.mod. They make devices of type dummy,
 // which not every kernel has: here these are taps.
@@ -56,7 +49,7 @@ func TestHostDevice(t *testing.T) {
 }
 
 // ginkgo runs the suite in a directory on a node of its own: nothing that the plugin writes stays.
-func ginkgo(t *testing.T, dir string) (out []spec) {
+func ginkgo(t *testing.T, dir string) []suites.Spec {
 	t.Helper()
 	write(t, filepath.Join(dir, "policy.json"), `{"allowVirtual": true}`)
 	cmd := exec.CommandContext(t.Context(), "unshare", "-m", "sh", "-euc", `
@@ -67,26 +60,10 @@ exec ./suite -ginkgo.no-color -ginkgo.json-report=report.json`)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "SUITE_PLUGIN="+dir+"/fabric", "SUITE_PATH="+dir)
 	text, err := cmd.CombinedOutput() // it fails where a test does
-	b, rerr := os.ReadFile(filepath.Join(dir, "report.json"))
-	if rerr != nil {
-		t.Fatalf("%v, %v\n%s", err, rerr, text)
+	if _, serr := os.Stat(filepath.Join(dir, "report.json")); serr != nil {
+		t.Fatalf("%v, %v\n%s", err, serr, text)
 	}
-	var reports []struct {
-		SpecReports []struct {
-			LeafNodeText, State string
-			Failure             struct{ Message string }
-		}
-	}
-	if err := json.Unmarshal(b, &reports); err != nil || len(reports) != 1 {
-		t.Fatalf("%v\n%s", err, b)
-	}
-	for _, s := range reports[0].SpecReports {
-		if s.State != "passed" && s.State != "failed" {
-			t.Errorf("%q: %s", s.LeafNodeText, s.State)
-		}
-		out = append(out, spec{s.LeafNodeText, s.State == "passed", s.Failure.Message})
-	}
-	return out
+	return suites.Report(t, filepath.Join(dir, "report.json"))
 }
 
 func write(t *testing.T, path, text string) {
@@ -96,38 +73,23 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-var line = regexp.MustCompile(`^(\S+) "([^"]+)" (.{20,}|as above)$`)
-
 // judge compares what has failed with differences.txt.
-func judge(t *testing.T, suite string, specs []spec) {
+func judge(t *testing.T, suite string, specs []suites.Spec) {
 	t.Helper()
-	b, err := os.ReadFile("differences.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var parts []string
-	for text := range strings.Lines(string(b)) {
-		text = strings.TrimSpace(text)
-		if text == "" || text[0] == '#' {
-			continue
-		}
-		m := line.FindStringSubmatch(text)
-		if m == nil {
-			t.Fatalf(`%q: want SUITE "TEST" REASON`, text)
-		}
-		if m[1] == suite {
-			parts = append(parts, m[2])
-		}
-	}
+	parts := suites.Differences(t, "differences.txt", suite)
 	passed, used := 0, map[string]bool{}
 	for _, s := range specs {
-		at := slices.IndexFunc(parts, func(p string) bool { return strings.Contains(s.name, p) })
+		if s.State != "passed" && s.State != "failed" {
+			t.Errorf("%q: %s", s.Name, s.State)
+		}
+		ok := s.State == "passed"
+		at := slices.IndexFunc(parts, func(p string) bool { return strings.Contains(s.Name, p) })
 		switch {
-		case s.passed && at >= 0:
-			t.Errorf("%q passes, and differences.txt has it", s.name)
-		case !s.passed && at < 0:
-			t.Errorf("%q fails: %s", s.name, s.why)
-		case s.passed:
+		case ok && at >= 0:
+			t.Errorf("%q passes, and differences.txt has it", s.Name)
+		case !ok && at < 0:
+			t.Errorf("%q fails: %s", s.Name, s.Why)
+		case ok:
 			passed++
 		default:
 			used[parts[at]] = true
