@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/fabric-cni/fabric-cni/internal/testkit/share"
 )
 
 // Environment of the processes inside the namespaces.
@@ -73,8 +71,8 @@ func outside() (status int, err error) {
 	}
 	defer lock.Close()
 	setups := [][]string{{"scripts/cluster-setup.sh"}, {"scripts/lab-setup.sh", nodeKernel, "traffic"}}
-	if share.All() {
-		setups[0] = append(setups[0], "dra") // for kubernetesTests
+	if runsKubernetesTests() {
+		setups[0] = append(setups[0], "dra")
 	}
 	for _, setup := range setups {
 		if err := command(repo, nil, filepath.Join(repo, setup[0]), setup[1:]...); err != nil {

@@ -1,12 +1,10 @@
 package cluster
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -23,17 +21,15 @@ func TestKubernetesDRA(t *testing.T) {
 	}
 	rigWithoutMultus(t)
 	g := newDRARig(t, current.run+"/bin/held", 10) // as many as their driver has
-	const busybox = "registry.k8s.io/e2e-test-images/busybox:1.37.0-2"
-	if _, err := output("ctr", "-n", "k8s.io", "images", "tag", "--force", "localhost/box:e2e", busybox); err != nil {
-		t.Fatal(err)
-	}
-	parts := suites.Differences(t, filepath.Join(current.repo, "integration/suites/differences.txt"), "kubernetes-dra")
+	tag(t, "localhost/box:e2e", "registry.k8s.io/e2e-test-images/busybox:1.37.0-2")
+	const name = "kubernetes-dra"
+	parts := suites.Differences(t, filepath.Join(current.repo, "integration/suites/differences.txt"), name)
 	quoted := make([]string, len(parts))
 	for i, p := range parts {
 		quoted[i] = regexp.QuoteMeta(p)
 	}
 	report := filepath.Join(t.TempDir(), "report.json")
-	log, err := os.Create(filepath.Join(current.run, "log", "kubernetes-dra.log"))
+	log, err := os.Create(filepath.Join(current.run, "log", name+".log"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,22 +41,6 @@ func TestKubernetesDRA(t *testing.T) {
 	if _, serr := os.Stat(report); serr != nil {
 		t.Fatal(err, serr)
 	}
-	passed, used := 0, map[string]bool{}
-	for _, s := range suites.Report(t, report) {
-		switch at := slices.IndexFunc(parts, func(p string) bool { return strings.Contains(s.Name, p) }); {
-		case at >= 0:
-			used[parts[at]] = true
-		case s.State == "passed":
-			passed++
-		default:
-			t.Errorf("%q: %s: %s", s.Name, s.State, s.Why)
-		}
-	}
-	for _, p := range parts {
-		if !used[p] {
-			t.Errorf("differences.txt has %q, of which there is no test", p)
-		}
-	}
-	fmt.Printf("suites: Kubernetes' DRA tests: %d pass\n", passed)
+	suites.Judge(t, name, suites.Report(t, report), parts, "skipped")
 	g.allHome(t)
 }

@@ -57,6 +57,15 @@ func turn() (run string, ok bool) {
 // kubernetesTests is of the version that each landing runs, and takes six minutes: too long for a landing.
 const kubernetesTests = "TestKubernetesDRA"
 
+// runsKubernetesTests reports whether this run has them: it asks for them by name, or for all.
+func runsKubernetesTests() bool {
+	if run := flagValue("test.run"); run != "" {
+		named, err := regexp.MatchString(run, kubernetesTests)
+		return named && err == nil
+	}
+	return share.All() && os.Getenv("FABRIC_KUBERNETES") == ""
+}
+
 // takeTurns leaves tests on the node rig out, unless -test.run or -test.skip is set.
 func takeTurns() error {
 	if flagValue("test.run") != "" || flagValue("test.skip") != "" {
@@ -66,7 +75,7 @@ func takeTurns() error {
 	if note != "" {
 		fmt.Println(note)
 	}
-	if !share.All() || os.Getenv("FABRIC_KUBERNETES") != "" {
+	if !runsKubernetesTests() {
 		skip = strings.TrimPrefix(skip+"|^"+kubernetesTests+"$", "|")
 	}
 	if skip == "" {

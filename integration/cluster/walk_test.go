@@ -34,6 +34,14 @@ func tagged() string {
 	return script.String() + "true"
 }
 
+// tag gives an image of the node rig another name.
+func tag(t *testing.T, image, name string) {
+	t.Helper()
+	if _, err := output("ctr", "-n", "k8s.io", "images", "tag", "--force", image, name); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // installed is a script that lists what a node has of this project, or of others in the same directories. kubelet has a
 // checkpoint of its own since the first device plugin.
 const installed = "find /opt/cni/bin /etc/cni /run/fabric-cni /run/k8s.cni.cncf.io /run/cdi " +

@@ -4,11 +4,9 @@ package suites
 
 import (
 	"encoding/json"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -45,7 +43,8 @@ func TestHostDevice(t *testing.T) {
 	write(t, filepath.Join(tmp, "overlay.json"), string(overlay))
 	sandbox.Run(t, "go", "-C", dir, "test", "-c", "-vet=off", "-overlay", tmp+"/overlay.json", "-o", tmp+"/suite", ".")
 	sandbox.Run(t, "go", "build", "-o", tmp+"/", "../../cmd/fabric")
-	judge(t, "host-device", ginkgo(t, tmp))
+	const suite = "host-device"
+	suites.Judge(t, suite, ginkgo(t, tmp), suites.Differences(t, "differences.txt", suite), "failed")
 }
 
 // ginkgo runs the suite in a directory on a node of its own: nothing that the plugin writes stays.
@@ -71,34 +70,4 @@ func write(t *testing.T, path, text string) {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// judge compares what has failed with differences.txt.
-func judge(t *testing.T, suite string, specs []suites.Spec) {
-	t.Helper()
-	parts := suites.Differences(t, "differences.txt", suite)
-	passed, used := 0, map[string]bool{}
-	for _, s := range specs {
-		if s.State != "passed" && s.State != "failed" {
-			t.Errorf("%q: %s", s.Name, s.State)
-		}
-		ok := s.State == "passed"
-		at := slices.IndexFunc(parts, func(p string) bool { return strings.Contains(s.Name, p) })
-		switch {
-		case ok && at >= 0:
-			t.Errorf("%q passes, and differences.txt has it", s.Name)
-		case !ok && at < 0:
-			t.Errorf("%q fails: %s", s.Name, s.Why)
-		case ok:
-			passed++
-		default:
-			used[parts[at]] = true
-		}
-	}
-	for _, p := range parts {
-		if !used[p] {
-			t.Errorf("differences.txt has %q, of which there is no test", p)
-		}
-	}
-	fmt.Printf("suites: %s: %d of %d pass, %d differ on purpose\n", suite, passed, len(specs), len(specs)-passed)
 }

@@ -1,10 +1,12 @@
-// Package suites reads what tests of others, in Ginkgo, report, and the list of those that differ here on purpose.
+// Package suites judges what tests of others, in Ginkgo, report, by a list of those that differ here on purpose.
 package suites
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -67,4 +69,30 @@ func Differences(t testing.TB, file, suite string) (parts []string) {
 		}
 	}
 	return parts
+}
+
+// Judge asserts that the tests with one of the parts in their names are in the state differs, "failed" or "skipped",
+// that all others have passed, and that each part is in the name of one.
+func Judge(t testing.TB, suite string, specs []Spec, parts []string, differs string) {
+	t.Helper()
+	passed, used := 0, map[string]bool{}
+	for _, s := range specs {
+		want := "passed"
+		at := slices.IndexFunc(parts, func(p string) bool { return strings.Contains(s.Name, p) })
+		if at >= 0 {
+			want, used[parts[at]] = differs, true
+		}
+		if s.State != want {
+			t.Errorf("%q: %s, want %s: %s", s.Name, s.State, want, s.Why)
+		}
+		if s.State == "passed" {
+			passed++
+		}
+	}
+	for _, p := range parts {
+		if !used[p] {
+			t.Errorf("the list of differences has %q, of which there is no test", p)
+		}
+	}
+	fmt.Printf("suites: %s: %d of %d pass\n", suite, passed, len(specs))
 }
