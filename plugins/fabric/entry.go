@@ -180,11 +180,8 @@ func (a *attachment) describe() {
 	if e.VF != nil {
 		d.PF = e.VF.Was.PF.Name
 	}
-	if e.HCA != nil {
+	if d.RDMA = rdmaIn(e); d.RDMA == "" && e.HCA != nil {
 		d.RDMA = e.HCA.Name
-		if e.MoveRDMA && e.RDMAName != "" {
-			d.RDMA = e.RDMAName
-		}
 	}
 	var err error
 	if r := a.chosen.replaced; r == nil {
