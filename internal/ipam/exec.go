@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strings"
 	"syscall"
 	"time"
 
@@ -86,7 +87,7 @@ func (d Delegate) call(ctx context.Context, command string, env netconf.Env, con
 }
 
 func (d Delegate) run(ctx context.Context, path string, env netconf.Env, conf []byte) ([]byte, error) {
-	stdout, stderr := &answer{}, &tail{to: d.Stderr}
+	stdout, stderr := &answer{}, &ends{to: d.Stderr}
 	if stderr.to == nil {
 		stderr.to = os.Stderr
 	}
@@ -117,11 +118,11 @@ func (d Delegate) run(ctx context.Context, path string, env netconf.Env, conf []
 	if err == nil && !stdout.full {
 		return stdout.b.Bytes(), nil
 	}
-	return nil, d.wrap(env.Command, failure(ctx, err, stdout, stderr.b))
+	return nil, d.wrap(env.Command, failure(ctx, err, stdout, stderr.String()))
 }
 
 // failure finds out why the plugin failed: its own words first, then what ended it.
-func failure(ctx context.Context, err error, stdout *answer, stderr []byte) error {
+func failure(ctx context.Context, err error, stdout *answer, stderr string) error {
 	out := stdout.b.Bytes()
 	if stdout.full {
 		return fmt.Errorf("answered with more than %d bytes: %s", maxAnswer, quote(out))
@@ -142,8 +143,8 @@ func failure(ctx context.Context, err error, stdout *answer, stderr []byte) erro
 	if len(out) > 0 {
 		err = fmt.Errorf("%w; answered %s, which is no CNI error", err, quote(out))
 	}
-	if len(stderr) > 0 {
-		err = fmt.Errorf("%w; stderr: %q", err, bytes.TrimSpace(stderr))
+	if stderr != "" {
+		err = fmt.Errorf("%w; stderr: %q", err, strings.TrimSpace(stderr))
 	}
 	return err
 }
@@ -177,17 +178,27 @@ func (a *answer) Write(p []byte) (int, error) {
 	return a.b.Write(p)
 }
 
-// tail passes on everything and keeps the last maxStderr bytes. What can't be passed on is no failure of the plugin.
-type tail struct {
-	to io.Writer
-	b  []byte
+// ends passes on everything and keeps the first and the last maxStderr/2 bytes: a panic begins with its cause, and most
+// others end with theirs. What can't be passed on is no failure of the plugin.
+type ends struct {
+	to          io.Writer
+	first, last []byte
+	cut         bool // something between them is not kept
 }
 
-func (t *tail) Write(p []byte) (int, error) {
-	_, _ = t.to.Write(p)
-	t.b = append(t.b, p...)
-	if over := len(t.b) - maxStderr; over > 0 {
-		t.b = append(t.b[:0], t.b[over:]...)
+func (e *ends) Write(p []byte) (int, error) {
+	_, _ = e.to.Write(p)
+	n := min(len(p), maxStderr/2-len(e.first))
+	e.first, e.last = append(e.first, p[:n]...), append(e.last, p[n:]...)
+	if over := len(e.last) - maxStderr/2; over > 0 {
+		e.last, e.cut = append(e.last[:0], e.last[over:]...), true
 	}
 	return len(p), nil
+}
+
+func (e *ends) String() string {
+	if e.cut {
+		return string(e.first) + " ... " + string(e.last)
+	}
+	return string(e.first) + string(e.last)
 }

@@ -123,6 +123,8 @@ func TestFailedAddIsFollowedByDel(t *testing.T) {
 		{"future version", `echo '{"cniVersion":"2.0.0"}'`, `CNI version "2.0.0"`},
 		{"status without words", `exit 3`, "exit status 3"},
 		{"status and stderr", `echo wait >&2; echo panic: no >&2; exit 2`, `exit status 2; stderr: "wait\npanic: no"`},
+		{"much on stderr", `echo panic: first >&2; head -c 3000 /dev/zero | tr '\0' . >&2; echo last >&2; exit 2`,
+			`stderr: "panic: first\n` + strings.Repeat(".", 499) + " ... " + strings.Repeat(".", 507) + `last"`},
 		{"status and no CNI error", `echo oops; exit 1`, `exit status 1; answered "oops\n", which is no CNI error`},
 		{"status and a result", one + `; exit 1`, "which is no CNI error"},
 		{"signal", `kill -SEGV $$`, "killed by signal 11 (segmentation fault)"},
