@@ -1,17 +1,19 @@
 #!/usr/bin/env bash
-# cluster-setup.sh [dra]   builds and fetches what integration/cluster runs; needs root for apt's downloads, Debian 12.
+# cluster-setup.sh [dra|whereabouts]...   builds and fetches what integration/cluster runs; needs root for apt's
+# downloads, Debian 12.
 #
 # In $FABRIC_CLUSTER (~/.cache/fabric-cluster) it leaves
 #   bin/      etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, kubectl: links to one binary, of
 #             Kubernetes 1.37, or of the oldest that DRA works with: FABRIC_KUBERNETES=1.34
 #   cnibin/   multus, whereabouts, and the reference plugins
-#   thick/    the daemon of thick Multus, its shim and its manifest
+#   thick/    the daemon of thick Multus, its shim, its manifest and the scripts of Multus' e2e
 #   helm/     helm, to judge the chart
 #   crds/     manifests of Multus and whereabouts
 #   tools/    what the image fabric-tools has of Debian, unpacked: image/tools.sh
 #   jobs/     the CRD of PyTorchJob, to judge what fabricctl generates
 #   containerd/ containerd, ctr and its shim; Debian's is older than CDI
 #   dra/      with the argument dra: Kubernetes' tests of DRA drivers
+#   whereabouts/ with the argument whereabouts: the e2e of whereabouts
 #   debroot/  runc and busybox, unpacked and not installed
 # Each part is made under a temporary name and renamed when complete, and is made again only when its go.mod or its
 # sources have changed, or the function below that makes it. A warm run uses no network. The first one compiles
@@ -82,7 +84,7 @@ build_cnibin() {
   local plugins=github.com/containernetworking/plugins/plugins
   cd "$src/cni"
   "$go" build -ldflags '-s -w' -o "$1/" gopkg.in/k8snetworkplumbingwg/multus-cni.v4/cmd/multus \
-    "$plugins"/main/{bridge,macvlan,host-device,loopback} "$plugins"/ipam/{host-local,static}
+    "$plugins"/main/{bridge,macvlan,host-device,loopback} "$plugins/meta/tuning" "$plugins"/ipam/{host-local,static}
   "$go" build -ldflags '-s -w' -o "$1/whereabouts" github.com/k8snetworkplumbingwg/whereabouts/cmd
 }
 
@@ -92,7 +94,7 @@ build_thick() {
   cd "$src/cni"
   "$go" build -ldflags '-s -w' -o "$1/" "$multus"/cmd/{multus-daemon,multus-shim,install_multus}
   "$go" build -ldflags '-s -w' -o "$1/passthru" "$multus/cmd/passthru-cni"
-  cp "$("$go" list -m -f '{{.Dir}}' "$multus")/deployments/multus-daemonset-thick.yml" "$1/"
+  cp -r "$("$go" list -m -f '{{.Dir}}' "$multus")"/{deployments/multus-daemonset-thick.yml,e2e} "$1/"
   chmod -R u+w "$1"
 }
 
@@ -136,6 +138,40 @@ build_dra() {
   rm -r "$1/src" "$1/overlay.json"
 }
 
+# whereabouts' e2e, for ours: a network has the type fabric and a resource, and a pod the rig's image and one device for
+# each of its networks. Without a log file: the plugin refuses it in a network that a tenant can write. No wait is
+# shorter than a minute, and a test that looks for an address while there is none does not end the suite.
+# shellcheck disable=SC2317
+build_whereabouts() {
+  local from=github.com/k8snetworkplumbingwg/whereabouts own of
+  local type='"type": "fabric", "capabilities": {"deviceID": true},'
+  local resource='Annotations: map[string]string{"k8s.v1.cni.cncf.io/resourceName": "fabric.dev/rails"},'
+  cd "$src/cni"
+  own=$("$go" list -m)/whereabouts
+  of=$("$go" list -m -f '{{.Dir}}' "$from")/e2e
+  cp -r "$of" "$1/src"
+  chmod -R u+w "$1/src"
+  mv "$1/src/e2e_node_slice" "$1/src/slices"
+  rm "$1/src/poolconsistency/poolconsistency_test.go"
+  find "$1/src" -name '*.go' -exec sed -i -e "s|$from/e2e|$own|" -e '/extensions\/table/d' -e 's/table\.\([DE]\)/\1/' \
+    -e 's|onsi/ginkgo"|onsi/ginkgo/v2"|' -e "s|\"type\": \"macvlan\",|$type|" -e '/"master": "eth0",/d' \
+    -e '/"mode": "bridge",/d' -e '/"log_[a-z]*": ".*",/d' -e "s|^\t\t\tNamespace: namespace,$|&\n$resource|" {} +
+  sed -i -e 's/if \(allocationForPodRef(.*)\)\[0\].Cont/if a := \1; len(a) == 0 || a[0].Cont/' \
+    -e 's/}, 3\*time.Second,/}, time.Minute,/' "$1/src/e2e_test.go"
+  find "$1/src" -name '*.go' -exec sed -i 's/Timeout\( *\)= 10 \* time.Second/Timeout\1= time.Minute/' {} +
+  sed -i -e 's|quay.io/.*:latest|localhost/box:e2e|' \
+    -e 's/podSpec(containerName string/&, annotations map[string]string/' \
+    -e 's/podSpec(.*),$/podSpec("c", annotations),/' -e 's/Image: *testImage,/& Resources: rails(annotations),/' \
+    "$1/src/entities/generators.go"
+  (cd "$1/src" && find . -name '*.go' -printf '%P\n') |
+    sed -e "s|.*|\"$src/cni/whereabouts/&\":\"$1/src/&\"|" | paste -sd, | sed 's/.*/{"Replace":{&}}/' >"$1/overlay.json"
+  "$go" test -c -vet=off -ldflags '-s -w' -overlay "$1/overlay.json" -o "$1/whereabouts" ./whereabouts
+  "$go" test -c -vet=off -ldflags '-s -w' -overlay "$1/overlay.json" -o "$1/whereabouts-slices" ./whereabouts/slices
+  "$go" build -ldflags '-s -w' -o "$1/ip-control-loop" "$from/cmd/controlloop"
+  "$go" build -ldflags '-s -w' -o "$1/node-slice-controller" "$from/cmd/nodeslicecontroller"
+  rm -r "$1/src" "$1/overlay.json"
+}
+
 # The operator itself is not built: its module is no dependency of anything here.
 # shellcheck disable=SC2317
 build_jobs() {
@@ -174,6 +210,10 @@ part thick "$src/cni/go.mod" "$src/cni/go.sum"
 part helm "$src/helm/go.mod" "$src/helm/go.sum"
 part containerd "$src"/containerd/{go.mod,go.sum,main.go,shim/main.go}
 part bin "$kubernetes"/{go.mod,go.sum} "$src/kube/main.go"
-if [ "${1:-}" = dra ]; then
-  part dra "$src"/kube/{go.mod,go.sum} "$src"/kube/dra/*.go
-fi
+for suite in "$@"; do
+  case $suite in
+    dra) part dra "$src"/kube/{go.mod,go.sum} "$src"/kube/dra/*.go ;;
+    whereabouts) part whereabouts "$src"/cni/{go.mod,go.sum} "$src"/cni/whereabouts/{,entities/}*.go ;;
+    *) die "$suite: want dra or whereabouts" ;;
+  esac
+done

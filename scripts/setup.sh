@@ -30,6 +30,7 @@ for group in "$@"; do
       ;;
     test)
       want iproute2 ip
+      want jq jq # for scripts of Multus in integration/cluster
       # fabricctl topology is shown on a fabric that ibsim simulates
       want ibsim-utils ibsim
       want opensm opensm

@@ -71,8 +71,8 @@ func outside() (status int, err error) {
 	}
 	defer lock.Close()
 	setups := [][]string{{"scripts/cluster-setup.sh"}, {"scripts/lab-setup.sh", nodeKernel, "traffic"}}
-	if runsKubernetesTests() {
-		setups[0] = append(setups[0], "dra")
+	for _, test := range suitesToRun() {
+		setups[0] = append(setups[0], suiteTests[test])
 	}
 	for _, setup := range setups {
 		if err := command(repo, nil, filepath.Join(repo, setup[0]), setup[1:]...); err != nil {

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -58,7 +59,9 @@ func (c *Cluster) networks() error {
 	}
 	var all strings.Builder
 	for _, f := range files {
-		docs, err := documents(f, func(kind string) bool { return kind != "DaemonSet" && kind != "ConfigMap" })
+		docs, err := documents(f, func(kind string) bool {
+			return !slices.Contains([]string{"DaemonSet", "Deployment", "ConfigMap"}, kind)
+		})
 		if err != nil {
 			return err
 		}
@@ -82,6 +85,7 @@ func (c *Cluster) networks() error {
 	}
 	return errors.Join(
 		os.WriteFile("/etc/cni/net.d/whereabouts.d/whereabouts.conf", []byte(whereaboutsConf), 0o600),
+		os.WriteFile("/etc/cni/net.d/whereabouts.d/nodename", []byte("rig\n"), 0o600),
 		os.WriteFile("/etc/cni/net.d/00-multus.conf", []byte(multusConf), 0o600),
 		exec.Command("cp", c.run+"/bin/fabric", "/opt/cni/bin/fabric").Run())
 }
@@ -107,7 +111,7 @@ func (c *Cluster) token(account string) (string, error) {
 	return strings.TrimSpace(token), err
 }
 
-const whereaboutsConf = `{"datastore":"kubernetes",
+const whereaboutsConf = `{"datastore":"kubernetes","configuration_path":"/etc/cni/net.d/whereabouts.d",
  "kubernetes":{"kubeconfig":"/etc/cni/net.d/whereabouts.d/whereabouts.kubeconfig"},
  "reconciler_cron_expression":"30 4 * * *"}`
 

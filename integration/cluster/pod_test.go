@@ -55,16 +55,18 @@ func ip(t testing.TB, args ...string) string {
 	return out
 }
 
-// home waits until the rail is back on the node as it was.
-func home(t *testing.T, name string) {
+// home waits until the rails are back on the node as they were.
+func home(t *testing.T, rails ...string) {
 	t.Helper()
-	until(t, name+" is home", func() error {
-		out, err := output("ip", "-4", "addr", "show", "dev", name, "up")
-		if err == nil && (!strings.Contains(out, "192.0.2.1/24") || !strings.Contains(out, "mtu 1400")) {
-			err = textError(out)
-		}
-		return err
-	})
+	for _, name := range rails {
+		until(t, name+" is home", func() error {
+			out, err := output("ip", "-4", "addr", "show", "dev", name, "up")
+			if err == nil && (!strings.Contains(out, "192.0.2.1/24") || !strings.Contains(out, "mtu 1400")) {
+				err = textError(out)
+			}
+			return err
+		})
+	}
 }
 
 // nothingLeft asserts that neither journal nor whereabouts remember anything.

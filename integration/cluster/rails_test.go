@@ -19,22 +19,7 @@ import (
 func inRailOrder(t *testing.T) {
 	t.Helper()
 	const resource = "fabric.dev/rails"
-	set := &deviceplugin.Set{
-		Dir: "/var/lib/kubelet/device-plugins", Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
-	}
-	t.Cleanup(set.Stop)
-	var units []deviceplugin.Unit
-	for i := range 6 {
-		name := fmt.Sprint("order", i)
-		rail(t, name)
-		at := device.Location{Address: device.Address{Bus: device.Virtual, Name: name}}
-		units = append(units, deviceplugin.Unit{ID: at.ID(), Location: at, Healthy: true, NUMA: -1})
-	}
-	if err := set.Update(context.WithoutCancel(t.Context()),
-		map[string][]deviceplugin.Unit{resource: units}); err != nil {
-		t.Fatal(err)
-	}
-	counts(t, resource, "6", "6")
+	rails := offered(t, resource, 6)
 	apply(t, `apiVersion: k8s.cni.cncf.io/v1
 kind: NetworkAttachmentDefinition
 metadata: {name: rails, annotations: {k8s.v1.cni.cncf.io/resourceName: `+resource+`}}
@@ -80,11 +65,32 @@ spec:
 			t.Errorf("%s has %s", name, strings.Join(got, " "))
 		}
 	}
-	if len(all) != len(units) {
+	if len(all) != len(rails) {
 		t.Errorf("given: %v", all)
 	}
 	gone(t, pods...)
-	for i := range 6 {
-		home(t, fmt.Sprint("order", i))
+	home(t, rails...)
+}
+
+// offered are so many rails, made for the test and offered to kubelet as a resource.
+func offered(t *testing.T, resource string, n int) (rails []string) {
+	t.Helper()
+	set := &deviceplugin.Set{
+		Dir: "/var/lib/kubelet/device-plugins", Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
+	t.Cleanup(set.Stop)
+	var units []deviceplugin.Unit
+	for i := range n {
+		name := fmt.Sprint("order", i)
+		rail(t, name)
+		at := device.Location{Address: device.Address{Bus: device.Virtual, Name: name}}
+		units = append(units, deviceplugin.Unit{ID: at.ID(), Location: at, Healthy: true, NUMA: -1})
+		rails = append(rails, name)
+	}
+	if err := set.Update(context.WithoutCancel(t.Context()),
+		map[string][]deviceplugin.Unit{resource: units}); err != nil {
+		t.Fatal(err)
+	}
+	counts(t, resource, fmt.Sprint(n), fmt.Sprint(n))
+	return rails
 }

@@ -3,8 +3,10 @@ package cluster
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,7 +29,7 @@ var (
 	}
 	rigGroups = []string{
 		"TestWalkInstall",
-		"TestThickMultus|TestSandboxes",
+		"TestThickMultus|TestSandboxes|TestMultus",
 		"TestCtlVerify|TestCtlVerifyDeploy",
 		"TestCtlInventory|TestCtlGenerate|TestCtlGeneratedNetwork",
 		"TestCtlDoctorCluster|TestCtlDoctorPod",
@@ -54,16 +56,23 @@ func turn() (run string, ok bool) {
 	return "/" + picked[0], true
 }
 
-// kubernetesTests is of the version that each landing runs, and takes six minutes: too long for a landing.
-const kubernetesTests = "TestKubernetesDRA"
+// suiteTests run tests of others, longer than a landing has time for: by name or in test-full, with the Kubernetes that
+// each landing runs. With the argument of scripts/cluster-setup.sh that compiles them.
+var suiteTests = map[string]string{
+	"TestKubernetesDRA": "dra",
+	"TestWhereabouts":   "whereabouts",
+}
 
-// runsKubernetesTests reports whether this run has them: it asks for them by name, or for all.
-func runsKubernetesTests() bool {
-	if run := flagValue("test.run"); run != "" {
-		named, err := regexp.MatchString(run, kubernetesTests)
-		return named && err == nil
+// suitesToRun are those of suiteTests that this run has: it asks for them by name, or for all.
+func suitesToRun() (tests []string) {
+	run := flagValue("test.run")
+	for _, name := range slices.Sorted(maps.Keys(suiteTests)) {
+		named, err := regexp.MatchString(run, name)
+		if run != "" && named && err == nil || run == "" && share.All() && os.Getenv("FABRIC_KUBERNETES") == "" {
+			tests = append(tests, name)
+		}
 	}
-	return share.All() && os.Getenv("FABRIC_KUBERNETES") == ""
+	return tests
 }
 
 // takeTurns leaves tests on the node rig out, unless -test.run or -test.skip is set.
@@ -75,8 +84,8 @@ func takeTurns() error {
 	if note != "" {
 		fmt.Println(note)
 	}
-	if !runsKubernetesTests() {
-		skip = strings.TrimPrefix(skip+"|^"+kubernetesTests+"$", "|")
+	if len(suitesToRun()) == 0 {
+		skip = strings.TrimPrefix(skip+"|^("+strings.Join(slices.Collect(maps.Keys(suiteTests)), "|")+")$", "|")
 	}
 	if skip == "" {
 		return nil

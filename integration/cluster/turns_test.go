@@ -1,9 +1,11 @@
 package cluster
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -22,7 +24,8 @@ func TestTurns(t *testing.T) {
 		}
 		source.Write(b)
 	}
-	for _, name := range strings.Split(strings.Join(rigGroups, "|")+"|"+kubernetesTests, "|") {
+	names := strings.Split(strings.Join(rigGroups, "|"), "|")
+	for _, name := range slices.AppendSeq(names, maps.Keys(suiteTests)) {
 		if !strings.Contains(source.String(), "\nfunc "+name+"(t *testing.T)") {
 			t.Errorf("there is no test %s", name)
 		}
