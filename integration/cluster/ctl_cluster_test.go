@@ -131,12 +131,9 @@ subjects: [{kind: ServiceAccount, name: reader, namespace: default}]
 	_, diag = ctlWith(t, 1, "", as("stranger"), "doctor", "pod", "p1")
 	says(t, "no rights", diag, "fabricctl: doctor pod: get pods default/p1: ", "is forbidden")
 
-	b, err := os.ReadFile(os.Getenv("KUBECONFIG"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := read(t, os.Getenv("KUBECONFIG"))
 	file := filepath.Join(t.TempDir(), "nowhere")
-	if err := os.WriteFile(file, []byte(strings.ReplaceAll(string(b), ":6443", ":9")), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(strings.ReplaceAll(config, ":6443", ":9")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	_, diag = ctlWith(t, 1, "", []string{"KUBECONFIG=" + file}, "doctor", "cluster")

@@ -3,7 +3,6 @@ package cluster
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -29,11 +28,7 @@ func tools(t *testing.T) {
 	// rping has no recording, and no HCA to run on.
 	image.Files = slices.DeleteFunc(image.Files, func(f oci.File) bool { return filepath.Base(f.Path) == "rping" })
 	recorded := func(name string) string {
-		b, err := os.ReadFile(filepath.Join(current.repo, "cmd/fabricctl/internal/perftest/testdata", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(b)
+		return read(t, filepath.Join(current.repo, "cmd/fabricctl/internal/perftest/testdata", name))
 	}
 	// A server has no address as its last argument and waits; a client prints what was recorded.
 	perftest := func(name string) string {
@@ -57,13 +52,7 @@ net1)
 esac
 `),
 	)
-	archive, err := current.image("localhost/tools:e2e", image)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := current.load(archive); err != nil {
-		t.Fatal(err)
-	}
+	imported(t, "localhost/tools:e2e", image)
 }
 
 // linked is two rails on one switch: what one sends the other gets.

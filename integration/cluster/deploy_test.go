@@ -29,14 +29,7 @@ func deploy(t *testing.T, components ...string) {
 	if len(components) > 0 {
 		dir = kustomization(t, "components: ["+strings.Join(components, ", ")+"]\n")
 	}
-	archive, err := current.image("localhost/fabric-agent:latest",
-		image.Agent("amd64", filepath.Join(current.run, "bin"), "e2e"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := current.load(archive); err != nil {
-		t.Fatal(err)
-	}
+	imported(t, "localhost/fabric-agent:latest", image.Agent("amd64", filepath.Join(current.run, "bin"), "e2e"))
 	crds(t)
 	k(t, "apply", "-k", dir)
 	const arg = `{"op":"add","path":"/spec/template/spec/containers/0/args/-","value":`

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -35,11 +34,7 @@ func TestExamples(t *testing.T) {
 		files = append(files, more...)
 	}
 	for _, file := range files {
-		b, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, doc := range strings.Split(string(b), "\n---\n") {
+		for _, doc := range strings.Split(read(t, file), "\n---\n") {
 			var o map[string]any
 			if err := yaml.Unmarshal([]byte(doc), &o); err != nil {
 				t.Fatalf("%s: %v", file, err)

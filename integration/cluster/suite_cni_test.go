@@ -40,13 +40,7 @@ func whereabouts(t *testing.T, dir string) {
 		{Path: "/install-cni.sh", Data: []byte("\n"), Mode: 0o755},
 		{Path: "/token-watcher.sh", Data: []byte("#!/bin/sh\n"), Mode: 0o755},
 	}}
-	archive, err := current.image("localhost/whereabouts:e2e", image)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := current.load(archive); err != nil {
-		t.Fatal(err)
-	}
+	imported(t, "localhost/whereabouts:e2e", image)
 	var all string
 	for _, file := range []string{"daemonset-install.yaml", "node-slice-controller.yaml"} {
 		text, err := documents(filepath.Join(current.cache, "crds", file), func(kind string) bool {
@@ -194,13 +188,4 @@ func ginkgo(t *testing.T, name, program string, env []string, args ...string) {
 		t.Fatal(err, serr)
 	}
 	suites.Judge(t, name, suites.Report(t, report), parts, "skipped")
-}
-
-func read(t *testing.T, file string) string {
-	t.Helper()
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
 }

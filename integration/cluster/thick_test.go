@@ -52,13 +52,7 @@ func thick(t *testing.T) {
 		image.Files = append(image.Files,
 			oci.File{Path: "/usr/src/multus-cni/bin/" + name, Source: filepath.Join(dir, name)})
 	}
-	archive, err := current.image("localhost/multus-thick:e2e", image)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := current.load(archive); err != nil {
-		t.Fatal(err)
-	}
+	imported(t, "localhost/multus-thick:e2e", image)
 	manifest, err := documents(filepath.Join(dir, "multus-daemonset-thick.yml"), func(string) bool { return true })
 	if err != nil {
 		t.Fatal(err)

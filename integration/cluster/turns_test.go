@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"maps"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -18,11 +17,7 @@ func TestTurns(t *testing.T) {
 	}
 	var source strings.Builder
 	for _, file := range files {
-		b, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		source.Write(b)
+		source.WriteString(read(t, file))
 	}
 	names := strings.Split(strings.Join(rigGroups, "|"), "|")
 	for _, name := range slices.AppendSeq(names, maps.Keys(suiteTests)) {

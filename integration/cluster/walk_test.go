@@ -16,6 +16,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/testkit/page"
 	"github.com/fabric-cni/fabric-cni/scripts/image"
+	"github.com/fabric-cni/fabric-cni/scripts/image/oci"
 )
 
 // Images that the pages name, and what they are here. A walk has no registry.
@@ -34,6 +35,18 @@ func tagged() string {
 	return script.String() + "true"
 }
 
+// imported gives an image to the node rig.
+func imported(t *testing.T, name string, image oci.Image) {
+	t.Helper()
+	archive, err := current.image(name, image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := current.load(archive); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // tag gives an image of the node rig another name.
 func tag(t *testing.T, image, name string) {
 	t.Helper()
@@ -50,14 +63,7 @@ const installed = "find /opt/cni/bin /etc/cni /run/fabric-cni /run/k8s.cni.cncf.
 
 // Both ways through docs/install.md, on a node without HCAs: they end with the node and the cluster as they were.
 func TestWalkInstall(t *testing.T) {
-	archive, err := current.image("localhost/fabric-agent:latest",
-		image.Agent("amd64", filepath.Join(current.run, "bin"), "e2e"))
-	if err == nil {
-		err = current.load(archive)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	imported(t, "localhost/fabric-agent:latest", image.Agent("amd64", filepath.Join(current.run, "bin"), "e2e"))
 	shell := func(script string) string {
 		out, err := outputWith("", "bash", "-c", script)
 		if err != nil {
@@ -188,14 +194,11 @@ type pageWalk struct {
 // walk makes one: in a directory with the manifests, as in a clone of the repository.
 func walk(t *testing.T, name, way string, names map[string]string) *pageWalk {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(current.repo, name))
+	blocks, err := page.Parse(read(t, filepath.Join(current.repo, name)), way, "kustomize", "helm")
 	if err != nil {
-		t.Fatal(err)
-	}
-	w := &pageWalk{page: name, dir: t.TempDir(), after: map[string]func(){}}
-	if w.blocks, err = page.Parse(string(b), way, "kustomize", "helm"); err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
+	w := &pageWalk{page: name, blocks: blocks, dir: t.TempDir(), after: map[string]func(){}}
 	bin := filepath.Join(w.dir, "bin")
 	err = errors.Join(
 		os.CopyFS(filepath.Join(w.dir, "deployments"), os.DirFS(filepath.Join(current.repo, "deployments"))),
