@@ -13,6 +13,7 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/fabric-cni/fabric-cni/integration/controlplane"
@@ -48,7 +49,7 @@ var resources = []string{
 }
 
 func families(b []byte) (map[string]*dto.MetricFamily, error) {
-	p := expfmt.TextParser{}
+	p := expfmt.NewTextParser(model.UTF8Validation)
 	return p.TextToMetricFamilies(bytes.NewReader(b))
 }
 
