@@ -40,6 +40,7 @@ type agent struct {
 
 	ranged    atomic.Int64 // nanoseconds from its start until it had all ranges; 0: not yet
 	generated atomic.Int64 // the sum of the generations that it works with and has reported
+	last      atomic.Value // what came of its last report, in words
 }
 
 func newAgent(r *rig, i int, status *v1alpha1.FabricNodeStatus) (*agent, error) {
@@ -91,9 +92,11 @@ func (a *agent) look(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	if ok, err := a.link.Report(ctx, a.status); ok && err == nil {
+	ok, err := a.link.Report(ctx, a.status)
+	if ok && err == nil {
 		a.generated.Store(sum)
 	}
+	a.last.Store(fmt.Sprintf("generations %d, reported %t, %v", sum, ok, err))
 }
 
 // fleet is all agents.

@@ -79,10 +79,7 @@ func (s *scenario) bringUp(ctx context.Context) error {
 		return err
 	}
 	took := time.Since(began)
-	_, err = until(ctx, "all nodes have reported all that they have", 20*time.Minute, func() bool {
-		return s.fleet.reported(s.generation) == s.agents
-	})
-	if err != nil {
+	if _, err = s.allReported(ctx); err != nil {
 		return err
 	}
 	waits, _ := s.fleet.waits()
@@ -142,6 +139,26 @@ func (s *scenario) atRest(ctx context.Context) (err error) {
 	return nil
 }
 
+// allReported waits until all nodes work with the Fabrics as they are, and have reported so. Otherwise it says what
+// some of those that have not were told when they last tried.
+func (s *scenario) allReported(ctx context.Context) (time.Duration, error) {
+	took, err := until(ctx, "all nodes have reported", 20*time.Minute, func() bool {
+		n := s.fleet.reported(s.generation)
+		s.progress("%d of %d nodes have reported", n, s.agents)
+		return n == s.agents
+	})
+	if err == nil {
+		return took, nil
+	}
+	errs := []error{err}
+	for _, a := range s.fleet {
+		if len(errs) < 4 && a.generated.Load() < s.generation {
+			errs = append(errs, fmt.Errorf("%s: %v", a.name, a.last.Load()))
+		}
+	}
+	return took, errors.Join(errs...)
+}
+
 // change gives one Fabric another MTU.
 func (s *scenario) change(ctx context.Context) error {
 	from, err := s.rig.meter.read(ctx)
@@ -152,9 +169,7 @@ func (s *scenario) change(ctx context.Context) error {
 	if err := s.rig.addFabric(ctx, 0, 2044); err != nil {
 		return err
 	}
-	took, err := until(ctx, "all nodes work with the new Fabric", 10*time.Minute, func() bool {
-		return s.fleet.reported(s.generation) == s.agents
-	})
+	took, err := s.allReported(ctx)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
@@ -38,6 +39,10 @@ type Link struct {
 	run     []func(context.Context)
 	changed chan struct{}
 	log     *slog.Logger
+
+	// shared is until when a change that all agents hear of at once keeps this one from writing its status, in
+	// nanoseconds of Unix time.
+	shared atomic.Int64
 
 	mu     sync.Mutex
 	sent   *v1alpha1.FabricNodeStatus
@@ -86,10 +91,17 @@ func (l *Link) watch(resource string, selector fields.Selector, kind runtime.Obj
 	store, controller := cache.NewInformerWithOptions(cache.InformerOptions{
 		ListerWatcher: cache.NewListWatchFromClient(l.client, resource, metav1.NamespaceAll, selector),
 		ObjectType:    kind,
-		Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc: func(any) { poke() }, DeleteFunc: func(any) { poke() },
+		Handler: cache.ResourceEventHandlerDetailedFuncs{
+			AddFunc: func(is any, first bool) {
+				if !first {
+					l.heard(is)
+				}
+				poke()
+			},
+			DeleteFunc: func(was any) { l.heard(was); poke() },
 			UpdateFunc: func(old, is any) {
 				if concerns(old, is) {
+					l.heard(is)
 					poke()
 				}
 			},
@@ -104,6 +116,23 @@ func (l *Link) watch(resource string, selector fields.Selector, kind runtime.Obj
 	l.synced = append(l.synced, controller.HasSynced)
 	l.run = append(l.run, func(ctx context.Context) { controller.RunWithContext(ctx) })
 	return store
+}
+
+// writesPerSecond is how many statuses all nodes of a Fabric together write at most because it has changed. More at
+// once than an API server takes keeps it from the rest, and the controller loses its Lease: one with two CPUs took 50.
+const writesPerSecond = 50
+
+// heard spreads what all agents write because of one change.
+func (l *Link) heard(of any) {
+	if f, ok := of.(*v1alpha1.Fabric); ok {
+		over := max(time.Duration(f.Status.Nodes)*time.Second/writesPerSecond, time.Nanosecond)
+		l.shared.Store(time.Now().Add(rand.N(over)).UnixNano()) // it need not be unpredictable
+	}
+}
+
+// due reports whether the status may be written.
+func (l *Link) due(now time.Time) bool {
+	return !now.Before(l.next) && now.UnixNano() >= l.shared.Load()
 }
 
 // concerns reports whether a change is one for agents. Of a Fabric they look at what is in force: what its nodes say of
@@ -175,7 +204,7 @@ func (l *Link) Report(ctx context.Context, status *v1alpha1.FabricNodeStatus) (b
 	if own != nil && l.sent != nil && equality.Semantic.DeepEqual(l.sent, status) {
 		return true, nil
 	}
-	if time.Now().Before(l.next) {
+	if !l.due(time.Now()) {
 		return false, nil
 	}
 	l.next = time.Now().Add(cmp.Or(l.Every, WriteEvery))
@@ -200,7 +229,8 @@ func retryAfter(failed int) time.Duration {
 	return d + rand.N(d/2) // it need not be unpredictable
 }
 
-// write writes the status.
+// write writes the status. client-go itself would try again each second what the API server refuses because there is
+// too much (429), from all agents.
 func (l *Link) write(ctx context.Context, own *v1alpha1.FabricNode, status *v1alpha1.FabricNodeStatus) error {
 	old := v1alpha1.FabricNodeStatus{}
 	if own != nil {
@@ -214,7 +244,7 @@ func (l *Link) write(ctx context.Context, own *v1alpha1.FabricNode, status *v1al
 	}
 	if patch != nil {
 		err = l.client.Patch(types.MergePatchType).Resource(v1alpha1.FabricNodes.Resource).Name(l.node).
-			SubResource("status").Body(patch).Do(ctx).Error()
+			SubResource("status").Body(patch).MaxRetries(0).Do(ctx).Error()
 	}
 	if err != nil {
 		return fmt.Errorf("write the status of FabricNode %s: %w", l.node, err)
@@ -227,7 +257,7 @@ func (l *Link) create(ctx context.Context) error {
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "FabricNode"},
 		ObjectMeta: metav1.ObjectMeta{Name: l.node},
 	}
-	err := l.client.Post().Resource(v1alpha1.FabricNodes.Resource).Body(n).Do(ctx).Error()
+	err := l.client.Post().Resource(v1alpha1.FabricNodes.Resource).Body(n).MaxRetries(0).Do(ctx).Error()
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("make FabricNode %s: %w", l.node, err)
 	}
