@@ -34,6 +34,10 @@ func (r *Runner) do(ctx context.Context, s plan.Step) error {
 		return r.Host.RDMA.SetDIM(s.HCA.Index, s.On)
 	case plan.SetAutoCounters:
 		return r.Host.RDMA.SetAutoCounters(s.HCA.Index, s.Port, s.Mask)
+	case plan.SetCM:
+		return hcaSteps{r}.setCM(s)
+	case plan.SetTrafficClass:
+		return hcaSteps{r}.setTrafficClass(s)
 	case plan.AwaitNetdev:
 		return r.awaitNetdev(ctx)
 	case plan.Revive:

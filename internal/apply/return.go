@@ -254,6 +254,7 @@ func (j *journey) look() error {
 // lookAtHCA reads what an RDMA device that is back on the host may lack, or have from the pod.
 func (j *journey) lookAtHCA(w *plan.Where) (err error) {
 	j.Host.RDMA.AutoCounters(w.HCA)
+	j.Host.TrafficClass(w.HCA)
 	if !w.Revived {
 		w.LacksGSI, err = j.Host.RDMA.LacksGSI(w.HCA.Index)
 	}

@@ -15,6 +15,7 @@ type Attachment struct {
 	IfName   string
 	Config   *netconf.Config
 	MoveRDMA bool // the RDMA device goes along
+	Namesake bool // a device in a pod has the name that it has on the host
 
 	PF        *device.Address  // of this VF; nil: no VF
 	VFs       []device.VFAttrs // what this PF has set for each of its VFs: the pod could change it
@@ -84,6 +85,7 @@ func (a *Attachment) Prepare() []plan.Step { return a.Change.Steps }
 // Attach returns the steps that bring the device into the pod. hca is the RDMA device as it is after Prepare, which may
 // have made a new one; nil for none.
 func (a *Attachment) Attach(hca *device.HCA) []plan.Step {
+	hca = a.withRoCE(hca)
 	switch {
 	case a.Child != nil:
 		return []plan.Step{*a.Child}
@@ -93,6 +95,21 @@ func (a *Attachment) Attach(hca *device.HCA) []plan.Step {
 		return plan.Attach(a.Config, a.Netdev().Name, hca, a.Netdev())
 	}
 	return plan.Attach(a.Config, a.IfName, hca, a.Netdev())
+}
+
+// withRoCE is hca with what the RDMA device had on the host for connections over its RoCE ports: one that Prepare has
+// made has lost it.
+func (a *Attachment) withRoCE(hca *device.HCA) *device.HCA {
+	if hca == nil || a.Device.HCA == nil {
+		return hca
+	}
+	out := *hca
+	out.Ports = slices.Clone(hca.Ports)
+	for i := range out.Ports[:min(len(out.Ports), len(a.Device.HCA.Ports))] {
+		was := &a.Device.HCA.Ports[i]
+		out.Ports[i].CM, out.Ports[i].TrafficClass = was.CM, was.TrafficClass
+	}
+	return &out
 }
 
 // Configure returns the steps that give the netdev in the pod (have) its settings.

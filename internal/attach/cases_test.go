@@ -30,6 +30,7 @@ var deviceCases = map[string]func(*Facts){
 	"settings": func(f *Facts) {
 		f.Config.MTU, f.Config.RDMAName, f.Config.SourceBased = 2000, "rail", true
 	},
+	"RoCE mode":    func(f *Facts) { f.Config.RoCEMode = "v1" },
 	"without RDMA": func(f *Facts) { f.Config.RDMA = netconf.RDMANone },
 	"without RDMA support": func(f *Facts) {
 		f.RDMA, f.Device.HCA, f.Config.RDMA = false, nil, netconf.RDMAExclusive
@@ -212,8 +213,22 @@ var ethernetCases = map[string]func(*Facts){
 		f.Policy.VF = policy.VF{TrustOn: policy.Patterns{"*"}, VLANs: []policy.VLANRange{{First: 5, Last: 7}}}
 	},
 	"vlan that the policy does not have": func(f *Facts) { f.Config.VF.VLAN = new(7) },
-	"GUID":                               func(f *Facts) { f.Config.VF.GUID = guid("001122334455660a") },
-	"mac of no VF":                       func(f *Facts) { f.VF, f.Config.VF.MAC = nil, mac("02:00:00:00:00:99") },
+	"QoS of the host":                    func(f *Facts) { qosOf(f) },
+	"QoS of its own": func(f *Facts) {
+		qosOf(f)
+		f.Config.TOS, f.Config.RoCEMode, f.Config.Class = new(uint8(72)), "v2", new(uint8(96))
+	},
+	"tos without configfs": func(f *Facts) { f.Config.TOS = new(uint8(72)) },
+	"traffic class of another driver": func(f *Facts) {
+		qosOf(f)
+		f.Device.HCA.Ports[0].TrafficClass, f.Config.Class = nil, new(uint8(96))
+	},
+	"tos in shared mode": func(f *Facts) {
+		f.NetnsMode, f.Config.TOS = device.NetnsShared, new(uint8(72))
+	},
+	"tos without RDMA device": func(f *Facts) { f.Device.HCA, f.Config.TOS = nil, new(uint8(72)) },
+	"GUID":                    func(f *Facts) { f.Config.VF.GUID = guid("001122334455660a") },
+	"mac of no VF":            func(f *Facts) { f.VF, f.Config.VF.MAC = nil, mac("02:00:00:00:00:99") },
 	"port down with its netdev": func(f *Facts) {
 		f.Device.HCA.Ports[0].State, f.Device.Netdev.Flags = device.PortDown, 0
 	},
@@ -224,6 +239,12 @@ var ethernetCases = map[string]func(*Facts){
 	"address in use": func(f *Facts) {
 		f.AddrHolder = &Duplicate{Value: "10.0.0.1", By: "container c9 (net1, network n, device x)", Pod: true}
 	},
+}
+
+// qosOf gives a RoCE port what an administrator may have set.
+func qosOf(f *Facts) {
+	p := &f.Device.HCA.Ports[0]
+	p.CM, p.TrafficClass = &device.CM{TOS: 106, RoCE: device.RoCEv1}, new(-1)
 }
 
 var childCases = map[string]func(*Facts){

@@ -30,6 +30,7 @@ func (d *decider) rdma() {
 	if want == netconf.RDMANone {
 		return
 	}
+	defer refuseRoCE(d)
 	if dev.HCA == nil {
 		if want == netconf.RDMAAuto {
 			return
@@ -50,6 +51,7 @@ func (d *decider) rdma() {
 		return
 	}
 	d.decision.MoveRDMA = d.NetnsMode == device.NetnsExclusive
+	d.decision.Namesake = d.Namesake
 	d.rdmaName()
 }
 

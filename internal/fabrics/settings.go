@@ -17,6 +17,9 @@ var rdmaModes = map[v1alpha1.RDMAMode]netconf.RDMAPolicy{
 // ipoibModes are the plugin's words for the modes of an IPoIB interface.
 var ipoibModes = map[v1alpha1.IPoIBMode]string{v1alpha1.Datagram: "datagram", v1alpha1.Connected: "connected"}
 
+// roceModes are the plugin's words for the versions of RoCE.
+var roceModes = map[v1alpha1.RoCEMode]string{v1alpha1.RoCEv1: "v1", v1alpha1.RoCEv2: "v2"}
+
 // Settings returns settings of a Fabric's network, or of an InterfaceConfig, as the plugin's configuration has them:
 // most have the same name there.
 func Settings(api any) (out map[string]any, err error) {
@@ -41,6 +44,13 @@ func Settings(api any) (out map[string]any, err error) {
 			return nil, fmt.Errorf("ipoibMode %q: must be Datagram or Connected", m)
 		}
 		out["ipoibMode"] = word
+	}
+	if m, ok := out["roceMode"].(string); ok {
+		word, ok := roceModes[v1alpha1.RoCEMode(m)]
+		if !ok {
+			return nil, fmt.Errorf("roceMode %q: must be V1 or V2", m)
+		}
+		out["roceMode"] = word
 	}
 	if on, ok := out["sourceBasedRouting"]; ok {
 		delete(out, "sourceBasedRouting")

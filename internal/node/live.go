@@ -130,6 +130,7 @@ func (n *Node) away(t tree, live *Live) {
 		}
 		for _, p := range a.Ports {
 			p.Netdev = a.Netdev // by which the host knows it
+			p.TOS = tosOf(a.HCA, p.Number)
 			h.Ports = append(h.Ports, p)
 		}
 		for _, p := range a.HCA.Ports {
@@ -139,11 +140,21 @@ func (n *Node) away(t tree, live *Live) {
 			h.Ports = append(
 				h.Ports,
 				Port{Number: p.Number, LinkLayer: p.LinkLayer, State: p.State.String(), Phys: p.Phys.String(),
-					LID: p.LID, SMLID: p.SMLID, Netdev: a.Netdev},
+					LID: p.LID, SMLID: p.SMLID, Netdev: a.Netdev, TOS: tosOf(a.HCA, p.Number)},
 			)
 		}
 		n.HCAs = append(n.HCAs, h)
 	}
+}
+
+// tosOf is the type of service that connections over a port of an RDMA device had on the host, if that was set.
+func tosOf(h *device.HCA, port uint32) *int {
+	for _, p := range h.Ports {
+		if p.Number == port && p.CM != nil && p.CM.TOS != 0 {
+			return new(int(p.CM.TOS))
+		}
+	}
+	return nil
 }
 
 func (n *Node) at(a *Attachment) *HCA {

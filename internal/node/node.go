@@ -74,6 +74,11 @@ type Port struct {
 	// ActiveMTU is what a packet carries at most, in bytes: 256 to 4096. 0: not known. Of an InfiniBand port sysfs does
 	// not tell it.
 	ActiveMTU int `json:"activeMTU,omitempty"`
+
+	// Of a RoCE port: the type of service that the connection manager gives connections (default_roce_tos), and the
+	// traffic class that NVIDIA's driver package gives all queue pairs. nil: not set, or not known.
+	TOS          *int `json:"tos,omitempty"`
+	TrafficClass *int `json:"trafficClass,omitempty"`
 }
 
 // GID is one used entry of a port's GID table.

@@ -37,6 +37,23 @@ func (t tree) port(dir, number string) Port {
 	return p
 }
 
+// qos reads what connections over a RoCE port are marked with: Documentation/ABI/testing/configfs-rdma_cm, where the
+// device has a directory if a tool has made one, and the tc of NVIDIA's driver package, which the kernel's own driver
+// has not.
+func (p *Port) qos(t tree, hca, dir string) {
+	if p.LinkLayer != device.Ethernet {
+		return
+	}
+	number := strconv.FormatUint(uint64(p.Number), 10)
+	tos := t.text("sys/kernel/config/rdma_cm", hca, "ports", number, "default_roce_tos")
+	if n, err := strconv.ParseUint(tos, 10, 8); err == nil {
+		p.TOS = new(int(n))
+	}
+	if n := device.ParseTrafficClass(t.text(dir, "tc", number, "traffic_class")); n >= 0 {
+		p.TrafficClass = &n
+	}
+}
+
 // gids reads the used entries of the GID table. Of an InfiniBand port entry 0 is the subnet prefix and the port GUID.
 func (p *Port) gids(t tree, dir string) {
 	for _, name := range numeric(t.names(path.Join(dir, "gids"))) {

@@ -82,7 +82,9 @@ func (t tree) hca(name, dir string) HCA {
 	h.NodeGUID, _ = device.ParseGUID(t.text(dir, "node_guid"))
 	t.hardware(&h, t.real(path.Join(dir, "device")))
 	for _, p := range t.names(path.Join(dir, "ports")) {
-		h.Ports = append(h.Ports, t.port(path.Join(dir, "ports", p), p))
+		port := t.port(path.Join(dir, "ports", p), p)
+		port.qos(t, name, dir)
+		h.Ports = append(h.Ports, port)
 	}
 	slices.SortFunc(h.Ports, func(a, b Port) int { return cmp.Compare(a.Number, b.Number) })
 	return h

@@ -1,6 +1,10 @@
 package device
 
-import "slices"
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
 
 // NetnsMode is how RDMA devices relate to network namespaces on this system (rdma system show netns).
 type NetnsMode uint8
@@ -55,7 +59,44 @@ type Port struct {
 	// AutoCounters are the properties by which the kernel gives queue pairs counters of their own (enum
 	// rdma_nl_counter_mask: 1 type, 2 pid); 0: it does not. nil: not read, or a kernel before 5.3.
 	AutoCounters *uint32 `json:"autoCounters,omitempty"`
+
+	CM *CM `json:"cm,omitempty"` // of a RoCE port; nil: not read, or not known
+
+	// TrafficClass is what NVIDIA's driver gives all queue pairs over a RoCE port, whatever they ask for. -1: it
+	// gives none; nil: another driver, or not read.
+	TrafficClass *int `json:"trafficClass,omitempty"`
 }
+
+// ParseTrafficClass reads the file tc/PORT/traffic_class in sysfs: "Global tclass=106", and rules for some addresses.
+// It returns -1 for a file without such a line.
+func ParseTrafficClass(text string) int {
+	for line := range strings.Lines(text) {
+		if v, ok := strings.CutPrefix(strings.TrimSpace(line), "Global tclass="); ok {
+			if n, err := strconv.Atoi(v); err == nil && n >= 0 && n < 256 {
+				return n
+			}
+		}
+	}
+	return -1
+}
+
+// CM is what the kernel's connection manager (rdma_cm) gives connections over a RoCE port that ask for nothing else. A
+// move between network namespaces resets it, for the connection manager forgets the device
+// (drivers/infiniband/core/cma.c, cma_remove_one and cma_add_one).
+type CM struct {
+	TOS  uint8  `json:"tos,omitempty"`  // type of service: DSCP and, in the lower two bits, ECN
+	RoCE string `json:"roce,omitempty"` // RoCEv1 or RoCEv2, as the kernel writes it; empty: not known
+}
+
+// The protocols of a RoCE port, as configfs spells them (drivers/infiniband/core/cache.c, gid_type_str).
+const (
+	RoCEv1 = "IB/RoCE v1"
+	RoCEv2 = "RoCE v2"
+)
+
+// Reset says whether this is what a port has that the connection manager has just come to know. One that knows only
+// RoCE v1 has that then.
+func (c *CM) Reset() bool { return c == nil || c.TOS == 0 && c.RoCE != RoCEv1 }
 
 // CarriesTraffic reports whether a pod that has the port has traffic. A RoCE port is Down as long as its netdev is: one
 // that is idle comes up with its netdev. Whether a port works where it is now is another question: that is its state.

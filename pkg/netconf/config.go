@@ -88,6 +88,9 @@ type Config struct {
 
 	MTU         int    // bytes; 0: as it is (mode ipoib: the parent's)
 	RDMAName    string // name of the RDMA device while in the pod; empty: unchanged; or RDMANameAuto
+	TOS         *uint8 // type of service of connections of rdma_cm over a RoCE port; nil: the host's
+	RoCEMode    string // of such connections: "v1", "v2"; empty: the host's
+	Class       *uint8 // traffic class of all queue pairs over a RoCE port, of NVIDIA's driver; nil: the host's
 	AllowDown   bool   // hand out a port that is not Active
 	SourceBased bool   // a routing table and rule for this interface's own addresses
 

@@ -312,7 +312,7 @@ func TestOwn(t *testing.T) {
 		{"fabric-full.json", envADD, Config{
 			CNIVersion: "1.1.0", Name: "ib-a100", Type: "fabric", Mode: ModeDevice, RDMA: RDMAExclusive,
 			Selector: Selector{Kind: ByName, Field: "device", Value: "ibs108"}, MTU: 4092, RDMAName: "mlx5_rail0",
-			AllowDown: true, SourceBased: true,
+			TOS: new(uint8(106)), RoCEMode: "v2", Class: new(uint8(96)), AllowDown: true, SourceBased: true,
 			VF: VF{GUID: &guid, LinkState: "enable", MAC: mustMAC("02:00:00:00:00:02"), MinTxRate: new(0),
 				MaxTxRate: new(0)},
 			IPAM: IPAM{"whereabouts"}, IPs: []netip.Prefix{netip.MustParsePrefix("192.168.10.7/24"),

@@ -152,6 +152,9 @@ func (p *parser) notIn(mode string, names ...string) {
 	}
 }
 
+const onlyMoved = `it only where the RDMA device is moved: in mode "device" or "rdma", with "rdma" "auto" or ` +
+	`"exclusive"`
+
 // rdma reads what happens to the RDMA device. rdmaIsolation is ib-sriov's: true moves the device and needs the
 // exclusive mode, false leaves it and does not look.
 func (p *parser) rdma() {
@@ -194,12 +197,31 @@ func (p *parser) rdma() {
 	name := p.get("rdmaName") // or RDMANameAuto, which looks like any other name
 	c.RDMAName, _ = p.textWhere(name, wantRDMA, isRDMAName)
 	if c.RDMAName != "" && (c.Mode == ModeIPoIB || c.RDMA == RDMAShared || c.RDMA == RDMANone) {
-		p.fail(
-			notAllowed(
-				name,
-				`it only where the RDMA device is moved: in mode "device" or "rdma", with "rdma" "auto" or "exclusive"`,
-			),
-		)
+		p.fail(notAllowed(name, onlyMoved))
 		c.RDMAName = ""
 	}
+	p.roce()
+}
+
+// roce reads what connections over a RoCE port are given.
+func (p *parser) roce() {
+	c := p.cfg
+	tos, mode, class := p.get("tos"), p.get("roceMode"), p.get("trafficClass")
+	const eight = ": DSCP * 4 + ECN, such as 106"
+	if n := p.whole(tos, 0, 255, eight); n != nil {
+		c.TOS = new(uint8(*n))
+	}
+	if n := p.whole(class, 0, 255, eight); n != nil {
+		c.Class = new(uint8(*n))
+	}
+	c.RoCEMode = p.choice(mode, false, "v1", "v2")
+	if c.Mode != ModeIPoIB && c.RDMA != RDMAShared && c.RDMA != RDMANone {
+		return
+	}
+	for _, v := range []value{tos, mode, class} {
+		if v.ok() {
+			p.fail(notAllowed(v, onlyMoved))
+		}
+	}
+	c.TOS, c.RoCEMode, c.Class = nil, "", nil
 }

@@ -18,7 +18,7 @@ var guards = map[string]string{
 	"Selector.Value":        "pkg/netconf/select.go kernelPath", // kernelpath: below /sys/devices
 	"Selector.Address.Bus":  "pkg/device/address.go ParseAddress",
 	"Selector.Address.Name": "pkg/device/address.go ParseAddress",
-	"Master":                "", "IPoIBMode": "", "RDMAName": "", "DeviceID": "", "Injected": "",
+	"Master":                "", "IPoIBMode": "", "RDMAName": "", "RoCEMode": "", "DeviceID": "", "Injected": "",
 	"Pod.UID": "internal/prepared/prepared.go IsUID", "Pod.Namespace": "", "Pod.Name": "",
 	"VF.LinkState": "", "VF.VLANProto": "", "VF.IBKubernetesState": "",
 	"IPAM.Type":       "internal/ipam/find.go find",

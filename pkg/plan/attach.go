@@ -23,6 +23,7 @@ func Attach(cfg *netconf.Config, ifName string, hca *device.HCA, netdev *device.
 			move.Name = cfg.RDMAName
 		}
 		steps = append(steps, move)
+		steps = append(steps, roce(cfg, hca)...)
 		if netdev != nil && netdev.IsIPoIB() {
 			steps = append(steps, AwaitNetdev{*netdev})
 		}
@@ -32,6 +33,37 @@ func Attach(cfg *netconf.Config, ifName string, hca *device.HCA, netdev *device.
 	}
 	return steps
 }
+
+// roce gives the RDMA device in the pod the connection manager's defaults that it had on the host, which the move has
+// reset, or those that the configuration asks for. The driver's traffic class is not affected by a move.
+func roce(cfg *netconf.Config, hca *device.HCA) (steps []Step) {
+	there := *hca
+	set(&there.Name, cfg.RDMAName)
+	for _, p := range hca.Ports {
+		if p.LinkLayer != device.Ethernet {
+			continue
+		}
+		var to device.CM
+		if p.CM != nil {
+			to = *p.CM
+		}
+		asked := cfg.TOS != nil || cfg.RoCEMode != ""
+		if cfg.TOS != nil {
+			to.TOS = *cfg.TOS
+		}
+		set(&to.RoCE, roceModes[cfg.RoCEMode])
+		if asked || !to.Reset() {
+			steps = append(steps, SetCM{In: Pod, HCA: there, Port: p.Number, To: to})
+		}
+		if cfg.Class != nil && p.TrafficClass != nil && int(*cfg.Class) != *p.TrafficClass {
+			steps = append(steps, SetTrafficClass{In: Pod, HCA: there, Port: p.Number, To: int(*cfg.Class)})
+		}
+	}
+	return steps
+}
+
+// roceModes are the modes of the configuration as the kernel writes them.
+var roceModes = map[string]string{"v1": device.RoCEv1, "v2": device.RoCEv2}
 
 // Configure returns the steps that give the netdev in the pod (have) the settings it had on the host (was) and those
 // that the configuration asks for. was is nil for a new IPoIB child, vf for what is no virtual function.

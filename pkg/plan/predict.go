@@ -39,6 +39,17 @@ func After(w Where, steps []Step) Where {
 	return w
 }
 
+// ofPort changes a port of the RDMA device.
+func (w *Where) ofPort(number uint32, change func(*device.Port)) {
+	w.HCA = new(*w.HCA)
+	w.HCA.Ports = slices.Clone(w.HCA.Ports)
+	for i := range w.HCA.Ports {
+		if p := &w.HCA.Ports[i]; p.Number == number {
+			change(p)
+		}
+	}
+}
+
 // after changes its receiver and what that points to.
 func (w *Where) after(s Step) {
 	switch s := s.(type) {
@@ -55,13 +66,11 @@ func (w *Where) after(s Step) {
 		w.HCA = new(*w.HCA)
 		w.HCA.DIM = new(s.On)
 	case SetAutoCounters:
-		w.HCA = new(*w.HCA)
-		w.HCA.Ports = slices.Clone(w.HCA.Ports)
-		for i := range w.HCA.Ports {
-			if p := &w.HCA.Ports[i]; p.Number == s.Port {
-				p.AutoCounters = new(s.Mask)
-			}
-		}
+		w.ofPort(s.Port, func(p *device.Port) { p.AutoCounters = new(s.Mask) })
+	case SetCM:
+		w.ofPort(s.Port, func(p *device.Port) { p.CM = new(s.To) })
+	case SetTrafficClass:
+		w.ofPort(s.Port, func(p *device.Port) { p.TrafficClass = new(s.To) })
 	case MoveNetdev:
 		w.Uppers = nil
 		w.Netdev, w.NetdevSide = movedNetdev(w.Netdev, s), s.To

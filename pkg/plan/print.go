@@ -59,6 +59,21 @@ func (s SetAutoCounters) String() string {
 	return in(Host, "rdma statistic qp set link "+port+" auto "+by[s.Mask&3])
 }
 
+func (s SetCM) String() string {
+	dir := "/sys/kernel/config/rdma_cm/" + quote.Shell(s.HCA.Name)
+	port := fmt.Sprintf("%s/ports/%d", dir, s.Port)
+	mode := ""
+	if s.To.RoCE != "" {
+		mode = fmt.Sprintf("; echo %s > %s/default_roce_mode", quote.Shell(s.To.RoCE), port)
+	}
+	return fmt.Sprintf("mkdir -p %s%s; echo %d > %s/default_roce_tos", dir, mode, s.To.TOS, port)
+}
+
+func (s SetTrafficClass) String() string {
+	file := fmt.Sprintf("/sys/class/infiniband/%s/tc/%d/traffic_class", quote.Shell(s.HCA.Name), s.Port)
+	return in(s.In, fmt.Sprintf("sh -c 'echo %d > %s'", s.To, file))
+}
+
 func (s AwaitNetdev) String() string {
 	return "# wait for the netdev of " + quote.Comment(s.Netdev.Address.String()) + " to be recreated, here or in $POD"
 }

@@ -316,6 +316,13 @@ func ofHCA(w Where, h Home) (steps []Step) {
 		if was, now := h.HCA.Ports[i].AutoCounters, p.AutoCounters; was != nil && now != nil && *was != *now {
 			steps = append(steps, SetAutoCounters{HCA: *w.HCA, Port: p.Number, Mask: *was})
 		}
+		// The move back has reset it again. What it is now is not read: configfs could mean a namesake in a pod.
+		if was := h.HCA.Ports[i].CM; !was.Reset() && (p.CM == nil || *p.CM != *was) {
+			steps = append(steps, SetCM{In: Host, HCA: *w.HCA, Port: p.Number, To: *was})
+		}
+		if was, now := h.HCA.Ports[i].TrafficClass, p.TrafficClass; was != nil && now != nil && *was != *now {
+			steps = append(steps, SetTrafficClass{In: Host, HCA: *w.HCA, Port: p.Number, To: *was})
+		}
 	}
 	return steps
 }

@@ -42,6 +42,46 @@ func TestAutoCounters(t *testing.T) {
 	}
 }
 
+// A RoCE port gets back on the host what its connections had, unless that is what a move leaves; and the traffic class
+// of its queue pairs, where the pod has changed it.
+func TestRoCEReturns(t *testing.T) {
+	port := func(cm *device.CM, class *int) *device.HCA {
+		p := device.Port{Number: 1, LinkLayer: device.Ethernet, CM: cm, TrafficClass: class}
+		return &device.HCA{Index: 3, Name: "mlx5_0", Ports: []device.Port{p}}
+	}
+	const dir = "/sys/kernel/config/rdma_cm/mlx5_0"
+	tos := []string{"mkdir -p " + dir + "; echo 106 > " + dir + "/ports/1/default_roce_tos"}
+	for _, tt := range []struct {
+		was, now *device.HCA
+		want     []string
+	}{
+		{port(&device.CM{TOS: 106}, nil), port(nil, nil), tos},
+		{port(&device.CM{RoCE: device.RoCEv2}, nil), port(nil, nil), nil},
+		{port(nil, nil), port(nil, nil), nil},
+		{port(&device.CM{RoCE: device.RoCEv1}, nil), port(nil, nil), []string{"mkdir -p " + dir +
+			"; echo 'IB/RoCE v1' > " + dir + "/ports/1/default_roce_mode; echo 0 > " + dir +
+			"/ports/1/default_roce_tos"}},
+		{port(nil, new(-1)), port(nil, new(106)), []string{
+			"sh -c 'echo -1 > /sys/class/infiniband/mlx5_0/tc/1/traffic_class'",
+		}},
+		{port(nil, new(106)), port(nil, new(106)), nil}, {port(nil, nil), port(nil, new(106)), nil},
+		{port(nil, new(106)), port(nil, nil), nil},
+	} {
+		w := Where{HCA: tt.now, HCASide: Host, Done: StageMTU}
+		var got []string
+		for _, s := range Return(w, Home{HCA: tt.was}).Steps {
+			got = append(got, s.String())
+			w = After(w, []Step{s})
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%v -> %v: %q", tt.was, tt.now, got)
+		}
+		if again := Return(w, Home{HCA: tt.was}).Steps; len(again) > 0 {
+			t.Errorf("%v -> %v, then again: %q", tt.was, tt.now, again)
+		}
+	}
+}
+
 // An RDMA device gets its adaptive moderation back when it is back on the host, where both the snapshot and the kernel
 // have it.
 func TestModeration(t *testing.T) {

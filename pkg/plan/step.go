@@ -70,6 +70,22 @@ type SetAutoCounters struct {
 	Port, Mask uint32
 }
 
+// SetCM gives a port of the RDMA device the connection manager's defaults that it had on the host, or others.
+type SetCM struct {
+	In   Side
+	HCA  device.HCA
+	Port uint32
+	To   device.CM
+}
+
+// SetTrafficClass gives all queue pairs over a port of the RDMA device a traffic class; -1: none.
+type SetTrafficClass struct {
+	In   Side
+	HCA  device.HCA
+	Port uint32
+	To   int
+}
+
 // AwaitNetdev waits until the netdev that an RDMA move has destroyed is there again, on whichever side the kernel
 // recreates it (the host up to 6.16, the RDMA device's own namespace since 6.17, upstream f1208b05574f).
 type AwaitNetdev struct{ Netdev device.Netdev }
@@ -204,6 +220,8 @@ func (MoveRDMA) Kind() string        { return "move-rdma" }
 func (RenameRDMA) Kind() string      { return "rename-rdma" }
 func (SetDIM) Kind() string          { return "set-dim" }
 func (SetAutoCounters) Kind() string { return "set-auto-counters" }
+func (SetCM) Kind() string           { return "set-cm" }
+func (SetTrafficClass) Kind() string { return "set-traffic-class" }
 func (AwaitNetdev) Kind() string     { return "await-netdev" }
 func (Revive) Kind() string          { return "revive-netdev" }
 func (MoveNetdev) Kind() string      { return "move-netdev" }

@@ -159,6 +159,9 @@ func (a *attachment) device(ctx context.Context) (*result.Result, error) {
 	e, hca := a.entry, a.HCA()
 	a.runner.Track(hca, e.Netdev)
 	a.runner.Undo.Push("attachment", a.giveDeviceBack)
+	if err := a.connections(); err != nil {
+		return nil, err
+	}
 	if err := a.prepare(ctx); err != nil {
 		return nil, err
 	}
@@ -215,21 +218,6 @@ func (a *attachment) prepare(ctx context.Context) error {
 		}
 	}
 	return a.portUp(ctx, dev)
-}
-
-// notAnew says what to do if the driver of a VF could not be bound again for another tenant.
-func (a *attachment) notAnew(err error) error {
-	var step *apply.StepError
-	if !a.Change.Anew || !errors.As(err, &step) || step.Step.Kind() != (plan.Rebind{}).Kind() ||
-		errors.Is(err, journal.ErrBusy) {
-		return err
-	}
-	return &failure{
-		code: codeKernel,
-		err:  fmt.Errorf("device %s, which a pod of another namespace had: %w", a.entry.DeviceKey, err),
-		hint: "see what the driver says in the kernel's log; reset the VF, or set \"rebindBetweenTenants\": false in " +
-			policy.DefaultPath,
-	}
 }
 
 // portUp waits for a port whose GUID or link state was still to be set when ADD decided. dev is the device if it has
@@ -307,6 +295,9 @@ func (a *attachment) rdma(ctx context.Context) (*result.Result, error) {
 	e := a.entry
 	a.runner.Track(e.HCA, e.Netdev)
 	a.runner.Undo.Push("attachment", a.giveDeviceBack)
+	if err := a.connections(); err != nil {
+		return nil, err
+	}
 	if err := a.runner.Run(ctx, a.Attach(e.HCA)); err != nil {
 		return nil, err
 	}

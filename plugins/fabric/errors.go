@@ -115,3 +115,18 @@ func classify(err error) (code uint, hint string) {
 	}
 	return types.ErrInternal, ""
 }
+
+// notAnew says what to do if the driver of a VF could not be bound again for another tenant.
+func (a *attachment) notAnew(err error) error {
+	var step *apply.StepError
+	if !a.Change.Anew || !errors.As(err, &step) || step.Step.Kind() != (plan.Rebind{}).Kind() ||
+		errors.Is(err, journal.ErrBusy) {
+		return err
+	}
+	return &failure{
+		code: codeKernel,
+		err:  fmt.Errorf("device %s, which a pod of another namespace had: %w", a.entry.DeviceKey, err),
+		hint: "see what the driver says in the kernel's log; reset the VF, or set \"rebindBetweenTenants\": false in " +
+			policy.DefaultPath,
+	}
+}

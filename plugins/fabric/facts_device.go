@@ -64,6 +64,9 @@ func (in *inspector) ports() error {
 		return nil
 	}
 	in.c.host.RDMA.AutoCounters(in.dev.HCA)
+	if err := in.connections(); err != nil {
+		return err
+	}
 	if !attach.NeedsPorts(in.c.cfg) {
 		return nil
 	}

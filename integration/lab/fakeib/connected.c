@@ -42,6 +42,7 @@ static void count(const struct fib_qp *from, const struct fib_qp *to, u32 len, u
 	u32 n = max(1U, DIV_ROUND_UP(len, (u32)ib_mtu_enum_to_int(from->attr.path_mtu)));
 	u32 head = 8 + 12 + 4 + (rdma_ah_get_ah_flags(&from->attr.ah_attr) & IB_AH_GRH ? FIB_GRH : 0);
 
+	fib_tclass_seen(&from->attr.ah_attr, n);
 	fib_count(dev_of(from), dev_of(to), n, (u64)n * head + round_up(len, 4) + ext, false);
 }
 

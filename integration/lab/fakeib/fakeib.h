@@ -58,6 +58,7 @@ struct fib_dev {
 	struct net_device *ndev;	/* RoCE: compared only, never dereferenced */
 	bool is_roce, ready;
 	struct roce_port roce;
+	struct fib_tc *tc;	/* NULL: it has no such file */
 	int idx;
 	u16 lid;		/* 0: RoCE */
 	__be64 guid;
@@ -327,6 +328,11 @@ void fib_del(struct fib_dev *d);
 /* ulp.c */
 int fib_ulp_init(void);
 void fib_ulp_exit(void);
+
+/* tclass.c */
+void fib_tc_add(struct fib_dev *d);
+void fib_tc_del(struct fib_dev *d);
+void fib_tclass_seen(const struct rdma_ah_attr *to, u32 packets);
 
 /* roce.c, sf.c: other buses; exit may be called without init */
 int fib_roce_init(void);

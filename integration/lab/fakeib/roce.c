@@ -85,6 +85,7 @@ int fib_roce_init(void)
 		roce_ndev[i] = n;
 		roce_on[i] = fib_function(n);
 		roce_dev[i] = d;
+		fib_tc_add(d);
 	}
 	return 0;
 }
@@ -98,6 +99,8 @@ void fib_roce_exit(void)
 	unregister_netdevice_notifier(&fib_netdev_nb);
 	roce_guard_exit();
 	for (i = 0; i < nroce; i++)
-		if (roce_dev[i])
+		if (roce_dev[i]) {
+			fib_tc_del(roce_dev[i]);
 			fib_del(roce_dev[i]);
+		}
 }

@@ -29,6 +29,7 @@ type Fabric struct {
 	States    []int    // of the ports; default Active
 	PKeys     []uint16 // default 0xffff 0x8001 0x8002 0x8003 0x9001
 	RoCE      []string // netdevs to put HCAs on: "eth1", or "bond0@eth1" for eth1's PCI function with bond0 as netdev
+	RoCEClass bool     // those have a file tc/1/traffic_class
 	RoCEVerbs bool     // those have a data path, and the state of their netdev
 	Immovable bool     // the driver lacks disassociate_ucontext: no moves between network namespaces
 	SRIOV     bool     // drive the PCI functions of QEMU's nvme, PF and VFs, as HCAs
@@ -59,6 +60,9 @@ func (f Fabric) Load(t testing.TB) {
 	add("roce", len(f.RoCE), func(i int) string { return f.RoCE[i] })
 	if f.RoCEVerbs {
 		args = append(args, "roce_verbs=1")
+	}
+	if f.RoCEClass {
+		args = append(args, "roce_tc=1")
 	}
 	if f.Immovable {
 		args = append(args, "movable=0")

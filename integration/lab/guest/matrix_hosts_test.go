@@ -101,7 +101,9 @@ func roceHost(t testing.TB) {
 	freshHost(t)
 	Unload(t)
 	etherHost(t, "52:54:00:00:02:01", "eno2")
-	Fabric{RoCE: []string{"eno2"}}.Load(t)
+	connectionManager(t)
+	Fabric{RoCE: []string{"eno2"}, RoCEClass: true}.Load(t)
+	setCM(t, "mlx5_0", 106, RoCEv1)
 }
 
 // etherHost gives a network card a name and something to lose.

@@ -55,7 +55,9 @@ var (
 	roceDevice = mode{
 		name: "device-roce",
 		host: roceHost,
-		conf: conf(map[string]any{"device": "eno2", "rdmaName": "rail", "ipam": ipv4}),
+		conf: conf(map[string]any{
+			"device": "eno2", "rdmaName": "rail", "ipam": ipv4, "tos": 72, "roceMode": "v2", "trafficClass": 96,
+		}),
 	}
 	bareDevice = mode{
 		name: "device-rdma-only",

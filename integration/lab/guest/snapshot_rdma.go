@@ -22,6 +22,8 @@ type RDMADevice struct {
 	Chars    []string          // its character devices: uverbs0, umad0, issm0
 	DIM      string            // its adaptive moderation; "" if the kernel does not tell
 	Counters string            // by what each port counts its queue pairs; "" likewise
+	Class    string            // the traffic class that its driver gives all queue pairs; "" for a driver without
+	CM       string            // what the connection manager gives connections over each port
 	Device   string            // path in sysfs of the device below it; "" for one without, or not visible in sysfs
 }
 
@@ -56,6 +58,9 @@ func takeRDMA() (map[string]RDMADevice, error) {
 			for _, e := range entries {
 				d.Chars = append(d.Chars, e.Name())
 			}
+		}
+		if b, err := os.ReadFile(dir + "/tc/1/traffic_class"); err == nil {
+			d.Class = "traffic class " + strings.TrimSpace(string(b))
 		}
 		if _, err := os.Lstat(dir + "/device/physfn"); err == nil {
 			d.Index = 0 // of a VF: a new one each time its driver is bound, never the old one again
@@ -101,9 +106,15 @@ func takeDIM(devices map[string]RDMADevice) error {
 			d.DIM = fmt.Sprint(*list[i].DIM)
 		}
 		c.AutoCounters(&list[i])
+		if err := rdma.CM(&list[i]); err != nil {
+			return err
+		}
 		for _, p := range list[i].Ports {
 			if p.AutoCounters != nil {
 				d.Counters += fmt.Sprintf("%d:%d ", p.Number, *p.AutoCounters)
+			}
+			if p.CM != nil {
+				d.CM += fmt.Sprintf("%d:%d %s ", p.Number, p.CM.TOS, p.CM.RoCE)
 			}
 		}
 		devices[list[i].Name] = d

@@ -212,6 +212,21 @@ var AllWrong = []Wrong{
 		[]string{`spec.network.rdmaName`, `rdmaName is for attachment WholeDevice only`},
 	},
 	{
+		"type of service of an IPoIB child",
+		`{attachment: IPoIBChild, network: {tos: 106}}`,
+		[]string{`spec.network`, `tos, roceMode and trafficClass are for attachment WholeDevice only`},
+	},
+	{
+		"type of service of nine bits",
+		`{network: {tos: 256}}`,
+		[]string{`spec.network.tos`, `less than or equal to 255`},
+	},
+	{
+		"RoCE mode as the plugin has it",
+		`{network: {roceMode: v2}}`,
+		[]string{`spec.network.roceMode`, `"v2": supported values: "V1", "V2"`},
+	},
+	{
 		"RDMA mode in lower case",
 		`{network: {rdmaMode: exclusive}}`,
 		[]string{`spec.network.rdmaMode`, `"exclusive": supported values: "Any", "Exclusive", "Shared", "Ignore"`},

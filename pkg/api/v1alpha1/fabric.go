@@ -48,6 +48,7 @@ type FabricList struct {
 //
 // +kubebuilder:validation:XValidation:rule="self.attachment == 'IPoIBChild' || !has(self.shares)",fieldPath=".shares",message="shares is for attachment IPoIBChild only: remove it, or write attachment: IPoIBChild"
 // +kubebuilder:validation:XValidation:rule="self.attachment == 'WholeDevice' || !has(self.network) || !has(self.network.rdmaName)",fieldPath=".network.rdmaName",message="rdmaName is for attachment WholeDevice only: with attachment IPoIBChild the RDMA device stays on the host"
+// +kubebuilder:validation:XValidation:rule="self.attachment == 'WholeDevice' || !has(self.network) || (!has(self.network.tos) && !has(self.network.roceMode) && !has(self.network.trafficClass))",fieldPath=".network",message="tos, roceMode and trafficClass are for attachment WholeDevice only: they are those of RoCE ports"
 // +kubebuilder:validation:XValidation:rule="self.attachment == 'IPoIBChild' || !has(self.network) || (!has(self.network.pkey) && !has(self.network.ipoibMode) && !has(self.network.umcast))",fieldPath=".network",message="pkey, ipoibMode and umcast are for attachment IPoIBChild only"
 type FabricSpec struct {
 	// Which devices belong to the fabric. A device belongs to it if every given field fits.
@@ -212,6 +213,24 @@ type Network struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	RDMAName string `json:"rdmaName,omitempty"`
+	// RoCE: the type of service of connections that rdma_cm makes and that ask for no other: DSCP * 4 + ECN, such as
+	// 106. Default: as it is on the host.
+	//
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=255
+	// +optional
+	TOS *int32 `json:"tos,omitempty"`
+	// RoCE: the version of such connections. Default: as it is on the host.
+	//
+	// +optional
+	RoCEMode RoCEMode `json:"roceMode,omitempty"`
+	// RoCE: the traffic class of all queue pairs, whatever they ask for; needs NVIDIA's driver package (DOCA-OFED).
+	// Default: as it is on the host.
+	//
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=255
+	// +optional
+	TrafficClass *int32 `json:"trafficClass,omitempty"`
 	// A routing table and rules for the addresses of each interface, so that each rail answers from its own interface.
 	// Default: true where a node has several devices of the fabric.
 	//
@@ -248,6 +267,17 @@ const (
 	RDMAExclusive RDMAMode = "Exclusive" // rdma system set netns exclusive
 	RDMAShared    RDMAMode = "Shared"    // rdma system set netns shared
 	RDMAIgnore    RDMAMode = "Ignore"    // the RDMA device is left alone
+)
+
+// RoCEMode is a version of RoCE.
+//
+// +kubebuilder:validation:Enum=V1;V2
+type RoCEMode string
+
+// The versions of RoCE.
+const (
+	RoCEv1 RoCEMode = "V1" // within one Ethernet segment
+	RoCEv2 RoCEMode = "V2" // over UDP, routable
 )
 
 // IPoIBMode is the mode of an IPoIB interface.

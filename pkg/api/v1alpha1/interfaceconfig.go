@@ -24,6 +24,18 @@ type InterfaceConfig struct {
 	//
 	// +optional
 	RDMAName string `json:"rdmaName,omitempty"`
+	// RoCE: the type of service of connections that rdma_cm makes and that ask for no other, 0 to 255.
+	//
+	// +optional
+	TOS *int32 `json:"tos,omitempty"`
+	// RoCE: the version of such connections: V1 or V2.
+	//
+	// +optional
+	RoCEMode RoCEMode `json:"roceMode,omitempty"`
+	// RoCE: the traffic class of all queue pairs, 0 to 255; needs NVIDIA's driver package (DOCA-OFED).
+	//
+	// +optional
+	TrafficClass *int32 `json:"trafficClass,omitempty"`
 	// A routing table and rules for the addresses of each interface, so that each rail answers from its own interface.
 	//
 	// +optional

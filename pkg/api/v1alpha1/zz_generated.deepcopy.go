@@ -497,6 +497,16 @@ func (in *InterfaceConfig) DeepCopyInto(out *InterfaceConfig) {
 		*out = new(int32)
 		**out = **in
 	}
+	if in.TOS != nil {
+		in, out := &in.TOS, &out.TOS
+		*out = new(int32)
+		**out = **in
+	}
+	if in.TrafficClass != nil {
+		in, out := &in.TrafficClass, &out.TrafficClass
+		*out = new(int32)
+		**out = **in
+	}
 	if in.SourceBasedRouting != nil {
 		in, out := &in.SourceBasedRouting, &out.SourceBasedRouting
 		*out = new(bool)
@@ -592,6 +602,16 @@ func (in *Network) DeepCopyInto(out *Network) {
 	*out = *in
 	if in.MTU != nil {
 		in, out := &in.MTU, &out.MTU
+		*out = new(int32)
+		**out = **in
+	}
+	if in.TOS != nil {
+		in, out := &in.TOS, &out.TOS
+		*out = new(int32)
+		**out = **in
+	}
+	if in.TrafficClass != nil {
+		in, out := &in.TrafficClass, &out.TrafficClass
 		*out = new(int32)
 		**out = **in
 	}

@@ -139,6 +139,14 @@ var clusterChecks = []Check{
 		"ip link set NETDEV mtu N on these nodes, and mtu in spec.network of the Fabric; the switches have to allow it",
 	},
 	{
+		"cluster-roce-qos",
+		"The rails of a RoCE fabric mark traffic alike on all nodes",
+		"a setting that was made by hand, or by a unit that did not run on every node: one direction of a connection " +
+			"has the priority without loss, the other has not",
+		"cma_roce_tos -d HCA -t TOS, and /sys/class/infiniband/HCA/tc/1/traffic_class on these nodes, at boot; for " +
+			"pods tos and trafficClass in spec.network of the Fabric",
+	},
+	{
 		"cluster-rate",
 		"Ports of one place have one rate on all nodes",
 		"a port has trained down: a lane of its cable or transceiver is broken, one of the two is of a slower kind, " +

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/fabric-cni/fabric-cni/internal/topology"
 )
@@ -45,6 +46,7 @@ func clusterFirmware(c *Cluster) (out []Finding) {
 func clusterRails(c *Cluster) (out []Finding) {
 	var ports []topology.Port
 	mtu := map[string]int{} // "node HCA port" -> MTU
+	mark := map[string]string{}
 	cards := map[string]string{}
 	c.present(func(f *FabricNode) {
 		for _, p := range f.Node.Ports() {
@@ -57,6 +59,11 @@ func clusterRails(c *Cluster) (out []Finding) {
 			}
 			if d := f.Node.HCA(p.HCA); d != nil {
 				cards[portOf(&p)] = cmp.Or(d.Board, d.ID)
+				for i := range d.Ports {
+					if d.Ports[i].Number == p.Port {
+						mark[portOf(&p)] = strings.Join(marks(&d.Ports[i]), ", ")
+					}
+				}
 			}
 		}
 	})
@@ -64,23 +71,35 @@ func clusterRails(c *Cluster) (out []Finding) {
 		return nil
 	}
 	all := topology.Group(ports)
-	mtus := map[string][]string{}
+	var unlike []Finding
 	for i := range all.Fabrics {
 		f := &all.Fabrics[i]
-		clear(mtus)
+		mtus, qos := map[string][]string{}, map[string][]string{}
+		note := func(by map[string][]string, key, node string) {
+			if !slices.Contains(by[key], node) {
+				by[key] = append(by[key], node)
+			}
+		}
 		for _, r := range f.Rails {
 			for j := range r.Ports {
 				p := &r.Ports[j]
-				if m := mtu[portOf(p)]; m > 0 && !slices.Contains(mtus[strconv.Itoa(m)], p.Node) {
-					mtus[strconv.Itoa(m)] = append(mtus[strconv.Itoa(m)], p.Node)
+				if m := mtu[portOf(p)]; m > 0 {
+					note(mtus, strconv.Itoa(m), p.Node)
 				}
+				note(qos, cmp.Or(mark[portOf(p)], "no mark"), p.Node)
 			}
 		}
 		if len(mtus) > 1 {
 			out = append(out, finding("cluster-mtu", Warn, f.Name+": MTU "+spread(mtus, 20)))
 		}
+		if len(qos) > 1 {
+			unlike = append(unlike, finding("cluster-roce-qos", Warn, f.Name+": "+spread(qos, 60)))
+		}
 	}
 	out = pass(out, "cluster-mtu", "one MTU in each fabric, as far as interfaces are on their nodes")
+	if slices.Max(slices.AppendSeq([]string{""}, maps.Values(mark))) != "" {
+		out = append(out, pass(unlike, "cluster-roce-qos", "traffic is marked alike in each fabric")...)
+	}
 	return append(out, pass(slowPorts(all, cards), "cluster-rate", "the ports of one place have one rate")...)
 }
 

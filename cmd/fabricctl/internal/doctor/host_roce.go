@@ -16,51 +16,31 @@ import (
 
 // QoS is what a RoCE port does with priorities, beside the DCB of its interface.
 type QoS struct {
-	CMA   int   // type of service of connections of the connection manager; -1: not set
-	Class int   // traffic class that the driver of NVIDIA's own package gives to all queue pairs; -1: not set
+	*node.Port
 	NP    []int // priorities for which ECN is on as notification point; nil: not known
 	RP    []int // and as reaction point
 	Known bool  // the driver says for which priorities ECN is on
 }
 
-// collectQoS reads the settings of RoCE ports. Their places: Documentation/ABI/testing/configfs-rdma_cm for the
-// connection manager; NVIDIA's driver package has tc and ecn in sysfs, which the kernel's own driver has not.
+// collectQoS reads the settings of RoCE ports. NVIDIA's driver package has ecn in sysfs, which the kernel's own driver
+// has not.
 func (h *Host) collectQoS(root fs.FS) {
 	h.QoS = map[string]QoS{}
 	for i := range h.Node.HCAs {
 		d := &h.Node.HCAs[i]
-		for _, p := range d.Ports {
+		for j := range d.Ports {
+			p := &d.Ports[j]
 			if p.LinkLayer != device.Ethernet || d.Kind != "PF" {
 				continue
 			}
-			number := strconv.FormatUint(uint64(p.Number), 10)
-			q := QoS{CMA: -1, Class: -1}
-			if n, err := strconv.Atoi(read(root, path.Join("sys/kernel/config/rdma_cm", d.Name, "ports", number,
-				"default_roce_tos"))); err == nil {
-				q.CMA = n
-			}
-			if dir := node.Real(root, path.Join("sys/class/infiniband", d.Name)); dir != "" {
-				q.Class = class(read(root, path.Join(dir, "tc", number, "traffic_class")))
-			}
+			q := QoS{Port: p}
 			if dir := node.Real(root, path.Join("sys/class/net", p.Netdev)); dir != "" && p.Netdev != "" {
 				q.NP, q.Known = enabled(root, path.Join(dir, "ecn/roce_np/enable"))
 				q.RP, _ = enabled(root, path.Join(dir, "ecn/roce_rp/enable"))
 			}
-			h.QoS[d.Name+":"+number] = q
+			h.QoS[d.Name+":"+strconv.FormatUint(uint64(p.Number), 10)] = q
 		}
 	}
-}
-
-// class is the number in "Global tclass=106"; -1 without one.
-func class(text string) int {
-	for line := range strings.Lines(text) {
-		if v, ok := strings.CutPrefix(strings.TrimSpace(line), "Global tclass="); ok {
-			if n, err := strconv.Atoi(strings.TrimSpace(v)); err == nil && n >= 0 && n < 256 {
-				return n
-			}
-		}
-	}
-	return -1
 }
 
 // enabled are the priorities whose file says 1.
@@ -93,7 +73,7 @@ func hostRoCE(h *Host, f topology.Fabrics) (out []Finding) {
 			}
 			name := p.HCA + ":" + strconv.FormatUint(uint64(p.Port), 10)
 			q, ok := h.QoS[name]
-			if !ok || d.DCB == nil && !q.Known && q.CMA < 0 && q.Class < 0 {
+			if !ok || d.DCB == nil && !q.Known && q.TOS == nil && q.TrafficClass == nil {
 				continue
 			}
 			text := q.text(d.DCB)
@@ -146,16 +126,22 @@ func (q *QoS) text(d *node.DCB) string {
 		}
 		parts = append(parts, trust)
 	}
-	if q.CMA >= 0 {
-		parts = append(parts, fmt.Sprintf("default_roce_tos %d", q.CMA))
-	}
-	if q.Class >= 0 {
-		parts = append(parts, fmt.Sprintf("traffic_class %d", q.Class))
-	}
+	parts = append(parts, marks(q.Port)...)
 	if q.Known {
 		parts = append(parts, "ECN for "+priorities(q.NP)+" (notification) and "+priorities(q.RP)+" (reaction)")
 	}
 	return strings.Join(parts, ", ")
+}
+
+// marks are what traffic over a port is marked with.
+func marks(p *node.Port) (out []string) {
+	if p.TOS != nil {
+		out = append(out, fmt.Sprintf("default_roce_tos %d", *p.TOS))
+	}
+	if p.TrafficClass != nil {
+		out = append(out, fmt.Sprintf("traffic_class %d", *p.TrafficClass))
+	}
+	return out
 }
 
 func priorities(list []int) string {
@@ -176,12 +162,15 @@ func (q *QoS) unprotected(d *node.DCB) string {
 	}
 	for _, m := range []struct {
 		what string
-		tos  int
-	}{{"default_roce_tos", q.CMA}, {"traffic_class", q.Class}} {
-		i := slices.IndexFunc(d.DSCP, func(p node.DSCPPriority) bool { return m.tos > 0 && p.DSCP == m.tos>>2 })
+		tos  *int
+	}{{"default_roce_tos", q.TOS}, {"traffic_class", q.TrafficClass}} {
+		if m.tos == nil || *m.tos == 0 {
+			continue
+		}
+		i := slices.IndexFunc(d.DSCP, func(p node.DSCPPriority) bool { return p.DSCP == *m.tos>>2 })
 		if i >= 0 && !slices.Contains(d.PFC, d.DSCP[i].Priority) {
-			return fmt.Sprintf("%s %d is DSCP %d, which has priority %d here, and PFC is on for %s only", m.what, m.tos,
-				m.tos>>2, d.DSCP[i].Priority, priorities(d.PFC))
+			return fmt.Sprintf("%s %d is DSCP %d, which has priority %d here, and PFC is on for %s only", m.what,
+				*m.tos, *m.tos>>2, d.DSCP[i].Priority, priorities(d.PFC))
 		}
 	}
 	return ""

@@ -87,7 +87,7 @@ func TestHostRoCE(t *testing.T) {
 	}
 }
 
-// Nodes are compared with each other: firmware, MTU and rate.
+// Nodes are compared with each other: firmware, MTU, marks and rate.
 func TestNodesAlike(t *testing.T) {
 	spoil(t, agents, CheckCluster, []change[*Cluster]{
 		{"firmware", func(c *Cluster) { c.FabricNodes[2].Node.HCA("mlx5_3").Firmware = "28.36.1010" },
@@ -98,6 +98,24 @@ func TestNodesAlike(t *testing.T) {
 		}, ""},
 		{"MTU", func(c *Cluster) { c.FabricNodes[3].Node.Netdev("ibs112").MTU = 2044 },
 			"WARN cluster-mtu ib-400g: MTU 4092 on g1, g2, g3; 2044 on g3\n"},
+		{"a mark on some nodes", func(c *Cluster) {
+			for i, f := range c.FabricNodes[1:] {
+				for j := range f.Node.HCAs {
+					f.Node.HCAs[j].Ports[0].TOS = new(106)
+					if i == 2 {
+						f.Node.HCAs[j].Ports[0].TrafficClass = new(106)
+					}
+				}
+			}
+		}, "WARN cluster-roce-qos ib-400g: default_roce_tos 106 on g1, g2; default_roce_tos 106, traffic_class 106 " +
+			"on g3\n"},
+		{"the same mark on all nodes", func(c *Cluster) {
+			for _, f := range c.FabricNodes[1:] {
+				for j := range f.Node.HCAs {
+					f.Node.HCAs[j].Ports[0].TOS = new(106)
+				}
+			}
+		}, ""},
 		{"an interface that is in a pod", func(c *Cluster) {
 			n := c.FabricNodes[3].Node
 			n.Netdevs = slices.DeleteFunc(slices.Clone(n.Netdevs),

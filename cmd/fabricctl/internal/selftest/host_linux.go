@@ -275,6 +275,10 @@ func (h *host) hcas(s State) error {
 			return err
 		}
 		h.RDMA.AutoCounters(d)
+		h.TrafficClass(d)
+		if err := rdma.CM(d); err != nil {
+			return err
+		}
 		h.putHCA(s, d)
 	}
 	return err
@@ -303,6 +307,12 @@ func (h *host) putHCA(s State, d *device.HCA) {
 		}
 		if p.AutoCounters != nil {
 			s.put(port+" counters", *p.AutoCounters)
+		}
+		if p.CM != nil {
+			s.put(port+" connections", fmt.Sprintf("%+v", *p.CM))
+		}
+		if p.TrafficClass != nil {
+			s.put(port+" traffic class", *p.TrafficClass)
 		}
 		gid, err := fs.ReadFile(h.Sys, fmt.Sprintf("%s/ports/%d/gids/0", dir, p.Number))
 		if text := strings.TrimSpace(string(gid)); err == nil && p.LinkLayer == device.InfiniBand {
