@@ -21,7 +21,7 @@ func main() {
 	_ = unix.Prctl(unix.PR_SET_THP_DISABLE, 1, 0, 0, 0)
 	p := fabric.Plugin{
 		Version: version, Command: os.Getenv("CNI_COMMAND"), Nested: os.Getenv(ipam.DepthVariable) != "",
-		Stdout: os.Stdout, Stderr: os.Stderr,
+		Trace: fabric.TraceID(os.Getenv("TRACEPARENT")), Stdout: os.Stdout, Stderr: os.Stderr,
 	}
 	if len(os.Args) > 1 { // a CNI call has no arguments
 		switch os.Args[1] {

@@ -55,7 +55,7 @@ func (r *Runner) Where(h plan.Home) (plan.Where, error) {
 
 func (r *Runner) journey(h plan.Home, on Events) *journey {
 	back := &Runner{
-		Host: r.Host, Pod: r.Pod, Proc: r.Proc,
+		Host: r.Host, Pod: r.Pod, Proc: r.Proc, Log: r.Log,
 		EvictName: r.EvictName, EvictRDMA: r.EvictRDMA, Renumbering: r.Renumbering,
 	}
 	back.inPod = h.PodIndex

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -44,6 +45,8 @@ type Runner struct {
 	// Renumbering waits until no other call on the node does what gives out numbers of character devices, and holds
 	// others off until done is called. Nil: the caller is alone.
 	Renumbering func(ctx context.Context) (done func(), err error)
+
+	Log *slog.Logger // each step is logged for debugging; nil: nowhere
 
 	hca    *device.HCA    // identity of the RDMA device, nil without one
 	netdev *device.Netdev // identity of the netdev, nil without one
@@ -94,6 +97,9 @@ func (r *Runner) step(ctx context.Context, s plan.Step) error {
 	}
 	if err := failpoint.Step(s); err != nil {
 		return err
+	}
+	if r.Log != nil && r.Log.Enabled(ctx, slog.LevelDebug) {
+		r.Log.Debug(s.Kind(), "command", s.String())
 	}
 	if err := r.do(ctx, s); err != nil {
 		return err

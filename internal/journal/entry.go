@@ -91,6 +91,8 @@ type Entry struct {
 	MAC       string         `json:"mac,omitempty"`
 	Addresses []netip.Prefix `json:"addresses,omitempty"`
 
+	Trace string `json:"trace,omitempty"` // of the ADD, by W3C Trace Context; empty: its runtime does not trace
+
 	// DeviceInfo is the device information file that it writes
 	DeviceInfo string `json:"deviceInfo,omitempty"`
 	Tries      int    `json:"tries,omitempty"` // DELs that could not end for a cause that may stay

@@ -20,7 +20,7 @@ func (c *call) newEntry(d *attach.Decision, ch *choice) *journal.Entry {
 		Key: c.key, Network: c.cfg.Name, Created: time.Now().UTC(), BootID: c.bootID(),
 		BootTime: int64(journal.Now()), Nonce: rand.Text(),
 		NetnsPath: c.env.Netns, Netns: c.pod.NS.ID,
-		IPAM: c.cfg.IPAM.Type, Conf: c.cfg.Raw, Args: c.env.Args, Path: c.env.Path,
+		Trace: c.Trace, IPAM: c.cfg.IPAM.Type, Conf: c.cfg.Raw, Args: c.env.Args, Path: c.env.Path,
 	}
 	dev := d.Device
 	switch c.cfg.Mode {

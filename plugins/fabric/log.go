@@ -32,9 +32,25 @@ func (c *call) openLog() {
 	}
 	handler := slog.NewJSONHandler(out, &slog.HandlerOptions{Level: l, ReplaceAttr: short})
 	c.log = slog.New(handler).With("call", c.env.Command, "of", c.who(), "interface", c.key.IfName)
+	if c.Trace != "" {
+		c.log = c.log.With("trace", c.Trace)
+	}
 	if refused != nil {
 		c.log.Warn("log goes to stderr", "reason", refused)
 	}
+}
+
+// TraceID is the trace id of a traceparent (W3C Trace Context, section 3.2): that of the runtime's call, which libcni
+// hands on in the environment variable TRACEPARENT; empty if parent is not one.
+func TraceID(parent string) string {
+	f := strings.Split(parent, "-")
+	if len(f) < 4 || len(f[0]) != 2 || f[0] == "ff" || len(f[1]) != 32 {
+		return ""
+	}
+	if strings.Trim(f[1], "0123456789abcdef") != "" || strings.Trim(f[1], "0") == "" {
+		return ""
+	}
+	return f[1]
 }
 
 // Bounds of a log, whose content is up to the author of a network and of a pod: each call may be repeated without end.

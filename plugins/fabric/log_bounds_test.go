@@ -4,8 +4,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/fabric-cni/fabric-cni/internal/journal"
+	"github.com/fabric-cni/fabric-cni/plugins/fabric"
 )
 
 // A network whose ADD is refused, and repeated without end, does not fill the disk: neither with thousands of fields
@@ -64,4 +68,33 @@ func TestStateIsPrivate(t *testing.T) {
 		t.Errorf("%v, %v", st.Mode(), err)
 	}
 	n.must(t, n.call("DEL", conf()))
+}
+
+// Each step is logged as a command, and with the trace of the runtime's call; the journal has that for the agent. What
+// is no trace is left out.
+func TestTrace(t *testing.T) {
+	t.Parallel()
+	const id = "4bf92f3577b34da6a3ce929d0e0e4736"
+	for parent, want := range map[string]bool{
+		"00-" + id + "-00f067aa0ba902b7-01": true, "01-" + id + "-00f067aa0ba902b7-01-later": true,
+		id: false, "ff-" + id + "-00f067aa0ba902b7-01": false, "00-" + id[1:] + "\n-00f067aa0ba902b7-01": false,
+		"00-" + strings.Repeat("0", 32) + "-00f067aa0ba902b7-01": false, "": false,
+	} {
+		if got := fabric.TraceID(parent); (got == id) != want || got != "" && !want {
+			t.Errorf("trace of %q: %q", parent, got)
+		}
+	}
+	n := newNode(t)
+	c := n.call("ADD", conf(`"logLevel":"debug"`))
+	c.env = []string{"TRACEPARENT=00-" + id + "-00f067aa0ba902b7-01"}
+	moved := regexp.MustCompile(`"msg":"move-netdev",.*"trace":"` + id + `","command":"ip link set \$DEV netns \$POD ` +
+		`name net1 up"`)
+	if a := n.run(t, c); !a.ok || !moved.MatchString(a.stderr) {
+		t.Errorf("ADD: %s%s", a.stdout, a.stderr)
+	}
+	list, err := journal.Store{Dir: n.state}.List()
+	if err != nil || len(list) != 1 || list[0].Trace != id {
+		t.Errorf("journal: %+v, %v", list, err)
+	}
+	n.run(t, n.call("DEL", conf()))
 }

@@ -30,6 +30,7 @@ type Plugin struct {
 	Proc     string // a /proc that shows the processes of all pods; /proc
 	Command  string // CNI_COMMAND
 	Nested   bool   // ipam.DepthVariable is in the environment: started by its own IPAM plugin
+	Trace    string // TraceID of the call; empty: none
 	Stdout   io.Writer
 	Stderr   io.Writer
 }

@@ -88,7 +88,7 @@ func (s *session) dial(side *apply.Side) (err error) {
 // runner carries steps out between the host and a pod, which is nil when it is gone.
 func (s *session) runner(pod *apply.Side) apply.Runner {
 	return apply.Runner{
-		Host: s.host, Pod: pod, Proc: s.Proc,
+		Host: s.host, Pod: pod, Proc: s.Proc, Log: s.log,
 		EvictName: s.names().evictName, EvictRDMA: s.names().evictRDMA, Renumbering: s.renumbering,
 	}
 }

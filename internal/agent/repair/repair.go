@@ -124,11 +124,11 @@ func (l *Loop) reclaim(ctx context.Context, e *journal.Entry) bool {
 	}
 	if err != nil {
 		l.Log.Error("cannot reclaim a device", "of", e.Who(), "interface", e.IfName, "device", e.DeviceKey,
-			"error", err)
+			"trace", e.Trace, "error", err)
 		return false
 	}
 	l.Log.Warn("reclaimed a device that a dead pod left behind", "of", e.Who(), "interface", e.IfName, "network",
-		e.Network, "device", e.DeviceKey)
+		e.Network, "device", e.DeviceKey, "trace", e.Trace)
 	return true
 }
 
