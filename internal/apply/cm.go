@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path"
 	"strconv"
 
+	"github.com/fabric-cni/fabric-cni/internal/inventory"
 	"github.com/fabric-cni/fabric-cni/internal/rdma"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 	"github.com/fabric-cni/fabric-cni/pkg/plan"
@@ -64,7 +64,7 @@ func (h hcaSteps) setTrafficClass(s plan.SetTrafficClass) error {
 	if err != nil {
 		return err
 	}
-	file := path.Join("class/infiniband", now.Name, "tc", strconv.FormatUint(uint64(s.Port), 10), "traffic_class")
+	file := inventory.TrafficClassFile(now.Name, s.Port)
 	if err := side.NS.WriteSys(file, []byte(strconv.Itoa(s.To))); err != nil {
 		return fmt.Errorf("write %d to %s: %w", s.To, file, err)
 	}

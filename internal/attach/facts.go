@@ -56,8 +56,8 @@ type Facts struct {
 	VF        *device.VF // nil: no virtual function
 	// OtherTenant says that a pod of another namespace had this VF last, and that its driver is to be bound again.
 	OtherTenant bool
+	Namesake    bool // a device in a pod has the name that the RDMA device has on the host
 	// The new name of the RDMA device, if the configuration asks for one.
-	Namesake          bool     // a device in a pod has the name that the RDMA device has on the host
 	RDMANamesPerNetns bool     // names are unique per network namespace, not in the whole system
 	RDMANamesInPod    []string // if so, and if a free one is to be chosen
 	RDMANameHolder    string   // if not: which other device has the name on the host; empty: none

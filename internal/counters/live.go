@@ -3,7 +3,6 @@ package counters
 import (
 	"encoding/json"
 	"io/fs"
-	"slices"
 
 	"github.com/fabric-cni/fabric-cni/internal/node"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
@@ -70,15 +69,11 @@ func (l *Look) Add(live *Live, n *node.Node) {
 	}
 	for i := range l.Ports {
 		p := &l.Ports[i]
-		h := n.HCA(p.HCA)
-		if h == nil {
+		q := n.HCA(p.HCA).Port(p.Number)
+		if q == nil || q.LinkLayer != device.Ethernet {
 			continue
 		}
-		j := slices.IndexFunc(h.Ports, func(q node.Port) bool { return q.Number == p.Number })
-		if j < 0 || h.Ports[j].LinkLayer != device.Ethernet {
-			continue
-		}
-		for name, v := range OfInterface(live.Interfaces[h.Ports[j].Netdev]) {
+		for name, v := range OfInterface(live.Interfaces[q.Netdev]) {
 			if p.Values == nil {
 				p.Values = map[string]uint64{}
 			}

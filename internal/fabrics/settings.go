@@ -2,6 +2,7 @@ package fabrics
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
@@ -30,31 +31,32 @@ func Settings(api any) (out map[string]any, err error) {
 	if err := json.Unmarshal(b, &out); err != nil {
 		return nil, err
 	}
-	if m, ok := out["rdmaMode"].(string); ok {
-		word, ok := rdmaModes[v1alpha1.RDMAMode(m)]
-		if !ok {
-			return nil, fmt.Errorf("rdmaMode %q: must be Any, Exclusive, Shared or Ignore", m)
-		}
-		delete(out, "rdmaMode")
-		out["rdma"] = string(word)
-	}
-	if m, ok := out["ipoibMode"].(string); ok {
-		word, ok := ipoibModes[v1alpha1.IPoIBMode(m)]
-		if !ok {
-			return nil, fmt.Errorf("ipoibMode %q: must be Datagram or Connected", m)
-		}
-		out["ipoibMode"] = word
-	}
-	if m, ok := out["roceMode"].(string); ok {
-		word, ok := roceModes[v1alpha1.RoCEMode(m)]
-		if !ok {
-			return nil, fmt.Errorf("roceMode %q: must be V1 or V2", m)
-		}
-		out["roceMode"] = word
+	err = errors.Join(
+		word(out, "rdmaMode", "rdma", rdmaModes, "Any, Exclusive, Shared or Ignore"),
+		word(out, "ipoibMode", "ipoibMode", ipoibModes, "Datagram or Connected"),
+		word(out, "roceMode", "roceMode", roceModes, "V1 or V2"),
+	)
+	if err != nil {
+		return nil, err
 	}
 	if on, ok := out["sourceBasedRouting"]; ok {
 		delete(out, "sourceBasedRouting")
 		out["routing"] = map[string]any{"sourceBased": on}
 	}
 	return out, nil
+}
+
+// word replaces the API's word for a setting by the plugin's, which may have another name for the field.
+func word[A, P ~string](settings map[string]any, field, plugins string, words map[A]P, allowed string) error {
+	m, ok := settings[field].(string)
+	if !ok {
+		return nil
+	}
+	w, ok := words[A(m)]
+	if !ok {
+		return fmt.Errorf("%s %q: must be %s", field, m, allowed)
+	}
+	delete(settings, field)
+	settings[plugins] = string(w)
+	return nil
 }

@@ -127,7 +127,7 @@ func (h *HCA) compact() {
 			p.PKeys = nil // RoCE has no others
 		}
 		// RoCE v1 and v2 are pairs of entries with one GID; the interface is the port's
-		p.GIDs = slices.DeleteFunc(slices.Clone(p.GIDs), func(g GID) bool { return g.Type != "RoCE v2" })
+		p.GIDs = slices.DeleteFunc(slices.Clone(p.GIDs), func(g GID) bool { return g.Type != device.RoCEv2 })
 		for j := range p.GIDs {
 			if p.GIDs[j].Netdev == p.Netdev {
 				p.GIDs[j].Netdev = ""

@@ -56,6 +56,19 @@ type HCA struct {
 // Place is where the HCA is.
 func (h *HCA) Place() Place { return Place{h.Path, h.NUMA} }
 
+// Port is the port with this number; nil if h is nil, or has none.
+func (h *HCA) Port(number uint32) *Port {
+	if h == nil {
+		return nil
+	}
+	for i := range h.Ports {
+		if h.Ports[i].Number == number {
+			return &h.Ports[i]
+		}
+	}
+	return nil
+}
+
 // Port is one port of an HCA.
 type Port struct {
 	Number    uint32              `json:"number"`

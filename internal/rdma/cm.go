@@ -28,7 +28,7 @@ func CM(h *device.HCA) error {
 	err := withCM(h.Name, func(dir string) error {
 		for i := range h.Ports {
 			p := &h.Ports[i]
-			at := filepath.Join(dir, "ports", strconv.FormatUint(uint64(p.Number), 10))
+			at := cmPort(dir, p.Number)
 			tos, err := os.ReadFile(filepath.Join(at, "default_roce_tos"))
 			if err != nil {
 				return err
@@ -61,7 +61,7 @@ func CM(h *device.HCA) error {
 // mounted or the module rdma_cm not loaded.
 func SetCM(name string, port uint32, to device.CM) error {
 	err := withCM(name, func(dir string) error {
-		at := filepath.Join(dir, "ports", strconv.FormatUint(uint64(port), 10))
+		at := cmPort(dir, port)
 		if to.RoCE != "" {
 			if err := os.WriteFile(filepath.Join(at, "default_roce_mode"), []byte(to.RoCE), 0o600); err != nil {
 				return err
@@ -74,6 +74,11 @@ func SetCM(name string, port uint32, to device.CM) error {
 		return fmt.Errorf("set the connection manager's defaults of port %d of RDMA device %s: %w", port, name, err)
 	}
 	return nil
+}
+
+// cmPort is the directory of a port in that of its device.
+func cmPort(dir string, port uint32) string {
+	return filepath.Join(dir, "ports", strconv.FormatUint(uint64(port), 10))
 }
 
 // withCM calls f with the directory of a device. One that it has to make for that it removes: as long as it is there,

@@ -88,7 +88,8 @@ type CM struct {
 	RoCE string `json:"roce,omitempty"` // RoCEv1 or RoCEv2, as the kernel writes it; empty: not known
 }
 
-// The protocols of a RoCE port, as configfs spells them (drivers/infiniband/core/cache.c, gid_type_str).
+// The protocols of a RoCE port, as configfs and gid_attrs/types in sysfs spell them (drivers/infiniband/core/cache.c,
+// gid_type_str).
 const (
 	RoCEv1 = "IB/RoCE v1"
 	RoCEv2 = "RoCE v2"

@@ -7,6 +7,23 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
+// settle expects these steps for an RDMA device that is on the host, and none once they are done.
+func settle(t *testing.T, was, now *device.HCA, want []string) {
+	t.Helper()
+	w := Where{HCA: now, HCASide: Host, Done: StageMTU}
+	var got []string
+	for _, s := range Return(w, Home{HCA: was}).Steps {
+		got = append(got, s.String())
+		w = After(w, []Step{s})
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%v -> %v: %q", was, now, got)
+	}
+	if again := Return(w, Home{HCA: was}).Steps; len(again) > 0 {
+		t.Errorf("%v -> %v, then again: %q", was, now, again)
+	}
+}
+
 // The ports of an RDMA device count as they did before, where both the snapshot and the kernel have the mode.
 func TestAutoCounters(t *testing.T) {
 	hca := func(masks ...*uint32) *device.HCA {
@@ -26,19 +43,7 @@ func TestAutoCounters(t *testing.T) {
 		{hca(byType), hca(byType), nil}, {hca(nil), hca(byType), nil}, {hca(off), hca(nil), nil},
 		{hca(), hca(byType), nil},
 	} {
-		w := Where{HCA: tt.now, HCASide: Host, Done: StageMTU}
-		r := Return(w, Home{HCA: tt.was})
-		var got []string
-		for _, s := range r.Steps {
-			got = append(got, s.String())
-			w = After(w, []Step{s})
-		}
-		if !slices.Equal(got, tt.want) {
-			t.Errorf("%v -> %v: %q", tt.was, tt.now, got)
-		}
-		if again := Return(w, Home{HCA: tt.was}).Steps; len(again) > 0 {
-			t.Errorf("%v -> %v, then again: %q", tt.was, tt.now, again)
-		}
+		settle(t, tt.was, tt.now, tt.want)
 	}
 }
 
@@ -67,18 +72,7 @@ func TestRoCEReturns(t *testing.T) {
 		{port(nil, new(106)), port(nil, new(106)), nil}, {port(nil, nil), port(nil, new(106)), nil},
 		{port(nil, new(106)), port(nil, nil), nil},
 	} {
-		w := Where{HCA: tt.now, HCASide: Host, Done: StageMTU}
-		var got []string
-		for _, s := range Return(w, Home{HCA: tt.was}).Steps {
-			got = append(got, s.String())
-			w = After(w, []Step{s})
-		}
-		if !slices.Equal(got, tt.want) {
-			t.Errorf("%v -> %v: %q", tt.was, tt.now, got)
-		}
-		if again := Return(w, Home{HCA: tt.was}).Steps; len(again) > 0 {
-			t.Errorf("%v -> %v, then again: %q", tt.was, tt.now, again)
-		}
+		settle(t, tt.was, tt.now, tt.want)
 	}
 }
 

@@ -10,12 +10,14 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
+
+	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
 // RoCE versions as sysfs calls them in gid_attrs/types.
 const (
-	RoCEv1 = "IB/RoCE v1"
-	RoCEv2 = "RoCE v2"
+	RoCEv1 = device.RoCEv1
+	RoCEv2 = device.RoCEv2
 )
 
 // GIDIndex waits until port 1 of an HCA in the pod has the GID of an IP address for a version of RoCE, and returns its

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/fabric-cni/fabric-cni/internal/counters"
@@ -43,14 +42,10 @@ func (w *watcher) lookAt(out *watchLook) error {
 func (l *watchLook) addTree(n *node.Node, look *counters.Look) {
 	for _, p := range look.Ports {
 		h := n.HCA(p.HCA)
-		if h == nil {
+		q := h.Port(p.Number)
+		if q == nil {
 			continue
 		}
-		i := slices.IndexFunc(h.Ports, func(q node.Port) bool { return q.Number == p.Number })
-		if i < 0 {
-			continue
-		}
-		q := &h.Ports[i]
 		l.ports = append(l.ports, watchedPort{
 			Port: p, device: h.PCI, netdev: q.Netdev, pod: h.InPod, state: q.State, rateGb: q.RateGb,
 		})

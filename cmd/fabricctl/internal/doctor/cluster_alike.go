@@ -59,11 +59,7 @@ func clusterRails(c *Cluster) (out []Finding) {
 			}
 			if d := f.Node.HCA(p.HCA); d != nil {
 				cards[portOf(&p)] = cmp.Or(d.Board, d.ID)
-				for i := range d.Ports {
-					if d.Ports[i].Number == p.Port {
-						mark[portOf(&p)] = strings.Join(marks(&d.Ports[i]), ", ")
-					}
-				}
+				mark[portOf(&p)] = strings.Join(marks(d.Port(p.Port)), ", ")
 			}
 		}
 	})

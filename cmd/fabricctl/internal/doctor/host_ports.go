@@ -122,8 +122,8 @@ func (h *Host) pfOf(p *topology.Port) *node.Port {
 	for i := range h.Node.HCAs {
 		d := &h.Node.HCAs[i]
 		if d.Kind == "PF" && d.PCI != "" && d.PCI == p.Slot {
-			if j := slices.IndexFunc(d.Ports, func(q node.Port) bool { return q.Number == p.Port }); j >= 0 {
-				return &d.Ports[j]
+			if q := d.Port(p.Port); q != nil {
+				return q
 			}
 		}
 	}

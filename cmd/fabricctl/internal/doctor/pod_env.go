@@ -182,7 +182,7 @@ func (p *Pod) gidIndex(name string, index int, list *nccl.List) (out []Finding) 
 		switch {
 		case i < 0:
 			missing = append(missing, h.Name)
-		case q.GIDs[i].Type != "RoCE v2" || q.GIDs[i].Addr().IsLinkLocalUnicast():
+		case q.GIDs[i].Type != device.RoCEv2 || q.GIDs[i].Addr().IsLinkLocalUnicast():
 			local = append(local, fmt.Sprintf("%s: %s of type %s", h.Name, q.GIDs[i].GID, q.GIDs[i].Type))
 		}
 	})

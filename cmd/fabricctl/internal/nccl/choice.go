@@ -226,14 +226,7 @@ func (c *Choice) Names() (names []string) {
 
 // port is what the node says of a port.
 func (c *Choice) port(p *topology.Port) *node.Port {
-	if h := c.given.Node.HCA(p.HCA); h != nil {
-		for i := range h.Ports {
-			if h.Ports[i].Number == p.Port {
-				return &h.Ports[i]
-			}
-		}
-	}
-	return &node.Port{}
+	return cmp.Or(c.given.Node.HCA(p.HCA).Port(p.Port), &node.Port{})
 }
 
 // GID is the index of the RoCE v2 GID of an IPv4 address, or of a global IPv6 one, or -1.
@@ -244,7 +237,7 @@ func routable(p *node.Port) int {
 	for _, g := range p.GIDs {
 		a := g.Addr()
 		switch {
-		case g.Type != "RoCE v2" || !a.IsValid() || a.IsLinkLocalUnicast():
+		case g.Type != device.RoCEv2 || !a.IsValid() || a.IsLinkLocalUnicast():
 		case a.Is4():
 			return g.Index
 		case six < 0:
