@@ -85,31 +85,42 @@ func (a *Attachment) Prepare() []plan.Step { return a.Change.Steps }
 // Attach returns the steps that bring the device into the pod. hca is the RDMA device as it is after Prepare, which may
 // have made a new one; nil for none.
 func (a *Attachment) Attach(hca *device.HCA) []plan.Step {
-	hca = a.withRoCE(hca)
+	cfg, hca := a.withRoCE(hca)
 	switch {
 	case a.Child != nil:
 		return []plan.Step{*a.Child}
 	case a.chained() && hca == nil:
 		return nil // in shared mode the pod sees it already
 	case a.chained() && a.Netdev() != nil:
-		return plan.Attach(a.Config, a.Netdev().Name, hca, a.Netdev())
+		return plan.Attach(cfg, a.Netdev().Name, hca, a.Netdev())
 	}
-	return plan.Attach(a.Config, a.IfName, hca, a.Netdev())
+	return plan.Attach(cfg, a.IfName, hca, a.Netdev())
 }
 
-// withRoCE is hca with what the RDMA device had on the host for connections over its RoCE ports: one that Prepare has
-// made has lost it.
-func (a *Attachment) withRoCE(hca *device.HCA) *device.HCA {
+// withRoCE is hca with what the RDMA device had on the host for connections over its RoCE ports, and the configuration:
+// one that Prepare has made has lost it. Its driver begins without a traffic class, and the pod gets that of the host
+// unless the configuration asks for another.
+func (a *Attachment) withRoCE(hca *device.HCA) (*netconf.Config, *device.HCA) {
+	cfg := a.Config
 	if hca == nil || a.Device.HCA == nil {
-		return hca
+		return cfg, hca
 	}
 	out := *hca
 	out.Ports = slices.Clone(hca.Ports)
 	for i := range out.Ports[:min(len(out.Ports), len(a.Device.HCA.Ports))] {
-		was := &a.Device.HCA.Ports[i]
-		out.Ports[i].CM, out.Ports[i].TrafficClass = was.CM, was.TrafficClass
+		was, now := &a.Device.HCA.Ports[i], &out.Ports[i]
+		now.CM, now.TrafficClass = was.CM, was.TrafficClass
+		if !a.Change.Rebind || was.TrafficClass == nil {
+			continue
+		}
+		now.TrafficClass = new(-1)
+		if cfg.Class == nil && *was.TrafficClass >= 0 {
+			with := *cfg
+			with.Class = new(uint8(*was.TrafficClass))
+			cfg = &with
+		}
 	}
-	return &out
+	return cfg, &out
 }
 
 // Configure returns the steps that give the netdev in the pod (have) its settings.

@@ -218,6 +218,18 @@ var ethernetCases = map[string]func(*Facts){
 		qosOf(f)
 		f.Config.TOS, f.Config.RoCEMode, f.Config.Class = new(uint8(72)), "v2", new(uint8(96))
 	},
+	"traffic class of the host, of another tenant": func(f *Facts) {
+		qosOf(f)
+		f.Device.HCA.Ports[0].TrafficClass, f.OtherTenant = new(96), true
+	},
+	"traffic class as the host's, of another tenant": func(f *Facts) {
+		qosOf(f)
+		f.Device.HCA.Ports[0].TrafficClass, f.OtherTenant, f.Config.Class = new(96), true, new(uint8(96))
+	},
+	"traffic class as the host's": func(f *Facts) {
+		qosOf(f)
+		f.Device.HCA.Ports[0].TrafficClass, f.Config.Class = new(96), new(uint8(96))
+	},
 	"tos without configfs": func(f *Facts) { f.Config.TOS = new(uint8(72)) },
 	"traffic class of another driver": func(f *Facts) {
 		qosOf(f)

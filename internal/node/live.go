@@ -147,10 +147,10 @@ func (n *Node) away(t tree, live *Live) {
 	}
 }
 
-// tosOf is the type of service that connections over a port of an RDMA device had on the host, if that was set.
+// tosOf is the type of service that connections over a port of an RDMA device had on the host; nil: not known.
 func tosOf(h *device.HCA, port uint32) *int {
 	for _, p := range h.Ports {
-		if p.Number == port && p.CM != nil && p.CM.TOS != 0 {
+		if p.Number == port && p.CM != nil {
 			return new(int(p.CM.TOS))
 		}
 	}

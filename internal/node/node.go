@@ -89,7 +89,8 @@ type Port struct {
 	ActiveMTU int `json:"activeMTU,omitempty"`
 
 	// Of a RoCE port: the type of service that the connection manager gives connections (default_roce_tos), and the
-	// traffic class that NVIDIA's driver package gives all queue pairs. nil: not set, or not known.
+	// traffic class that NVIDIA's driver package gives all queue pairs. nil: the first is not known, the second not set
+	// or not known. The first is known of a device in a pod, and on the host while it has a directory in configfs.
 	TOS          *int `json:"tos,omitempty"`
 	TrafficClass *int `json:"trafficClass,omitempty"`
 }

@@ -6,8 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
+	"github.com/fabric-cni/fabric-cni/internal/node"
 	"github.com/fabric-cni/fabric-cni/internal/topology"
 )
 
@@ -46,7 +46,7 @@ func clusterFirmware(c *Cluster) (out []Finding) {
 func clusterRails(c *Cluster) (out []Finding) {
 	var ports []topology.Port
 	mtu := map[string]int{} // "node HCA port" -> MTU
-	mark := map[string]string{}
+	mark := map[string]*node.Port{}
 	cards := map[string]string{}
 	c.present(func(f *FabricNode) {
 		for _, p := range f.Node.Ports() {
@@ -59,7 +59,7 @@ func clusterRails(c *Cluster) (out []Finding) {
 			}
 			if d := f.Node.HCA(p.HCA); d != nil {
 				cards[portOf(&p)] = cmp.Or(d.Board, d.ID)
-				mark[portOf(&p)] = strings.Join(marks(d.Port(p.Port)), ", ")
+				mark[portOf(&p)] = d.Port(p.Port)
 			}
 		}
 	})
@@ -68,35 +68,62 @@ func clusterRails(c *Cluster) (out []Finding) {
 	}
 	all := topology.Group(ports)
 	var unlike []Finding
+	marked := false
 	for i := range all.Fabrics {
 		f := &all.Fabrics[i]
-		mtus, qos := map[string][]string{}, map[string][]string{}
-		note := func(by map[string][]string, key, node string) {
-			if !slices.Contains(by[key], node) {
-				by[key] = append(by[key], node)
-			}
-		}
+		mtus := map[string][]string{}
 		for _, r := range f.Rails {
 			for j := range r.Ports {
 				p := &r.Ports[j]
 				if m := mtu[portOf(p)]; m > 0 {
-					note(mtus, strconv.Itoa(m), p.Node)
+					addOnce(mtus, strconv.Itoa(m), p.Node)
 				}
-				note(qos, cmp.Or(mark[portOf(p)], "no mark"), p.Node)
 			}
 		}
 		if len(mtus) > 1 {
 			out = append(out, finding("cluster-mtu", Warn, f.Name+": MTU "+spread(mtus, 20)))
 		}
-		if len(qos) > 1 {
-			unlike = append(unlike, finding("cluster-roce-qos", Warn, f.Name+": "+spread(qos, 60)))
-		}
+		known, list := unlikeMarks(f, mark)
+		marked, unlike = marked || known, append(unlike, list...)
 	}
 	out = pass(out, "cluster-mtu", "one MTU in each fabric, as far as interfaces are on their nodes")
-	if slices.Max(slices.AppendSeq([]string{""}, maps.Values(mark))) != "" {
+	if marked {
 		out = append(out, pass(unlike, "cluster-roce-qos", "traffic is marked alike in each fabric")...)
 	}
 	return append(out, pass(slowPorts(all, cards), "cluster-rate", "the ports of one place have one rate")...)
+}
+
+// unlikeMarks compares how the ports of a fabric mark traffic. The type of service of a port that is on its node is
+// known only while the port has a directory in configfs. known: at least one port's mark is known.
+func unlikeMarks(f *topology.Fabric, mark map[string]*node.Port) (known bool, out []Finding) {
+	tos, class := map[string][]string{}, map[string][]string{}
+	for _, r := range f.Rails {
+		for i := range r.Ports {
+			p := &r.Ports[i]
+			m, value := mark[portOf(p)], "none"
+			if m != nil && m.TOS != nil {
+				known = true
+				addOnce(tos, strconv.Itoa(*m.TOS), p.Node)
+			}
+			if m != nil && m.TrafficClass != nil {
+				known, value = true, strconv.Itoa(*m.TrafficClass)
+			}
+			addOnce(class, value, p.Node)
+		}
+	}
+	if len(tos) > 1 {
+		out = append(out, finding("cluster-roce-qos", Warn, f.Name+": default_roce_tos "+spread(tos, 60)))
+	}
+	if len(class) > 1 {
+		out = append(out, finding("cluster-roce-qos", Warn, f.Name+": traffic_class "+spread(class, 60)))
+	}
+	return known, out
+}
+
+func addOnce(by map[string][]string, key, node string) {
+	if !slices.Contains(by[key], node) {
+		by[key] = append(by[key], node)
+	}
 }
 
 func portOf(p *topology.Port) string {

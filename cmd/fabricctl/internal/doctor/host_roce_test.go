@@ -98,17 +98,25 @@ func TestNodesAlike(t *testing.T) {
 		}, ""},
 		{"MTU", func(c *Cluster) { c.FabricNodes[3].Node.Netdev("ibs112").MTU = 2044 },
 			"WARN cluster-mtu ib-400g: MTU 4092 on g1, g2, g3; 2044 on g3\n"},
-		{"a mark on some nodes", func(c *Cluster) {
+		{"marks that differ", func(c *Cluster) {
 			for i, f := range c.FabricNodes[1:] {
 				for j := range f.Node.HCAs {
-					f.Node.HCAs[j].Ports[0].TOS = new(106)
-					if i == 2 {
-						f.Node.HCAs[j].Ports[0].TrafficClass = new(106)
+					p := &f.Node.HCAs[j].Ports[0]
+					switch i {
+					case 0:
+						p.TOS = new(106)
+					case 2:
+						p.TOS, p.TrafficClass = new(0), new(106)
 					}
 				}
 			}
-		}, "WARN cluster-roce-qos ib-400g: default_roce_tos 106 on g1, g2; default_roce_tos 106, traffic_class 106 " +
-			"on g3\n"},
+		}, "WARN cluster-roce-qos ib-400g: default_roce_tos 0 on g3; 106 on g1\n" +
+			"WARN cluster-roce-qos ib-400g: traffic_class none on g1, g2; 106 on g3\n"},
+		{"a mark that is not known of all nodes", func(c *Cluster) {
+			for j := range c.FabricNodes[1].Node.HCAs {
+				c.FabricNodes[1].Node.HCAs[j].Ports[0].TOS = new(106)
+			}
+		}, ""},
 		{"the same mark on all nodes", func(c *Cluster) {
 			for _, f := range c.FabricNodes[1:] {
 				for j := range f.Node.HCAs {
