@@ -5,11 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"strings"
-	"sync"
 	"time"
-
-	"k8s.io/dynamic-resource-allocation/deviceattribute"
 
 	"github.com/fabric-cni/fabric-cni/internal/agent/cluster"
 	"github.com/fabric-cni/fabric-cni/internal/agent/condition"
@@ -32,7 +28,6 @@ type claimReconciler struct {
 	driver   *dra.Driver // nil: there is no kubelet, or no API server
 	networks *networkReconciler
 	known    func() bool // whether the API server has said which Fabrics there are
-	pcieRoot func(pci string) string
 }
 
 func (r *claimReconciler) reconcile(v *view) {
@@ -85,7 +80,7 @@ func (r *claimReconciler) device(f *fabrics.Fabric, d *survey.Device, conf []byt
 	it := offer.Item{
 		Fabric: f.Name, Resource: f.Resource(), Location: d.Location, LinkLayer: string(d.LinkLayer()),
 		RateGb: d.RateGb, RDMADevice: d.HCA.Name, Netdev: d.Netdev, Firmware: d.Firmware, NUMA: d.NUMA,
-		Problem: cmp.Or(d.Unserved, string(network.Problem(f, d))),
+		PCIeRoot: d.Place().PCIeRoot(), Problem: cmp.Or(d.Unserved, string(network.Problem(f, d))),
 	}
 	if f.Attachment == v1alpha1.IPoIBChild {
 		it.Shares = f.Shares
@@ -96,30 +91,9 @@ func (r *claimReconciler) device(f *fabrics.Fabric, d *survey.Device, conf []byt
 	if !d.HCA.NodeGUID.IsUnset() {
 		it.GUID = d.HCA.NodeGUID.String()
 	}
-	if d.PCI != "" && r.pcieRoot != nil {
-		it.PCIeRoot = r.pcieRoot(d.PCI)
-	}
 	return dra.Device{
 		Item: it, Files: d.Files, Extra: f.Files, Moving: d.Moving(), InPod: d.Holder != nil,
 		Conf: conf, ConfErr: err, Health: string(d.Problem),
-	}
-}
-
-// pcieRoots looks up the root of each PCI function once: it does not move.
-func pcieRoots() func(string) string {
-	var mu sync.Mutex
-	known := map[string]string{}
-	return func(pci string) string {
-		mu.Lock()
-		defer mu.Unlock()
-		root, ok := known[pci]
-		if !ok {
-			if a, err := deviceattribute.GetPCIeRootAttributeByPCIBusID(strings.ToLower(pci)); err == nil {
-				root = *a.Value.StringValue
-				known[pci] = root
-			}
-		}
-		return root
 	}
 }
 

@@ -53,7 +53,7 @@ func (w *worker) begin() (*work, error) {
 	}
 	r := newReconciler(w.o, b.target, w.link, b.plugins, w.metrics, w.reporter, w.log)
 	r.claims = claimReconciler{
-		driver: b.driver, networks: &r.networks, known: w.link.Synced, pcieRoot: pcieRoots(),
+		driver: b.driver, networks: &r.networks, known: w.link.Synced,
 	}
 	if w.client != nil {
 		r.addresses.server = w.client.LocalAddresses

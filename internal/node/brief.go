@@ -24,13 +24,17 @@ func PortPrefix(sys fs.FS, hca string, port uint32) device.SubnetPrefix {
 	return single(sys).prefix(portDir(hca, port))
 }
 
-// PlaceOf returns where the hardware is. pci is the PCI function that the device is or sits on. The hardware is in the
-// /sys of every namespace.
-func PlaceOf(sys fs.FS, a device.Address, pci string) Place {
+// PlaceOf returns where the hardware meets GPUs: there where its Data Direct function is, if it has one of all. pci is
+// the PCI function that the device is or sits on. The hardware is in the /sys of every namespace.
+func PlaceOf(sys fs.FS, a device.Address, pci string, all DataDirects) Place {
 	t, dir, function := single(sys), path.Join("bus", a.Bus, "devices", a.Name), path.Join("bus/pci/devices", pci)
 	p := Place{NUMA: t.numa(dir, function)}
-	if pci != "" {
-		p.Path = chain(t.real(function))
+	if pci == "" {
+		return p
+	}
+	p.Path = chain(t.real(function))
+	if d := t.dataDirect(sysFunctions, all, Slot(sys, pci)); d != nil {
+		p.Path = d.Path
 	}
 	return p
 }

@@ -112,6 +112,9 @@ func (h *HCA) compact() {
 		h.Address = device.Address{}
 	}
 	h.Path, h.CPUs = root(h.Path), ""
+	if h.DataDirect != nil {
+		h.DataDirect = &DataDirect{h.DataDirect.PCI, root(h.DataDirect.Path)}
+	}
 	h.Ports = slices.Clone(h.Ports)
 	for i := range h.Ports {
 		p := &h.Ports[i]

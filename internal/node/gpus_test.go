@@ -29,8 +29,8 @@ func TestPlaceOf(t *testing.T) {
 		}
 		for i := range n.HCAs {
 			h := &n.HCAs[i]
-			got := node.PlaceOf(sys, h.Address, h.PCI)
-			if !reflect.DeepEqual(got, h.Place()) || len(got.Path) < 3 || got.PCIeRoot() != h.Path[0] {
+			got := node.PlaceOf(sys, h.Address, h.PCI, node.ReadDataDirects(sys))
+			if !reflect.DeepEqual(got, h.Place()) || len(got.Path) < 3 || got.PCIeRoot() != h.Place().Path[0] {
 				t.Errorf("%s: %s is at %v, want %v", m.Name, h.Name, got, h.Place())
 			}
 			if slot := node.Slot(sys, h.PCI); slot != h.PCI {
@@ -39,7 +39,7 @@ func TestPlaceOf(t *testing.T) {
 		}
 	}
 	none := fstest.MapFS{}
-	if got := node.PlaceOf(none, device.Address{Bus: "platform", Name: "fakeib.0"}, ""); got.NUMA != -1 ||
+	if got := node.PlaceOf(none, device.Address{Bus: "platform", Name: "fakeib.0"}, "", nil); got.NUMA != -1 ||
 		len(got.Path) > 0 || got.PCIeRoot() != "" {
 		t.Errorf("a device on no PCI bus is at %v", got)
 	}

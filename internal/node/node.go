@@ -39,22 +39,29 @@ type HCA struct {
 	Board    string         `json:"board,omitempty"` // PSID
 	Firmware string         `json:"firmware,omitempty"`
 	NodeGUID device.GUID    `json:"nodeGUID,omitzero"`
-	NUMA     int            `json:"numa"`             // -1: the firmware does not tell
-	CPUs     string         `json:"cpus,omitempty"`   // the nearest ones, as the kernel lists them: 0-47,96-143
-	Path     []string       `json:"path,omitempty"`   // PCI root and bridges down to the function
-	PCIe     string         `json:"pcie,omitempty"`   // negotiated speed and width
-	Slower   string         `json:"slower,omitempty"` // what it could do, if it runs below that
-	VFs      int            `json:"vfs,omitempty"`
-	MaxVFs   int            `json:"maxVFs,omitempty"`
-	Bond     string         `json:"bond,omitempty"` // the bond it is the RDMA face of, or whose member its netdev is
-	Ports    []Port         `json:"ports"`
-	GPUs     []Near         `json:"gpus,omitempty"`  // nearest first
-	InPod    string         `json:"inPod,omitempty"` // namespace/name or container that has it now
-	Netns    string         `json:"netns,omitempty"` // of that pod
+	NUMA     int            `json:"numa"`           // -1: the firmware does not tell
+	CPUs     string         `json:"cpus,omitempty"` // the nearest ones, as the kernel lists them: 0-47,96-143
+	Path     []string       `json:"path,omitempty"` // PCI root and bridges down to the function
+	// DataDirect is the function that reads and writes GPU memory for it, if that is another one.
+	DataDirect *DataDirect `json:"dataDirect,omitempty"`
+	PCIe       string      `json:"pcie,omitempty"`   // negotiated speed and width
+	Slower     string      `json:"slower,omitempty"` // what it could do, if it runs below that
+	VFs        int         `json:"vfs,omitempty"`
+	MaxVFs     int         `json:"maxVFs,omitempty"`
+	Bond       string      `json:"bond,omitempty"` // the bond it is the RDMA face of, or whose member its netdev is
+	Ports      []Port      `json:"ports"`
+	GPUs       []Near      `json:"gpus,omitempty"`  // nearest first
+	InPod      string      `json:"inPod,omitempty"` // namespace/name or container that has it now
+	Netns      string      `json:"netns,omitempty"` // of that pod
 }
 
-// Place is where the HCA is.
-func (h *HCA) Place() Place { return Place{h.Path, h.NUMA} }
+// Place is where the HCA meets GPUs: there where its Data Direct function is, if it has one.
+func (h *HCA) Place() Place {
+	if h.DataDirect != nil {
+		return Place{h.DataDirect.Path, h.NUMA}
+	}
+	return Place{h.Path, h.NUMA}
+}
 
 // Port is the port with this number; nil if h is nil, or has none.
 func (h *HCA) Port(number uint32) *Port {

@@ -40,17 +40,20 @@ func Read(root fs.FS, live *Live) (*Node, error) {
 			n.Primary = name
 		}
 	}
-	n.GPUs = t.gpus("sys/bus/pci/devices")
+	const functions = "sys/bus/pci/devices"
+	n.GPUs = t.gpus(functions)
 	for _, name := range t.names("sys/class/infiniband") {
 		if dir := t.real(path.Join("sys/class/infiniband", name)); dir != "" {
 			n.HCAs = append(n.HCAs, t.hca(name, dir))
 		}
 	}
 	n.away(t, live)
+	direct := t.dataDirects(functions)
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
 		n.faces(h, live)
 		n.mtus(h)
+		h.DataDirect = t.dataDirect(functions, direct, cmp.Or(h.Parent, h.PCI))
 		h.GPUs = nearest(h.Place(), n.GPUs)
 	}
 	slices.SortFunc(n.HCAs, func(a, b HCA) int {

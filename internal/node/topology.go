@@ -109,6 +109,7 @@ var models = map[string]string{
 	"15b3:101f": "ConnectX-6 Lx",
 	"15b3:1021": "ConnectX-7",
 	"15b3:1023": "ConnectX-8",
+	"15b3:2100": "ConnectX-8 Data Direct",
 	"15b3:a2d2": "BlueField",
 	"15b3:a2d6": "BlueField-2",
 	"15b3:a2dc": "BlueField-3",
@@ -133,5 +134,6 @@ var models = map[string]string{
 	"10de:26b9": "L40S",
 	"10de:2901": "B200",
 	"10de:2941": "GB200",
+	"10de:31c2": "GB300",
 	"10de:2342": "GH200 120GB",
 }

@@ -60,6 +60,7 @@ func TestRailsOfGPUs(t *testing.T) {
 	}
 	h20, gb200, a100, roce := machine(machines.H20()), machine(machines.GB200()), machine(machines.A100("a100", 0)),
 		machine(machines.RoCE())
+	gb300 := machine(machines.GB300())
 	dgx := func(*testing.T) ([]prefer.Unit, []node.Place) { return dgx() }
 	for _, c := range []struct {
 		name string
@@ -69,6 +70,8 @@ func TestRailsOfGPUs(t *testing.T) {
 		size int
 		want string
 	}{
+		{"gb300: one GPU, the HCA whose Data Direct function is at its switch", gb300, "0", "", 1, "mlx5_1"},
+		{"gb300: the other GPUs", gb300, "2 1", "", 2, "mlx5_0 mlx5_3"},
 		{"h20: one GPU, the rail at its switch", h20, "5", "", 1, "mlx5_4"},
 		{"h20: two GPUs of one switch", h20, "2 3", "", 1, "mlx5_3"},
 		{"h20: two GPUs of two switches", h20, "1 6", "", 2, "mlx5_0 mlx5_7"},
@@ -164,7 +167,8 @@ func TestNoneIsNearer(t *testing.T) {
 			}
 		}
 	}
-	for _, m := range []*machines.Machine{machines.H20(), machines.GB200(), machines.RoCE(), machines.V100()} {
+	for _, m := range []*machines.Machine{machines.H20(), machines.GB200(), machines.GB300(), machines.RoCE(),
+		machines.V100()} {
 		units, gpus := rails(t, m)
 		check(m.Name, units, gpus)
 	}

@@ -1,10 +1,12 @@
 package survey
 
 import (
+	"io/fs"
 	"slices"
 	"sync"
 
 	"github.com/fabric-cni/fabric-cni/internal/inventory"
+	"github.com/fabric-cni/fabric-cni/internal/node"
 )
 
 // Seen is what the last look has read of the devices on the host, for the next one: see inventory.Memory. States of
@@ -13,6 +15,7 @@ type Seen struct {
 	mu      sync.Mutex
 	memory  inventory.Memory
 	devices map[string]Device // by the name of the RDMA device; what sysfs tells counts while its ports are as here
+	direct  node.DataDirects  // nil: not read since the devices have changed
 }
 
 // begin is what a look starts with: a reader of lists, and what the last look has seen. It ends with end, unless there
@@ -29,9 +32,20 @@ func (s *Seen) begin(r *inventory.Reader) (*inventory.Reader, map[string]Device,
 		return nil, nil, err
 	}
 	if !same {
-		s.devices = map[string]Device{}
+		s.devices, s.direct = map[string]Device{}, nil
 	}
 	return once, s.devices, nil
+}
+
+// dataDirects reads the Data Direct functions once, within a look.
+func (s *Seen) dataDirects(sys fs.FS) node.DataDirects {
+	if s == nil {
+		return node.ReadDataDirects(sys)
+	}
+	if s.direct == nil {
+		s.direct = node.ReadDataDirects(sys)
+	}
+	return s.direct
 }
 
 func (s *Seen) end() {

@@ -227,7 +227,7 @@ func (n Node) onHost(
 
 // complete fills in what sysfs has of the hardware, wherever its RDMA device is.
 func (n Node) complete(d *Device, r *inventory.Reader) (err error) {
-	at := node.PlaceOf(n.Sys, d.Address, d.PCI)
+	at := node.PlaceOf(n.Sys, d.Address, d.PCI, n.Seen.dataDirects(n.Sys))
 	d.NUMA, d.Path, d.Slot = at.NUMA, at.Path, node.Slot(n.Sys, d.PCI)
 	d.Files, err = n.files(r, d.Address)
 	return err

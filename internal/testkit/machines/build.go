@@ -91,6 +91,18 @@ func (m *Machine) pci(way, class, id string, numa int) string {
 	return dir
 }
 
+// VPD plants the vital product data of a function, as cards of NVIDIA have it: a name, and read-only keys of which V3
+// is the card's UUID.
+func (m *Machine) VPD(dir, uuid string) {
+	item := func(tag byte, b string) string { return string([]byte{tag, byte(len(b)), byte(len(b) >> 8)}) + b }
+	keys := ""
+	for _, k := range [][2]string{{"PN", "900-9X81E-00EX-DT0"}, {"SN", "MT2525J0"}, {"V3", uuid}, {"RV", "\x10"}} {
+		keys += k[0] + string([]byte{byte(len(k[1]))}) + k[1]
+	}
+	b := item(0x82, "NVIDIA Dual ConnectX-8 SuperNIC C8280Z Mezzanine Board") + item(0x90, keys) + "\x78"
+	m.FS[dir+"/vpd"] = &fstest.MapFile{Data: []byte(b), Mode: 0o600}
+}
+
 func (m *Machine) gpu(way, id string, numa int) { m.pci(way, "0x030200", id, numa) }
 
 // hca is one RDMA device with its only port.

@@ -37,6 +37,7 @@ var rails = map[string][]string{
 	"a100":  {"mlx5_0"},
 	"roce":  {"mlx5_2", "mlx5_3", "mlx5_4", "mlx5_5"},
 	"gb200": {"mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3"},
+	"gb300": {"mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3"},
 }
 
 // Pods returns pods of every machine with RDMA, in both RDMA modes: in order, and with what goes wrong in them.

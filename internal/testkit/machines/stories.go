@@ -9,7 +9,7 @@ func All() []*Machine {
 
 // makers make each machine by its name: to make all for one of them takes most of a test's time.
 var makers = map[string]func() *Machine{
-	"h20": H20, "v100": V100, "roce": RoCE, "gb200": GB200, "plain": Plain, "vfs": VFs, "sfs": SFs,
+	"h20": H20, "v100": V100, "roce": RoCE, "gb200": GB200, "gb300": GB300, "plain": Plain, "vfs": VFs, "sfs": SFs,
 	"a100":   func() *Machine { return A100("a100", 0) },
 	"a100-2": func() *Machine { return A100("a100-2", 1) },
 	"rack1":  func() *Machine { return Rack("rack1", 1) }, "rack2": func() *Machine { return Rack("rack2", 2) },
@@ -288,6 +288,34 @@ func GB200() *Machine {
 	m.Without("sys/module/nvidia_peermem") // GPU memory is exported as DMA-BUF
 	m.File("proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  570.124.06  "+
 		"Release Build  (dvs-builder@U22-I3-AE18-09-6)  Wed Feb 26 01:59:48 UTC 2025")
+	return m
+}
+
+// GB300 has four GPUs and four ConnectX-8 on an Arm board. Each HCA meets its GPU by its Data Direct function. The PCI
+// addresses and the tree are those of NVIDIA's guide to GPUDirect RDMA on Grace Blackwell with CX8, and of rdma_topo of
+// rdma-core, which names the bridges.
+func GB300() *Machine {
+	m := newMachine("gb300")
+	for i, at := range []struct{ nic, gpu string }{
+		{"0000", "0009"}, {"0002", "0008"}, {"0010", "0019"}, {"0012", "0018"},
+	} {
+		way := fmt.Sprintf("pci%[1]s:00/%[1]s:00:00.0/%[1]s:01:00.0/%[1]s:02:00.0/%[1]s:03:00.0", at.nic)
+		m.hca(hca{
+			name: fmt.Sprintf("mlx5_%d", i), way: way, id: "15b3:1023", fw: "40.46.1006", numa: i / 2, serial: 0xb1 + i,
+			layer: "InfiniBand", state: active, phys: linkUp, rate: "800 Gb/sec (4X XDR)", sm: 1,
+			netdev: "ibP" + at.nic + "s3", speed: "64.0 GT/s", width: "16",
+		})
+		uuid := fmt.Sprintf("c6e1f4f0c8a0f0118000a088c20300b%d", i)
+		m.VPD("sys/devices/"+way, uuid)
+		root := fmt.Sprintf("pci%[1]s:00/%[1]s:00:00.0/%[1]s:01:00.0/", at.gpu)
+		m.VPD(m.pci(root+fmt.Sprintf("%[1]s:02:00.0/%[1]s:03:00.0", at.gpu), "0x080100", "15b3:2100", i/2), uuid)
+		m.gpu(root+fmt.Sprintf("%[1]s:02:03.0/%[1]s:04:00.0/%[1]s:05:00.0/%[1]s:06:00.0", at.gpu), "10de:31c2", i/2)
+	}
+	m.Live.RDMAMode = "exclusive"
+	m.Done()
+	m.Without("sys/module/nvidia_peermem") // GPU memory is exported as DMA-BUF
+	m.File("proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  580.95.05  "+
+		"Release Build  (dvs-builder@U22-I3-AM02-24-3)  Tue Sep 23 09:55:41 UTC 2025")
 	return m
 }
 

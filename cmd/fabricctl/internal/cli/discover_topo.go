@@ -31,7 +31,11 @@ func (d *discoverer) topo(n *node.Node) {
 		name := "NIC" + strconv.Itoa(nics)
 		nics++
 		list = append(list, device{name, h.Place(), h.CPUs})
-		legend = append(legend, name+": "+h.Name)
+		at := ""
+		if h.DataDirect != nil {
+			at = ", where its Data Direct function " + h.DataDirect.PCI + " is"
+		}
+		legend = append(legend, name+": "+h.Name+at)
 	}
 	if len(list) == 0 {
 		d.stdout.Println("no RDMA device and no GPU")

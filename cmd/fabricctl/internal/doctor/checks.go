@@ -349,6 +349,13 @@ var podChecks = []Check{
 		"NCCL_CROSS_NIC=0; all variables: fabricctl nccl-env",
 	},
 	{
+		"pod-env-data-direct",
+		"NCCL_IB_DATA_DIRECT leaves Data Direct on",
+		"copied from an example that needed it off: the HCA reaches GPU memory by its own PCIe root then, through " +
+			"the CPU, and not by its function below the GPU's switch",
+		"remove the variable",
+	},
+	{
 		"pod-pkey",
 		"The pod's ports are full members of a partition",
 		"a limited member reaches full members only, and an empty entry of the table reaches no port",

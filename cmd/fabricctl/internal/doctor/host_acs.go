@@ -76,13 +76,17 @@ func (h *Host) collectACS(root fs.FS) {
 	})
 }
 
-// pairs calls f for each HCA and each of its nearest GPUs that are below one switch.
+// pairs calls f for each HCA and each of its nearest GPUs that are below one switch. Those that meet by a Data Direct
+// function want other settings of ACS on each bridge (rdma_topo check).
 func (h *Host) pairs(f func(*node.HCA, *node.GPU, []string)) {
 	for i := range h.Node.HCAs {
 		hca := &h.Node.HCAs[i]
 		for _, near := range hca.GPUs {
 			j := slices.IndexFunc(h.Node.GPUs, func(g node.GPU) bool { return g.Index == near.GPU })
 			if j < 0 {
+				continue
+			}
+			if hca.DataDirect != nil {
 				continue
 			}
 			if between := bridges(hca.Path, h.Node.GPUs[j].Path); len(between) > 0 {

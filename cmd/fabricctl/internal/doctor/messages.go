@@ -217,6 +217,18 @@ var Messages = []Message{
 		Cure:  "apt-get install ibverbs-providers libibverbs1 in the image (rdma-core on other distributions)",
 	},
 	{
+		ID:      "log-data-direct",
+		Title:   "libmlx5 of the image does not know Data Direct",
+		Pattern: said(`undefined symbol: mlx5dv_get_data_direct_sysfs_path`),
+		Examples: []string{
+			"NCCL INFO dlvsym failed on mlx5dv_get_data_direct_sysfs_path - /lib/x86_64-linux-gnu/libmlx5.so: " +
+				"undefined symbol: mlx5dv_get_data_direct_sysfs_path, version MLX5_1.25",
+		},
+		Cause: "NCCL asks libmlx5 for the Data Direct function of each HCA, and the image's libmlx5 is older than " +
+			"that. Where lspci -d 15b3:2100 lists none, nothing is lost: another line has the reason of a failure",
+		Cure: "where it lists some (GB300, Rubin): a newer rdma-core in the image (libibverbs1, ibverbs-providers)",
+	},
+	{
 		ID:    "log-hcoll",
 		Title: "HCOLL in Open MPI",
 		Pattern: said(

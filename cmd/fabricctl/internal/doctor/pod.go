@@ -36,6 +36,7 @@ func CheckPod(p *Pod) (out []Finding) {
 			podPKeys,
 			podEnvHCA,
 			podEnvCrossNIC,
+			podEnvDataDirect,
 			podEnvSocket,
 			podEnvOff,
 			podHCOLL,

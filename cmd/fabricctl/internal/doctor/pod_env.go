@@ -8,6 +8,7 @@ import (
 
 	"github.com/fabric-cni/fabric-cni/cmd/fabricctl/internal/nccl"
 	"github.com/fabric-cni/fabric-cni/internal/node"
+	"github.com/fabric-cni/fabric-cni/internal/topology"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
@@ -211,6 +212,24 @@ func podEnvCrossNIC(p *Pod) []Finding {
 		return one(finding("pod-env-cross-nic", Fail, "NCCL_CROSS_NIC=1, and the rails are planes"))
 	}
 	return one(finding("pod-env-cross-nic", Warn, "NCCL_CROSS_NIC="+value+", and the rails are planes"))
+}
+
+// podEnvDataDirect finds a value that leaves the short way to GPU memory unused.
+func podEnvDataDirect(p *Pod) []Finding {
+	value, set := p.Env["NCCL_IB_DATA_DIRECT"]
+	i := slices.IndexFunc(p.choice.Ports, func(port topology.Port) bool {
+		h := p.Node.HCA(port.HCA)
+		return h != nil && h.DataDirect != nil
+	})
+	switch {
+	case !set || i < 0:
+		return nil
+	case value != "0":
+		return one(finding("pod-env-data-direct", OK, "NCCL_IB_DATA_DIRECT="+value))
+	}
+	hca := p.choice.Ports[i].HCA
+	return one(finding("pod-env-data-direct", Warn, "NCCL_IB_DATA_DIRECT=0, and "+hca+" has the Data Direct function "+
+		p.Node.HCA(hca).DataDirect.PCI))
 }
 
 // podEnvSocket judges the variables that name the interface of the bootstrap: NCCL's as NCCL reads it, Gloo's as a list

@@ -89,7 +89,7 @@ func layout(n *node.Node) []numa {
 	}
 	for _, b := range n.Bundles() {
 		h := b.HCAs[0]
-		p := get(h.NUMA, h.Path)
+		p := get(h.NUMA, h.Place().Path)
 		switch {
 		case b.Many():
 			p.ports = append(p.ports, port{h, nil, &b})

@@ -196,8 +196,8 @@ func beside(places []place, n *node.Node) []int {
 	for i := range places {
 		p := &places[i]
 		for _, port := range p.network.Rails[p.index].Ports {
-			if h := n.HCA(port.HCA); port.Node == n.Name && h != nil && len(h.Path) > 0 {
-				roots[i] = root(h.Path)
+			if h := n.HCA(port.HCA); port.Node == n.Name && h != nil && len(h.Place().Path) > 0 {
+				roots[i] = root(h.Place().Path)
 				rails[roots[i]]++
 				break
 			}

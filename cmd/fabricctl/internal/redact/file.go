@@ -6,6 +6,8 @@ import (
 	"path"
 	"regexp"
 	"strings"
+
+	"github.com/fabric-cni/fabric-cni/internal/node"
 )
 
 // Configs are the files and directories of other programs of which a bundle has what File leaves, from the root, beside
@@ -28,6 +30,8 @@ func File(name string, b []byte) []byte {
 	switch dir := path.Dir(name); {
 	case strings.HasPrefix(name, "sys/") && path.Base(name) == "config":
 		return b // registers of a PCI device
+	case strings.HasPrefix(name, "sys/") && path.Base(name) == "vpd":
+		return node.OnlyUUID(b) // has serial numbers
 	case strings.HasPrefix(name, "sys/"), name == "live.json", name == "counters.json":
 		return Text(b)
 	case name == "proc/driver/nvidia/version", name == "proc/uptime":
