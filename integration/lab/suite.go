@@ -99,6 +99,15 @@ var Suites = []Suite{
 		Timeout: 15 * time.Minute,
 	},
 	{
+		Name:    "vf-many",
+		Tools:   []string{"fabricctl"},
+		Series:  on612,
+		Run:     `^TestManyVFs$`,
+		Append:  exclusive,
+		Devices: SRIOV(127),
+		Timeout: 15 * time.Minute,
+	},
+	{
 		Name:    "vf-matrix",
 		Series:  on612,
 		Run:     `^TestMatrixVF`,

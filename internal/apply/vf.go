@@ -87,11 +87,23 @@ func (h hcaSteps) rebind(ctx context.Context, s plan.Rebind) error {
 		if err := failpoint.Hit("within/rebind-driver"); err != nil {
 			return err
 		}
+		if s.Reset {
+			h.reset(s.Device)
+		}
 		if err := bind(s, "bind"); err != nil {
 			return err
 		}
 		return h.awaitDriver(ctx, s)
 	})
+}
+
+// reset has the function reset itself, which takes the kernel 0.1 s (drivers/pci/pci.c, pcie_flr). What the driver
+// clears when it is bound does not depend on it: a function that refuses is used all the same.
+func (h hcaSteps) reset(a device.Address) {
+	err := os.WriteFile(path.Join("/sys/bus", a.Bus, "devices", a.Name, "reset"), []byte("1"), 0o200)
+	if err != nil && h.r.Log != nil {
+		h.r.Log.Warn("the function was not reset for another tenant", "device", a.String(), "reason", err)
+	}
 }
 
 // bind writes to the driver's bind or unbind file.

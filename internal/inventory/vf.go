@@ -28,6 +28,10 @@ func (r *Reader) VF(d *Device) (*device.VF, error) {
 		return nil, fmt.Errorf("find the PF of %s: %w", d.PCI, err)
 	}
 	v := &device.VF{PF: device.OnPCI(path.Base(target)), Driver: r.Driver(d.Address)}
+	// "flr pm bus", or "af_flr" for a PCI function that has it without PCIe; since Linux 5.15
+	// (Documentation/ABI/testing/sysfs-bus-pci)
+	methods := strings.Fields(r.text(path.Join(dir, "reset_method")))
+	v.FLR = slices.Contains(methods, "flr") || slices.Contains(methods, "af_flr")
 	if v.Index, err = r.vfIndex(v.PF, d.PCI); err != nil {
 		return nil, err
 	}

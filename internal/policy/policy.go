@@ -54,6 +54,8 @@ type Policy struct {
 
 	// RebindBetweenTenants has the driver of a VF bound again before a pod of another namespace gets it. Nil: true
 	RebindBetweenTenants *bool `json:"rebindBetweenTenants"`
+	// ResetBetweenTenants has a VF that can reset itself do so meanwhile. Nil: true
+	ResetBetweenTenants *bool `json:"resetBetweenTenants"`
 
 	stateDir  string            // of Load
 	resources map[string]string // of Load: what kubelet knows a device's Fabric by
@@ -64,6 +66,9 @@ func (p *Policy) Allocated() bool { return p.RequireAllocated != nil && *p.Requi
 
 // Rebinds reports whether the driver of a VF is bound again before a pod of another namespace gets it.
 func (p *Policy) Rebinds() bool { return p.RebindBetweenTenants == nil || *p.RebindBetweenTenants }
+
+// Resets reports whether a VF that can reset itself does so when its driver is bound again for another namespace.
+func (p *Policy) Resets() bool { return p.ResetBetweenTenants == nil || *p.ResetBetweenTenants }
 
 // Resource is what kubelet knows the devices of a device's Fabric by; empty: it is in none that the agent knows of.
 func (p *Policy) Resource(deviceKey string) string { return p.resources[deviceKey] }

@@ -215,17 +215,24 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// A VF is bound again between tenants unless the owner says that it is not.
-func TestRebinds(t *testing.T) {
-	for in, want := range map[string]bool{
-		`{}`: true, `{"rebindBetweenTenants":true}`: true, `{"rebindBetweenTenants":false}`: false,
+// A VF is bound again between tenants, and reset meanwhile, unless the owner says that it is not.
+func TestBetweenTenants(t *testing.T) {
+	for in, want := range map[string][2]bool{
+		`{}`:                             {true, true},
+		`{"rebindBetweenTenants":true}`:  {true, true},
+		`{"rebindBetweenTenants":false}`: {false, true},
+		`{"resetBetweenTenants":false}`:  {true, false},
 	} {
-		if p, err := parse("policy.json", []byte(in)); err != nil || p.Rebinds() != want {
-			t.Errorf("%s: %v, want %t", in, err, want)
+		p, err := parse("policy.json", []byte(in))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := [2]bool{p.Rebinds(), p.Resets()}; got != want {
+			t.Errorf("%s: %v, want %v", in, got, want)
 		}
 	}
-	if !Default("").Rebinds() {
-		t.Error("without a file it is not bound")
+	if p := Default(""); !p.Rebinds() || !p.Resets() {
+		t.Error("without a file it is neither bound nor reset")
 	}
 }
 

@@ -270,6 +270,10 @@ func (s SetVF) String() string {
 
 func (s Rebind) String() string {
 	dir, name := "/sys/bus/"+s.Device.Bus+"/drivers/"+s.Driver, quote.Shell(s.Device.Name)
-	return fmt.Sprintf("echo %s > %s; echo %s > %s",
-		name, quote.Shell(dir+"/unbind"), name, quote.Shell(dir+"/bind"))
+	reset := ""
+	if s.Reset {
+		reset = "echo 1 > " + quote.Shell("/sys/bus/"+s.Device.Bus+"/devices/"+s.Device.Name+"/reset") + "; "
+	}
+	return fmt.Sprintf("echo %s > %s; %secho %s > %s",
+		name, quote.Shell(dir+"/unbind"), reset, name, quote.Shell(dir+"/bind"))
 }

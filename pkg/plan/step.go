@@ -213,6 +213,7 @@ type Rebind struct {
 	HCA    *device.HCA
 	Netdev bool
 	ForPod bool // the pod has been given the character devices already: they have to stay the same
+	Reset  bool // the function is reset while no driver is bound to it
 }
 
 // The kinds of steps.

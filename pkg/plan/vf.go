@@ -23,7 +23,7 @@ type VFChange struct {
 //
 // hca and netdev are the VF's faces, nil for one that has none (vfio-pci). The driver is rebound only when a GUID
 // really changes, or if another tenant had the VF last (anew): that takes seconds on real hardware and renames what it
-// touches.
+// touches. For another tenant a VF that can is reset in between (vf.FLR).
 func AttachVF(cfg *netconf.VF, vf *device.VF, hca *device.HCA, netdev *device.Netdev, anew bool) VFChange {
 	var c VFChange
 	to, asked := wantedVF(cfg, &vf.VFAttrs)
@@ -51,7 +51,7 @@ func AttachVF(cfg *netconf.VF, vf *device.VF, hca *device.HCA, netdev *device.Ne
 	if guid && (hca != nil || netdev != nil) {
 		c.Rebind = true
 		r := RebindVF(vf, hca, netdev)
-		r.ForPod = true
+		r.ForPod, r.Reset = true, anew && vf.FLR
 		c.Steps = append(c.Steps, r)
 	}
 	return c
@@ -63,7 +63,7 @@ func AttachVF(cfg *netconf.VF, vf *device.VF, hca *device.HCA, netdev *device.Ne
 // takes that.
 func (c *VFChange) anew(vf *device.VF, hca *device.HCA, netdev *device.Netdev) *device.Netdev {
 	r := RebindVF(vf, hca, netdev)
-	r.ForPod = true
+	r.ForPod, r.Reset = true, vf.FLR
 	c.Rebind, c.Anew, c.Steps = true, true, []Step{r}
 	if netdev == nil || netdev.ARPType != ethernet {
 		return netdev

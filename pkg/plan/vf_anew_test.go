@@ -16,6 +16,8 @@ func TestAttachVFAnew(t *testing.T) {
 	ibHCA := hca("mlx5_4", device.Address{Bus: "pci", Name: "0000:3b:00.2"})
 	ownMAC := etherVF()
 	ownMAC.MAC = make([]byte, 6)
+	resets := ibVF()
+	resets.FLR = true
 	for name, tt := range map[string]struct {
 		cfg    netconf.VF
 		vf     *device.VF
@@ -30,6 +32,22 @@ func TestAttachVFAnew(t *testing.T) {
 				"ip link set ibp59s0 vf 0 node_guid 00:11:22:33:44:55:66:77",
 				"ip link set ibp59s0 vf 0 port_guid 00:11:22:33:44:55:66:77",
 				rebound("0000:3b:00.2"),
+			},
+		},
+		"that can reset itself": {
+			vf: resets, hca: ibHCA, netdev: ib,
+			want: []string{"echo 0000:3b:00.2 > /sys/bus/pci/drivers/mlx5_core/unbind; " +
+				"echo 1 > /sys/bus/pci/devices/0000:3b:00.2/reset; " +
+				"echo 0000:3b:00.2 > /sys/bus/pci/drivers/mlx5_core/bind"},
+		},
+		"that can reset itself, with a GUID": {
+			cfg: netconf.VF{GUID: new(newGUID)}, vf: resets, hca: ibHCA, netdev: ib,
+			want: []string{
+				"ip link set ibp59s0 vf 0 node_guid 00:11:22:33:44:55:66:77",
+				"ip link set ibp59s0 vf 0 port_guid 00:11:22:33:44:55:66:77",
+				"echo 0000:3b:00.2 > /sys/bus/pci/drivers/mlx5_core/unbind; " +
+					"echo 1 > /sys/bus/pci/devices/0000:3b:00.2/reset; " +
+					"echo 0000:3b:00.2 > /sys/bus/pci/drivers/mlx5_core/bind",
 			},
 		},
 		"for userspace": {vf: ibVF()},

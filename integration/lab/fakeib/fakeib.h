@@ -21,7 +21,7 @@
 #include "roce.h"
 
 #define SM_LID		0xbe00
-#define MAXVF		64
+#define MAXVF		128
 #define MAXHCA		256
 #define FIB_SGE		32		/* entries of a scatter/gather list */
 #define FIB_KSGE	4		/* ... of a receive buffer of the kernel */

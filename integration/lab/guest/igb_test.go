@@ -239,6 +239,16 @@ func TestIGBTenant(t *testing.T) {
 	Same(t, before)
 }
 
+// The card resets a VF between tenants.
+func TestIGBReset(t *testing.T) {
+	vfs := igbVFs(t, 1, false)
+	vfs[0].resetsFor(t, func(namespace string, number int) *attachment {
+		a := interfaceOf(NewPod(t, fmt.Sprint("pod", number)), "net1", network(config{"deviceID": vfs[0].PCI}))
+		a.args = "K8S_POD_NAMESPACE=" + namespace
+		return a
+	})
+}
+
 var igbDevice = mode{
 	name: "device-vf-ether",
 	host: func(t testing.TB) { t.Helper(); igbVFs(t, 1, true); policyFile(t, vfPolicy) },

@@ -4,10 +4,13 @@ package guest
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // number is the kernel's of the VF's RDMA device, which is on the host. It gets a new one whenever its driver is bound.
@@ -131,4 +134,97 @@ func TestVFTenantKilled(t *testing.T) {
 			})
 		}
 	}
+}
+
+// flrs runs do, and returns how often the kernel has reset a function meanwhile.
+func flrs(t *testing.T, do func()) int {
+	t.Helper()
+	const dir = "/sys/kernel/tracing"
+	shell(t, "mountpoint -q "+dir+" || mount -t tracefs tracefs "+dir)
+	shell(t, "cd "+dir+" && echo pcie_flr >set_ftrace_filter && echo function >current_tracer && echo >trace")
+	defer shell(t, "cd "+dir+" && echo nop >current_tracer && echo >set_ftrace_filter")
+	do()
+	return strings.Count(readFile(t, dir+"/trace"), ": pcie_flr <-")
+}
+
+// resetsFor wants a VF to be reset for a pod of another namespace, while no driver is bound to it, and only then; not
+// if the node policy has it off, and a function that refuses to be reset is used all the same.
+func (f SRIOVFunction) resetsFor(t *testing.T, pod func(namespace string, number int) *attachment) {
+	t.Helper()
+	before := Unchanged(t)
+	methods := "/sys/bus/pci/devices/" + f.PCI + "/reset_method"
+	had := strings.TrimSpace(readFile(t, methods))
+	for i, c := range []struct {
+		namespace, policy string
+		want              int
+	}{
+		{namespace: "team-a", want: 0}, // its first pod
+		{namespace: "team-a", want: 0},
+		{namespace: "team-b", want: 1},
+		{namespace: "team-a", policy: `"resetBetweenTenants": false`, want: 0},
+		{namespace: "team-b", policy: `"rebindBetweenTenants": false`, want: 0},
+		{namespace: "team-a", want: 1},
+	} {
+		policyFile(t, "{"+c.policy+"}")
+		got := flrs(t, func() {
+			a := pod(c.namespace, i)
+			a.add(t)
+			a.call("CHECK").Must(t)
+			a.del(t)
+		})
+		if got != c.want {
+			t.Errorf("%d: %+v: %d resets; it can be reset by: %s", i, c, got, had)
+		}
+		Same(t, before)
+	}
+	if err := os.WriteFile(methods, []byte("\n"), 0o644); err != nil { // none any more
+		t.Fatal(err)
+	}
+	a := pod("team-b", 9)
+	a.add(t)
+	a.del(t)
+	if err := os.WriteFile(methods, []byte("default"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestVFReset(t *testing.T) {
+	vfs := VFHost(t, 2, Fabric{})
+	vfs[0].resetsFor(t, func(namespace string, number int) *attachment { return vfs[0].of(t, namespace, number, "") })
+}
+
+// With GUIDs, too, which do not suffer.
+func TestVFResetGUID(t *testing.T) {
+	vfs := VFHost(t, 2, Fabric{})
+	vfs[0].resetsFor(t, func(namespace string, number int) *attachment {
+		return vfs[0].of(t, namespace, number, guidA)
+	})
+}
+
+// A PF with as many VFs as the emulated card can have: none of the kernel's messages is too long.
+func TestManyVFs(t *testing.T) {
+	policyFile(t, `{"resetBetweenTenants": false}`)
+	var took [2]time.Duration
+	for i, n := range []int{8, 127} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			vfs := VFHost(t, n, Fabric{})
+			before := Unchanged(t)
+			for j, guid := range []string{"", guidA} {
+				a := vfs[n-1].of(t, "team-a", j, guid)
+				start := time.Now()
+				a.add(t)
+				a.call("CHECK").Must(t)
+				a.del(t)
+				took[i] += time.Since(start)
+				Same(t, before)
+			}
+			out := exec.Command(filepath.Join(BinDir(), "fabricctl"), "discover", "-o", "json")
+			b, err := out.Output()
+			if have := strings.Count(string(b), `"kind": "VF"`); err != nil || have != 2*n {
+				t.Errorf("discover: %v, %d RDMA devices and interfaces of VFs, want %d of each:\n%.2000s",
+					err, have, n, b)
+			}
+		})
+	}
+	t.Logf("two times ADD, CHECK and DEL: %s with 127 VFs, %s with 8", took[1], took[0])
 }
