@@ -25,6 +25,15 @@ var decisions = []struct {
 }
 
 var deviceCases = map[string]func(*Facts){
+	"promised a partition that it has": func(f *Facts) {
+		f.Config.PKey, f.PKeys, f.PKeysKnown = 0x8001, []device.PKey{0xffff, 1}, true
+	},
+	"promised a partition": func(f *Facts) {
+		f.Config.PKey, f.PKeys, f.PKeysKnown = 0x8001, []device.PKey{0xffff}, true
+	},
+	"promised a partition, or down": func(f *Facts) {
+		f.Config.PKey, f.Config.AllowDown, f.PKeys, f.PKeysKnown = 0x8001, true, []device.PKey{0xffff}, true
+	},
 	"usual":  func(*Facts) {},
 	"shared": func(f *Facts) { f.NetnsMode = device.NetnsShared },
 	"settings": func(f *Facts) {
@@ -230,6 +239,7 @@ var ethernetCases = map[string]func(*Facts){
 		qosOf(f)
 		f.Device.HCA.Ports[0].TrafficClass, f.Config.Class = new(96), new(uint8(96))
 	},
+	"promised a partition": func(f *Facts) { f.Config.PKey = 0x8001 },
 	"tos without configfs": func(f *Facts) { f.Config.TOS = new(uint8(72)) },
 	"traffic class of another driver": func(f *Facts) {
 		qosOf(f)

@@ -236,6 +236,7 @@ func (d *decider) device() {
 	d.refuseDuplicateAddresses()
 	if !d.decision.AwaitPort {
 		d.refuse(JudgePort(d.Config, dev.HCA, dev.Netdev))
+		d.refusePartition()
 	}
 	d.refuseIPoIBChildren()
 	d.refuseUpperDevices()
@@ -277,29 +278,14 @@ func (d *decider) child() {
 	d.refusePreparedForOther(false)
 	d.policy(false)
 	d.refuse(JudgePort(d.Config, d.Device.HCA, parent))
+	d.refusePartition()
+	d.refuseNotAllotted(false)
+	d.refuseDuplicateAddresses()
 	pkey := d.Config.PKey
 	if pkey == 0 {
 		pkey = parent.IPoIB.PKey
 	}
-	d.refusePartition(pkey)
-	d.refuseNotAllotted(false)
-	d.refuseDuplicateAddresses()
 	d.decision.Attachment = newChild(d.Facts, pkey)
-}
-
-// refusePartition refuses a PKey that the port does not have: the child would never get carrier. In the pod of an
-// exclusive system the partitions can't be read: the kernel's own check has to do.
-func (d *decider) refusePartition(pkey device.PKey) {
-	same := func(k device.PKey) bool { return k|device.FullMember == pkey|device.FullMember }
-	if pkey == d.Device.Netdev.IPoIB.PKey || !d.PKeysKnown || slices.ContainsFunc(d.PKeys, same) {
-		return
-	}
-	d.refuse(&Refusal{
-		Reason: PortDown,
-		Message: fmt.Sprintf("field \"pkey\": value %s: %s port 1 is not a member of this partition, it has %v",
-			pkey, d.Device.HCA.Name, d.PKeys),
-		Hint: "add the port's GUID to the partition at the subnet manager",
-	})
 }
 
 // chained judges mode rdma: the RDMA device follows a netdev that an earlier plugin of the chain has put into the pod.

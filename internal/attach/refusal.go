@@ -24,4 +24,7 @@ type Refusal struct {
 	// Passing is set when the reason is a pod: another one has what this one needs, or something is awaited for this
 	// one. It says nothing about the node or the configuration, and STATUS does not count it.
 	Passing bool
+
+	// Awaited is set when the reason may be gone within seconds, without any doing of this node: ADD looks again.
+	Awaited bool
 }

@@ -178,25 +178,25 @@ func (r *Reader) hasGUID(dir string, g device.GUID) bool {
 	return false
 }
 
-// HasPKey reports whether a port's table holds the PKey, and what it holds otherwise. Without it an IPoIB child never
-// gets carrier. Full and limited membership of one partition both count.
-func (r *Reader) HasPKey(hca string, port uint32, p device.PKey) (ok bool, held []device.PKey, err error) {
+// PKeys lists what a port's table holds, as far as want, where that is in it: full and limited membership of one
+// partition both count.
+func (r *Reader) PKeys(hca string, port uint32, want device.PKey) (held []device.PKey, err error) {
 	dir := path.Join("class/infiniband", hca, "ports", fmt.Sprint(port), "pkeys")
 	entries, err := fs.ReadDir(r.Sys, dir)
 	if err != nil {
-		return false, nil, fmt.Errorf("list PKeys of %s port %d: %w", hca, port, err)
+		return nil, fmt.Errorf("list PKeys of %s port %d: %w", hca, port, err)
 	}
 	for i := range entries { // in the order of the table: the used ones come first
 		k, err := device.ParsePKey(r.text(path.Join(dir, fmt.Sprint(i))))
 		if err != nil {
 			continue // empty place: 0x0000
 		}
-		if k|device.FullMember == p|device.FullMember {
-			return true, nil, nil
-		}
 		held = append(held, k)
+		if k|device.FullMember == want|device.FullMember {
+			break
+		}
 	}
-	return false, held, nil
+	return held, nil
 }
 
 // text is a short attribute of sysfs, which one read returns whole (fs/kernfs/file.c).

@@ -214,18 +214,14 @@ func TestGUIDs(t *testing.T) {
 	}
 }
 
-func TestHasPKey(t *testing.T) {
+func TestPKeys(t *testing.T) {
 	r, _ := plant(t, "mlx5-pf-vf")
-	for p, want := range map[device.PKey]bool{0xffff: true, 0x7fff: true, 0x8001: true, 1: true, 0x8002: false} {
-		ok, held, err := r.HasPKey("mlx5_0", 1, p)
-		if err != nil || ok != want {
-			t.Errorf("%s: %v, %v", p, ok, err)
-		}
-		if !ok && len(held) != 2 {
-			t.Errorf("%s: held %v", p, held)
+	for p, want := range map[device.PKey]int{0xffff: 1, 0x7fff: 1, 0x8001: 2, 1: 2, 0x8002: 2} {
+		if held, err := r.PKeys("mlx5_0", 1, p); err != nil || len(held) != want {
+			t.Errorf("%s: %v, %v, want %d", p, held, err, want)
 		}
 	}
-	if _, _, err := r.HasPKey("mlx5_9", 1, 1); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := r.PKeys("mlx5_9", 1, 1); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no such device: %v", err)
 	}
 }

@@ -94,7 +94,7 @@ func broken(c *Config, cmd string) error {
 		"VF mode":  c.Mode == ModeDevice || reflect.DeepEqual(c.VF, VF{}),
 		"VF GUID":  c.VF.GUID == nil || !c.VF.GUID.IsUnset(),
 		"master":   (c.Mode == ModeIPoIB || c.Master == "") && (c.Master == "" || isName(c.Master)),
-		"pkey":     c.PKey == 0 || c.Mode == ModeIPoIB && c.PKey&0x7fff != 0,
+		"pkey":     c.PKey == 0 || c.Mode != ModeRDMA && c.PKey&0x7fff != 0,
 		"rdmaName": c.RDMAName == "" || isRDMAName(c.RDMAName) && c.Mode != ModeIPoIB,
 		"selector": set <= 1 && (c.Selector.Kind == ByNothing) == (c.Selector.Value == "") &&
 			(c.Mode != ModeIPoIB || c.Selector.Kind == ByNothing),

@@ -122,9 +122,9 @@ var peerFiles = []struct {
 				"deviceID",
 				"0000:3b:00.2",
 			),
-			VF:      VF{GUID: new(device.GUID(0x0200000000000001)), LinkState: "enable"},
-			IPAM:    IPAM{"host-local"},
-			Ignored: []string{"pkey"},
+			VF:   VF{GUID: new(device.GUID(0x0200000000000001)), LinkState: "enable"},
+			IPAM: IPAM{"host-local"},
+			PKey: 0x8005,
 		},
 	},
 	{
@@ -145,7 +145,8 @@ var peerFiles = []struct {
 				IBKubernetesState: "configured",
 				VFIO:              true,
 			},
-			Ignored: []string{"publishPfGuid", "pkey"},
+			PKey:    0xffff,
+			Ignored: []string{"publishPfGuid"},
 		},
 	},
 	{

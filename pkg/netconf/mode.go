@@ -33,8 +33,7 @@ func (p *parser) device() {
 	case ModeDevice:
 		p.podAttributes() // before the selector: the pod's GUID goes before "guid"
 		p.selector(s)
-		// ib-sriov leaves the PKey to ib-kubernetes and the subnet manager: applying it here would be something new.
-		p.ignore(p.get("pkey"))
+		p.pkey()
 		p.notIn("device", "ipoibMode", "umcast")
 	}
 	if p.cfg.Mode != ModeRDMA {
@@ -108,6 +107,23 @@ func (p *parser) mode(s selectors) {
 	}
 }
 
+// pkey reads the partition: of an IPoIB child, or the one that a device's port is promised to be in. The subnet manager
+// puts it there.
+func (p *parser) pkey() {
+	v := p.get("pkey")
+	if !v.ok() || string(v.raw) == `""` {
+		return
+	}
+	s := string(v.raw)
+	if v.raw[0] == '"' {
+		s = unquote(v.raw)
+	}
+	var err error
+	if p.cfg.PKey, err = device.ParsePKey(s); err != nil {
+		p.fail(notAllowed(v, "0x0001 to 0x7fff, or 0x8001 to 0xffff with the full-member bit"))
+	}
+}
+
 // ipoib reads the fields of mode ipoib. The bus address that Multus adds is not looked at: the parent is the master.
 func (p *parser) ipoib(s selectors) {
 	c := p.cfg
@@ -123,16 +139,7 @@ func (p *parser) ipoib(s selectors) {
 		!c.FromClaim {
 		p.fail(&Error{Code: CodeConfig, Field: "master", Allowed: "the netdev of the parent"})
 	}
-	if v := p.get("pkey"); v.ok() && string(v.raw) != `""` {
-		s := string(v.raw)
-		if v.raw[0] == '"' {
-			s = unquote(v.raw)
-		}
-		var err error
-		if c.PKey, err = device.ParsePKey(s); err != nil {
-			p.fail(notAllowed(v, "0x0001 to 0x7fff, or 0x8001 to 0xffff with the full-member bit"))
-		}
-	}
+	p.pkey()
 	c.IPoIBMode = p.choice(p.get("ipoibMode"), false, "datagram", "connected")
 	switch v := p.get("umcast"); string(v.raw) {
 	case "0", "1": // as ip link writes it

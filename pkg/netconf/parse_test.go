@@ -137,8 +137,8 @@ func TestSelector(t *testing.T) {
 		t.Errorf("GUID as hwaddr: %+v", c.Selector)
 	}
 	c = parse(t, `"device":"d","deviceID":"3","pciBusID":"3","pkey":"0x5","kubeconfig":"/k"`, envADD)
-	if !slices.Equal(c.Ignored, []string{"kubeconfig", "deviceID", "pciBusID", "pkey"}) {
-		t.Errorf("ignored: %q", c.Ignored)
+	if !slices.Equal(c.Ignored, []string{"kubeconfig", "deviceID", "pciBusID"}) || c.PKey != 0x8005 {
+		t.Errorf("ignored: %q; PKey %s", c.Ignored, c.PKey)
 	}
 	for _, name := range []string{"DEL", "CHECK", "STATUS"} {
 		if c := parse(t, "", command(name)); c.Selector.Kind != ByNothing {

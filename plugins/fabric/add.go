@@ -406,13 +406,23 @@ func (cs chooser) isGiven(a device.Address, pci string) bool {
 func (a *adder) decide() (*attach.Decision, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), lockWait)
 	defer cancel()
-	for {
+	for awaited := time.Now().Add(portWait); ; {
 		d, err := a.look(ctx)
 		if err != nil {
 			return nil, err
 		}
 		if len(d.Refusals) > 0 {
-			return nil, refused(d.Refusals[0])
+			if time.Now().After(awaited) || slices.ContainsFunc(d.Refusals, func(r *attach.Refusal) bool {
+				return !r.Awaited
+			}) {
+				return nil, refused(d.Refusals[0])
+			}
+			a.unlock()
+			select {
+			case <-ctx.Done():
+			case <-time.After(awaitPause):
+			}
+			continue
 		}
 		if len(d.Reclaims) == 0 {
 			return d, nil

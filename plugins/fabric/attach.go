@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"net"
 	"slices"
-	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
 
@@ -187,9 +186,6 @@ func (a *attachment) device(ctx context.Context) (*result.Result, error) {
 	return a.result(iface, ips)
 }
 
-// portWait bounds the wait for the subnet manager to see a new GUID.
-const portWait = 5 * time.Second
-
 // prepare changes the settings of a VF. When that has made new ones, they are what goes into the pod; the journal has
 // them before they move.
 func (a *attachment) prepare(ctx context.Context) error {
@@ -217,41 +213,6 @@ func (a *attachment) prepare(ctx context.Context) error {
 		}
 	}
 	return a.portUp(ctx, dev)
-}
-
-// portUp waits for a port whose GUID or link state was still to be set when ADD decided. dev is the device if it has
-// just been looked up, else nil.
-func (a *attachment) portUp(ctx context.Context, dev *inventory.Device) error {
-	if !a.AwaitPort && !a.Change.Anew || a.entry.HCA == nil || !attach.NeedsPorts(a.cfg) {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, portWait)
-	defer cancel()
-	for pause := time.Millisecond; ; pause = min(2*pause, 10*time.Millisecond) {
-		var err error
-		if dev == nil {
-			dev, err = a.host.At(a.entry.Address)
-		}
-		if err == nil && dev.HCA != nil {
-			err = a.host.RDMA.Ports(dev.HCA)
-		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		if err == nil {
-			down := attach.JudgePort(a.cfg, dev.HCA, dev.Netdev)
-			if down == nil {
-				return nil
-			}
-			err = refused(down)
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(pause):
-			dev = nil
-		}
-	}
 }
 
 // child creates an IPoIB child in the pod. The master stays on the host; its lock is held until the child is recorded

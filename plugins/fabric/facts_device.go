@@ -44,8 +44,11 @@ func (g *gatherer) inspect() error {
 	if err := in.ports(); err != nil {
 		return err
 	}
+	if err := in.partitions(); err != nil {
+		return err
+	}
 	if g.cfg.Mode == netconf.ModeIPoIB {
-		return errors.Join(in.partitions(), in.duplicates(), g.preparedForPods())
+		return errors.Join(in.duplicates(), g.preparedForPods())
 	}
 	for _, read := range []func() error{
 		in.snapshot, in.virtualFunction, g.preparedForPods, in.children, in.others, in.rdmaNames, in.uplink, in.soft,
@@ -104,6 +107,7 @@ func (in *inspector) virtualFunction() error {
 		vf.IB = in.dev.Netdev.IsIPoIB()
 	}
 	in.facts.VF = vf
+	vf.FLR = vf.FLR && in.facts.Policy != nil && in.facts.Policy.Resets()
 	if in.c.pod != nil && in.facts.Policy != nil && in.facts.Policy.Rebinds() {
 		tenant, noted, err := in.c.store.Tenant(in.dev.DeviceKey())
 		if err != nil {
@@ -201,21 +205,27 @@ func (in *inspector) guidInPod(guid device.GUID) (string, error) {
 	return "", nil
 }
 
-// partitions reads which PKeys the port has. In a pod of an exclusive system sysfs does not show the port.
-func (in *inspector) partitions() error {
+// partitions reads which PKeys the port has.
+func (in *inspector) partitions() (err error) {
 	n, pkey := in.dev.Netdev, in.c.cfg.PKey
-	if in.dev.HCA == nil || n == nil || n.IPoIB == nil || pkey == 0 || pkey == n.IPoIB.PKey {
+	if in.dev.HCA == nil || !attach.NeedsPartition(in.c.cfg) || n != nil && n.IPoIB != nil && pkey == n.IPoIB.PKey {
 		return nil
 	}
-	ok, held, err := in.c.host.HasPKey(in.dev.HCA.Name, 1, pkey)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if ok {
-		held = append(held, pkey)
-	}
-	in.facts.PKeys, in.facts.PKeysKnown = held, err == nil
+	in.facts.PKeys, in.facts.PKeysKnown, err = partitionsOf(in.c, in.dev.HCA)
 	return err
+}
+
+// partitionsOf reads which PKeys port 1 of an RDMA device has. In a pod of an exclusive system sysfs does not show it:
+// the kernel's own check has to do.
+func partitionsOf(c *call, h *device.HCA) (held []device.PKey, known bool, err error) {
+	if h == nil || !h.Has(device.InfiniBand) {
+		return nil, false, nil
+	}
+	held, err = c.host.PKeys(h.Name, 1, c.cfg.PKey)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, false, nil
+	}
+	return held, err == nil, err
 }
 
 // children reads which IPoIB children the netdev has: those that the journal knows, and the host's own. A child whose

@@ -144,20 +144,24 @@ func TestVFWithoutGUID(t *testing.T) {
 	)
 }
 
-// ib-kubernetes has its say first.
+// ib-kubernetes has its say first, and then the subnet manager: the port must be in the partition.
 func TestVFKubernetes(t *testing.T) {
 	vfs := VFHost(t, 1, Fabric{})
 	Unchanged(t)
 	pod := NewPod(t, "pod")
-	conf := func(cni config) config {
+	conf := func(pkey string, cni config) config {
 		return vfConf(
 			vfs[0],
 			"",
-			config{"type": "ib-sriov", "ibKubernetesEnabled": true, "pkey": "0x5", "args": config{"cni": cni}},
+			config{"type": "ib-sriov", "ibKubernetesEnabled": true, "pkey": pkey, "args": config{"cni": cni}},
 		)
 	}
-	wantError(t, interfaceOf(pod, "net1", conf(config{"guid": guidA})).call("ADD").Exec(t), 11, "ib-kubernetes")
-	a := interfaceOf(pod, "net1", conf(config{"guid": guidA, "mellanox.infiniband.app": "configured"}))
+	wantError(t, interfaceOf(pod, "net1", conf("0x1", config{"guid": guidA})).call("ADD").Exec(t), 11, "ib-kubernetes")
+	configured := config{"guid": guidA, "mellanox.infiniband.app": "configured"}
+	a := interfaceOf(pod, "net1", conf("0x5", configured))
+	wantError(t, a.call("ADD").Exec(t), 102, "pkey", "0x8005", "0x8001")
+	a.del(t)
+	a = interfaceOf(pod, "net1", conf("0x1", configured))
 	a.add(t)
 	hasGUID(t, pod, "net1", guidA)
 	a.del(t)

@@ -187,9 +187,9 @@ var AllWrong = []Wrong{
 		[]string{`spec.network.mtu in body should be greater than or equal to 68`},
 	},
 	{
-		"PKey of a whole device",
-		`{network: {pkey: "0x8001"}}`,
-		[]string{`spec.network`, `pkey, ipoibMode and umcast are for attachment IPoIBChild only`},
+		"mode of a whole device",
+		`{network: {ipoibMode: Datagram}}`,
+		[]string{`spec.network`, `ipoibMode and umcast are for attachment IPoIBChild only`},
 	},
 	{
 		"PKey 0",

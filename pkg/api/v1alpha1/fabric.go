@@ -49,7 +49,7 @@ type FabricList struct {
 // +kubebuilder:validation:XValidation:rule="self.attachment == 'IPoIBChild' || !has(self.shares)",fieldPath=".shares",message="shares is for attachment IPoIBChild only: remove it, or write attachment: IPoIBChild"
 // +kubebuilder:validation:XValidation:rule="self.attachment == 'WholeDevice' || !has(self.network) || !has(self.network.rdmaName)",fieldPath=".network.rdmaName",message="rdmaName is for attachment WholeDevice only: with attachment IPoIBChild the RDMA device stays on the host"
 // +kubebuilder:validation:XValidation:rule="self.attachment == 'WholeDevice' || !has(self.network) || (!has(self.network.tos) && !has(self.network.roceMode) && !has(self.network.trafficClass))",fieldPath=".network",message="tos, roceMode and trafficClass are for attachment WholeDevice only: they are those of RoCE ports"
-// +kubebuilder:validation:XValidation:rule="self.attachment == 'IPoIBChild' || !has(self.network) || (!has(self.network.pkey) && !has(self.network.ipoibMode) && !has(self.network.umcast))",fieldPath=".network",message="pkey, ipoibMode and umcast are for attachment IPoIBChild only"
+// +kubebuilder:validation:XValidation:rule="self.attachment == 'IPoIBChild' || !has(self.network) || (!has(self.network.ipoibMode) && !has(self.network.umcast))",fieldPath=".network",message="ipoibMode and umcast are for attachment IPoIBChild only"
 type FabricSpec struct {
 	// Which devices belong to the fabric. A device belongs to it if every given field fits.
 	Match Match `json:"match"`
@@ -240,7 +240,8 @@ type Network struct {
 	//
 	// +optional
 	DetectConflicts bool `json:"detectConflicts,omitempty"`
-	// The partition of an IPoIB child, with attachment IPoIBChild: 0x0001 to 0x7fff, or 0x8001 to 0xffff.
+	// The partition, 0x0001 to 0x7fff or 0x8001 to 0xffff: of an IPoIB child, with attachment IPoIBChild; otherwise the
+	// one that the subnet manager must have put the port into. ADD waits for that, up to 5 seconds.
 	//
 	// +kubebuilder:validation:MaxLength=6
 	// +kubebuilder:validation:XValidation:rule="self.matches('^0x[0-9a-fA-F]{1,4}$') && !self.matches('^0x(0{1,4}|8000)$')",message="want 0x0001 to 0x7fff, or 0x8001 to 0xffff for a full member"

@@ -44,7 +44,8 @@ type InterfaceConfig struct {
 	//
 	// +optional
 	DetectConflicts *bool `json:"detectConflicts,omitempty"`
-	// The partition of an IPoIB child, of fabrics with attachment IPoIBChild.
+	// The partition: of an IPoIB child, of fabrics with attachment IPoIBChild; otherwise the one that the subnet
+	// manager must have put the port into.
 	//
 	// +optional
 	PKey string `json:"pkey,omitempty"`

@@ -180,8 +180,8 @@ func (s *spec) virtual(conf map[string]any) error {
 	}
 	if pkey != "" {
 		conf["pkey"] = pkey
-		s.fate("spec.pkey %s is accepted and not applied, as by ib-sriov-cni: ib-kubernetes and the subnet manager do",
-			pkey)
+		s.fate("spec.pkey %s is a condition: ib-kubernetes and the subnet manager put the port into it, and a pod "+
+			"waits for that", pkey)
 	}
 	capabilities, err := s.object("capabilities")
 	if len(capabilities) > 0 {
