@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -41,13 +42,23 @@ func (h hcaSteps) move(ctx context.Context, s plan.MoveRDMA) error {
 	})
 	switch {
 	case errors.Is(err, unix.EOPNOTSUPP):
-		return fmt.Errorf("%w (the driver of %s can't move between network namespaces, "+
-			"or the system is in shared mode)", err, s.HCA.Name)
+		driver := strings.TrimSuffix("driver "+h.r.Host.Driver(s.HCA.Address), " ")
+		return fmt.Errorf("%w (the %s of %s can't move it between network namespaces on Linux %s, or the system is in "+
+			"shared mode)", err, driver, s.HCA.Name, kernel())
 	case errors.Is(err, unix.EEXIST):
 		return fmt.Errorf("%w (another RDMA device has this name: in the pod, or before Linux 7.3, where names are "+
 			"unique in the whole system, anywhere on the node; field \"rdmaName\" chooses another name)", err)
 	}
 	return err
+}
+
+// kernel is the running kernel's release.
+func kernel() string {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return "of unknown version"
+	}
+	return unix.ByteSliceToString(u.Release[:])
 }
 
 // moveAs moves a device under another name. A kernel that only renames it where it is gets a second message: see kernel

@@ -2,7 +2,10 @@
 
 package guest
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // A port that is not Active is not handed out silently.
 func TestPluginPortStates(t *testing.T) {
@@ -50,4 +53,15 @@ func TestPluginPortStateOfMaster(t *testing.T) {
 	Unchanged(t)
 	a := interfaceOf(NewPod(t, "pod"), "net1", network(config{"mode": "ipoib", "master": "ibs116"}))
 	wantError(t, a.call("ADD").Exec(t), 102, "mlx5_5", "state Down")
+}
+
+// A driver that can't move its devices is named in the error, with the kernel, and everything is as it was.
+func TestPluginImmovable(t *testing.T) {
+	freshHost(t)
+	Fabric{Num: 1, Immovable: true}.Load(t)
+	Unchanged(t)
+	a := interfaceOf(NewPod(t, "pod"), "net1", network(config{"rdmaDevice": "mlx5_0"}))
+	release := strings.TrimSpace(readFile(t, "/proc/sys/kernel/osrelease"))
+	wantError(t, a.call("ADD").Exec(t), 105, "the driver of mlx5_0", "Linux "+release)
+	a.del(t)
 }
