@@ -97,9 +97,9 @@ func (a *Attachment) Attach(hca *device.HCA) []plan.Step {
 	return plan.Attach(cfg, a.IfName, hca, a.Netdev())
 }
 
-// withRoCE is hca with what the RDMA device had on the host for connections over its RoCE ports, and the configuration:
-// one that Prepare has made has lost it. Its driver begins without a traffic class, and the pod gets that of the host
-// unless the configuration asks for another.
+// withRoCE is hca with the connection manager's defaults and the traffic class that its RoCE ports had on the host,
+// and the configuration to attach it by. A device that Prepare has made anew has no traffic class: if the configuration
+// asks for none, it asks for the host's.
 func (a *Attachment) withRoCE(hca *device.HCA) (*netconf.Config, *device.HCA) {
 	cfg := a.Config
 	if hca == nil || a.Device.HCA == nil {

@@ -28,10 +28,6 @@ func (r *Reader) VF(d *Device) (*device.VF, error) {
 		return nil, fmt.Errorf("find the PF of %s: %w", d.PCI, err)
 	}
 	v := &device.VF{PF: device.OnPCI(path.Base(target)), Driver: r.Driver(d.Address)}
-	// "flr pm bus", or "af_flr" for a PCI function that has it without PCIe; since Linux 5.15
-	// (Documentation/ABI/testing/sysfs-bus-pci)
-	methods := strings.Fields(r.text(path.Join(dir, "reset_method")))
-	v.FLR = slices.Contains(methods, "flr") || slices.Contains(methods, "af_flr")
 	if v.Index, err = r.vfIndex(v.PF, d.PCI); err != nil {
 		return nil, err
 	}
@@ -49,6 +45,13 @@ func (r *Reader) VF(d *Device) (*device.VF, error) {
 	}
 	v.VFAttrs = *a
 	return v, nil
+}
+
+// FLR reports whether a PCI function can be reset by itself: "flr pm bus" in reset_method, or "af_flr" for one that has
+// it without PCIe; since Linux 5.15 (Documentation/ABI/testing/sysfs-bus-pci).
+func (r *Reader) FLR(pci string) bool {
+	methods := strings.Fields(r.text(path.Join("bus/pci/devices", pci, "reset_method")))
+	return slices.Contains(methods, "flr") || slices.Contains(methods, "af_flr")
 }
 
 func (r *Reader) vfIndex(pf device.Address, pci string) (int, error) {

@@ -27,7 +27,7 @@ func PortPrefix(sys fs.FS, hca string, port uint32) device.SubnetPrefix {
 // PlaceOf returns where the hardware meets GPUs: there where its Data Direct function is, if it has one of all. pci is
 // the PCI function that the device is or sits on. The hardware is in the /sys of every namespace.
 func PlaceOf(sys fs.FS, a device.Address, pci string, all DataDirects) Place {
-	t, dir, function := single(sys), path.Join("bus", a.Bus, "devices", a.Name), path.Join("bus/pci/devices", pci)
+	t, dir, function := single(sys), path.Join("bus", a.Bus, "devices", a.Name), path.Join(sysFunctions, pci)
 	p := Place{NUMA: t.numa(dir, function)}
 	if pci == "" {
 		return p
@@ -47,7 +47,7 @@ func Firmware(sys fs.FS, hca string) string {
 // Slot returns the PCI address of the card's physical function: that of the function pci itself, or of the one that it
 // is a virtual function of. Functions of one slot share its ports.
 func Slot(sys fs.FS, pci string) string {
-	return cmp.Or(single(sys).target(path.Join("bus/pci/devices", pci, "physfn")), pci)
+	return cmp.Or(single(sys).target(path.Join(sysFunctions, pci, "physfn")), pci)
 }
 
 func portDir(hca string, port uint32) string {

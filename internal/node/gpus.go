@@ -6,7 +6,7 @@ import (
 )
 
 // GPUs returns the accelerators of the node, in PCI order.
-func GPUs(sys fs.FS) []GPU { return single(sys).gpus("bus/pci/devices") }
+func GPUs(sys fs.FS) []GPU { return single(sys).gpus(sysFunctions) }
 
 // NVIDIA returns the PCI addresses of NVIDIA's GPUs by their UUIDs (GPU-5f3e...), as the driver reports them in
 // driver/nvidia/gpus/ADDRESS/information; proc is the node's /proc. A GPU that was never opened has none.

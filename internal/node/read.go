@@ -40,7 +40,7 @@ func Read(root fs.FS, live *Live) (*Node, error) {
 			n.Primary = name
 		}
 	}
-	const functions = "sys/bus/pci/devices"
+	const functions = "sys/" + sysFunctions
 	n.GPUs = t.gpus(functions)
 	for _, name := range t.names("sys/class/infiniband") {
 		if dir := t.real(path.Join("sys/class/infiniband", name)); dir != "" {

@@ -8,7 +8,7 @@ type VF struct {
 	Index  int     `json:"index"`            // of the VF on the PF, from 0: "ip link set PF vf INDEX"
 	Driver string  `json:"driver"`           // bound to the VF; empty for none
 	IB     bool    `json:"ib,omitempty"`
-	FLR    bool    `json:"-"` // the function can be reset by itself (PCIe function level reset)
+	FLR    bool    `json:"-"` // it is to be reset for another tenant (PCIe function level reset), and can
 	VFAttrs
 }
 

@@ -107,13 +107,13 @@ func (in *inspector) virtualFunction() error {
 		vf.IB = in.dev.Netdev.IsIPoIB()
 	}
 	in.facts.VF = vf
-	vf.FLR = vf.FLR && in.facts.Policy != nil && in.facts.Policy.Resets()
 	if in.c.pod != nil && in.facts.Policy != nil && in.facts.Policy.Rebinds() {
 		tenant, noted, err := in.c.store.Tenant(in.dev.DeviceKey())
 		if err != nil {
 			return err
 		}
 		in.facts.OtherTenant = noted && tenant != in.c.cfg.Pod.Namespace
+		vf.FLR = in.facts.OtherTenant && in.facts.Policy.Resets() && in.c.host.FLR(in.dev.PCI)
 	}
 	return nil
 }

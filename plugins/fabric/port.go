@@ -37,12 +37,8 @@ func (a *attachment) portUp(ctx context.Context, dev *inventory.Device) error {
 			return err
 		}
 		if err == nil {
-			var down *attach.Refusal
-			if down, err = a.judge(dev); down == nil && err == nil {
+			if err = a.judge(dev); err == nil {
 				return nil
-			}
-			if err == nil {
-				err = refused(down)
 			}
 		}
 		select {
@@ -55,13 +51,19 @@ func (a *attachment) portUp(ctx context.Context, dev *inventory.Device) error {
 }
 
 // judge says what the port of a device that the driver has made anew still lacks.
-func (a *attachment) judge(dev *inventory.Device) (*attach.Refusal, error) {
-	if down := attach.JudgePort(a.cfg, dev.HCA, dev.Netdev); down != nil || !attach.NeedsPartition(a.cfg) {
-		return down, nil
+func (a *attachment) judge(dev *inventory.Device) error {
+	if down := attach.JudgePort(a.cfg, dev.HCA, dev.Netdev); down != nil {
+		return refused(down)
+	}
+	if !attach.NeedsPartition(a.cfg) {
+		return nil
 	}
 	held, known, err := partitionsOf(a.call, dev.HCA)
 	if err != nil || !known {
-		return nil, err
+		return err
 	}
-	return attach.JudgePartition(a.cfg.PKey, dev.HCA.Name, held), nil
+	if missing := attach.JudgePartition(a.cfg.PKey, dev.HCA.Name, held); missing != nil {
+		return refused(missing)
+	}
+	return nil
 }

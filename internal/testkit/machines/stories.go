@@ -284,11 +284,7 @@ func GB200() *Machine {
 		m.gpu(fmt.Sprintf("pci%s:00/%s:00:00.0/%s:01:00.0", domain, domain, domain), "10de:2941", i/2)
 	}
 	m.Live.RDMAMode = "shared"
-	m.Done()
-	m.Without("sys/module/nvidia_peermem") // GPU memory is exported as DMA-BUF
-	m.File("proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  570.124.06  "+
-		"Release Build  (dvs-builder@U22-I3-AE18-09-6)  Wed Feb 26 01:59:48 UTC 2025")
-	return m
+	return m.openDriver("570.124.06  Release Build  (dvs-builder@U22-I3-AE18-09-6)  Wed Feb 26 01:59:48 UTC 2025")
 }
 
 // GB300 has four GPUs and four ConnectX-8 on an Arm board. Each HCA meets its GPU by its Data Direct function. The PCI
@@ -312,10 +308,14 @@ func GB300() *Machine {
 		m.gpu(root+fmt.Sprintf("%[1]s:02:03.0/%[1]s:04:00.0/%[1]s:05:00.0/%[1]s:06:00.0", at.gpu), "10de:31c2", i/2)
 	}
 	m.Live.RDMAMode = "exclusive"
+	return m.openDriver("580.95.05  Release Build  (dvs-builder@U22-I3-AM02-24-3)  Tue Sep 23 09:55:41 UTC 2025")
+}
+
+// openDriver ends a machine with NVIDIA's open kernel module for Arm, which exports GPU memory as DMA-BUF.
+func (m *Machine) openDriver(version string) *Machine {
 	m.Done()
-	m.Without("sys/module/nvidia_peermem") // GPU memory is exported as DMA-BUF
-	m.File("proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  580.95.05  "+
-		"Release Build  (dvs-builder@U22-I3-AM02-24-3)  Tue Sep 23 09:55:41 UTC 2025")
+	m.Without("sys/module/nvidia_peermem")
+	m.File("proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  "+version)
 	return m
 }
 

@@ -190,14 +190,14 @@ func (d *data) shareOut(places []place) error {
 func beside(places []place, n *node.Node) []int {
 	gpus, rails := map[string]int{}, map[string]int{}
 	for i := range n.GPUs {
-		gpus[root(n.GPUs[i].Path)]++
+		gpus[n.GPUs[i].Place().PCIeRoot()]++
 	}
 	roots := make([]string, len(places))
 	for i := range places {
 		p := &places[i]
 		for _, port := range p.network.Rails[p.index].Ports {
-			if h := n.HCA(port.HCA); port.Node == n.Name && h != nil && len(h.Place().Path) > 0 {
-				roots[i] = root(h.Place().Path)
+			if h := n.HCA(port.HCA); port.Node == n.Name && h != nil && h.Place().PCIeRoot() != "" {
+				roots[i] = h.Place().PCIeRoot()
 				rails[roots[i]]++
 				break
 			}
@@ -211,14 +211,6 @@ func beside(places []place, n *node.Node) []int {
 		}
 	}
 	return out
-}
-
-// root is the host bridge of a device, which is its PCIe root for Kubernetes: pci0000:16.
-func root(path []string) string {
-	if len(path) == 0 {
-		return ""
-	}
-	return path[0]
 }
 
 // allocation is who hands out the devices of a Fabric.
