@@ -247,7 +247,8 @@ QEMU
 userland_packages() {
   case $1 in
     userland)
-      echo perftest ibverbs-utils rdmacm-utils ibverbs-providers libfabric-bin ucx-utils openmpi-bin netpipe-openmpi
+      echo perftest ibverbs-utils rdmacm-utils ibverbs-providers libfabric-bin ucx-utils openmpi-bin netpipe-openmpi \
+        radvd
       ;;
     pyverbs) echo python3-pyverbs;;
   esac

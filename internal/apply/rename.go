@@ -64,6 +64,7 @@ func (r *Runner) setLink(ctx context.Context, s plan.SetLink) error {
 		Mask:     a.Mask,
 		Umcast:   a.Umcast,
 		AddrGen:  a.AddrGen,
+		Token:    a.Token,
 		IPv4Conf: a.IPv4Conf,
 	})
 	if a.Name != "" && errors.Is(err, unix.EEXIST) {

@@ -250,7 +250,7 @@ func TestReturnDoubles(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := b.runner.Run(t.Context(), plan.Configure(&netconf.Config{}, b.was, have, nil)); err != nil {
+			if err := b.runner.Run(t.Context(), plan.Configure(&netconf.Config{}, b.was, have, nil, nil)); err != nil {
 				t.Fatal(err)
 			}
 			for _, c := range tt.double {

@@ -166,7 +166,7 @@ func TestAltNameTakenInPod(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.runner.Run(t.Context(), plan.Configure(&netconf.Config{}, b.was, have, nil)); err != nil {
+	if err := b.runner.Run(t.Context(), plan.Configure(&netconf.Config{}, b.was, have, nil, nil)); err != nil {
 		t.Fatal(err)
 	}
 	if n := b.read(t, b.runner.Pod, "net1"); n.Named("rail0") || !n.Named("enp59s0") || !n.Named("v0") {

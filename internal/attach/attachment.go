@@ -24,6 +24,7 @@ type Attachment struct {
 	AwaitPort bool             // the port comes up, or not, only with the new GUID or link state
 
 	Child *plan.CreateChild // mode ipoib: the child to be created
+	Host  *plan.OnHost      // what goes along of the addressing on the host; nil: the IPAM plugin has the addresses
 }
 
 // newChild is an IPoIB child as the configuration wants it, and otherwise as its parent is.
@@ -131,7 +132,7 @@ func (a *Attachment) Configure(have *device.Netdev) []plan.Step {
 	case a.chained():
 		return plan.Restore(plan.Pod, a.Netdev(), a.known(have), 0)
 	}
-	return plan.Configure(a.Config, a.Netdev(), a.known(have), a.VF)
+	return plan.Configure(a.Config, a.Netdev(), a.known(have), a.VF, a.Host)
 }
 
 // known is the netdev in the pod without what can't be known before: that is set in any case, so that the same
@@ -152,8 +153,12 @@ func (a *Attachment) known(have *device.Netdev) *device.Netdev {
 	return &n
 }
 
-// Address returns the steps that give the netdev in the pod (have) the addresses and routes of the IPAM plugin.
+// Address returns the steps that give the netdev in the pod (have) the addresses and routes of the IPAM plugin, or those
+// of the host.
 func (a *Attachment) Address(ips *plan.Addressing, have *device.Netdev) []plan.Step {
+	if a.Host != nil {
+		ips = &a.Host.Addressing
+	}
 	return plan.Address(a.Config, ips, have)
 }
 
@@ -166,7 +171,7 @@ func (a *Attachment) Steps(ips *plan.Addressing, noIPv6 bool) []plan.Step {
 	}
 	have := a.predict(noIPv6)
 	steps = append(steps, a.Configure(have)...)
-	if ips != nil && !a.chained() {
+	if (ips != nil || a.Host != nil) && !a.chained() {
 		steps = append(steps, a.Address(ips, have)...)
 	}
 	return steps

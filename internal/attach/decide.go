@@ -234,6 +234,7 @@ func (d *decider) device() {
 	d.refuseRelatedFunctions()
 	d.vf()
 	d.refuseDuplicateAddresses()
+	d.hostAddresses()
 	if !d.decision.AwaitPort {
 		d.refuse(JudgePort(d.Config, dev.HCA, dev.Netdev))
 		d.refusePartition()
@@ -345,6 +346,9 @@ func (d *decider) policy(moves bool) {
 	err := d.Policy.Use(d.policyDevice())
 	if moves {
 		err = d.Policy.Move(d.policyDevice())
+	}
+	if err == nil && d.Config.IgnoreRADefaultRoute && d.Unpublished != nil {
+		err = fmt.Errorf("ignoreRADefaultRoute: %w", d.Unpublished)
 	}
 	d.refuse(byPolicy(err))
 }

@@ -81,6 +81,11 @@ type Facts struct {
 	SoftRDMA    []string       // soft RDMA devices of the host on its netdev; mode device only
 	PKeys       []device.PKey  // partitions of the port, if PKeysKnown
 	PKeysKnown  bool
+
+	HostRules []device.Rule // of the host, that look at a source only; read for hostAddresses
+	// Unpublished is why the configuration is not one that the agent has published for this node; nil if it is. It is
+	// looked for if only such a one may say what it says.
+	Unpublished error
 }
 
 // Device is a device with its netdev and RDMA device.
@@ -103,7 +108,7 @@ func (f *Facts) policyDevice() policy.Device {
 	d := f.Device
 	return policy.Device{
 		Address: d.Address, PCI: d.PCI, Netdev: d.Netdev, HCA: d.HCA, Uplink: d.Uplink,
-		InPod: d.Side == plan.Pod, Shared: f.NetnsMode == device.NetnsShared,
+		InPod: d.Side == plan.Pod, Shared: f.NetnsMode == device.NetnsShared, IgnoreRA: f.Config.IgnoreRADefaultRoute,
 	}
 }
 

@@ -28,6 +28,15 @@ type Candidate struct {
 	InPod      bool                // the RDMA device is in a pod
 	Discovered string              // fabric that it is discovered in; empty: in none
 	Refused    error               // why the node keeps it on the host; nil when it does not
+	ByRA       bool                // that is only a default route of a router advertisement
+}
+
+// refused is why the node keeps the device on the host if this fabric would have it.
+func (d *Candidate) refused(f *Fabric) error {
+	if d.ByRA && f.Host != nil && f.Host.IgnoreRADefaultRoute {
+		return nil
+	}
+	return d.Refused
 }
 
 // Assign gives each device to the first fabric that it fits, and returns the devices by fabric name. A device that the
@@ -39,15 +48,14 @@ func Assign(list []Fabric, devices []Candidate, before map[string]string) map[st
 	devices = slices.SortedFunc(slices.Values(devices), func(a, b Candidate) int { return a.Compare(b.Location) })
 	rails := rails(list, devices, before)
 	for _, d := range devices {
-		if d.Refused != nil {
-			continue
-		}
 		was := func(f Fabric) bool {
-			return !d.Active && f.Name == before[d.ID()] && named(&f.Match, &d) && rails.fits(&f, &d)
+			return d.refused(&f) == nil && !d.Active && f.Name == before[d.ID()] && named(&f.Match, &d) && rails.fits(&f, &d)
 		}
 		i := slices.IndexFunc(list, was)
 		if i < 0 {
-			i = slices.IndexFunc(list, func(f Fabric) bool { return fits(&f, &d) && rails.fits(&f, &d) })
+			i = slices.IndexFunc(list, func(f Fabric) bool {
+				return d.refused(&f) == nil && fits(&f, &d) && rails.fits(&f, &d)
+			})
 		}
 		if i >= 0 {
 			out[list[i].Name] = append(out[list[i].Name], d)
@@ -71,7 +79,7 @@ func rails(list []Fabric, devices []Candidate, before map[string]string) railsOf
 		out[f.Name] = map[string]int{}
 		for j := range devices {
 			d := &devices[j]
-			if d.Refused == nil && (len(misfits(&f.Match, d)) == 0 || !d.Active && mayBe(list, f, d, before[d.ID()])) {
+			if d.refused(f) == nil && (len(misfits(&f.Match, d)) == 0 || !d.Active && mayBe(list, f, d, before[d.ID()])) {
 				out[f.Name][d.ID()] = len(out[f.Name])
 			}
 		}
@@ -179,8 +187,8 @@ func obstacles(f *Fabric, d *Candidate, assigned map[string][]Candidate) []strin
 	if len(out) > 0 && !d.Active {
 		out = append(out, "its port is "+d.State+", which hides its rate and prefix")
 	}
-	if d.Refused != nil {
-		out = append(out, "the node policy keeps it on the host: "+d.Refused.Error())
+	if err := d.refused(f); err != nil {
+		out = append(out, "the node policy keeps it on the host: "+err.Error())
 	}
 	for _, name := range slices.Sorted(maps.Keys(assigned)) {
 		if slices.ContainsFunc(assigned[name], func(a Candidate) bool { return a.Location == d.Location }) {

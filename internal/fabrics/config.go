@@ -25,8 +25,11 @@ type NodeParams struct {
 	IPAMDir string         // nodeRanges: the directory in which host-local records the addresses that it has given
 }
 
-// OfNode returns whether the fabric's configuration is a file of each node: then its definition has none.
-func (f *Fabric) OfNode() bool { return f.Attachment == v1alpha1.IPoIBChild || f.NodeRanges != nil }
+// OfNode returns whether the fabric's configuration is a file of each node: then its definition has none. With the
+// host's addresses it says what the plugin believes only the agent.
+func (f *Fabric) OfNode() bool {
+	return f.Attachment == v1alpha1.IPoIBChild || f.NodeRanges != nil || f.Host != nil
+}
 
 // Config is the fabric's network configuration.
 func (f *Fabric) Config(h NodeParams) ([]byte, error) {
@@ -145,8 +148,8 @@ const (
 	Manager            = "fabric-agent"
 )
 
-// Definition is the fabric's NetworkAttachmentDefinition in a namespace, which is the same for every node. With
-// attachment IPoIBChild and with nodeRanges it has no configuration, so that Multus takes the file of that name on the
+// Definition is the fabric's NetworkAttachmentDefinition in a namespace, which is the same for every node. Where
+// OfNode is true it has no configuration, so that Multus takes the file of that name on the
 // node. It goes with its owner. several says that a node has several devices of the fabric.
 func (f *Fabric) Definition(
 	namespace string, owner metav1.OwnerReference, several bool,

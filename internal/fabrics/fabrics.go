@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -42,7 +43,9 @@ type Fabric struct {
 	// NodeRanges replaces network.ipam: each node has a range of its own. Nil: the ipam section says where addresses
 	// come from, if there is one.
 	NodeRanges *noderange.Spec
-	Health     health.Limits
+	// Host replaces network.ipam as well: interfaces keep the addresses that they have on the host. Nil: they do not.
+	Host   *v1alpha1.HostAddresses
+	Health health.Limits
 }
 
 // Driver is the name of the DRA driver, and of the DeviceClass of all its devices.
@@ -164,8 +167,17 @@ func (f *Fabric) addresses(a *v1alpha1.Addresses) error {
 	switch {
 	case a == nil:
 		return nil
-	case (a.NodeRanges == nil) == (a.IPAM == nil):
-		return errors.New("addresses: want exactly one of nodeRanges and ipam")
+	case countTrue(a.NodeRanges != nil, a.IPAM != nil, a.Host != nil) != 1:
+		return errors.New("addresses: want exactly one of nodeRanges, ipam and host")
+	case a.Host != nil && f.Attachment != v1alpha1.WholeDevice:
+		return errors.New("addresses.host: for attachment WholeDevice only: an IPoIB child is a new interface, of " +
+			"which the host has no addresses")
+	case a.Host != nil:
+		f.Host = a.Host
+		f.Network["hostAddresses"] = true
+		host, err := Settings(a.Host)
+		maps.Copy(f.Network, host)
+		return err
 	case a.IPAM != nil:
 		var section map[string]any
 		b, err := a.IPAM.MarshalJSON()
@@ -181,6 +193,15 @@ func (f *Fabric) addresses(a *v1alpha1.Addresses) error {
 	spec, err := nodeRanges(f.Name, a.NodeRanges)
 	f.NodeRanges = spec
 	return err
+}
+
+func countTrue(list ...bool) (n int) {
+	for _, is := range list {
+		if is {
+			n++
+		}
+	}
+	return n
 }
 
 func nodeRanges(fabric string, r *v1alpha1.NodeRanges) (*noderange.Spec, error) {

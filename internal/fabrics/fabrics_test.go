@@ -64,6 +64,11 @@ func TestParse(t *testing.T) {
 				"ipam": map[string]any{"type": "whereabouts", "range": "192.168.10.0/24", "network_name": "a"},
 			},
 		},
+		`{addresses: {host: {ignoreRADefaultRoute: true}}}`: {
+			Name: "a", Attachment: v1alpha1.WholeDevice, Namespaces: inDefault,
+			Network: map[string]any{"hostAddresses": true, "ignoreRADefaultRoute": true},
+			Host:    &v1alpha1.HostAddresses{IgnoreRADefaultRoute: true},
+		},
 		`{attachment: IPoIBChild, network: {pkey: "0x8001"}, addresses: {nodeRanges: {ranges: [
 		    {range: 10.0.0.0/16, perNodePrefixLength: 26, exclude: [10.0.0.1, 10.0.1.0/24]},
 		    {range: "fd00::/64", perNodePrefixLength: 112}],

@@ -75,6 +75,7 @@ type Entry struct {
 	Child     *Child           `json:"child,omitempty"`
 	VF        *VF              `json:"vf,omitempty"`
 	VFs       []device.VFAttrs `json:"vfs,omitempty"`      // of a PF: what it had set for each of its VFs
+	Rules     []device.Rule    `json:"rules,omitempty"`    // of the host, put into the pod as well
 	RDMAName  string           `json:"rdmaName,omitempty"` // of the RDMA device while in the pod
 	IPAM      string           `json:"ipam,omitempty"`     // type of the delegate
 	Conf      json.RawMessage  `json:"conf,omitempty"`     // stdin of the ADD, for a DEL of the plugin's own (GC)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
+	"net/netip"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -31,6 +32,7 @@ type Change struct {
 	Mode     *uint16 // IPoIB; only where there is no other way, see apply
 	Umcast   *uint16 // IPoIB
 	AddrGen  *uint8
+	Token    netip.Addr     // the kernel takes it only while it accepts router advertisements
 	IPv4Conf map[int]uint32 // by IPV4_DEVCONF_* (include/uapi/linux/ip.h), which count from 1
 }
 
@@ -61,7 +63,7 @@ func (c *Conn) Set(index int, ch Change) error {
 	if ch.Mode != nil || ch.Umcast != nil {
 		ipoibInfo(m, nil, ch.Mode, ch.Umcast)
 	}
-	if ch.AddrGen != nil || len(ch.IPv4Conf) > 0 {
+	if ch.AddrGen != nil || ch.Token.IsValid() || len(ch.IPv4Conf) > 0 {
 		afSpec(m, ch)
 	}
 	if _, err := c.nl.Do(unix.RTM_NEWLINK, 0, m.Bytes()); err != nil {
@@ -98,9 +100,17 @@ func afSpec(m *nlmsg.Builder, ch Change) {
 				})
 			})
 		}
-		if ch.AddrGen != nil {
-			m.Nest(unix.AF_INET6, func(m *nlmsg.Builder) { m.Uint8(inet6AddrMode, *ch.AddrGen) })
+		if ch.AddrGen == nil && !ch.Token.IsValid() {
+			return
 		}
+		m.Nest(unix.AF_INET6, func(m *nlmsg.Builder) {
+			if ch.AddrGen != nil {
+				m.Uint8(inet6AddrMode, *ch.AddrGen)
+			}
+			if ch.Token.IsValid() {
+				m.Put(inet6Token, ch.Token.AsSlice())
+			}
+		})
 	})
 }
 

@@ -116,6 +116,7 @@ func decodeInfo(n *device.Netdev, b []byte) {
 const (
 	inetConf      = 1 // IFLA_INET_CONF
 	inet6Conf     = 2 // IFLA_INET6_CONF
+	inet6Token    = 7 // IFLA_INET6_TOKEN
 	inet6AddrMode = 8 // IFLA_INET6_ADDR_GEN_MODE
 )
 
@@ -128,6 +129,10 @@ func decodeAF(n *device.Netdev, b []byte) {
 			case af.Type == unix.AF_INET6 && a.Type == inet6Conf:
 				for _, v := range a.Uint32s() {
 					n.IPv6Conf = append(n.IPv6Conf, int32(v))
+				}
+			case af.Type == unix.AF_INET6 && a.Type == inet6Token:
+				if t := addrOf(a.Value); t.IsValid() && !t.IsUnspecified() {
+					n.Token = t
 				}
 			case af.Type == unix.AF_INET6 && a.Type == inet6AddrMode:
 				n.AddrGenMode = a.Uint8()

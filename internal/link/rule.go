@@ -12,14 +12,19 @@ import (
 )
 
 // Rules returns the policy routing rules that look at a source address and name a table.
-func (c *Conn) Rules() ([]device.Rule, error) {
+func (c *Conn) Rules() ([]device.Rule, error) { return c.rules(func([]byte) bool { return true }) }
+
+// SourceRules returns those of them that look at nothing else.
+func (c *Conn) SourceRules() ([]device.Rule, error) { return c.rules(looksAtSourceOnly) }
+
+func (c *Conn) rules(want func([]byte) bool) ([]device.Rule, error) {
 	msgs, err := c.nl.Dump(unix.RTM_GETRULE, make([]byte, sizeofRuleHdr))
 	if err != nil {
 		return nil, fmt.Errorf("list rules: %w", err)
 	}
 	var out []device.Rule
 	for _, b := range msgs {
-		if len(b) < sizeofRuleHdr {
+		if len(b) < sizeofRuleHdr || !want(b) {
 			continue
 		}
 		r := device.Rule{Table: uint32(b[4])}
@@ -40,6 +45,26 @@ func (c *Conn) Rules() ([]device.Rule, error) {
 		}
 	}
 	return out, nil
+}
+
+// looksAtSourceOnly reads an RTM_NEWRULE payload (net/core/fib_rules.c, fib_nl_fill_rule): the header's destination,
+// type of service and flags are empty, and so is every attribute that would narrow the rule.
+func looksAtSourceOnly(b []byte) bool {
+	if b[1] != 0 || b[3] != 0 || b[7] != unix.FR_ACT_TO_TBL || binary.NativeEndian.Uint32(b[8:]) != 0 {
+		return false
+	}
+	for a := range nlmsg.Attrs(b[sizeofRuleHdr:]) {
+		switch a.Type {
+		case unix.FRA_SRC, unix.FRA_TABLE, unix.FRA_PRIORITY, unix.FRA_PROTOCOL:
+		case unix.FRA_SUPPRESS_PREFIXLEN:
+			if a.Uint32() != ^uint32(0) {
+				return false
+			}
+		default:
+			return false
+		}
+	}
+	return true
 }
 
 // AddRule adds a rule. It fails with unix.EEXIST when the namespace has it.

@@ -123,44 +123,67 @@ func (p *Policy) dataDir(c IPAMCall, network, dir string) error {
 	return fmt.Errorf("%w: ipam.dataDir %q is not one of %q (ipamDirs)", ErrRefused, dir, dirs)
 }
 
-// published refuses a configuration that is not the one that the agent has written for this network and node, except
-// for what a runtime adds. What it says of itself proves nothing.
+// published refuses a directory to a configuration that is not the agent's, or that adds ranges.
 func (p *Policy) published(network, dir string, c IPAMCall) error {
-	refuse := func(why string) error {
-		return fmt.Errorf("%w: ipam.dataDir %q is for the addresses.nodeRanges of Fabrics, and %s", ErrRefused, dir,
-			why)
-	}
-	if network == "" || path.Base(network) != network {
-		return refuse(fmt.Sprintf("name %q is that of no Fabric", network))
-	}
-	b, err := ReadPublished(p.stateDir, network)
-	if errors.Is(err, fs.ErrNotExist) {
-		return refuse(fmt.Sprintf("fabric-agent has published no configuration of name %q for this node now", network))
-	}
-	if err != nil {
-		return fmt.Errorf("the configuration of network %q that fabric-agent has published: %w", network, err)
+	refuse := func(why error) error {
+		return fmt.Errorf("%w: ipam.dataDir %q is for the addresses.nodeRanges of Fabrics, and %w", ErrRefused, dir, why)
 	}
 	asked := c.Asked
 	if asked == nil {
 		asked = c.Conf
 	}
-	var want, got, used map[string]any
-	err = errors.Join(json.Unmarshal(b, &want), json.Unmarshal(asked, &got), json.Unmarshal(c.Conf, &used))
-	if err != nil {
-		return fmt.Errorf("the configuration of network %q that fabric-agent has published: %w", network, err)
+	var got, used map[string]any
+	if err := errors.Join(json.Unmarshal(asked, &got), json.Unmarshal(c.Conf, &used)); err != nil {
+		return refuse(err)
+	}
+	if rc, ok := got["runtimeConfig"].(map[string]any); ok && rc["ipRanges"] != nil {
+		return refuse(errors.New("runtimeConfig.ipRanges may not add to them"))
 	}
 	if got != nil {
 		got["ipam"] = used["ipam"] // a claim has settings of the device, and none of addresses
 	}
-	if rc, ok := got["runtimeConfig"].(map[string]any); ok && rc["ipRanges"] != nil {
-		return refuse("runtimeConfig.ipRanges may not add to them")
+	if err := p.isPublished(network, got); err != nil {
+		return refuse(err)
+	}
+	return nil
+}
+
+// Published refuses a configuration that is not the one that the agent has written for this network and node, except
+// for what a runtime adds. What it says of itself proves nothing.
+func (p *Policy) Published(network string, conf []byte) error {
+	var got map[string]any
+	err := json.Unmarshal(conf, &got)
+	if err == nil {
+		err = p.isPublished(network, got)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	return nil
+}
+
+func (p *Policy) isPublished(network string, got map[string]any) error {
+	if network == "" || path.Base(network) != network {
+		return fmt.Errorf("name %q is that of no Fabric", network)
+	}
+	b, err := ReadPublished(p.stateDir, network)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("fabric-agent has published no configuration of name %q for this node now", network)
+	}
+	var want map[string]any
+	if err == nil {
+		err = json.Unmarshal(b, &want)
+	}
+	if err != nil {
+		return fmt.Errorf("the configuration of network %q that fabric-agent has published can't be read: %w", network,
+			err)
 	}
 	for _, m := range []map[string]any{want, got} {
 		for key := range m {
 			if !ofRuntime(key) && !reflect.DeepEqual(want[key], got[key]) {
-				return refuse(fmt.Sprintf("%.64q differs from the configuration of name %q that fabric-agent has "+
-					"published for this node: let the pod name the Fabric's own NetworkAttachmentDefinition, or try "+
-					"again if the Fabric has just changed", key, network))
+				return fmt.Errorf("%.64q differs from the configuration of name %q that fabric-agent has published for "+
+					"this node: let the pod name the Fabric's own NetworkAttachmentDefinition, or try again if the "+
+					"Fabric has just changed", key, network)
 			}
 		}
 	}

@@ -172,7 +172,9 @@ type Device struct {
 	HCA     *device.HCA
 	Uplink  *device.Uplink // nil where the netdev does not leave the host
 	InPod   bool           // Netdev is in a pod, which has named it
-	Shared  bool           // shared RDMA mode: each pod with NET_ADMIN can rename all RDMA devices (kernel fact 41)
+	// IgnoreRA says that default routes of router advertisements do not count: a Fabric says that the node does without.
+	IgnoreRA bool
+	Shared   bool // shared RDMA mode: each pod with NET_ADMIN can rename all RDMA devices (kernel fact 41)
 }
 
 // ErrRefused means that the policy forbids it.

@@ -17,7 +17,9 @@ func (p *Policy) uplink(d Device) error {
 	elsewhere := p.elsewhere(u)
 	for i := range u.Interfaces {
 		c := &u.Interfaces[i]
-		j := slices.IndexFunc(c.Routes, func(r device.Route) bool { return counts(r, u.Lookups, elsewhere) })
+		j := slices.IndexFunc(c.Routes, func(r device.Route) bool {
+			return !(d.IgnoreRA && ofRA(r)) && counts(r, u.Lookups, elsewhere)
+		})
 		if j >= 0 && !match(p.AllowDefaultRoute, d) {
 			return fmt.Errorf("%w: %s carries %s", ErrRefused, d.name(), theDefault(c.Routes[j], c.Name, d.name()))
 		}
@@ -27,6 +29,9 @@ func (p *Policy) uplink(d Device) error {
 		for _, a := range c.Addrs {
 			own := a.Prefix.Addr()
 			known, source := p.has(own), slices.Contains(u.Sources, own) && !match(p.AllowDefaultRoute, d)
+			if source && d.IgnoreRA && own.Is6() && slices.ContainsFunc(c.Routes, ofRA) {
+				source = false // by that default route
+			}
 			if !known && !source || match(p.AllowNodeAddress, d) {
 				continue
 			}
@@ -39,6 +44,12 @@ func (p *Policy) uplink(d Device) error {
 		}
 	}
 	return nil
+}
+
+// ofRA recognises a route that the kernel, or a program of the host, has made for a router advertisement.
+func ofRA(r device.Route) bool {
+	const protoRA = 9 // RTPROT_RA
+	return r.Protocol == protoRA
 }
 
 // theDefault names a route and where it is.

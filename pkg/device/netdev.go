@@ -39,6 +39,9 @@ type Netdev struct {
 	AddrGenMode uint8    `json:"addrGenMode"` // IN6_ADDR_GEN_MODE_*
 	IPv4Conf    []uint32 `json:"ipv4Conf,omitempty"`
 	IPv6Conf    []int32  `json:"ipv6Conf,omitempty"`
+	// Token is the interface identifier, in the lower 64 bits, that addresses from router advertisements are made with
+	// (ip token); zero: another one.
+	Token netip.Addr `json:"token,omitzero"`
 
 	Addrs  []Addr  `json:"addrs,omitempty"`
 	Routes []Route `json:"routes,omitempty"`

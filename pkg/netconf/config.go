@@ -105,6 +105,16 @@ type Config struct {
 
 	DetectConflicts bool // ask on the network whether another interface has the addresses, before they are used
 
+	// HostAddresses asks for the addresses, routes and rules that the interface has on the host, instead of an IPAM
+	// plugin's.
+	HostAddresses bool
+	// KeepLeases says that addresses which a DHCP server has given for a time go along without their lifetime: the
+	// network gives the interface no others.
+	KeepLeases bool
+	// IgnoreRADefaultRoute says that a default route which the host has learnt from a router advertisement (RFC 4861)
+	// does not make the interface an uplink of the node. Only a configuration that the agent has published may say it.
+	IgnoreRADefaultRoute bool
+
 	VF VF
 
 	IPAM       IPAM

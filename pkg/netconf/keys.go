@@ -35,6 +35,9 @@ var otherFields = []field{
 	{"allowDown", ours},
 	{"routing", ours},
 	{"detectConflicts", ours},
+	{"hostAddresses", ours},
+	{"keepLeases", ours},
+	{"ignoreRADefaultRoute", ours},
 	{"allocation", ours},
 	{"railOrder", ours},
 

@@ -55,6 +55,37 @@ func (p *parser) addressing() {
 	}
 	p.interfaceOnly("routing", p.find(routing, "sourceBased"), &p.cfg.SourceBased)
 	p.interfaceOnly("detectConflicts", p.get("detectConflicts"), &p.cfg.DetectConflicts)
+	p.hostAddresses()
+}
+
+// hostAddresses reads whether the addresses are those that the interface has on the host.
+func (p *parser) hostAddresses() {
+	c := p.cfg
+	if ignore := p.boolean(p.get("ignoreRADefaultRoute")); ignore != nil {
+		c.IgnoreRADefaultRoute = *ignore
+	}
+	v, keep := p.get("hostAddresses"), p.get("keepLeases")
+	leases := p.boolean(keep)
+	if on := p.boolean(v); on == nil || !*on {
+		if leases != nil && *leases {
+			p.fail(notAllowed(keep, `it beside "hostAddresses": true`))
+		}
+		return
+	}
+	const one = `it without "ipam": the addresses are those of the interface on the host`
+	switch {
+	case c.Mode != ModeDevice:
+		p.fail(notAllowed(v, `it in mode "device" only, in which an interface of the host moves`))
+		return
+	case c.IPAM.Type != "":
+		p.fail(notAllowed(v, one))
+		return
+	case len(c.IPs) > 0:
+		p.fail(notAllowed(v, `it without addresses of the pod's own (runtimeConfig.ips, "ips" of the annotation, IP `+
+			`in CNI_ARGS)`))
+		return
+	}
+	c.HostAddresses, c.KeepLeases = true, leases != nil && *leases
 }
 
 // interfaceOnly reads true or false, and refuses true in the mode that has no interface.
@@ -96,7 +127,8 @@ func (p *parser) mode(s selectors) {
 	// What only a plugin that moves a netdev has: a selector of host-device, addresses, an attribute of a VF.
 	// A ResourceClaim gives no device to a plugin that is chained.
 	netdev := c.FromClaim || len(s.kinds) > 0 && s.kinds[0] != ByRDMADevice || c.IPAM.Type != "" || len(p.vf) > 0 ||
-		written("rdmaIsolation", "ibKubernetesEnabled", "vfioPciMode", "pkey", "mtu", "routing", "detectConflicts")
+		written("rdmaIsolation", "ibKubernetesEnabled", "vfioPciMode", "pkey", "mtu", "routing", "detectConflicts",
+			"hostAddresses")
 	switch {
 	case s.master.ok() && len(s.chosen) == 0 && (!s.hasAddress() || written("ipoibMode", "umcast")):
 		c.Mode = ModeIPoIB

@@ -29,7 +29,8 @@ func Attach(cfg *netconf.Config, ifName string, hca *device.HCA, netdev *device.
 		}
 	}
 	if netdev != nil {
-		steps = append(steps, MoveNetdev{Netdev: *netdev, To: Pod, Name: ifName, Up: true})
+		// With the host's addresses it comes up only when it takes no default route.
+		steps = append(steps, MoveNetdev{Netdev: *netdev, To: Pod, Name: ifName, Up: !cfg.HostAddresses})
 	}
 	return steps
 }
@@ -66,10 +67,16 @@ func roce(cfg *netconf.Config, hca *device.HCA) (steps []Step) {
 var roceModes = map[string]string{"v1": device.RoCEv1, "v2": device.RoCEv2}
 
 // Configure returns the steps that give the netdev in the pod (have) the settings it had on the host (was) and those
-// that the configuration asks for. was is nil for a new IPoIB child, vf for what is no virtual function.
-func Configure(cfg *netconf.Config, was, have *device.Netdev, vf *device.VF) []Step {
+// that the configuration asks for. was is nil for a new IPoIB child, vf for what is no virtual function, host without
+// the addresses of the host.
+func Configure(cfg *netconf.Config, was, have *device.Netdev, vf *device.VF, host *OnHost) []Step {
 	var a Attrs
 	var steps []Step
+	if host != nil {
+		steps = advertisements(was, host)
+		have = new(*have)
+		have.Flags |= device.FlagUp
+	}
 	mtu := cfg.MTU
 	if was != nil {
 		if mtu == 0 {
@@ -123,6 +130,10 @@ type Addressing struct {
 	Addrs    []netip.Prefix
 	Gateways []netip.Addr // beside Addrs; invalid without one
 	Routes   []device.Route
+
+	// Of an interface that keeps the host's: the addresses beside Addrs with all that the host has of them, and rules.
+	Full  []device.Addr
+	Rules []device.Rule
 }
 
 // gateway returns the first gateway of the route's family: it serves the routes that name none, as in CNI's
@@ -153,8 +164,11 @@ func Address(cfg *netconf.Config, ip *Addressing, have *device.Netdev) []Step {
 		}
 		steps = append(steps, probe)
 	}
-	for _, p := range ip.Addrs {
+	for i, p := range ip.Addrs {
 		a := NewAddr(p)
+		if i < len(ip.Full) {
+			a = ip.Full[i]
+		}
 		addrs = append(addrs, a)
 		steps = append(steps, AddAddr{In: Pod, Addr: a})
 	}
@@ -169,6 +183,9 @@ func Address(cfg *netconf.Config, ip *Addressing, have *device.Netdev) []Step {
 		for _, r := range RailRules(ip, table) {
 			steps = append(steps, AddRule{r})
 		}
+	}
+	for _, r := range ip.Rules {
+		steps = append(steps, AddRule{r})
 	}
 	if len(addrs) > 0 {
 		steps = append(steps, Announce{addrs})
@@ -270,7 +287,7 @@ func RailRoutes(ip *Addressing, table uint32) []device.Route {
 			continue // IPAM has chosen a table itself
 		}
 		r = resolve(r, ip)
-		r.Table = table
+		r.Table, r.Raw = table, nil // the message names its table
 		if !slices.ContainsFunc(out, func(o device.Route) bool { return o.Dst == r.Dst && o.Priority == r.Priority }) {
 			out = append(out, r)
 		}
@@ -314,6 +331,6 @@ func missingNames(want []string, have *device.Netdev) []string {
 
 func (a *Attrs) isZero() bool {
 	return a.Name == "" && a.HWAddr == nil && a.Alias == nil && a.MTU == 0 && a.TxQueue == nil && a.Group == nil &&
-		a.Mask == 0 && a.Mode == nil && a.Umcast == nil && a.AddrGen == nil &&
+		a.Mask == 0 && a.Mode == nil && a.Umcast == nil && a.AddrGen == nil && !a.Token.IsValid() &&
 		len(a.IPv4Conf) == 0 && len(a.IPv6Conf) == 0
 }

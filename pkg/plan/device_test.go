@@ -135,7 +135,7 @@ func add(cfg netconf.Config, h *device.HCA, was, have *device.Netdev, ip *Addres
 	if was == nil {
 		return steps
 	}
-	steps = append(steps, Configure(&cfg, was, have, nil)...)
+	steps = append(steps, Configure(&cfg, was, have, nil, nil)...)
 	return append(steps, Address(&cfg, ip, have)...)
 }
 

@@ -56,7 +56,7 @@ func plans() map[string][]Step {
 		},
 		"add-child-defaults": append(
 			[]Step{CreateChild{Master: *pf, Name: "net1", PKey: 0xffff, Group: 1 << 30}},
-			Configure(&netconf.Config{MTU: 4092}, nil, recreated("net1"), nil)...),
+			Configure(&netconf.Config{MTU: 4092}, nil, recreated("net1"), nil, nil)...),
 		"add-chained-ipoib": append(
 			Attach(&netconf.Config{}, "net1", pfHCA, pf),
 			Restore(Pod, moved(pf, "net1"), recreated("net1"), 0)...),
@@ -80,8 +80,8 @@ func plans() map[string][]Step {
 		"restore-flags":           Restore(Host, vf, flagged(vf), 0),
 		"restore-multipath":       Restore(Host, multipath(vf), down(vf), 0),
 		"restore-order-of-addrs":  Restore(Host, manyAddrs(vf), vf, 0),
-		"release":                 ReleaseNetdev(&podWith, rules),
-		"delete-child":            append(ReleaseNetdev(inPod, nil), DeleteChild{In: Pod, Netdev: *inPod}),
+		"release":                 ReleaseNetdev(&podWith, rules, nil),
+		"delete-child":            append(ReleaseNetdev(inPod, nil, nil), DeleteChild{In: Pod, Netdev: *inPod}),
 		"add-rail-without-gateway": Address(&netconf.Config{SourceBased: true}, &Addressing{
 			Addrs: []netip.Prefix{
 				netip.MustParsePrefix("10.5.0.1/31"),
@@ -277,7 +277,7 @@ func TestDeterministic(t *testing.T) {
 func TestArgumentsAreKept(t *testing.T) {
 	was, have := ipoibPF(), recreated("ib0")
 	Restore(Host, was, have, 1000)
-	Configure(&netconf.Config{}, was, have, nil)
+	Configure(&netconf.Config{}, was, have, nil, nil)
 	if diff := cmp.Diff(ipoibPF(), was, cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})); diff != "" {
 		t.Errorf("-before +after:\n%s", diff)
 	}

@@ -193,6 +193,9 @@ func (s SetLink) String() string {
 		set := fmt.Sprintf("sysctl -w net.ipv6.conf.$DEV.%s=%d", quote.Shell(k), s.IPv6Conf[k])
 		lines = append(lines, in(s.In, set))
 	}
+	if s.Token.IsValid() {
+		lines = append(lines, in(s.In, "ip token set "+quote.Shell(s.Token.String())+" dev $DEV"))
+	}
 	return strings.Join(lines, "\n")
 }
 

@@ -9,11 +9,11 @@ import (
 )
 
 // ReleaseNetdev returns the steps that take our addresses and rules out of the pod before IPAM may give them to another
-// pod. Rules do not leave with the netdev.
-func ReleaseNetdev(have *device.Netdev, rules []device.Rule) []Step {
+// pod. Rules do not leave with the netdev; own are those of the host that ADD has added beside the rail's.
+func ReleaseNetdev(have *device.Netdev, rules, own []device.Rule) []Step {
 	var steps []Step
 	for _, r := range rules {
-		if r.Table == Table(have.Index) {
+		if r.Table == Table(have.Index) || slices.Contains(own, r) {
 			steps = append(steps, DelRule{r})
 		}
 	}
@@ -70,11 +70,11 @@ func orphans(w Where, h Home) ([]Step, bool) {
 }
 
 // ReleaseOrphans returns the steps that remove rules of ours whose netdev is not in the pod any more: they name a
-// rail's table, and no netdev there has its ifindex.
-func ReleaseOrphans(there []device.Netdev, rules []device.Rule) []Step {
+// rail's table, and no netdev there has its ifindex, or are among those of the host that ADD has added.
+func ReleaseOrphans(there []device.Netdev, rules, own []device.Rule) []Step {
 	var steps []Step
 	for _, r := range rules {
-		if r.Priority == rulePriority && r.Table > Table(0) && r.Src.IsSingleIP() &&
+		if slices.Contains(own, r) || r.Priority == rulePriority && r.Table > Table(0) && r.Src.IsSingleIP() &&
 			!slices.ContainsFunc(there, func(n device.Netdev) bool { return Table(n.Index) == r.Table }) {
 			steps = append(steps, DelRule{r})
 		}

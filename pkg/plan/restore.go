@@ -51,6 +51,9 @@ func Restore(side Side, was, have *device.Netdev, elapsed uint32) []Step {
 	if !a.isZero() {
 		steps = append(steps, SetLink{In: side, Attrs: a})
 	}
+	if t := was.Token; t.IsValid() && t != have.Token && acceptsRA(was) { // else the kernel refuses it
+		steps = append(steps, SetLink{In: side, Attrs: Attrs{Token: t}})
+	}
 	steps = append(steps, keptDown(side, was, have)...)
 	if !up && was.Up() {
 		steps = append(steps, early6(side, have)...)
@@ -147,7 +150,7 @@ func lateAddrs(was, have *device.Netdev) []device.Addr {
 		}
 		earlier := was.Addrs[:i]
 		if isAddr6(a) {
-			earlier = was.Addrs[i+1:] // youngest first, see restoredAddrs
+			earlier = was.Addrs[i+1:] // youngest first, see inOrder
 		}
 		if !isAddr6(a) && have.Name != was.Name || slices.ContainsFunc(earlier, tooLate) {
 			late = append(late, a)
@@ -192,14 +195,19 @@ func addrAt(list []device.Addr, a device.Addr) int {
 	return slices.IndexFunc(list, func(h device.Addr) bool { return h.Prefix == a.Prefix })
 }
 
-// restoredAddrs adds the addresses in the order in which they came: the kernel lists IPv4 with the oldest first, IPv6
-// with the youngest first (net/ipv6/addrconf.c, ipv6_link_dev_addr), and the first is the one it prefers.
+// inOrder are addresses in the order in which they came: the kernel lists IPv4 with the oldest first, IPv6 with the
+// youngest first (net/ipv6/addrconf.c, ipv6_link_dev_addr), and the first is the one it prefers.
+func inOrder(list []device.Addr) []device.Addr {
+	v4 := slices.DeleteFunc(slices.Clone(list), isAddr6)
+	v6 := slices.DeleteFunc(slices.Clone(list), func(a device.Addr) bool { return !isAddr6(a) })
+	slices.Reverse(v6)
+	return append(v4, v6...)
+}
+
+// restoredAddrs adds the addresses that are missing.
 func restoredAddrs(side Side, was, have *device.Netdev, elapsed uint32) []Step {
 	var steps []Step
-	v4 := slices.DeleteFunc(slices.Clone(was.Addrs), isAddr6)
-	v6 := slices.DeleteFunc(slices.Clone(was.Addrs), func(a device.Addr) bool { return !isAddr6(a) })
-	slices.Reverse(v6)
-	for _, a := range append(v4, v6...) {
+	for _, a := range inOrder(was.Addrs) {
 		if hasAddr(have.Addrs, a) || ofSecret(was, a) {
 			continue
 		}

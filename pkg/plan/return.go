@@ -21,6 +21,8 @@ type Home struct {
 
 	VFs []device.VFAttrs // what the device, a PF, had set for each of its VFs
 
+	Rules []device.Rule // of the host, which ADD has put into the pod as well
+
 	// Keep are the IPoIB children that other attachments have in the pod. The kernel shows the ifindex that a child's
 	// parent has in another namespace as if it were one of the child's own: it can be that of this netdev.
 	Keep []KeptChild
@@ -210,9 +212,9 @@ func release(w Where, h Home) ([]Step, bool) {
 	case h.Side == Pod || w.PodGone:
 		return nil, false
 	case w.Netdev == nil || w.NetdevSide != Pod: // an earlier call has brought it home, and failed half-way
-		return ReleaseOrphans(w.Others, w.Rules), false
+		return ReleaseOrphans(w.Others, w.Rules, h.Rules), false
 	}
-	steps := append(deleteUppers(Pod, w.Uppers, h.Keep), ReleaseNetdev(w.Netdev, w.Rules)...)
+	steps := append(deleteUppers(Pod, w.Uppers, h.Keep), ReleaseNetdev(w.Netdev, w.Rules, h.Rules)...)
 	if h.Netdev != nil && !h.Child { // once more at home: until it has left, the pod can put another one on it
 		steps = append(steps, dropPrograms(Pod, h.Netdev, w.Netdev)...)
 	}

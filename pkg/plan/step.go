@@ -152,6 +152,7 @@ type Attrs struct {
 	Mode     *uint16
 	Umcast   *uint16
 	AddrGen  *uint8
+	Token    netip.Addr // of IPv6 addresses from router advertisements
 	IPv4Conf map[int]uint32
 	IPv6Conf map[string]int32 // by file name under /proc/sys/net/ipv6/conf/IF/
 }

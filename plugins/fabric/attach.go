@@ -384,8 +384,12 @@ func (p *pendingIPAM) ended() bool {
 	}
 }
 
-// addresses waits for IPAM, or calls it now when it needed the interface.
+// addresses waits for IPAM, or calls it now when it needed the interface. An interface that keeps the addresses of the
+// host has no IPAM plugin.
 func (a *attachment) addresses() (*result.Result, error) {
+	if a.Host != nil {
+		return resultOf(&a.Host.Addressing), nil
+	}
 	if a.ipam == nil {
 		a.ipam = a.startIPAM()
 	}

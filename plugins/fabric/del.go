@@ -477,7 +477,7 @@ func releaseOrphans(ctx context.Context, r *apply.Runner) error {
 	if err != nil {
 		return err
 	}
-	return r.Run(ctx, plan.ReleaseOrphans(there, rules))
+	return r.Run(ctx, plan.ReleaseOrphans(there, rules, nil))
 }
 
 func releaseRules(ctx context.Context, r *apply.Runner) error {

@@ -39,6 +39,9 @@ func (c *call) newEntry(d *attach.Decision, ch *choice) *journal.Entry {
 		e.Kind, e.DeviceKey, e.Address, e.PCI = journal.KindDevice, dev.DeviceKey, dev.Address, dev.PCI
 		e.HCA, e.Netdev, e.MoveRDMA, e.RDMAName = dev.HCA, dev.Netdev, d.MoveRDMA, d.Config.RDMAName
 		e.VF, e.VFs = recordVF(d.Attachment), d.VFs
+		if d.Host != nil {
+			e.Rules = d.Host.Rules
+		}
 	}
 	e.FromClaim, e.Held = ch.fromClaim, c.claimed != nil
 	c.names().recordOwnNames(e)
@@ -65,7 +68,7 @@ func recordVF(a *attach.Attachment) *journal.VF {
 func homeOf(e *journal.Entry) plan.Home {
 	h := plan.Home{
 		Netdev: e.Netdev, VF: vfHome(e), Attached: attachedHCA(e), Elapsed: elapsed(e),
-		Child: e.Kind == journal.KindIPoIB, VFs: e.VFs, PodIndex: e.PodIndex,
+		Child: e.Kind == journal.KindIPoIB, VFs: e.VFs, Rules: e.Rules, PodIndex: e.PodIndex,
 	}
 	if e.MoveRDMA {
 		h.HCA = e.HCA

@@ -40,6 +40,9 @@ func (c *call) gather(ch *choice) (*gatherer, error) {
 	}}
 	f := g.facts
 	f.Policy, f.PolicyErr = c.policy()
+	if f.Policy != nil && c.cfg.IgnoreRADefaultRoute {
+		f.Unpublished = f.Policy.Published(c.cfg.Name, c.asked)
+	}
 	var err error
 	if f.NetnsMode, f.RDMA, err = g.netnsMode(); err != nil {
 		return nil, err

@@ -52,7 +52,7 @@ func (g *gatherer) inspect() error {
 	}
 	for _, read := range []func() error{
 		in.snapshot, in.virtualFunction, g.preparedForPods, in.children, in.others, in.rdmaNames, in.uplink, in.soft,
-		in.users, in.strays, in.elsewhere,
+		in.users, in.strays, in.elsewhere, in.rules,
 	} {
 		if err := read(); err != nil {
 			return err
@@ -439,6 +439,14 @@ func (in *inspector) uplink() error {
 	err := in.uppers()
 	if err == nil {
 		in.facts.Device.Uplink, err = in.c.host.Uplink(n, in.facts.Uppers)
+	}
+	return err
+}
+
+// rules reads the host's routing rules that go along with its addresses.
+func (in *inspector) rules() (err error) {
+	if in.c.cfg.HostAddresses {
+		in.facts.HostRules, err = in.c.host.Link.SourceRules()
 	}
 	return err
 }

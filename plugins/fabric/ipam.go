@@ -54,6 +54,22 @@ func (s *session) callIPAMDel(k journal.Key, d ipam.Delegate) error {
 	return s.callIPAM(k, d, func(d ipam.Delegate) error { return d.Del(context.Background()) })
 }
 
+// resultOf tells the runtime of addresses and routes that were not IPAM's.
+func resultOf(a *plan.Addressing) *result.Result {
+	out := &result.Result{}
+	for _, p := range a.Addrs {
+		out.Addresses = append(out.Addresses, result.Address{Prefix: p, Interface: result.NoInterface})
+	}
+	for _, r := range a.Routes {
+		t := result.Route{Dst: r.Dst, Gateway: r.Gateway, Priority: int(r.Priority)}
+		if r.Table != 0 {
+			t.Table = new(int(r.Table))
+		}
+		out.Routes = append(out.Routes, t)
+	}
+	return out
+}
+
 // addressing turns an IPAM result into what plan works with.
 func addressing(ips *result.Result) *plan.Addressing {
 	out := &plan.Addressing{}

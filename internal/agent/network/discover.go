@@ -17,7 +17,7 @@ func Discover(devices []survey.Device, before map[string]string) []topology.Fabr
 	byName := map[string]*survey.Device{}
 	for i := range devices {
 		d := &devices[i]
-		if d.Refused != nil {
+		if d.Refused != nil && !d.ByRA { // a rail with a default route of a router advertisement may be meant for pods
 			continue
 		}
 		byName[d.HCA.Name] = d

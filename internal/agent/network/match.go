@@ -6,16 +6,18 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
-// Assign gives each device to the first fabric that it fits, and returns the devices by fabric name: fabrics.Assign.
+// Assign gives each device to the first fabric that it fits, and returns the devices by fabric name: fabrics.Assign. One
+// that a fabric gets is not refused any more.
 func Assign(list []fabrics.Fabric, devices []survey.Device, before map[string]string) map[string][]survey.Device {
-	at := map[device.Location]survey.Device{}
-	for _, d := range devices {
-		at[d.Location] = d
+	at := map[device.Location]*survey.Device{}
+	for i := range devices {
+		at[devices[i].Location] = &devices[i]
 	}
 	out := map[string][]survey.Device{}
 	for name, of := range fabrics.Assign(list, candidates(devices), before) {
 		for _, c := range of {
-			out[name] = append(out[name], at[c.Location])
+			at[c.Location].Refused = nil
+			out[name] = append(out[name], *at[c.Location])
 		}
 	}
 	return out
@@ -37,7 +39,7 @@ func candidates(devices []survey.Device) []fabrics.Candidate {
 		out[i] = fabrics.Candidate{
 			Location: d.Location, HCA: d.HCA.Name, LinkLayer: d.LinkLayer(), Prefix: d.Prefix, RateGb: d.RateGb,
 			Names: d.Names(), Active: d.Active(), State: d.State(), InPod: d.InPod(), Discovered: d.Fabric,
-			Refused: d.Refused,
+			Refused: d.Refused, ByRA: d.ByRA,
 		}
 	}
 	return out

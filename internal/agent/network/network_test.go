@@ -90,6 +90,26 @@ func TestAssign(t *testing.T) {
 	}
 }
 
+// A device that only a default route by router advertisement keeps on the host is a fabric's that ignores such routes.
+func TestAssignByRA(t *testing.T) {
+	ignores := fabrics.Fabric{Name: "ignores", Host: &v1alpha1.HostAddresses{IgnoreRADefaultRoute: true}}
+	for name, tt := range map[string]struct {
+		byRA bool
+		want string
+	}{"by RA": {true, "ignores"}, "by another route": {false, ""}} {
+		d := hca("0000:3b:00.0", "mlx5_0", "ibs108", device.PortActive)
+		d.Refused, d.ByRA = errors.New("carries the default route"), tt.byRA
+		devices := []survey.Device{d}
+		got := network.Assign([]fabrics.Fabric{{Name: "others", Host: &v1alpha1.HostAddresses{}}, ignores}, devices, nil)
+		if len(got[tt.want]) != 1 && tt.want != "" || len(got["others"]) != 0 || tt.want == "" && len(got) != 0 {
+			t.Errorf("%s: %v", name, got)
+		}
+		if (devices[0].Refused == nil) != tt.byRA {
+			t.Errorf("%s: it is refused: %v", name, devices[0].Refused)
+		}
+	}
+}
+
 // A port that went down has another rate, or none, and belongs where it was.
 func TestAssignDown(t *testing.T) {
 	list := []fabrics.Fabric{

@@ -43,6 +43,7 @@ type Device struct {
 	Unserved string         // why no new pod can be served with it, in a word; empty: one can, or not judged
 	Users    []string       // what on the host uses its RDMA device, in words, and may not lose it; exclusive mode only
 	Refused  error          // why the node policy keeps it on the host; nil when it does not
+	ByRA     bool           // that is only a default route of a router advertisement
 }
 
 // InPod reports whether the RDMA device is in a pod's namespace.
@@ -208,6 +209,9 @@ func (n Node) onHost(
 		d.Netdev, d.AltNames, d.AdminUp = nd.Name, nd.AltNames, nd.Up()
 	}
 	d.Refused = rules.Move(found)
+	if found.IgnoreRA = true; d.Refused != nil {
+		d.ByRA = rules.Move(found) == nil
+	}
 	if !found.Shared && !rules.HostUse(found) {
 		if d.Users, err = r.Users(&d.HCA, cmp.Or(n.Proc, "/proc")); err != nil {
 			return nil, err

@@ -239,12 +239,17 @@ var AllWrong = []Wrong{
 	{
 		"two sources of addresses",
 		`{addresses: {ipam: {type: whereabouts, range: 10.0.0.0/16}, nodeRanges: {ranges: [{range: 10.0.0.0/16, perNodePrefixLength: 26}]}}}`,
-		[]string{`spec.addresses`, `want exactly one of nodeRanges and ipam`},
+		[]string{`spec.addresses`, `want exactly one of nodeRanges, ipam and host`},
 	},
 	{
 		"no source of addresses",
 		`{addresses: {}}`,
-		[]string{`spec.addresses`, `want exactly one of nodeRanges and ipam`},
+		[]string{`spec.addresses`, `want exactly one of nodeRanges, ipam and host`},
+	},
+	{
+		"two sources of addresses, one of them the host",
+		`{addresses: {host: {}, ipam: {type: whereabouts, range: 10.0.0.0/16}}}`,
+		[]string{`spec.addresses`, `want exactly one of nodeRanges, ipam and host`},
 	},
 	{
 		"IPAM without a type",

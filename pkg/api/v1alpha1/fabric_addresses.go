@@ -10,7 +10,7 @@ import (
 
 // Addresses is where the addresses of the interfaces come from.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.nodeRanges) != has(self.ipam)",message="want exactly one of nodeRanges and ipam"
+// +kubebuilder:validation:XValidation:rule="[has(self.nodeRanges), has(self.ipam), has(self.host)].filter(x, x).size() == 1",message="want exactly one of nodeRanges, ipam and host"
 type Addresses struct {
 	// A range for each node, given out by the controller, and within it an address for each interface, given out by the
 	// plugin itself. No pod waits for a lock of the cluster, and no other program is needed.
@@ -22,6 +22,26 @@ type Addresses struct {
 	//
 	// +optional
 	IPAM *IPAM `json:"ipam,omitempty"`
+	// The addresses, routes and rules that the interface has on the host, as clouds give them to rails. With attachment
+	// WholeDevice.
+	//
+	// +optional
+	Host *HostAddresses `json:"host,omitempty"`
+}
+
+// HostAddresses is how the addressing of the host goes along.
+type HostAddresses struct {
+	// Whether an interface counts as free although the host has a default route through it that a router advertisement
+	// has given. Set it if the host does not need that route: while a pod has the interface, the host is without.
+	//
+	// +optional
+	IgnoreRADefaultRoute bool `json:"ignoreRADefaultRoute,omitempty"`
+	// Whether an address that a DHCP server has given for a time goes along, without its lifetime: in the pod nothing
+	// renews it. Set it where the network gives an interface the same address for good, as clouds do. Otherwise such an
+	// interface is refused.
+	//
+	// +optional
+	KeepLeases bool `json:"keepLeases,omitempty"`
 }
 
 // IPAM is the configuration of an IPAM plugin. Beside type it has the fields of that plugin.
