@@ -22,6 +22,7 @@ type Candidate struct {
 	LinkLayer  device.LinkLayer    // of the first port; empty: not known
 	Prefix     device.SubnetPrefix // of port 1; zero: none, or not known
 	RateGb     float64             // Gb/s of port 1; 0: not known
+	Driver     string              // of the PCI function; empty: none
 	Names      []string            // all that a pattern may fit
 	Active     bool                // a port carries traffic
 	State      string              // of the first port, for people
@@ -137,6 +138,9 @@ func misfits(m *Match, d *Candidate) (out []string) {
 	}
 	if m.RateGb != 0 && d.RateGb != m.RateGb && (d.RateGb != 0 || !d.InPod) {
 		out = append(out, "its rate is "+rate(d.RateGb)+" Gb/s, not "+rate(m.RateGb))
+	}
+	if m.Driver != "" && d.Driver != m.Driver {
+		out = append(out, "its driver is "+cmp.Or(quote.Terminal(d.Driver), "not known")+", not "+m.Driver)
 	}
 	if !matchesName(m, d) {
 		out = append(out, "none of its names "+strings.Join(d.Names, ", ")+" fits "+strings.Join(m.Devices, ", "))

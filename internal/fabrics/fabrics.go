@@ -132,7 +132,8 @@ func (f *Fabric) head(s *v1alpha1.FabricSpec) error {
 }
 
 func (f *Fabric) match(m *v1alpha1.Match) error {
-	f.Match = Match{Discovered: m.Discovered, LinkLayer: device.LinkLayer(m.LinkLayer), Devices: m.Devices}
+	f.Match = Match{Discovered: m.Discovered, LinkLayer: device.LinkLayer(m.LinkLayer), Driver: m.Driver,
+		Devices: m.Devices}
 	if m.SubnetPrefix != "" {
 		p, err := device.ParseSubnetPrefix(m.SubnetPrefix)
 		if err != nil {

@@ -17,13 +17,14 @@ type Match struct {
 	SubnetPrefix device.SubnetPrefix // of port 1
 	RateGb       float64             // Gb/s of port 1
 	Rail         *int                // its place among its node's devices that fit everything else, from 0
+	Driver       string              // of the PCI function
 	Devices      []string            // patterns: PCI address, RDMA device, netdev or altname
 }
 
 // IsZero reports whether the match has no field, and would fit every device.
 func (m *Match) IsZero() bool {
 	return m.Discovered == "" && m.LinkLayer == "" && m.SubnetPrefix == 0 && m.RateGb == 0 && m.Rail == nil &&
-		len(m.Devices) == 0
+		m.Driver == "" && len(m.Devices) == 0
 }
 
 // check refuses what no port of any node could match, and names the nearest thing that one could.
@@ -47,6 +48,9 @@ func (m *Match) check() error {
 			return fmt.Errorf("match.rateGb %v: no link has this rate; the nearest one is %v", m.RateGb, near)
 		}
 	}
+	if strings.Trim(m.Driver, driverLetters) != "" || len(m.Driver) > 63 {
+		return fmt.Errorf("match.driver %q: must be the name of a driver, as in mlx5_core", m.Driver)
+	}
 	for _, p := range m.Devices {
 		if err := checkPattern(p); err != nil {
 			return fmt.Errorf("match.devices: pattern %q: %w", p, err)
@@ -54,6 +58,9 @@ func (m *Match) check() error {
 	}
 	return nil
 }
+
+// driverLetters are those of which the kernel's drivers have their names.
+const driverLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 
 // nearestLayer is the link layer that a misspelt one probably means; both, if there is no telling.
 func nearestLayer(text string) string {

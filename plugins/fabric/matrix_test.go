@@ -12,14 +12,22 @@ import (
 // A veth stands in for a device here: the lab has the rest of the matrix. Whatever ADD or DEL is stopped at, and
 // however, the host is what it was: at once after an ADD that could still clean up behind itself, else after the next
 // DEL.
-func TestMatrix(t *testing.T) {
+func TestMatrix(t *testing.T) { matrix(t, everything, conf(), "error", "kill") }
+
+// The same with the addresses, routes and rules of the host.
+func TestMatrixHostAddresses(t *testing.T) {
+	matrix(t, append(everything[:len(everything):len(everything)], "rule add from 10.1.0.1 lookup 200 pref 300",
+		"route add default via 10.1.0.9 table 200"), keepsHost(), "kill")
+}
+
+func matrix(t *testing.T, host []string, conf string, faults ...string) {
 	for _, command := range []string{"ADD", "DEL"} {
-		for _, point := range points(t, command) {
-			for _, fault := range []string{"error", "kill"} {
+		for _, point := range points(t, command, host, conf) {
+			for _, fault := range faults {
 				t.Run(command+" "+strings.ReplaceAll(point, "/", " ")+" "+fault, func(t *testing.T) {
 					t.Parallel()
-					n := newNode(t, everything...)
-					add, del := n.call("ADD", conf()), n.call("DEL", conf())
+					n := newNode(t, host...)
+					add, del := n.call("ADD", conf), n.call("DEL", conf)
 					c := add
 					if command == "DEL" {
 						n.must(t, add)
@@ -44,12 +52,12 @@ func TestMatrix(t *testing.T) {
 }
 
 // points are those that a call of the usual attachment passes, in its order.
-func points(t *testing.T, command string) []string {
+func points(t *testing.T, command string, host []string, conf string) []string {
 	t.Helper()
-	n := newNode(t, everything...)
+	n := newNode(t, host...)
 	trace := filepath.Join(t.TempDir(), "trace")
 	for _, c := range []string{"ADD", "DEL"} {
-		call := n.call(c, conf())
+		call := n.call(c, conf)
 		if c == command {
 			call.env = []string{"FABRIC_FAILPOINT_TRACE=" + trace}
 		}

@@ -38,7 +38,8 @@ func candidates(devices []survey.Device) []fabrics.Candidate {
 		d := &devices[i]
 		out[i] = fabrics.Candidate{
 			Location: d.Location, HCA: d.HCA.Name, LinkLayer: d.LinkLayer(), Prefix: d.Prefix, RateGb: d.RateGb,
-			Names: d.Names(), Active: d.Active(), State: d.State(), InPod: d.InPod(), Discovered: d.Fabric,
+			Driver: d.Driver,
+			Names:  d.Names(), Active: d.Active(), State: d.State(), InPod: d.InPod(), Discovered: d.Fabric,
 			Refused: d.Refused, ByRA: d.ByRA,
 		}
 	}

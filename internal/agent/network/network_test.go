@@ -46,7 +46,7 @@ func node() []survey.Device {
 		device.PortDown,
 	)
 	slow := hca("0000:86:00.0", "mlx5_4", "ibs112", device.PortActive)
-	slow.RateGb = 100
+	slow.RateGb, slow.Driver = 100, "bnxt_en"
 	bond := hca("0000:af:00.0", "mlx5_bond_0", "bond0", device.PortActive)
 	bond.Refused = errors.New("carries the default route")
 	bond.HCA.Ports[0].LinkLayer = device.Ethernet
@@ -64,6 +64,7 @@ func TestAssign(t *testing.T) {
 		"rate":    {fabrics.Match{RateGb: 200}, "mlx5_0 mlx5_3 mlx5_5"},
 		"layer":   {fabrics.Match{LinkLayer: "InfiniBand"}, "mlx5_0 mlx5_3 mlx5_4 mlx5_5"},
 		"refused": {fabrics.Match{LinkLayer: "Ethernet"}, ""},
+		"driver":  {fabrics.Match{Driver: "bnxt_en"}, "mlx5_4"},
 		"names":   {fabrics.Match{Devices: []string{"ibs1?0", "mlx5_4"}}, "mlx5_3 mlx5_4"},
 		"address": {fabrics.Match{Devices: []string{"0000:5e:*"}}, "mlx5_3"},
 		"both":    {fabrics.Match{Devices: []string{"ibs*"}, RateGb: 100}, "mlx5_4 mlx5_5"},

@@ -58,5 +58,5 @@ func (s *Seen) end() {
 func (d *Device) hardware(was *Device) {
 	d.NUMA, d.Slot = was.NUMA, was.Slot
 	d.Path, d.Files = slices.Clone(was.Path), slices.Clone(was.Files)
-	d.Firmware, d.Prefix, d.RateGb = was.Firmware, was.Prefix, was.RateGb
+	d.Driver, d.Firmware, d.Prefix, d.RateGb = was.Driver, was.Firmware, was.Prefix, was.RateGb
 }

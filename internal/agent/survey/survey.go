@@ -34,6 +34,7 @@ type Device struct {
 	Files    []string            // device files of exactly this HCA
 	Prefix   device.SubnetPrefix // of port 1; InfiniBand only, zero when it is unknown
 	RateGb   float64             // Gb/s of port 1
+	Driver   string              // of its PCI function; empty: none
 	Firmware string              // its version; empty: not known
 	Fabric   string              // as discovered; empty: in none
 	Holder   *journal.Entry
@@ -233,6 +234,9 @@ func (n Node) onHost(
 func (n Node) complete(d *Device, r *inventory.Reader) (err error) {
 	at := node.PlaceOf(n.Sys, d.Address, d.PCI, n.Seen.dataDirects(n.Sys))
 	d.NUMA, d.Path, d.Slot = at.NUMA, at.Path, node.Slot(n.Sys, d.PCI)
+	if d.PCI != "" {
+		d.Driver = r.Driver(device.OnPCI(d.PCI))
+	}
 	d.Files, err = n.files(r, d.Address)
 	return err
 }

@@ -132,6 +132,11 @@ var AllWrong = []Wrong{
 		[]string{`spec.match.subnetPrefix`, `want the upper 64 bits of a GID`},
 	},
 	{
+		"driver with a path",
+		`{match: {driver: ../mlx5_core}}`,
+		[]string{`spec.match.driver`, `must be the name of a driver, as in mlx5_core`},
+	},
+	{
 		"rate that no link has",
 		`{match: {rateGb: 201}}`,
 		[]string{`spec.match.rateGb`, `no link has this rate: want one of`},

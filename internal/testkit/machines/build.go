@@ -3,6 +3,7 @@
 package machines
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -115,6 +116,8 @@ type hca struct {
 	state, phys, rate string
 	sm                int
 	netdev            string
+	driver            string // of the PCI function; empty: mlx5_core
+	bare              bool   // the netdev is another function's
 	addrs             []string
 	speed, width      string
 }
@@ -133,9 +136,11 @@ func (m *Machine) hca(h hca) {
 		m.Link("sys/bus/auxiliary/devices/"+h.sf, dir)
 		m.Link(dir+"/subsystem", "sys/bus/auxiliary")
 	}
-	m.Link(dir+"/driver", "sys/bus/pci/drivers/mlx5_core")
-	m.File(dir+"/sriov_numvfs", "0")
-	m.File(dir+"/sriov_totalvfs", "16")
+	m.Link(dir+"/driver", "sys/bus/pci/drivers/"+cmp.Or(h.driver, "mlx5_core"))
+	if h.driver == "" {
+		m.File(dir+"/sriov_numvfs", "0")
+		m.File(dir+"/sriov_totalvfs", "16")
+	}
 	if h.speed != "" {
 		m.File(dir+"/current_link_speed", h.speed+" PCIe")
 		m.File(dir+"/max_link_speed", h.speed+" PCIe")
@@ -146,7 +151,9 @@ func (m *Machine) hca(h hca) {
 	guid := fmt.Sprintf("a088:c203:00fa:%04x", h.serial)
 	m.File(ib+"/node_guid", guid)
 	m.File(ib+"/fw_ver", h.fw)
-	m.File(ib+"/board_id", "MT_0000000223")
+	if h.driver == "" {
+		m.File(ib+"/board_id", "MT_0000000223")
+	}
 	m.FS[ib+"/device"] = &fstest.MapFile{Data: []byte("../../../" + path.Base(dir)), Mode: fs.ModeSymlink | 0o777}
 	m.Link("sys/class/infiniband/"+h.name, ib)
 	port := ib + "/ports/1"
@@ -156,7 +163,8 @@ func (m *Machine) hca(h hca) {
 	m.File(port+"/rate", h.rate)
 	m.File(port+"/lid", "0x0")
 	m.File(port+"/sm_lid", "0x0")
-	if h.layer == "InfiniBand" {
+	switch h.layer {
+	case "InfiniBand":
 		if h.state == active {
 			m.File(port+"/lid", fmt.Sprintf("0x%x", h.serial))
 			m.File(port+"/sm_lid", fmt.Sprintf("0x%x", h.sm))
@@ -165,9 +173,15 @@ func (m *Machine) hca(h hca) {
 		m.File(port+"/gids/1", "0000:0000:0000:0000:0000:0000:0000:0000")
 		m.File(port+"/pkeys/0", "0xffff")
 		m.File(port+"/pkeys/1", "0x0000")
-	} else {
+	case "Ethernet":
 		m.File(port+"/pkeys/0", "0xffff")
 		m.gids(port, &h)
+	default: // GIDs of no RoCE
+		m.File(port+"/pkeys/0", "0xffff")
+		m.File(port+"/gids/0", "fe80:0000:0000:0000:"+guid)
+	}
+	if h.bare {
+		dir = m.pci(h.way[:len(h.way)-1]+"7", "0x020000", "1af4:1000", h.numa)
 	}
 	if h.netdev != "" && !strings.HasPrefix(h.netdev, "bond") {
 		m.netdev(dir, &h, "")

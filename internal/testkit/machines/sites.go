@@ -37,6 +37,31 @@ func Rack(name string, number int) *Machine {
 	return m.Done()
 }
 
+// Vendors has an adapter of each driver that is not NVIDIA's, as no one node has them. Names, drivers, ids and link layers
+// are those of the drivers' sources (Linux 6.12: drivers/infiniband/hw/{bnxt_re,irdma,erdma,mana,efa}; 6.18: ionic): irdma
+// is ice's, bnxt_re is bnxt_en's; erdma finds its interface, another function's, by its hardware address; efa has neither
+// an interface nor a link layer.
+func Vendors() *Machine {
+	m := newMachine("vendors")
+	for i, h := range []hca{
+		{name: "bnxt_re0", driver: "bnxt_en", id: "14e4:1760", rate: "400 Gb/sec (4X NDR)", netdev: "enp33s0np0"},
+		{name: "irdma0", driver: "ice", id: "8086:1592", rate: "100 Gb/sec (4X EDR)", netdev: "enp65s0"},
+		{name: "ionic_0", driver: "ionic", id: "1dd8:1002", rate: "400 Gb/sec (4X NDR)", netdev: "enp97s0"},
+		{name: "erdma_0", driver: "erdma", id: "1ded:107f", rate: "200 Gb/sec (4X HDR)", netdev: "eth1", bare: true},
+		{name: "mana_0", driver: "mana", id: "1414:00ba", rate: "200 Gb/sec (4X HDR)", netdev: "enP30832s1"},
+		{name: "efa_0", driver: "efa", id: "1d0f:efa2", rate: "100 Gb/sec (4X EDR)", layer: "Unknown"},
+	} {
+		h.way = fmt.Sprintf("pci0000:%[1]x/0000:%[1]x:01.0/0000:%[2]x:00.0", 0x20*(i+1), 0x20*(i+1)+1)
+		h.state, h.phys, h.serial = active, linkUp, 0xe1+i
+		if h.layer == "" {
+			h.layer, h.addrs = "Ethernet", []string{fmt.Sprintf("10.9.%d.11/24", i)}
+		}
+		m.hca(h)
+	}
+	m.Live.RDMAMode, m.Live.Kernel = "exclusive", "6.1.0-31-amd64"
+	return m.Done()
+}
+
 // Failover is a V100 that names a subnet manager at another LID than others of its fabric: recorded before or after the
 // manager has moved.
 func Failover(name string, sm int) *Machine {

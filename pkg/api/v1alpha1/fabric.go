@@ -142,7 +142,7 @@ const (
 
 // Match picks devices of nodes.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.discovered) || has(self.linkLayer) || has(self.subnetPrefix) || has(self.rateGb) || has(self.rail) || has(self.devices)",message="must have a field: discovered: NAME takes the devices that `fabricctl discover` shows as fabric NAME"
+// +kubebuilder:validation:XValidation:rule="has(self.discovered) || has(self.linkLayer) || has(self.subnetPrefix) || has(self.rateGb) || has(self.rail) || has(self.driver) || has(self.devices)",message="must have a field: discovered: NAME takes the devices that `fabricctl discover` shows as fabric NAME"
 // +kubebuilder:validation:XValidation:rule="!has(self.subnetPrefix) || !has(self.linkLayer) || self.linkLayer != 'Ethernet'",fieldPath=".subnetPrefix",message="Ethernet ports have no subnet prefix: remove it, or write linkLayer: InfiniBand"
 type Match struct {
 	// The name under which `fabricctl discover` shows the devices: ib-200g. It depends on link layer, rate and subnet
@@ -176,6 +176,13 @@ type Match struct {
 	// +kubebuilder:validation:Maximum=63
 	// +optional
 	Rail *int32 `json:"rail,omitempty"`
+	// The driver of the PCI function, as `fabricctl discover -o json` and `lspci -k` show it: mlx5_core, ice, bnxt_en,
+	// ionic, erdma, efa, mana. It fits devices that no fabric is discovered of, without an interface or link layer.
+	//
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9_-]+$')",message="must be the name of a driver, as in mlx5_core"
+	// +optional
+	Driver string `json:"driver,omitempty"`
 	// Patterns of names, any of which must fit: the PCI address ("0000:3b:*"), the name of the RDMA device, or a name
 	// or altname of the interface on the host ("ibs1*").
 	//

@@ -44,6 +44,14 @@ var hostChecks = []Check{
 			"or ib_core.netns_mode=0 on the kernel command line, which wins",
 	},
 	{
+		"host-driver",
+		"The drivers let RDMA devices move into pods",
+		"a driver has to allow that its RDMA devices change their network namespace, and this one does not in this " +
+			"kernel: in exclusive RDMA mode ADD fails with error 105",
+		"shared RDMA mode on such nodes (fabricctl node-mode shared NODE), or no Fabric with these HCAs; which drivers " +
+			"can: docs/kernel.md, fact 8",
+	},
+	{
 		"host-initramfs",
 		"The initramfs has the RDMA mode",
 		"ib_core is often loaded from the initramfs, with the options that were there when it was built: a " +

@@ -15,7 +15,7 @@ import (
 func CheckHost(h *Host) (out []Finding) {
 	f := h.Node.Fabrics()
 	for _, check := range []func(*Host, topology.Fabrics) []Finding{
-		hostDevices, hostSoft, hostUse, hostModules, hostMode, hostInitramfs, hostPorts, hostRates, hostCounters,
+		hostDevices, hostSoft, hostUse, hostModules, hostMode, hostDrivers, hostInitramfs, hostPorts, hostRates, hostCounters,
 		hostFirmware, hostRoCE, hostVFs, hostGUIDs,
 		hostNames,
 		hostSubnets, hostMTU, hostBond, hostPCIe, hostACS, hostGPUDirect, hostIOMMU, hostMemlock, hostPlugin,
@@ -67,6 +67,20 @@ func hostSoft(h *Host, _ topology.Fabrics) (out []Finding) {
 		f := finding("host-soft-rdma", Warn, s.Name+" is a soft RDMA device (rxe, siw) on "+d.Name)
 		f.Cure = "rdma link delete " + s.Name
 		out = append(out, f)
+	}
+	return out
+}
+
+// hostDrivers finds HCAs that can't be moved into pods, where only that gives pods their RDMA devices.
+func hostDrivers(h *Host, _ topology.Fabrics) (out []Finding) {
+	if h.Node.RDMAMode != device.NetnsExclusive.String() {
+		return nil
+	}
+	for i := range h.Node.HCAs {
+		d := &h.Node.HCAs[i]
+		if why := d.Stays(h.Node.Kernel); why != "" {
+			out = append(out, finding("host-driver", Warn, fmt.Sprintf("%s can't be moved: %s", d.Name, why)))
+		}
 	}
 	return out
 }

@@ -261,6 +261,7 @@ func candidates(n *node.Node) (out []fabrics.Candidate) {
 		d := fabrics.Candidate{
 			Location: at, HCA: h.Name, Names: []string{at.ID(), at.Address.String(), h.Name}, InPod: h.InPod != "",
 			Discovered: discovered[h.Name], State: "no port", Refused: n.KeptOnHost(h),
+			Driver: h.Driver,
 		}
 		ports(&d, n, h)
 		out = append(out, d)
