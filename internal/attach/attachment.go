@@ -153,8 +153,8 @@ func (a *Attachment) known(have *device.Netdev) *device.Netdev {
 	return &n
 }
 
-// Address returns the steps that give the netdev in the pod (have) the addresses and routes of the IPAM plugin, or those
-// of the host.
+// Address returns the steps that give the netdev in the pod (have) the addresses and routes of the IPAM plugin, or
+// those of the host.
 func (a *Attachment) Address(ips *plan.Addressing, have *device.Netdev) []plan.Step {
 	if a.Host != nil {
 		ips = &a.Host.Addressing

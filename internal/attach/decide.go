@@ -234,7 +234,12 @@ func (d *decider) device() {
 	d.refuseRelatedFunctions()
 	d.vf()
 	d.refuseDuplicateAddresses()
-	d.hostAddresses()
+	host, refusal, warning := d.onHost()
+	d.decision.Host = host
+	d.refuse(refusal)
+	if warning != "" {
+		d.decision.Warnings = append(d.decision.Warnings, warning)
+	}
 	if !d.decision.AwaitPort {
 		d.refuse(JudgePort(d.Config, dev.HCA, dev.Netdev))
 		d.refusePartition()

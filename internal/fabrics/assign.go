@@ -50,7 +50,8 @@ func Assign(list []Fabric, devices []Candidate, before map[string]string) map[st
 	rails := rails(list, devices, before)
 	for _, d := range devices {
 		was := func(f Fabric) bool {
-			return d.refused(&f) == nil && !d.Active && f.Name == before[d.ID()] && named(&f.Match, &d) && rails.fits(&f, &d)
+			return !d.Active && f.Name == before[d.ID()] && d.refused(&f) == nil && named(&f.Match, &d) &&
+				rails.fits(&f, &d)
 		}
 		i := slices.IndexFunc(list, was)
 		if i < 0 {
@@ -80,7 +81,8 @@ func rails(list []Fabric, devices []Candidate, before map[string]string) railsOf
 		out[f.Name] = map[string]int{}
 		for j := range devices {
 			d := &devices[j]
-			if d.refused(f) == nil && (len(misfits(&f.Match, d)) == 0 || !d.Active && mayBe(list, f, d, before[d.ID()])) {
+			if d.refused(f) == nil &&
+				(len(misfits(&f.Match, d)) == 0 || !d.Active && mayBe(list, f, d, before[d.ID()])) {
 				out[f.Name][d.ID()] = len(out[f.Name])
 			}
 		}

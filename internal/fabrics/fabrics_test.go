@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/fabric-cni/fabric-cni/internal/fabrics"
@@ -112,6 +113,8 @@ func TestParseRefuses(t *testing.T) {
 		`{match: {discovered: "a*"}}`: `match.discovered "a*": must be`,
 		`{nodeSelector: {matchExpressions: [{key: a, operator: Near}]}}`: `nodeSelector: "Near" is not a valid label ` +
 			`selector operator`,
+		`{attachment: IPoIBChild, addresses: {host: {}}}`:      `addresses.host: for attachment WholeDevice only`,
+		`{match: {driver: ../x}}`:                              `match.driver "../x": must be the name of a driver`,
 		`{network: {rdmaMode: exclusive}}`:                     `network: rdmaMode "exclusive": must be Any, Exclusive`,
 		`{attachment: IPoIBChild, network: {ipoibMode: fast}}`: `network: ipoibMode "fast": must be Datagram or`,
 		`{match: {subnetPrefix: "fe80::1"}}`:                   `match.subnetPrefix: subnet prefix "fe80::1": that is a GID`,
@@ -167,6 +170,30 @@ func TestSort(t *testing.T) {
 	}
 	if strings.Join(got, "") != "cabd" {
 		t.Error(got)
+	}
+}
+
+// With the host's addresses the configuration is a file of each node: the plugin believes it only there.
+func TestConfigHostAddresses(t *testing.T) {
+	f := parse(t, "a", `{addresses: {host: {keepLeases: true, ignoreRADefaultRoute: true}}}`)
+	b, err := f.Config(fabrics.NodeParams{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"hostAddresses": true`, `"keepLeases": true`, `"ignoreRADefaultRoute": true`} {
+		if !strings.Contains(string(b), want) {
+			t.Errorf("want %s in %s", want, b)
+		}
+	}
+	u, err := f.Definition("team-a", metav1.OwnerReference{}, false)
+	if err != nil || !f.OfNode() {
+		t.Fatalf("of the node: %v, %v", f.OfNode(), err)
+	}
+	if spec, ok := u.Object["spec"].(map[string]any); !ok || len(spec) > 0 {
+		t.Errorf("the definition has %v", u.Object)
+	}
+	if err := f.CheckCapacity(1000, 1000); err != nil {
+		t.Error(err)
 	}
 }
 

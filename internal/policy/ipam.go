@@ -126,7 +126,8 @@ func (p *Policy) dataDir(c IPAMCall, network, dir string) error {
 // published refuses a directory to a configuration that is not the agent's, or that adds ranges.
 func (p *Policy) published(network, dir string, c IPAMCall) error {
 	refuse := func(why error) error {
-		return fmt.Errorf("%w: ipam.dataDir %q is for the addresses.nodeRanges of Fabrics, and %w", ErrRefused, dir, why)
+		return fmt.Errorf("%w: ipam.dataDir %q is for the addresses.nodeRanges of Fabrics, and %w", ErrRefused, dir,
+			why)
 	}
 	asked := c.Asked
 	if asked == nil {
@@ -181,9 +182,9 @@ func (p *Policy) isPublished(network string, got map[string]any) error {
 	for _, m := range []map[string]any{want, got} {
 		for key := range m {
 			if !ofRuntime(key) && !reflect.DeepEqual(want[key], got[key]) {
-				return fmt.Errorf("%.64q differs from the configuration of name %q that fabric-agent has published for "+
-					"this node: let the pod name the Fabric's own NetworkAttachmentDefinition, or try again if the "+
-					"Fabric has just changed", key, network)
+				return fmt.Errorf("%.64q differs from the configuration of name %q that fabric-agent has published "+
+					"for this node: let the pod name the Fabric's own NetworkAttachmentDefinition, or try again if "+
+					"the Fabric has just changed", key, network)
 			}
 		}
 	}

@@ -172,7 +172,7 @@ type Device struct {
 	HCA     *device.HCA
 	Uplink  *device.Uplink // nil where the netdev does not leave the host
 	InPod   bool           // Netdev is in a pod, which has named it
-	// IgnoreRA says that default routes of router advertisements do not count: a Fabric says that the node does without.
+	// IgnoreRA says that default routes of router advertisements do not count: the node does without them.
 	IgnoreRA bool
 	Shared   bool // shared RDMA mode: each pod with NET_ADMIN can rename all RDMA devices (kernel fact 41)
 }

@@ -18,7 +18,7 @@ func (p *Policy) uplink(d Device) error {
 	for i := range u.Interfaces {
 		c := &u.Interfaces[i]
 		j := slices.IndexFunc(c.Routes, func(r device.Route) bool {
-			return !(d.IgnoreRA && ofRA(r)) && counts(r, u.Lookups, elsewhere)
+			return (!d.IgnoreRA || !ofRA(r)) && counts(r, u.Lookups, elsewhere)
 		})
 		if j >= 0 && !match(p.AllowDefaultRoute, d) {
 			return fmt.Errorf("%w: %s carries %s", ErrRefused, d.name(), theDefault(c.Routes[j], c.Name, d.name()))

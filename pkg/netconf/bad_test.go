@@ -95,7 +95,7 @@ var badValues = []struct{ extra, field, value, allowed string }{
 	{`"device":"d","mode":"rdma","detectConflicts":true`, "detectConflicts", "true", `mode "rdma"`},
 	{`"device":"d","hostAddresses":1`, "hostAddresses", "1", "true or false"},
 	{`"device":"d","hostAddresses":true,"ipam":{"type":"static"}`, "hostAddresses", "true", `without "ipam"`},
-	{`"device":"d","hostAddresses":true,"runtimeConfig":{"ips":["10.0.0.1/8"]}`, "hostAddresses", "true", "of the pod's own"},
+	{`"device":"d","hostAddresses":true,"runtimeConfig":{"ips":["10.0.0.1/8"]}`, "hostAddresses", "true", "pod's own"},
 	{`"device":"d","mode":"rdma","hostAddresses":true`, "hostAddresses", "true", `mode "device" only`},
 	{`"master":"m","mode":"ipoib","hostAddresses":true`, "hostAddresses", "true", `mode "device" only`},
 	{`"device":"d","keepLeases":true`, "keepLeases", "true", `beside "hostAddresses"`},

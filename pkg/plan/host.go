@@ -74,9 +74,8 @@ func HostAddressing(cfg *netconf.Config, was *device.Netdev, rules []device.Rule
 	}
 	slices.SortStableFunc(h.Routes, func(a, b device.Route) int { return reach(a) - reach(b) })
 	for _, r := range rules {
-		if slices.Contains(tables, table{r.Table, r.Src.Addr().Is4()}) && slices.ContainsFunc(h.Addrs, func(p netip.Prefix) bool {
-			return r.Src.Contains(p.Addr())
-		}) {
+		from := func(p netip.Prefix) bool { return r.Src.Contains(p.Addr()) }
+		if slices.Contains(tables, table{r.Table, r.Src.Addr().Is4()}) && slices.ContainsFunc(h.Addrs, from) {
 			h.Rules = append(h.Rules, r)
 		}
 	}

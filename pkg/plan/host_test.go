@@ -17,7 +17,8 @@ func addr(prefix string, valid, flags uint32) device.Addr {
 // only looks like an address yet, and what nothing renews does not go along.
 func TestHostAddressing(t *testing.T) {
 	n := &device.Netdev{Addrs: []device.Addr{
-		addr("2001:db8:2::7/64", 600, 0), addr("2001:db8:1::7/64", 600, 0), addr("2001:db8:1::f/64", 600, addrTemporary),
+		addr("2001:db8:2::7/64", 600, 0), addr("2001:db8:1::7/64", 600, 0),
+		addr("2001:db8:1::f/64", 600, addrTemporary),
 		addr("2001:db8:1::e/64", forever, addrDADFailed), addr("fe80::7/64", forever, addrPermanent),
 		addr("10.0.0.1/24", forever, addrPermanent), addr("10.0.0.2/24", 600, 0),
 	}}

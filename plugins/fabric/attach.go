@@ -473,6 +473,9 @@ func (a *attachment) holdsDevice() (bool, error) {
 // finish commits, or takes everything back. The entry goes only when nothing is left of the attachment.
 func (a *attachment) finish(res *result.Result, err error) (*result.Result, error) {
 	if err == nil {
+		err = a.confirm()
+	}
+	if err == nil {
 		a.entry.Attached = true
 		if err = a.store.Save(a.entry); err == nil {
 			a.runner.Undo.Release()
@@ -506,6 +509,28 @@ func (a *attachment) finish(res *result.Result, err error) (*result.Result, erro
 		errs = append(errs, undone)
 	}
 	return nil, errors.Join(errs...)
+}
+
+// confirm makes sure that the pod still has its RDMA device. A driver may make it anew when its interface moves: the
+// kernel puts a new one on the host, and programs in the pod would use TCP.
+func (a *attachment) confirm() error {
+	hca := a.HCA()
+	if t := attachedHCA(a.entry); t != nil {
+		hca = t
+	}
+	if hca == nil || a.entry.Netdev == nil || a.entry.Netdev.IsIPoIB() {
+		return nil
+	}
+	_, err := a.pod.RDMA.ByIndex(hca.Index)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return &failure{
+		code: codeKernel,
+		err: fmt.Errorf("RDMA device %s left the pod when interface %s moved there: its driver %s makes it anew",
+			hca.Name, a.entry.Netdev.Name, a.Device.Driver),
+		hint: "use shared RDMA mode on this node, or an adapter whose driver keeps the device",
+	}
 }
 
 // giveDeviceBack is the way back of an ADD that failed.

@@ -97,7 +97,8 @@ func TestHostAddressesOfRail(t *testing.T) {
 	c := n.call("ADD", keepsHost(`"routing":{"sourceBased":true}`))
 	result := n.must(t, c).stdout
 	routes := n.pod.IP(t, "-6", "route", "show", "table", "all")
-	contains(t, "routes", routes, "default via fe80::9 dev net1 table 20", "2001:db8:9::/48 via fe80::9 dev net1 table 20",
+	contains(t, "routes", routes, "default via fe80::9 dev net1 table 20",
+		"2001:db8:9::/48 via fe80::9 dev net1 table 20",
 		"2001:db8:9::/48 via fe80::9 dev net1 metric")
 	if main := n.pod.IP(t, "-6", "route"); strings.Contains(main, "default") {
 		t.Errorf("the pod has a default route by the rail:\n%s", main)
@@ -120,11 +121,13 @@ func TestHostAddressesRefused(t *testing.T) {
 	}{
 		"none":       {nil, nil, 11, "no address on the host but those of its link"},
 		"temporary":  {[]string{"addr add 2001:db8:1::1/64 dev v0 nodad mngtmpaddr"}, nil, 0, ""},
-		"DHCP lease": {[]string{"addr add 10.1.0.1/24 dev v0 valid_lft 600 preferred_lft 600"}, nil, 7, "lease that ends in"},
+		"DHCP lease": {[]string{"addr add 10.1.0.1/24 dev v0 valid_lft 600 preferred_lft 600"}, nil, 7, "is a lease"},
 		"kept lease": {[]string{"addr add 10.1.0.1/24 dev v0 valid_lft 600 preferred_lft 600"},
 			[]string{`"keepLeases":true`}, 0, ""},
-		"DHCPv6":      {[]string{"addr add 2001:db8::7/128 dev v0 valid_lft 600 preferred_lft 600"}, nil, 7, "2001:db8::7/128"},
-		"unpublished": {[]string{"addr add 10.1.0.1/24 dev v0"}, []string{`"ignoreRADefaultRoute":true`}, 104, "published no configuration"},
+		"DHCPv6": {[]string{"addr add 2001:db8::7/128 dev v0 valid_lft 600 preferred_lft 600"}, nil, 7,
+			"2001:db8::7/128"},
+		"unpublished": {[]string{"addr add 10.1.0.1/24 dev v0"}, []string{`"ignoreRADefaultRoute":true`}, 104,
+			"published no configuration"},
 		"other addresses": {nil, []string{`"runtimeConfig":{"ips":["10.1.0.7/24"]}`}, 7,
 			"without addresses of the pod's own"},
 		"IPAM":       {nil, []string{`"ipam":{"type":"static"}`}, 7, `without "ipam"`},
@@ -205,12 +208,16 @@ func TestHostAddressesAdvertised(t *testing.T) {
 		"kernel": {nil},
 		"program": {[]string{"addr add 2001:db8:ad::77:1/64 dev v0 noprefixroute valid_lft 4 preferred_lft 3",
 			"-6 route add default via fe80::9 dev v0 proto ra"}},
-		"token": {[]string{"token set ::99:1 dev v0"}},
+		"token":          {[]string{"token set ::99:1 dev v0"}},
+		"off in the pod": {nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t)
 			address := ""
+			if name == "off in the pod" {
+				n.pod.Sysctl(t, "net/ipv6/conf/default/disable_ipv6", "1")
+			}
 			if name == "program" {
 				n.host.Sysctl(t, "net/ipv6/conf/v0/accept_ra", "0")
 			}
@@ -219,7 +226,8 @@ func TestHostAddressesAdvertised(t *testing.T) {
 			}
 			advertise(t, n.far, "v1", prefix)
 			sandbox.Until(t, "the host has the address", func() bool {
-				for _, f := range strings.Fields(n.host.IP(t, "-6", "addr", "show", "dev", "v0", "scope", "global", "-tentative")) {
+				out := n.host.IP(t, "-6", "addr", "show", "dev", "v0", "scope", "global", "-tentative")
+				for _, f := range strings.Fields(out) {
 					if strings.HasPrefix(f, "2001:db8:ad:") {
 						address = f
 					}
@@ -239,8 +247,8 @@ func TestHostAddressesAdvertised(t *testing.T) {
 			c := n.call("ADD", ours)
 			n.must(t, c)
 			for end := time.Now().Add(3 * 4 * time.Second); time.Now().Before(end); {
-				if got := n.pod.IP(t, "-6", "addr", "show", "dev", "net1", "scope", "global"); !strings.Contains(got, address) ||
-					strings.Count(got, "inet6") != 1 {
+				got := n.pod.IP(t, "-6", "addr", "show", "dev", "net1", "scope", "global")
+				if !strings.Contains(got, address) || strings.Count(got, "inet6") != 1 {
 					t.Fatalf("want %s alone in the pod:\n%s", address, got)
 				}
 				if routes := n.pod.IP(t, "-6", "route"); strings.Contains(routes, "default") {

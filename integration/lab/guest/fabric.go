@@ -31,6 +31,7 @@ type Fabric struct {
 	RoCE      []string // netdevs to put HCAs on: "eth1", or "bond0@eth1" for eth1's PCI function with bond0 as netdev
 	RoCEClass bool     // those have a file tc/1/traffic_class
 	RoCEVerbs bool     // those have a data path, and the state of their netdev
+	RoCEAnew  bool     // those are made anew, on the host, when their netdev moves
 	Immovable bool     // the driver lacks disassociate_ucontext: no moves between network namespaces
 	SRIOV     bool     // drive the PCI functions of QEMU's nvme, PF and VFs, as HCAs
 	SFs       int      // HCAs on auxiliary devices fakeib.sf.0, fakeib.sf.1, ...
@@ -63,6 +64,9 @@ func (f Fabric) Load(t testing.TB) {
 	}
 	if f.RoCEClass {
 		args = append(args, "roce_tc=1")
+	}
+	if f.RoCEAnew {
+		args = append(args, "roce_leaves=1")
 	}
 	if f.Immovable {
 		args = append(args, "movable=0")

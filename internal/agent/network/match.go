@@ -6,8 +6,8 @@ import (
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
-// Assign gives each device to the first fabric that it fits, and returns the devices by fabric name: fabrics.Assign. One
-// that a fabric gets is not refused any more.
+// Assign gives each device to the first fabric that it fits, and returns the devices by fabric name: fabrics.Assign.
+// One that a fabric gets is not refused any more.
 func Assign(list []fabrics.Fabric, devices []survey.Device, before map[string]string) map[string][]survey.Device {
 	at := map[device.Location]*survey.Device{}
 	for i := range devices {

@@ -101,7 +101,8 @@ func TestAssignByRA(t *testing.T) {
 		d := hca("0000:3b:00.0", "mlx5_0", "ibs108", device.PortActive)
 		d.Refused, d.ByRA = errors.New("carries the default route"), tt.byRA
 		devices := []survey.Device{d}
-		got := network.Assign([]fabrics.Fabric{{Name: "others", Host: &v1alpha1.HostAddresses{}}, ignores}, devices, nil)
+		others := fabrics.Fabric{Name: "others", Host: &v1alpha1.HostAddresses{}}
+		got := network.Assign([]fabrics.Fabric{others, ignores}, devices, nil)
 		if len(got[tt.want]) != 1 && tt.want != "" || len(got["others"]) != 0 || tt.want == "" && len(got) != 0 {
 			t.Errorf("%s: %v", name, got)
 		}

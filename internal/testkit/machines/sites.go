@@ -37,9 +37,9 @@ func Rack(name string, number int) *Machine {
 	return m.Done()
 }
 
-// Vendors has an adapter of each driver that is not NVIDIA's, as no one node has them. Names, drivers, ids and link layers
-// are those of the drivers' sources (Linux 6.12: drivers/infiniband/hw/{bnxt_re,irdma,erdma,mana,efa}; 6.18: ionic): irdma
-// is ice's, bnxt_re is bnxt_en's; erdma finds its interface, another function's, by its hardware address; efa has neither
+// Vendors has an adapter of each of six drivers, as no one node has them. Names, drivers, ids and link layers are those
+// of the drivers' sources (Linux 6.12: drivers/infiniband/hw/{bnxt_re,irdma,erdma,mana,efa}; 6.18: ionic): irdma is
+// ice's, bnxt_re is bnxt_en's; erdma finds its interface, another function's, by its hardware address; efa has neither
 // an interface nor a link layer.
 func Vendors() *Machine {
 	m := newMachine("vendors")

@@ -9,7 +9,8 @@ func All() []*Machine {
 
 // makers make each machine by its name: to make all for one of them takes most of a test's time.
 var makers = map[string]func() *Machine{
-	"h20": H20, "v100": V100, "roce": RoCE, "gb200": GB200, "gb300": GB300, "vendors": Vendors, "plain": Plain, "vfs": VFs, "sfs": SFs,
+	"h20": H20, "v100": V100, "roce": RoCE, "gb200": GB200, "gb300": GB300, "vendors": Vendors,
+	"plain": Plain, "vfs": VFs, "sfs": SFs,
 	"a100":   func() *Machine { return A100("a100", 0) },
 	"a100-2": func() *Machine { return A100("a100-2", 1) },
 	"rack1":  func() *Machine { return Rack("rack1", 1) }, "rack2": func() *Machine { return Rack("rack2", 2) },

@@ -48,8 +48,8 @@ var hostChecks = []Check{
 		"The drivers let RDMA devices move into pods",
 		"a driver has to allow that its RDMA devices change their network namespace, and this one does not in this " +
 			"kernel: in exclusive RDMA mode ADD fails with error 105",
-		"shared RDMA mode on such nodes (fabricctl node-mode shared NODE), or no Fabric with these HCAs; which drivers " +
-			"can: docs/kernel.md, fact 8",
+		"shared RDMA mode on such nodes (fabricctl node-mode shared NODE), or no Fabric with these HCAs; which " +
+			"drivers can: docs/kernel.md, fact 8",
 	},
 	{
 		"host-initramfs",

@@ -15,8 +15,8 @@ import (
 func CheckHost(h *Host) (out []Finding) {
 	f := h.Node.Fabrics()
 	for _, check := range []func(*Host, topology.Fabrics) []Finding{
-		hostDevices, hostSoft, hostUse, hostModules, hostMode, hostDrivers, hostInitramfs, hostPorts, hostRates, hostCounters,
-		hostFirmware, hostRoCE, hostVFs, hostGUIDs,
+		hostDevices, hostSoft, hostUse, hostModules, hostMode, hostDrivers, hostInitramfs, hostPorts,
+		hostRates, hostCounters, hostFirmware, hostRoCE, hostVFs, hostGUIDs,
 		hostNames,
 		hostSubnets, hostMTU, hostBond, hostPCIe, hostACS, hostGPUDirect, hostIOMMU, hostMemlock, hostPlugin,
 		hostVersion, hostOrder, hostStranded, hostForeign, hostPolicy, hostProblems,
