@@ -58,7 +58,11 @@ func theDefault(r device.Route, name, dev string) string {
 	if r.Dst.Bits() > 0 {
 		what = "a part of the host's default route"
 	}
-	return fmt.Sprintf("%s (%s)%s", what, r, on(name, dev))
+	by := ""
+	if ofRA(r) {
+		by = ", by router advertisement: a Fabric with addresses.host.ignoreRADefaultRoute does without it"
+	}
+	return fmt.Sprintf("%s (%s%s)%s", what, r, by, on(name, dev))
 }
 
 func on(name, dev string) string {

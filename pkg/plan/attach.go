@@ -266,6 +266,9 @@ func resolve(r device.Route, ip *Addressing) device.Route {
 func RailRoutes(ip *Addressing, table uint32) []device.Route {
 	var out []device.Route
 	for i, p := range ip.Addrs {
+		if i < len(ip.Full) && ip.Full[i].NoRoute { // its prefix is not on the link
+			continue
+		}
 		connected := device.Route{Dst: p.Masked(), Table: table, Protocol: protoBoot, Type: typeUnicast}
 		if p.Addr().Is4() {
 			connected.Scope, connected.Src = scopeLink, p.Addr()

@@ -115,7 +115,7 @@ func (h *OnHost) address(a device.Addr, keepLeases bool) {
 	if isAddr6(a) {
 		flags |= addrNoDAD // it is this interface's already
 	}
-	a.Flags, a.Label, a.NoRoute = flags, "", false
+	a.Flags, a.Label = flags, ""
 	h.Addrs, h.Full = append(h.Addrs, a.Prefix), append(h.Full, a)
 }
 

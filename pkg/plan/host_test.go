@@ -42,6 +42,22 @@ func TestHostAddressing(t *testing.T) {
 	}
 }
 
+// An address whose prefix is not on the link has no route to it in the rail's table either.
+func TestHostAddressingOffLink(t *testing.T) {
+	n := &device.Netdev{Addrs: []device.Addr{
+		addr("2001:db8:1::7/64", forever, addrPermanent), addr("2001:db8:2::7/64", forever, addrPermanent),
+	}}
+	n.Addrs[0].NoRoute = true
+	h := HostAddressing(&netconf.Config{SourceBased: true}, n, nil, nil)
+	routes := RailRoutes(&h.Addressing, 20007)
+	if len(routes) != 1 || routes[0].Dst.String() != "2001:db8:2::/64" {
+		t.Errorf("routes of the rail: %v", routes)
+	}
+	if h.Full[1].Flags&addrNoPrefixRoute == 0 || h.Full[0].Flags&addrNoPrefixRoute != 0 {
+		t.Errorf("addresses %+v", h.Full)
+	}
+}
+
 // Routes that lead to networks which the interface has no address in the family of, or that are another interface's as
 // well, or that have a source which stays, are not for the pod.
 func TestHostAddressingRoutes(t *testing.T) {

@@ -106,5 +106,8 @@ func compare(c *call, e *journal.Entry) ([]plan.Problem, error) {
 			}
 		}
 	}
+	if c.cfg.HostAddresses && e.Netdev != nil {
+		want.IP = &plan.HostAddressing(c.cfg, e.Netdev, nil, nil).Addressing
+	}
 	return plan.Check(c.cfg.SourceBased, want, now), nil
 }

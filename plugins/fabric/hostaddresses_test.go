@@ -150,8 +150,8 @@ func TestHostAddressesRefused(t *testing.T) {
 }
 
 // advertise sends router advertisements (RFC 4861, section 4.2) on a link until the test ends: one each second, with a
-// default route, and with a prefix that is valid for 4 s.
-func advertise(t *testing.T, in sandbox.Netns, link string, prefix netip.Prefix) {
+// default route, and with a prefix that is valid for so many seconds.
+func advertise(t *testing.T, in sandbox.Netns, link string, prefix netip.Prefix, valid byte) {
 	t.Helper()
 	var fd, index int
 	err := in.Open(t).Do(func() (err error) {
@@ -170,7 +170,7 @@ func advertise(t *testing.T, in sandbox.Netns, link string, prefix netip.Prefix)
 		t.Fatal(err)
 	}
 	packet := []byte{134, 0, 0, 0, 64, 0, 0x07, 0x08, 0, 0, 0, 0, 0, 0, 0, 0,
-		3, 4, byte(prefix.Bits()), 0xc0, 0, 0, 0, 4, 0, 0, 0, 3, 0, 0, 0, 0}
+		3, 4, byte(prefix.Bits()), 0xc0, 0, 0, 0, valid, 0, 0, 0, valid - 1, 0, 0, 0, 0}
 	packet = append(packet, prefix.Addr().AsSlice()...)
 	to := &unix.SockaddrInet6{Addr: netip.MustParseAddr("ff02::1").As16(), ZoneId: uint32(index)}
 	done, ended := make(chan struct{}), make(chan struct{})
@@ -203,10 +203,11 @@ func (n *node) publish(t *testing.T, conf string) {
 // Router advertisements go on in the pod: the address, by any rule its identifier was made, is there for three
 // lifetimes, and the pod takes no default route. A Fabric may say that the host's is not needed.
 func TestHostAddressesAdvertised(t *testing.T) {
+	const lifetime = 8 // seconds
 	prefix := netip.MustParsePrefix("2001:db8:ad::/64")
 	for name, tt := range map[string]struct{ host []string }{
 		"kernel": {nil},
-		"program": {[]string{"addr add 2001:db8:ad::77:1/64 dev v0 noprefixroute valid_lft 4 preferred_lft 3",
+		"program": {[]string{"addr add 2001:db8:ad::77:1/64 dev v0 noprefixroute valid_lft 16 preferred_lft 15",
 			"-6 route add default via fe80::9 dev v0 proto ra"}},
 		"token":          {[]string{"token set ::99:1 dev v0"}},
 		"off in the pod": {nil},
@@ -224,7 +225,7 @@ func TestHostAddressesAdvertised(t *testing.T) {
 			for _, c := range tt.host {
 				n.host.IP(t, strings.Fields(c)...)
 			}
-			advertise(t, n.far, "v1", prefix)
+			advertise(t, n.far, "v1", prefix, lifetime)
 			sandbox.Until(t, "the host has the address", func() bool {
 				out := n.host.IP(t, "-6", "addr", "show", "dev", "v0", "scope", "global", "-tentative")
 				for _, f := range strings.Fields(out) {
@@ -246,7 +247,7 @@ func TestHostAddressesAdvertised(t *testing.T) {
 			n.publish(t, ours)
 			c := n.call("ADD", ours)
 			n.must(t, c)
-			for end := time.Now().Add(3 * 4 * time.Second); time.Now().Before(end); {
+			for end := time.Now().Add(3 * lifetime * time.Second); time.Now().Before(end); {
 				got := n.pod.IP(t, "-6", "addr", "show", "dev", "net1", "scope", "global")
 				if !strings.Contains(got, address) || strings.Count(got, "inet6") != 1 {
 					t.Fatalf("want %s alone in the pod:\n%s", address, got)

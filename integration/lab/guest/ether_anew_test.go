@@ -15,7 +15,10 @@ func TestEtherRDMADeviceAnew(t *testing.T) {
 	e := nics(t, "e1000e")[0].Attrs().Name
 	Fabric{RoCE: []string{e}, RoCEAnew: true}.Load(t)
 	before := links(t)
-	a := interfaceOf(NewPod(t, "pod"), "net1", network(config{"device": e, "allowDown": true}))
+	a := interfaceOf(NewPod(t, "pod"), "net1", network(config{
+		"device": e, "allowDown": true, "ipam": static("10.1.0.1/24"),
+		"detectConflicts": true, // the driver needs a moment, and this takes longer
+	}))
 	for range 2 {
 		wantError(t, a.call("ADD").Exec(t), 105, "RDMA device mlx5_0 left the pod when interface "+e+" moved",
 			"driver e1000e makes it anew")
@@ -29,7 +32,7 @@ func TestEtherRDMADeviceAnew(t *testing.T) {
 		a.del(t)
 	}
 	// Without its RDMA device the interface can be attached.
-	a.conf["rdma"] = "none"
+	a.conf["rdma"], a.conf["detectConflicts"] = "none", false
 	a.add(t)
 	a.del(t)
 	Until(t, "the host is as before", func() error {

@@ -16,12 +16,12 @@ import (
 )
 
 // lifetime is how many seconds an address is valid that the router advertises, each 3 or 4 s.
-const lifetime = 8
+const lifetime = 12
 
 // advertised is the configuration of radvd: a default route, and a prefix.
 const advertised = `interface net1 {
 	AdvSendAdvert on; MinRtrAdvInterval 3; MaxRtrAdvInterval 4; AdvDefaultLifetime 60;
-	prefix fd02::/64 { AdvValidLifetime %d; AdvPreferredLifetime 7; };
+	prefix fd02::/64 { AdvValidLifetime %d; AdvPreferredLifetime 10; };
 };
 `
 
