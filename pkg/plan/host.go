@@ -38,7 +38,7 @@ type OnHost struct {
 func HostAddressing(cfg *netconf.Config, was *device.Netdev, rules []device.Rule, wide []device.Route) *OnHost {
 	h := &OnHost{}
 	for _, a := range inOrder(was.Addrs) {
-		h.address(a, cfg.KeepLeases)
+		h.address(a, cfg.KeepLeases, was.Carrier)
 	}
 	for _, a := range h.Advertised {
 		t := token(a)
@@ -91,13 +91,13 @@ func onlyDefaults(wide, others []device.Route) []device.Route {
 }
 
 // address sorts an address of the host.
-func (h *OnHost) address(a device.Addr, keepLeases bool) {
+func (h *OnHost) address(a device.Addr, keepLeases, carrier bool) {
 	ip := a.Prefix.Addr()
 	switch {
 	case ip.IsLinkLocalUnicast() && ip.Is6(), ip.IsLoopback(), isAddr6(a) && a.Flags&addrTemporary != 0,
 		a.Flags&addrDADFailed != 0: // made by the kernel, of no use, or for no one to rely on
 		return
-	case a.Flags&addrTentative != 0:
+	case a.Flags&addrTentative != 0 && carrier: // without one it stays so
 		h.Waits = true
 		return
 	case a.Valid != forever && isAddr6(a) && a.Prefix.Bits() == 64:

@@ -16,7 +16,7 @@ func addr(prefix string, valid, flags uint32) device.Addr {
 // Interface identifiers: one that all advertised addresses have is kept, several can't be. What the kernel makes, what
 // only looks like an address yet, and what nothing renews does not go along.
 func TestHostAddressing(t *testing.T) {
-	n := &device.Netdev{Addrs: []device.Addr{
+	n := &device.Netdev{Carrier: true, Addrs: []device.Addr{
 		addr("2001:db8:2::7/64", 600, 0), addr("2001:db8:1::7/64", 600, 0),
 		addr("2001:db8:1::f/64", 600, addrTemporary),
 		addr("2001:db8:1::e/64", forever, addrDADFailed), addr("fe80::7/64", forever, addrPermanent),
@@ -39,6 +39,10 @@ func TestHostAddressing(t *testing.T) {
 	n.Addrs = append(n.Addrs, addr("2001:db8:3::8/64", 600, 0), addr("2001:db8:4::9/64", forever, addrTentative))
 	if h = HostAddressing(&netconf.Config{}, n, nil, nil); h.Token.IsValid() || !h.Waits {
 		t.Errorf("token %s of %v, waits: %v", h.Token, h.Advertised, h.Waits)
+	}
+	n.Carrier = false // no check for duplicates ends
+	if down := HostAddressing(&netconf.Config{}, n, nil, nil); down.Waits || len(down.Addrs) != len(h.Addrs)+1 {
+		t.Errorf("without a carrier: %v, waits: %v", down.Addrs, down.Waits)
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 
 // Addresses is where the addresses of the interfaces come from.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.nodeRanges), has(self.ipam), has(self.host)].filter(x, x).size() == 1",message="want exactly one of nodeRanges, ipam and host"
+// +kubebuilder:validation:XValidation:rule="(has(self.nodeRanges) && !has(self.ipam) && !has(self.host)) || (has(self.ipam) && !has(self.nodeRanges) && !has(self.host)) || (has(self.host) && !has(self.nodeRanges) && !has(self.ipam))",message="want exactly one of nodeRanges, ipam and host"
 type Addresses struct {
 	// A range for each node, given out by the controller, and within it an address for each interface, given out by the
 	// plugin itself. No pod waits for a lock of the cluster, and no other program is needed.
