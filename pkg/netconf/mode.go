@@ -72,13 +72,12 @@ func (p *parser) hostAddresses() {
 		}
 		return
 	}
-	const one = `it without "ipam": the addresses are those of the interface on the host`
 	switch {
 	case c.Mode != ModeDevice:
 		p.fail(notAllowed(v, `it in mode "device" only, in which an interface of the host moves`))
 		return
 	case c.IPAM.Type != "":
-		p.fail(notAllowed(v, one))
+		p.fail(notAllowed(v, `it without "ipam": the addresses are those of the interface on the host`))
 		return
 	case len(c.IPs) > 0:
 		p.fail(notAllowed(v, `it without addresses of the pod's own (runtimeConfig.ips, "ips" of the annotation, IP `+

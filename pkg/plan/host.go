@@ -130,7 +130,6 @@ func token(p netip.Prefix) netip.Addr {
 const (
 	forwarding          = 0
 	acceptRA            = 3
-	autoconf            = 5
 	routerSolicitations = 7
 )
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/fabric-cni/fabric-cni/internal/node"
@@ -55,7 +54,7 @@ func hostGPUDirect(h *Host, _ topology.Fabrics) []Finding {
 		return one(finding("host-gpudirect", OK, "nvidia_peermem is loaded"))
 	}
 	open, why := h.openModules()
-	old := !atLeast(h.Node.Kernel, 5, 12)
+	old := !node.KernelAtLeast(h.Node.Kernel, 5, 12)
 	if open && !old {
 		return one(finding("host-gpudirect", OK, why+", and Linux "+h.Node.Kernel+" takes GPU memory as DMA-BUF: "+
 			"nvidia_peermem is not needed"))
@@ -70,15 +69,4 @@ func hostGPUDirect(h *Host, _ topology.Fabrics) []Finding {
 		f.Cause = "nvidia_peermem is not loaded, and the kernel is too old for DMA-BUF"
 	}
 	return one(f)
-}
-
-// atLeast compares the first two numbers of a kernel's release (6.8.0-1021-nvidia-64k).
-func atLeast(release string, major, minor int) bool {
-	parts := strings.FieldsFunc(release, func(r rune) bool { return r < '0' || r > '9' })
-	if len(parts) < 2 {
-		return false
-	}
-	a, err := strconv.Atoi(parts[0])
-	b, bad := strconv.Atoi(parts[1])
-	return err == nil && bad == nil && (a > major || a == major && b >= minor)
 }
