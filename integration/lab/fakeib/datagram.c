@@ -74,26 +74,29 @@ static bool is_multicast(const struct fib_pkt *p)
 	return p->dlid >= be16_to_cpu(IB_MULTICAST_LID_BASE);
 }
 
-/* A GRH names the port a second time, and has to be right. */
-static bool leads_to(const struct fib_pkt *p, const struct fib_dev *d)
+/* The port of d that it is for; 0: none. A GRH names the port a second time, and has to be right. */
+static u32 leads_to(const struct fib_pkt *p, const struct fib_dev *d)
 {
 	union ib_gid gid;
 
 	if (p->src->is_roce)
 		return roce_leads_to(p->src, &p->to, d);
 	if (d->is_roce || d->lid != p->dlid)
-		return false;
+		return 0;
 	fib_own_gid(d, &gid);
 	return !p->grh || !memcmp(&gid, &p->hdr.dgid, sizeof(gid));
 }
 
-static struct fib_dev *destination(const struct fib_pkt *p)
+static struct fib_dev *destination(const struct fib_pkt *p, u32 *port)
 {
 	struct fib_dev *d;
 
 	list_for_each_entry(d, &fib_devs, list)
-		if (fib_up(d) && leads_to(p, d))
-			return d;
+		if (fib_up(d)) {
+			*port = leads_to(p, d);
+			if (*port)
+				return d;
+		}
 	return NULL;
 }
 
@@ -105,8 +108,9 @@ static u32 on_wire(const struct fib_pkt *p)
 
 static void unicast(struct fib_pkt *p)
 {
-	struct fib_dev *d = destination(p);
 	struct fib_qp *qp;
+	u32 port;
+	struct fib_dev *d = destination(p, &port);
 
 	if (!d) {
 		fib_count(p->src, NULL, 1, on_wire(p), false);	/* lost on its way */
@@ -114,12 +118,12 @@ static void unicast(struct fib_pkt *p)
 	}
 	fib_count(p->src, d, 1, on_wire(p), false);
 	if (p->dqpn == 1) {
-		if (!d->gsi || p->qkey != IB_QP1_QKEY)
+		if (!d->gsi[port - 1] || p->qkey != IB_QP1_QKEY)
 			return;
 		if (fib_pkey_index(d, p->pkey) < 0)
 			d->traffic.rcv_constraint++;
 		else
-			fib_deliver(d->gsi, p, p->src->lid);
+			fib_deliver(d->gsi[port - 1], p, p->src->lid);
 		return;
 	}
 	qp = xa_load(&fib_qpns, p->dqpn);

@@ -66,7 +66,7 @@ static void query_speed(struct ib_port_attr *a, bool roce)
 
 static int fib_query_port(struct ib_device *d, u32 port, struct ib_port_attr *a)
 {
-	a->state = fib_state(to_dev(d));
+	a->state = fib_state(to_dev(d), port);
 	a->phys_state = a->state != IB_PORT_DOWN ? IB_PORT_PHYS_STATE_LINK_UP :
 			to_dev(d)->is_roce ? IB_PORT_PHYS_STATE_DISABLED : IB_PORT_PHYS_STATE_POLLING;
 	a->max_mtu = a->active_mtu = IB_MTU_4096;
@@ -80,7 +80,7 @@ static int fib_query_port(struct ib_device *d, u32 port, struct ib_port_attr *a)
 	}
 	query_speed(a, to_dev(d)->is_roce);
 	if (to_dev(d)->is_roce)
-		roce_query_port(to_dev(d), a);
+		roce_query_port(to_dev(d), port, a);
 	return 0;
 }
 
@@ -114,7 +114,7 @@ static int fib_immutable(struct ib_device *d, u32 port, struct ib_port_immutable
 	if (to_dev(d)->is_roce) {
 		struct ib_port_attr a = { .gid_tbl_len = im->gid_tbl_len, .pkey_tbl_len = im->pkey_tbl_len };
 
-		roce_query_port(to_dev(d), &a);
+		roce_query_port(to_dev(d), port, &a);
 		im->gid_tbl_len = a.gid_tbl_len;
 		im->pkey_tbl_len = a.pkey_tbl_len;
 	}
@@ -142,7 +142,7 @@ static int fib_set_vf_link(struct ib_device *d, int vf, u32 port, int state)
 		if (v->pf == to_dev(d) && v->vf == vf && v->ready) {
 			struct ib_event ev = { .device = &v->ib, .element.port_num = 1 };
 
-			ev.event = fib_state(v) == IB_PORT_ACTIVE ? IB_EVENT_PORT_ACTIVE : IB_EVENT_PORT_ERR;
+			ev.event = fib_state(v, 1) == IB_PORT_ACTIVE ? IB_EVENT_PORT_ACTIVE : IB_EVENT_PORT_ERR;
 			ib_dispatch_event(&ev);
 		}
 	mutex_unlock(&fib_lock);
@@ -231,10 +231,11 @@ static const struct ib_device_ops fib_rxe_ops = { .driver_id = RDMA_DRIVER_RXE }
 static const struct ib_device_ops fib_movable_ops = { .disassociate_ucontext = fib_disassociate };
 
 struct fib_dev *fib_add(struct device *parent, struct platform_device *plat, struct fib_dev *pf, int vf,
-			       struct net_device *ndev)
+			       struct net_device *const *ndev)
 {
 	struct fib_dev *d = ib_alloc_device(fib_dev, ib);
 	u64 node_guid = 0, port_guid = 0;
+	u32 port;
 	int r;
 
 	if (!d)
@@ -256,7 +257,7 @@ struct fib_dev *fib_add(struct device *parent, struct platform_device *plat, str
 	d->guid = cpu_to_be64(port_guid);
 	d->ib.node_guid = node_guid ? cpu_to_be64(node_guid) : d->guid;
 	d->ib.node_type = RDMA_NODE_IB_CA;
-	d->ib.phys_port_cnt = 1;
+	d->ib.phys_port_cnt = ndev && ndev[1] ? 2 : 1;
 	d->ib.num_comp_vectors = 1;
 	d->ib.dev.parent = parent;
 	d->is_roce = ndev;
@@ -276,11 +277,13 @@ struct fib_dev *fib_add(struct device *parent, struct platform_device *plat, str
 	list_add_tail(&d->list, &fib_devs);
 	mutex_unlock(&fib_lock);
 	if (ndev) {
-		d->ndev = ndev;
-		rtnl_lock();
-		roce_netdev_changed(d, ndev);
-		rtnl_unlock();
-		ib_device_set_netdev(&d->ib, ndev, 1);
+		rdma_for_each_port(&d->ib, port) {
+			d->roce[port - 1].ndev = ndev[port - 1];
+			rtnl_lock();
+			roce_netdev_changed(d, port, ndev[port - 1]);
+			rtnl_unlock();
+			ib_device_set_netdev(&d->ib, ndev[port - 1], port);
+		}
 	}
 	r = ib_register_device(&d->ib, fib_name(d->idx), NULL);
 	if (!r) {

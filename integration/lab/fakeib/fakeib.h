@@ -55,9 +55,8 @@ struct fib_dev {
 	struct ib_device ib;
 	struct list_head list;
 	struct platform_device *plat;
-	struct net_device *ndev;	/* RoCE: compared only, never dereferenced */
 	bool is_roce, ready;
-	struct roce_port roce;
+	struct roce_port roce[FIB_PORTS];
 	struct fib_tc *tc;	/* NULL: it has no such file */
 	int idx;
 	u16 lid;		/* 0: RoCE */
@@ -66,7 +65,7 @@ struct fib_dev {
 	int vf;
 	u64 vf_guid[MAXVF][2];	/* of a PF: what its VFs get when they are next bound */
 	u8 vf_link[MAXVF];	/* IFLA_VF_LINK_STATE_* */
-	struct fib_qp *gsi;
+	struct fib_qp *gsi[FIB_PORTS];
 	struct fib_traffic traffic;
 	u64 hw[HW_COUNTERS];
 	atomic_t used[FIB_KINDS];
@@ -189,10 +188,10 @@ extern struct mutex fib_lock;			/* those, and whatever is being delivered */
 extern u8 fib_states[MAXHCA];
 const char *fib_name(int idx);
 int fib_rate(void);
-enum ib_port_state fib_state(const struct fib_dev *d);
+enum ib_port_state fib_state(const struct fib_dev *d, u32 port);
 bool fib_up(const struct fib_dev *d);
 void fib_own_gid(const struct fib_dev *d, union ib_gid *gid);
-bool fib_reaches(const struct fib_dev *from, const struct rdma_ah_attr *av, const struct fib_dev *to);
+u32 fib_reaches(const struct fib_dev *from, const struct rdma_ah_attr *av, const struct fib_dev *to);
 int fib_take(struct ib_device *d, enum fib_kind kind);
 void fib_give(struct ib_device *d, enum fib_kind kind);
 
@@ -322,7 +321,7 @@ void fib_disassociate(struct ib_ucontext *c);
 
 /* device.c */
 struct fib_dev *fib_add(struct device *parent, struct platform_device *plat, struct fib_dev *pf, int vf,
-			struct net_device *ndev);
+			struct net_device *const *ndev);
 void fib_del(struct fib_dev *d);
 
 /* ulp.c */

@@ -28,10 +28,10 @@ MODULE_PARM_DESC(rate, "Gb/s that InfiniBand ports say they have, 4 lanes: 10, 2
 
 u8 fib_states[MAXHCA];
 
-enum ib_port_state fib_state(const struct fib_dev *d)
+enum ib_port_state fib_state(const struct fib_dev *d, u32 port)
 {
 	if (d->is_roce)
-		return roce_state(d);
+		return roce_state(d, port);
 	if (d->pf && d->pf->vf_link[d->vf] == IFLA_VF_LINK_STATE_DISABLE)
 		return IB_PORT_DOWN;
 	if (!d->guid)
@@ -62,23 +62,29 @@ void fib_give(struct ib_device *d, enum fib_kind kind)
 	atomic_dec(&to_dev(d)->used[kind]);
 }
 
+/* true: one of its ports is */
 bool fib_up(const struct fib_dev *d)
 {
-	return fib_state(d) == IB_PORT_ACTIVE;
+	u32 port;
+
+	rdma_for_each_port(&d->ib, port)
+		if (fib_state(d, port) == IB_PORT_ACTIVE)
+			return true;
+	return false;
 }
 
-/* An address that has a GRH names the port twice, and both names count. */
-bool fib_reaches(const struct fib_dev *from, const struct rdma_ah_attr *av, const struct fib_dev *to)
+/* The port of to that an address leads to; 0: none. One that has a GRH names it twice, and both names count. */
+u32 fib_reaches(const struct fib_dev *from, const struct rdma_ah_attr *av, const struct fib_dev *to)
 {
 	struct roce_dst dst;
 	union ib_gid gid;
 
 	if (from->is_roce)
-		return roce_dst(&dst, av) && roce_leads_to(from, &dst, to);
+		return roce_dst(&dst, av) ? roce_leads_to(from, &dst, to) : 0;
 	if (to->is_roce || rdma_ah_get_dlid(av) != to->lid)
-		return false;
+		return 0;
 	if (!(rdma_ah_get_ah_flags(av) & IB_AH_GRH))
-		return true;
+		return 1;
 	fib_own_gid(to, &gid);
 	return !memcmp(&gid, &rdma_ah_read_grh(av)->dgid, sizeof(gid));
 }

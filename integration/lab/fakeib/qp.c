@@ -72,7 +72,7 @@ static int enlist(struct fib_qp *qp)
 		qp->ib.qp_num = 0;
 	} else if (qp->ib.qp_type == IB_QPT_GSI) {
 		qp->ib.qp_num = 1;
-		dev_of(qp)->gsi = qp;
+		dev_of(qp)->gsi[qp->attr.port_num - 1] = qp;
 	} else {
 		r = xa_alloc_cyclic(&fib_qpns, &n, qp, XA_LIMIT(0x11, 0xfffffe), &next_qpn, GFP_KERNEL);
 		if (r >= 0)
@@ -114,7 +114,7 @@ int fib_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_ud
 	qp->cap = init->cap;
 	qp->sig = init->sq_sig_type;
 	qp->attr.path_mtu = IB_MTU_4096;
-	qp->attr.port_num = 1;
+	qp->attr.port_num = init->qp_type == IB_QPT_GSI ? init->port_num : 1;
 	r = enlist(qp);
 	if (!r)
 		return 0;
@@ -129,7 +129,7 @@ static int check_attr(struct fib_qp *qp, const struct ib_qp_attr *a, int mask)
 {
 	if (mask & ~IB_QP_ATTR_STANDARD_BITS || mask & (IB_QP_ALT_PATH | IB_QP_PATH_MIG_STATE))
 		return -EOPNOTSUPP;
-	if ((mask & IB_QP_PORT) && a->port_num != 1)
+	if ((mask & IB_QP_PORT) && (!a->port_num || a->port_num > qp->ib.device->phys_port_cnt))
 		return -EINVAL;
 	if ((mask & IB_QP_PKEY_INDEX) && a->pkey_index >= fib_npkeys)
 		return -EINVAL;
@@ -170,7 +170,7 @@ static void keep_attr(struct fib_qp *qp, const struct ib_qp_attr *a, int mask)
 
 static void reset(struct fib_qp *qp)
 {
-	struct ib_qp_attr clean = { .path_mtu = IB_MTU_4096, .port_num = 1 };
+	struct ib_qp_attr clean = { .path_mtu = IB_MTU_4096, .port_num = qp->attr.port_num };
 
 	qp->attr = clean;
 	if (!qp->user) {
@@ -272,7 +272,7 @@ int fib_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *a, int mask, struct ib_q
 	init->send_cq = ibqp->send_cq;
 	init->recv_cq = ibqp->recv_cq;
 	init->srq = ibqp->srq;
-	init->port_num = 1;
+	init->port_num = qp->attr.port_num;
 	return 0;
 }
 
@@ -312,7 +312,7 @@ int fib_destroy_qp(struct ib_qp *ibqp, struct ib_udata *u)
 	mutex_lock(&fib_lock);		/* it is not running, and not sent to */
 	list_del(&qp->list);
 	if (ibqp->qp_type == IB_QPT_GSI)
-		dev_of(qp)->gsi = NULL;
+		dev_of(qp)->gsi[qp->attr.port_num - 1] = NULL;
 	else if (ibqp->qp_type != IB_QPT_SMI)
 		xa_erase(&fib_qpns, ibqp->qp_num);
 	mutex_unlock(&fib_lock);

@@ -113,7 +113,7 @@ static void deliver_user(struct fib_qp *qp, struct fib_pkt *p, struct ib_wc *wc)
 void fib_deliver(struct fib_qp *qp, struct fib_pkt *p, u16 slid)
 {
 	struct ib_wc wc = { .status = IB_WC_SUCCESS, .opcode = IB_WC_RECV, .qp = &qp->ib, .src_qp = p->sqpn,
-			    .slid = slid, .sl = p->sl, .port_num = 1, .byte_len = p->len + FIB_GRH,
+			    .slid = slid, .sl = p->sl, .port_num = qp->attr.port_num, .byte_len = p->len + FIB_GRH,
 			    .ex.imm_data = p->imm,
 			    .wc_flags = (p->grh ? IB_WC_GRH : 0) | (p->has_imm ? IB_WC_WITH_IMM : 0) };
 	struct fib_rwr r;

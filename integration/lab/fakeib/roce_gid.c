@@ -30,7 +30,7 @@ static DEFINE_SPINLOCK(roce_lock);
 /* ---- the GID table ---- */
 static int roce_add_gid(const struct ib_gid_attr *attr, void **context)
 {
-	struct roce_port *p = &to_dev(attr->device)->roce;
+	struct roce_port *p = &to_dev(attr->device)->roce[attr->port_num - 1];
 	struct roce_gid g = { .used = true, .gid = attr->gid, .type = attr->gid_type, .vlan = 0xffff };
 	int r;
 
@@ -48,7 +48,7 @@ static int roce_add_gid(const struct ib_gid_attr *attr, void **context)
 
 static int roce_del_gid(const struct ib_gid_attr *attr, void **context)
 {
-	struct roce_port *p = &to_dev(attr->device)->roce;
+	struct roce_port *p = &to_dev(attr->device)->roce[attr->port_num - 1];
 
 	spin_lock(&roce_lock);
 	p->gids[attr->index].used = false;
@@ -59,37 +59,42 @@ static int roce_del_gid(const struct ib_gid_attr *attr, void **context)
 /* ib_core makes the default GIDs anew when the MAC changes, and leaves those of IP addresses as they are */
 void roce_mac_changed(struct fib_dev *d, const struct net_device *n)
 {
+	struct roce_port *p;
 	int i;
 
 	spin_lock(&roce_lock);
-	for (i = 0; i < ROCE_GIDS; i++)
-		if (d->roce.gids[i].used && d->roce.gids[i].ndev == n)
-			ether_addr_copy(d->roce.gids[i].mac, n->dev_addr);
+	for (p = d->roce; p < d->roce + FIB_PORTS; p++)
+		for (i = 0; i < ROCE_GIDS; i++)
+			if (p->gids[i].used && p->gids[i].ndev == n)
+				ether_addr_copy(p->gids[i].mac, n->dev_addr);
 	spin_unlock(&roce_lock);
 }
 
 /* ---- the port is what its netdev is ---- */
 
 /* rtnl is held; n is the port's netdev, wherever it is */
-void roce_netdev_changed(struct fib_dev *d, struct net_device *n)
+void roce_netdev_changed(struct fib_dev *d, u32 port, struct net_device *n)
 {
-	bool up = d->ndev && netif_running(n) && netif_carrier_ok(n), was = READ_ONCE(d->roce.up);
-	struct ib_event ev = { .device = &d->ib, .element.port_num = 1 };
+	struct roce_port *p = &d->roce[port - 1];
+	bool up = p->ndev && netif_running(n) && netif_carrier_ok(n), was = READ_ONCE(p->up);
+	struct ib_event ev = { .device = &d->ib, .element.port_num = port };
 
-	WRITE_ONCE(d->roce.mtu, n->mtu);
-	WRITE_ONCE(d->roce.up, up);
+	WRITE_ONCE(p->mtu, n->mtu);
+	WRITE_ONCE(p->up, up);
 	if (!fib_roce_verbs || up == was || !d->ready)
 		return;
 	ev.event = up ? IB_EVENT_PORT_ACTIVE : IB_EVENT_PORT_ERR;
 	ib_dispatch_event(&ev);
 }
 
-enum ib_port_state roce_state(const struct fib_dev *d)
+enum ib_port_state roce_state(const struct fib_dev *d, u32 port)
 {
-	return d->ndev && (!fib_roce_verbs || READ_ONCE(d->roce.up)) ? IB_PORT_ACTIVE : IB_PORT_DOWN;
+	const struct roce_port *p = &d->roce[port - 1];
+
+	return p->ndev && (!fib_roce_verbs || READ_ONCE(p->up)) ? IB_PORT_ACTIVE : IB_PORT_DOWN;
 }
 
-void roce_query_port(const struct fib_dev *d, struct ib_port_attr *a)
+void roce_query_port(const struct fib_dev *d, u32 port, struct ib_port_attr *a)
 {
 	if (!fib_roce_verbs)
 		return;
@@ -98,7 +103,7 @@ void roce_query_port(const struct fib_dev *d, struct ib_port_attr *a)
 	a->ip_gids = true;
 	a->port_cap_flags = IB_PORT_CM_SUP;
 	/* as the netdev's MTU allows: 1024 of 1500 */
-	a->active_mtu = iboe_get_mtu(READ_ONCE(d->roce.mtu)) ?: IB_MTU_256;
+	a->active_mtu = iboe_get_mtu(READ_ONCE(d->roce[port - 1].mtu)) ?: IB_MTU_256;
 }
 
 /* ---- addresses ---- */
@@ -111,7 +116,7 @@ bool roce_dst(struct roce_dst *dst, const struct rdma_ah_attr *a)
 	if (a->type != RDMA_AH_ATTR_TYPE_ROCE || !(rdma_ah_get_ah_flags(a) & IB_AH_GRH) || !grh->sgid_attr)
 		return false;
 	*dst = (struct roce_dst){ .sgid = grh->sgid_attr->gid, .dgid = grh->dgid, .type = grh->sgid_attr->gid_type,
-		.index = grh->sgid_attr->index, .tclass = grh->traffic_class, .hops = grh->hop_limit,
+		.port = grh->sgid_attr->port_num, .index = grh->sgid_attr->index, .tclass = grh->traffic_class, .hops = grh->hop_limit,
 		.flow = grh->flow_label };
 	ether_addr_copy(dst->dmac, a->roce.dmac);
 	return true;
@@ -138,26 +143,31 @@ static const struct roce_gid *roce_find(const struct roce_port *p, const union i
 /* the sender's own entry, if it is still the one that the address was made with. roce_lock is held */
 static const struct roce_gid *roce_own(const struct fib_dev *from, const struct roce_dst *dst)
 {
-	const struct roce_gid *g = &from->roce.gids[dst->index];
+	const struct roce_gid *g = &from->roce[dst->port - 1].gids[dst->index];
 
 	return g->used && g->type == dst->type && !memcmp(&g->gid, &dst->sgid, sizeof(g->gid)) ? g : NULL;
 }
 
-/* true: what from sends to dst arrives at to. Of multicast, any port takes part whose queue pairs have joined. */
-bool roce_leads_to(const struct fib_dev *from, const struct roce_dst *dst, const struct fib_dev *to)
+/*
+ * The port of to at which arrives what from sends to dst; 0: none. Of multicast, any port takes part whose queue pairs
+ * have joined.
+ */
+u32 roce_leads_to(const struct fib_dev *from, const struct roce_dst *dst, const struct fib_dev *to)
 {
 	const struct roce_gid *own;
-	bool ok = false;
+	u32 port, at = 0;
 
-	if (!to->is_roce || roce_state(from) != IB_PORT_ACTIVE || roce_state(to) != IB_PORT_ACTIVE)
-		return false;
+	if (!to->is_roce || roce_state(from, dst->port) != IB_PORT_ACTIVE)
+		return 0;
 	spin_lock(&roce_lock);
 	own = roce_own(from, dst);
-	if (own)
-		ok = roce_is_multicast(dst) ||
-		     roce_find(&to->roce, &dst->dgid, dst->type, own->vlan, dst->dmac);
+	rdma_for_each_port(&to->ib, port)
+		if (own && !at && roce_state(to, port) == IB_PORT_ACTIVE &&
+		    (roce_is_multicast(dst) ||
+		     roce_find(&to->roce[port - 1], &dst->dgid, dst->type, own->vlan, dst->dmac)))
+			at = port;
 	spin_unlock(&roce_lock);
-	return ok;
+	return at;
 }
 
 /* ---- what the receiver sees of the headers ---- */

@@ -80,7 +80,7 @@ static u16 path(const struct fib_pkt *p, const struct ib_sa_mad *m, u8 *r)
 void fib_sa_request(struct fib_pkt *p)
 {
 	struct ib_sa_mad *m = (struct ib_sa_mad *)p->data;
-	struct fib_qp *qp = p->src->gsi;
+	struct fib_qp *qp = p->src->gsi[0];	/* of InfiniBand */
 	u16 status = 0;
 
 	fib_count(p->src, NULL, 1, p->len, false);
