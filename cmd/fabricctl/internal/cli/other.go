@@ -22,14 +22,14 @@ type liveness struct{}
 
 func (*entry) Encode() ([]byte, error) { return nil, errNotLinux }
 
-func (*app) attachments() ([]attached, error)             { return nil, errNotLinux }
-func (*attached) unclear() error                          { return errNotLinux }
-func (*app) foreign() []string                            { return nil }
-func damaged(error) bool                                  { return false }
-func (*app) planAdd([]byte, netconf.Env) (planned, error) { return planned{}, errNotLinux }
-func (*app) planDel(string, string) ([]planned, error)    { return nil, errNotLinux }
-func (*app) del(context.Context, string, *entry) error    { return errNotLinux }
-func (*nodeMode) here(*cobra.Command) error               { return errNotLinux }
+func (*app) attachments() ([]attached, error)               { return nil, errNotLinux }
+func (*attached) unclear() error                            { return errNotLinux }
+func (*app) foreign() []string                              { return nil }
+func damaged(error) bool                                    { return false }
+func (*app) planAdd([]byte, netconf.Env) ([]planned, error) { return nil, errNotLinux }
+func (*app) planDel(string, string) ([]planned, error)      { return nil, errNotLinux }
+func (*app) del(context.Context, string, *entry) error      { return errNotLinux }
+func (*nodeMode) here(*cobra.Command) error                 { return errNotLinux }
 func (*selfTest) test(context.Context) (*selftest.Report, []string, error) {
 	return nil, nil, errNotLinux
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -129,7 +130,8 @@ func (a *app) planAll(conf string, env netconf.Env) (out []planned, err error) {
 		if err != nil {
 			return out, err
 		}
-		if out = append(out, p); len(p.Refused) > 0 {
+		out = append(out, p...)
+		if slices.ContainsFunc(p, func(p planned) bool { return len(p.Refused) > 0 }) {
 			break
 		}
 	}

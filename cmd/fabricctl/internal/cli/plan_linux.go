@@ -16,17 +16,25 @@ func commandsOf(steps []plan.Step) []string {
 	return strings.Split(strings.TrimSuffix(plan.Print(steps), "\n"), "\n")
 }
 
-// planAdd is what ADD would do, and the DEL after it.
-func (a *app) planAdd(conf []byte, env netconf.Env) (planned, error) {
+// planAdd is what ADD would do, and the DEL after it: for the interface, and for those of other ports that go along.
+func (a *app) planAdd(conf []byte, env netconf.Env) ([]planned, error) {
 	if env.IfName == "" {
 		env.IfName = "net1"
 	}
 	p, err := fabric.Plugin{StateDir: a.stateDir}.Plan(conf, env)
 	if err != nil {
-		return planned{}, fmt.Errorf("plan: %w", err)
+		return nil, fmt.Errorf("plan: %w", err)
 	}
+	out := []planned{plannedAdd(p, env.IfName, env)}
+	for _, port := range p.Ports {
+		out = append(out, plannedAdd(port.Plan, port.Interface, env))
+	}
+	return out, nil
+}
+
+func plannedAdd(p *fabric.Plan, ifName string, env netconf.Env) planned {
 	out := planned{
-		Verb: "ADD", Interface: env.IfName, Netns: env.Netns, Device: p.Device,
+		Verb: "ADD", Interface: ifName, Netns: env.Netns, Device: p.Device,
 		Refused: p.Refused, Warnings: p.Warnings, IPAM: p.IPAM, Tables: p.Tables,
 	}
 	if len(p.Add) > 0 {
@@ -35,7 +43,7 @@ func (a *app) planAdd(conf []byte, env netconf.Env) (planned, error) {
 	if len(p.Del) > 0 {
 		out.Del = commandsOf(p.Del)
 	}
-	return out, nil
+	return out
 }
 
 // planDel is what DEL would do for the attachments that a network namespace has.
@@ -46,7 +54,7 @@ func (a *app) planDel(ns, ifName string) (out []planned, err error) {
 	}
 	list, err := a.attachments()
 	for _, l := range list {
-		if l.entry.Netns != id || ifName != "" && l.IfName != ifName {
+		if l.entry.Netns != id || ifName != "" && l.IfName != ifName && l.entry.Of != ifName {
 			continue
 		}
 		p, derr := fabric.Plugin{StateDir: a.stateDir}.PlanDel(l.entry)

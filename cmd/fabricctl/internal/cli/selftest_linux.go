@@ -123,14 +123,16 @@ func (t *selfTest) refusals(devices []*selftest.Device) error {
 		if err != nil {
 			return err
 		}
-		p, err := t.planAdd(conf, netconf.Env{
+		plans, err := t.planAdd(conf, netconf.Env{
 			ContainerID: "fabric-selftest-plan", Netns: fmt.Sprintf("/proc/self/fd/%d", ns.FD()),
 		})
 		if err != nil {
 			return fmt.Errorf("%s: %w", d.Name, err)
 		}
-		if len(p.Refused) > 0 {
-			refused = append(refused, fmt.Errorf("%s: the plugin would refuse it: %s", d.Name, p.Refused[0]))
+		for _, p := range plans {
+			if len(p.Refused) > 0 {
+				refused = append(refused, fmt.Errorf("%s: the plugin would refuse it: %s", d.Name, p.Refused[0]))
+			}
 		}
 	}
 	return errors.Join(refused...)

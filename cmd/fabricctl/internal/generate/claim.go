@@ -69,7 +69,9 @@ func (d *data) claim(nodes []*node.Node) error {
 	default:
 		for i := range d.Workload {
 			n := &d.Workload[i]
-			r := Request{Name: n.Name, Class: class(n), Count: len(n.Rails), Reason: "all rails of " + n.Fabric.Name}
+			r := Request{
+				Name: n.Name, Class: class(n), Count: len(n.devices()), Reason: "all rails of " + n.Fabric.Name,
+			}
 			if d.Rails > 0 || d.cluster {
 				r.Reason = "any of them: the scheduler chooses"
 			}

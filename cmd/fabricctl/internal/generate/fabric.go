@@ -24,6 +24,7 @@ type Object struct {
 	Attachment v1alpha1.Attachment
 	Shares     int                 // attachment IPoIBChild
 	RDMA       v1alpha1.RDMAMode   // network.rdmaMode; empty: as it comes
+	AllPorts   bool                // network.allPorts: an HCA has several ports
 	PerNode    int                 // prefix length of a node's range
 	PerHost    int                 // addresses that a node has
 	Room       int                 // nodes that have a range
@@ -47,6 +48,7 @@ func objects(list []Network, nodes []*node.Node, o *Options) (out []Object, err 
 		x.Match = ports.match(&x.Network)
 		x.Warn = append(x.Warn, x.Doubts...)
 		x.Warn = append(x.Warn, x.Warnings()...)
+		x.AllPorts = x.Attachment == v1alpha1.WholeDevice && len(x.devices()) < len(x.Rails)
 		x.need()
 		if err := chosen.choose(&x, parts[i]); err != nil {
 			return nil, err
@@ -76,7 +78,7 @@ func (x *Object) doc(o *Options) doc {
 	spec := v1alpha1.FabricSpec{
 		Match:      v1alpha1.Match{LinkLayer: string(x.LinkLayer), SubnetPrefix: x.Prefix, Devices: x.Devices},
 		Attachment: x.Attachment,
-		Network:    v1alpha1.Network{RDMAMode: x.RDMA},
+		Network:    v1alpha1.Network{RDMAMode: x.RDMA, AllPorts: x.AllPorts},
 		Namespaces: v1alpha1.Namespaces{Names: []string{o.Namespace}},
 		Addresses:  &v1alpha1.Addresses{NodeRanges: &v1alpha1.NodeRanges{}},
 	}
@@ -86,6 +88,7 @@ func (x *Object) doc(o *Options) doc {
 		"rdmaMode":   "The mode of the nodes; one in another mode is refused, with the reason.",
 		"namespaces": "Where pods can ask for it.",
 		"shares":     "Pods on one device.",
+		"allPorts":   "Some of the RDMA devices have several ports, each with an interface.",
 		"allocation": fmt.Sprintf("Pods have ResourceClaims of the DeviceClass %s; Kubernetes "+
 			"1.34.", class(&x.Network)),
 		"nodeRanges": fmt.Sprintf("A range of %d addresses for each node, which needs %d; there is room for %d nodes.",

@@ -291,3 +291,36 @@ func TestFabricOrder(t *testing.T) {
 		t.Errorf("%v %s", err, cmp.Diff(want, got))
 	}
 }
+
+// HCAs with two ports of RoCE: the Fabric gives pods both, and a pod asks for as many devices as there are HCAs.
+func TestAllPorts(t *testing.T) {
+	nodes := rails(func(node, rail int, h *node.HCA, d *node.Netdev) {
+		ethernet(h, d, fmt.Sprintf("10.0.%d.%d/16", rail, node+1))
+	})
+	for i, n := range nodes {
+		for r := range n.HCAs {
+			h := &n.HCAs[r]
+			p := h.Ports[0]
+			p.Number, p.Netdev = 2, fmt.Sprintf("rail%dp2", r)
+			h.Ports = append(h.Ports, p)
+			n.Netdevs = append(n.Netdevs, node.Netdev{
+				Name: p.Netdev, PCI: strings.Replace(h.PCI, ".0", ".1", 1),
+				Addrs: []netip.Prefix{netip.MustParsePrefix(fmt.Sprintf("10.0.%d.%d/16", 10+r, i+1))},
+			})
+		}
+	}
+	for _, f := range written(t, nodes, options()) {
+		if !f.AllPorts {
+			t.Errorf("%s: allPorts is not set: %v", f.Name, f.Network)
+		}
+	}
+	for kind, want := range map[string]string{
+		"pod": "roce-400g, roce-400g, roce-400g, roce-400g\n", "claim": "count: 4\n",
+		"deployment": "8 interfaces, net1 to net4, and net1p2",
+	} {
+		text, err := Generate(kind, nodes, options())
+		if err != nil || !strings.Contains(text, want) {
+			t.Errorf("%s: want %q in %s, %v", kind, want, text, err)
+		}
+	}
+}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fabric-cni/fabric-cni/internal/node"
 	"github.com/fabric-cni/fabric-cni/internal/topology"
+	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
 
 // Kinds are what can be generated.
@@ -290,7 +291,7 @@ func (d *data) Annotation() string {
 		if d.Shared && n.InfiniBand() {
 			continue
 		}
-		for j := range n.Rails {
+		for j := range n.devices() {
 			name := n.Name
 			if d.Shared {
 				name = railName(n, j)
@@ -335,6 +336,24 @@ func (d *data) ConfigMap(g Group) string {
 		name += "-" + g.Nodes[0]
 	}
 	return name
+}
+
+// devices are the rails with an HCA of their own. The further ports of a RoCE HCA, which are rails too, go into the pod
+// with its first one.
+func (n *Network) devices() (out []topology.Rail) {
+	type hca struct{ node, name string }
+	seen := map[hca]bool{}
+	for i := range n.Rails {
+		again := n.Fabric.LinkLayer == device.Ethernet && n.Master == "" && len(n.Rails[i].Ports) > 0
+		for _, p := range n.Rails[i].Ports {
+			again = again && seen[hca{p.Node, p.HCA}]
+			seen[hca{p.Node, p.HCA}] = true
+		}
+		if !again {
+			out = append(out, n.Rails[i])
+		}
+	}
+	return out
 }
 
 // RailCount is how many rails a pod gets.

@@ -87,7 +87,7 @@ func (d *data) Count(n Network) int {
 	if d.Shared {
 		return 1
 	}
-	return len(n.Rails)
+	return len(n.devices())
 }
 
 // SharedFabric tells whether the workload's pods share the devices of a Fabric.

@@ -153,6 +153,9 @@ func (d *data) podNotes() map[string]string {
 func (d *data) networksNote() (lines []string) {
 	n := d.RailCount()
 	interfaces := fmt.Sprintf("%d interfaces, net1 to net%d.", n, n)
+	if own := strings.Count(d.Annotation(), ",") + 1; own < n && !d.Shared && !d.SharedFabric() {
+		interfaces = fmt.Sprintf("%d interfaces, net1 to net%d, and net1p2 and so on of further ports.", n, own)
+	}
 	switch {
 	case d.SharedRoCE():
 		lines = append(lines, "A macvlan network per rail: "+interfaces+" RoCE needs an address in the pod for "+

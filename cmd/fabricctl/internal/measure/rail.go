@@ -34,7 +34,7 @@ var notThere = regexp.MustCompile(
 	`executable file not found|[Nn]o such file or directory|(unrecognized|invalid) option|Usage: ip`,
 )
 
-var ours = regexp.MustCompile(`^net\d+$`)
+var ours = regexp.MustCompile(`^net\d+(p\d+)?$`)
 
 // link is what ip says of an interface.
 type link struct {
