@@ -3,6 +3,7 @@ package agent
 import (
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/fabric-cni/fabric-cni/internal/agent/condition"
@@ -35,7 +36,19 @@ type healthReconciler struct {
 	metrics  *metrics.Metrics
 	log      *slog.Logger
 	now      func() time.Time
+
+	// parts counts in how many looks in a row a device was found degraded in one place.
+	parts map[string]degraded
 }
+
+type degraded struct {
+	place string
+	looks int
+}
+
+// degradedLooks is how many looks in a row have to find a device degraded: as many as say nothing after a move, and
+// one.
+const degradedLooks = 4
 
 // problems are the reasons of the problems that the judge finds.
 var problems = map[health.Problem]condition.Reason{
@@ -49,6 +62,7 @@ var problems = map[health.Problem]condition.Reason{
 func (r *healthReconciler) reconcile(v *view) {
 	now := r.now()
 	var judged []metrics.Health
+	parts := map[string]degraded{}
 	for i := range v.fabrics {
 		f := &v.fabrics[i]
 		devices := v.assigned[f.Name]
@@ -59,15 +73,39 @@ func (r *healthReconciler) reconcile(v *view) {
 			if reason, ok := problems[d.Problem]; ok {
 				v.findings.Add(reason, condition.Device(d.ID()), "fabric %s: %s", f.Name, explain(f, d, &verdict))
 			}
+			r.degraded(f, d, v, parts)
 			judged = append(judged, metrics.Health{
 				Device: d.ID(), HCA: d.HCA.Name, Fabric: f.Name, Problem: string(d.Problem),
 				Flaps: r.judge.Flaps(d.ID()),
 			})
 		}
 	}
+	r.parts = parts
 	r.judge.Forget(now)
 	r.saved.Health = r.judge.Save(now)
 	r.metrics.SetHealth(judged)
+}
+
+// degraded adds a finding for a device some of whose ports are down, where pods get all of them.
+func (r *healthReconciler) degraded(f *fabrics.Fabric, d *survey.Device, v *view, parts map[string]degraded) {
+	down := d.Degraded()
+	if !f.AllPorts || d.Moving() || len(down) == 0 {
+		return
+	}
+	part := degraded{place: place(d), looks: 1}
+	if before := r.parts[d.ID()]; before.place == part.place {
+		part.looks += before.looks
+	}
+	if parts[d.ID()] = part; part.looks < degradedLooks {
+		return
+	}
+	var names []string
+	for _, p := range down {
+		names = append(names, fmt.Sprintf("port %d is %s (%s)", p.Number, p.State, p.Phys))
+	}
+	v.findings.Add(condition.PortDegraded, condition.Device(d.ID()), "fabric %s: %s (%s): %s, and its other ports "+
+		"carry traffic; check its cable, its transceiver and the port of the switch", f.Name,
+		quote.Terminal(d.HCA.Name), d.ID(), strings.Join(names, ", "))
 }
 
 // sample is a look at a device.

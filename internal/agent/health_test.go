@@ -261,3 +261,38 @@ func TestHealthNoCounters(t *testing.T) {
 		t.Error("a port that is Down is not seen")
 	}
 }
+
+// A device with a port that is down and another one that is not is degraded, if pods get all of its ports: no pod is
+// kept from it, and the node is well.
+func TestDegraded(t *testing.T) {
+	j := newJudged(t, nil)
+	d := &j.device
+	d.AdminUp, d.OthersUp = true, []uint32{2}
+	d.HCA.Ports = []device.Port{
+		{Number: 1, State: device.PortActive, LinkLayer: device.Ethernet},
+		{Number: 2, State: device.PortDown, Phys: device.PhysDisabled, LinkLayer: device.Ethernet},
+	}
+	said := func(what string, want bool) {
+		t.Helper()
+		f, found := j.view.findings.Get(condition.PortDegraded, condition.Device(d.ID()))
+		if found != want || want && !strings.Contains(f.Message, "port 2 is Down (Disabled)") {
+			t.Errorf("%s: found %t: %s", what, found, f.Message)
+		}
+	}
+	j.look(9)
+	said("a fabric whose pods get one port", false)
+	j.fabric.AllPorts = true
+	j.look(3)
+	said("for 30 s", false)
+	j.look(1)
+	said("for longer", true)
+	d.OthersUp = nil
+	j.look(9)
+	said("an interface that is down", false)
+	d.OthersUp, d.HCA.Ports[0].State = []uint32{2}, device.PortDown
+	j.look(9)
+	said("both", false)
+	if p := network.Problem(&j.fabric, d); p != health.PortDown {
+		t.Errorf("a device without a port that carries traffic: %q", p)
+	}
+}

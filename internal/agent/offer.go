@@ -185,19 +185,19 @@ func (r *offerReconciler) ration(
 	for i, p := range own { // an interface has an address of each
 		capacity = min(capacity, int64(f.NodeRanges.Ranges[i].Capacity(p)))
 	}
-	held, free := int64(0), 0
+	held, free := int64(0), int64(0)
 	for i := range units {
-		switch {
+		switch need := interfaces(f, units[i].device); {
 		case units[i].held:
-			held++
+			held += need
 		case units[i].reason == "" && units[i].Healthy:
-			free++
+			free += need
 		}
 	}
 	lost[f.Name] = max(0, v.given[f.Name]-int64(attached))
 	gone := min(lost[f.Name], r.lost[f.Name])
 	spare := max(0, capacity-gone-held)
-	if int64(free) <= spare {
+	if free <= spare {
 		return
 	}
 	v.findings.Add(condition.NoAddressLeft, condition.Fabric(f.Name), "fabric %s: the node's range %s has %d "+
@@ -207,14 +207,22 @@ func (r *offerReconciler) ration(
 		f.Name, own[0], capacity, gone, len(units))
 	for i := range units {
 		u := &units[i]
-		switch {
+		switch need := interfaces(f, u.device); {
 		case u.held || u.reason != "" || !u.Healthy:
-		case spare > 0:
-			spare--
+		case spare >= need:
+			spare -= need
 		default:
 			u.reason = condition.NoAddressLeft.Name
 		}
 	}
+}
+
+// interfaces is how many a pod gets with a device, each of which needs an address.
+func interfaces(f *fabrics.Fabric, d *survey.Device) int64 {
+	if !f.AllPorts {
+		return 1
+	}
+	return int64(max(1, len(d.HCA.Ports)))
 }
 
 // mark notes in each device why no new pod can be served with it, and returns the units that are withheld, with the

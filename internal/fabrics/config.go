@@ -40,7 +40,7 @@ func (f *Fabric) Config(h NodeParams) ([]byte, error) {
 			c["master"] = h.Master
 		}
 	}
-	if h.Several && f.Attachment == v1alpha1.WholeDevice {
+	if (h.Several || f.AllPorts) && f.Attachment == v1alpha1.WholeDevice {
 		c["routing"] = map[string]any{"sourceBased": true}
 	}
 	maps.Copy(c, f.Network)

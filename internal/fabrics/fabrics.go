@@ -36,6 +36,7 @@ type Fabric struct {
 	Attachment v1alpha1.Attachment
 	Shares     int // attachment IPoIBChild: pods on one device
 	Allocation v1alpha1.Allocation
+	AllPorts   bool     // the interfaces of all ports of an RDMA device go into the pod
 	Files      []string // kinds of device files beside those that verbs need: umad, issm
 	Namespaces v1alpha1.Namespaces
 	// Network is the network's configuration without what depends on the node, and without its name and type.
@@ -160,7 +161,7 @@ func (f *Fabric) network(n *v1alpha1.Network) error {
 	if err != nil {
 		return fmt.Errorf("network: %w", err)
 	}
-	f.Network = settings
+	f.Network, f.AllPorts = settings, n.AllPorts
 	return nil
 }
 

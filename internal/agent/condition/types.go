@@ -55,6 +55,11 @@ var (
 	//
 	// Check its cable, its transceiver and the port of the switch: docs/health.md#fabricportdown
 	PortDown = Reason{Name: "PortDown", Event: true, Once: true, Recovered: DeviceRecovered}
+	// PortDegraded says that some ports of a device are not Active, and others are: of a Fabric whose pods get all of
+	// them (allPorts). Pods still get the device, whose other ports carry traffic.
+	//
+	// Check the cable of the port that the message names, its transceiver and the port of the switch.
+	PortDegraded = Reason{Name: "PortDegraded", Event: true, Once: true, Recovered: DeviceRecovered}
 	// Flapping says that the port of a device has come and gone of late.
 	//
 	// As for a port that is down: docs/health.md#fabricdeviceflapping
@@ -158,7 +163,7 @@ var Types = []Type{
 	{Name: v1alpha1.FabricNodeDevicesAvailable, Reasons: []Reason{
 		NoRange, NoAddressLeft, NoConfiguration, IPAMMissing, InUseElsewhere, InUseByHost, NoAllocation, NotOffered,
 	}},
-	{Name: v1alpha1.FabricNodePortsHealthy, Reasons: []Reason{PortDown, Flapping, CounterLimit}},
+	{Name: v1alpha1.FabricNodePortsHealthy, Reasons: []Reason{PortDown, PortDegraded, Flapping, CounterLimit}},
 	{Name: v1alpha1.FabricNodeUninstallPossible, Reasons: []Reason{UninstallRefused}},
 	{Name: v1alpha1.FabricNodeWritesConfined, Reasons: []Reason{WritesUnconfined}},
 	{Name: v1alpha1.FabricNodePortsConnected, Note: true, Reasons: []Reason{NotConnected}},

@@ -1,6 +1,7 @@
 package survey
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"path"
@@ -92,13 +93,12 @@ func now(d *Device) error {
 	}
 	d.NameNow, d.HCA.Ports = h.Name, h.Ports
 	d.AdminUp = true
-	for _, p := range h.Ports {
-		if p.LinkLayer == device.Ethernet && p.Netdev != 0 {
-			d.AdminUp = up(p.Netdev)
-		} else if p.LinkLayer == device.Ethernet && d.Holder.PodIndex != 0 {
-			d.AdminUp = up(uint32(d.Holder.PodIndex))
+	if len(h.Ports) > 0 && h.Ports[0].LinkLayer == device.Ethernet {
+		if index := cmp.Or(h.Ports[0].Netdev, uint32(d.Holder.PodIndex)); index != 0 {
+			d.AdminUp = up(index)
 		}
 	}
+	d.otherPorts(func(index int) bool { return up(uint32(index)) })
 	return nil
 }
 

@@ -28,6 +28,7 @@ type Device struct {
 	Netdev   string     // name on the host; empty without a netdev
 	AltNames []string
 	AdminUp  bool                // its netdev is up, wherever it is
+	OthersUp []uint32            // further ports whose interfaces are up, where those are known
 	NUMA     int                 // NUMA node; -1 if the firmware does not report one
 	Path     []string            // the way down the PCI tree to it, from its host bridge; empty if it is on no PCI bus
 	Slot     string              // PCI address of the physical function, which is the same for all functions of a port
@@ -77,6 +78,23 @@ func (d *Device) Idle() bool { return (d.Netdev != "" || d.Away) && !d.AdminUp }
 // Active reports whether a port carries traffic.
 func (d *Device) Active() bool {
 	return slices.ContainsFunc(d.HCA.Ports, func(p device.Port) bool { return p.CarriesTraffic(d.Idle()) })
+}
+
+// Degraded returns the ports that carry no traffic, if others do.
+func (d *Device) Degraded() (down []device.Port) {
+	if !d.Active() {
+		return nil
+	}
+	for i, p := range d.HCA.Ports {
+		idle := d.Idle()
+		if i > 0 { // one whose interface is down, or is not known, is not judged
+			idle = !slices.Contains(d.OthersUp, p.Number)
+		}
+		if !p.CarriesTraffic(idle) {
+			down = append(down, p)
+		}
+	}
+	return down
 }
 
 // State is the first port's state, for people: "Down (Polling)".
@@ -209,6 +227,10 @@ func (n Node) onHost(
 	if nd := found.Netdev; nd != nil {
 		d.Netdev, d.AltNames, d.AdminUp = nd.Name, nd.AltNames, nd.Up()
 	}
+	d.otherPorts(func(index int) bool {
+		n, err := r.Link.ByIndex(index)
+		return err == nil && n.Up()
+	})
 	d.Refused = rules.Move(found)
 	if found.IgnoreRA = true; d.Refused != nil {
 		d.ByRA = rules.Move(found) == nil
@@ -228,6 +250,15 @@ func (n Node) onHost(
 	}
 	seen[name] = *d
 	return d, nil
+}
+
+// otherPorts notes which interfaces of the ports after the first are up.
+func (d *Device) otherPorts(up func(index int) bool) {
+	for _, p := range d.HCA.Ports[min(1, len(d.HCA.Ports)):] {
+		if p.LinkLayer == device.Ethernet && p.Netdev != 0 && up(int(p.Netdev)) {
+			d.OthersUp = append(d.OthersUp, p.Number)
+		}
+	}
 }
 
 // complete fills in what sysfs has of the hardware, wherever its RDMA device is.

@@ -217,6 +217,11 @@ var AllWrong = []Wrong{
 		[]string{`spec.network.rdmaName`, `rdmaName is for attachment WholeDevice only`},
 	},
 	{
+		"all ports of an IPoIB child",
+		`{attachment: IPoIBChild, network: {allPorts: true}}`,
+		[]string{`spec.network.allPorts`, `allPorts is for attachment WholeDevice only`},
+	},
+	{
 		"type of service of an IPoIB child",
 		`{attachment: IPoIBChild, network: {tos: 106}}`,
 		[]string{`spec.network`, `tos, roceMode and trafficClass are for attachment WholeDevice only`},

@@ -48,6 +48,7 @@ type FabricList struct {
 //
 // +kubebuilder:validation:XValidation:rule="self.attachment == 'IPoIBChild' || !has(self.shares)",fieldPath=".shares",message="shares is for attachment IPoIBChild only: remove it, or write attachment: IPoIBChild"
 // +kubebuilder:validation:XValidation:rule="self.attachment == 'WholeDevice' || !has(self.network) || !has(self.network.rdmaName)",fieldPath=".network.rdmaName",message="rdmaName is for attachment WholeDevice only: with attachment IPoIBChild the RDMA device stays on the host"
+// +kubebuilder:validation:XValidation:rule="self.attachment == 'WholeDevice' || !has(self.network) || !has(self.network.allPorts)",fieldPath=".network.allPorts",message="allPorts is for attachment WholeDevice only: an IPoIB child is on one port"
 // +kubebuilder:validation:XValidation:rule="self.attachment == 'WholeDevice' || !has(self.network) || (!has(self.network.tos) && !has(self.network.roceMode) && !has(self.network.trafficClass))",fieldPath=".network",message="tos, roceMode and trafficClass are for attachment WholeDevice only: they are those of RoCE ports"
 // +kubebuilder:validation:XValidation:rule="self.attachment == 'IPoIBChild' || !has(self.network) || (!has(self.network.ipoibMode) && !has(self.network.umcast))",fieldPath=".network",message="ipoibMode and umcast are for attachment IPoIBChild only"
 type FabricSpec struct {
@@ -220,6 +221,11 @@ type Network struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	RDMAName string `json:"rdmaName,omitempty"`
+	// RoCE: whether the interfaces of all ports of an RDMA device go into the pod with it, as net1, net1p2 and so on:
+	// those of a card with two ports, or of hardware planes. One port that is down does not keep the device from pods.
+	//
+	// +optional
+	AllPorts bool `json:"allPorts,omitempty"`
 	// RoCE: the type of service of connections that rdma_cm makes and that ask for no other: DSCP * 4 + ECN, such as
 	// 106. Default: as it is on the host.
 	//
