@@ -45,7 +45,7 @@ var on612 = []string{"6.12"}
 
 // Suites are all suites. Every guest test belongs to exactly one: TestLab fails otherwise.
 var Suites = []Suite{
-	matrix, matrixRoCE, matrixShared, returns,
+	matrix, matrixPorts, matrixRoCE, matrixShared, returns,
 	{
 		Name:    "exclusive",
 		Run:     `^Test(Fabric|Fact|Harness)`,
@@ -251,7 +251,7 @@ var Suites = []Suite{
 		Run:      `^TestTrafficRoCE`,
 		UserLand: true,
 		Append:   exclusive,
-		Devices:  E1000e(2),
+		Devices:  E1000e(4),
 	},
 	{
 		Name:    "agent",

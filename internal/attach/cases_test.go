@@ -108,6 +108,9 @@ var deviceCases = map[string]func(*Facts){
 	"with children of a pod": func(f *Facts) { f.Children = []Child{{Owner: live()}} },
 	"with dead children":     func(f *Facts) { f.Children = []Child{{Owner: dead()}} },
 	"with siblings":          func(f *Facts) { f.Siblings = []string{"ib1"} },
+	"with other ports":       func(f *Facts) { f.OtherPorts = otherPorts },
+	"with all ports":         func(f *Facts) { f.OtherPorts, f.Config.AllPorts = otherPorts, true },
+	"of a bond":              func(f *Facts) { f.Bond = "bond0" },
 	"with uppers of the host": func(f *Facts) {
 		f.Device.Netdev.Master = 9
 		f.Policy.AllowEnslaved = []string{"*"}
@@ -348,4 +351,10 @@ var chainCases = map[string]func(*Facts){
 	},
 	"with children": func(f *Facts) { f.Children = []Child{{Netdev: "ib9"}} },
 	"port down":     func(f *Facts) { f.Device.HCA.Ports[0].State = device.PortDown },
+}
+
+// otherPorts are those of an HCA with four ports.
+var otherPorts = []OtherPort{
+	{2, "ens1f1", device.OnPCI("0000:3b:00.1")}, {3, "ens1f2", device.OnPCI("0000:3b:00.2")},
+	{4, "ens1f3", device.OnPCI("0000:3b:00.3")},
 }

@@ -22,6 +22,8 @@ type Decision struct {
 	// Done says that nothing is to be done, and nothing stands against it: the plugin before this one in the chain has
 	// done it all.
 	Done bool
+	// OtherPorts are the interfaces that go along, each by an attachment of its own.
+	OtherPorts []OtherPort
 	// Attachment is what has to be done. It is nil while it can't be known: without a device.
 	*Attachment
 }
@@ -248,13 +250,11 @@ func (d *decider) device() {
 	d.refuseUpperDevices()
 	d.refuseStrayDevices()
 	d.refuseBPFPrograms()
-	if d.decision.MoveRDMA && len(d.Siblings) > 0 {
-		d.refuse(&Refusal{
-			Reason: InUse,
-			Message: fmt.Sprintf("RDMA device %s carries %s as well as %s: moving it would take both",
-				dev.HCA.Name, strings.Join(d.Siblings, ", "), dev.Netdev.Name),
-			Hint: "use IPoIB children (\"mode\": \"ipoib\") or shared RDMA mode on a device with two ports",
-		})
+	d.decision.OtherPorts = d.portsAlong()
+	if d.decision.MoveRDMA {
+		d.refuse(d.siblings())
+		d.refuse(d.portsLeft())
+		d.refuse(d.bonded())
 	}
 }
 

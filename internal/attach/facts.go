@@ -75,7 +75,9 @@ type Facts struct {
 	// StrayNetdev says that sysfs names an interface of a RoCE port, which is neither on the host nor in the pod.
 	StrayNetdev bool
 	Strays      []Place        // what of other network namespaces sits on its netdev, with its kind; mode device only
-	Siblings    []string       // other netdevs that its RDMA device carries
+	Siblings    []string       // other netdevs that its RDMA device carries, of the same function
+	Bond        string         // interface of its RDMA device that is a bond (RoCE LAG); empty: none
+	OtherPorts  []OtherPort    // interfaces on the host of its RDMA device's other ports, of other functions
 	Uppers      []device.Upper // what of the host sits on its netdev, however far up; mode device only
 	Users       []string       // what on the host uses its RDMA device, in words; exclusive mode only
 	SoftRDMA    []string       // soft RDMA devices of the host on its netdev; mode device only
@@ -114,6 +116,14 @@ func (f *Facts) policyDevice() policy.Device {
 
 // isIPoIB says whether the device has an IPoIB netdev, which a move of the RDMA device destroys.
 func (d *Device) isIPoIB() bool { return d.Netdev != nil && d.Netdev.IsIPoIB() }
+
+// OtherPort is the interface of another port of the RDMA device: of a card with two ports, or of planes. It is a
+// function of its own, which has no RDMA device.
+type OtherPort struct {
+	Number  uint32
+	Netdev  string // its name on the host
+	Address device.Address
+}
 
 // Owner is an attachment that has a device, as the journal knows it.
 type Owner struct {

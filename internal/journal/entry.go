@@ -64,6 +64,12 @@ type Entry struct {
 	// Otherwise the runtime calls DEL while the namespace is there.
 	Held bool `json:"held,omitempty"`
 
+	// Of is the interface in the pod whose attachment has the RDMA device, if this one is that of another port of it:
+	// it was attached with it, and its DEL returns this one as well.
+	Of string `json:"of,omitempty"`
+	// OtherPorts are the interfaces in the pod that have this one in Of, or are about to.
+	OtherPorts []string `json:"otherPorts,omitempty"`
+
 	// DeviceKey is the device's name in the locks and claims: its bus address, or netdev/NAME without one.
 	DeviceKey string           `json:"claim,omitempty"`
 	Address   device.Address   `json:"address,omitzero"`

@@ -55,7 +55,9 @@ type Attachment struct {
 	MoveRDMA  bool           `json:"moveRDMA,omitempty"`
 	HCA       *device.HCA    `json:"hca,omitempty"`    // as it was on the host
 	Netdev    string         `json:"netdev,omitempty"` // its name on the host
-	Ports     []Port         `json:"ports,omitempty"`  // as they are now in the pod, if it could be asked
+	// Others are the names on the host of the interfaces of the RDMA device's other ports, by the number of the port.
+	Others map[uint32]string `json:"otherPorts,omitempty"`
+	Ports  []Port            `json:"ports,omitempty"` // as they are now in the pod, if it could be asked
 }
 
 // Owner is who has the device, in words.
@@ -129,7 +131,7 @@ func (n *Node) away(t tree, live *Live) {
 			t.hardware(&h, t.real("sys/bus/"+a.Address.Bus+"/devices/"+a.Address.Name))
 		}
 		for _, p := range a.Ports {
-			p.Netdev = a.Netdev // by which the host knows it
+			p.Netdev = a.netdevOf(p.Number)
 			p.TOS = tosOf(a.HCA, p.Number)
 			h.Ports = append(h.Ports, p)
 		}
@@ -140,12 +142,15 @@ func (n *Node) away(t tree, live *Live) {
 			h.Ports = append(
 				h.Ports,
 				Port{Number: p.Number, LinkLayer: p.LinkLayer, State: p.State.String(), Phys: p.Phys.String(),
-					LID: p.LID, SMLID: p.SMLID, Netdev: a.Netdev, TOS: tosOf(a.HCA, p.Number)},
+					LID: p.LID, SMLID: p.SMLID, Netdev: a.netdevOf(p.Number), TOS: tosOf(a.HCA, p.Number)},
 			)
 		}
 		n.HCAs = append(n.HCAs, h)
 	}
 }
+
+// netdevOf is the interface of a port by its name on the host.
+func (a *Attachment) netdevOf(port uint32) string { return cmp.Or(a.Others[port], a.Netdev) }
 
 // tosOf is the type of service that connections over a port of an RDMA device had on the host; nil: not known.
 func tosOf(h *device.HCA, port uint32) *int {

@@ -51,10 +51,29 @@ func ReadLive(store Store) *Live {
 	}
 	for _, e := range entries {
 		a := attachment(e)
-		a.Ports = portsInPod(e)
+		a.Ports, a.Others = portsInPod(e), othersOf(e, entries)
 		l.Attachments = append(l.Attachments, a)
 	}
 	return l
+}
+
+// othersOf are the interfaces of other ports that go with an attachment.
+func othersOf(first *journal.Entry, entries []*journal.Entry) map[uint32]string {
+	var out map[uint32]string
+	for _, e := range entries {
+		if e.ContainerID != first.ContainerID || e.Of != first.IfName || e.Netdev == nil || first.HCA == nil {
+			continue
+		}
+		for _, p := range first.HCA.Ports {
+			if int(p.Netdev) == e.Netdev.Index {
+				if out == nil {
+					out = map[uint32]string{}
+				}
+				out[p.Number] = e.Netdev.Name
+			}
+		}
+	}
+	return out
 }
 
 // portsInPod reads the ports of an RDMA device that has moved where it is now: the journal knows only what they were

@@ -106,3 +106,37 @@ func replace(raw []byte, by map[string]json.RawMessage) ([]byte, error) {
 	}
 	return out, nil
 }
+
+// OtherPort returns the configuration of the interface of another port of the RDMA device: it is selected by its own
+// bus address, and has nothing to do with the RDMA device, which moves with the first one. env has the name that it
+// gets.
+func (c *Config) OtherPort(env Env, a device.Address) (*Config, error) {
+	id, err := json.Marshal(a.ID())
+	if err != nil {
+		return nil, fmt.Errorf("encode field %q: %w", "deviceID", err)
+	}
+	by := map[string]json.RawMessage{
+		"mode": json.RawMessage(`"device"`), "rdma": json.RawMessage(`"none"`), "deviceID": id,
+	}
+	for _, key := range []string{
+		"allPorts", "rdmaIsolation", "rdmaName", "tos", "roceMode", "trafficClass", "pkey", "allocation", "prevResult",
+		"pciBusID", "device", "hwaddr", "kernelpath", "rdmaDevice", "guid",
+	} {
+		by[key] = json.RawMessage("null")
+	}
+	for _, m := range split(c.Raw[skipSpace(c.Raw, 0):]) {
+		if name, _, _ := lookup(m.written); name != "runtimeConfig" || m.raw[0] != '{' {
+			continue
+		}
+		runtime := map[string]json.RawMessage{} // what it has for this device is the first interface's
+		for _, m := range split(m.raw) {
+			if !strings.EqualFold(m.written, "deviceID") && !strings.EqualFold(m.written, "CNIDeviceInfoFile") {
+				runtime[m.written] = m.raw
+			}
+		}
+		if by["runtimeConfig"], err = json.Marshal(runtime); err != nil {
+			return nil, fmt.Errorf("encode field %q: %w", "runtimeConfig", err)
+		}
+	}
+	return c.Select(env, by)
+}

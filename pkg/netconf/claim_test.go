@@ -157,3 +157,40 @@ func TestSelectInjected(t *testing.T) {
 		}
 	}
 }
+
+// The interface of another port is selected by its own address, whatever selects the first one, and has nothing that is
+// the RDMA device's.
+func TestOtherPort(t *testing.T) {
+	env := Env{Command: "ADD", ContainerID: "c", Netns: "/run/netns/p", IfName: "net1"}
+	for _, selected := range []string{
+		`"deviceID": "0000:3b:00.0", "pciBusID": "0000:3b:00.0", "runtimeConfig": {"deviceID": "0000:3b:00.0",
+			"CNIDeviceInfoFile": "/var/run/k8s.cni.cncf.io/devinfo/cni/f"}`,
+		`"device": "ens1f0"`, `"rdmaDevice": "mlx5_0"`, `"guid": "00:02:c9:03:00:fa:00:10"`,
+		`"hwaddr": "02:00:00:00:00:01"`, `"kernelpath": "/sys/devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0"`,
+	} {
+		c, err := Parse([]byte(`{"cniVersion": "1.1.0", "name": "n", "type": "fabric",
+			"allPorts": true, "rdmaName": "auto", "tos": 106, "roceMode": "v2", "pkey": "0x8001",
+			"mtu": 4200, "ipam": {"type": "host-local"}, "prevResult": {"cniVersion": "1.1.0"},
+			"mode": "device", `+selected+`}`), env)
+		if err != nil {
+			t.Fatal(err)
+		}
+		to := env
+		to.IfName = "net1p2"
+		p, err := c.OtherPort(to, device.OnPCI("0000:3b:00.1"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := p.Selector; s.Kind != ByAddress || s.Address != device.OnPCI("0000:3b:00.1") || p.Injected != "" {
+			t.Errorf("%s: selector %+v", selected, p.Selector)
+		}
+		if p.RDMA != RDMANone || p.AllPorts || p.RDMAName != "" || p.TOS != nil || p.PKey != 0 || p.PrevResult != nil ||
+			p.DeviceInfo != "" || p.MTU != 4200 || p.IPAM.Type != "host-local" || p.Mode != ModeDevice {
+			t.Errorf("%s: %+v", selected, p)
+		}
+		// It is what the journal keeps for the DEL.
+		if _, err := Parse(p.Raw, Env{Command: "DEL", ContainerID: "c", IfName: "net1p2"}); err != nil {
+			t.Error(err)
+		}
+	}
+}

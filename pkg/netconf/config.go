@@ -94,6 +94,10 @@ type Config struct {
 	AllowDown   bool   // hand out a port that is not Active
 	SourceBased bool   // a routing table and rule for this interface's own addresses
 
+	// AllPorts says that the interfaces of the RDMA device's other ports go along: planes, or a card with two ports. In
+	// the pod they are called as the first one, with pN after it for port N.
+	AllPorts bool
+
 	FromClaim bool   // the device is one that a ResourceClaim has given to the pod (allocation: DRA)
 	DeviceID  string // if so: the one that Multus names, as written; empty: none
 	Pod       Pod

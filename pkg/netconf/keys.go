@@ -27,6 +27,7 @@ var otherFields = []field{
 	{"rdma", ours},
 	{"rdmaName", ours},
 	{"rdmaDevice", ours},
+	{"allPorts", ours},
 	{"tos", ours},
 	{"roceMode", ours},
 	{"trafficClass", ours},

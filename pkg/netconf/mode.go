@@ -58,6 +58,29 @@ func (p *parser) addressing() {
 	p.hostAddresses()
 }
 
+// allPorts reads whether the interfaces of the RDMA device's other ports go along. What belongs to one interface can't
+// be asked for then.
+func (p *parser) allPorts() {
+	c, v := p.cfg, p.get("allPorts")
+	on := p.boolean(v)
+	if on == nil || !*on {
+		return
+	}
+	switch {
+	case c.Mode != ModeDevice:
+		p.fail(notAllowed(v, `it in mode "device" only, in which interfaces of the host move`))
+	case c.RDMA == RDMANone:
+		p.fail(notAllowed(v, `it with an RDMA device, whose ports it means: "rdma" is "none"`))
+	case len(c.IPs) > 0:
+		p.fail(notAllowed(v, `it without addresses of the pod's own (runtimeConfig.ips, "ips" of the annotation, IP `+
+			`in CNI_ARGS), which are those of one interface`))
+	case c.VF.MAC != nil || len(p.vf) > 0:
+		p.fail(notAllowed(v, `it without MAC, GUID and settings of a VF, which are those of one interface`))
+	default:
+		c.AllPorts = true
+	}
+}
+
 // hostAddresses reads whether the addresses are those that the interface has on the host.
 func (p *parser) hostAddresses() {
 	c := p.cfg
@@ -127,7 +150,7 @@ func (p *parser) mode(s selectors) {
 	// A ResourceClaim gives no device to a plugin that is chained.
 	netdev := c.FromClaim || len(s.kinds) > 0 && s.kinds[0] != ByRDMADevice || c.IPAM.Type != "" || len(p.vf) > 0 ||
 		written("rdmaIsolation", "ibKubernetesEnabled", "vfioPciMode", "pkey", "mtu", "routing", "detectConflicts",
-			"hostAddresses")
+			"hostAddresses", "allPorts")
 	switch {
 	case s.master.ok() && len(s.chosen) == 0 && (!s.hasAddress() || written("ipoibMode", "umcast")):
 		c.Mode = ModeIPoIB
@@ -239,6 +262,7 @@ func (p *parser) rdma() {
 		c.RDMAName = ""
 	}
 	p.roce()
+	p.allPorts()
 }
 
 // roce reads what connections over a RoCE port are given.

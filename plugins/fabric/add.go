@@ -19,7 +19,6 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/kubelet"
 	"github.com/fabric-cni/fabric-cni/internal/prepared"
-	"github.com/fabric-cni/fabric-cni/internal/result"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 )
@@ -60,11 +59,19 @@ func add(c *call) error {
 			return err
 		}
 	}
-	res, err := newAttachment(a, d).run()
+	others := ports{c}
+	if err := others.judge(d.OtherPorts); err != nil {
+		return err
+	}
+	at := newAttachment(a, d)
+	res, err := at.run()
 	if err != nil {
 		return err
 	}
 	a.unlock()
+	if res, err = others.attach(d.OtherPorts, at.entry, res); err != nil {
+		return err
+	}
 	c.letGo()
 	return c.print(func(w io.Writer) error { return res.Print(w, c.cfg.CNIVersion) })
 }
@@ -519,7 +526,7 @@ func (a *adder) reclaim(ctx context.Context, list []attach.Owner) error {
 			err = newUnjournaled(a.call, true).run()
 		case err == nil:
 			a.log.Warn("clearing what an earlier ADD of this attachment has left")
-			err = returner{a.call}.giveBack(e, a.delegateOf(e))
+			err = errors.Join(ports{a.call}.del(e), returner{a.call}.giveBack(e, a.delegateOf(e)))
 		}
 		if err != nil {
 			return err
@@ -577,24 +584,4 @@ func (*adder) recoverDevice(ctx context.Context, e *journal.Entry) error {
 	case <-time.After(time.Millisecond):
 		return nil
 	}
-}
-
-// passOn is the ADD of a plugin whose work the plugin before it in the chain has done. The entry says that it was here:
-// its DEL comes first, and leaves the device to the other one's.
-func (c *call) passOn() error {
-	prev, err := c.prevResult()
-	if err != nil {
-		return err
-	}
-	e, err := c.store.Load(c.key)
-	if err != nil {
-		return err
-	}
-	e.Chained = true
-	if err := c.store.Save(e); err != nil {
-		return err
-	}
-	c.log.Info("the plugin before this one in the chain has moved the RDMA device", "device", e.DeviceKey)
-	res := result.Extend(prev, result.Interface{}, nil, netconf.DNS{})
-	return c.print(func(w io.Writer) error { return res.Print(w, c.cfg.CNIVersion) })
 }

@@ -476,7 +476,7 @@ func (a *attachment) finish(res *result.Result, err error) (*result.Result, erro
 		err = a.confirm()
 	}
 	if err == nil {
-		a.entry.Attached = true
+		a.entry.Attached = len(a.entry.OtherPorts) == 0 // else ports.attach sets it, when it has them all
 		if err = a.store.Save(a.entry); err == nil {
 			a.runner.Undo.Release()
 			a.describe()

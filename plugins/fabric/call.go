@@ -14,6 +14,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/ipam"
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/netns"
+	"github.com/fabric-cni/fabric-cni/internal/result"
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 )
 
@@ -35,6 +36,8 @@ type call struct {
 	held    *journal.Lock        // of the attachment, for ADD and DEL
 	claimed *journal.ClaimDevice // what the hook attaches; nil: a runtime has called
 	asked   []byte               // the configuration as the runtime has given it
+	first   *call                // it attaches another port of an RDMA device, which this one has; nil: it does not
+	prior   *result.Result       // if so, what has been attached already
 	planned bool                 // nothing is to be done: it is a plan
 	doing   string               // completes "could not ..." in an error
 }
@@ -59,6 +62,11 @@ func (c *call) close() {
 
 // hold takes the lock of the call's attachment: one ADD or DEL of it at a time. It is taken before a device's.
 func (c *call) hold() error {
+	if c.first != nil && !c.first.held.Held() {
+		if err := c.first.hold(); err != nil {
+			return err
+		}
+	}
 	ctx, cancel := bounded(lockWait)
 	defer cancel()
 	var err error
@@ -66,7 +74,12 @@ func (c *call) hold() error {
 	return err
 }
 
-func (c *call) letGo() { c.held.Unlock() }
+func (c *call) letGo() {
+	c.held.Unlock()
+	if c.first != nil {
+		c.first.letGo()
+	}
+}
 
 // openPod opens the namespace CNI_NETNS names. It returns fs.ErrNotExist when that is gone.
 func (c *call) openPod() error {

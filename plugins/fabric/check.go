@@ -46,6 +46,11 @@ func check(c *call) error {
 	if err != nil {
 		return err
 	}
+	others, err := ports{c}.check(e)
+	if err != nil {
+		return err
+	}
+	problems = append(problems, others...)
 	if len(problems) > 0 {
 		var lines []string
 		for _, p := range problems {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"github.com/fabric-cni/fabric-cni/internal/journal"
 	"github.com/fabric-cni/fabric-cni/internal/link"
 	"github.com/fabric-cni/fabric-cni/internal/netns"
+	"github.com/fabric-cni/fabric-cni/internal/result"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 	"github.com/fabric-cni/fabric-cni/pkg/netconf"
 	"github.com/fabric-cni/fabric-cni/pkg/plan"
@@ -34,7 +36,7 @@ func del(c *call) error {
 	damaged := errors.Is(err, journal.ErrCorrupt)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), damaged:
-		return newUnjournaled(c, damaged).run()
+		return errors.Join(ports{c}.del(nil), newUnjournaled(c, damaged).run())
 	case err != nil:
 		return err
 	}
@@ -45,7 +47,27 @@ func del(c *call) error {
 	if d.Type == "" || e.Kind == journal.KindRDMA { // the configuration may have changed since ADD
 		d = c.delegateOf(e)
 	}
-	return ended(returner{c}.giveBack(e, d))
+	return errors.Join(ports{c}.del(e), ended(returner{c}.giveBack(e, d)))
+}
+
+// passOn is the ADD of a plugin whose work the plugin before it in the chain has done. The entry says that it was here:
+// its DEL comes first, and leaves the device to the other one's.
+func (c *call) passOn() error {
+	prev, err := c.prevResult()
+	if err != nil {
+		return err
+	}
+	e, err := c.store.Load(c.key)
+	if err != nil {
+		return err
+	}
+	e.Chained = true
+	if err := c.store.Save(e); err != nil {
+		return err
+	}
+	c.log.Info("the plugin before this one in the chain has moved the RDMA device", "device", e.DeviceKey)
+	res := result.Extend(prev, result.Interface{}, nil, netconf.DNS{})
+	return c.print(func(w io.Writer) error { return res.Print(w, c.cfg.CNIVersion) })
 }
 
 // passedOn says whether a DEL is that of a plugin that has passed on. It is so once: whatever comes after it, and

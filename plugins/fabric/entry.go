@@ -22,6 +22,12 @@ func (c *call) newEntry(d *attach.Decision, ch *choice) *journal.Entry {
 		NetnsPath: c.env.Netns, Netns: c.pod.NS.ID,
 		Trace: c.Trace, IPAM: c.cfg.IPAM.Type, Conf: c.cfg.Raw, Args: c.env.Args, Path: c.env.Path,
 	}
+	for _, p := range d.OtherPorts {
+		e.OtherPorts = append(e.OtherPorts, portName(c.key.IfName, p.Number))
+	}
+	if c.first != nil {
+		e.Of = c.first.key.IfName
+	}
 	dev := d.Device
 	switch c.cfg.Mode {
 	case netconf.ModeIPoIB:

@@ -100,7 +100,7 @@ func (g *gatherer) earlier() error {
 	}
 	o := ownerOf(e)
 	o.Self = true
-	o.Alive = e.Attached && e.Netns == g.pod.NS.ID && g.alive(e)
+	o.Alive = e.Attached && e.Netns == g.pod.NS.ID && g.alive(e) && g.first == nil // else its first one is gone
 	g.facts.Earlier = o
 	return g.before(e)
 }
@@ -312,8 +312,8 @@ func (g *gatherer) behind(n *device.Netdev) error {
 
 // prevResult is what earlier plugins of the chain have done, nil without one.
 func (c *call) prevResult() (*result.Result, error) {
-	if c.cfg.PrevResult == nil {
-		return nil, nil
+	if c.prior != nil || c.cfg.PrevResult == nil {
+		return c.prior, nil
 	}
 	prev, err := result.Parse(c.cfg.PrevResult, c.cfg.CNIVersion)
 	if err != nil {
@@ -427,6 +427,8 @@ func (g *gatherer) allotment(claims []*prepared.Claim, card []device.Address) {
 		return
 	}
 	f.Promises = append(f.Promises, g.regard(p.DevicePluginDir, held, ids)...)
+	// Another port comes with the RDMA device, which the pod has been given. What others were given of it counts.
+	f.Allotment.Whole = f.Allotment.Whole || g.first != nil
 }
 
 // regard counts what is this pod's, and returns what is others'.

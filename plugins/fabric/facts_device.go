@@ -260,20 +260,6 @@ func (in *inspector) children() error {
 // others reads who else has what the attachment would take.
 func (in *inspector) others() error { return errors.Join(in.siblings(), in.duplicates()) }
 
-// siblings reads which other netdevs the RDMA device carries (a dual-port mlx4): they would go with it.
-func (in *inspector) siblings() error {
-	if in.c.cfg.Mode != netconf.ModeDevice || in.dev.Netdev == nil || in.dev.HCA == nil || len(in.dev.HCA.Ports) < 2 {
-		return nil
-	}
-	all, err := in.c.host.NetdevsAt(in.dev.Address)
-	for _, n := range all {
-		if n.Index != in.dev.Netdev.Index {
-			in.facts.Siblings = append(in.facts.Siblings, n.Name)
-		}
-	}
-	return err
-}
-
 // duplicates looks for others on this node that have the MAC address or the addresses that the configuration gives. It
 // reads nothing for a configuration that leaves both to the device and to an IPAM plugin with a memory.
 func (in *inspector) duplicates() error {

@@ -1,6 +1,7 @@
 package fabric
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,7 +34,9 @@ func gc(c *call) error {
 	}
 	errs := []error{err}
 	for _, e := range entries {
-		if e.Network != c.cfg.Name || valid[netconf.Attachment{ContainerID: e.ContainerID, IfName: e.IfName}] {
+		// The runtime knows an attachment of another port by its first one.
+		named := netconf.Attachment{ContainerID: e.ContainerID, IfName: cmp.Or(e.Of, e.IfName)}
+		if e.Network != c.cfg.Name || valid[named] {
 			continue
 		}
 		if c.lives(e) || c.cfg.ValidAttachments == nil && c.alive(e) {

@@ -23,8 +23,15 @@ type Plan struct {
 	Warnings []string    // what is unusual
 	Add      []plan.Step // as far as it can be known
 	Del      []plan.Step
-	IPAM     string // type of the plugin whose addresses are not in Add; empty: none, or they are
-	Tables   bool   // Add has routing tables, whose number is known only when the interface is in the pod
+	IPAM     string     // type of the plugin whose addresses are not in Add; empty: none, or they are
+	Ports    []PortPlan // of the interfaces that go along; not of PlanDel, where each has a plan of its own
+	Tables   bool       // Add has routing tables, whose number is known only when the interface is in the pod
+}
+
+// PortPlan is the plan for the interface of another port of the RDMA device.
+type PortPlan struct {
+	Interface string // in the pod
+	*Plan
 }
 
 // Plan returns what ADD with this configuration would do, and the DEL after it. It decides on the same facts as ADD.
@@ -51,27 +58,43 @@ func (p Plugin) Plan(stdin []byte, env netconf.Env) (*Plan, error) {
 		return out, out.refuse(err)
 	}
 	c.cfg = chosen.cfg
-	d, err := c.decideUnlocked(&chosen)
+	return out, out.attachment(c, &chosen)
+}
+
+// attachment plans one interface, and those of the RDMA device's other ports.
+func (p *Plan) attachment(c *call, chosen *choice) error {
+	d, err := c.decideUnlocked(chosen)
 	if err != nil {
-		return out, out.refuse(err)
+		return p.refuse(err)
 	}
-	out.Warnings = d.Warnings
+	p.Warnings = d.Warnings
 	for _, r := range d.Refusals {
-		if err := out.refuse(refused(r)); err != nil {
-			return nil, err
+		if err := p.refuse(refused(r)); err != nil {
+			return err
 		}
 	}
 	if d.Attachment == nil {
-		return out, nil
+		return nil
 	}
-	if err := out.steps(c, d, &chosen); err != nil {
-		if len(out.Refused) == 0 {
-			return out, err
+	if err := p.steps(c, d, chosen); err != nil {
+		if len(p.Refused) == 0 {
+			return err
 		}
 		// The answer is there: a device that another pod has may have no steps to show.
-		out.Warnings = append(out.Warnings, fmt.Sprintf("the steps are not known: %v", err))
+		p.Warnings = append(p.Warnings, fmt.Sprintf("the steps are not known: %v", err))
 	}
-	return out, nil
+	for _, port := range d.OtherPorts {
+		out := PortPlan{portName(c.key.IfName, port.Number), &Plan{}}
+		p.Ports = append(p.Ports, out)
+		m, err := ports{c}.of(port)
+		if err == nil {
+			err = out.attachment(m, &choice{cfg: m.cfg})
+		}
+		if err != nil {
+			return out.refuse(err)
+		}
+	}
+	return nil
 }
 
 // refuse notes why ADD would be refused. An error of the plan itself, not of what is planned, is returned.

@@ -26,6 +26,9 @@ func TestMatrixExclusiveRDMAOnIPoIBGone(t *testing.T) { runMatrix(t, rdmaIPoIB, 
 func TestMatrixExclusiveRDMAOnRoCEAdd(t *testing.T)   { runMatrix(t, rdmaRoCE, opAdd) }
 func TestMatrixExclusiveRDMAOnRoCEDel(t *testing.T)   { runMatrix(t, rdmaRoCE, opDel) }
 func TestMatrixExclusiveRDMAOnRoCEGone(t *testing.T)  { runMatrix(t, rdmaRoCE, opGone) }
+func TestMatrixExclusivePortsAdd(t *testing.T)        { runMatrix(t, rocePorts, opAdd) }
+func TestMatrixExclusivePortsDel(t *testing.T)        { runMatrix(t, rocePorts, opDel) }
+func TestMatrixExclusivePortsGone(t *testing.T)       { runMatrix(t, rocePorts, opGone) }
 func TestMatrixExclusiveRDMAOnlyAdd(t *testing.T)     { runMatrix(t, bareDevice, opAdd) }
 func TestMatrixExclusiveRDMAOnlyDel(t *testing.T)     { runMatrix(t, bareDevice, opDel) }
 func TestMatrixExclusiveRDMAOnlyGone(t *testing.T)    { runMatrix(t, bareDevice, opGone) }

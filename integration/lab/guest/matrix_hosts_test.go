@@ -106,6 +106,18 @@ func roceHost(t testing.TB) {
 	setCM(t, "mlx5_0", 106, RoCEv1)
 }
 
+// roceHosts is roceHost with an HCA of two ports, each on a card of its own.
+func roceHosts(t testing.TB) {
+	t.Helper()
+	freshHost(t)
+	Unload(t)
+	etherHost(t, "52:54:00:00:02:00", "eno3")
+	etherHost(t, "52:54:00:00:02:01", "eno2")
+	connectionManager(t)
+	Fabric{RoCE: []string{"eno2+eno3"}}.Load(t)
+	setCM(t, "mlx5_0", 106, RoCEv1)
+}
+
 // etherHost gives a network card a name and something to lose.
 func etherHost(t testing.TB, mac, name string) {
 	t.Helper()

@@ -59,6 +59,12 @@ var (
 			"device": "eno2", "rdmaName": "rail", "ipam": ipv4, "tos": 72, "roceMode": "v2", "trafficClass": 96,
 		}),
 	}
+	// The RDMA device moves with the interface of its first port, and that of the second one follows.
+	rocePorts = mode{
+		name: "device-roce-ports",
+		host: roceHosts,
+		conf: conf(map[string]any{"device": "eno2", "allPorts": true, "rdmaName": "rail", "ipam": ipv4}),
+	}
 	bareDevice = mode{
 		name: "device-rdma-only",
 		host: bareHost,

@@ -24,12 +24,17 @@ const (
 // index: what perftest's -x, ibverbs-utils' -g and NCCL_IB_GID_INDEX want.
 func GIDIndex(t testing.TB, pod *Pod, hca, address, version string) int {
 	t.Helper()
+	return gidIndex(t, pod, hca, 1, address, version)
+}
+
+func gidIndex(t testing.TB, pod *Pod, hca string, port int, address, version string) int {
+	t.Helper()
 	want := netip.MustParseAddr(address)
 	found := -1
 	Until(t, fmt.Sprintf("%s in pod %s has a GID of %s", hca, pod.Name, address), func() error {
 		return pod.DoSysfs(func() error {
 			var err error
-			found, err = findGID("/sys/class/infiniband/"+hca+"/ports/1", want, version)
+			found, err = findGID(fmt.Sprintf("/sys/class/infiniband/%s/ports/%d", hca, port), want, version)
 			return err
 		})
 	})
