@@ -195,7 +195,8 @@ func (n *node) must(t *testing.T, c call) answer {
 func (n *node) same(t *testing.T, when string) {
 	t.Helper()
 	var diff string
-	if !sandbox.Soon(func() bool { diff = cmp.Diff(n.before, n.host.State(t)); return diff == "" }) {
+	lasting := func(state string) string { return remaining.ReplaceAllString(state, "$1") } // a lifetime runs on
+	if !sandbox.Soon(func() bool { diff = cmp.Diff(lasting(n.before), lasting(n.host.State(t))); return diff == "" }) {
 		t.Errorf("%s: the host is not what it was (-before +after):\n%s", when, diff)
 	}
 	if files := n.files(t); len(files) > 0 {
