@@ -45,7 +45,7 @@ var on612 = []string{"6.12"}
 
 // Suites are all suites. Every guest test belongs to exactly one: TestLab fails otherwise.
 var Suites = []Suite{
-	matrix, matrixPorts, matrixRoCE, matrixShared, returns,
+	matrix, matrixRoCE, matrixShared, returns,
 	{
 		Name:    "exclusive",
 		Run:     `^Test(Fabric|Fact|Harness)`,

@@ -6,17 +6,10 @@ import "time"
 var (
 	matrix = Suite{
 		Name:    "matrix",
-		Run:     `^TestMatrixExclusive([^RP]|Pl|RoCE|RDMAOn[^R])`,
+		Run:     `^TestMatrixExclusive([^R]|RoCE|RDMAOn[^R])`,
 		Append:  exclusive,
 		Devices: append(VirtioNet(2), E1000e(2)...),
 		Deal:    []Deal{{Run: `IPoIB(Add|Del)$`, Pieces: 2}},
-		Timeout: 20 * time.Minute,
-	}
-	matrixPorts = Suite{
-		Name:    "matrix-ports",
-		Run:     `^TestMatrixExclusivePorts`,
-		Append:  exclusive,
-		Devices: append(VirtioNet(2), E1000e(2)...),
 		Timeout: 20 * time.Minute,
 	}
 	// Mode rdma on Ethernet, the longest of all.

@@ -62,18 +62,8 @@ func (c *Config) SelectInjected(id string, a device.Address) (*Config, error) {
 		return nil, fmt.Errorf("encode field %q: %w", "deviceID", err)
 	}
 	by := map[string]json.RawMessage{"deviceID": text, "pciBusID": text}
-	for _, m := range split(c.Raw[skipSpace(c.Raw, 0):]) {
-		if name, _, _ := lookup(m.written); name == "runtimeConfig" && m.raw[0] == '{' {
-			runtime := map[string]json.RawMessage{}
-			for _, m := range split(m.raw) {
-				if runtime[m.written] = m.raw; strings.EqualFold(m.written, "deviceID") {
-					runtime[m.written] = text
-				}
-			}
-			if by[name], err = json.Marshal(runtime); err != nil {
-				return nil, fmt.Errorf("encode field %q: %w", name, err)
-			}
-		}
+	if err := c.withRuntime(by, map[string]json.RawMessage{"deviceID": text}); err != nil {
+		return nil, err
 	}
 	out := *c
 	out.Injected, out.Selector.Value, out.Selector.Address = id, id, a
@@ -82,6 +72,33 @@ func (c *Config) SelectInjected(id string, a device.Address) (*Config, error) {
 	}
 	out.Raw, err = replace(c.Raw, by)
 	return &out, err
+}
+
+// withRuntime adds to the fields of by the runtimeConfig of the configuration, if it has one, with other values for
+// those of its members that set names, in any case; nil takes a member away.
+func (c *Config) withRuntime(by, set map[string]json.RawMessage) (err error) {
+	for _, m := range split(c.Raw[skipSpace(c.Raw, 0):]) {
+		name, _, _ := lookup(m.written)
+		if name != "runtimeConfig" || m.raw[0] != '{' {
+			continue
+		}
+		runtime := map[string]json.RawMessage{}
+		for _, m := range split(m.raw) {
+			runtime[m.written] = m.raw
+			for key, text := range set {
+				if !strings.EqualFold(m.written, key) {
+					continue
+				}
+				if runtime[m.written] = text; text == nil {
+					delete(runtime, m.written)
+				}
+			}
+		}
+		if by[name], err = json.Marshal(runtime); err != nil {
+			return fmt.Errorf("encode field %q: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // replace puts fields into the text of a configuration. An IPAM plugin reads it, and the journal keeps it.
@@ -124,19 +141,9 @@ func (c *Config) OtherPort(env Env, a device.Address) (*Config, error) {
 	} {
 		by[key] = json.RawMessage("null")
 	}
-	for _, m := range split(c.Raw[skipSpace(c.Raw, 0):]) {
-		if name, _, _ := lookup(m.written); name != "runtimeConfig" || m.raw[0] != '{' {
-			continue
-		}
-		runtime := map[string]json.RawMessage{} // what it has for this device is the first interface's
-		for _, m := range split(m.raw) {
-			if !strings.EqualFold(m.written, "deviceID") && !strings.EqualFold(m.written, "CNIDeviceInfoFile") {
-				runtime[m.written] = m.raw
-			}
-		}
-		if by["runtimeConfig"], err = json.Marshal(runtime); err != nil {
-			return nil, fmt.Errorf("encode field %q: %w", "runtimeConfig", err)
-		}
+	// What the runtime says of the device is about the first interface.
+	if err := c.withRuntime(by, map[string]json.RawMessage{"deviceID": nil, "CNIDeviceInfoFile": nil}); err != nil {
+		return nil, err
 	}
 	return c.Select(env, by)
 }

@@ -330,7 +330,7 @@ func (g *gatherer) softSelected(e *inventory.SoftError) {
 // softInPod looks for an RDMA device on an interface in the pod that no hardware is behind. That of a bond may be its
 // members'. What can't be read is not known: the refusal stands without it.
 func (g *gatherer) softInPod(n *device.Netdev) {
-	if n == nil || n.Kind == "bond" || g.pod.RDMA == nil {
+	if n == nil || n.Kind == inventory.Bond || g.pod.RDMA == nil {
 		return
 	}
 	list, err := g.pod.RDMA.List()

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// ports gives a pod an HCA of two ports, each with an interface of its own, and another pod two HCAs with one: mlx5_0
-// has 10.1.0.1 and 10.1.1.1, mlx5_1 and mlx5_2 have 10.1.0.2 and 10.1.1.2.
+// ports makes an HCA of two ports, mlx5_0, and its attachment, which is to be added: it gets 10.1.0.2 and 10.1.0.3.
+// names are its interfaces. Another pod has the HCAs mlx5_1 and mlx5_2 of one port, with 10.1.0.101 and 10.1.0.102.
 func ports(t *testing.T) (both *attachment, names [2]string, peers [2]rail) {
 	t.Helper()
 	UserLand(t)

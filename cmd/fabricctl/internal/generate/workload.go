@@ -153,7 +153,11 @@ func (d *data) podNotes() map[string]string {
 func (d *data) networksNote() (lines []string) {
 	n := d.RailCount()
 	interfaces := fmt.Sprintf("%d interfaces, net1 to net%d.", n, n)
-	if own := strings.Count(d.Annotation(), ",") + 1; own < n && !d.Shared && !d.SharedFabric() {
+	own := 0
+	for i := range d.Workload {
+		own += len(d.Workload[i].devices())
+	}
+	if own < n {
 		interfaces = fmt.Sprintf("%d interfaces, net1 to net%d, and net1p2 and so on of further ports.", n, own)
 	}
 	switch {
