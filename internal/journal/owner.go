@@ -55,12 +55,14 @@ func (s Store) ClearOwner(deviceKey string, k Key) error {
 		return err
 	}
 	dir := ownerDir(s.Dir, deviceKey)
-	target, err := os.Readlink(filepath.Join(dir, "owner"))
-	if err == nil && filepath.Base(target) == k.file() {
-		err = os.Remove(filepath.Join(dir, "owner"))
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) && !isForeign(err) {
-		return fmt.Errorf("give up %s: %w", deviceKey, err)
+	for _, name := range []string{"owner", ".owner"} { // the second one is what a kill within SetOwner has left
+		target, err := os.Readlink(filepath.Join(dir, name))
+		if err == nil && filepath.Base(target) == k.file() {
+			err = os.Remove(filepath.Join(dir, name))
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !isForeign(err) {
+			return fmt.Errorf("give up %s: %w", deviceKey, err)
+		}
 	}
 	prune(dir)
 	return nil
@@ -84,8 +86,10 @@ func (s Store) RemoveChild(deviceKey string, k Key) error {
 		return err
 	}
 	dir := ownerDir(s.Dir, deviceKey)
-	if err := os.RemoveAll(filepath.Join(dir, "children", k.file())); err != nil && !isForeign(err) {
-		return fmt.Errorf("forget child on %s: %w", deviceKey, err)
+	for _, name := range []string{k.file(), "." + k.file()} { // the second one is what a kill within AddChild has left
+		if err := os.RemoveAll(filepath.Join(dir, "children", name)); err != nil && !isForeign(err) {
+			return fmt.Errorf("forget child on %s: %w", deviceKey, err)
+		}
 	}
 	prune(filepath.Join(dir, "children"))
 	prune(dir)

@@ -182,3 +182,30 @@ func TestOwnerReadsNoOtherEntry(t *testing.T) {
 	}
 	must(t, s.ClearOwner(deviceKey, k))
 }
+
+// A call that was killed while it wrote an owner or a child has left the link under a temporary name: giving the device
+// up removes it, and leaves that of another attachment, whose call may be at it.
+func TestLinksLeftByKill(t *testing.T) {
+	k, other := Key{"c", "net1"}, Key{"d", "net1"}
+	for name, f := range map[string]struct {
+		made string // by the kill, without its dot
+		give func(Store, Key) error
+	}{
+		"owner": {"owner", func(s Store, k Key) error { return s.ClearOwner(deviceKey, k) }},
+		"child": {"children/c@net1", func(s Store, k Key) error { return s.RemoveChild(deviceKey, k) }},
+	} {
+		s := Store{Dir: t.TempDir()}
+		dir := filepath.Join(s.Dir, "claims", "pci+0000:3b:00.0")
+		tmp := filepath.Join(dir, filepath.Dir(f.made), "."+filepath.Base(f.made))
+		must(t, os.MkdirAll(filepath.Dir(tmp), 0o700))
+		must(t, os.Symlink("../../attachments/c@net1", tmp))
+		must(t, f.give(s, other))
+		if _, err := os.Lstat(tmp); err != nil {
+			t.Errorf("%s: another call's link is gone: %v", name, err)
+		}
+		must(t, f.give(s, k))
+		if _, err := os.Lstat(dir); err == nil {
+			t.Errorf("%s: %s is left", name, dir)
+		}
+	}
+}
