@@ -13,7 +13,13 @@ import (
 // An attachment of an older binary is returned by this one. ADD is this binary's; then the journal gets the entry that
 // the older one has written on the same host, with the ids of the live attachment.
 func TestReturnRecorded(t *testing.T) {
-	for _, m := range []mode{ipoibDevice, childExclusive, plainDevice, roceDevice, rdmaIPoIB, bareDevice} {
+	roce := roceDevice // as the older binary knew it, which neither set nor recorded QoS
+	roce.conf = conf(map[string]any{"device": "eno2", "rdmaName": "rail", "ipam": ipv4})
+	roce.host = func(t testing.TB) {
+		roceHost(t)
+		setCM(t, "mlx5_0", 0, RoCEv2) // what the kernel resets it to
+	}
+	for _, m := range []mode{ipoibDevice, childExclusive, plainDevice, roce, rdmaIPoIB, bareDevice} {
 		t.Run(m.name, func(t *testing.T) {
 			r := newRig(t, m)
 			for _, gone := range []bool{false, true} {
