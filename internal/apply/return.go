@@ -50,6 +50,9 @@ func (r *Runner) Return(ctx context.Context, h plan.Home, on Events) error {
 func (r *Runner) Where(h plan.Home) (plan.Where, error) {
 	j := r.journey(h, Events{})
 	err := j.look()
+	if err == nil {
+		err = j.lookAtNetdev()
+	}
 	return j.where, errors.Join(err, errors.Join(j.strip...), errors.Join(j.missing...))
 }
 
@@ -73,6 +76,7 @@ type journey struct {
 	on   Events
 
 	where   plan.Where
+	whole   bool      // it has also what only the stages after StageAside go by
 	alone   time.Time // since when the RDMA device is on the host without its IPoIB netdev
 	strip   []error   // what could not be taken out of the pod
 	missing []error   // what could not be given back
@@ -99,6 +103,11 @@ func (j *journey) run(ctx context.Context) (err error) {
 			j.on.Released()
 		}
 		switch {
+		case way.Stage > plan.StageAside && !j.whole:
+			if err := j.lookAtNetdev(); err != nil {
+				return j.end(err)
+			}
+			continue
 		case way.Stage == plan.StageHome:
 			return j.end(nil)
 		case way.Await != "" && way.Lost:
@@ -206,7 +215,7 @@ func (j *journey) end(err error) error {
 	return errors.Join(errors.Join(j.strip...), errors.Join(j.missing...), err)
 }
 
-// look reads everything that plan.Return goes by.
+// look reads what plan.Return goes by, but for what lookAtNetdev adds.
 func (j *journey) look() error {
 	w, err := j.Look()
 	if err != nil {
@@ -221,11 +230,6 @@ func (j *journey) look() error {
 	}
 	if err := j.lookForOrphans(&w); err != nil {
 		return err
-	}
-	if w.Netdev != nil && w.NetdevSide == j.home.Side {
-		if err := j.lookAtNetdev(w.Netdev); err != nil {
-			return err
-		}
 	}
 	if j.home.VF != nil {
 		j.lookAtVF(&w)
@@ -247,7 +251,7 @@ func (j *journey) look() error {
 	} else {
 		w.Missing = time.Since(j.alone).Milliseconds()
 	}
-	j.where = w
+	j.where, j.whole = w, false
 	return nil
 }
 
@@ -265,8 +269,14 @@ func (j *journey) lookAtHCA(w *plan.Where) (err error) {
 }
 
 // lookAtNetdev reads what a netdev that is where it belongs has. One that is down has no routes; it has addresses if an
-// earlier way back could not raise it. What else can't be read can't be given back, and stops nothing.
-func (j *journey) lookAtNetdev(n *device.Netdev) error {
+// earlier way back could not raise it. What else can't be read can't be given back, and stops nothing. It is a third of
+// all that DEL reads, so it is not read of a netdev that is yet to be renamed: that is looked at again anyway.
+func (j *journey) lookAtNetdev() error {
+	j.whole = true
+	n := j.where.Netdev
+	if n == nil || j.where.NetdevSide != j.home.Side {
+		return nil
+	}
 	side, err := j.side(j.home.Side)
 	if err != nil {
 		return err

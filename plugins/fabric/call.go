@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net/netip"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
@@ -40,6 +41,11 @@ type call struct {
 	prior   *result.Result       // if so, what has been attached already
 	planned bool                 // nothing is to be done: it is a plan
 	doing   string               // completes "could not ..." in an error
+
+	static struct { // what staticAddresses has found
+		of    *netconf.Config
+		addrs []netip.Prefix
+	}
 }
 
 func (p Plugin) newCall(cfg *netconf.Config, env netconf.Env) *call {

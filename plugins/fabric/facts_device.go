@@ -341,15 +341,16 @@ func (c *call) staticAddresses() []netip.Prefix {
 	if c.cfg.IPAM.Type != "static" {
 		return nil
 	}
-	r, known, err := c.delegate().Predict()
-	if err != nil || !known {
-		return nil
+	if c.static.of == c.cfg {
+		return c.static.addrs
 	}
-	var out []netip.Prefix
-	for _, a := range r.Addresses {
-		out = append(out, a.Prefix)
+	c.static.of, c.static.addrs = c.cfg, nil
+	if r, known, err := c.delegate().Predict(); err == nil && known {
+		for _, a := range r.Addresses {
+			c.static.addrs = append(c.static.addrs, a.Prefix)
+		}
 	}
-	return out
+	return c.static.addrs
 }
 
 // rdmaNames reads what a new name of the RDMA device depends on, if the configuration asks for one: how far names reach
