@@ -1,6 +1,7 @@
 package generate
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -41,13 +42,16 @@ func objects(list []Network, nodes []*node.Node, o *Options) (out []Object, err 
 			return nil, err
 		}
 	}
-	ports, chosen := devices(nodes), newChooser(nodes, o)
+	ports, chosen, halves := devices(nodes), newChooser(nodes, o), torn(list)
 	for i := range list {
 		x := Object{Network: list[i], Attachment: v1alpha1.WholeDevice}
 		x.mode(nodes)
 		x.Match = ports.match(&x.Network)
 		x.Warn = append(x.Warn, x.Doubts...)
 		x.Warn = append(x.Warn, x.Warnings()...)
+		if w := halves[x.Name]; w != "" {
+			x.Warn = append(x.Warn, w)
+		}
 		x.AllPorts = x.Attachment == v1alpha1.WholeDevice && len(x.devices()) < len(x.Rails)
 		x.need()
 		if err := chosen.choose(&x, parts[i]); err != nil {
@@ -56,6 +60,32 @@ func objects(list []Network, nodes []*node.Node, o *Options) (out []Object, err 
 		out = append(out, x)
 	}
 	return out, nil
+}
+
+// torn says, by network, which HCA has ports in another network too: a pod that gets it gets it whole.
+func torn(list []Network) map[string]string {
+	type hca struct{ node, name string }
+	first, out := map[hca]*Network{}, map[string]string{}
+	for i := range list {
+		n := &list[i]
+		if n.Fabric.LinkLayer != device.Ethernet || n.Master != "" {
+			continue
+		}
+		for _, r := range n.Rails {
+			for _, p := range r.Ports {
+				of, again := first[hca{p.Node, p.HCA}]
+				if !again {
+					first[hca{p.Node, p.HCA}] = n
+				} else if of != n && out[n.Name] == "" {
+					const text = "ports of %s on %s are in %s and in %s, and both Fabrics match the one RDMA device: " +
+						"keep one of them, with allPorts: true"
+					out[n.Name] = fmt.Sprintf(text, p.HCA, p.Node, of.Name, n.Name)
+					out[of.Name] = cmp.Or(out[of.Name], out[n.Name])
+				}
+			}
+		}
+	}
+	return out
 }
 
 // fabricDocs are the Fabrics of the networks.

@@ -292,10 +292,11 @@ func TestFabricOrder(t *testing.T) {
 	}
 }
 
-// HCAs with two ports of RoCE: the Fabric gives pods both, and a pod asks for as many devices as there are HCAs.
-func TestAllPorts(t *testing.T) {
+// dualPort are nodes with RoCE HCAs of two ports. With 16 bits all addresses are in one subnet, with 24 each port has
+// its own.
+func dualPort(bits int) []*node.Node {
 	nodes := rails(func(node, rail int, h *node.HCA, d *node.Netdev) {
-		ethernet(h, d, fmt.Sprintf("10.0.%d.%d/16", rail, node+1))
+		ethernet(h, d, fmt.Sprintf("10.0.%d.%d/%d", rail, node+1, bits))
 	})
 	for i, n := range nodes {
 		for r := range n.HCAs {
@@ -305,10 +306,27 @@ func TestAllPorts(t *testing.T) {
 			h.Ports = append(h.Ports, p)
 			n.Netdevs = append(n.Netdevs, node.Netdev{
 				Name: p.Netdev, PCI: strings.Replace(h.PCI, ".0", ".1", 1),
-				Addrs: []netip.Prefix{netip.MustParsePrefix(fmt.Sprintf("10.0.%d.%d/16", 10+r, i+1))},
+				Addrs: []netip.Prefix{netip.MustParsePrefix(fmt.Sprintf("10.0.%d.%d/%d", 10+r, i+1, bits))},
 			})
 		}
 	}
+	return nodes
+}
+
+// The ports of one HCA are in two subnets that do not reach each other: two Fabrics match the one RDMA device.
+func TestPortsOfTwoFabrics(t *testing.T) {
+	text, err := Generate("fabric", dualPort(24), options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(text, "both Fabrics match the one RDMA device"); n != 8 {
+		t.Errorf("%d warnings, one for each of 8 Fabrics wanted: %s", n, text)
+	}
+}
+
+// HCAs with two ports of RoCE: the Fabric gives pods both, and a pod asks for as many devices as there are HCAs.
+func TestAllPorts(t *testing.T) {
+	nodes := dualPort(16)
 	for _, f := range written(t, nodes, options()) {
 		if !f.AllPorts {
 			t.Errorf("%s: allPorts is not set: %v", f.Name, f.Network)
