@@ -14,6 +14,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -59,7 +60,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags.IntVar(&o.cycles, "cycles", 30, "how often everything is measured")
 	flags.StringVar(&o.groups, "groups", ".*",
 		"regular `expression`: which of version ipoib steps netdev child journal rails namespaces vf guid guids "+
-			"tenant shared")
+			"tenant shared veth veths")
 	flags.StringVar(&o.plugin, "plugin", "", "`build` of the plugin to measure instead of one made here")
 	flags.StringVar(&o.previous, "previous", "", "another `build` of the plugin to measure beside this one")
 	flags.BoolVar(
@@ -117,6 +118,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		); err != nil {
 			return err
 		}
+	}
+	if err := private(ctx, dir, "veth|veths", o, set, stderr); err != nil {
+		return err
 	}
 	size, err := os.Stat(filepath.Join(dir, "fabric"))
 	if err != nil {
@@ -182,4 +186,26 @@ func boot(
 		return err
 	}
 	return os.RemoveAll(out)
+}
+
+// private measures groups on the kernel of this machine, whose processor is not emulated: in network and mount
+// namespaces of their own, for which one has to be root.
+func private(ctx context.Context, dir, groups string, o options, set *sample.Set, log io.Writer) error {
+	chosen, err := choose(groups, o.groups)
+	if err != nil || chosen == "" || o.counted {
+		return err
+	}
+	if os.Geteuid() != 0 {
+		fmt.Fprintf(log, "%s are not measured: that needs root\n", groups)
+		return nil
+	}
+	out := filepath.Join(dir, "samples")
+	cmd := exec.CommandContext(ctx, filepath.Join(dir, "inguest"),
+		"-private", "-bin", dir, "-cycles", strconv.Itoa(o.cycles), "-groups", chosen, "-out", out)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET}
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("measure on this machine's kernel: %w", err)
+	}
+	return set.Merge(out)
 }

@@ -27,13 +27,15 @@ func (b *bench) groups() []group {
 		{"child", append(b.beside(child, child, childConf(child), ipCommands(child)),
 			b.peer(bare.Peer{Job: child}, "ipoib-cni")), b.reset},
 		{"journal", b.journal(first), b.reset},
-		{"rails", append(b.fourRails("fabric", "previous"), b.fourFloors()...), b.reset},
+		{"rails", b.several(rail, rails), b.reset},
 		{"vf", b.function(), b.reset},
 		{"guid", b.functionWithGUID(), b.reset},
 		{"guids", b.functionsAtOnce(), b.reset},
 		{"tenant", b.tenants(), b.reset},
 		{"namespaces", b.crowded(netdev), b.reset},
 		{"shared", b.beside(first, shared(first), conf(first), b.hostDevice(first)), b.reset},
+		{"veth", append(b.plugins(veth(0), conf(veth(0))), b.floorOnce(veth(0)), b.hostDevice(veth(0))), b.reset},
+		{"veths", b.several(veth, veths), b.reset},
 	}
 }
 
@@ -263,26 +265,21 @@ func (b *bench) versions(plugins ...string) []contestant {
 	return out
 }
 
-// fourRails adds and returns four rails of one pod, one after the other and all at once.
-func (b *bench) fourRails(plugins ...string) []contestant {
+// several adds and returns several devices of one pod, in turn and all at once.
+func (b *bench) several(job func(int) bare.Job, count int) []contestant {
 	var out []contestant
-	for _, p := range b.built(plugins...) {
+	for _, p := range b.built("fabric", "previous") {
 		var list []contestant
-		for i := range rails {
-			j := rail(i)
-			list = append(list, b.attachment("", p, "bench-"+p, j.Pod, conf(j)))
+		for i := range count {
+			list = append(list, b.attachment("", p, "bench-"+p, job(i).Pod, conf(job(i))))
 		}
 		out = append(out, sequence(p, list), parallel(p, list))
 	}
-	return out
-}
-
-func (b *bench) fourFloors() []contestant {
 	var list, once []contestant
-	for i := range rails {
-		list, once = append(list, b.floor(rail(i))), append(once, b.floorOnce(rail(i)))
+	for i := range count {
+		list, once = append(list, b.floor(job(i))), append(once, b.floorOnce(job(i)))
 	}
-	return []contestant{sequence("floor", list), sequence("floor-once", once), parallel("floor-once", once)}
+	return append(out, sequence("floor", list), sequence("floor-once", once), parallel("floor-once", once))
 }
 
 func sequence(name string, list []contestant) contestant {

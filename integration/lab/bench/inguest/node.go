@@ -16,11 +16,12 @@ import (
 	"github.com/fabric-cni/fabric-cni/integration/lab/bench/bare"
 )
 
-// node is this guest as a host with four rails and two network cards.
+// node is this guest as a host with four rails and two network cards, or a network namespace with veths.
 type node struct {
-	bin string
-	nic string   // a plain netdev, on virtio
-	vfs []string // PCI addresses of the virtual functions; none if the guest has no such PF
+	bin   string
+	nic   string   // a plain netdev, on virtio
+	vfs   []string // PCI addresses of the virtual functions; none if the guest has no such PF
+	names []string // of all netdevs that are measured
 }
 
 const (
@@ -68,6 +69,13 @@ func (n *node) setUp() error {
 				}
 			}
 		}
+	}
+	n.names = append(n.names, n.nic)
+	for i := range rails {
+		n.names = append(n.names, rail(i).Host)
+	}
+	for i := range n.vfs {
+		n.names = append(n.names, fmt.Sprint(vfName, i))
 	}
 	return n.reset()
 }
@@ -140,17 +148,10 @@ func (n *node) vf(i int) bare.Job {
 // reset sets every netdev up, as it is on a node in use: some contestants leave it down. It fails when one is missing
 // or has another name.
 func (n *node) reset() error {
-	names := []string{n.nic}
-	for i := range rails {
-		names = append(names, rail(i).Host)
-	}
-	for i := range n.vfs {
-		names = append(names, fmt.Sprint(vfName, i))
-	}
-	for _, name := range names {
+	for _, name := range n.names {
 		l, err := netlink.LinkByName(name)
 		if err != nil {
-			return fmt.Errorf("find %s, which should be home: %w", name, err)
+			return fmt.Errorf("find %s, which should be on the host: %w", name, err)
 		}
 		if l.Attrs().RawFlags&unix.IFF_UP != 0 {
 			continue
