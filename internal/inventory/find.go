@@ -199,17 +199,11 @@ func (r *Reader) PKeys(hca string, port uint32, want device.PKey) (held []device
 	return held, nil
 }
 
-// text is a short attribute of sysfs, which one read returns whole (fs/kernfs/file.c).
+// text is an attribute of sysfs, empty if it can't be read.
 func (r *Reader) text(file string) string {
-	f, err := r.Sys.Open(file)
+	b, err := fs.ReadFile(r.Sys, file)
 	if err != nil {
 		return ""
 	}
-	defer f.Close()
-	b := make([]byte, 64) // a GID has 40
-	n, err := f.Read(b)
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(b[:n]))
+	return strings.TrimSpace(string(b))
 }

@@ -136,11 +136,15 @@ func (r *Reader) GUIDHolder(g device.GUID, except device.Address, v *device.VF) 
 	}
 	for _, e := range entries {
 		dir := path.Join("class/infiniband", e.Name())
+		has, vfs := r.hasGUID(dir, g), r.text(path.Join(dir, "device/sriov_numvfs"))
+		if !has && (vfs == "" || vfs == "0") { // as most
+			continue
+		}
 		a, _ := r.addressOf(path.Join(dir, "device"))
 		if a == except {
 			continue
 		}
-		if r.hasGUID(dir, g) {
+		if has {
 			return "RDMA device " + e.Name() + " (" + a.Name + ")", nil
 		}
 		if s, err := r.vfWith(g, a, v); err != nil || s != "" {
@@ -150,10 +154,8 @@ func (r *Reader) GUIDHolder(g device.GUID, except device.Address, v *device.VF) 
 	return "", nil
 }
 
+// vfWith returns the VF of a PF, but for v, that its PF gives a GUID.
 func (r *Reader) vfWith(g device.GUID, pf device.Address, v *device.VF) (string, error) {
-	if n := r.text(path.Join(sysDevice(pf), "sriov_numvfs")); n == "" || n == "0" {
-		return "", nil
-	}
 	n, err := r.PF(&device.VF{PF: pf})
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil

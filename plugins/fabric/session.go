@@ -46,7 +46,7 @@ func (s *session) openHost() error {
 	if err != nil {
 		return err
 	}
-	side := &apply.Side{NS: ns, Reader: inventory.Reader{Sys: os.DirFS("/sys")}}
+	side := &apply.Side{NS: ns, Reader: inventory.Reader{Sys: inventory.Sys("/sys")}}
 	if err := s.dial(side); err != nil {
 		return err
 	}
