@@ -98,6 +98,8 @@ func JudgePort(c *netconf.Config, h *device.HCA, n *device.Netdev) *Refusal {
 		Message: fmt.Sprintf("RDMA device %s port %d is not Active: state %s, physical state %s: %s",
 			h.Name, down.Number, down.State, down.Phys, cause(h, down)),
 		Hint: "\"allowDown\": true attaches it all the same",
+		// An Ethernet link takes seconds to come up after the interface has returned from another pod.
+		Awaited: h.Has(device.Ethernet) && n != nil && n.Up() && !n.Carrier,
 	}
 }
 
