@@ -164,7 +164,7 @@ fuzz: ## every fuzz target for FUZZTIME (executions, or a duration)
 	@$(SETUP)
 	@scripts/fuzz.sh $(FUZZTIME)
 
-bench: build ## ADD and DEL against the kernel's floor and host-device, in the lab (DEMOKERNEL)
+bench: build ## ADD and DEL against the kernel's floor and host-device, in the lab (DEMOKERNEL) and here (root)
 	@$(SETUP)
 	@scripts/lab-setup.sh $(DEMOKERNEL)
 	@FABRIC_LAB_KERNELS=$(DEMOKERNEL) $(GO) run ./integration/lab/bench -plugin bin/fabric
