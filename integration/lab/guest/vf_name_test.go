@@ -15,7 +15,7 @@ func TestVFNewDeviceTakesTheName(t *testing.T) {
 	for _, dead := range []bool{false, true} {
 		t.Run(fmt.Sprint(dead), func(t *testing.T) {
 			vfs := VFHost(t, 3, Fabric{})
-			before := numberless(t)
+			before := Snapshot(t).numberless()
 			own, other := vfs[0].HCA(), vfs[2].HCA()
 			a := interfaceOf(NewPod(t, "pod"), "net1", vfConf(vfs[0], "", nil))
 			a.add(t)
@@ -54,7 +54,7 @@ func TestVFNewDeviceTakesTheName(t *testing.T) {
 				next.pod.hasHCA(t, own)
 				next.del(t)
 			}
-			if got := numberless(t); Diff(before, got) != "" {
+			if got := Snapshot(t).numberless(); Diff(before, got) != "" {
 				t.Errorf("the host is not what it was:\n%s", Diff(before, got))
 			}
 		})

@@ -57,22 +57,11 @@ func (f SRIOVFunction) belongs(t testing.TB, files []string) {
 	}
 }
 
-// numberless is the host without the numbers of character devices.
-func numberless(t testing.TB) State {
-	t.Helper()
-	s := Snapshot(t)
-	for name, d := range s.RDMA {
-		d.Chars = nil
-		s.RDMA[name] = d
-	}
-	return s
-}
-
 // Eight pods die at once, and the kernel brings their VFs home in any order: the numbers of their character devices are
 // others then. What Allocate hands out belongs to the device all the same, and the next ADD keeps it.
 func TestVFNumbersAfterDeaths(t *testing.T) {
 	vfs := VFHost(t, 8, Fabric{})
-	before := numberless(t)
+	before := Snapshot(t).numberless()
 	swapped := 0
 	for round := range 4 {
 		var list []*attachment
@@ -123,7 +112,7 @@ func TestVFNumbersAfterDeaths(t *testing.T) {
 				swapped++
 			}
 		}
-		if diff := Diff(before, numberless(t)); diff != "" {
+		if diff := Diff(before, Snapshot(t).numberless()); diff != "" {
 			t.Errorf("the host is not what it was (-before +after):\n%s", diff)
 		}
 	}
@@ -149,7 +138,7 @@ func TestVFNamesSwapped(t *testing.T) {
 	for _, dead := range []bool{false, true} {
 		t.Run(fmt.Sprint(dead), func(t *testing.T) {
 			vfs := VFHost(t, 3, Fabric{})
-			before := numberless(t) // the kernel may swap those
+			before := Snapshot(t).numberless() // the kernel may swap those
 			pod := NewPod(t, "pod")
 			var list []*attachment
 			for i, guid := range []string{guidA, guidB} {
@@ -170,7 +159,7 @@ func TestVFNamesSwapped(t *testing.T) {
 			if failed := end(t, list, [2]int{0, 1}, dead); failed > 0 {
 				t.Errorf("%d DELs failed", failed)
 			}
-			if diff := Diff(before, numberless(t)); diff != "" {
+			if diff := Diff(before, Snapshot(t).numberless()); diff != "" {
 				t.Errorf("the host is not what it was (-before +after):\n%s", diff)
 			}
 		})
