@@ -31,7 +31,7 @@ func Inside(m *testing.M, prepare func() (cleanup func(), err error)) int {
 		return m.Run()
 	}
 	if os.Getenv(inside) != "" {
-		if err := enter(); err != nil {
+		if err := Enter(); err != nil {
 			fmt.Fprintln(os.Stderr, "sandbox:", err)
 			return 2
 		}
@@ -82,8 +82,9 @@ func outside(prepare func() (func(), error)) (int, error) {
 	return 0, nil
 }
 
-// enter hides the machine: /run and /etc are private, /sys shows this network namespace.
-func enter() error {
+// Enter hides the machine from this process, which has mount and network namespaces of its own: /run and /etc are
+// private, /sys shows the network namespace.
+func Enter() error {
 	for _, m := range []struct {
 		source, target, kind string
 		flags                uintptr
@@ -103,6 +104,9 @@ func enter() error {
 	}
 	// ip and tc are there, which the PATH of a user of Debian lacks
 	if err := os.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin:/sbin"); err != nil {
+		return err
+	}
+	if err := os.Setenv(inside, "1"); err != nil {
 		return err
 	}
 	if out, err := exec.Command("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {

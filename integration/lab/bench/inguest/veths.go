@@ -2,14 +2,12 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"github.com/fabric-cni/fabric-cni/integration/lab/bench/bare"
-	"github.com/fabric-cni/fabric-cni/internal/policy"
+	"github.com/fabric-cni/fabric-cni/internal/testkit/sandbox"
 )
 
 // veths is how many netdevs kubelet's case has: a pod with eight rails, or eight pods that start at once.
@@ -24,24 +22,11 @@ func veth(i int) bare.Job {
 
 // setUpVeths makes the network namespace of this process a host with veths. Its /run, /etc and /sys are its own.
 func (n *node) setUpVeths() error {
-	for _, m := range []struct {
-		source, target, kind string
-		flags                uintptr
-	}{
-		{"", "/", "", unix.MS_REC | unix.MS_PRIVATE},
-		{"bench", "/run", "tmpfs", 0},
-		{"bench", "/etc", "tmpfs", 0},
-		{"sysfs", "/sys", "sysfs", 0},
-	} {
-		if err := unix.Mount(m.source, m.target, m.kind, m.flags, ""); err != nil {
-			return fmt.Errorf("mount on %s: %w", m.target, err)
-		}
+	if err := sandbox.Enter(); err != nil {
+		return fmt.Errorf("hide the machine: %w", err)
 	}
-	if err := os.MkdirAll(filepath.Dir(policy.DefaultPath), 0o755); err != nil {
-		return fmt.Errorf("make the directory of the node policy: %w", err)
-	}
-	if err := os.WriteFile(policy.DefaultPath, []byte(`{"allowVirtual":true}`), 0o600); err != nil {
-		return fmt.Errorf("write the node policy: %w", err)
+	if err := sandbox.SetPolicy(sandbox.AllowVirtual); err != nil {
+		return fmt.Errorf("set the node policy: %w", err)
 	}
 	if err := command("ip", "netns", "add", filepath.Base(pod)); err != nil {
 		return err
