@@ -61,7 +61,7 @@ func S1(t testing.TB) *Node {
 	}
 	if s1Ready != nil {
 		// A test that spoiled it has waited already.
-		if difference(s1Ready.Pristine, time.Second) == "" {
+		if difference(s1Ready.Pristine, Take, time.Second) == "" {
 			return s1Ready
 		}
 	}

@@ -96,28 +96,23 @@ func Diff(want, got State) string {
 // time after a device has. It fails the test with the difference that remains.
 func Same(t testing.TB, want State) {
 	t.Helper()
-	if diff := difference(want, Patience); diff != "" {
-		t.Errorf("the host is not what it was (-before +after):\n%s", diff)
-	}
+	same(t, want, Take)
 }
 
 // SameButNumbers is Same but for the numbers of character devices, which the kernel may swap when several network
 // namespaces with RDMA devices end at once: see kernel fact 29.
 func SameButNumbers(t testing.TB, want State) {
 	t.Helper()
-	want = want.numberless()
-	var diff string
-	if err := await(func() error {
+	same(t, want.numberless(), func() (State, error) {
 		got, err := Take()
-		if err != nil {
-			return err
-		}
-		if diff = Diff(want, got.numberless()); diff != "" {
-			return errors.New("the host differs")
-		}
-		return nil
-	}, Patience); err != nil {
-		t.Errorf("the host is not what it was: %v (-before +after):\n%s", err, diff)
+		return got.numberless(), err
+	})
+}
+
+func same(t testing.TB, want State, take func() (State, error)) {
+	t.Helper()
+	if diff := difference(want, take, Patience); diff != "" {
+		t.Errorf("the host is not what it was (-before +after):\n%s", diff)
 	}
 }
 
@@ -131,10 +126,10 @@ func (s State) numberless() State {
 	return s
 }
 
-func difference(want State, patience time.Duration) string {
+func difference(want State, take func() (State, error), patience time.Duration) string {
 	var diff string
 	err := await(func() error {
-		got, err := Take()
+		got, err := take()
 		if err != nil {
 			return err
 		}

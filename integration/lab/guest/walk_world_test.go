@@ -174,7 +174,7 @@ func (w *walkWorld) Home() (string, error) {
 	w.release()
 	clear(w.results)
 	if !w.left {
-		return difference(w.start, Patience), nil
+		return difference(w.start, Take, Patience), nil
 	}
 	w.left = false
 	for i := range w.devices {
