@@ -136,8 +136,8 @@ func (r *Reader) GUIDHolder(g device.GUID, except device.Address, v *device.VF) 
 	}
 	for _, e := range entries {
 		dir := path.Join("class/infiniband", e.Name())
-		has, vfs := r.hasGUID(dir, g), r.text(path.Join(dir, "device/sriov_numvfs"))
-		if !has && (vfs == "" || vfs == "0") { // as most
+		has := r.hasGUID(dir, g)
+		if !has && !r.hasVFs(path.Join(dir, "device")) { // as most
 			continue
 		}
 		a, _ := r.addressOf(path.Join(dir, "device"))
@@ -178,9 +178,15 @@ func (r *Reader) vfWith(g device.GUID, pf device.Address, v *device.VF) (string,
 	return "", nil
 }
 
+// hasVFs says whether the device at a directory is a PF that has VFs.
+func (r *Reader) hasVFs(dir string) bool {
+	n := r.text(path.Join(dir, "sriov_numvfs"))
+	return n != "" && n != "0"
+}
+
 // Functions lists the VFs of a PF, none for another device.
 func (r *Reader) Functions(pf device.Address) ([]device.Address, error) {
-	if n := r.text(path.Join(sysDevice(pf), "sriov_numvfs")); n == "" || n == "0" {
+	if !r.hasVFs(sysDevice(pf)) {
 		return nil, nil
 	}
 	vfs, err := r.virtfns(pf)
