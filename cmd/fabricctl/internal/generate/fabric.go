@@ -11,6 +11,7 @@ import (
 
 	"github.com/fabric-cni/fabric-cni/internal/ipam/pool"
 	"github.com/fabric-cni/fabric-cni/internal/node"
+	"github.com/fabric-cni/fabric-cni/internal/topology"
 	"github.com/fabric-cni/fabric-cni/pkg/api/v1alpha1"
 	"github.com/fabric-cni/fabric-cni/pkg/device"
 )
@@ -49,7 +50,7 @@ func objects(list []Network, nodes []*node.Node, o *Options) (out []Object, err 
 		x.Match = ports.match(&x.Network)
 		x.Warn = append(x.Warn, x.Doubts...)
 		x.Warn = append(x.Warn, x.Warnings()...)
-		if w := halves[x.Name]; w != "" {
+		if w := halves[x.Name]; w != "" && x.Attachment == v1alpha1.WholeDevice {
 			x.Warn = append(x.Warn, w)
 		}
 		x.AllPorts = x.Attachment == v1alpha1.WholeDevice && len(x.devices()) < len(x.Rails)
@@ -64,24 +65,25 @@ func objects(list []Network, nodes []*node.Node, o *Options) (out []Object, err 
 
 // torn says, by network, which HCA has ports in another network too: a pod that gets it gets it whole.
 func torn(list []Network) map[string]string {
-	type hca struct{ node, name string }
-	first, out := map[hca]*Network{}, map[string]string{}
+	const text = "ports of %s on %s are in %s and in %s, and both Fabrics match the one RDMA device: " +
+		"keep one of them, with allPorts: true"
+	first, out := map[hcaKey]string{}, map[string]string{}
+	note := func(name string, p *topology.Port) {
+		key := hcaKey{p.Node, p.HCA}
+		of := cmp.Or(first[key], name)
+		first[key] = of
+		if of != name {
+			out[name] = cmp.Or(out[name], fmt.Sprintf(text, p.HCA, p.Node, of, name))
+			out[of] = cmp.Or(out[of], out[name])
+		}
+	}
 	for i := range list {
-		n := &list[i]
-		if n.Fabric.LinkLayer != device.Ethernet || n.Master != "" {
+		if !list[i].joinsPorts() {
 			continue
 		}
-		for _, r := range n.Rails {
-			for _, p := range r.Ports {
-				of, again := first[hca{p.Node, p.HCA}]
-				if !again {
-					first[hca{p.Node, p.HCA}] = n
-				} else if of != n && out[n.Name] == "" {
-					const text = "ports of %s on %s are in %s and in %s, and both Fabrics match the one RDMA device: " +
-						"keep one of them, with allPorts: true"
-					out[n.Name] = fmt.Sprintf(text, p.HCA, p.Node, of.Name, n.Name)
-					out[of.Name] = cmp.Or(out[of.Name], out[n.Name])
-				}
+		for _, r := range list[i].Rails {
+			for j := range r.Ports {
+				note(list[i].Name, &r.Ports[j])
 			}
 		}
 	}

@@ -341,13 +341,12 @@ func (d *data) ConfigMap(g Group) string {
 // devices are the rails with an HCA of their own. The further ports of a RoCE HCA, which are rails too, go into the pod
 // with its first one.
 func (n *Network) devices() (out []topology.Rail) {
-	type hca struct{ node, name string }
-	seen := map[hca]bool{}
+	seen := map[hcaKey]bool{}
 	for i := range n.Rails {
-		again := n.Fabric.LinkLayer == device.Ethernet && n.Master == "" && len(n.Rails[i].Ports) > 0
+		again := n.joinsPorts() && len(n.Rails[i].Ports) > 0
 		for _, p := range n.Rails[i].Ports {
-			again = again && seen[hca{p.Node, p.HCA}]
-			seen[hca{p.Node, p.HCA}] = true
+			again = again && seen[hcaKey{p.Node, p.HCA}]
+			seen[hcaKey{p.Node, p.HCA}] = true
 		}
 		if !again {
 			out = append(out, n.Rails[i])
@@ -355,6 +354,12 @@ func (n *Network) devices() (out []topology.Rail) {
 	}
 	return out
 }
+
+// joinsPorts says whether a pod can get all ports of an HCA: see allPorts.
+func (n *Network) joinsPorts() bool { return n.Fabric.LinkLayer == device.Ethernet && n.Master == "" }
+
+// hcaKey names an HCA of all nodes.
+type hcaKey struct{ node, name string }
 
 // RailCount is how many rails a pod gets.
 func (d *data) RailCount() (n int) {
