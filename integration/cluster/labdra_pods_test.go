@@ -65,14 +65,7 @@ func fourByClaim(t *testing.T, n *LabNode, name string) {
 	gone(t, late)
 	stage(t, "claim has its network data")
 	pauseKilled(t, n, pod, 4)
-	eventually(t, "its container runs again", func() error {
-		out, err := output("kubectl", "get", "pod", pod, "-o",
-			"jsonpath={.status.containerStatuses[0].restartCount} {.status.containerStatuses[0].ready}")
-		if err == nil && (out == "0 true" || !strings.HasSuffix(out, " true")) {
-			err = textError(out)
-		}
-		return err
-	})
+	restarted(t, pod)
 	again, _ := facesOf(t, pod, "c0")
 	for i := range again {
 		again[i].address = faces[i].address // which another sandbox may get another of
@@ -83,6 +76,19 @@ func fourByClaim(t *testing.T, n *LabNode, name string) {
 	gone(t, pod)
 	unprepared(t, n)
 	stage(t, "pod is gone")
+}
+
+// restarted waits until the pod's first container runs again.
+func restarted(t *testing.T, pod string) {
+	t.Helper()
+	eventually(t, pod+" runs again", func() error {
+		out, err := output("kubectl", "get", "pod", pod, "-o",
+			"jsonpath={.status.containerStatuses[0].restartCount} {.status.containerStatuses[0].ready}")
+		if err == nil && (out == "0 true" || !strings.HasSuffix(out, " true")) {
+			err = textError(out)
+		}
+		return err
+	})
 }
 
 // networkData waits until the status of a pod's only claim says what the pod has.

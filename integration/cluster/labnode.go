@@ -107,9 +107,9 @@ func (n *LabNode) powerOn() error {
 		fmt.Sprintf("user,id=n0,hostfwd=tcp:%[1]s:10250-:10250,hostfwd=tcp:%[1]s:2222-:2222", n.IP()),
 		"-device",
 		"virtio-net-pci,netdev=n0,romfile=",
-		"-device",
-		"pxb-pcie,id=second,bus_nr=0x40,bus=pcie.0",
 	}
+	devices = append(devices, lab.E1000e(2)...) // without a driver, until a test loads it
+	devices = append(devices, "-device", "pxb-pcie,id=second,bus_nr=0x40,bus=pcie.0")
 	for i, r := range n.Rails {
 		if r.PCI != "" {
 			_, args := railAt(i)

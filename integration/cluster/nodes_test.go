@@ -77,6 +77,11 @@ func lab1(t *testing.T, l *lane) {
 	l.part(t, "reboot", reboot)
 	l.part(t, "claims", draPods)
 	l.part(t, "claims alone", claimsAlone)
+	if asked("lab1", "ports") && !l.failed {
+		twoPorts(t, l.node)
+		l.before = settled(t, l.node)
+		l.part(t, "ports", ports)
+	}
 }
 
 func lab2(t *testing.T, l *lane) {

@@ -23,6 +23,7 @@ var (
 		"^lab1$/^reboot$",
 		"^lab1$/^claims$",
 		"^lab1$/^claims_alone$",
+		"^lab1$/^ports$",
 		"^lab2$/^(Multus_is_absent|shared|shared_by_claims)$",
 		"^lab2$/^traffic$",
 		"^lab2$/^claims_with_GPUs$",

@@ -73,10 +73,10 @@ func (r *healthReconciler) reconcile(v *view) {
 			if reason, ok := problems[d.Problem]; ok {
 				v.findings.Add(reason, condition.Device(d.ID()), "fabric %s: %s", f.Name, explain(f, d, &verdict))
 			}
-			r.degraded(f, d, v, parts)
+			part := r.degraded(f, d, v, parts)
 			judged = append(judged, metrics.Health{
 				Device: d.ID(), HCA: d.HCA.Name, Fabric: f.Name, Problem: string(d.Problem),
-				Flaps: r.judge.Flaps(d.ID()),
+				Degraded: part, Flaps: r.judge.Flaps(d.ID()),
 			})
 		}
 	}
@@ -86,18 +86,18 @@ func (r *healthReconciler) reconcile(v *view) {
 	r.metrics.SetHealth(judged)
 }
 
-// degraded adds a finding for a device some of whose ports are down, where pods get all of them.
-func (r *healthReconciler) degraded(f *fabrics.Fabric, d *survey.Device, v *view, parts map[string]degraded) {
+// degraded says whether some ports of a device are down, where pods get all of them, and adds a finding for it.
+func (r *healthReconciler) degraded(f *fabrics.Fabric, d *survey.Device, v *view, parts map[string]degraded) bool {
 	down := d.Degraded()
 	if !f.AllPorts || d.Moving() || len(down) == 0 {
-		return
+		return false
 	}
 	part := degraded{place: place(d), looks: 1}
 	if before := r.parts[d.ID()]; before.place == part.place {
 		part.looks += before.looks
 	}
 	if parts[d.ID()] = part; part.looks < degradedLooks {
-		return
+		return false
 	}
 	var names []string
 	for _, p := range down {
@@ -106,6 +106,7 @@ func (r *healthReconciler) degraded(f *fabrics.Fabric, d *survey.Device, v *view
 	v.findings.Add(condition.PortDegraded, condition.Device(d.ID()), "fabric %s: %s (%s): %s, and its other ports "+
 		"carry traffic; check its cable, its transceiver and the port of the switch", f.Name,
 		quote.Terminal(d.HCA.Name), d.ID(), strings.Join(names, ", "))
+	return true
 }
 
 // sample is a look at a device.

@@ -278,6 +278,9 @@ func TestDegraded(t *testing.T) {
 		if found != want || want && !strings.Contains(f.Message, "port 2 is Down (Disabled)") {
 			t.Errorf("%s: found %t: %s", what, found, f.Message)
 		}
+		if n, err := testutil.GatherAndCount(j.registry, "fabric_device_degraded"); err != nil || (n > 0) != want {
+			t.Errorf("%s: fabric_device_degraded for %d devices, %v", what, n, err)
+		}
 	}
 	j.look(9)
 	said("a fabric whose pods get one port", false)

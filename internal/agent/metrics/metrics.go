@@ -44,6 +44,7 @@ type Metrics struct {
 type Health struct {
 	Device, HCA, Fabric string
 	Problem             string // empty: it is healthy
+	Degraded            bool   // a port of several is not Active, where pods get all of them
 	Flaps               uint64 // since the agent was started
 }
 

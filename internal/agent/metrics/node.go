@@ -75,6 +75,9 @@ var deviceMetrics = []deviceMetric{
 var (
 	unhealthy = description("fabric_device_unhealthy", "1 for a device that pods should not use, with the reason.",
 		"device", "hca", "fabric", "reason")
+	degraded = description("fabric_device_degraded",
+		"1 for a device with ports that are not Active and others that are, where pods get all of them.",
+		"device", "hca", "fabric")
 	flaps = description("fabric_port_flaps_total",
 		"How often the port of a device has left Active, moves into pods and back apart.", "device", "hca", "fabric")
 )
@@ -139,6 +142,7 @@ func (m *Metrics) Describe(out chan<- *prometheus.Desc) {
 		out <- r.desc
 	}
 	out <- unhealthy
+	out <- degraded
 	out <- flaps
 }
 
@@ -157,7 +161,11 @@ func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 	}
 	for _, h := range health {
 		hca := quote.Terminal(h.HCA)
-		send(out, flaps, prometheus.CounterValue, []sample{{float64(h.Flaps), []string{h.Device, hca, h.Fabric}}})
+		labels := []string{h.Device, hca, h.Fabric}
+		send(out, flaps, prometheus.CounterValue, []sample{{float64(h.Flaps), labels}})
+		if h.Degraded {
+			send(out, degraded, prometheus.GaugeValue, []sample{{1, labels}})
+		}
 	}
 	for _, d := range m.states() {
 		for _, r := range deviceMetrics {
