@@ -257,7 +257,9 @@ struct fib_dev *fib_add(struct device *parent, struct platform_device *plat, str
 	d->guid = cpu_to_be64(port_guid);
 	d->ib.node_guid = node_guid ? cpu_to_be64(node_guid) : d->guid;
 	d->ib.node_type = RDMA_NODE_IB_CA;
-	d->ib.phys_port_cnt = ndev && ndev[1] ? 2 : 1;
+	d->ib.phys_port_cnt = 1;
+	while (ndev && d->ib.phys_port_cnt < FIB_PORTS && ndev[d->ib.phys_port_cnt])
+		d->ib.phys_port_cnt++;
 	d->ib.num_comp_vectors = 1;
 	d->ib.dev.parent = parent;
 	d->is_roce = ndev;

@@ -7,7 +7,7 @@
 static char *roce[16];
 static int nroce;
 module_param_array(roce, charp, &nroce, 0444);
-MODULE_PARM_DESC(roce, "init_net netdevs to put a RoCE HCA on, NETDEV[+NETDEV][@OWNER], the second one for port 2: its parent is the PCI function of OWNER (a bond has none), else of the first NETDEV");
+MODULE_PARM_DESC(roce, "init_net netdevs to put a RoCE HCA on, NETDEV[+NETDEV...][@OWNER], those after the first one for ports 2 to 4: its parent is the PCI function of OWNER (a bond has none), else of the first NETDEV");
 static bool roce_leaves;
 module_param(roce_leaves, bool, 0444);
 MODULE_PARM_DESC(roce_leaves, "make a RoCE HCA anew, in init_net, when the netdev of its port 1 moves");
@@ -126,19 +126,19 @@ static struct net_device *roce_named(const char *name)
 
 static int roce_one(struct roce_hca *h, char *spec)
 {
-	char *owner = spec, *second, *first = strsep(&owner, "@");
+	char *owner = spec, *names = strsep(&owner, "@");
 	struct net_device *o = roce_named(owner);
 	struct fib_dev *d;
 	int p;
 
-	second = first;
-	first = strsep(&second, "+");
-	h->ndev[0] = roce_named(first);
-	h->ndev[1] = roce_named(second);
-	if (!h->ndev[0] || (second && !h->ndev[1]) || (owner && !o))
-		return -ENODEV;
-	for (p = 0; p < FIB_PORTS && h->ndev[p]; p++)
+	for (p = 0; p < FIB_PORTS && names; p++) {
+		h->ndev[p] = roce_named(strsep(&names, "+"));
+		if (!h->ndev[p])
+			return -ENODEV;
 		h->on[p] = fib_function(h->ndev[p]);
+	}
+	if (names || (owner && !o))
+		return -ENODEV;
 	d = fib_add(fib_function(o ?: h->ndev[0]), NULL, 0, 0, h->ndev);
 	if (IS_ERR(d))
 		return PTR_ERR(d);

@@ -9,7 +9,7 @@
 struct fib_dev;
 
 #define ROCE_GIDS	16
-#define FIB_PORTS	2		/* that an HCA may have */
+#define FIB_PORTS	4		/* that an HCA may have */
 
 /* An entry of a port's GID table, as ib_core has put it there. */
 struct roce_gid {

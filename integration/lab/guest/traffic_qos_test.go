@@ -74,7 +74,7 @@ func TestTrafficRoCEQoS(t *testing.T) {
 		if got := cm(t, names[i]); names[0] != names[1] && got != want {
 			t.Errorf("%s in its pod: %s, want %s", names[i], got, want)
 		}
-		PortIs(t, pods[i].pod, names[i], "4: ACTIVE")
+		PortIs(t, pods[i].pod, names[i], 1, "4: ACTIVE")
 	}
 	class := pods[1].pod.Run(t, "cat", "/sys/class/infiniband/"+names[1]+"/tc/1/traffic_class")
 	if !class.OK() || class.Output != "Global tclass=96\n" {

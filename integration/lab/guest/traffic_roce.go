@@ -68,12 +68,12 @@ func findGID(port string, want netip.Addr, version string) (int, error) {
 	return 0, fmt.Errorf("%w: %v among %q", fs.ErrNotExist, want, all)
 }
 
-// PortIs waits until port 1 of an HCA in the pod has a state: "4: ACTIVE".
-func PortIs(t testing.TB, pod *Pod, hca, state string) {
+// PortIs waits until a port of an HCA in the pod has a state: "4: ACTIVE".
+func PortIs(t testing.TB, pod *Pod, hca string, port int, state string) {
 	t.Helper()
-	Until(t, hca+" in pod "+pod.Name+" is "+state, func() error {
+	Until(t, fmt.Sprintf("port %d of %s in pod %s is %s", port, hca, pod.Name, state), func() error {
 		return pod.DoSysfs(func() error {
-			text, err := os.ReadFile("/sys/class/infiniband/" + hca + "/ports/1/state")
+			text, err := os.ReadFile(fmt.Sprintf("/sys/class/infiniband/%s/ports/%d/state", hca, port))
 			if err == nil && string(bytes.TrimSpace(text)) != state {
 				err = errors.New(string(text))
 			}

@@ -100,7 +100,7 @@ func TestTrafficRoCEHostAddresses(t *testing.T) {
 	client := rail{attachment: interfaceOf(refused.pod, "net1", ours), hca: "mlx5_1", address: "10.1.0.2"}
 	client.add(t)
 	for _, r := range []rail{server, client} {
-		PortIs(t, r.pod, r.hca, "4: ACTIVE")
+		PortIs(t, r.pod, r.hca, 1, "4: ACTIVE")
 	}
 	for end := time.Now().Add(3 * lifetime * time.Second); time.Now().Before(end); {
 		out := client.pod.sh(t, "ip -6 -o address show dev net1 scope global; ip -6 route")

@@ -32,7 +32,7 @@ func ports(t *testing.T) (both *attachment, names [2]string, peers [2]rail) {
 			hca: fmt.Sprintf("mlx5_%d", i+1), address: fmt.Sprintf("10.1.0.%d", 101+i),
 		}
 		peers[i].add(t)
-		PortIs(t, pod, peers[i].hca, "4: ACTIVE")
+		PortIs(t, pod, peers[i].hca, 1, "4: ACTIVE")
 	}
 	return both, [2]string{name(0), name(1)}, peers
 }
@@ -106,4 +106,30 @@ func TestTrafficRoCEPortsRefused(t *testing.T) {
 	both.ifname = "net1"
 	both.add(t)
 	both.del(t)
+}
+
+// The pod gets the interfaces of all four ports of an HCA, as a card with four planes has them.
+func TestTrafficRoCEPortsFour(t *testing.T) {
+	UserLand(t)
+	var names []string
+	for _, l := range nics(t, "e1000e")[:4] {
+		names = append(names, l.Attrs().Name)
+	}
+	Fabric{RoCE: []string{strings.Join(names, "+")}, RoCEVerbs: true}.Load(t)
+	Unchanged(t)
+	pod := NewPod(t, "all")
+	all := interfaceOf(pod, "net1", network(config{
+		"device": names[0], "allPorts": true, "ipam": hostLocal("10.4.0.0/24"), "routing": config{"sourceBased": true},
+	}))
+	out := all.add(t)
+	for i, name := range []string{"net1", "net1p2", "net1p3", "net1p4"} {
+		if address := fmt.Sprintf("10.4.0.%d/24", 2+i); !strings.Contains(out.Stdout, `"`+name+`"`) ||
+			!strings.Contains(out.Stdout, address) {
+			t.Errorf("want %s with %s in %s", name, address, out.Stdout)
+		}
+		PortIs(t, pod, "mlx5_0", i+1, "4: ACTIVE")
+	}
+	all.call("CHECK").Must(t)
+	all.del(t)
+	pod.hasHCA(t)
 }

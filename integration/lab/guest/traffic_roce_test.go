@@ -37,7 +37,7 @@ func roceRails(t *testing.T) (server, client rail) {
 		rails = append(rails, r)
 	}
 	for _, r := range rails {
-		PortIs(t, r.pod, r.hca, "4: ACTIVE")
+		PortIs(t, r.pod, r.hca, 1, "4: ACTIVE")
 		r.pod.hasHCA(t, r.hca)
 		// The GID of a tentative IPv6 address is there, but the kernel does not look for a neighbour with it.
 		Until(t, "the IPv6 addresses are not tentative", func() error {
@@ -184,9 +184,9 @@ func TestTrafficRoCEStops(t *testing.T) {
 			talking := endlessly(t, server, client)
 			client.pod.sh(t, c.stop)
 			retriesExceeded(t, talking)
-			PortIs(t, client.pod, client.hca, c.state)
+			PortIs(t, client.pod, client.hca, 1, c.state)
 			client.pod.sh(t, c.start)
-			PortIs(t, client.pod, client.hca, "4: ACTIVE")
+			PortIs(t, client.pod, client.hca, 1, "4: ACTIVE")
 			ping(t, client.pod, server.address)
 		})
 	}
@@ -199,7 +199,7 @@ func TestTrafficRoCEStops(t *testing.T) {
 	next := client
 	next.attachment = interfaceOf(NewPod(t, "next"), "net1", client.conf)
 	next.add(t)
-	PortIs(t, next.pod, next.hca, "4: ACTIVE")
+	PortIs(t, next.pod, next.hca, 1, "4: ACTIVE")
 	ping(t, next.pod, server.address)
 	talking = endlessly(t, server, next)
 	next.pod.Delete(t)
