@@ -22,7 +22,8 @@ func (b *bench) groups() []group {
 	return []group{
 		{"version", append(b.versions("fabric", "previous"), b.versions("trivial")...), nil},
 		{"ipoib", b.beside(first, first, conf(first), b.hostDevice(first)), b.reset},
-		{"steps", []contestant{b.steps(first)}, b.reset},
+		{"steps", []contestant{b.steps("ipoib", first.Pod, conf(first)), b.steps("child", child.Pod, childConf(child))},
+			b.reset},
 		{"netdev", b.beside(netdev, netdev, conf(netdev), b.hostDevice(netdev)), b.reset},
 		{"child", append(b.beside(child, child, childConf(child), ipCommands(child)),
 			b.peer(bare.Peer{Job: child}, "ipoib-cni")), b.reset},

@@ -9,16 +9,14 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/fabric-cni/fabric-cni/integration/lab/bench/bare"
 )
 
 // times is what the build of the plugin with failpoints writes: the points that it passes, with their times.
 const times = "/run/bench-times"
 
 // steps measures what one ADD and one DEL spend their time on: from one point that the plugin passes to the next.
-func (b *bench) steps(j bare.Job) contestant {
-	c := b.attachment("steps", "fabric-steps", "bench-steps", j.Pod, conf(j))
+func (b *bench) steps(name, ifname, conf string) contestant {
+	c := b.attachment("steps-"+name, "fabric-steps", "bench-steps-"+name, ifname, conf)
 	timed := func(verb string, call func() error) func() error {
 		return func() error {
 			if err := os.Remove(times); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -35,7 +33,7 @@ func (b *bench) steps(j bare.Job) contestant {
 			if !b.counts {
 				return nil
 			}
-			return b.points(verb, begin, end)
+			return b.points("steps-"+name+"-"+verb, begin, end)
 		}
 	}
 	c.add, c.del = timed("add", c.add), timed("del", c.del)
@@ -43,14 +41,14 @@ func (b *bench) steps(j bare.Job) contestant {
 }
 
 // points adds a series for each stretch between two points, numbered in their order.
-func (b *bench) points(verb string, begin, end int64) error {
+func (b *bench) points(series string, begin, end int64) error {
 	text, err := os.ReadFile(times)
 	if err != nil {
 		return fmt.Errorf("read the times: %w", err)
 	}
 	last, from, i := begin, "begin", 0
 	add := func(to string, at int64) {
-		b.set.Add(fmt.Sprintf("steps-%s/%02d %s to %s", verb, i, from, to), float64(at-last)/1e6)
+		b.set.Add(fmt.Sprintf("%s/%02d %s to %s", series, i, from, to), float64(at-last)/1e6)
 		last, from, i = at, to, i+1
 	}
 	for line := range strings.Lines(string(text)) {
